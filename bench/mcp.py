@@ -1,0 +1,112 @@
+"""A client for MCP over stdio, and what the kernel says about the memory of the server behind it."""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+PROTOCOL = "2025-06-18"
+
+
+class Server:
+    """A running server that has answered `initialize`."""
+
+    def __init__(self, command, home=None):
+        environment = dict(os.environ, DESKTOP_COMMANDER_DISABLE_TELEMETRY="1")
+        if home is not None:
+            environment["HOME"] = str(home)
+        self.ids = 0
+        started = time.perf_counter()
+        self.process = subprocess.Popen(
+            command, env=environment, bufsize=0,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )
+        self.answers = open(self.process.stdout.fileno(), "rb", buffering=1 << 20, closefd=False)
+        client = {"name": "bench", "version": "1"}
+        # `initialized` is not sent: Desktop Commander starts to download a browser when it hears it.
+        self.request("initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client})
+        self.start_seconds = time.perf_counter() - started
+
+    def request(self, method, params):
+        """Sends a request and waits for its answer."""
+        self.ids += 1
+        message = {"jsonrpc": "2.0", "id": self.ids, "method": method, "params": params}
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        return self.wait_for(self.ids)
+
+    def wait_for(self, wanted):
+        while line := self.answers.readline():
+            answer = json.loads(line)
+            if answer.get("id") == wanted:
+                if "error" in answer:
+                    raise RuntimeError(f"the server answered {answer['error']}")
+                return answer["result"]
+        raise RuntimeError(f"the server ended with status {self.process.wait()}")
+
+    def call(self, tool, **arguments):
+        """Calls a tool; returns its text and the seconds from the request to its parsed answer."""
+        started = time.perf_counter()
+        result = self.request("tools/call", {"name": tool, "arguments": arguments})
+        seconds = time.perf_counter() - started
+        text = result["content"][0]["text"]
+        if result.get("isError"):
+            raise RuntimeError(f"{tool}: {text}")
+        return text, seconds
+
+    def memory(self):
+        """Resident, proportional and peak resident memory in bytes, summed over the server and its children."""
+        total = {"rss": 0, "pss": 0, "peak": 0}
+        for pid in tree(self.process.pid):
+            status = fields(f"/proc/{pid}/status")
+            total["rss"] += status["VmRSS"]
+            total["peak"] += status["VmHWM"]
+            total["pss"] += fields(f"/proc/{pid}/smaps_rollup")["Pss"]
+        return total
+
+    def cpu_seconds(self):
+        """Time on a processor so far, in user and kernel mode, of all threads."""
+        words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self):
+        """Ends the server as a client does, by closing its input."""
+        self.process.stdin.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.answers.close()
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def tree(pid):
+    """A process and all that descend from it."""
+    found = [pid]
+    for parent in found:
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            found.extend(int(child) for child in children.read_text().split())
+    return found
+
+
+def fields(path):
+    """The sizes in a file of /proc, in bytes."""
+    sizes = {}
+    for line in Path(path).read_text().splitlines():
+        words = line.split()
+        if len(words) == 3 and words[2] == "kB":
+            sizes[words[0].rstrip(":")] = int(words[1]) * 1024
+    return sizes
+
+
+def scratch():
+    """A folder that is gone afterwards."""
+    return tempfile.TemporaryDirectory(prefix="llmc-bench-")

@@ -1,0 +1,135 @@
+"""Content search over a large tree, against ripgrep with as many threads."""
+
+import fcntl
+import json
+import os
+import resource
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from mcp import Server
+from peers import CACHE
+from report import median_and_min, ratio, table, verdict
+
+TARGET = 1.3
+FILES = 50_000
+TREE = CACHE / "tree"
+PATTERNS = [
+    # (what it is, pattern, is it literal)
+    ("rare literal", "unsafe impl GlobalAlloc", True),
+    ("common regexp", r"\bfn\s+\w+_\w+\(", False),
+]
+
+
+def measure(bench):
+    if bench.ripgrep is None:
+        return "ripgrep is missing."
+    copies = make_tree()
+    rows, notes = [], []
+    with Server(bench.llmc_mcp(TREE)) as server:
+        for name, pattern, literal in PATTERNS:
+            command = ripgrep(bench, pattern, literal)
+            arguments = {
+                "root": ".", "pattern": pattern, "literal": literal, "ignore_case": False, "context_lines": 0,
+            }
+            # The first round warms the page cache and compares what both find.
+            found = json.loads(server.call("linux_search_content", **arguments)[0])
+            lines = count_lines(command)
+            ours, theirs, silent = [], [], []
+            our_cpu = their_cpu = 0
+            for _ in range(bench.runs):
+                before = children_cpu()
+                theirs.append(time_piped(command))
+                their_cpu += children_cpu() - before
+                before = server.cpu_seconds()
+                ours.append(server.call("linux_search_content", **arguments)[1])
+                our_cpu += server.cpu_seconds() - before
+                silent.append(time_piped([*command[:-1], "--count", command[-1]]))
+            by = ratio(ours, theirs)
+            rows.append([
+                f"{name} `{pattern}`", f"{found['total_hits']:,}", f"{lines:,}", median_and_min(ours),
+                median_and_min(theirs), f"{by:.2f}", verdict(by <= TARGET), f"{our_cpu / their_cpu:.2f}",
+                f"{ratio(ours, silent):.2f}",
+            ])
+        memory = server.memory()
+        files, skipped = found["files_searched"], found["skipped"]
+    if files < FILES:
+        raise SystemExit(f"only {files} files were searched, {FILES} are wanted")
+    head = [
+        "pattern", "lines LLMC", "lines rg", "LLMC median (min)", "rg median (min)", "ratio",
+        f"target ≤ {TARGET}", "ratio of CPU time", "ratio to `rg --count`",
+    ]
+    left_out = ", ".join(f"{count:,} {why}" for why, count in skipped.items() if count)
+    notes = [
+        f"The tree: {files:,} files searched ({left_out} left out), {copies} copies of the crate sources in Cargo's "
+        "registry, all in the page cache.",
+        f"The server after all these searches: {memory['rss'] / 1e6:.0f} MB resident, "
+        f"{memory['peak'] / 1e6:.0f} MB at its peak.",
+        "The commands: `linux_search_content " + shown(arguments) + "` to a running `llmc mcp --mode classic`; "
+        "`" + " ".join(["rg", *ripgrep(bench, "PATTERN", False)[1:]]) + "` in the tree (`--fixed-strings` for the "
+        "literal) into a pipe that is read to its end.",
+    ]
+    return "\n\n".join([table(head, rows), *notes])
+
+
+def shown(arguments):
+    return json.dumps(dict(arguments, pattern="PATTERN"))
+
+
+def ripgrep(bench, pattern, literal):
+    """The command with LLMC's rules: ignore files count without a repository, none above the tree do."""
+    return [
+        str(bench.ripgrep), "--no-config", "--no-require-git", "--no-ignore-parent", "--no-ignore-global",
+        "--sort", "none", "-j", str(bench.threads), "-n", "--no-heading", "--color", "never",
+        *(["--fixed-strings"] if literal else []), "-e", pattern, "./",
+    ]
+
+
+def time_piped(command):
+    """Seconds from the start of a command until all of its output has been read and it has ended."""
+    buffer = bytearray(1 << 20)
+    started = time.perf_counter()
+    with subprocess.Popen(command, cwd=TREE, bufsize=0, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
+        # As large as a pipe may be, so that the writer is not held up by a reader on the same cores.
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, len(buffer))
+        while process.stdout.readinto(buffer):
+            pass
+    return time.perf_counter() - started
+
+
+def children_cpu():
+    """Time on a processor of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def count_lines(command):
+    """The matching lines that a command prints; what it says about binary files is none."""
+    output = subprocess.run(command, cwd=TREE, stdout=subprocess.PIPE).stdout
+    return sum(1 for line in output.splitlines() if b": binary file matches" not in line)
+
+
+def make_tree():
+    """Copies the sources in Cargo's registry until there are enough files; returns the number of copies.
+
+    Real copies rather than links, so that every file has an inode and pages of its own.
+    """
+    done = TREE / ".complete"
+    if done.exists():
+        return int(done.read_text())
+    shutil.rmtree(TREE, ignore_errors=True)
+    home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
+    sources = sorted(path for path in (home / "registry" / "src").glob("*/*") if path.is_dir())
+    if not sources:
+        raise SystemExit("Cargo's registry holds no sources: build something first")
+    copies = files = 0
+    # Some are hidden or ignored, hence the margin.
+    while files < FILES * 1.1:
+        copies += 1
+        for source in sources:
+            shutil.copytree(source, TREE / f"copy-{copies}" / source.name, symlinks=True)
+        files = sum(len(names) for _, _, names in os.walk(TREE))
+    done.write_text(str(copies))
+    return copies

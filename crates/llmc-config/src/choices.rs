@@ -1,0 +1,169 @@
+//! Enums for keys that take one of a few words. The words are written here once; the key table, the parser, the
+//! error messages and the reference page all read [`ALL`](Mode::ALL) and [`NAMES`](Mode::NAMES).
+
+use std::fmt;
+
+/// A word that is not one of the accepted ones.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown value \"{value}\"; accepted: {}", .accepted.join(", "))]
+pub struct UnknownChoice {
+    /// The word given.
+    pub value: String,
+    /// The words that would do.
+    pub accepted: &'static [&'static str],
+}
+
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+
+        impl $name {
+            /// Every variant, in the order in which they are documented.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// The word of every variant, in the same order.
+            pub const NAMES: &'static [&'static str] = &[$($word),+];
+
+            /// The word that stands for this variant in the configuration.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = UnknownChoice;
+
+            fn from_str(value: &str) -> Result<Self, UnknownChoice> {
+                match value {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(UnknownChoice { value: value.to_owned(), accepted: Self::NAMES }),
+                }
+            }
+        }
+
+        impl crate::read::Choice for $name {}
+    };
+}
+
+choice! {
+    /// Which tools are listed to an MCP client.
+    Mode {
+        /// Every tool.
+        Classic = "classic",
+        /// Reading, writing, running and code: the lean default.
+        Hybrid = "hybrid",
+        /// Only reading and code; everything else is reached from code.
+        CodeExecution = "code_execution",
+        /// The Tool Envelope commands.
+        Te = "te",
+    }
+}
+
+choice! {
+    /// How an HTTP caller proves who it is.
+    AuthMode {
+        /// By a token in a header.
+        Token = "token",
+        /// Not at all.
+        None = "none",
+    }
+}
+
+choice! {
+    /// How far the command list is trusted.
+    ExecProfile {
+        /// The operator's list as it is; a list with interpreters in it is no boundary.
+        Unrestricted = "unrestricted",
+        /// No interpreters or launchers, checked arguments, no network, full confinement or no start.
+        Restricted = "restricted",
+    }
+}
+
+choice! {
+    /// How much kernel confinement child processes get.
+    Confinement {
+        /// As much as this kernel gives.
+        Auto = "auto",
+        /// All of it, or no start.
+        Full = "full",
+        /// None.
+        Off = "off",
+    }
+}
+
+choice! {
+    /// Which models recursive analysis may reach.
+    RlmProfile {
+        /// Local models only, unless listed.
+        Restricted = "restricted",
+        /// Whatever the operator configured.
+        Unrestricted = "unrestricted",
+    }
+}
+
+choice! {
+    /// What runs the code of `execute_code`.
+    Sandbox {
+        /// The embedded interpreter, which has no ambient access.
+        Monty = "monty",
+        /// A real Python, refused unless confinement is full.
+        Python = "python",
+    }
+}
+
+choice! {
+    /// Where vectors for retrieval come from.
+    EmbeddingProvider {
+        /// Nowhere: retrieval is lexical.
+        None = "none",
+        /// An Ollama server.
+        Ollama = "ollama",
+        /// An OpenAI-compatible server.
+        Openai = "openai",
+    }
+}
+
+choice! {
+    /// Which files a search covers.
+    Scope {
+        /// Code.
+        Repo = "repo",
+        /// Documentation.
+        Docs = "docs",
+        /// Both.
+        Both = "both",
+    }
+}
+
+choice! {
+    /// How log lines are written.
+    LogFormat {
+        /// One JSON object a line.
+        Json = "json",
+        /// Plain lines for people.
+        Text = "text",
+    }
+}
+
+choice! {
+    /// The least severe log line that is written.
+    LogLevel {
+        /// Failures.
+        Error = "error",
+        /// And what may become one.
+        Warn = "warn",
+        /// And one line a call.
+        Info = "info",
+        /// And decisions.
+        Debug = "debug",
+        /// And everything else.
+        Trace = "trace",
+    }
+}

@@ -1,0 +1,219 @@
+//! From what the process was given to a checked configuration.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::check;
+use crate::error::{ConfigError, Problem};
+use crate::layers;
+use crate::locate;
+use crate::paths::expand_home;
+use crate::settings::{Entry, Layer, Settings};
+use crate::types::{Config, TokenProof};
+
+/// Everything a configuration is made from; nothing else is looked at.
+///
+/// There is no `Debug`: the environment may hold tokens.
+#[derive(Clone, Default)]
+pub struct Inputs {
+    /// `--config FILE`.
+    pub config_flag: Option<PathBuf>,
+    /// `--root DIR`.
+    pub root_flag: Option<PathBuf>,
+    /// Each `--set key.path=value`: TOML, or a bare word where text is expected. Of two for one key the later holds.
+    pub sets: Vec<String>,
+    /// Other flags by the key they set, with their bare text: `("mcp.mode", "te")` for `--mode te`.
+    pub flags: Vec<(String, String)>,
+    /// The environment. `LLMC_*` and `HOME` are read.
+    pub env: BTreeMap<String, String>,
+    /// The current folder, absolute.
+    pub cwd: PathBuf,
+}
+
+/// A configuration with where it came from.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The values.
+    pub config: Config,
+    /// The workspace root, canonical.
+    pub root: PathBuf,
+    /// The file that was read.
+    pub file: Option<PathBuf>,
+    /// What is allowed but likely not meant, one sentence each.
+    pub warnings: Vec<String>,
+    entries: Vec<Entry>,
+    label: String,
+    home: Option<PathBuf>,
+}
+
+/// Finds the workspace and the file, merges all layers, and checks the result.
+pub fn load(inputs: &Inputs) -> Result<Loaded, ConfigError> {
+    let root = locate::root(inputs).map_err(ConfigError::one)?;
+    let file = locate::file(inputs, &root).map_err(ConfigError::one)?;
+    let label = file.as_ref().map_or("", |file| file.label.as_str());
+
+    let mut problems = Vec::new();
+    let mut warnings = Vec::new();
+    let from_file = match &file {
+        Some(file) => layers::file(&file.text, label, &mut problems),
+        None => Layer::default(),
+    };
+    let from_env = layers::environment(&inputs.env, &mut problems, &mut warnings);
+    let from_cli = layers::command_line(&inputs.sets, &inputs.flags, &mut problems);
+    fail_on(problems)?;
+
+    let mut settings = Settings::new(from_file.under(from_env).under(from_cli));
+    check::follow_rules(&mut settings, file.is_some());
+    fail_on(check::contradictions(&settings, label))?;
+
+    let config = Config::from_settings(&settings);
+    // A token may live in a variable that looks like one of ours.
+    warnings.retain(|warning| !token_variables(&config).any(|name| names(warning, name)));
+    warnings.extend(check::warnings(&config));
+    Ok(Loaded {
+        config,
+        root,
+        warnings,
+        entries: settings.entries(),
+        label: label.to_owned(),
+        file: file.map(|file| file.path),
+        home: inputs.home(),
+    })
+}
+
+impl Inputs {
+    /// No flags, with the environment and current folder of this process.
+    ///
+    /// Only what configuration reads is taken from the environment, which leaves the token out. One of our variables
+    /// that is not UTF-8 is an error: it was meant to say something.
+    pub fn from_process() -> io::Result<Self> {
+        Ok(Self {
+            env: text_variables(std::env::vars_os())?,
+            cwd: std::env::current_dir()?,
+            ..Self::default()
+        })
+    }
+
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        let home = self.env.get("HOME").filter(|home| home.starts_with('/'))?;
+        Some(PathBuf::from(home))
+    }
+}
+
+impl Loaded {
+    /// Every key with its value, secrets masked, and its source, in the order of the reference page.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The name of the configuration file in messages, empty when there is none.
+    pub fn file_label(&self) -> &str {
+        &self.label
+    }
+
+    /// A path from the configuration: `~` is the home directory, relative ones start at the workspace root.
+    pub fn resolve(&self, path: &str) -> PathBuf {
+        let joined = self.root.join(expand_home(path, self.home.as_deref()));
+        // `.` and a leading `./` are how people write the root; they would only clutter what is printed.
+        joined.components().collect()
+    }
+
+    /// Where state is kept: `.llmc` in the workspace, or `mcp.docker.data_volume`.
+    pub fn state_dir(&self) -> PathBuf {
+        match &self.config.mcp.docker.data_volume {
+            Some(volume) => self.resolve(volume),
+            None => self.root.join(".llmc"),
+        }
+    }
+
+    /// The roots of all tools, absolute; links in them are not followed here.
+    pub fn roots(&self) -> Vec<PathBuf> {
+        self.resolve_all(&self.config.mcp.tools.allowed_roots)
+    }
+
+    /// The roots of `linux_*` tools: their own, or else those of all tools.
+    pub fn linux_roots(&self) -> Vec<PathBuf> {
+        self.resolve_all(self.config.mcp.linux_roots())
+    }
+
+    /// The file of the token audit.
+    pub fn csv_path(&self) -> PathBuf {
+        self.resolve(&self.config.mcp.observability.csv_path)
+    }
+
+    /// The home directory the configuration was read with.
+    pub fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+
+    fn resolve_all(&self, paths: &[String]) -> Vec<PathBuf> {
+        paths.iter().map(|path| self.resolve(path)).collect()
+    }
+}
+
+fn text_variables(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> io::Result<BTreeMap<String, String>> {
+    let mut text = BTreeMap::new();
+    for (name, value) in variables {
+        let Some(name) = name.to_str() else { continue };
+        let ours = name.starts_with("LLMC_") || name == "HOME";
+        if !ours || name == layers::TOKEN_ENV {
+            continue;
+        }
+        let value = value.into_string().map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{name}: the value is not UTF-8"),
+            )
+        })?;
+        text.insert(name.to_owned(), value);
+    }
+    Ok(text)
+}
+
+fn fail_on(problems: Vec<Problem>) -> Result<(), ConfigError> {
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(ConfigError { problems })
+    }
+}
+
+fn token_variables(config: &Config) -> impl Iterator<Item = &str> {
+    let auth = &config.mcp.auth;
+    let named = auth.tokens.iter().filter_map(|token| match &token.proof {
+        TokenProof::Env(name) => Some(name.as_str()),
+        TokenProof::Sha256(_) => None,
+    });
+    named.chain([auth.token_env.as_str()])
+}
+
+fn names(warning: &str, variable: &str) -> bool {
+    warning.split_whitespace().any(|word| word == variable)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn only_our_variables_are_taken_and_never_the_token() {
+        let variable = |name: &str, value: &[u8]| (name.into(), OsString::from_vec(value.to_vec()));
+        let good = [
+            variable("LLMC_MCP_MODE", b"te"),
+            variable("LLMC_MCP_TOKEN", b"secret"),
+            variable("HOME", b"/home/ann"),
+            variable("PATH", b"\xff"),
+        ];
+        let taken = text_variables(good.into_iter()).unwrap();
+        assert_eq!(taken.keys().collect::<Vec<_>>(), ["HOME", "LLMC_MCP_MODE"]);
+        let bad = [variable("LLMC_MCP_MODE", b"\xff")];
+        let error = text_variables(bad.into_iter()).unwrap_err();
+        assert_eq!(error.to_string(), "LLMC_MCP_MODE: the value is not UTF-8");
+    }
+}

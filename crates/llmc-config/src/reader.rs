@@ -1,0 +1,195 @@
+//! One layer from a TOML tree: finds the key for every value, checks the value against it, remembers where it stood.
+
+use std::ops::Range;
+
+use toml_edit::{Item, TableLike};
+
+use crate::error::Problem;
+use crate::keys::{find, is_section, nearest};
+use crate::settings::{Layer, Setting, Slot, Source, quoted};
+use crate::value::Kind;
+
+/// Where a tree was written.
+#[derive(Debug, Clone)]
+pub(crate) enum Origin<'a> {
+    /// In a file: its text, and its name in messages.
+    File { text: &'a str, label: &'a str },
+    /// In one environment variable or flag.
+    Fixed(Source),
+}
+
+/// A place in the tree: the path in the key table, the path as people know it, and the row values go to.
+#[derive(Debug, Clone)]
+pub(crate) struct At {
+    pub(crate) path: String,
+    pub(crate) shown: String,
+    pub(crate) slot: Slot,
+}
+
+/// Collects a layer and what is wrong with it.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    origin: Origin<'a>,
+    pub(crate) layer: Layer,
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl At {
+    pub(crate) fn root(name: &str) -> Self {
+        Self {
+            path: name.to_owned(),
+            shown: quoted(name),
+            slot: Slot::Top,
+        }
+    }
+
+    /// The place one level down; it may not exist.
+    pub(crate) fn child(&self, name: &str) -> Self {
+        // Quoted, a name with a dot in it cannot pass for two levels.
+        let name_in_path = quoted(name);
+        let shown = format!("{}.{name_in_path}", self.shown);
+        match find(&self.path) {
+            Some(key) if matches!(key.kind, Kind::Map) => Self {
+                path: format!("{}.*", self.path),
+                shown,
+                slot: Slot::Agent(name.to_owned()),
+            },
+            _ => Self {
+                path: format!("{}.{name_in_path}", self.path),
+                shown,
+                slot: self.slot.clone(),
+            },
+        }
+    }
+
+    fn element(&self, index: usize) -> Self {
+        Self {
+            path: format!("{}[]", self.path),
+            shown: format!("{}[{index}]", self.shown),
+            slot: Slot::Token(index),
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(origin: Origin<'a>) -> Self {
+        Self {
+            origin,
+            layer: Layer::default(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Reads whatever stands at a place: a value, or a table with all that is in it.
+    pub(crate) fn read(&mut self, at: &At, item: &Item, span: Option<Range<usize>>) {
+        match find(&at.path) {
+            Some(key) => match key.kind {
+                Kind::Tables => self.tables(at, item, span),
+                Kind::Map => self.table(at, item, span),
+                kind => match kind.accept(item) {
+                    Ok(value) => {
+                        let source = self.source(span);
+                        let setting = Setting {
+                            value: Some(value),
+                            source,
+                        };
+                        self.layer.put(&at.slot, key.path, setting);
+                    }
+                    Err(message) => self.problem(&at.shown, message, span),
+                },
+            },
+            None if is_section(&at.path) => self.table(at, item, span),
+            None => self.unknown(at, item, span),
+        }
+    }
+
+    /// Says that nobody knows this key, or the keys in this table, and which one is nearest.
+    pub(crate) fn unknown(&mut self, at: &At, item: &Item, span: Option<Range<usize>>) {
+        match item.as_table_like() {
+            Some(table) if !table.is_empty() => {
+                for (name, child) in table.iter() {
+                    self.unknown(&at.child(name), child, key_span(table, name));
+                }
+            }
+            _ => {
+                let message = format!("unknown key; did you mean {}?", nearest(&at.path));
+                self.problem(&at.shown, message, span);
+            }
+        }
+    }
+
+    pub(crate) fn problem(
+        &mut self,
+        key: &str,
+        message: impl Into<String>,
+        span: Option<Range<usize>>,
+    ) {
+        let label = match &self.origin {
+            Origin::File { label, .. } => label,
+            Origin::Fixed(_) => "",
+        };
+        let place = self.source(span).describe(label);
+        self.problems.push(Problem::new(place, key, message));
+    }
+
+    fn table(&mut self, at: &At, item: &Item, span: Option<Range<usize>>) {
+        let Some(table) = item.as_table_like() else {
+            let message = format!("expected a table, found {}", item.type_name());
+            return self.problem(&at.shown, message, span);
+        };
+        for (name, child) in table.iter() {
+            self.read(&at.child(name), child, key_span(table, name));
+        }
+    }
+
+    fn tables(&mut self, at: &At, item: &Item, span: Option<Range<usize>>) {
+        self.layer.tokens = Some(Vec::new());
+        if let Some(tables) = item.as_array_of_tables() {
+            for (index, table) in tables.iter().enumerate() {
+                self.element(at, index, table);
+            }
+        } else if let Some(array) = item.as_array() {
+            for (index, value) in array.iter().enumerate() {
+                match value.as_inline_table() {
+                    Some(table) => self.element(at, index, table),
+                    None => {
+                        let message = format!("expected a table, found {}", value.type_name());
+                        self.problem(&at.element(index).shown, message, value.span());
+                    }
+                }
+            }
+        } else {
+            let message = format!("expected an array of tables, found {}", item.type_name());
+            self.problem(&at.shown, message, span);
+        }
+    }
+
+    fn element(&mut self, at: &At, index: usize, table: &dyn TableLike) {
+        let element = at.element(index);
+        // An empty table still counts, so that its missing name is noticed.
+        let rows = self.layer.tokens.get_or_insert_default();
+        rows.resize_with(rows.len().max(index + 1), Default::default);
+        for (name, child) in table.iter() {
+            self.read(&element.child(name), child, key_span(table, name));
+        }
+    }
+
+    fn source(&self, span: Option<Range<usize>>) -> Source {
+        match &self.origin {
+            Origin::Fixed(source) => source.clone(),
+            Origin::File { text, .. } => Source::File {
+                line: line_of(text, span.map_or(0, |span| span.start)),
+            },
+        }
+    }
+}
+
+/// The line of a byte offset, counted from 1.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
+fn key_span(table: &dyn TableLike, name: &str) -> Option<Range<usize>> {
+    table.key(name).and_then(toml_edit::Key::span)
+}

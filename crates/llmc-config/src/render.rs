@@ -1,0 +1,90 @@
+//! The configuration for people: what took effect, and the reference of all keys.
+
+use std::fmt::Write;
+
+use crate::keys::{Initial, Key};
+use crate::load::Loaded;
+use crate::table::{KEYS, SECTIONS};
+
+/// Values longer than this do not push the sources of all others to the right.
+const VALUE_WIDTH: usize = 32;
+
+/// Every key as `key = value  # source`, in columns.
+pub fn render_show(loaded: &Loaded) -> String {
+    let entries = loaded.entries();
+    let width = entries
+        .iter()
+        .map(|entry| entry.key.chars().count())
+        .max()
+        .unwrap_or(0);
+    let mut text = String::new();
+    for entry in entries {
+        let (key, value) = (&entry.key, entry.shown());
+        let source = entry.source.describe(loaded.file_label());
+        let _ = writeln!(text, "{key:width$} = {value:VALUE_WIDTH$}  # {source}");
+    }
+    text
+}
+
+/// The reference page of all keys in Markdown.
+pub fn reference_markdown() -> String {
+    let mut text = String::from(INTRODUCTION);
+    for (section, doc) in SECTIONS {
+        let header = match section.strip_suffix("[]") {
+            Some(tables) => format!("[[{tables}]]"),
+            None => format!("[{}]", section.replace('*', "\"ID\"")),
+        };
+        let _ = write!(text, "\n## `{header}`\n\n{doc}\n\n");
+        text.push_str("| key | takes | default | environment | meaning |\n|---|---|---|---|---|\n");
+        for key in KEYS.iter().filter(|key| key.section() == *section) {
+            let cells = [
+                format!("`{}`", key.name()),
+                key.kind.describe(),
+                default(key),
+                environment(key),
+                key.doc.to_owned(),
+            ];
+            let cells = cells.map(|cell| cell.replace('|', "\\|"));
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+        }
+    }
+    text
+}
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+This page is generated from the key table; do not edit it.
+
+`llmc.toml` is looked for at `--config`, else `LLMC_CONFIG`, else in `$LLMC_ROOT`, else in the workspace root, and read
+once at start. The command line (`--set key.path=value` and flags) wins over the environment, the environment over the
+file, the file over the defaults. `llmc config show` prints every value with its source, `llmc config check` validates.
+
+An unknown key in `[mcp]` or `[rlm]`, a value of the wrong type or out of range, and keys that contradict each other
+are start errors with file, line and key. Tables of other programs in the same file are ignored.
+
+In the environment text stands without quotes, and lists are comma separated or in TOML syntax. Paths may start with
+`~`; relative ones start at the workspace root. Times are in seconds unless the name says otherwise. The main token is
+never in the file: it comes from `LLMC_MCP_TOKEN`.
+";
+
+fn default(key: &Key) -> String {
+    match key.initial {
+        Initial::Toml(text) => format!("`{text}`"),
+        Initial::Unset { .. } => "unset".to_owned(),
+        Initial::Rule { says, .. } => says.to_owned(),
+    }
+}
+
+fn environment(key: &Key) -> String {
+    let names = key
+        .env_name()
+        .into_iter()
+        .chain(key.short_env.map(str::to_owned));
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    if names.is_empty() {
+        "–".to_owned()
+    } else {
+        names.join(", ")
+    }
+}

@@ -1,0 +1,140 @@
+//! The commented `llmc.toml` that `llmc config init` writes.
+//!
+//! Every table and key is there once, so that a line takes effect by removing its `#`. What people change first is
+//! explained at more length; the mode is set, since a file without one would mean `classic`.
+
+use std::fmt::Write;
+
+use crate::keys::{Initial, Key};
+use crate::table::{KEYS, SECTIONS};
+use crate::value::{Kind, Value};
+
+/// What is known about the repository the file is for.
+#[derive(Debug, Clone, Default)]
+pub struct TemplateOpts {
+    /// Programs `run_cmd` should allow; empty leaves the default list.
+    pub allowlist: Vec<String>,
+    /// The name of the repository, for the first line.
+    pub project_name: String,
+    /// Remarks for the reader, a paragraph each.
+    pub notes: Vec<String>,
+}
+
+/// A configuration for a repository: mode and command list set, everything else commented out at its default.
+pub fn template(opts: &TemplateOpts) -> String {
+    let mut text = String::new();
+    let name = one_line(&opts.project_name);
+    let whose = if name.is_empty() {
+        String::new()
+    } else {
+        format!(" of {name}")
+    };
+    let _ = writeln!(text, "# LLMC configuration{whose}.");
+    text.push_str(INTRODUCTION);
+    for note in &opts.notes {
+        let _ = writeln!(text, "#");
+        for line in note.lines() {
+            let _ = writeln!(text, "# {}", one_line(line));
+        }
+    }
+    for (section, doc) in SECTIONS {
+        let header = header(section);
+        let remark = if header.starts_with('#') {
+            " Remove the # of the header too."
+        } else {
+            ""
+        };
+        let _ = write!(text, "\n# {doc}{remark}\n{header}\n");
+        for key in KEYS.iter().filter(|key| key.section() == *section) {
+            // Their fields follow as tables of their own.
+            if !matches!(key.kind, Kind::Tables | Kind::Map) {
+                write_key(&mut text, key, opts);
+            }
+        }
+    }
+    text
+}
+
+const INTRODUCTION: &str = "\
+#
+# Lines that start with #name show a default: remove the # to change it. The command line wins over the environment,
+# the environment over this file. `llmc config show` prints what takes effect and why, `llmc config check` validates.
+# An unknown key is an error, so a misspelt switch never passes silently. The file is read once, at start, and tools
+# cannot write it.
+";
+
+/// More than the one sentence of the table, for the keys people change.
+const ADVICE: &[(&str, &str)] = &[
+    (
+        "mcp.mode",
+        "hybrid lists seven tools: read, list, write, edit, run, code, init. classic lists everything, te the\n\
+         compact commands, code_execution only reading and code.",
+    ),
+    (
+        "mcp.tools.allowed_roots",
+        "\".\" is the workspace root. Add folders to let tools reach them, as in [\".\", \"~/notes\"].",
+    ),
+    (
+        "mcp.tools.run_cmd_allowlist",
+        "Name what this project needs to build and test. A shell or an interpreter in this list can run anything;\n\
+         kernel confinement is then the only boundary.",
+    ),
+    (
+        "mcp.exec.profile",
+        "Choose restricted when the agent is not trusted: it has no network and does not start without full\n\
+         confinement. `llmc doctor` tells what this kernel gives.",
+    ),
+    (
+        "mcp.locks.lease_s",
+        "Several agents may work in one workspace: a file being written is locked, and an agent that went away\n\
+         keeps its lock no longer than this.",
+    ),
+    (
+        "mcp.observability.log_level",
+        "Logs go to stderr. debug tells why something was refused.",
+    ),
+    (
+        "mcp.observability.csv_token_audit_enabled",
+        "One row for every call, with the tokens that were served and those that were saved.",
+    ),
+];
+
+fn header(section: &str) -> String {
+    match (section.strip_suffix("[]"), section.strip_suffix(".*")) {
+        (Some(tables), _) => format!("#[[{tables}]]"),
+        (_, Some(tables)) => format!("#[{tables}.\"agent-id\"]"),
+        // Headers stand without #, for a single line below one to be enough.
+        (None, None) => format!("[{section}]"),
+    }
+}
+
+fn write_key(text: &mut String, key: &Key, opts: &TemplateOpts) {
+    let advice = ADVICE.iter().find(|(path, _)| *path == key.path);
+    let advice = advice.map_or("", |(_, advice)| advice);
+    for line in std::iter::once(key.doc).chain(advice.lines()) {
+        let _ = writeln!(text, "# {line}");
+    }
+    let (value, remark) = match key.initial {
+        Initial::Toml(value) => (value, String::new()),
+        Initial::Unset { example } => (example, "  # an example; unset by default".to_owned()),
+        Initial::Rule { example, says } => {
+            (example, format!("  # default: {}", says.replace('`', "")))
+        }
+    };
+    let _ = match key.path {
+        "mcp.mode" => writeln!(text, "mode = {value}"),
+        "mcp.tools.run_cmd_allowlist" if !opts.allowlist.is_empty() => {
+            let list = Value::List(opts.allowlist.clone()).to_toml();
+            writeln!(text, "{} = {list}", key.name())
+        }
+        _ => writeln!(text, "#{} = {value}{remark}", key.name()),
+    };
+}
+
+/// Text that cannot end the comment it stands in.
+fn one_line(text: &str) -> String {
+    let clean = text.trim().chars();
+    clean
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

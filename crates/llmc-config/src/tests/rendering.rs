@@ -1,0 +1,97 @@
+//! What people are shown: the effective values, the reference page, the template.
+
+use super::{Workspace, lines, loaded};
+use crate::{
+    Initial, KEYS, Kind, SECTIONS, TemplateOpts, load, reference_markdown, render_show, template,
+};
+
+#[test]
+fn show_has_a_line_for_every_key_in_columns() {
+    let shown = render_show(&loaded(
+        "[mcp]\nmode = \"te\"\n",
+        &[("LLMC_MCP_TOKEN", "s3cret")],
+        &[],
+    ));
+    assert!(shown.starts_with("mcp.enabled  "), "{shown}");
+    assert!(!shown.contains("s3cret"));
+    let columns: Vec<Option<usize>> = shown.lines().map(|line| line.find(" = ")).collect();
+    assert!(columns.windows(2).all(|pair| pair[0] == pair[1]), "{shown}");
+    let line = |key: &str| {
+        shown
+            .lines()
+            .find(|line| line.split(' ').next() == Some(key))
+            .unwrap()
+    };
+    assert!(
+        line("mcp.mode").ends_with("# llmc.toml:2"),
+        "{}",
+        line("mcp.mode")
+    );
+    assert!(line("mcp.server.tls_key").contains(" = (unset)"));
+}
+
+#[test]
+fn the_reference_has_every_key_with_default_and_environment_name() {
+    let page = reference_markdown();
+    for key in KEYS {
+        let row = page.lines().find(|line| {
+            let named = line.starts_with(&format!("| `{}` |", key.name()));
+            named && line.ends_with(&format!("| {} |", key.doc))
+        });
+        let row = row.unwrap_or_else(|| panic!("{} is missing", key.path));
+        assert_eq!(row.matches(" | ").count(), 4, "{row}");
+        if let Initial::Toml(text) = key.initial {
+            assert!(row.contains(&format!("| `{text}` |")), "{row}");
+        }
+        if let Some(name) = key.env_name() {
+            assert!(row.contains(&format!("`{name}`")), "{row}");
+        }
+    }
+    assert_eq!(page.matches("\n## `[").count(), SECTIONS.len());
+}
+
+#[test]
+fn the_template_loads_and_changes_only_mode_and_allowlist() {
+    let opts = TemplateOpts {
+        allowlist: vec!["cargo".to_owned(), "git".to_owned(), "a\"b".to_owned()],
+        project_name: "demo\n[mcp]".to_owned(),
+        notes: vec!["Rust workspace.\nenabled = false".to_owned()],
+    };
+    let text = template(&opts);
+    let from_template = loaded(&text, &[], &[]);
+    assert!(from_template.warnings.is_empty());
+    let mut expect = loaded("", &[], &[]).config;
+    expect.mcp.tools.run_cmd_allowlist = opts.allowlist;
+    assert_eq!(from_template.config, expect);
+    let set = from_template
+        .entries()
+        .iter()
+        .filter(|entry| entry.source.describe("f").starts_with("f:"));
+    let set: Vec<&str> = set.map(|entry| entry.key.as_str()).collect();
+    assert_eq!(set, ["mcp.mode", "mcp.tools.run_cmd_allowlist"]);
+
+    let plain = loaded(&template(&TemplateOpts::default()), &[], &[]);
+    assert_eq!(plain.config, loaded("", &[], &[]).config);
+}
+
+#[test]
+fn every_line_of_the_template_can_be_uncommented() {
+    let text = template(&TemplateOpts::default());
+    // Of the two proofs of a token only one may be given.
+    let live = |line: &str| match line.strip_prefix('#') {
+        Some(rest) if !rest.starts_with(' ') && !rest.starts_with("sha256") => rest.to_owned(),
+        _ => line.to_owned(),
+    };
+    let all: Vec<String> = text.lines().map(live).collect();
+    let workspace = Workspace::new(&all.join("\n"));
+    let loaded_all =
+        load(&workspace.inputs(&[], &[])).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let shown = lines(&loaded_all);
+    for key in KEYS {
+        let table = matches!(key.kind, Kind::Tables | Kind::Map);
+        let path = key.path.replace("[]", "[0]").replace('*', "agent-id");
+        if !table && key.name() != "sha256" {
+            assert!(shown[&path].contains("  # llmc.toml:"), "{}", shown[&path]);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The types a value may have: one list of what is accepted, how it is described, and how text becomes it.
+
+use std::net::IpAddr;
+
+use toml_edit::{Array, Item, Value as Toml};
+
+/// What values a key takes.
+#[derive(Debug, Clone, Copy)]
+pub enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number within inclusive bounds.
+    Int {
+        /// The smallest accepted.
+        min: u64,
+        /// The largest accepted.
+        max: u64,
+    },
+    /// A finite number that is not negative.
+    Float,
+    /// Text of some shape.
+    Text(Shape),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// A list of text.
+    Texts,
+    /// A list of file paths.
+    Paths,
+    /// A list of file name patterns.
+    Globs,
+    /// A list of tables, whose fields are rows of their own.
+    Tables,
+    /// Tables by name, whose fields are rows of their own.
+    Map,
+}
+
+/// What text has to look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Anything.
+    Any,
+    /// Anything but nothing.
+    Name,
+    /// A file path; `~` is the home directory, relative ones start at the workspace root.
+    Path,
+    /// An IP address or host name.
+    Host,
+    /// An HTTP header name.
+    Header,
+    /// The name of an environment variable.
+    Env,
+    /// An absolute URL path.
+    Route,
+    /// An `http` or `https` URL.
+    Url,
+    /// `provider/model`.
+    Model,
+    /// A SHA-256 digest in hexadecimal.
+    Sha256,
+}
+
+/// A checked value; tables are kept as rows elsewhere.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Value {
+    Bool(bool),
+    Int(u64),
+    Float(f64),
+    Text(String),
+    List(Vec<String>),
+}
+
+/// The largest whole number TOML can hold.
+pub(crate) const MAX: u64 = i64::MAX as u64;
+
+impl Kind {
+    /// What it accepts, for the reference page.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Bool => "true or false".to_owned(),
+            Self::Int { min, max: MAX } => format!("integer, at least {min}"),
+            Self::Int { min, max } => format!("integer, {min} to {max}"),
+            Self::Float => "number, at least 0".to_owned(),
+            Self::Text(shape) => shape.describe().to_owned(),
+            Self::OneOf(words) => words.join(", "),
+            Self::Texts => "list of text".to_owned(),
+            Self::Paths => "list of paths".to_owned(),
+            Self::Globs => "list of globs".to_owned(),
+            Self::Tables => "list of tables".to_owned(),
+            Self::Map => "tables by name".to_owned(),
+        }
+    }
+
+    /// The checked value of a TOML item, or what is wrong with it.
+    pub(crate) fn accept(&self, item: &Item) -> Result<Value, String> {
+        let value = match self {
+            Self::Bool => item.as_bool().map(Value::Bool),
+            Self::Int { min, max } => item
+                .as_integer()
+                .map(|n| in_range(n, *min, *max))
+                .transpose()?,
+            Self::Float => number(item).map(not_negative).transpose()?,
+            Self::Text(shape) => item.as_str().map(|text| shape.accept(text)).transpose()?,
+            Self::OneOf(words) => item.as_str().map(|word| one_of(word, words)).transpose()?,
+            Self::Texts | Self::Paths | Self::Globs => {
+                item.as_array().map(|array| self.list(array)).transpose()?
+            }
+            Self::Tables | Self::Map => None,
+        };
+        value.ok_or_else(|| format!("expected {}, found {}", self.noun(), item.type_name()))
+    }
+
+    /// The TOML value that bare text means: what the environment and flags carry.
+    pub(crate) fn read_bare(self, text: &str) -> Result<Toml, String> {
+        let trimmed = text.trim();
+        match self {
+            Self::Text(_) | Self::OneOf(_) => Ok(Toml::from(text)),
+            Self::Texts | Self::Paths | Self::Globs if !trimmed.starts_with('[') => {
+                Ok(Toml::Array(comma_separated(trimmed)))
+            }
+            _ => trimmed
+                .parse::<Toml>()
+                .map_err(|_| format!("expected {} in TOML syntax", self.noun())),
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Bool => "true or false",
+            Self::Int { .. } => "an integer",
+            Self::Float => "a number",
+            Self::Text(_) | Self::OneOf(_) => "a string",
+            Self::Texts | Self::Paths | Self::Globs => "an array of strings",
+            Self::Tables => "an array of tables",
+            Self::Map => "a table",
+        }
+    }
+
+    fn list(self, array: &Array) -> Result<Value, String> {
+        let mut list = Vec::with_capacity(array.len());
+        for (index, value) in array.iter().enumerate() {
+            let text = value.as_str().ok_or_else(|| {
+                format!(
+                    "expected {}, found {} at position {index}",
+                    self.noun(),
+                    value.type_name()
+                )
+            })?;
+            let checked = match self {
+                Self::Paths => Shape::Path.accept(text),
+                Self::Globs => Shape::Name.accept(text).and_then(|value| glob(text, value)),
+                _ => Shape::Name.accept(text),
+            };
+            checked.map_err(|message| format!("position {index}: {message}"))?;
+            list.push(text.to_owned());
+        }
+        Ok(Value::List(list))
+    }
+}
+
+impl Shape {
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Any => "text",
+            Self::Name => "text, not empty",
+            Self::Path => "path",
+            Self::Host => "IP address or host name",
+            Self::Header => "HTTP header name",
+            Self::Env => "name of an environment variable",
+            Self::Route => "URL path",
+            Self::Url => "http or https URL",
+            Self::Model => "provider/model",
+            Self::Sha256 => "64 hexadecimal digits",
+        }
+    }
+
+    fn accept(self, text: &str) -> Result<Value, String> {
+        let fits = match self {
+            Self::Any => true,
+            Self::Name => !text.trim().is_empty(),
+            Self::Path => !text.trim().is_empty() && !text.contains('\0'),
+            Self::Host => is_host(text),
+            Self::Header => !text.is_empty() && text.chars().all(is_header_char),
+            Self::Env => is_env_name(text),
+            Self::Route => text.starts_with('/') && !text.contains(char::is_whitespace),
+            Self::Url => is_url(text),
+            Self::Model => is_model(text),
+            Self::Sha256 => text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit()),
+        };
+        if fits {
+            return Ok(Value::Text(text.to_owned()));
+        }
+        // The value is not quoted: someone who put a secret here must not find it in a log.
+        Err(match self {
+            Self::Any => "not accepted".to_owned(),
+            Self::Name => "must not be empty".to_owned(),
+            Self::Path => "must be a path that is not empty and has no NUL in it".to_owned(),
+            Self::Host => "must be an IP address or a host name".to_owned(),
+            Self::Header => "must be an HTTP header name".to_owned(),
+            Self::Env => {
+                "must be the name of an environment variable, not the token itself".to_owned()
+            }
+            Self::Route => "must be a URL path that starts with /".to_owned(),
+            Self::Url => "must be a URL that starts with http:// or https://".to_owned(),
+            Self::Model => format!(
+                "must be provider/model with provider {}",
+                PROVIDERS.join(", ")
+            ),
+            Self::Sha256 => "must be 64 hexadecimal digits".to_owned(),
+        })
+    }
+}
+
+impl Value {
+    /// The value in TOML syntax, credentials in URLs masked.
+    pub(crate) fn to_toml(&self) -> String {
+        match self {
+            Self::Bool(value) => Toml::from(*value),
+            Self::Int(value) => Toml::from(i64::try_from(*value).unwrap_or(i64::MAX)),
+            Self::Float(value) => Toml::from(*value),
+            Self::Text(value) => Toml::from(mask_credentials(value)),
+            Self::List(values) => Toml::Array(values.iter().map(String::as_str).collect()),
+        }
+        .to_string()
+    }
+}
+
+const PROVIDERS: &[&str] = &["ollama", "openai", "anthropic"];
+
+fn in_range(n: i64, min: u64, max: u64) -> Result<Value, String> {
+    match u64::try_from(n) {
+        Ok(n) if (min..=max).contains(&n) => Ok(Value::Int(n)),
+        _ if max == MAX => Err(format!("must be at least {min}, found {n}")),
+        _ => Err(format!("must be from {min} to {max}, found {n}")),
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a whole number written for a price or a budget is small"
+)]
+fn number(item: &Item) -> Option<f64> {
+    item.as_float()
+        .or_else(|| item.as_integer().map(|n| n as f64))
+}
+
+fn not_negative(n: f64) -> Result<Value, String> {
+    if n.is_finite() && n >= 0.0 {
+        Ok(Value::Float(n))
+    } else {
+        Err(format!("must be a finite number of at least 0, found {n}"))
+    }
+}
+
+fn one_of(word: &str, words: &'static [&'static str]) -> Result<Value, String> {
+    if words.contains(&word) {
+        return Ok(Value::Text(word.to_owned()));
+    }
+    let unknown = crate::UnknownChoice {
+        value: word.to_owned(),
+        accepted: words,
+    };
+    Err(unknown.to_string())
+}
+
+fn glob(text: &str, value: Value) -> Result<Value, String> {
+    match globset::Glob::new(text) {
+        Ok(_) => Ok(value),
+        Err(error) => Err(format!("\"{text}\" is not a glob: {}", error.kind())),
+    }
+}
+
+fn comma_separated(text: &str) -> Array {
+    if text.is_empty() {
+        return Array::new();
+    }
+    text.split(',').map(str::trim).collect()
+}
+
+fn is_host(text: &str) -> bool {
+    parse_ip(text).is_some()
+        || (!text.is_empty()
+            && text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')))
+}
+
+/// An IP address as people write it for a host, brackets around IPv6 included.
+pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    inner.unwrap_or(text).parse().ok()
+}
+
+fn is_header_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c)
+}
+
+fn is_env_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn is_url(text: &str) -> bool {
+    let rest = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        && !text.contains(char::is_whitespace)
+}
+
+fn is_model(text: &str) -> bool {
+    let Some((provider, model)) = text.split_once('/') else {
+        return false;
+    };
+    (PROVIDERS.contains(&provider) || provider == "ollama_chat") && !model.trim().is_empty()
+}
+
+/// `https://user:password@host` with the part before `@` hidden.
+fn mask_credentials(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    match authority.rfind('@') {
+        Some(at) => format!("{scheme}://***{}", &rest[at..]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,276 @@
+//! What fits: whole lines within a token budget, over-long lines clipped with their length.
+
+use std::borrow::Cow;
+
+use llmc_tokens::{fits, lines_within};
+
+/// How much may be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Tokens in all.
+    pub tokens: usize,
+    /// Bytes of one line; the rest of it becomes `…[+1234 bytes]`.
+    pub line_bytes: usize,
+}
+
+/// A number of lines and the bytes of the original text that belong to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Extent {
+    /// Lines; a last one without a line end counts.
+    pub lines: u64,
+    /// Bytes, line ends included.
+    pub bytes: u64,
+}
+
+/// A text cut to size.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut<'a> {
+    /// What to show.
+    pub text: Cow<'a, str>,
+    /// What of the original is in it.
+    pub kept: Extent,
+    /// What is not: the lines after it, and the ends of clipped lines, which count as bytes but not as lines.
+    pub left: Extent,
+    /// How many of the kept lines were clipped.
+    pub clipped: u64,
+    /// Where the first line that is not shown starts in the original.
+    pub next: usize,
+}
+
+impl Cut<'_> {
+    /// Whether the text is all there.
+    pub fn is_whole(&self) -> bool {
+        self.left == Extent::default()
+    }
+}
+
+/// Keeps as many lines from the start as the limits allow.
+///
+/// When not even the first line fits the budget, as much of it as does is kept; when not even that, nothing.
+pub fn cut(text: &str, limits: Limits) -> Cut<'_> {
+    let line_fits = |line: &str| content(line).0.len() <= limits.line_bytes;
+    if text.split_inclusive('\n').all(line_fits) {
+        let end = whole_lines(text, limits.tokens);
+        if end > 0 || text.is_empty() {
+            return plain(text, end);
+        }
+    }
+    clipping(text, limits)
+}
+
+/// A cut that shows the lines up to `end` as they are.
+fn plain(text: &str, end: usize) -> Cut<'_> {
+    Cut {
+        text: Cow::Borrowed(&text[..end]),
+        kept: extent(&text[..end]),
+        left: extent(&text[end..]),
+        clipped: 0,
+        next: end,
+    }
+}
+
+fn clipping(text: &str, limits: Limits) -> Cut<'_> {
+    // Bytes of shown text worth preparing before it is counted; grown when all of it turns out to fit.
+    let mut prepare = limits.tokens.saturating_mul(8).max(4096);
+    loop {
+        let mut shown = String::new();
+        let mut lines = Vec::new();
+        let mut at = 0;
+        for line in text.split_inclusive('\n') {
+            if shown.len() > prepare {
+                break;
+            }
+            let lost = push_clipped(&mut shown, line, limits.line_bytes);
+            at += line.len();
+            lines.push(Shown {
+                end: shown.len(),
+                next: at,
+                lost,
+            });
+        }
+        let end = whole_lines(&shown, limits.tokens);
+        if end == shown.len() && at < text.len() {
+            prepare = prepare.saturating_mul(2);
+            continue;
+        }
+        if end == 0 {
+            return first_line(text, limits);
+        }
+        lines.retain(|line| line.end <= end);
+        shown.truncate(end);
+        return sum(text, shown, &lines);
+    }
+}
+
+/// One line of the shown text.
+struct Shown {
+    /// Where it ends in the shown text.
+    end: usize,
+    /// Where it ends in the original.
+    next: usize,
+    /// Bytes of it that were clipped.
+    lost: usize,
+}
+
+fn sum<'a>(text: &'a str, shown: String, lines: &[Shown]) -> Cut<'a> {
+    let next = lines.last().map_or(0, |line| line.next);
+    let lost: usize = lines.iter().map(|line| line.lost).sum();
+    let rest = extent(&text[next..]);
+    Cut {
+        text: Cow::Owned(shown),
+        kept: Extent {
+            lines: lines.len() as u64,
+            bytes: (next - lost) as u64,
+        },
+        left: Extent {
+            lines: rest.lines,
+            bytes: rest.bytes + lost as u64,
+        },
+        clipped: lines.iter().filter(|line| line.lost > 0).count() as u64,
+        next,
+    }
+}
+
+/// As much of the first line as the budget allows.
+fn first_line(text: &str, limits: Limits) -> Cut<'_> {
+    let line = text.split_inclusive('\n').next().unwrap_or_default();
+    let attempt = |bytes: usize| {
+        let mut shown = String::new();
+        let lost = push_clipped(&mut shown, line, bytes);
+        (shown, lost)
+    };
+    let (mut low, mut high) = (None, content(line).0.len().min(limits.line_bytes) + 1);
+    let mut from = 0;
+    while from < high {
+        let mid = from + (high - from) / 2;
+        let (shown, lost) = attempt(mid);
+        if fits(&shown, limits.tokens) {
+            low = Some((shown, lost));
+            from = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    match low {
+        Some((shown, lost)) => {
+            let end = shown.len();
+            let next = line.len();
+            sum(text, shown, &[Shown { end, next, lost }])
+        }
+        None => plain(text, 0),
+    }
+}
+
+/// The length of the longest start of whole lines within the budget.
+fn whole_lines(text: &str, tokens: usize) -> usize {
+    // No text has more tokens than bytes, so a short one need not be counted.
+    if text.len() <= tokens {
+        return text.len();
+    }
+    lines_within(text, tokens).0
+}
+
+/// Appends the line, clipped if its content is longer than `limit`, and says how many bytes that cost.
+fn push_clipped(out: &mut String, line: &str, limit: usize) -> usize {
+    let (content, end) = content(line);
+    if content.len() <= limit {
+        out.push_str(line);
+        return 0;
+    }
+    let keep = content.floor_char_boundary(limit);
+    let lost = content.len() - keep;
+    out.push_str(&content[..keep]);
+    out.push_str(&format!("…[+{lost} bytes]"));
+    out.push_str(end);
+    lost
+}
+
+/// A line without and with only its end.
+fn content(line: &str) -> (&str, &str) {
+    let body = line.strip_suffix('\n').unwrap_or(line);
+    let body = body.strip_suffix('\r').unwrap_or(body);
+    line.split_at(body.len())
+}
+
+fn extent(text: &str) -> Extent {
+    let ends = text.bytes().filter(|b| *b == b'\n').count();
+    let open = !text.is_empty() && !text.ends_with('\n');
+    Extent {
+        lines: (ends + usize::from(open)) as u64,
+        bytes: text.len() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits(tokens: usize, line_bytes: usize) -> Limits {
+        Limits { tokens, line_bytes }
+    }
+
+    #[test]
+    fn a_text_that_fits_is_untouched() {
+        let whole = cut("one\ntwo", limits(100, 100));
+        assert!(whole.is_whole());
+        assert!(matches!(whole.text, Cow::Borrowed("one\ntwo")));
+        assert_eq!(whole.kept, Extent { lines: 2, bytes: 7 });
+        assert!(cut("", limits(0, 0)).is_whole());
+    }
+
+    #[test]
+    fn it_is_cut_between_lines_and_says_what_is_left() {
+        let text = "alpha beta gamma\n".repeat(50);
+        let cut = cut(&text, limits(60, 1000));
+        assert!(cut.text.ends_with('\n') && !cut.is_whole());
+        assert_eq!(cut.kept.lines + cut.left.lines, 50);
+        assert_eq!(cut.next as u64, cut.kept.bytes);
+    }
+
+    #[test]
+    fn long_lines_are_clipped_with_their_length() {
+        let text = format!("{}\r\nshort\n", "é".repeat(20));
+        let cut = cut(&text, limits(1000, 5));
+        assert_eq!(cut.text, "éé…[+36 bytes]\r\nshort\n");
+        assert_eq!(cut.clipped, 1);
+        assert_eq!(
+            cut.left,
+            Extent {
+                lines: 0,
+                bytes: 36
+            }
+        );
+        assert_eq!(cut.kept.bytes + cut.left.bytes, text.len() as u64);
+    }
+
+    #[test]
+    fn a_first_line_over_the_budget_is_clipped_to_it() {
+        let text = format!("{}\nnext\n", "ab,".repeat(2000));
+        let some = cut(&text, limits(50, usize::MAX));
+        assert_eq!((some.kept.lines, some.clipped, some.left.lines), (1, 1, 1));
+        assert!(some.kept.bytes > 20 && fits(&some.text, 50));
+        let none = cut(&text, limits(1, usize::MAX));
+        assert_eq!((none.text.as_ref(), none.kept.lines, none.next), ("", 0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn every_byte_is_accounted_for(
+            text in "([a-z é,]{0,30}\r?\n|[0-9]{50,90}|\n){0,20}",
+            tokens in 0usize..200,
+            line_bytes in 0usize..60,
+        ) {
+            let cut = cut(&text, limits(tokens, line_bytes));
+            prop_assert!(fits(&cut.text, tokens));
+            prop_assert_eq!(cut.kept.bytes + cut.left.bytes, text.len() as u64);
+            prop_assert_eq!(cut.kept.lines + cut.left.lines, extent(&text).lines);
+            prop_assert!(cut.next == 0 || cut.next == text.len() || text[..cut.next].ends_with('\n'));
+            prop_assert_eq!(extent(&text[..cut.next]).lines, cut.kept.lines);
+            if cut.clipped == 0 {
+                prop_assert!(text.starts_with(cut.text.as_ref()));
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Turns any result into a bounded, honest answer.
+//!
+//! Whatever a tool found is either shown whole or shown in part with a line that says so and a handle that gives the
+//! rest back byte for byte. The parts:
+//!
+//! - [`cut`]: what fits a token budget, cut between lines.
+//! - [`receipt`]: the last line of an incomplete answer, and the escape that keeps content from forging one.
+//! - [`te`]: the Tool Envelope's text form, header, body and breadcrumbs.
+//! - [`neutral`]: text made safe to show.
+//! - [`handles`]: where the rest is kept until somebody asks for it.
+//! - [`telemetry`]: one row per call, what it cost and what it saved.
+//!
+//! Nothing in here knows MCP, HTTP or any tool, and nothing reads or writes the agent's files: a handle to a large file
+//! keeps the file's [`SourceStamp`](handles::SourceStamp) and leaves the reading to the caller.
+
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+pub mod clock;
+pub mod cut;
+pub mod handles;
+mod mask;
+pub mod neutral;
+pub mod receipt;
+mod store;
+pub mod te;
+pub mod telemetry;
+
+pub use clock::Clock;
+pub use handles::{HandleId, HandleStore};
+pub use telemetry::Telemetry;

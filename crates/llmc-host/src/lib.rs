@@ -1,0 +1,35 @@
+//! The workspace as the agent sees it: the only crate that touches the agent's files or starts programs.
+//!
+//! - [`Roots`], [`RootedPath`]: the allowed directories, and paths proven to lie inside them
+//! - [`Rules`]: names that are off limits whatever the roots allow
+//! - [`OpenFile`], [`Slice`]: reading in bounded memory
+//! - [`Workspace`]: writing, editing, moving, deleting, each atomic and under a lease
+//! - [`lock`]: leases between agents and processes
+//! - [`walk`], [`search`]: listing and searching by descriptor
+//! - [`names`]: file names as text, without loss
+//! - [`Stop`]: the deadline and the caller's change of mind
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+pub mod edit;
+mod error;
+pub mod lock;
+pub mod names;
+mod read;
+mod roots;
+mod rules;
+mod scratch;
+pub mod search;
+mod stop;
+mod tree;
+pub mod walk;
+mod write;
+
+pub use error::{Error, Result};
+pub use read::{
+    ANSWER_LIMIT, Encoding, OpenDir, OpenFile, Slice, TAG_DIGITS, mtime_ns, sha256_hex,
+};
+pub use roots::{Last, RootedPath, Roots};
+pub use rules::{Access, CONFIG_FILE, Rules, STATE_DIR};
+pub use stop::Stop;
+pub use tree::{Depth, IfThere};
+pub use write::{EDIT_LIMIT, ExpectedHash, Workspace, WriteMode, WriteState, Written};

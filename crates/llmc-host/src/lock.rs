@@ -1,0 +1,446 @@
+//! Leases on files, between agents and between processes of one workspace.
+//!
+//! A writer takes a lease on each file it is about to change: a small record in the state directory that says who holds
+//! it, until when, and under which token. The lease is advisory time; what makes it safe is the commit: the check that
+//! the token is still ours and the rename happen while the record's own file is locked by the operating system
+//! (`flock`). A holder that was suspended past its lease and lost the file to another finds a foreign token there and
+//! fails, however late it wakes.
+//!
+//! Every process keeps one more file locked for as long as it lives. When that lock can be had, the process is dead, and
+//! its leases are free at once instead of after their time. That needs neither `/proc` nor a shared pid namespace.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::read::sha256_hex;
+
+/// How long a call waits for a busy file before it says so.
+const WAIT: Duration = Duration::from_millis(450);
+
+/// The leases of one workspace, as one process sees them.
+#[derive(Debug)]
+pub struct Locks {
+    dir: OwnedFd,
+    alive: String,
+    /// Holding this open and locked is what tells others that we live.
+    _alive_file: File,
+    lease: Duration,
+}
+
+/// What a lease file says.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    token: String,
+    owner: String,
+    alive: String,
+    until_ms: u64,
+    path: String,
+    /// A temporary file that a dead holder may have left behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    litter: Option<PathBuf>,
+}
+
+/// Leases on one or two files; given back when dropped.
+#[derive(Debug)]
+pub struct Leases<'a> {
+    locks: &'a Locks,
+    held: Vec<(String, String)>,
+    asked: String,
+}
+
+impl Locks {
+    /// Opens the lock directory below the state directory.
+    ///
+    /// # Errors
+    /// The state directory cannot be written.
+    pub fn open(state_dir: &Path, lease: Duration) -> Result<Locks> {
+        let path = state_dir.join("locks");
+        let failed = |source| Error::WriteFailed {
+            path: ".llmc/locks".to_owned(),
+            source,
+        };
+        let dir = crate::scratch::private_dir(&path).map_err(failed)?;
+        // Another process's sweep may find the file before it is locked, take it for a dead one's and remove it.
+        let (alive, alive_file) = loop {
+            let name = format!("alive-{}", ulid::Ulid::new());
+            let file = open_record(&dir, &name).map_err(|errno| failed(errno.into()))?;
+            match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if is_linked(&file) => break (name, file),
+                Ok(()) | Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        };
+        let locks = Locks {
+            dir,
+            alive,
+            _alive_file: alive_file,
+            lease,
+        };
+        locks.sweep();
+        Ok(locks)
+    }
+
+    /// The word under which this process is known to be alive.
+    pub(crate) fn alive(&self) -> &str {
+        &self.alive
+    }
+
+    /// Whether the process behind that word has ended.
+    pub(crate) fn is_dead(&self, alive: &str) -> bool {
+        if alive == self.alive {
+            return false;
+        }
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        match fs::openat(&self.dir, alive, flags, Mode::empty()) {
+            Ok(file) => fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
+            Err(errno) => errno == Errno::NOENT,
+        }
+    }
+
+    /// Takes leases on `paths` (absolute, canonical), in sorted order, waiting a little for a busy one.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] with the holder when one stays taken.
+    pub fn acquire(&self, paths: &[PathBuf], owner: &str, asked: &str) -> Result<Leases<'_>> {
+        let mut paths = paths.to_vec();
+        paths.sort();
+        paths.dedup();
+        let started = Instant::now();
+        let mut leases = Leases {
+            locks: self,
+            held: Vec::new(),
+            asked: asked.to_owned(),
+        };
+        for path in &paths {
+            let (name, token) = self.acquire_one(path, owner, asked, started)?;
+            leases.held.push((name, token));
+        }
+        Ok(leases)
+    }
+
+    fn acquire_one(
+        &self,
+        path: &Path,
+        owner: &str,
+        asked: &str,
+        started: Instant,
+    ) -> Result<(String, String)> {
+        use std::os::unix::ffi::OsStrExt;
+        let name = format!("f-{}", &sha256_hex(path.as_os_str().as_bytes())[..32]);
+        let failed = |source| Error::WriteFailed {
+            path: asked.to_owned(),
+            source,
+        };
+        let mut holder = String::from("another call");
+        loop {
+            let file = open_record(&self.dir, &name).map_err(|errno| failed(errno.into()))?;
+            if fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+                && is_linked(&file)
+            {
+                let mut file = file;
+                match read_record(&mut file) {
+                    Some(record) if self.is_held(&record) => holder = record.owner,
+                    previous => {
+                        if let Some(litter) = previous.and_then(|record| record.litter) {
+                            remove_litter(&litter);
+                        }
+                        let record = Record {
+                            token: ulid::Ulid::new().to_string(),
+                            owner: owner.to_owned(),
+                            alive: self.alive.clone(),
+                            until_ms: now_ms()
+                                + u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX / 2),
+                            path: path.to_string_lossy().into_owned(),
+                            litter: None,
+                        };
+                        write_record(&mut file, &record).map_err(failed)?;
+                        return Ok((name, record.token));
+                    }
+                }
+            }
+            let waited = started.elapsed();
+            if waited >= WAIT {
+                return Err(Error::Busy {
+                    path: asked.to_owned(),
+                    holder,
+                    waited_ms: waited.as_millis(),
+                });
+            }
+            // Uneven waits keep contenders from meeting again and again.
+            let jitter = u64::from(started.elapsed().subsec_nanos() % 3_000);
+            std::thread::sleep(Duration::from_micros(1_000 + jitter));
+        }
+    }
+
+    fn is_held(&self, record: &Record) -> bool {
+        now_ms() < record.until_ms && !self.is_dead(&record.alive)
+    }
+
+    /// Clears what dead processes left: their leases, the temporary files those name, their own alive files.
+    fn sweep(&self) {
+        let Ok(dir) = fs::openat(
+            &self.dir,
+            ".",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) else {
+            return;
+        };
+        let Ok(entries) = fs::Dir::new(dir) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            if name.starts_with("alive-") && name != self.alive {
+                // Unlinked while locked, so that a process that is just starting notices.
+                let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                if let Ok(file) = fs::openat(&self.dir, name, flags, Mode::empty())
+                    && fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+                {
+                    let _ = fs::unlinkat(&self.dir, name, AtFlags::empty());
+                }
+            } else if name.starts_with("f-") {
+                let Ok(mut file) = open_record(&self.dir, name) else {
+                    continue;
+                };
+                if fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+                    || !is_linked(&file)
+                {
+                    continue;
+                }
+                let record = read_record(&mut file);
+                if record
+                    .as_ref()
+                    .is_none_or(|record| self.is_dead(&record.alive))
+                {
+                    if let Some(litter) = record.and_then(|record| record.litter) {
+                        remove_litter(&litter);
+                    }
+                    let _ = fs::unlinkat(&self.dir, name, AtFlags::empty());
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Locks {
+    fn drop(&mut self) {
+        let _ = fs::unlinkat(&self.dir, &self.alive, AtFlags::empty());
+    }
+}
+
+impl Leases<'_> {
+    /// Runs `op` if every lease is still ours, with the lease records locked against everybody else meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when a lease was taken over; else whatever `op` returns.
+    pub fn commit<T>(&self, op: impl FnOnce() -> Result<T>) -> Result<T> {
+        let mut files = Vec::with_capacity(self.held.len());
+        for (name, token) in &self.held {
+            files.push(self.lock_own(name, token)?);
+        }
+        op()
+    }
+
+    /// Notes a temporary file next to the target, so that a crash before the rename is cleaned up later.
+    pub(crate) fn note_litter(&self, litter: Option<PathBuf>) -> Result<()> {
+        let Some((name, token)) = self.held.first() else {
+            return Ok(());
+        };
+        let (mut file, mut record) = self.lock_own(name, token)?;
+        record.litter = litter;
+        write_record(&mut file, &record).map_err(|source| Error::WriteFailed {
+            path: self.asked.clone(),
+            source,
+        })
+    }
+
+    fn lock_own(&self, name: &str, token: &str) -> Result<(File, Record)> {
+        let lost = |holder: String| Error::Busy {
+            path: self.asked.clone(),
+            holder,
+            waited_ms: 0,
+        };
+        let gone = || lost("a later holder (this call's lease ran out)".to_owned());
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = fs::openat(&self.locks.dir, name, flags, Mode::empty()).map_err(|_| gone())?;
+        let mut file = File::from(fd);
+        fs::flock(&file, FlockOperation::LockExclusive).map_err(|_| gone())?;
+        match read_record(&mut file) {
+            Some(record) if record.token == token && is_linked(&file) => Ok((file, record)),
+            Some(record) => Err(lost(record.owner)),
+            None => Err(gone()),
+        }
+    }
+}
+
+impl Drop for Leases<'_> {
+    fn drop(&mut self) {
+        for (name, token) in &self.held {
+            // Unlinked under its own lock, so nobody can be holding a record that is about to vanish.
+            if let Ok((_file, _)) = self.lock_own(name, token) {
+                let _ = fs::unlinkat(&self.locks.dir, name.as_str(), AtFlags::empty());
+            }
+        }
+    }
+}
+
+fn open_record(dir: &OwnedFd, name: &str) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+}
+
+/// A record that was unlinked while we waited for it is nobody's any more.
+fn is_linked(file: &File) -> bool {
+    fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0)
+}
+
+fn read_record(file: &mut File) -> Option<Record> {
+    let mut text = String::new();
+    file.seek(SeekFrom::Start(0)).ok()?;
+    file.take(64 << 10).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn write_record(file: &mut File, record: &Record) -> std::io::Result<()> {
+    let text = serde_json::to_vec(record)?;
+    file.seek(SeekFrom::Start(0))?;
+    file.set_len(0)?;
+    file.write_all(&text)
+}
+
+/// Removes a temporary file of ours by its canonical path; never anything else.
+fn remove_litter(path: &Path) {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return;
+    };
+    if !name
+        .to_string_lossy()
+        .starts_with(crate::scratch::TEMP_PREFIX)
+    {
+        return;
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = fs::ResolveFlags::NO_SYMLINKS;
+    if let Ok(dir) = fs::openat2(fs::CWD, dir, flags, Mode::empty(), resolve) {
+        let _ = fs::unlinkat(dir.as_fd(), name, AtFlags::empty());
+    }
+}
+
+/// Milliseconds since boot, sleep included: the one clock that all processes share and nobody can set.
+fn now_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000
+        + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn locks(dir: &Path, lease: Duration) -> Locks {
+        Locks::open(dir, lease).unwrap()
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_held_file_names_its_holder_and_is_free_afterwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (locks(dir.path(), LONG), locks(dir.path(), LONG));
+        let path = [PathBuf::from("/w/a")];
+        let lease = one.acquire(&path, "agent-1", "a").unwrap();
+        match two.acquire(&path, "agent-2", "a") {
+            Err(Error::Busy {
+                holder, waited_ms, ..
+            }) => {
+                assert_eq!(holder, "agent-1");
+                assert!(waited_ms <= 500, "{waited_ms}");
+            }
+            other => panic!("{other:?}"),
+        }
+        drop(lease);
+        two.acquire(&path, "agent-2", "a").unwrap();
+    }
+
+    #[test]
+    fn a_late_holder_cannot_commit_over_its_successor() {
+        let dir = tempfile::tempdir().unwrap();
+        let (slow, quick) = (locks(dir.path(), Duration::ZERO), locks(dir.path(), LONG));
+        let path = [PathBuf::from("/w/a")];
+        let late = slow.acquire(&path, "slow", "a").unwrap();
+        let successor = quick.acquire(&path, "quick", "a").unwrap();
+        let refused = late.commit(|| -> Result<()> { panic!("must not run") });
+        assert!(matches!(refused, Err(Error::Busy { holder, .. }) if holder == "quick"));
+        drop(late);
+        successor.commit(|| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn a_dead_process_loses_its_leases_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = [PathBuf::from("/w/a")];
+        let dead = locks(dir.path(), LONG);
+        std::mem::forget(dead.acquire(&path, "dead", "a").unwrap());
+        // What a crash does: the descriptors close, the files stay.
+        let (alive, files) = (dead.alive.clone(), dir.path().join("locks"));
+        drop(dead);
+        assert!(!files.join(&alive).exists());
+        locks(dir.path(), LONG).acquire(&path, "next", "a").unwrap();
+    }
+
+    #[test]
+    fn processes_that_start_together_do_not_take_each_other_for_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let locks = locks(dir.path(), LONG);
+                        let alive = dir.path().join("locks").join(&locks.alive);
+                        assert!(alive.exists(), "swept while alive");
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn two_files_are_taken_in_one_order_by_everybody() {
+        let dir = tempfile::tempdir().unwrap();
+        let locks = locks(dir.path(), LONG);
+        std::thread::scope(|scope| {
+            for turn in 0..8 {
+                let locks = &locks;
+                scope.spawn(move || {
+                    let mut pair = [PathBuf::from("/w/a"), PathBuf::from("/w/b")];
+                    if turn % 2 == 0 {
+                        pair.reverse();
+                    }
+                    for _ in 0..20 {
+                        match locks.acquire(&pair, "x", "a") {
+                            Ok(lease) => lease.commit(|| Ok(())).unwrap(),
+                            Err(Error::Busy { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+        });
+        let left: Vec<_> = std::fs::read_dir(dir.path().join("locks"))
+            .unwrap()
+            .flatten()
+            .collect();
+        assert_eq!(left.len(), 1, "only the alive file stays: {left:?}");
+    }
+}

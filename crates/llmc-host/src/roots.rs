@@ -1,0 +1,512 @@
+//! The roots: the only doors through which the agent's files are reached.
+//!
+//! A path from outside is text. Comparing that text with a root and then opening the text leaks: between the two steps
+//! a directory can become a link. So a path is first resolved to a [`RootedPath`], which is free of links and dots, and
+//! every later step hands that to the kernel with `openat2` relative to the root's own descriptor and
+//! `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`. If anything on the way has become a link by then, the open fails; it never
+//! goes somewhere else. Links are followed here, one at a time, and only while they stay inside the roots.
+
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::names;
+use crate::rules::{Access, Rules};
+
+/// How many links one path may go through; the kernel's own limit.
+const MAX_LINKS: usize = 40;
+/// `PATH_MAX` without its NUL.
+const MAX_PATH: usize = 4095;
+
+/// One allowed directory and the descriptor that stands for it.
+#[derive(Debug)]
+pub(crate) struct Root {
+    path: PathBuf,
+    spelled: PathBuf,
+    fd: RwLock<Arc<OwnedFd>>,
+}
+
+/// The allowed directories, the workspace they belong to, and the rules on names inside them.
+#[derive(Debug)]
+pub struct Roots {
+    workspace: PathBuf,
+    list: Vec<Arc<Root>>,
+    home: Option<PathBuf>,
+    rules: Arc<Rules>,
+}
+
+/// A path inside a root with no link and no `..` in it. Only [`Roots::resolve`] makes one.
+#[derive(Debug, Clone)]
+pub struct RootedPath {
+    root: Arc<Root>,
+    rel: Vec<u8>,
+    asked: String,
+}
+
+/// What to do with a link in the last place of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Last {
+    /// Go where it points.
+    Follow,
+    /// Stay at the link itself (stat, move, delete). A link that leads out of the roots is refused all the same.
+    Keep,
+}
+
+impl Roots {
+    /// Opens the roots. `dirs` are as configured: absolute, or relative to the workspace; none means nothing is allowed.
+    ///
+    /// # Errors
+    /// A root that is missing or no directory, or a kernel without `openat2`.
+    pub fn open(workspace: &Path, dirs: &[PathBuf], rules: Arc<Rules>) -> Result<Roots> {
+        let mut list = Vec::new();
+        for dir in dirs {
+            let root = Root::open(&workspace.join(dir))?;
+            if !list.iter().any(|other: &Arc<Root>| other.path == root.path) {
+                list.push(Arc::new(root));
+            }
+        }
+        // The innermost root wins, so that a file has one name however the roots nest.
+        list.sort_by_key(|root| std::cmp::Reverse(root.path.components().count()));
+        Ok(Roots {
+            workspace: workspace.to_owned(),
+            list,
+            home: None,
+            rules,
+        })
+    }
+
+    /// Lets paths start with `~`, as the `linux_*` tools do.
+    #[must_use]
+    pub fn with_home(mut self, home: Option<PathBuf>) -> Roots {
+        self.home = home;
+        self
+    }
+
+    /// The workspace root, canonical.
+    pub fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// The roots' canonical paths, innermost first.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.list.iter().map(|root| root.path.as_path())
+    }
+
+    /// The rules on names.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The rules, for walks that outlive a borrow.
+    pub(crate) fn shared_rules(&self) -> Arc<Rules> {
+        self.rules.clone()
+    }
+
+    /// Resolves a path from outside: finds its root, follows links that stay inside, applies the rules on names.
+    ///
+    /// The last part may be missing; what comes before it is checked as far as it exists.
+    pub fn resolve(&self, asked: &str, last: Last, access: Access) -> Result<RootedPath> {
+        self.rules.check_asked(asked, access)?;
+        let path = match self.resolve_bytes(asked, asked.as_bytes(), last) {
+            // A listing shows odd names with escapes; such a name is tried literally first, then as what it stands for.
+            Ok(path) if asked.contains('\\') && path.lstat().is_err() => {
+                match self.resolve_bytes(asked, &names::parse(asked), last) {
+                    Ok(other) if other.lstat().is_ok() => other,
+                    _ => path,
+                }
+            }
+            other => other?,
+        };
+        self.rules.check(&path.absolute(), asked, access)?;
+        Ok(path)
+    }
+
+    /// How a path is printed: relative to the workspace when inside it, absolute otherwise.
+    pub fn shown(&self, path: &RootedPath) -> String {
+        self.shown_absolute(&path.absolute())
+    }
+
+    /// [`Roots::shown`] for an absolute path.
+    pub fn shown_absolute(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.workspace) {
+            Ok(rel) if rel.as_os_str().is_empty() => ".".to_owned(),
+            Ok(rel) => names::shown(rel.as_os_str().as_bytes()),
+            Err(_) => names::shown(path.as_os_str().as_bytes()),
+        }
+    }
+
+    /// Whether this is a root, or holds one: such a place is never moved or deleted.
+    pub(crate) fn holds_a_root(&self, path: &RootedPath) -> bool {
+        let path = path.absolute();
+        self.workspace.starts_with(&path)
+            || self.list.iter().any(|root| root.path.starts_with(&path))
+    }
+
+    fn resolve_bytes(&self, asked: &str, bytes: &[u8], last: Last) -> Result<RootedPath> {
+        let (root, parts) = self.locate(asked, bytes)?;
+        let plain = !parts.iter().any(|part| part == b"..");
+        if plain {
+            let path = RootedPath {
+                root: root.clone(),
+                rel: parts.join(&b'/'),
+                asked: asked.to_owned(),
+            };
+            let flags = OFlags::PATH | OFlags::NOFOLLOW;
+            match path.root.openat(&path.rel, flags, Mode::empty()) {
+                Ok(fd) if !is_link(&fd) => return Ok(path),
+                Ok(_) | Err(Errno::LOOP) => {}
+                Err(Errno::NOENT) => return Ok(path),
+                Err(errno) => return Err(Error::of(asked, errno)),
+            }
+        }
+        let path = self.follow(asked, root.clone(), parts.clone(), last)?;
+        if last == Last::Keep
+            && path
+                .lstat()
+                .is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+        {
+            self.follow(asked, root, parts, Last::Follow)?;
+        }
+        Ok(path)
+    }
+
+    /// The root a path lies under by its text, and the parts below it (which may still hold `..`).
+    fn locate(&self, asked: &str, bytes: &[u8]) -> Result<(Arc<Root>, Vec<Vec<u8>>)> {
+        let bad = |why| {
+            Err(Error::BadPath {
+                path: clipped(asked),
+                why,
+            })
+        };
+        if bytes.is_empty() {
+            return bad("the path is empty");
+        }
+        if bytes.contains(&0) {
+            return bad("the path holds a NUL character");
+        }
+        if bytes.len() > MAX_PATH || bytes.split(|b| *b == b'/').any(|part| part.len() > 255) {
+            return bad("path or file name is too long");
+        }
+        if self.list.is_empty() {
+            return Err(Error::NoRoots {
+                path: asked.to_owned(),
+            });
+        }
+        let absolute = match (bytes, &self.home) {
+            (b"~", Some(home)) => home.clone(),
+            ([b'~', b'/', rest @ ..], Some(home)) => home.join(OsStr::from_bytes(rest)),
+            _ => self.workspace.join(OsStr::from_bytes(bytes)),
+        };
+        self.locate_absolute(&parts(absolute.as_os_str().as_bytes()))
+            .ok_or_else(|| Error::OutsideRoots {
+                path: asked.to_owned(),
+            })
+    }
+
+    fn locate_absolute(&self, path: &[Vec<u8>]) -> Option<(Arc<Root>, Vec<Vec<u8>>)> {
+        let below = |path: &[Vec<u8>]| {
+            self.list.iter().find_map(|root| {
+                [&root.path, &root.spelled].into_iter().find_map(|dir| {
+                    let rest = path.strip_prefix(parts(dir.as_os_str().as_bytes()).as_slice())?;
+                    Some((root.clone(), rest.to_vec()))
+                })
+            })
+        };
+        below(path).or_else(|| below(&without_dots(path)))
+    }
+
+    /// Follows links part by part, staying inside the roots.
+    fn follow(
+        &self,
+        asked: &str,
+        root: Arc<Root>,
+        path: Vec<Vec<u8>>,
+        last: Last,
+    ) -> Result<RootedPath> {
+        let outside = || Error::OutsideRoots {
+            path: asked.to_owned(),
+        };
+        let mut root = root;
+        let mut todo = VecDeque::from(path);
+        let mut done: Vec<Vec<u8>> = Vec::new();
+        let mut hops = 0;
+        let mut missing = false;
+        while let Some(part) = todo.pop_front() {
+            if part == b".." {
+                if missing {
+                    return Err(Error::NotFound {
+                        path: asked.to_owned(),
+                    });
+                }
+                if done.pop().is_none() {
+                    let mut above = parts(root.path.as_os_str().as_bytes());
+                    above.pop();
+                    above.extend(todo.drain(..));
+                    let (other, rest) = self.locate_absolute(&above).ok_or_else(outside)?;
+                    (root, todo) = (other, rest.into());
+                }
+                continue;
+            }
+            done.push(part);
+            if missing {
+                continue;
+            }
+            let fd = match root.openat(
+                &done.join(&b'/'),
+                OFlags::PATH | OFlags::NOFOLLOW,
+                Mode::empty(),
+            ) {
+                Ok(fd) => fd,
+                Err(Errno::NOENT) => {
+                    missing = true;
+                    continue;
+                }
+                Err(errno) => return Err(Error::of(asked, errno)),
+            };
+            if !is_link(&fd) || (todo.is_empty() && last == Last::Keep) {
+                continue;
+            }
+            refuse_kernel_file_system(&fd, asked)?;
+            hops += 1;
+            if hops > MAX_LINKS {
+                return Err(Error::of(asked, Errno::LOOP));
+            }
+            let target =
+                fs::readlinkat(&fd, "", Vec::new()).map_err(|errno| Error::of(asked, errno))?;
+            let mut next = parts(target.as_bytes());
+            next.extend(todo.drain(..));
+            done.pop();
+            if target.as_bytes().starts_with(b"/") {
+                let (other, rest) = self.locate_absolute(&next).ok_or_else(outside)?;
+                (root, todo) = (other, rest.into());
+                done.clear();
+            } else {
+                todo = next.into();
+            }
+        }
+        Ok(RootedPath {
+            root,
+            rel: done.join(&b'/'),
+            asked: asked.to_owned(),
+        })
+    }
+}
+
+impl Root {
+    fn open(spelled: &Path) -> Result<Root> {
+        let shown = spelled.display().to_string();
+        let path = std::fs::canonicalize(spelled).map_err(|source| Error::Io {
+            path: shown.clone(),
+            source,
+        })?;
+        let fd = open_root(&path).map_err(|errno| match errno {
+            Errno::NOSYS => Error::Unsupported(
+                "this kernel has no openat2 (Linux 5.6), without which paths cannot be kept inside the roots".to_owned(),
+            ),
+            errno => Error::of(&shown, errno),
+        })?;
+        Ok(Root {
+            path,
+            spelled: spelled.to_owned(),
+            fd: RwLock::new(Arc::new(fd)),
+        })
+    }
+
+    /// Opens below this root; a link anywhere on the way is `ELOOP`.
+    fn openat(&self, rel: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let rel = if rel.is_empty() { b"." } else { rel };
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let mut reopened = false;
+        loop {
+            let fd = self
+                .fd
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            let opened = fs::openat2(&*fd, rel, flags | OFlags::CLOEXEC, mode, resolve);
+            match opened {
+                // The kernel could not tell because of a rename elsewhere; asking again is the documented answer.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                // The root was deleted (its descriptor still opens as an empty directory): if it has been made anew,
+                // that is the root now.
+                Ok(_) | Err(Errno::NOENT)
+                    if !reopened
+                        && (rel == b"." || opened.is_err())
+                        && fs::fstat(&*fd).is_ok_and(|stat| stat.st_nlink == 0) =>
+                {
+                    reopened = true;
+                    let fresh = open_root(&self.path)?;
+                    *self.fd.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Opens a root directory by its canonical path, which by then may hold no link.
+fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    fs::openat2(
+        fs::CWD,
+        path,
+        flags,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS,
+    )
+}
+
+impl RootedPath {
+    /// The path as the caller wrote it, for messages.
+    pub fn asked(&self) -> &str {
+        &self.asked
+    }
+
+    /// The path below its root; empty for the root itself.
+    pub fn below_root(&self) -> &[u8] {
+        &self.rel
+    }
+
+    /// The canonical absolute path. For rules, locks and display; never to be opened.
+    pub fn absolute(&self) -> PathBuf {
+        if self.rel.is_empty() {
+            return self.root.path.clone();
+        }
+        self.root.path.join(OsStr::from_bytes(&self.rel))
+    }
+
+    /// Opens the thing itself.
+    pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd> {
+        self.root
+            .openat(&self.rel, flags, Mode::empty())
+            .map_err(|errno| self.error(errno))
+    }
+
+    /// Status of the thing itself; a link is not followed.
+    pub(crate) fn lstat(&self) -> Result<Stat> {
+        let fd = self.open(OFlags::PATH | OFlags::NOFOLLOW)?;
+        fs::fstat(&fd).map_err(|errno| self.error(errno))
+    }
+
+    /// The directory that holds it, opened, and its name there. A root has neither.
+    pub(crate) fn parent(&self) -> Result<(OwnedFd, &OsStr)> {
+        let (dir, name) = match self.rel.iter().rposition(|b| *b == b'/') {
+            Some(slash) => (&self.rel[..slash], &self.rel[slash + 1..]),
+            None => (&b""[..], &self.rel[..]),
+        };
+        if name.is_empty() {
+            return Err(Error::Protected {
+                path: self.asked.clone(),
+                what: "a root".to_owned(),
+            });
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        match self.root.openat(dir, flags, Mode::empty()) {
+            Ok(fd) => {
+                refuse_kernel_file_system(&fd, &self.asked)?;
+                Ok((fd, OsStr::from_bytes(name)))
+            }
+            Err(Errno::NOENT) => Err(Error::NoParent {
+                path: self.asked.clone(),
+            }),
+            Err(errno) => Err(self.error(errno)),
+        }
+    }
+
+    /// This path's root, opened, for walks that start there.
+    pub(crate) fn root_dir(&self) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.root
+            .openat(b"", flags, Mode::empty())
+            .map_err(|errno| self.error(errno))
+    }
+
+    /// Missing directories on the way, from the first missing one on.
+    pub(crate) fn ancestors_below_root(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = self
+            .rel
+            .iter()
+            .enumerate()
+            .filter(|(_, b)| **b == b'/')
+            .map(|(at, _)| at);
+        ends.chain((!self.rel.is_empty()).then_some(self.rel.len()))
+            .map(|end| &self.rel[..end])
+    }
+
+    /// Opens one of [`RootedPath::ancestors_below_root`].
+    pub(crate) fn open_ancestor(&self, rel: &[u8]) -> Result<OwnedFd, Errno> {
+        self.root
+            .openat(rel, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
+    }
+
+    fn error(&self, errno: Errno) -> Error {
+        match errno {
+            Errno::LOOP => Error::BadPath {
+                path: self.asked.clone(),
+                why: "became a link while it was being opened",
+            },
+            errno => Error::of(&self.asked, errno),
+        }
+    }
+}
+
+/// The type in a file status.
+pub(crate) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+fn is_link(fd: &OwnedFd) -> bool {
+    fs::fstat(fd).is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+}
+
+/// Refuses procfs, sysfs and their kin: files there hold the server's own secrets or act when touched.
+pub(crate) fn refuse_kernel_file_system(fd: impl AsFd, asked: &str) -> Result<()> {
+    let stat = fs::fstatfs(fd).map_err(|errno| Error::of(asked, errno))?;
+    if crate::walk::is_kernel_file_system(&stat) {
+        return Err(Error::SpecialFile {
+            path: asked.to_owned(),
+            what: "file of the kernel",
+        });
+    }
+    Ok(())
+}
+
+/// Splits into parts, dropping empty ones and `.`.
+fn parts(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|b| *b == b'/')
+        .filter(|part| !part.is_empty() && *part != b".")
+        .map(<[u8]>::to_vec)
+        .collect()
+}
+
+fn without_dots(path: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut out: Vec<Vec<u8>> = Vec::new();
+    for part in path {
+        if part == b".." {
+            out.pop();
+        } else {
+            out.push(part.clone());
+        }
+    }
+    out
+}
+
+fn clipped(asked: &str) -> String {
+    match asked.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &asked[..end]),
+        None => asked.to_owned(),
+    }
+}
+
+/// Status without following a final link, by descriptor and name.
+pub(crate) fn lstat_at(dir: impl AsFd, name: &OsStr) -> Result<Stat, Errno> {
+    fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+}

@@ -1,0 +1,341 @@
+//! Where a file is made before it takes its place.
+//!
+//! New content is written out of sight, synced, and then put in place by one rename or link, so a reader sees the old
+//! file or the new one and a crash leaves no half. Three ways, best first:
+//!
+//! - a new file is an unnamed one (`O_TMPFILE`) in its own directory, linked to its name: nothing to clean up, ever;
+//! - a replacement is made in the state directory and renamed across: what a crash leaves there is swept at the next start;
+//! - where the state directory lies on another file system, a randomly named file beside the target, noted in the lease.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, Mode, OFlags, Stat, XattrFlags};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::lock::{Leases, Locks};
+use crate::roots::RootedPath;
+
+/// How temporary files beside a target begin.
+pub(crate) const TEMP_PREFIX: &str = ".llmc-";
+
+/// The state directory's folder for unfinished files.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    dir: OwnedFd,
+    alive: String,
+}
+
+impl Scratch {
+    /// Opens it and clears what dead processes left there.
+    pub(crate) fn open(state_dir: &Path, locks: &Locks) -> Result<Scratch> {
+        let failed = |source| Error::WriteFailed {
+            path: ".llmc/tmp".to_owned(),
+            source,
+        };
+        let dir = private_dir(&state_dir.join("tmp")).map_err(failed)?;
+        let list = fs::openat(
+            &dir,
+            ".",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        if let Ok(entries) = list.and_then(fs::Dir::new) {
+            for entry in entries.flatten() {
+                let Ok(name) = entry.file_name().to_str() else {
+                    continue;
+                };
+                let owner = name.split_once('.').map(|(owner, _)| owner);
+                if owner.is_some_and(|owner| owner.starts_with("alive-") && locks.is_dead(owner)) {
+                    let _ = fs::unlinkat(&dir, name, AtFlags::empty());
+                }
+            }
+        }
+        Ok(Scratch {
+            dir,
+            alive: locks.alive().to_owned(),
+        })
+    }
+
+    /// Creates a file that did not exist. Somebody else creating it meanwhile is [`Placed::Changed`].
+    pub(crate) fn create(
+        &self,
+        path: &RootedPath,
+        leases: &Leases<'_>,
+        fill: impl FnOnce(&mut File) -> Result<()>,
+    ) -> Result<Placed> {
+        let (dir, name) = path.parent()?;
+        let asked = path.asked();
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        let linked = match fs::openat(&dir, ".", flags, mode) {
+            Ok(fd) => {
+                let mut file = File::from(fd);
+                fill(&mut file)?;
+                sync(&file, asked)?;
+                leases.commit(|| Ok(link(&file, &dir, name)))?
+            }
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+                let temp = Beside::new(path, &dir, leases, mode)?;
+                let mut file = temp.file.try_clone().map_err(|e| write_failed(asked, e))?;
+                fill(&mut file)?;
+                sync(&file, asked)?;
+                leases.commit(|| Ok(fs::linkat(&dir, &*temp.name, &dir, name, AtFlags::empty())))?
+            }
+            Err(errno) => return Err(Error::of_write(asked, errno)),
+        };
+        match linked {
+            Ok(()) => sync_dir(&dir, asked).map(|()| Placed::Done),
+            Err(Errno::EXIST) => Ok(Placed::Changed),
+            Err(errno) => Err(Error::of_write(asked, errno)),
+        }
+    }
+
+    /// Replaces `old` (the file's status when it was read), keeping mode, owner and attributes. With `watch`, a file that
+    /// has changed since then is [`Placed::Changed`] and stays as it is.
+    pub(crate) fn replace(
+        &self,
+        path: &RootedPath,
+        old: (&File, &Stat),
+        watch: Watch,
+        leases: &Leases<'_>,
+        fill: impl FnOnce(&mut File) -> Result<()>,
+    ) -> Result<Placed> {
+        let (dir, name) = path.parent()?;
+        let asked = path.asked();
+        if fs::accessat(&dir, name, fs::Access::WRITE_OK, AtFlags::EACCESS).is_err() {
+            return Err(Error::Permission {
+                path: asked.to_owned(),
+            });
+        }
+        let private = Mode::RUSR | Mode::WUSR;
+        let here = format!("{}.{}", self.alive, ulid::Ulid::new());
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::openat(&self.dir, &here, flags, private)
+            .map_err(|errno| Error::of_write(asked, errno))?;
+        let guard = Unlink {
+            dir: self.dir.as_fd(),
+            name: OsStr::new(&here),
+        };
+        let mut file = File::from(fd);
+        let same_device = fs::fstat(&file).is_ok_and(|stat| stat.st_dev == old.1.st_dev);
+        if same_device {
+            fill(&mut file)?;
+            keep_attributes(old, &file, asked)?;
+            sync(&file, asked)?;
+            let moved = leases.commit(|| {
+                if watch == Watch::Yes && !unchanged(&dir, name, old.1) {
+                    return Ok(Err(Errno::STALE));
+                }
+                Ok(fs::renameat(&self.dir, &here, &dir, name))
+            })?;
+            match moved {
+                Ok(()) => {
+                    std::mem::forget(guard);
+                    return sync_dir(&dir, asked).map(|()| Placed::Done);
+                }
+                Err(Errno::STALE) => return Ok(Placed::Changed),
+                // Same device number but another mount (a bind mount): the way below works.
+                Err(Errno::XDEV) => return copy_beside(path, &dir, name, old, watch, leases, file),
+                Err(errno) => return Err(Error::of_write(asked, errno)),
+            }
+        }
+        fill(&mut file)?;
+        copy_beside(path, &dir, name, old, watch, leases, file)
+    }
+}
+
+/// Whether the file must still be as it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watch {
+    Yes,
+    No,
+}
+
+/// How putting a file in place ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    Done,
+    /// Another program was quicker; nothing was written.
+    Changed,
+}
+
+/// Finishes a replacement on another file system than the state directory's.
+fn copy_beside(
+    path: &RootedPath,
+    dir: &OwnedFd,
+    name: &OsStr,
+    old: (&File, &Stat),
+    watch: Watch,
+    leases: &Leases<'_>,
+    mut made: File,
+) -> Result<Placed> {
+    use std::io::Seek;
+    let asked = path.asked();
+    let temp = Beside::new(path, dir, leases, Mode::RUSR | Mode::WUSR)?;
+    let mut file = temp.file.try_clone().map_err(|e| write_failed(asked, e))?;
+    made.rewind().map_err(|e| write_failed(asked, e))?;
+    io::copy(&mut made, &mut file).map_err(|e| write_failed(asked, e))?;
+    keep_attributes(old, &file, asked)?;
+    sync(&file, asked)?;
+    let moved = leases.commit(|| {
+        if watch == Watch::Yes && !unchanged(dir, name, old.1) {
+            return Ok(Err(Errno::STALE));
+        }
+        Ok(fs::renameat(dir, &*temp.name, dir, name))
+    })?;
+    match moved {
+        Ok(()) => sync_dir(dir, asked).map(|()| Placed::Done),
+        Err(Errno::STALE) => Ok(Placed::Changed),
+        Err(errno) => Err(Error::of_write(asked, errno)),
+    }
+}
+
+/// A randomly named file beside the target, removed when dropped (after a rename there is nothing left to remove).
+struct Beside<'a> {
+    dir: &'a OwnedFd,
+    name: String,
+    file: File,
+    leases: &'a Leases<'a>,
+}
+
+impl<'a> Beside<'a> {
+    fn new(
+        path: &RootedPath,
+        dir: &'a OwnedFd,
+        leases: &'a Leases<'a>,
+        mode: Mode,
+    ) -> Result<Beside<'a>> {
+        let name = format!("{TEMP_PREFIX}{}.tmp", ulid::Ulid::new());
+        let note: Option<PathBuf> = path.absolute().parent().map(|parent| parent.join(&name));
+        leases.note_litter(note)?;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::openat(dir, &name, flags, mode)
+            .map_err(|errno| Error::of_write(path.asked(), errno))?;
+        Ok(Beside {
+            dir,
+            name,
+            file: File::from(fd),
+            leases,
+        })
+    }
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        let _ = fs::unlinkat(self.dir, &*self.name, AtFlags::empty());
+        let _ = self.leases.note_litter(None);
+    }
+}
+
+struct Unlink<'a> {
+    dir: std::os::fd::BorrowedFd<'a>,
+    name: &'a OsStr,
+}
+
+impl Drop for Unlink<'_> {
+    fn drop(&mut self) {
+        let _ = fs::unlinkat(self.dir, self.name, AtFlags::empty());
+    }
+}
+
+/// Gives an unnamed file its name. The direct way needs a privilege on older kernels, the other one `/proc`.
+fn link(file: &File, dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+    match fs::linkat(file, "", dir, name, AtFlags::EMPTY_PATH) {
+        Err(Errno::NOENT | Errno::PERM | Errno::INVAL) => {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            fs::linkat(fs::CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW)
+        }
+        other => other,
+    }
+}
+
+/// Whether the name still stands for the very file that was read.
+fn unchanged(dir: &OwnedFd, name: &OsStr, old: &Stat) -> bool {
+    crate::roots::lstat_at(dir, name).is_ok_and(|now| same(&now, old))
+}
+
+/// Same file, same content, as far as the file system tells.
+pub(crate) fn same(a: &Stat, b: &Stat) -> bool {
+    (
+        a.st_dev,
+        a.st_ino,
+        a.st_size,
+        a.st_mtime,
+        a.st_mtime_nsec,
+        a.st_ctime,
+        a.st_ctime_nsec,
+    ) == (
+        b.st_dev,
+        b.st_ino,
+        b.st_size,
+        b.st_mtime,
+        b.st_mtime_nsec,
+        b.st_ctime,
+        b.st_ctime_nsec,
+    )
+}
+
+/// Copies owner, extended attributes (access lists among them) and mode. What only a privileged user may set is left.
+fn keep_attributes((from, stat): (&File, &Stat), to: &File, asked: &str) -> Result<()> {
+    let owner = (
+        rustix::fs::Uid::from_raw(stat.st_uid),
+        rustix::fs::Gid::from_raw(stat.st_gid),
+    );
+    if fs::fchown(to, Some(owner.0), Some(owner.1)).is_err() {
+        let _ = fs::fchown(to, None, Some(owner.1));
+    }
+    let mut names = vec![0; 64 << 10];
+    let used = fs::flistxattr(from, &mut names[..]).unwrap_or(0);
+    let mut value = vec![0; 64 << 10];
+    for name in names[..used]
+        .split(|b| *b == 0)
+        .filter(|name| !name.is_empty())
+    {
+        if let Ok(len) = fs::fgetxattr(from, name, &mut value[..]) {
+            let _ = fs::fsetxattr(to, name, &value[..len], XattrFlags::empty());
+        }
+    }
+    fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o7777))
+        .map_err(|errno| Error::of_write(asked, errno))
+}
+
+fn sync(file: &File, asked: &str) -> Result<()> {
+    file.sync_all()
+        .map_err(|source| write_failed(asked, source))
+}
+
+/// Makes a rename or link in this directory durable.
+pub(crate) fn sync_dir(dir: impl AsFd, asked: &str) -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let readable = fs::openat(dir, ".", flags, Mode::empty());
+    match readable.and_then(|dir| fs::fsync(&dir)) {
+        // Some file systems cannot sync a directory, and an unreadable one cannot be opened: the rename stands.
+        Ok(()) | Err(Errno::INVAL | Errno::ACCESS | Errno::ROFS | Errno::OPNOTSUPP) => Ok(()),
+        Err(errno) => Err(Error::of_write(asked, errno)),
+    }
+}
+
+fn write_failed(asked: &str, source: io::Error) -> Error {
+    Error::WriteFailed {
+        path: asked.to_owned(),
+        source,
+    }
+}
+
+/// Makes a directory only the owner can enter (and its parents), and opens it.
+pub(crate) fn private_dir(path: &Path) -> io::Result<OwnedFd> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(fs::openat(fs::CWD, path, flags, Mode::empty())?)
+}

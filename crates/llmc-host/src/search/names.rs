@@ -1,0 +1,157 @@
+//! Files found by their name, for `linux_search_files`.
+
+use std::collections::BinaryHeap;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::error::{Error, Result};
+use crate::stop::Stop;
+use crate::walk::{self, FileGlob, Found, Skipped, Visit, Visitor, WalkOptions};
+
+/// A pattern for file names, or for relative paths when it holds a `/`.
+///
+/// With `*`, `?`, `[` or `{` it is a glob over the whole name; otherwise a part of the name, in any case.
+#[derive(Clone, Debug)]
+pub struct NamePattern(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Glob(FileGlob),
+    Part { regex: Regex, whole_path: bool },
+}
+
+impl NamePattern {
+    /// Reads a pattern.
+    pub fn new(pattern: &str) -> Result<Self> {
+        if pattern.contains(['*', '?', '[', '{']) {
+            return FileGlob::new(pattern).map(|glob| Self(Kind::Glob(glob)));
+        }
+        // Only a pattern of many thousand characters is too large for this.
+        let regex = RegexBuilder::new(&regex::escape(pattern))
+            .case_insensitive(true)
+            .build()
+            .map_err(|_| Error::BadPattern("too long".to_owned()))?;
+        Ok(Self(Kind::Part {
+            regex,
+            whole_path: pattern.contains('/'),
+        }))
+    }
+
+    /// Whether the file at the relative path `path` is meant.
+    pub fn matches(&self, path: &[u8]) -> bool {
+        match &self.0 {
+            Kind::Glob(glob) => glob.matches(path),
+            Kind::Part {
+                regex,
+                whole_path: true,
+            } => regex.is_match(path),
+            Kind::Part { regex, .. } => regex.is_match(walk::file_name(path)),
+        }
+    }
+}
+
+/// Files found by their name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamesFound {
+    /// The smallest paths, in the order of their bytes, relative to the start of the search.
+    pub paths: Vec<Vec<u8>>,
+    /// How many files were found in all.
+    pub total_hits: u64,
+    /// Files whose names were looked at.
+    pub files_searched: u64,
+    /// What was left out.
+    pub skipped: Skipped,
+    /// Whether the whole tree was searched; if not, the [`Stop`] that was given says why.
+    pub complete: bool,
+}
+
+/// Finds the files below `start` whose names match, keeping at most `max_paths` of them.
+pub fn search_files(
+    start: impl AsFd,
+    pattern: &NamePattern,
+    options: &WalkOptions,
+    max_paths: usize,
+    stop: &Stop,
+) -> Result<NamesFound> {
+    let shared = Arc::new(Mutex::new(Smallest {
+        max: max_paths,
+        ..Smallest::default()
+    }));
+    let walked = walk::walk(start, options, stop, || NameVisitor {
+        pattern: pattern.clone(),
+        cutoff: None,
+        fresh: Vec::new(),
+        total: 0,
+        shared: Arc::clone(&shared),
+    })?;
+    let mut found = lock(&shared);
+    Ok(NamesFound {
+        paths: std::mem::take(&mut found.paths).into_sorted_vec(),
+        total_hits: found.total,
+        files_searched: walked.files,
+        skipped: walked.skipped,
+        complete: walked.complete,
+    })
+}
+
+/// The smallest paths of all threads.
+#[derive(Debug, Default)]
+struct Smallest {
+    max: usize,
+    paths: BinaryHeap<Vec<u8>>,
+    total: u64,
+}
+
+/// Paths that a thread gathers before it hands them over.
+const HAND_OVER: usize = 1024;
+
+struct NameVisitor {
+    pattern: NamePattern,
+    /// A path at or above which nothing is kept any more.
+    cutoff: Option<Vec<u8>>,
+    fresh: Vec<Vec<u8>>,
+    total: u64,
+    shared: Arc<Mutex<Smallest>>,
+}
+
+impl Visitor for NameVisitor {
+    fn visit(&mut self, file: &Found<'_>) -> Visit {
+        if self.pattern.matches(file.path()) {
+            self.total += 1;
+            if self
+                .cutoff
+                .as_deref()
+                .is_none_or(|cutoff| file.path() < cutoff)
+            {
+                self.fresh.push(file.path().to_vec());
+            }
+            if self.fresh.len() >= HAND_OVER {
+                self.flush();
+            }
+        }
+        Visit::Done
+    }
+
+    fn flush(&mut self) {
+        if self.total == 0 {
+            return;
+        }
+        let mut shared = lock(&self.shared);
+        shared.total += std::mem::take(&mut self.total);
+        for path in self.fresh.drain(..) {
+            shared.paths.push(path);
+            if shared.paths.len() > shared.max {
+                shared.paths.pop();
+            }
+        }
+        if shared.paths.len() == shared.max {
+            self.cutoff = Some(shared.paths.peek().cloned().unwrap_or_default());
+        }
+    }
+}
+
+fn lock(shared: &Mutex<Smallest>) -> MutexGuard<'_, Smallest> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

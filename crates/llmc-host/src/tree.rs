@@ -1,0 +1,351 @@
+//! Directories: making, moving and deleting, always by descriptor and name.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::error::{Error, Result};
+use crate::read::{open_regular, refuse_special};
+use crate::roots::{Last, RootedPath, kind, lstat_at};
+use crate::rules::Access;
+use crate::scratch::{Placed, sync_dir};
+use crate::stop::Stop;
+use crate::write::Workspace;
+
+/// How deep a deleted tree may be; deeper ones are the work of an attacker, not of a project.
+const MAX_DEPTH: usize = 512;
+
+/// Whether an existing directory is fine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfThere {
+    /// Yes.
+    Accept,
+    /// No: it is an error.
+    Refuse,
+}
+
+/// Whether a directory is deleted with its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Only files, and directories not at all.
+    FileOnly,
+    /// Everything below.
+    Recursive,
+}
+
+impl Workspace {
+    /// Makes a directory and the missing ones above it.
+    pub fn make_dirs(&self, asked: &str, if_there: IfThere) -> Result<RootedPath> {
+        let path = self.roots.resolve(asked, Last::Follow, Access::Write)?;
+        if path.below_root().is_empty() {
+            return if if_there == IfThere::Accept {
+                Ok(path)
+            } else {
+                Err(Error::AlreadyExists {
+                    path: asked.to_owned(),
+                })
+            };
+        }
+        let mut made = false;
+        let mut dir: Option<OwnedFd> = None;
+        for rel in path.ancestors_below_root() {
+            let name = rel.rsplit(|b| *b == b'/').next().unwrap_or(rel);
+            let here = match path.open_ancestor(rel) {
+                Ok(fd) => fd,
+                Err(Errno::NOENT) => {
+                    let parent = match &dir {
+                        Some(dir) => dir.try_clone().map_err(|source| Error::Io {
+                            path: asked.to_owned(),
+                            source,
+                        })?,
+                        None => path.root_dir()?,
+                    };
+                    match fs::mkdirat(&parent, OsStr::from_bytes(name), Mode::from_raw_mode(0o777))
+                    {
+                        Ok(()) => made = true,
+                        Err(Errno::EXIST) => {}
+                        Err(errno) => return Err(Error::of_write(asked, errno)),
+                    }
+                    path.open_ancestor(rel)
+                        .map_err(|errno| Error::of_write(asked, errno))?
+                }
+                Err(errno) => return Err(Error::of(asked, errno)),
+            };
+            let stat = fs::fstat(&here).map_err(|errno| Error::of(asked, errno))?;
+            if kind(&stat) != FileType::Directory {
+                let whole = rel.len() == path.below_root().len();
+                let path = asked.to_owned();
+                return Err(if whole {
+                    Error::AlreadyExists { path }
+                } else {
+                    Error::NotADirectory { path }
+                });
+            }
+            dir = Some(here);
+        }
+        if !made && if_there == IfThere::Refuse {
+            return Err(Error::AlreadyExists {
+                path: asked.to_owned(),
+            });
+        }
+        Ok(path)
+    }
+
+    /// Moves a file, link or directory to a name that is free.
+    pub fn move_path(
+        &self,
+        source: &str,
+        target: &str,
+        owner: &str,
+        stop: &Stop,
+    ) -> Result<(RootedPath, RootedPath)> {
+        let state = self.state(source)?;
+        let from = self.roots.resolve(source, Last::Keep, Access::Replace)?;
+        let to = self.roots.resolve(target, Last::Keep, Access::Replace)?;
+        for (path, asked) in [(&from, source), (&to, target)] {
+            if self.roots.holds_a_root(path) {
+                return Err(Error::Protected {
+                    path: asked.to_owned(),
+                    what: "a root".to_owned(),
+                });
+            }
+        }
+        let stat = from.lstat()?;
+        if !matches!(kind(&stat), FileType::Directory | FileType::Symlink) {
+            refuse_special(&stat, source)?;
+        }
+        if kind(&stat) != FileType::Directory && target.ends_with('/') {
+            return Err(Error::NotADirectory {
+                path: target.to_owned(),
+            });
+        }
+        let (from_abs, to_abs) = (from.absolute(), to.absolute());
+        if to.lstat().is_ok() {
+            return Err(Error::AlreadyExists {
+                path: target.to_owned(),
+            });
+        }
+        if to_abs.starts_with(&from_abs) {
+            return Err(Error::BadRequest(format!(
+                "{target}: a directory cannot be moved into itself"
+            )));
+        }
+        let leases = state.locks.acquire(&[from_abs, to_abs], owner, source)?;
+        let (from_dir, from_name) = from.parent()?;
+        let (to_dir, to_name) = to.parent()?;
+        let renamed = leases.commit(|| {
+            Ok(fs::renameat_with(
+                &from_dir,
+                from_name,
+                &to_dir,
+                to_name,
+                RenameFlags::NOREPLACE,
+            ))
+        })?;
+        drop(leases);
+        match renamed {
+            Ok(()) => {}
+            Err(Errno::EXIST) => {
+                return Err(Error::AlreadyExists {
+                    path: target.to_owned(),
+                });
+            }
+            Err(Errno::XDEV) if kind(&stat) == FileType::RegularFile => {
+                self.copy_across(&from, &to, owner, stop)?;
+            }
+            Err(Errno::XDEV) => {
+                return Err(Error::BadRequest(format!(
+                    "{source}: only files can be moved to another file system; move its files one by one"
+                )));
+            }
+            Err(errno) => return Err(Error::of_write(source, errno)),
+        }
+        sync_dir(&to_dir, target)?;
+        sync_dir(&from_dir, source)?;
+        Ok((from, to))
+    }
+
+    /// Moves a file between file systems: a full durable copy first, then the source goes.
+    fn copy_across(
+        &self,
+        from: &RootedPath,
+        to: &RootedPath,
+        owner: &str,
+        stop: &Stop,
+    ) -> Result<()> {
+        let state = self.state(from.asked())?;
+        let leases = state
+            .locks
+            .acquire(&[to.absolute(), from.absolute()], owner, from.asked())?;
+        let (mut file, stat) = open_regular(from)?;
+        let placed = state.create_copy(to, &leases, |new: &mut File| {
+            use std::io::Write;
+            let size = u64::try_from(stat.st_size).unwrap_or(0);
+            crate::read::each_block(&mut file, from.asked(), size, stop, |block| {
+                new.write_all(block).map_err(|source| Error::WriteFailed {
+                    path: to.asked().to_owned(),
+                    source,
+                })
+            })?;
+            let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
+            fs::fchmod(&*new, mode).map_err(|errno| Error::of_write(to.asked(), errno))
+        })?;
+        if placed == Placed::Changed {
+            return Err(Error::AlreadyExists {
+                path: to.asked().to_owned(),
+            });
+        }
+        let (dir, name) = from.parent()?;
+        fs::unlinkat(&dir, name, AtFlags::empty())
+            .map_err(|errno| Error::of_write(from.asked(), errno))
+    }
+
+    /// Deletes a file or link, or a directory with everything in it.
+    pub fn delete(
+        &self,
+        asked: &str,
+        depth: Depth,
+        owner: &str,
+        stop: &Stop,
+    ) -> Result<RootedPath> {
+        let state = self.state(asked)?;
+        let path = self.roots.resolve(asked, Last::Keep, Access::Replace)?;
+        if self.roots.holds_a_root(&path) {
+            return Err(Error::Protected {
+                path: asked.to_owned(),
+                what: "a root".to_owned(),
+            });
+        }
+        let stat = path.lstat()?;
+        let is_dir = kind(&stat) == FileType::Directory;
+        if is_dir && depth == Depth::FileOnly {
+            return Err(Error::IsDirectory {
+                path: asked.to_owned(),
+            });
+        }
+        if !is_dir && asked.ends_with('/') {
+            return Err(Error::NotADirectory {
+                path: asked.to_owned(),
+            });
+        }
+        if !is_dir && kind(&stat) != FileType::Symlink {
+            refuse_special(&stat, asked)?;
+        }
+        let leases = state.locks.acquire(&[path.absolute()], owner, asked)?;
+        let (dir, name) = path.parent()?;
+        if is_dir {
+            let device = stat.st_dev;
+            let mut visit = Visit {
+                workspace: self,
+                asked,
+                device,
+                stop,
+            };
+            visit.check(&dir, name, &path.absolute(), 0)?;
+            leases.commit(|| visit.remove(&dir, name, 0))?;
+        } else {
+            let gone = leases.commit(|| Ok(fs::unlinkat(&dir, name, AtFlags::empty())))?;
+            gone.map_err(|errno| Error::of_write(asked, errno))?;
+        }
+        sync_dir(&dir, asked)?;
+        Ok(path)
+    }
+}
+
+/// One recursive deletion: first look at everything, then remove it, never following a link.
+struct Visit<'a> {
+    workspace: &'a Workspace,
+    asked: &'a str,
+    device: u64,
+    stop: &'a Stop,
+}
+
+impl Visit<'_> {
+    /// Refuses a tree that holds something protected, another file system, or is absurdly deep.
+    fn check(&mut self, dir: &OwnedFd, name: &OsStr, absolute: &Path, level: usize) -> Result<()> {
+        let here = self.enter(dir, name, level)?;
+        for (name, file_type) in entries(&here, self.asked)? {
+            self.stop.check()?;
+            let path = absolute.join(&name);
+            let rules = self.workspace.roots.rules();
+            if let Some(what) = rules.protected_part(&path, Access::Replace) {
+                let what = format!("{what} at {}", self.workspace.roots.shown_absolute(&path));
+                return Err(Error::Protected {
+                    path: self.asked.to_owned(),
+                    what,
+                });
+            }
+            if file_type == FileType::Directory {
+                self.check(&here, &name, &path, level + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, dir: &OwnedFd, name: &OsStr, level: usize) -> Result<()> {
+        let here = self.enter(dir, name, level)?;
+        for (name, file_type) in entries(&here, self.asked)? {
+            self.stop.check()?;
+            if file_type == FileType::Directory {
+                self.remove(&here, &name, level + 1)?;
+            } else {
+                self.tolerate(fs::unlinkat(&here, &name, AtFlags::empty()))?;
+            }
+        }
+        self.tolerate(fs::unlinkat(dir, name, AtFlags::REMOVEDIR))
+    }
+
+    fn enter(&self, dir: &OwnedFd, name: &OsStr, level: usize) -> Result<OwnedFd> {
+        if level > MAX_DEPTH {
+            let why = format!("deeper than {MAX_DEPTH} directories");
+            return Err(Error::TooLarge {
+                path: self.asked.to_owned(),
+                why,
+            });
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = fs::openat(dir, name, flags, Mode::empty())
+            .map_err(|errno| Error::of(self.asked, errno))?;
+        let stat = fs::fstat(&fd).map_err(|errno| Error::of(self.asked, errno))?;
+        if stat.st_dev != self.device {
+            let what = "another file system mounted inside".to_owned();
+            return Err(Error::Protected {
+                path: self.asked.to_owned(),
+                what,
+            });
+        }
+        Ok(fd)
+    }
+
+    /// What somebody else has deleted already is deleted.
+    fn tolerate(&self, result: Result<(), Errno>) -> Result<()> {
+        match result {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Error::of_write(self.asked, errno)),
+        }
+    }
+}
+
+/// A directory's entries with their types.
+fn entries(dir: &OwnedFd, asked: &str) -> Result<Vec<(std::ffi::OsString, FileType)>> {
+    let mut list = Vec::new();
+    for entry in fs::Dir::read_from(dir).map_err(|errno| Error::of(asked, errno))? {
+        let entry = entry.map_err(|errno| Error::of(asked, errno))?;
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        let name = OsStr::from_bytes(name).to_os_string();
+        let file_type = match entry.file_type() {
+            FileType::Unknown => lstat_at(dir, &name).map_or(FileType::Unknown, |stat| kind(&stat)),
+            known => known,
+        };
+        list.push((name, file_type));
+    }
+    Ok(list)
+}

@@ -1,0 +1,88 @@
+//! The `file_glob` of the search and list tools.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobSet};
+
+use crate::error::{Error, Result};
+
+/// A glob over file names, or over relative paths when it holds a `/`.
+///
+/// `*` and `?` stop at `/`, `**` does not; `{a,b}` and `[a-z]` work. Matching minds case.
+#[derive(Clone, Debug)]
+pub struct FileGlob {
+    // A set of one: unlike a lone matcher it recognises `*.rs` and plain names without running a regex.
+    set: GlobSet,
+    whole_path: bool,
+}
+
+impl FileGlob {
+    /// Reads a glob.
+    pub fn new(glob: &str) -> Result<Self> {
+        let error =
+            |err: globset::Error| Error::BadPattern(format!("glob `{glob}`: {}", err.kind()));
+        let anchored = glob
+            .strip_prefix("./")
+            .or(glob.strip_prefix('/'))
+            .unwrap_or(glob);
+        let parsed = GlobBuilder::new(anchored)
+            .literal_separator(true)
+            .build()
+            .map_err(error)?;
+        Ok(Self {
+            set: GlobSet::new([parsed]).map_err(error)?,
+            whole_path: glob.contains('/'),
+        })
+    }
+
+    /// Whether the file at `path`, relative to the start of the walk, is meant.
+    pub fn matches(&self, path: &[u8]) -> bool {
+        let text = if self.whole_path {
+            path
+        } else {
+            file_name(path)
+        };
+        self.set.is_match(Path::new(OsStr::from_bytes(text)))
+    }
+}
+
+/// The part of a path behind its last `/`.
+pub(crate) fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths() {
+        for (glob, path, expected) in [
+            ("*.rs", "a.rs", true),
+            ("*.rs", "src/deep/a.rs", true),
+            ("*.rs", "a.RS", false),
+            ("*.{rs,toml}", "x/Cargo.toml", true),
+            ("Makefile", "x/Makefile", true),
+            ("src/*.rs", "src/a.rs", true),
+            ("src/*.rs", "src/deep/a.rs", false),
+            ("./src/*.rs", "src/a.rs", true),
+            ("/src/*.rs", "src/a.rs", true),
+            ("src/*.rs", "other/src/a.rs", false),
+            ("src/**/*.rs", "src/deep/er/a.rs", true),
+            ("**/b?.txt", "x/y/b1.txt", true),
+            ("[ab].c", "b.c", true),
+        ] {
+            let found = FileGlob::new(glob).unwrap().matches(path.as_bytes());
+            assert_eq!(found, expected, "{glob} on {path}");
+        }
+        assert!(FileGlob::new("*.c").unwrap().matches(b"x/\xff\xfe.c"));
+    }
+
+    #[test]
+    fn a_broken_glob_is_named() {
+        let err = FileGlob::new("src/[a").unwrap_err().to_string();
+        assert!(err.starts_with("invalid pattern: glob `src/[a`: "), "{err}");
+    }
+}

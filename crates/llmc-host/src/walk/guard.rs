@@ -1,0 +1,37 @@
+//! The server's rules about names, as they hold below the start of a walk.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::roots::RootedPath;
+use crate::rules::{Access, Rules};
+
+/// Keeps a walk away from what the agent may not read.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    rules: Arc<Rules>,
+    start: PathBuf,
+}
+
+impl Guard {
+    /// The rules for a walk that starts at `start`.
+    pub fn new(rules: Arc<Rules>, start: &RootedPath) -> Self {
+        Self {
+            rules,
+            start: start.absolute(),
+        }
+    }
+
+    /// Whether the directory at `path`, relative to the start, may not be entered.
+    pub(super) fn refuses_dir(&self, path: &[u8]) -> bool {
+        let path = self.start.join(OsStr::from_bytes(path));
+        self.rules.check(&path, "", Access::Read).is_err()
+    }
+
+    /// Whether the file `name` may not be read; the directory that holds it has been asked about already.
+    pub(super) fn refuses_file(&self, name: &[u8]) -> bool {
+        self.rules.denylist_reads() && self.rules.denylisted(Path::new(OsStr::from_bytes(name)))
+    }
+}

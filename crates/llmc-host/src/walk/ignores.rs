@@ -1,0 +1,263 @@
+//! Which entries the ignore files of a tree leave out.
+//!
+//! The rules are those of git, applied whether or not there is a repository: `.gitignore` in every directory, the
+//! nearest one that has an opinion wins, and `.git/info/exclude` has the last word where they have none. A `.ignore`
+//! file at any level comes before them all. A directory that holds `.git` is its own repository, so the `.gitignore`
+//! files above it do not count inside.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::fstat;
+
+use super::dir::{open_dir, read_small};
+
+/// The part of an ignore file that is read.
+const MAX_FILE: u64 = 1024 * 1024;
+
+/// The ignore files above the start of a walk, up to the workspace root.
+#[derive(Clone, Debug, Default)]
+pub struct Ancestors {
+    /// The start of the walk, relative to the workspace root.
+    pub(super) start: Vec<u8>,
+    /// Directories that hold ignore files, the root first; the start itself is not among them.
+    levels: Vec<(Vec<u8>, Files)>,
+}
+
+/// What one directory says about ignoring.
+#[derive(Clone, Debug, Default)]
+struct Files {
+    dot_ignore: Option<Vec<u8>>,
+    git_ignore: Option<Vec<u8>>,
+    git_exclude: Option<Vec<u8>>,
+    repository: bool,
+}
+
+impl Ancestors {
+    /// The walk starts at the workspace root.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Reads the ignore files of `root` and of each directory on the way down to `start`, a path relative to it.
+    ///
+    /// `start` may be a directory or a file. A step that cannot be opened as a directory ends the reading: what lies
+    /// above it still counts.
+    pub fn collect(root: BorrowedFd<'_>, start: &[u8]) -> Self {
+        let steps: Vec<&[u8]> = start
+            .split(|byte| *byte == b'/')
+            .filter(|step| !step.is_empty() && *step != b".")
+            .collect();
+        let mut found = Self {
+            start: steps.join(&b'/'),
+            levels: Vec::new(),
+        };
+        let mut fd = None;
+        for (index, step) in steps.iter().enumerate() {
+            let at = fd.as_ref().map_or(root, AsFd::as_fd);
+            let Ok(stat) = fstat(at) else { break };
+            let files = Files::read(at, stat.st_dev, &Present::Unknown);
+            if let Some(files) = files {
+                found.levels.push((steps[..index].join(&b'/'), files));
+            }
+            match open_dir(at, *step) {
+                Ok(below) => fd = Some(below),
+                Err(_) => break,
+            }
+        }
+        found
+    }
+
+    /// The rules that hold at the start of the walk, but for its own ignore files.
+    pub(super) fn rules(&self, compiler: &Compiler) -> Option<Arc<Rules>> {
+        let mut rules = None;
+        for (dir, files) in &self.levels {
+            rules = Some(Rules::new(rules.as_ref(), dir, files, compiler));
+        }
+        rules
+    }
+}
+
+/// The ignore files seen in a directory's listing.
+pub(super) enum Present {
+    /// The listing is whole: these are there and no others.
+    Known {
+        dot_ignore: bool,
+        git_ignore: bool,
+        git: bool,
+    },
+    /// The listing is too long to wait for.
+    Unknown,
+}
+
+impl Files {
+    /// Reads what a directory says, if it says anything.
+    fn read(dir: BorrowedFd<'_>, device: u64, present: &Present) -> Option<Self> {
+        let (dot_ignore, git_ignore, git) = match present {
+            Present::Known {
+                dot_ignore,
+                git_ignore,
+                git,
+            } => (*dot_ignore, *git_ignore, *git),
+            Present::Unknown => (true, true, true),
+        };
+        let read = |name: &CStr| read_small(dir, name, device, MAX_FILE);
+        let mut files = Self {
+            dot_ignore: dot_ignore.then(|| read(c".ignore")).flatten(),
+            git_ignore: git_ignore.then(|| read(c".gitignore")).flatten(),
+            ..Self::default()
+        };
+        if git {
+            let stat = rustix::fs::statat(dir, c".git", rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+            files.repository = stat.is_ok();
+            files.git_exclude = open_dir(dir, c".git")
+                .and_then(|git| open_dir(git.as_fd(), c"info"))
+                .ok()
+                .and_then(|info| read_small(info.as_fd(), c"exclude", device, MAX_FILE));
+        }
+        let silent = files.dot_ignore.is_none() && files.git_ignore.is_none() && !files.repository;
+        (!silent).then_some(files)
+    }
+}
+
+/// The rules that hold inside one directory: its own, and those of the directories above.
+#[derive(Debug)]
+pub(super) struct Rules {
+    parent: Option<Arc<Rules>>,
+    /// Bytes of a path that name the directory of these rules, its slash included.
+    strip: usize,
+    dot_ignore: Option<Arc<Gitignore>>,
+    git_ignore: Option<Arc<Gitignore>>,
+    git_exclude: Option<Arc<Gitignore>>,
+    repository: bool,
+    /// Whether a directory further up has a `.ignore` file, which would come first.
+    dot_ignore_above: bool,
+}
+
+impl Rules {
+    /// The rules inside `dir`, given those above it.
+    pub(super) fn inside(
+        above: Option<&Arc<Rules>>,
+        fd: BorrowedFd<'_>,
+        device: u64,
+        path: &[u8],
+        present: &Present,
+        compiler: &Compiler,
+    ) -> Option<Arc<Rules>> {
+        match Files::read(fd, device, present) {
+            Some(files) => Some(Self::new(above, path, &files, compiler)),
+            None => above.cloned(),
+        }
+    }
+
+    fn new(
+        above: Option<&Arc<Rules>>,
+        path: &[u8],
+        files: &Files,
+        compiler: &Compiler,
+    ) -> Arc<Rules> {
+        let compile =
+            |text: &Option<Vec<u8>>| text.as_deref().and_then(|text| compiler.compile(text));
+        Arc::new(Rules {
+            parent: above.cloned(),
+            strip: if path.is_empty() { 0 } else { path.len() + 1 },
+            dot_ignore: compile(&files.dot_ignore),
+            git_ignore: compile(&files.git_ignore),
+            git_exclude: compile(&files.git_exclude),
+            repository: files.repository,
+            dot_ignore_above: above
+                .is_some_and(|rules| rules.dot_ignore.is_some() || rules.dot_ignore_above),
+        })
+    }
+
+    /// Whether the entry at `path`, relative to the workspace root, is left out.
+    pub(super) fn ignore(&self, path: &[u8], kind: Kind) -> bool {
+        let mut from_git = None;
+        let mut from_exclude = None;
+        let mut in_repository = true;
+        let mut next = Some(self);
+        while let Some(rules) = next {
+            let relative = &path[rules.strip..];
+            if let Some(verdict) = verdict(&rules.dot_ignore, relative, kind) {
+                return verdict;
+            }
+            if in_repository && from_git.is_none() {
+                from_git = verdict(&rules.git_ignore, relative, kind);
+                if from_exclude.is_none() {
+                    from_exclude = verdict(&rules.git_exclude, relative, kind);
+                }
+            }
+            in_repository &= !rules.repository;
+            if !rules.dot_ignore_above && (from_git.is_some() || !in_repository) {
+                break;
+            }
+            next = rules.parent.as_deref();
+        }
+        from_git.or(from_exclude).unwrap_or(false)
+    }
+}
+
+/// Whether a rule is asked about a directory; rules that end in `/` are for those only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Dir,
+    File,
+}
+
+fn verdict(rules: &Option<Arc<Gitignore>>, path: &[u8], kind: Kind) -> Option<bool> {
+    match rules
+        .as_ref()?
+        .matched(Path::new(OsStr::from_bytes(path)), kind == Kind::Dir)
+    {
+        Match::None => None,
+        Match::Ignore(_) => Some(true),
+        Match::Whitelist(_) => Some(false),
+    }
+}
+
+/// Turns the text of ignore files into matchers, each text once.
+///
+/// Matchers take paths relative to their directory, so one serves every directory whose file reads the same, as the
+/// packages of a vendored tree tend to.
+#[derive(Debug, Default)]
+pub(super) struct Compiler {
+    known: Mutex<HashMap<Vec<u8>, Option<Arc<Gitignore>>>>,
+}
+
+impl Compiler {
+    /// Texts longer than this, and more than so many of them, are compiled each time.
+    const MAX_KNOWN_TEXT: usize = 4096;
+    const MAX_KNOWN: usize = 1024;
+
+    fn compile(&self, text: &[u8]) -> Option<Arc<Gitignore>> {
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(text) {
+            return known.clone();
+        }
+        let rules = build(text);
+        let mut known = lock();
+        if text.len() <= Self::MAX_KNOWN_TEXT && known.len() < Self::MAX_KNOWN {
+            known.insert(text.to_vec(), rules.clone());
+        }
+        rules
+    }
+}
+
+/// Lines that make no glob are passed over, as git does.
+fn build(text: &[u8]) -> Option<Arc<Gitignore>> {
+    let mut builder = GitignoreBuilder::new("");
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    for line in text.split(|byte| *byte == b'\n') {
+        if let Ok(line) = str::from_utf8(line) {
+            let _ = builder.add_line(None, line);
+        }
+    }
+    let rules = builder.build().ok()?;
+    (!rules.is_empty()).then(|| Arc::new(rules))
+}

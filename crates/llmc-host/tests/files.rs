@@ -1,0 +1,745 @@
+//! The file layer on a real file system: what it does, and what it cannot be talked into.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use llmc_host::edit::Change;
+use llmc_host::{
+    Depth, Error, ExpectedHash, IfThere, Roots, Rules, Stop, Workspace, WriteMode, WriteState,
+    sha256_hex,
+};
+
+/// A workspace in a temporary folder, with a canary beside it that nothing may ever reach.
+struct Fixture {
+    dir: tempfile::TempDir,
+    ws: Workspace,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        Fixture::with_roots(&["."])
+    }
+
+    fn with_roots(roots: &[&str]) -> Fixture {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        fs::create_dir_all(top.join("w/.llmc")).unwrap();
+        fs::create_dir_all(top.join("outside")).unwrap();
+        fs::write(top.join("outside/canary"), "canary").unwrap();
+        let state = WriteState::open(&top.join("w/.llmc"), Duration::from_secs(30)).unwrap();
+        let roots: Vec<PathBuf> = roots.iter().map(PathBuf::from).collect();
+        let rules = Arc::new(Rules::new(Some(top.join("w/.llmc")), Vec::new()));
+        let roots = Roots::open(&top.join("w"), &roots, rules).unwrap();
+        Fixture {
+            ws: Workspace::new(Arc::new(roots), Some(Arc::new(state))),
+            dir,
+        }
+    }
+
+    fn path(&self, rel: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join("w").join(rel)
+    }
+
+    fn read(&self, asked: &str) -> Result<String, Error> {
+        self.ws
+            .roots
+            .read_lines(asked, 0, 2000, &Stop::default())
+            .map(|slice| slice.text)
+    }
+
+    fn write(&self, asked: &str, text: &str) -> Result<String, Error> {
+        let written = self.ws.write(
+            asked,
+            text.as_bytes(),
+            WriteMode::Rewrite,
+            None,
+            "test",
+            &Stop::default(),
+        );
+        written.map(|written| written.sha256)
+    }
+
+    fn append(&self, asked: &str, text: &str) -> Result<String, Error> {
+        let written = self.ws.write(
+            asked,
+            text.as_bytes(),
+            WriteMode::Append,
+            None,
+            "test",
+            &Stop::default(),
+        );
+        written.map(|written| written.sha256)
+    }
+
+    fn edit(&self, asked: &str, old_text: &str, new_text: &str) -> Result<String, Error> {
+        let change = Change {
+            old_text,
+            new_text,
+            count: 1,
+        };
+        self.ws
+            .edit(asked, &change, None, "test", &Stop::default())
+            .map(|written| written.sha256)
+    }
+
+    fn delete(&self, asked: &str) -> Result<(), Error> {
+        self.ws
+            .delete(asked, Depth::Recursive, "test", &Stop::default())
+            .map(drop)
+    }
+
+    fn rename(&self, source: &str, target: &str) -> Result<(), Error> {
+        self.ws
+            .move_path(source, target, "test", &Stop::default())
+            .map(drop)
+    }
+
+    /// Nothing temporary may stay behind, neither beside the files nor in the state directory.
+    fn assert_no_litter(&self) {
+        let mut found = Vec::new();
+        litter(&self.path(""), &mut found);
+        assert_eq!(found, Vec::<PathBuf>::new());
+    }
+}
+
+fn litter(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap().flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(".llmc-") || dir.ends_with(".llmc/tmp") || name.starts_with("f-") {
+            found.push(path.clone());
+        }
+        if entry.file_type().unwrap().is_dir() {
+            litter(&path, found);
+        }
+    }
+}
+
+fn denied(result: Result<impl Sized, Error>) -> bool {
+    use Error::{BadPath, Denylisted, NoRoots, OutsideRoots, Protected, SpecialFile};
+    matches!(
+        result,
+        Err(OutsideRoots { .. }
+            | BadPath { .. }
+            | SpecialFile { .. }
+            | Protected { .. }
+            | Denylisted { .. }
+            | NoRoots { .. })
+    )
+}
+
+#[test]
+fn hostile_paths_are_refused_and_change_nothing() {
+    let f = Fixture::new();
+    fs::write(f.path("file"), "x").unwrap();
+    fs::create_dir(f.path("d")).unwrap();
+    fs::create_dir(f.path("../wx")).unwrap();
+    fs::write(f.path("../wx/secret"), "s").unwrap();
+    let outside = f.path("../outside").canonicalize().unwrap();
+    symlink(&outside, f.path("abs")).unwrap();
+    symlink("../outside", f.path("rel")).unwrap();
+    symlink("rel", f.path("chain")).unwrap();
+    symlink("loop", f.path("loop")).unwrap();
+    symlink("/proc/self/root", f.path("magic")).unwrap();
+    symlink("/nowhere/at/all", f.path("dangling-out")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, f.path("fifo"), rustix::fs::Mode::RWXU).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(f.path("socket")).unwrap();
+    let sibling = format!(
+        "{}x/secret",
+        f.path("").display().to_string().trim_end_matches('/')
+    );
+    let long = "a/".repeat(2049);
+    let name = "n".repeat(300);
+    for path in [
+        "..",
+        "../outside/canary",
+        "d/../../outside/canary",
+        "/etc/passwd",
+        &sibling,
+        "",
+        "a\0b",
+        &long,
+        &name,
+        "abs/canary",
+        "rel/canary",
+        "chain/canary",
+        "loop",
+        "loop/x",
+        "magic/etc/passwd",
+        "dangling-out",
+        "fifo",
+        "socket",
+        "/dev/null",
+        "/proc/self/environ",
+        "/proc/self/fd/0",
+        "rel/../outside/canary",
+        ".llmc/token",
+        "rel",
+        "abs",
+    ] {
+        assert!(denied(f.read(path)), "read {path:?}: {:?}", f.read(path));
+        assert!(
+            denied(f.write(path, "x")),
+            "write {path:?}: {:?}",
+            f.write(path, "x")
+        );
+        assert!(denied(f.edit(path, "canary", "x")), "edit {path:?}");
+        assert!(
+            denied(f.delete(path)),
+            "delete {path:?}: {:?}",
+            f.delete(path)
+        );
+        assert!(denied(f.rename(path, "new")), "move {path:?}");
+        assert!(
+            denied(f.ws.make_dirs(path, IfThere::Refuse).map(drop))
+                || matches!(path, "fifo" | "socket"),
+            "mkdirs {path:?}"
+        );
+    }
+    assert_eq!(
+        fs::read_to_string(outside.join("canary")).unwrap(),
+        "canary"
+    );
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    assert!(!f.path("new").exists());
+    f.assert_no_litter();
+    drop(socket);
+}
+
+#[test]
+fn odd_but_honest_paths_work() {
+    let f = Fixture::new();
+    for name in [
+        "a b",
+        "-rf",
+        "$HOME",
+        "%2e%2e",
+        "back\\slash",
+        "new\nline",
+        "ünï",
+        "~user",
+        "file:x",
+    ] {
+        f.write(name, name).unwrap();
+        assert_eq!(f.read(name).unwrap(), name);
+    }
+    fs::create_dir_all(f.path("d/e")).unwrap();
+    f.write("d//e/./x", "1").unwrap();
+    assert_eq!(f.read("d/e/../e/x").unwrap(), "1");
+    assert_eq!(f.read(f.path("d/e/x").to_str().unwrap()).unwrap(), "1");
+    // A name that JSON cannot carry is opened by the form in which listings show it.
+    use std::os::unix::ffi::OsStrExt;
+    fs::write(
+        f.path("").join(std::ffi::OsStr::from_bytes(b"caf\xe9")),
+        "odd",
+    )
+    .unwrap();
+    assert_eq!(f.read("caf\\xe9").unwrap(), "odd");
+    assert!(matches!(f.read("nothing"), Err(Error::NotFound { .. })));
+    assert!(matches!(f.read("d"), Err(Error::IsDirectory { .. })));
+    assert!(matches!(f.read("a b/x"), Err(Error::NotADirectory { .. })));
+    assert!(matches!(f.read("a b/"), Err(Error::NotADirectory { .. })));
+    assert!(matches!(
+        f.write("no/such/dir", ""),
+        Err(Error::NoParent { .. })
+    ));
+}
+
+#[test]
+fn links_that_stay_inside_are_followed_and_kept() {
+    let f = Fixture::new();
+    fs::create_dir(f.path("real")).unwrap();
+    fs::write(f.path("real/a"), "old").unwrap();
+    symlink("real/a", f.path("link")).unwrap();
+    symlink(f.path("real"), f.path("absolute")).unwrap();
+    symlink("real/made", f.path("dangling")).unwrap();
+    f.write("link", "new").unwrap();
+    assert!(f.path("link").is_symlink());
+    assert_eq!(f.read("absolute/a").unwrap(), "new");
+    f.write("dangling", "made").unwrap();
+    assert_eq!(fs::read_to_string(f.path("real/made")).unwrap(), "made");
+    f.delete("link").unwrap();
+    assert!(!f.path("link").is_symlink() && f.path("real/a").exists());
+}
+
+#[test]
+fn roots_decide_and_an_empty_list_denies_everything() {
+    let f = Fixture::with_roots(&[]);
+    fs::write(f.path("a"), "x").unwrap();
+    assert!(denied(f.read("a")));
+}
+
+#[test]
+fn several_roots_and_links_between_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap();
+    for sub in ["w", "other", "third"] {
+        fs::create_dir(top.join(sub)).unwrap();
+        fs::write(top.join(sub).join("f"), sub).unwrap();
+    }
+    symlink("../other", top.join("w/to-other")).unwrap();
+    symlink("../third", top.join("w/to-third")).unwrap();
+    let roots = Roots::open(
+        &top.join("w"),
+        &[".".into(), top.join("other")],
+        Arc::default(),
+    )
+    .unwrap();
+    let read = |path: &str| {
+        roots
+            .read_lines(path, 0, 10, &Stop::default())
+            .map(|slice| slice.text)
+    };
+    assert_eq!(read("to-other/f").unwrap(), "other");
+    assert_eq!(read("../other/f").unwrap(), "other");
+    assert!(denied(read("to-third/f")));
+    assert!(denied(read("../third/f")));
+}
+
+#[test]
+fn the_whole_disk_as_root_still_refuses_the_kernel_and_devices() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap();
+    fs::write(top.join("f"), "ok").unwrap();
+    let roots = Roots::open(&top, &["/".into()], Arc::default()).unwrap();
+    let read = |path: &str| {
+        roots
+            .read_lines(path, 0, 10, &Stop::default())
+            .map(|slice| slice.text)
+    };
+    assert_eq!(read("f").unwrap(), "ok");
+    assert_eq!(read(top.join("f").to_str().unwrap()).unwrap(), "ok");
+    for path in [
+        "/proc/self/environ",
+        "/proc/1/root/etc/passwd",
+        "/sys/kernel/uevent_seqnum",
+        "/dev/zero",
+        "/dev/stdin",
+    ] {
+        assert!(denied(read(path)), "{path}: {:?}", read(path));
+    }
+}
+
+#[test]
+fn a_root_that_vanishes_is_not_found_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap().join("w");
+    fs::create_dir(&top).unwrap();
+    let roots = Roots::open(&top, &[".".into()], Arc::default()).unwrap();
+    fs::remove_dir(&top).unwrap();
+    let read = || {
+        roots
+            .read_lines("f", 0, 10, &Stop::default())
+            .map(|slice| slice.text)
+    };
+    assert!(matches!(read(), Err(Error::NotFound { .. })));
+    fs::create_dir(&top).unwrap();
+    fs::write(top.join("f"), "back").unwrap();
+    assert_eq!(read().unwrap(), "back");
+}
+
+#[test]
+fn protected_names_cannot_be_written_created_moved_or_deleted() {
+    let f = Fixture::new();
+    fs::create_dir_all(f.path("sub/.git/hooks")).unwrap();
+    fs::write(f.path("sub/.git/config"), "x").unwrap();
+    fs::write(f.path("evil"), "x").unwrap();
+    fs::create_dir_all(f.path("evildir/hooks")).unwrap();
+    symlink("sub/.git", f.path("g")).unwrap();
+    for path in [
+        "llmc.toml",
+        "sub/llmc.toml",
+        ".llmc/x",
+        "sub/.git/config",
+        "sub/.git/hooks/pre-commit",
+        "g/config",
+        "g/hooks/x",
+        ".git",
+    ] {
+        assert!(denied(f.write(path, "x")), "{path}");
+        assert!(denied(f.rename("evil", path)), "{path}");
+    }
+    assert!(denied(f.rename("evildir", "new/.git")));
+    assert!(denied(f.rename("sub/.git", "elsewhere")));
+    assert!(
+        denied(f.delete("sub")),
+        "a tree that holds git's configuration stays"
+    );
+    assert_eq!(fs::read_to_string(f.path("sub/.git/config")).unwrap(), "x");
+    f.write("sub/.git/info-like", "fine").unwrap();
+}
+
+#[test]
+fn roots_and_what_holds_them_are_neither_moved_nor_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap();
+    fs::create_dir_all(top.join("a/w/inner")).unwrap();
+    let state = WriteState::open(&top.join("state"), Duration::from_secs(30)).unwrap();
+    let roots = Roots::open(
+        &top.join("a/w"),
+        &[top.clone(), "inner".into()],
+        Arc::default(),
+    )
+    .unwrap();
+    let ws = Workspace::new(Arc::new(roots), Some(Arc::new(state)));
+    for path in [
+        ".",
+        "inner",
+        top.to_str().unwrap(),
+        top.join("a").to_str().unwrap(),
+        "../../a",
+        "/",
+    ] {
+        assert!(
+            denied(ws.delete(path, Depth::Recursive, "t", &Stop::default())),
+            "{path}"
+        );
+        assert!(
+            denied(ws.move_path(path, "x", "t", &Stop::default())),
+            "{path}"
+        );
+    }
+}
+
+#[test]
+fn a_rewrite_keeps_mode_owner_attributes_and_cuts_outside_hard_links() {
+    let f = Fixture::new();
+    fs::write(f.path("a"), "one").unwrap();
+    fs::set_permissions(f.path("a"), fs::Permissions::from_mode(0o751)).unwrap();
+    let attribute = rustix::fs::setxattr(
+        f.path("a"),
+        "user.note",
+        b"kept",
+        rustix::fs::XattrFlags::empty(),
+    );
+    fs::hard_link(f.path("a"), f.path("../outside/hard")).unwrap();
+    for (step, expect) in [(0, "two"), (1, "two+"), (2, "2+")] {
+        match step {
+            0 => f.write("a", "two").unwrap(),
+            1 => f.append("a", "+").unwrap(),
+            _ => f.edit("a", "two", "2").unwrap(),
+        };
+        assert_eq!(fs::read_to_string(f.path("a")).unwrap(), expect);
+        assert_eq!(fs::metadata(f.path("a")).unwrap().mode() & 0o7777, 0o751);
+        if attribute.is_ok() {
+            let mut value = [0; 16];
+            let len = rustix::fs::getxattr(f.path("a"), "user.note", &mut value[..]).unwrap();
+            assert_eq!(&value[..len], b"kept");
+        }
+    }
+    assert_eq!(
+        fs::read_to_string(f.path("../outside/hard")).unwrap(),
+        "one"
+    );
+    f.assert_no_litter();
+}
+
+#[test]
+fn hashes_guard_against_lost_updates() {
+    let f = Fixture::new();
+    let first = f.write("a", "one").unwrap();
+    assert_eq!(first, sha256_hex(b"one"));
+    let expect = |text: &str, tag: &str| {
+        let expected = ExpectedHash::parse(tag).unwrap();
+        let written = f.ws.write(
+            "a",
+            text.as_bytes(),
+            WriteMode::Rewrite,
+            Some(&expected),
+            "t",
+            &Stop::default(),
+        );
+        written.map(|written| written.sha256)
+    };
+    let second = expect("two", &first[..8]).unwrap();
+    assert!(matches!(
+        expect("three", &first),
+        Err(Error::ShaMismatch { .. })
+    ));
+    assert!(expect("three", &second.to_uppercase()).is_ok());
+    for bad in ["", "1234567", "zzzzzzzz", &"a".repeat(65)] {
+        assert!(ExpectedHash::parse(bad).is_err(), "{bad}");
+    }
+    // Without the file there is nothing to compare with.
+    let expected = ExpectedHash::parse("deadbeef").unwrap();
+    f.ws.write(
+        "new",
+        b"x",
+        WriteMode::Rewrite,
+        Some(&expected),
+        "t",
+        &Stop::default(),
+    )
+    .unwrap();
+}
+
+#[test]
+fn text_keeps_its_bytes() {
+    let f = Fixture::new();
+    let crlf = "\u{feff}a\r\nb\r\nno end";
+    fs::write(f.path("crlf"), crlf).unwrap();
+    let slice =
+        f.ws.roots
+            .read_lines("crlf", 1, 1, &Stop::default())
+            .unwrap();
+    assert_eq!(
+        (slice.text.as_str(), slice.total_lines, slice.truncated()),
+        ("b\r\n", 3, true)
+    );
+    f.append("crlf", "!").unwrap();
+    assert_eq!(
+        fs::read_to_string(f.path("crlf")).unwrap(),
+        format!("{crlf}!")
+    );
+    let wide: Vec<u8> = [0xff, 0xfe]
+        .into_iter()
+        .chain("hé\nx".encode_utf16().flat_map(u16::to_le_bytes))
+        .collect();
+    fs::write(f.path("wide"), &wide).unwrap();
+    let slice =
+        f.ws.roots
+            .read_lines("wide", 0, 10, &Stop::default())
+            .unwrap();
+    assert_eq!(
+        (slice.text.as_str(), slice.total_lines, slice.total_bytes),
+        ("hé\nx", 2, wide.len() as u64)
+    );
+    assert!(matches!(f.append("wide", "x"), Err(Error::NotText { .. })));
+    assert!(matches!(
+        f.edit("wide", "x", "y"),
+        Err(Error::NotText { .. })
+    ));
+    fs::write(f.path("bin"), b"\0\x01\x02").unwrap();
+    assert!(matches!(
+        f.edit("bin", "x", "y"),
+        Err(Error::NotText { .. })
+    ));
+    assert_eq!(fs::read(f.path("wide")).unwrap(), wide);
+}
+
+#[test]
+fn slices_and_totals_agree_with_a_plain_split() {
+    let f = Fixture::new();
+    for text in [
+        "",
+        "\n",
+        "a",
+        "a\n",
+        "a\nb",
+        "a\n\nb\n",
+        &"line\n".repeat(70_000),
+        &"x".repeat(300_000),
+    ] {
+        fs::write(f.path("t"), text).unwrap();
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        for (skip, max) in [(0, 1), (0, 2000), (1, 2), (69_999, 5), (80_000, 1)] {
+            let slice =
+                f.ws.roots
+                    .read_lines("t", skip, max, &Stop::default())
+                    .unwrap();
+            let expect: String = lines
+                .iter()
+                .skip(skip as usize)
+                .take(max as usize)
+                .copied()
+                .collect();
+            assert_eq!(slice.text, expect);
+            assert_eq!(slice.total_lines, lines.len() as u64);
+            assert_eq!(slice.sha256, sha256_hex(text.as_bytes()));
+        }
+    }
+    fs::File::create(f.path("sparse"))
+        .unwrap()
+        .set_len(64 << 20)
+        .unwrap();
+    assert!(
+        matches!(f.read("sparse"), Err(Error::TooLarge { .. })),
+        "one line of 64 MiB"
+    );
+}
+
+#[test]
+fn directories_are_made_moved_and_deleted() {
+    let f = Fixture::new();
+    f.ws.make_dirs("a/b/c", IfThere::Refuse).unwrap();
+    f.ws.make_dirs("a/b/c", IfThere::Accept).unwrap();
+    assert!(matches!(
+        f.ws.make_dirs("a/b/c", IfThere::Refuse),
+        Err(Error::AlreadyExists { .. })
+    ));
+    f.write("a/file", "x").unwrap();
+    assert!(matches!(
+        f.ws.make_dirs("a/file/d", IfThere::Accept),
+        Err(Error::NotADirectory { .. })
+    ));
+    assert!(matches!(
+        f.ws.make_dirs("a/file", IfThere::Accept),
+        Err(Error::AlreadyExists { .. })
+    ));
+    f.rename("a", "z").unwrap();
+    assert!(matches!(f.rename("gone", "y"), Err(Error::NotFound { .. })));
+    f.write("y", "").unwrap();
+    assert!(matches!(
+        f.rename("z", "y"),
+        Err(Error::AlreadyExists { .. })
+    ));
+    assert!(matches!(f.rename("z", "z/b/in"), Err(Error::BadRequest(_))));
+    assert!(matches!(
+        f.rename("y", "no/dir"),
+        Err(Error::NoParent { .. })
+    ));
+    let file_only = f.ws.delete("z", Depth::FileOnly, "t", &Stop::default());
+    assert!(matches!(file_only, Err(Error::IsDirectory { .. })));
+    symlink("../y", f.path("z/link")).unwrap();
+    f.delete("z").unwrap();
+    assert!(f.path("y").exists() && !f.path("z").exists());
+}
+
+#[test]
+fn many_writers_lose_nothing() {
+    let f = Fixture::new();
+    f.write("shared", "").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..16 {
+            let f = &f;
+            scope.spawn(move || {
+                for turn in 0..8 {
+                    loop {
+                        match f.append("shared", &format!("{thread}-{turn}\n")) {
+                            Ok(_) => break,
+                            Err(Error::Busy { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut lines: Vec<String> = fs::read_to_string(f.path("shared"))
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    lines.sort();
+    lines.dedup();
+    assert_eq!(lines.len(), 16 * 8);
+    f.assert_no_litter();
+}
+
+/// A directory and a link to the outside change places while files are reached through the name.
+fn under_swap_race(operations: usize, operation: impl Fn(usize) + Sync) -> Fixture {
+    let f = Fixture::new();
+    fs::create_dir(f.path("d")).unwrap();
+    fs::write(f.path("d/canary"), "inside").unwrap();
+    symlink("../outside", f.path("swap")).unwrap();
+    let done = AtomicBool::new(false);
+    let exchange = || {
+        let flags = rustix::fs::RenameFlags::EXCHANGE;
+        let cwd = rustix::fs::CWD;
+        let _ = rustix::fs::renameat_with(cwd, f.path("d"), cwd, f.path("swap"), flags);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                exchange();
+            }
+        });
+        RACE.with(|cell| *cell.borrow_mut() = Some((f.ws.clone(), f.path(""))));
+        for turn in 0..operations {
+            operation(turn);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(
+        fs::read_to_string(f.path("../outside/canary")).unwrap(),
+        "canary"
+    );
+    f
+}
+
+thread_local! {
+    static RACE: std::cell::RefCell<Option<(Workspace, PathBuf)>> = const { std::cell::RefCell::new(None) };
+}
+
+fn racing<T>(run: impl FnOnce(&Workspace, &Path) -> T) -> T {
+    RACE.with(|cell| {
+        let cell = cell.borrow();
+        let (ws, path) = cell.as_ref().unwrap();
+        run(ws, path)
+    })
+}
+
+#[test]
+fn swapping_a_directory_for_a_link_never_leads_outside() {
+    let (leaks, reads) = (
+        AtomicBool::new(false),
+        std::sync::atomic::AtomicUsize::new(0),
+    );
+    let f = under_swap_race(200_000, |turn| {
+        racing(|ws, _| match turn % 20 {
+            0 => drop(ws.write(
+                "d/new",
+                b"x",
+                WriteMode::Rewrite,
+                None,
+                "t",
+                &Stop::default(),
+            )),
+            1 => drop(ws.delete("d/canary", Depth::Recursive, "t", &Stop::default())),
+            2 => drop(ws.write(
+                "d/canary",
+                b"inside",
+                WriteMode::Rewrite,
+                None,
+                "t",
+                &Stop::default(),
+            )),
+            3 => drop(ws.make_dirs("d/sub", IfThere::Accept)),
+            _ => match ws.roots.read_lines("d/canary", 0, 5, &Stop::default()) {
+                Ok(slice) if slice.text == "canary" => leaks.store(true, Ordering::Relaxed),
+                Ok(_) => drop(reads.fetch_add(1, Ordering::Relaxed)),
+                Err(_) => {}
+            },
+        });
+    });
+    assert!(!leaks.load(Ordering::Relaxed));
+    assert!(
+        reads.load(Ordering::Relaxed) > 1_000,
+        "the race must let honest reads through too"
+    );
+    let outside: Vec<_> = fs::read_dir(f.path("../outside"))
+        .unwrap()
+        .flatten()
+        .map(|e| e.file_name())
+        .collect();
+    assert_eq!(outside, ["canary"]);
+}
+
+#[test]
+fn the_same_race_leaks_from_a_naive_check_then_open() {
+    let leaks = std::sync::atomic::AtomicUsize::new(0);
+    under_swap_race(200_000, |_| {
+        if leaks.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        racing(|_, root| {
+            let path = root.join("d/canary");
+            if path
+                .canonicalize()
+                .is_ok_and(|resolved| resolved.starts_with(root))
+                && fs::read_to_string(&path).is_ok_and(|text| text == "canary")
+            {
+                leaks.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    });
+    assert!(
+        leaks.load(Ordering::Relaxed) > 0,
+        "a harness that catches nothing proves nothing"
+    );
+}

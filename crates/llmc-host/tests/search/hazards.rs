@@ -1,0 +1,362 @@
+//! Trees that move, bite or never end.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use llmc_host::Stop;
+use llmc_host::search::{ContentOptions, search_content};
+use llmc_host::walk::{Detail, Hidden, ListOptions, Skipped, WalkOptions, list};
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, mkdirat, mknodat, openat, renameat_with};
+
+use super::{find_with, grep, grep_with, lines, open, paths, regex, tree};
+
+#[test]
+fn links_are_not_followed() {
+    let outside = tree("//- secret\nneedle\n");
+    let dir = tree("//- a/file\nneedle\n");
+    symlink(outside.path(), dir.path().join("out")).unwrap();
+    symlink(outside.path().join("secret"), dir.path().join("a/secret")).unwrap();
+    symlink("..", dir.path().join("a/loop")).unwrap();
+    symlink("self", dir.path().join("self")).unwrap();
+    symlink("nowhere", dir.path().join("dangling")).unwrap();
+    symlink(outside.path().join("secret"), dir.path().join(".gitignore")).unwrap();
+    let found = grep(dir.path(), "needle");
+    assert_eq!(lines(&found), ["a/file:1:needle"]);
+    assert_eq!(found.skipped, Skipped::default());
+    assert_eq!(
+        paths(&find_with(dir.path(), "*", &WalkOptions::default())),
+        ["a/file"]
+    );
+}
+
+#[test]
+fn nothing_blocks_on_special_files() {
+    let dir = tree("//- file\nneedle\n//- sub/file\nneedle\n");
+    mknodat(CWD, dir.path().join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+    mknodat(
+        CWD,
+        dir.path().join(".ignore"),
+        FileType::Fifo,
+        Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    mknodat(
+        CWD,
+        dir.path().join("sub/.gitignore"),
+        FileType::Fifo,
+        Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    let _socket = UnixListener::bind(dir.path().join("socket")).unwrap();
+    // Needs privileges, and is worth a try: a terminal would block and /dev/zero never end.
+    let zero = rustix::fs::makedev(1, 5);
+    let _ = mknodat(
+        CWD,
+        dir.path().join("zero"),
+        FileType::CharacterDevice,
+        Mode::RWXU,
+        zero,
+    );
+    let found = grep(dir.path(), "needle");
+    assert_eq!(lines(&found), ["file:1:needle", "sub/file:1:needle"]);
+}
+
+/// While one directory is exchanged with a link to the outside, over and over, no walk may ever get there.
+#[test]
+fn a_directory_swapped_for_a_link_leads_nowhere() {
+    const WALKS: usize = 20_000;
+    let outside = tree("//- f\ncanary\n//- canary-name\n//- sub/f\ncanary\n//- .gitignore\nf\n");
+    let dir = tree("//- d/f\nplain\n//- d/sub/f\nplain\n//- still\nplain\n");
+    symlink(outside.path(), dir.path().join("l")).unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let swapper = {
+        let (root, ended) = (open(dir.path()), Arc::clone(&ended));
+        thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                renameat_with(&root, "d", &root, "l", RenameFlags::EXCHANGE).unwrap();
+            }
+        })
+    };
+    let root = open(dir.path());
+    let pattern = regex("canary|plain");
+    let mut seen = [0_usize; 4];
+    for round in 0..WALKS {
+        let walk = WalkOptions {
+            threads: 1 + round % 2,
+            ..WalkOptions::default()
+        };
+        let found = search_content(
+            &root,
+            &pattern,
+            &walk,
+            &ContentOptions::default(),
+            &Stop::default(),
+        )
+        .unwrap();
+        seen[found.hits.len()] += 1;
+        assert!(
+            found.hits.iter().all(|hit| hit.snippet == "plain"),
+            "{found:?}"
+        );
+        if round % 16 == 0 {
+            let options = ListOptions {
+                depth: 3,
+                hidden: Hidden::Include,
+                file_glob: None,
+                max_entries: 100,
+                guard: None,
+                detail: Detail::Status,
+            };
+            let listing = list(&root, &options, &Stop::default()).unwrap();
+            assert!(
+                !listing
+                    .entries
+                    .iter()
+                    .any(|entry| entry.path.ends_with(b"canary-name")),
+                "{listing:?}"
+            );
+        }
+    }
+    // The race is on only if it changes what is found, and if whoever goes by path is led astray.
+    assert!(
+        seen.iter().filter(|count| **count > 0).count() > 1,
+        "{seen:?}"
+    );
+    let led_astray =
+        (0..WALKS).any(|_| fs::read(dir.path().join("d/f")).is_ok_and(|text| text == b"canary\n"));
+    ended.store(true, Ordering::Relaxed);
+    swapper.join().unwrap();
+    assert!(led_astray);
+}
+
+#[test]
+fn a_tree_that_vanishes_is_reported_not_fatal() {
+    let dir = tempfile::tempdir().unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let churner = {
+        let (root, ended) = (dir.path().to_owned(), Arc::clone(&ended));
+        thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                for index in 0..20 {
+                    let _ = fs::create_dir(root.join(format!("d{index}")));
+                    let _ = fs::write(root.join(format!("d{index}/f")), "needle\n");
+                    let _ = fs::write(root.join(format!("f{index}")), "needle\n");
+                }
+                for index in 0..20 {
+                    let _ = fs::remove_dir_all(root.join(format!("d{index}")));
+                    let _ = fs::remove_file(root.join(format!("f{index}")));
+                }
+            }
+        })
+    };
+    let mut unreadable = 0;
+    for _ in 0..20_000 {
+        let found = grep(dir.path(), "needle");
+        assert!(found.complete && found.files_matched <= found.files_searched);
+        unreadable += found.skipped.unreadable;
+        if unreadable > 0 {
+            break;
+        }
+    }
+    ended.store(true, Ordering::Relaxed);
+    churner.join().unwrap();
+    assert!(unreadable > 0);
+}
+
+#[test]
+fn what_may_not_be_opened_is_counted() {
+    use std::os::unix::fs::PermissionsExt;
+    if rustix::process::geteuid().is_root() {
+        return; // For root nothing is closed.
+    }
+    let dir = tree("//- open\nneedle\n//- shut\nneedle\n//- dir/file\nneedle\n");
+    for name in ["shut", "dir"] {
+        fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(0o000)).unwrap();
+    }
+    let found = grep(dir.path(), "needle");
+    fs::set_permissions(dir.path().join("dir"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!((found.total_hits, found.skipped.unreadable), (1, 2));
+}
+
+/// Makes `depth` levels of directories, each with a side arm and two files.
+fn comb(root: &Path, depth: usize) {
+    let mut dir: std::os::fd::OwnedFd = open(root).into();
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+    let create = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
+    for _ in 0..depth {
+        for name in ["a", "z"] {
+            mkdirat(&dir, name, Mode::RWXU).unwrap();
+        }
+        let arm = openat(&dir, "z", flags, Mode::empty()).unwrap();
+        for at in [dir.as_fd(), arm.as_fd()] {
+            let file = openat(at, "f", create, Mode::RWXU).unwrap();
+            rustix::io::write(file, b"needle\n").unwrap();
+        }
+        dir = openat(&dir, "a", flags, Mode::empty()).unwrap();
+    }
+}
+
+#[test]
+fn deep_trees_need_few_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = Rlimit {
+        current: Some(1024),
+        maximum: getrlimit(Resource::Nofile).maximum,
+    };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    comb(dir.path(), 3000);
+    for threads in [1, 4] {
+        let walk = WalkOptions {
+            threads,
+            ..WalkOptions::default()
+        };
+        let found = grep_with(dir.path(), "needle", &walk, &ContentOptions::default());
+        assert_eq!((found.total_hits, found.files_searched), (6000, 6000));
+        assert_eq!(found.skipped, Skipped::default());
+        assert!(found.complete);
+    }
+    let options = ListOptions {
+        depth: usize::MAX,
+        hidden: Hidden::Skip,
+        file_glob: None,
+        max_entries: 10,
+        guard: None,
+        detail: Detail::Status,
+    };
+    let listing = list(open(dir.path()), &options, &Stop::default()).unwrap();
+    assert_eq!((listing.total, listing.unreadable), (12_000, 0));
+    // Too deep for the standard library to remove.
+    std::process::Command::new("rm")
+        .arg("-rf")
+        .arg(dir.path().join("a"))
+        .status()
+        .unwrap();
+}
+
+#[test]
+fn matches_without_number_on_one_line_are_one_hit() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("f"), "A".repeat(1_000_000)).unwrap();
+    let started = Instant::now();
+    let found = grep(dir.path(), ".*[^A-Z]|[A-Z]");
+    assert_eq!(found.total_hits, 1);
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[test]
+fn the_deadline_holds_even_inside_the_regex_engine() {
+    let dir = tree("//- a/f\n1\n//- z/\n");
+    // One line on which the engine needs minutes, without a moment to ask it to stop.
+    let bits: String = (0..200_000_u32)
+        .map(|n| {
+            if n.wrapping_mul(2_654_435_761) >> 31 == 0 {
+                '0'
+            } else {
+                '1'
+            }
+        })
+        .collect();
+    fs::write(dir.path().join("z/f"), bits).unwrap();
+    let pattern = regex("[01]*1[01]{4000}2|^1$");
+    let walk = WalkOptions {
+        threads: 2,
+        ..WalkOptions::default()
+    };
+    let started = Instant::now();
+    let stop = Stop::at(started + Duration::from_millis(300));
+    let found = search_content(
+        open(dir.path()),
+        &pattern,
+        &walk,
+        &ContentOptions::default(),
+        &stop,
+    )
+    .unwrap();
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(!found.complete);
+    assert_eq!(lines(&found), ["a/f:1:1"]);
+}
+
+#[test]
+fn a_search_can_be_cancelled() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("f"), "needle\n".repeat(20_000_000)).unwrap();
+    let stop = Stop::default();
+    let canceller = {
+        let stop = stop.clone();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(30));
+            stop.cancel();
+        })
+    };
+    let started = Instant::now();
+    let options = ContentOptions {
+        max_hits: 10,
+        ..ContentOptions::default()
+    };
+    let found = search_content(
+        open(dir.path()),
+        &regex("needle"),
+        &WalkOptions::default(),
+        &options,
+        &stop,
+    )
+    .unwrap();
+    let elapsed = started.elapsed();
+    canceller.join().unwrap();
+    assert!(
+        !found.complete && elapsed < Duration::from_secs(1),
+        "{elapsed:?}"
+    );
+    assert_eq!(found.files_searched, 0);
+    assert_eq!(found.hits.len(), 10);
+
+    let found = search_content(
+        open(dir.path()),
+        &regex("needle"),
+        &WalkOptions::default(),
+        &options,
+        &stop,
+    )
+    .unwrap();
+    assert!(!found.complete && found.hits.is_empty());
+}
+
+#[test]
+fn a_visitor_that_panics_does_not_hang_the_walk() {
+    use llmc_host::walk::{Found, Visit, Visitor, walk};
+    struct Panics;
+    impl Visitor for Panics {
+        fn visit(&mut self, _: &Found<'_>) -> Visit {
+            panic!("on purpose")
+        }
+    }
+    let dir = tree("//- a/b\n//- c/d\n//- e\n");
+    let walked = std::panic::catch_unwind(|| {
+        walk(
+            open(dir.path()),
+            &WalkOptions::default(),
+            &Stop::default(),
+            || Panics,
+        )
+    });
+    assert!(walked.is_err());
+}

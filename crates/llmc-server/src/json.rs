@@ -1,0 +1,511 @@
+//! A strict first look at a JSON-RPC message.
+//!
+//! `serde_json` keeps the last of two duplicate keys without a word, so two readers of one message can see
+//! two different requests. [`inspect`] walks a message once, without building it, and refuses duplicate keys
+//! at any level, nesting deeper than [`MAX_DEPTH`] and whatever is not a JSON-RPC 2.0 message. What it lets
+//! through is safe to hand to any parser.
+//!
+//! A refusal says whom to answer: the request's own id where one can be read, `null` where none can, and
+//! nobody when the message is a notification or a response, which JSON-RPC forbids answering.
+
+use std::{borrow::Cow, collections::HashSet, fmt};
+
+use rmcp::model::ErrorCode;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value, json};
+
+/// Containers may be nested this deep, the message itself included.
+pub const MAX_DEPTH: usize = 64;
+
+/// Longest part of a hostile key that an error message repeats.
+const KEY_SHOWN: usize = 40;
+
+/// What a well-formed message is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Shape {
+    /// Has a method and an id, and wants an answer.
+    Request {
+        /// The id as it was written: a string or a number.
+        id: Value,
+    },
+    /// Has a method and no id.
+    Notification,
+    /// Has a result or an error: the answer to something we asked.
+    Response,
+}
+
+/// Why a message is not passed on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// The JSON-RPC error code.
+    pub code: ErrorCode,
+    /// What is wrong, for the person who wrote the client.
+    pub message: Cow<'static, str>,
+    /// Who gets to hear it.
+    pub reply: Reply,
+}
+
+/// Whom a [`Refusal`] is sent to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// The id of the request, or `null` where it cannot be known.
+    To(Value),
+    /// The message was a notification or a response.
+    Nobody,
+}
+
+impl Refusal {
+    /// A refusal of a message whose id cannot be known.
+    pub fn anonymous(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::to(Value::Null, code, message)
+    }
+
+    /// A refusal of the request with this id.
+    pub fn to(id: Value, code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            reply: Reply::To(id),
+        }
+    }
+
+    /// The error response to send, unless nobody may be answered.
+    #[must_use]
+    pub fn response(&self) -> Option<Value> {
+        match &self.reply {
+            Reply::Nobody => None,
+            Reply::To(id) => Some(json!({
+                "jsonrpc": "2.0",
+                "id": id,
+                "error": {"code": self.code, "message": self.message},
+            })),
+        }
+    }
+}
+
+/// Checks one whole message and says what it is.
+///
+/// # Errors
+///
+/// A [`Refusal`] with -32700 for what is not UTF-8 or not JSON, and -32600 for everything else: duplicate keys,
+/// depth, batches, and JSON that is no JSON-RPC 2.0 message.
+pub fn inspect(message: &[u8]) -> Result<Shape, Refusal> {
+    let (root, scan) =
+        scan(message).map_err(|error| Refusal::anonymous(ErrorCode::PARSE_ERROR, error))?;
+    match root {
+        Value::Object(_) => scan.head.classify(scan.fault),
+        Value::Array(_) => Err(Refusal::anonymous(
+            ErrorCode::INVALID_REQUEST,
+            "batches are not supported: send one message per line",
+        )),
+        _ => Err(Refusal::anonymous(
+            ErrorCode::INVALID_REQUEST,
+            "a message must be a JSON object",
+        )),
+    }
+}
+
+/// The same strictness for JSON that is no message: arguments on a command line, the body of a REST call.
+///
+/// # Errors
+///
+/// What is wrong: not UTF-8, not JSON, a duplicate key, nested too deep.
+pub fn check(document: &[u8]) -> Result<(), String> {
+    match scan(document)?.1.fault {
+        Some(fault) => Err(fault.to_string()),
+        None => Ok(()),
+    }
+}
+
+/// Walks a document once; only its outermost kind is told, and what was found on the way.
+fn scan(document: &[u8]) -> Result<(Value, Scan), String> {
+    let text = std::str::from_utf8(document)
+        .map_err(|error| format!("not valid UTF-8 at byte {}", error.valid_up_to()))?;
+    let mut scan = Scan::default();
+    let mut json = serde_json::Deserializer::from_str(text);
+    let root = Node {
+        scan: &mut scan,
+        depth: 0,
+        place: Place::Root,
+    }
+    .deserialize(&mut json)
+    .and_then(|root| json.end().map(|()| root))
+    .map_err(|error| format!("not valid JSON: {error}"))?;
+    Ok((root, scan))
+}
+
+/// The top-level members that decide what a message is.
+#[derive(Debug, Default)]
+struct Head {
+    jsonrpc: Option<Value>,
+    id: Option<Value>,
+    id_is_ambiguous: bool,
+    method: Option<Value>,
+    has_outcome: bool,
+}
+
+impl Head {
+    fn classify(self, fault: Option<Fault>) -> Result<Shape, Refusal> {
+        let id = match &self.id {
+            Some(id @ (Value::String(_) | Value::Number(_))) if !self.id_is_ambiguous => {
+                Some(id.clone())
+            }
+            _ => None,
+        };
+        let refuse = |message: Cow<'static, str>| Refusal {
+            code: ErrorCode::INVALID_REQUEST,
+            message,
+            reply: match (&self.method, &self.id) {
+                (Some(Value::String(_)), None) => Reply::Nobody,
+                (None, _) if self.has_outcome => Reply::Nobody,
+                _ => Reply::To(id.clone().unwrap_or(Value::Null)),
+            },
+        };
+        if let Some(fault) = fault {
+            return Err(refuse(fault.to_string().into()));
+        }
+        if self.jsonrpc.as_ref().and_then(Value::as_str) != Some("2.0") {
+            return Err(refuse("\"jsonrpc\" must be \"2.0\"".into()));
+        }
+        match (&self.method, &self.id) {
+            (Some(Value::String(_)), None) => Ok(Shape::Notification),
+            (Some(Value::String(_)), Some(_)) => match id.clone() {
+                Some(id) => Ok(Shape::Request { id }),
+                None => Err(refuse("\"id\" must be a string or a number".into())),
+            },
+            (Some(_), _) => Err(refuse("\"method\" must be a string".into())),
+            (None, _) if self.has_outcome => Ok(Shape::Response),
+            (None, _) => Err(refuse("\"method\" is missing".into())),
+        }
+    }
+}
+
+/// The first thing found that JSON allows and we do not.
+#[derive(Debug)]
+enum Fault {
+    Duplicate(String),
+    Depth,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Duplicate(key) => write!(f, "duplicate key {key:?}"),
+            Fault::Depth => write!(f, "nested deeper than {MAX_DEPTH} levels"),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Scan {
+    fault: Option<Fault>,
+    head: Head,
+}
+
+impl Scan {
+    fn duplicate(&mut self, key: &str) {
+        self.fault
+            .get_or_insert_with(|| Fault::Duplicate(key.chars().take(KEY_SHOWN).collect()));
+    }
+}
+
+/// Where in the message a value stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Place {
+    /// The message itself.
+    Root,
+    /// A top-level member that [`Head`] keeps.
+    Head,
+    /// Anywhere else: walked, not kept.
+    Below,
+}
+
+/// Walks one value.
+///
+/// What comes back is its kind alone: containers are empty and strings below the head are too, so that
+/// nothing is copied.
+struct Node<'a> {
+    scan: &'a mut Scan,
+    /// How many containers enclose this value.
+    depth: usize,
+    place: Place,
+}
+
+impl Node<'_> {
+    fn child(&mut self, place: Place) -> Node<'_> {
+        Node {
+            scan: self.scan,
+            depth: self.depth + 1,
+            place,
+        }
+    }
+
+    /// True when a container here would be too deep; its content is then skipped without recursion, so that
+    /// an id behind it can still be found.
+    fn is_too_deep(&mut self) -> bool {
+        let too_deep = self.depth >= MAX_DEPTH;
+        if too_deep {
+            self.scan.fault.get_or_insert(Fault::Depth);
+        }
+        too_deep
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(match self.place {
+            Place::Head => value.to_owned(),
+            Place::Root | Place::Below => String::new(),
+        }))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Value, A::Error> {
+        if self.is_too_deep() {
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+        } else {
+            while seq.next_element_seed(self.child(Place::Below))?.is_some() {}
+        }
+        Ok(Value::Array(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Value, A::Error> {
+        if self.is_too_deep() {
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(Value::Object(serde_json::Map::new()));
+        }
+        let mut keys = HashSet::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let is_head = self.place == Place::Root
+                && matches!(
+                    key.as_str(),
+                    "jsonrpc" | "id" | "method" | "result" | "error"
+                );
+            let place = if is_head { Place::Head } else { Place::Below };
+            let value = map.next_value_seed(self.child(place))?;
+            if keys.contains(&key) {
+                self.scan.duplicate(&key);
+                self.scan.head.id_is_ambiguous |= is_head && key == "id";
+            } else if is_head {
+                let head = &mut self.scan.head;
+                match key.as_str() {
+                    "jsonrpc" => head.jsonrpc = Some(value),
+                    "id" => head.id = Some(value),
+                    "method" => head.method = Some(value),
+                    _ => head.has_outcome = true,
+                }
+            }
+            keys.insert(key);
+        }
+        Ok(Value::Object(serde_json::Map::new()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Input, then `request ID`, `notification`, `response`, or `CODE ID message` (`-` for an unanswered one).
+    fn verdict(input: &str) -> String {
+        match inspect(input.as_bytes()) {
+            Ok(Shape::Request { id }) => format!("request {id}"),
+            Ok(Shape::Notification) => "notification".into(),
+            Ok(Shape::Response) => "response".into(),
+            Err(Refusal {
+                code,
+                message,
+                reply,
+            }) => {
+                let id = match reply {
+                    Reply::To(id) => id.to_string(),
+                    Reply::Nobody => "-".into(),
+                };
+                format!("{} {id} {message}", code.0)
+            }
+        }
+    }
+
+    #[test]
+    fn messages_are_told_apart() {
+        for (input, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1"),
+            (
+                r#"{"method":"ping","id":"a\"b","jsonrpc":"2.0"}"#,
+                r#"request "a\"b""#,
+            ),
+            (r#"{"jsonrpc":"2.0","method":"x"}"#, "notification"),
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "response"),
+            (r#"{"jsonrpc":"2.0","error":{},"id":null}"#, "response"),
+            ("[]", "-32600 null batches"),
+            ("7", "-32600 null a message must"),
+            ("\"x\"", "-32600 null a message must"),
+            ("", "-32700 null not valid JSON"),
+            ("{", "-32700 null not valid JSON"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x"} {}"#,
+                "-32700 null not valid JSON",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#,
+                "-32700 null not valid JSON",
+            ),
+            (r#"{"jsonrpc":"2.0","id":1}"#, "-32600 1 \"method\" is"),
+            ("{}", "-32600 null \"jsonrpc\" must"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":7}"#,
+                "-32600 1 \"method\" must",
+            ),
+            (
+                r#"{"jsonrpc":"1.0","id":"k","method":"x"}"#,
+                r#"-32600 "k" "jsonrpc""#,
+            ),
+            (r#"{"id":9,"method":"x"}"#, "-32600 9 \"jsonrpc\""),
+            (
+                r#"{"jsonrpc":"2.0","id":null,"method":"x"}"#,
+                "-32600 null \"id\" must",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":{"a":1},"method":"x"}"#,
+                "-32600 null \"id\" must",
+            ),
+        ] {
+            let got = verdict(input);
+            assert!(got.starts_with(expected), "{input}\n got {got}");
+        }
+    }
+
+    #[test]
+    fn duplicate_keys_are_refused_at_any_level() {
+        for (input, expected) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"a":2}}"#,
+                r#"-32600 1 duplicate key "a""#,
+            ),
+            (
+                r#"{"params":[{"x":{"\u0061":1,"a":2}}],"jsonrpc":"2.0","method":"x","id":"z"}"#,
+                r#"-32600 "z" duplicate key "a""#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"x"}"#,
+                r#"-32600 null duplicate key "id""#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","method":"y"}"#,
+                r#"-32600 1 duplicate key "method""#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","method":"x","params":{"a":1,"a":2}}"#,
+                "-32600 - duplicate",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"a":1,"a":2}}"#,
+                "-32600 - duplicate",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":{"b":1},"b":{"b":1}}}"#,
+                "request 1",
+            ),
+        ] {
+            let got = verdict(input);
+            assert!(got.starts_with(expected), "{input}\n got {got}");
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded_and_the_id_behind_it_is_found() {
+        let nested = |levels: usize| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"x","params":{}{},"id":5}}"#,
+                "[".repeat(levels),
+                "]".repeat(levels)
+            )
+        };
+        assert_eq!(verdict(&nested(MAX_DEPTH - 1)), "request 5");
+        for levels in [MAX_DEPTH, 128, 1_000_000] {
+            assert_eq!(
+                verdict(&nested(levels)),
+                "-32600 5 nested deeper than 64 levels"
+            );
+        }
+        let objects = format!("{}1{}", r#"{"a":"#.repeat(200_000), "}".repeat(200_000));
+        assert_eq!(
+            verdict(&objects),
+            "-32600 null nested deeper than 64 levels"
+        );
+        assert!(verdict(&"[".repeat(1_000_000)).starts_with("-32700 null"));
+    }
+
+    #[test]
+    fn invalid_utf8_is_a_parse_error() {
+        let refusal = inspect(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}");
+        assert_eq!(
+            refusal,
+            Err(Refusal::anonymous(
+                ErrorCode::PARSE_ERROR,
+                "not valid UTF-8 at byte 34"
+            ))
+        );
+    }
+
+    #[test]
+    fn a_refusal_cannot_be_forged_through_a_key() {
+        let message = r#"{"jsonrpc":"2.0","id":1,"x\",\"result\":{}":1,"x\",\"result\":{}":2}"#;
+        let response = inspect(message.as_bytes()).unwrap_err().response().unwrap();
+        assert_eq!(response["id"], 1);
+        assert_eq!(response.as_object().unwrap().len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+            let _ = inspect(&bytes);
+        }
+
+        #[test]
+        fn no_json_like_text_makes_it_panic(text in r#"[\[\]{}":,0-9a-z\\u \-\.]{0,200}"#) {
+            let _ = inspect(text.as_bytes());
+        }
+
+        /// What passes here passes serde_json, and says the same id.
+        #[test]
+        fn accepted_requests_parse(id in any::<i64>(), key in ".{0,20}", value in ".{0,20}") {
+            let message = json!({"jsonrpc": "2.0", "id": id, "method": "m", "params": {key: value}}).to_string();
+            prop_assert_eq!(inspect(message.as_bytes()), Ok(Shape::Request { id: json!(id) }));
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Lines from a byte stream, each no longer than a limit.
+//!
+//! A line over the limit is reported as soon as it is known to be one, then skipped up to its newline without
+//! being kept, so the memory a client can make us hold is the limit and no more.
+
+use std::io;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+/// How much is asked of the stream at once.
+const CHUNK: usize = 64 * 1024;
+
+/// One step of reading.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Read {
+    /// A line without its line end. The last one may have lacked a newline.
+    Line(Vec<u8>),
+    /// A line longer than the limit; the reader is already past it or skipping it.
+    TooLong,
+    /// The stream ended.
+    End,
+}
+
+/// Splits a byte stream into bounded lines.
+#[derive(Debug)]
+pub(crate) struct LineReader<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+    limit: usize,
+    skipping: bool,
+    at_start: bool,
+}
+
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    pub(crate) fn new(input: R, limit: usize) -> Self {
+        Self {
+            input: BufReader::with_capacity(CHUNK, input),
+            line: Vec::new(),
+            limit,
+            skipping: false,
+            at_start: true,
+        }
+    }
+
+    /// Reads on to the end of a line.
+    ///
+    /// Dropping the future loses nothing: a partial line stays in `self`, and no await stands between taking
+    /// bytes from the buffer and keeping them.
+    pub(crate) async fn next(&mut self) -> io::Result<Read> {
+        loop {
+            let available = self.input.fill_buf().await?;
+            if available.is_empty() {
+                return Ok(match self.finish_line() {
+                    Read::Line(line) if line.is_empty() => Read::End,
+                    last => last,
+                });
+            }
+            let newline = available.iter().position(|&byte| byte == b'\n');
+            let content = &available[..newline.unwrap_or(available.len())];
+            let used = content.len() + usize::from(newline.is_some());
+            // One byte over the limit may still be the `\r` of a line end.
+            let overflows = !self.skipping && self.line.len() + content.len() > self.limit + 1;
+            if overflows {
+                self.line = Vec::new();
+                self.skipping = true;
+                self.at_start = false;
+            } else if !self.skipping {
+                self.line.extend_from_slice(content);
+            }
+            self.input.consume(used);
+            let skipped = self.skipping;
+            if newline.is_some() {
+                self.skipping = false;
+            }
+            if overflows {
+                return Ok(Read::TooLong);
+            }
+            if newline.is_some() && !skipped {
+                return Ok(self.finish_line());
+            }
+        }
+    }
+
+    fn finish_line(&mut self) -> Read {
+        let mut line = std::mem::take(&mut self.line);
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        if std::mem::take(&mut self.at_start) && line.starts_with(b"\xef\xbb\xbf") {
+            line.drain(..3);
+        }
+        if line.len() > self.limit {
+            Read::TooLong
+        } else {
+            Read::Line(line)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads everything through a pipe of `chunk` bytes and shows it as text.
+    async fn read_all(input: &[u8], limit: usize, chunk: usize) -> Vec<String> {
+        let (mut client, server) = tokio::io::duplex(chunk);
+        let input = input.to_vec();
+        let writer = tokio::spawn(async move {
+            tokio::io::AsyncWriteExt::write_all(&mut client, &input)
+                .await
+                .unwrap();
+        });
+        let mut lines = LineReader::new(server, limit);
+        let mut seen = Vec::new();
+        loop {
+            match lines.next().await.unwrap() {
+                Read::Line(line) => seen.push(String::from_utf8_lossy(&line).into_owned()),
+                Read::TooLong => seen.push("TOO LONG".into()),
+                Read::End => break,
+            }
+        }
+        writer.await.unwrap();
+        seen
+    }
+
+    #[tokio::test]
+    async fn lines_are_split_whatever_the_chunks() {
+        for chunk in [1, 2, 3, 7, 64] {
+            for (input, expected) in [
+                ("a\nb\n", vec!["a", "b"]),
+                ("a\r\nb", vec!["a", "b"]),
+                ("\n\na\n", vec!["", "", "a"]),
+                ("\u{feff}a\n\u{feff}b\n", vec!["a", "\u{feff}b"]),
+                ("12345678\n1\n", vec!["12345678", "1"]),
+                ("12345678\r\n1\n", vec!["12345678", "1"]),
+                ("123456789\n1\n", vec!["TOO LONG", "1"]),
+                ("1234567890123456789\n1\n2", vec!["TOO LONG", "1", "2"]),
+                ("1\n1234567890123456789", vec!["1", "TOO LONG"]),
+                ("1\n123456789", vec!["1", "TOO LONG"]),
+                ("", vec![]),
+            ] {
+                assert_eq!(
+                    read_all(input.as_bytes(), 8, chunk).await,
+                    expected,
+                    "{input:?} by {chunk}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_skipped_line_is_not_kept() {
+        let mut input = vec![b'x'; 10_000_000];
+        input.extend_from_slice(b"\nnext\n");
+        let mut lines = LineReader::new(&input[..], 1 << 20);
+        assert_eq!(lines.next().await.unwrap(), Read::TooLong);
+        assert_eq!(lines.next().await.unwrap(), Read::Line(b"next".to_vec()));
+        assert_eq!(lines.line.capacity(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_read_loses_nothing() {
+        let (mut client, server) = tokio::io::duplex(64);
+        let mut lines = LineReader::new(server, 64);
+        for part in [&b"one "[..], b"line"] {
+            tokio::io::AsyncWriteExt::write_all(&mut client, part)
+                .await
+                .unwrap();
+            assert!(poll_once(lines.next()).await.is_none());
+        }
+        tokio::io::AsyncWriteExt::write_all(&mut client, b"\n")
+            .await
+            .unwrap();
+        assert_eq!(
+            lines.next().await.unwrap(),
+            Read::Line(b"one line".to_vec())
+        );
+    }
+
+    /// Polls a future a single time and drops it.
+    async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|cx| {
+            std::task::Poll::Ready(match future.as_mut().poll(cx) {
+                std::task::Poll::Ready(output) => Some(output),
+                std::task::Poll::Pending => None,
+            })
+        })
+        .await
+    }
+}

@@ -1,0 +1,243 @@
+//! The application's tools and resources as MCP wants them.
+//!
+//! Nothing here decides anything: what is listed is the mode's choice, what may be called is dispatch's. A failed tool
+//! is a result with `isError`, so that the model can read it and correct itself; an unknown one is a protocol error.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use llmc_tools::resources::{Content, HANDLE_TEMPLATE};
+use llmc_tools::{App, Call, Caller, Effect, Kind, Progress, Surface, ToolDef, mode};
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ContentBlock, Implementation, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
+    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::{Value, json};
+
+use crate::REVISIONS;
+
+/// How long a client may keep a list: it does not change while the process lives.
+const LIST_TTL_MS: u64 = 300_000;
+
+/// Says how long a list keeps, to clients of the revision that wants to know.
+macro_rules! cacheable {
+    ($context:expr, $list:expr) => {
+        if $context
+            .protocol_version()
+            .is_some_and(|version| !version.has_initialize())
+        {
+            $list
+                .with_ttl_ms(LIST_TTL_MS)
+                .with_cache_scope(CacheScope::Public)
+        } else {
+            $list
+        }
+    };
+}
+
+/// An MCP server over one application. Clones share it.
+#[derive(Debug, Clone)]
+pub struct McpHandler {
+    app: Arc<App>,
+    tools: Arc<Vec<Tool>>,
+}
+
+impl McpHandler {
+    /// Serves this application.
+    pub fn new(app: Arc<App>) -> McpHandler {
+        let tools = Arc::new(app.listing().iter().map(|tool| listed(tool)).collect());
+        McpHandler { app, tools }
+    }
+
+    /// Who calls: what the request says of itself, else what the process was told.
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        let mut caller = Caller::local(Surface::Mcp, &self.app);
+        let text = |key: &str| {
+            context
+                .meta
+                .get(key)
+                .and_then(Value::as_str)
+                .filter(|text| !text.is_empty())
+        };
+        let set = |field: &mut String, key| {
+            if let Some(text) = text(key) {
+                *field = text.chars().take(128).collect();
+            }
+        };
+        set(&mut caller.agent, "llmc/agentId");
+        set(&mut caller.session, "llmc/sessionId");
+        set(&mut caller.model, "llmc/model");
+        caller
+    }
+}
+
+impl ServerHandler for McpHandler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .build();
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("llmc", env!("CARGO_PKG_VERSION")))
+            .with_instructions(mode::instructions(self.app.config().mcp.mode))
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        REVISIONS.into()
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let list = ListToolsResult::with_all_items(self.tools.to_vec());
+        Ok(cacheable!(context, list))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let call = Call {
+            name: request.name.into_owned(),
+            args: request.arguments.unwrap_or_default(),
+            caller: self.caller(&context),
+            cancel: context.ct.clone(),
+            progress: progress(&context),
+            correlation_id: None,
+        };
+        let outcome = self.app.call(call).await;
+        if let Err(error) = &outcome.result
+            && error.kind == Kind::UnknownTool
+        {
+            let data = error.hint.as_ref().map(|hint| json!({"hint": hint}));
+            return Err(ErrorData::invalid_params(error.message.clone(), data));
+        }
+        let content = vec![ContentBlock::text(outcome.text())];
+        let result = match &outcome.result {
+            Err(_) => CallToolResult::error(content),
+            Ok(answer) => {
+                let mut result = CallToolResult::success(content);
+                result.is_error = None;
+                if self.app.config().mcp.structured_content && answer.data.is_object() {
+                    result.structured_content = Some(answer.data.clone());
+                }
+                result
+            }
+        };
+        Ok(result.into())
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let documents = self.app.sidecars().list().iter();
+        let list = documents
+            .map(|document| {
+                Resource::new(&document.uri, &document.name).with_description("Project document")
+            })
+            .collect();
+        let list = ListResourcesResult::with_all_items(list);
+        Ok(cacheable!(context, list))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let handle =
+            ResourceTemplate::new(HANDLE_TEMPLATE, "handle").with_description("A stored result");
+        let list = ListResourceTemplatesResult::with_all_items(vec![handle]);
+        Ok(cacheable!(context, list))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let (app, uri) = (self.app.clone(), request.uri.clone());
+        let principal = self.caller(&context).principal;
+        let read = tokio::task::spawn_blocking(move || app.read_resource(&uri, &principal)).await;
+        let read = read.map_err(|_| ErrorData::internal_error("reading failed", None))?;
+        let contents = match read {
+            Ok(Content::Text(text, kind)) => {
+                ResourceContents::text(text, request.uri).with_mime_type(kind)
+            }
+            Ok(Content::Bytes(bytes)) => {
+                ResourceContents::blob(STANDARD.encode(bytes), request.uri)
+                    .with_mime_type("application/octet-stream")
+            }
+            Err(error) => {
+                return Err(ErrorData::resource_not_found(
+                    error.message,
+                    Some(json!({"uri": request.uri})),
+                ));
+            }
+        };
+        Ok(ReadResourceResult::new(vec![contents]).into())
+    }
+
+    // The defaults would answer with empty lists, as if there were prompts and completions to ask for.
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+}
+
+/// A tool as it is listed.
+fn listed(tool: &ToolDef) -> Tool {
+    let reads = tool.effect == Effect::Reads;
+    let mut hints = ToolAnnotations::new()
+        .read_only(reads)
+        .open_world(tool.effect == Effect::SendsOut);
+    if !reads {
+        // Only meaningful, and only sent, for tools that change something.
+        hints = hints
+            .destructive(tool.destructive)
+            .idempotent(tool.idempotent);
+    }
+    Tool::new(
+        tool.name,
+        tool.description().to_owned(),
+        Arc::new(tool.schema().clone()),
+    )
+    .with_annotations(hints)
+}
+
+/// Where progress goes, if the client asked for any.
+fn progress(context: &RequestContext<RoleServer>) -> Option<Progress> {
+    let token = context.meta.get_progress_token()?;
+    let peer = context.peer.clone();
+    Some(Arc::new(move |seconds, tool: &str| {
+        let mut note = ProgressNotificationParam::new(token.clone(), seconds);
+        note.message = Some(format!("{tool}: {seconds:.0} s"));
+        let peer = peer.clone();
+        tokio::spawn(async move { peer.notify_progress(note).await });
+    }))
+}

@@ -1,0 +1,122 @@
+//! Noticing that the process which started us is gone.
+//!
+//! A client that is killed may leave our stdin open in some other process, so end of input alone is not
+//! enough. `PR_SET_PDEATHSIG` would follow the parent's *thread*, which a client may well end while it lives
+//! on; a pidfd follows the process. A thread waits on it, since tokio takes foreign descriptors only through
+//! `unsafe`.
+
+use std::{io, os::fd::OwnedFd, thread};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::{Errno, retry_on_intr},
+    process::{Pid, PidfdFlags, getppid, pidfd_open},
+};
+use tokio_util::sync::CancellationToken;
+
+/// The watching thread does nothing but wait.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// A watch on the process that was our parent when it was made.
+#[derive(Debug, Clone)]
+pub struct Parent {
+    gone: CancellationToken,
+}
+
+impl Parent {
+    /// Takes hold of the current parent; call it first thing at start.
+    ///
+    /// A parent with PID 1 is taken as it comes: inside a container it is the client itself, elsewhere it is
+    /// init, which outlives us. A parent outside our PID namespace cannot be watched, and then end of input
+    /// must do.
+    #[must_use]
+    pub fn watch() -> Self {
+        match getppid() {
+            Some(pid) => Self::watch_process(pid, || getppid() == Some(pid)),
+            None => Self::unknown(),
+        }
+    }
+
+    fn unknown() -> Self {
+        Self {
+            gone: CancellationToken::new(),
+        }
+    }
+
+    /// `is_current` is asked once the descriptor is open: by then the number may be someone else's.
+    fn watch_process(pid: Pid, is_current: impl FnOnce() -> bool) -> Self {
+        let parent = Self::unknown();
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(descriptor) if is_current() => {
+                if let Err(error) = parent.wait_in_thread(descriptor) {
+                    tracing::warn!(%error, "parent cannot be watched");
+                }
+            }
+            Ok(_) | Err(Errno::SRCH) => parent.gone.cancel(),
+            Err(error) => tracing::warn!(%error, "parent cannot be watched"),
+        }
+        parent
+    }
+
+    fn wait_in_thread(&self, descriptor: OwnedFd) -> io::Result<()> {
+        let gone = self.gone.clone();
+        thread::Builder::new()
+            .name("parent".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let mut waits = [PollFd::new(&descriptor, PollFlags::IN)];
+                match retry_on_intr(|| poll(&mut waits, None)) {
+                    Ok(_) => gone.cancel(),
+                    Err(error) => tracing::warn!(%error, "parent is no longer watched"),
+                }
+            })?;
+        Ok(())
+    }
+
+    /// Ends when the parent has; never, if that cannot be known.
+    pub async fn death(&self) {
+        self.gone.cancelled().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pid(child: &tokio::process::Child) -> Pid {
+        Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap()
+    }
+
+    fn sleeper() -> tokio::process::Child {
+        tokio::process::Command::new("sleep")
+            .arg("600")
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_death_is_told_and_nothing_before_it() {
+        let mut child = sleeper();
+        let parent = Parent::watch_process(pid(&child), || true);
+        assert!(!parent.gone.is_cancelled());
+        child.kill().await.unwrap();
+        parent.death().await;
+    }
+
+    #[tokio::test]
+    async fn a_parent_that_died_before_we_looked_is_gone() {
+        let mut child = sleeper();
+        let dead = pid(&child);
+        child.kill().await.unwrap();
+        Parent::watch_process(dead, || true).death().await;
+
+        let reused = sleeper();
+        Parent::watch_process(pid(&reused), || false).death().await;
+    }
+
+    #[tokio::test]
+    async fn our_own_parent_is_alive() {
+        assert!(!Parent::watch().gone.is_cancelled());
+    }
+}

@@ -1,0 +1,187 @@
+//! One connection, from its first byte to a clean end.
+//!
+//! However the end comes, it is bounded: requests already read get [`Options::drain`] to be answered, then
+//! they are cancelled and get [`Options::grace`] to stop their work. Code that ignores its cancellation is
+//! left behind, so a process must not wait for its runtime afterwards: use
+//! [`Runtime::shutdown_background`](tokio::runtime::Runtime::shutdown_background), or exit.
+
+use std::time::Duration;
+
+use rmcp::{
+    ServerHandler,
+    model::ProtocolVersion,
+    service::{QuitReason, ServerInitializeError, serve_server_with_ct},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    signal::unix::{SignalKind, signal},
+    time::{Instant, timeout_at},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{guard::Guard, output::Outbox, parent::Parent, transport::LineTransport};
+
+/// The protocol revisions we announce, oldest first; a handler returns them from
+/// [`supported_protocol_versions`](ServerHandler::supported_protocol_versions).
+///
+/// The first two open with a handshake, the last has none.
+pub const REVISIONS: &[ProtocolVersion] = &[
+    ProtocolVersion::V_2025_06_18,
+    ProtocolVersion::V_2025_11_25,
+    ProtocolVersion::V_2026_07_28,
+];
+
+/// The limits of a connection.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Longest line taken, in bytes.
+    pub max_line: usize,
+    /// After the end of input, how long running calls may go on.
+    pub drain: Duration,
+    /// After they are cancelled, how long calls may take to stop and output to be taken.
+    pub grace: Duration,
+}
+
+impl Default for Options {
+    /// 8 MiB, and an end well within 2 s of the end of input.
+    fn default() -> Self {
+        Self {
+            max_line: 8 << 20,
+            drain: Duration::from_millis(1400),
+            grace: Duration::from_millis(250),
+        }
+    }
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The client closed our input; what it had asked is answered.
+    InputClosed,
+    /// The client closed our output.
+    OutputClosed,
+    /// The process that started us is gone.
+    ParentGone,
+    /// SIGINT, SIGTERM or SIGHUP.
+    Signal,
+}
+
+/// A connection that could not be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The handler refused the handshake; the client has been told.
+    #[error("handshake refused")]
+    Handshake(#[source] Box<ServerInitializeError>),
+    /// The connection's own task failed.
+    #[error("connection failed")]
+    Task(#[source] tokio::task::JoinError),
+    /// Signals cannot be caught.
+    #[error("signal handler not installed")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Serves standard input and output until the client, a signal or the parent's death ends it.
+///
+/// # Errors
+///
+/// See [`ServeError`]; a client that goes away is no error.
+pub async fn serve_stdio<H: ServerHandler>(
+    handler: H,
+    options: Options,
+) -> Result<Ended, ServeError> {
+    let parent = Parent::watch();
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    let stop = async move {
+        tokio::select! {
+            () = parent.death() => Ended::ParentGone,
+            _ = terminate.recv() => Ended::Signal,
+            _ = interrupt.recv() => Ended::Signal,
+            _ = hangup.recv() => Ended::Signal,
+        }
+    };
+    serve(
+        handler,
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+        stop,
+        options,
+    )
+    .await
+}
+
+/// Serves one connection until its input or output ends or `stop` says why to end it.
+///
+/// # Errors
+///
+/// See [`ServeError`]; a client that goes away is no error.
+pub async fn serve<H, R, W>(
+    handler: H,
+    input: R,
+    output: W,
+    stop: impl Future<Output = Ended>,
+    options: Options,
+) -> Result<Ended, ServeError>
+where
+    H: ServerHandler,
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let (outbox, mut writing) = Outbox::start(output);
+    let output_closed = outbox.closed();
+    let versions = ServerHandler::supported_protocol_versions(&handler).into_owned();
+    let transport = LineTransport::new(input, options.max_line, outbox, versions);
+    let input_ended = transport.input_ended();
+    let cancel = CancellationToken::new();
+    let mut session = std::pin::pin!(run(handler, transport, cancel.clone()));
+
+    let (ended, finished) = tokio::select! {
+        finished = &mut session => (Ended::InputClosed, Some(finished)),
+        ended = stop => (ended, None),
+        () = output_closed.cancelled() => (Ended::OutputClosed, None),
+        () = async {
+            input_ended.cancelled().await;
+            tokio::time::sleep(options.drain).await;
+        } => (Ended::InputClosed, None),
+    };
+
+    cancel.cancel();
+    let deadline = Instant::now() + options.grace;
+    let finished = match finished {
+        Some(finished) => finished,
+        None => timeout_at(deadline, session).await.unwrap_or(Ok(())),
+    };
+    // Stuck calls keep the outbox open; what is queued by now is written, or the deadline strikes.
+    let _ = timeout_at(deadline, &mut writing).await;
+    if output_closed.is_cancelled() {
+        return Ok(Ended::OutputClosed);
+    }
+    finished.map(|()| ended)
+}
+
+async fn run<H, R>(
+    handler: H,
+    transport: LineTransport<R>,
+    cancel: CancellationToken,
+) -> Result<(), ServeError>
+where
+    H: ServerHandler,
+    R: AsyncRead + Send + Unpin + 'static,
+{
+    let running = match serve_server_with_ct(Guard(handler), transport, cancel).await {
+        Ok(running) => running,
+        Err(error @ ServerInitializeError::InitializeFailed(_)) => {
+            return Err(ServeError::Handshake(Box::new(error)));
+        }
+        // The client left, or we were told to stop, before a session began.
+        Err(error) => {
+            tracing::debug!(%error, "ended before a session began");
+            return Ok(());
+        }
+    };
+    match running.waiting().await {
+        Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Task(error)),
+        Ok(_) => Ok(()),
+    }
+}

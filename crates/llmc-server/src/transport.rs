@@ -1,0 +1,413 @@
+//! Checked lines as an rmcp transport.
+//!
+//! Between the stream and rmcp this does what rmcp leaves undone:
+//!
+//! - every line is [inspected](crate::json::inspect) first, and a refusal is answered here;
+//! - a client that never shook hands gets a handshake made up on its behalf, so that
+//!   `echo '{…"method":"tools/list"…}' | server` is answered;
+//! - notifications and responses that arrive before any handshake, which would end an rmcp server, are dropped;
+//! - the end of input is held back until every request read so far has its answer.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rmcp::{
+    RoleServer,
+    model::{
+        CancelledNotification, CancelledNotificationParam, ClientCapabilities,
+        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, GetMeta,
+        Implementation, InitializeRequest, InitializeRequestParams, InitializedNotification,
+        JsonRpcMessage, ProtocolVersion, RequestId, ServerJsonRpcMessage,
+    },
+    transport::Transport,
+};
+use tokio::{io::AsyncRead, sync::Notify};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    json::{self, Refusal, Shape},
+    line::{LineReader, Read},
+    output::{Outbox, OutputClosed},
+};
+
+/// Refusals are dropped, not queued, for a client that sends junk and leaves this much unread: several times
+/// the largest answer, so one that reads at all never gets there.
+const UNREAD_LIMIT: usize = 64 << 20;
+
+/// The id of the handshake that is made up for a client without one.
+const OWN_HANDSHAKE_ID: &str = "llmc:handshake";
+
+/// Methods that a request of a revision without a handshake must not name; rmcp would answer some of them.
+const GONE_WITH_THE_HANDSHAKE: &[&str] = &[
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+];
+
+/// Newline-delimited JSON-RPC, checked, for rmcp.
+pub(crate) struct LineTransport<R> {
+    lines: LineReader<R>,
+    max_line: usize,
+    outbox: Outbox,
+    /// What is to be handed to rmcp before another line is read.
+    ready: VecDeque<ClientJsonRpcMessage>,
+    session: Session,
+    /// What the handler can speak; decides whether a request carries a usable version of its own.
+    versions: Vec<ProtocolVersion>,
+    calls: Arc<Calls>,
+    input_ended: CancellationToken,
+}
+
+/// How far the client has come; rmcp keeps the same state and does not show it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Session {
+    /// Neither a handshake nor a request with its own protocol version yet.
+    Fresh,
+    /// rmcp takes any message.
+    Open,
+}
+
+impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
+    pub(crate) fn new(
+        input: R,
+        max_line: usize,
+        outbox: Outbox,
+        versions: Vec<ProtocolVersion>,
+    ) -> Self {
+        Self {
+            lines: LineReader::new(input, max_line),
+            max_line,
+            outbox,
+            ready: VecDeque::new(),
+            session: Session::Fresh,
+            versions,
+            calls: Arc::default(),
+            input_ended: CancellationToken::new(),
+        }
+    }
+
+    /// Cancelled when the end of input is seen, which is before unanswered requests are waited for.
+    pub(crate) fn input_ended(&self) -> CancellationToken {
+        self.input_ended.clone()
+    }
+
+    async fn next_message(&mut self) -> Option<ClientJsonRpcMessage> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Some(message);
+            }
+            if self.input_ended.is_cancelled() {
+                self.calls.all_answered().await;
+                return None;
+            }
+            match self.lines.next().await {
+                Ok(Read::Line(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
+                Ok(Read::Line(line)) => match self.accept(&line) {
+                    Ok(message) => self.ready.extend(message),
+                    Err(refusal) => self.refuse(&refusal),
+                },
+                Ok(Read::TooLong) => self.refuse(&Refusal::anonymous(
+                    ErrorCode::PARSE_ERROR,
+                    format!("line longer than {} bytes", self.max_line),
+                )),
+                Ok(Read::End) => self.end_input(),
+                Err(error) => {
+                    tracing::warn!(%error, "input failed");
+                    self.end_input();
+                }
+            }
+        }
+    }
+
+    fn end_input(&mut self) {
+        self.input_ended.cancel();
+        // Nobody can end a subscription any more, and rmcp would wait for it.
+        for id in self.calls.subscriptions() {
+            let params = CancelledNotificationParam::new(Some(id), None);
+            let cancelled = CancelledNotification::new(params);
+            self.ready.push_back(JsonRpcMessage::notification(
+                ClientNotification::CancelledNotification(cancelled),
+            ));
+        }
+    }
+
+    /// Turns a line into what rmcp should see of it: nothing, the message, or a handshake and the message.
+    fn accept(&mut self, line: &[u8]) -> Result<Vec<ClientJsonRpcMessage>, Refusal> {
+        let shape = json::inspect(line)?;
+        let message = serde_json::from_slice::<ClientJsonRpcMessage>(line);
+        match (shape, message) {
+            (Shape::Request { id }, Ok(JsonRpcMessage::Request(request))) => {
+                let method = request.request.method();
+                let version = request.request.get_meta().protocol_version();
+                if version.is_some_and(|version| !version.has_initialize())
+                    && GONE_WITH_THE_HANDSHAKE.contains(&method)
+                {
+                    return Err(Refusal::to(
+                        id,
+                        ErrorCode::METHOD_NOT_FOUND,
+                        method.to_owned(),
+                    ));
+                }
+                if matches!(request.request, ClientRequest::CustomRequest(_))
+                    && let Some(needs) = params_of(method)
+                {
+                    return Err(Refusal::to(
+                        id,
+                        ErrorCode::INVALID_PARAMS,
+                        format!("invalid params for {method}: {needs}"),
+                    ));
+                }
+                let kind = match request.request {
+                    ClientRequest::SubscriptionsListenRequest(_) => Kind::Subscription,
+                    _ => Kind::Call,
+                };
+                if !self.calls.begin(&request.id, kind) {
+                    return Err(Refusal::to(
+                        id,
+                        ErrorCode::INVALID_REQUEST,
+                        "a request with this id is still running",
+                    ));
+                }
+                let mut messages = self.opening(&request.request);
+                messages.push(JsonRpcMessage::Request(request));
+                Ok(messages)
+            }
+            (Shape::Request { id }, _) => Err(Refusal::to(
+                id,
+                ErrorCode::INVALID_REQUEST,
+                "not a valid request: \"id\" must be a string or a 64-bit integer, \"params\" an object",
+            )),
+            (_, Ok(message)) if self.session == Session::Open => {
+                if let JsonRpcMessage::Notification(notification) = &message
+                    && let ClientNotification::CancelledNotification(cancelled) =
+                        &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    // rmcp never answers a cancelled request.
+                    self.calls.end(id);
+                }
+                Ok(vec![message])
+            }
+            (shape, _) => {
+                tracing::debug!(?shape, "stray message dropped");
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Decides what must precede a request, and notes whether the session is open after it.
+    fn opening(&mut self, request: &ClientRequest) -> Vec<ClientJsonRpcMessage> {
+        if self.session == Session::Open {
+            return Vec::new();
+        }
+        let meta = request.get_meta();
+        match request {
+            ClientRequest::InitializeRequest(_) => self.session = Session::Open,
+            // Answered by rmcp without opening anything.
+            ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => {}
+            _ => match meta.protocol_version() {
+                Some(version) => {
+                    // Anything less is refused by rmcp, which then waits for a better opening.
+                    if self.versions.contains(&version)
+                        && meta
+                            .missing_required_keys(&ProtocolVersion::V_2026_07_28)
+                            .is_empty()
+                    {
+                        self.session = Session::Open;
+                    }
+                }
+                None => {
+                    self.session = Session::Open;
+                    return self.own_handshake();
+                }
+            },
+        }
+        Vec::new()
+    }
+
+    fn own_handshake(&self) -> Vec<ClientJsonRpcMessage> {
+        let params = InitializeRequestParams::new(
+            ClientCapabilities::default(),
+            Implementation::new("unknown", "0"),
+        )
+        .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE);
+        self.calls.expect_own_handshake();
+        vec![
+            JsonRpcMessage::request(
+                ClientRequest::InitializeRequest(InitializeRequest::new(params)),
+                own_handshake_id(),
+            ),
+            JsonRpcMessage::notification(ClientNotification::InitializedNotification(
+                InitializedNotification::default(),
+            )),
+        ]
+    }
+
+    fn refuse(&self, refusal: &Refusal) {
+        tracing::debug!(code = refusal.code.0, message = %refusal.message, "message refused");
+        let Some(response) = refusal.response() else {
+            return;
+        };
+        if self.outbox.queued() < UNREAD_LIMIT {
+            drop(self.outbox.post(response.to_string().into_bytes()));
+        }
+    }
+}
+
+impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
+    type Error = OutputClosed;
+
+    fn send(
+        &mut self,
+        item: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), OutputClosed>> + Send + 'static {
+        let id = match &item {
+            JsonRpcMessage::Response(response) => Some(response.id.clone()),
+            JsonRpcMessage::Error(error) => error.id.clone(),
+            _ => None,
+        };
+        let written = if id
+            .as_ref()
+            .is_some_and(|id| self.calls.is_own_handshake(id))
+        {
+            None
+        } else {
+            match serde_json::to_vec(&item) {
+                Ok(line) => Some(self.outbox.post(line)),
+                Err(error) => {
+                    tracing::error!(%error, "a message could not be encoded");
+                    None
+                }
+            }
+        };
+        if let Some(id) = id {
+            self.calls.end(&id);
+        }
+        async move {
+            match written {
+                Some(written) => written.await,
+                None => Ok(()),
+            }
+        }
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<ClientJsonRpcMessage>> + Send {
+        self.next_message()
+    }
+
+    async fn close(&mut self) -> Result<(), OutputClosed> {
+        Ok(())
+    }
+}
+
+/// Requests that rmcp has and we have not yet seen answered.
+#[derive(Debug, Default)]
+struct Calls {
+    running: Mutex<Running>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    ids: HashMap<RequestId, Kind>,
+    own_handshake: bool,
+}
+
+/// What a request means for the end of input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    /// Is answered first.
+    Call,
+    /// Stays open until the client ends it, so it is ended.
+    Subscription,
+}
+
+impl Calls {
+    fn running(&self) -> std::sync::MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// False when the id is taken.
+    fn begin(&self, id: &RequestId, kind: Kind) -> bool {
+        match self.running().ids.entry(id.clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(entry) => {
+                entry.insert(kind);
+                true
+            }
+        }
+    }
+
+    fn subscriptions(&self) -> Vec<RequestId> {
+        let running = self.running();
+        let open = running.ids.iter();
+        open.filter(|(_, kind)| **kind == Kind::Subscription)
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
+    fn end(&self, id: &RequestId) {
+        self.running().ids.remove(id);
+        self.changed.notify_waiters();
+    }
+
+    async fn all_answered(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if !self.running().ids.values().any(|kind| *kind == Kind::Call) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn expect_own_handshake(&self) {
+        self.running().own_handshake = true;
+    }
+
+    /// True once, for the answer to the handshake we made up. rmcp answers it before it reads on, so a client
+    /// that happens to use the same id is not confused with it.
+    fn is_own_handshake(&self, id: &RequestId) -> bool {
+        let mut running = self.running();
+        let is_own = running.own_handshake && *id == own_handshake_id();
+        running.own_handshake &= !is_own;
+        is_own
+    }
+}
+
+fn own_handshake_id() -> RequestId {
+    RequestId::String(OWN_HANDSHAKE_ID.into())
+}
+
+/// What the params of a known method must look like.
+///
+/// rmcp files a request whose params it cannot read under custom requests, where it would be called an
+/// unknown method.
+fn params_of(method: &str) -> Option<&'static str> {
+    Some(match method {
+        "tools/call" => "\"name\" must be a string, \"arguments\" an object",
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+            "\"uri\" must be a string"
+        }
+        "prompts/get" => "\"name\" must be a string, \"arguments\" an object",
+        "initialize" => {
+            "\"protocolVersion\" must be a string, \"capabilities\" and \"clientInfo\" objects"
+        }
+        "tools/list" | "resources/list" | "resources/templates/list" | "prompts/list" => {
+            "\"cursor\" must be a string"
+        }
+        "ping"
+        | "server/discover"
+        | "completion/complete"
+        | "logging/setLevel"
+        | "subscriptions/listen"
+        | "tasks/get"
+        | "tasks/update"
+        | "tasks/cancel" => "see the protocol schema",
+        _ => return None,
+    })
+}

@@ -1,0 +1,21 @@
+//! What tests share: a hermetic workspace, the program as a process, and an MCP client over its pipes.
+//!
+//! - [`Workspace`]: a temporary folder made from one string, with an outside that holds a canary
+//! - [`Process`]: a child whose output is collected and whose end is waited for, never longer than [`PATIENCE`]
+//! - [`McpClient`]: JSON-RPC lines to and from `llmc mcp`
+//!
+//! Nothing here waits without a limit, sleeps to let something happen, or sees the caller's environment. A dev-dependency
+//! only; a failure is a panic, which is how a test fails.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "test support: a panic is a failed test, and tests look at files and start programs from outside"
+)]
+
+mod client;
+mod process;
+mod workspace;
+
+pub use client::{META_2026, McpClient};
+pub use process::{Ended, PATIENCE, Process};
+pub use workspace::Workspace;

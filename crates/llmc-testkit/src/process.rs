@@ -1,0 +1,182 @@
+//! A child process whose output is read as it comes and whose end is never waited for in vain.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// How long anything may take before a test gives up on it.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running child. Killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Vec<u8>>,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr_reader: Option<JoinHandle<()>>,
+}
+
+/// How a child ended, and what it had said by then.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// What was left unread on standard output.
+    pub stdout: String,
+    /// All of standard error.
+    pub stderr: String,
+    /// How long its end was waited for.
+    pub took: Duration,
+}
+
+impl Process {
+    /// Starts it with all three standard streams as pipes.
+    pub fn start(mut command: Command) -> Process {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let (send, lines) = channel();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            let mut line = Vec::new();
+            while out
+                .read_until(b'\n', &mut line)
+                .is_ok_and(|count| count > 0)
+            {
+                if send.send(std::mem::take(&mut line)).is_err() {
+                    return;
+                }
+            }
+        });
+        let stderr = Arc::new(Mutex::new(Vec::new()));
+        let (sink, mut err) = (stderr.clone(), child.stderr.take().unwrap());
+        let stderr_reader = std::thread::spawn(move || {
+            let mut block = [0; 4096];
+            while let Ok(count @ 1..) = err.read(&mut block) {
+                sink.lock().unwrap().extend_from_slice(&block[..count]);
+            }
+        });
+        Process {
+            stdin: child.stdin.take(),
+            child,
+            lines,
+            stderr,
+            stderr_reader: Some(stderr_reader),
+        }
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap()
+    }
+
+    /// Writes to its standard input; false when nobody reads it any more.
+    pub fn write(&mut self, bytes: &[u8]) -> bool {
+        let stdin = self.stdin.as_mut().expect("standard input is still open");
+        stdin.write_all(bytes).and_then(|()| stdin.flush()).is_ok()
+    }
+
+    /// Closes its standard input.
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Takes its standard input, so that a thread can write while another reads.
+    pub fn take_stdin(&mut self) -> ChildStdin {
+        self.stdin.take().expect("standard input is still open")
+    }
+
+    /// The next line of its standard output with its line end; `None` at the end.
+    ///
+    /// # Panics
+    /// Nothing comes within [`PATIENCE`].
+    pub fn line(&self) -> Option<Vec<u8>> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("no line within {PATIENCE:?}; stderr:\n{}", self.stderr())
+            }
+        }
+    }
+
+    /// What it has written to standard error so far.
+    pub fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.stderr.lock().unwrap()).into_owned()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Closes standard input and waits for the end.
+    pub fn finish(mut self) -> Ended {
+        self.close_stdin();
+        self.wait()
+    }
+
+    /// Waits for the end, with standard input left as it is.
+    ///
+    /// # Panics
+    /// It does not end within [`PATIENCE`].
+    pub fn wait(mut self) -> Ended {
+        let started = Instant::now();
+        let status = self.status();
+        let took = started.elapsed();
+        let mut stdout = Vec::new();
+        while let Some(line) = self.line() {
+            stdout.extend(line);
+        }
+        self.stderr_reader.take().unwrap().join().unwrap();
+        Ended {
+            code: status.code(),
+            signal: status.signal(),
+            stdout: String::from_utf8_lossy(&stdout).into_owned(),
+            stderr: self.stderr(),
+            took,
+        }
+    }
+
+    fn status(&mut self) -> ExitStatus {
+        // A descriptor for the process: waiting on it has a limit, which waiting for the child has not.
+        if let Ok(descriptor) = pidfd_open(self.pid(), PidfdFlags::empty()) {
+            let limit = Timespec {
+                tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap(),
+                tv_nsec: 0,
+            };
+            let ready = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit));
+            assert!(
+                ready.unwrap() > 0,
+                "still running after {PATIENCE:?}; stderr:\n{}",
+                self.stderr()
+            );
+        }
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,170 @@
+//! A workspace in a temporary folder, made from one string.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::client::McpClient;
+use crate::process::{Ended, Process};
+
+/// What the file outside the roots says; a test that finds it in an answer has found a leak.
+const CANARY: &str = "canary-do-not-leak";
+
+/// A workspace, a home, and an outside that nothing may touch.
+#[derive(Debug)]
+pub struct Workspace {
+    base: tempfile::TempDir,
+    program: PathBuf,
+    env: Vec<(String, String)>,
+}
+
+impl Workspace {
+    /// Makes the files of a fixture: each begins with a line `//- path`, and its content runs to the next such line.
+    pub fn from_fixture(program: impl Into<PathBuf>, fixture: &str) -> Workspace {
+        // Canonical, so that paths in answers can be compared with paths in tests.
+        let base = tempfile::tempdir().unwrap();
+        let workspace = Workspace {
+            base,
+            program: program.into(),
+            env: Vec::new(),
+        };
+        for dir in ["w", "home", "outside"] {
+            fs::create_dir(workspace.base().join(dir)).unwrap();
+        }
+        fs::write(workspace.outside("canary"), CANARY).unwrap();
+        let mut file: Option<(&str, String)> = None;
+        for line in fixture.split_inclusive('\n') {
+            if let Some(path) = line.strip_prefix("//- ") {
+                if let Some((path, text)) = file.replace((path.trim(), String::new())) {
+                    workspace.write(path, text);
+                }
+            } else if let Some((_, text)) = &mut file {
+                text.push_str(line);
+            }
+        }
+        if let Some((path, text)) = file {
+            workspace.write(path, text);
+        }
+        workspace
+    }
+
+    /// The same with an environment variable set for every process it starts.
+    #[must_use]
+    pub fn with_env(mut self, name: &str, value: &str) -> Workspace {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The folder that holds everything.
+    pub fn base(&self) -> PathBuf {
+        self.base.path().canonicalize().unwrap()
+    }
+
+    /// The workspace root.
+    pub fn root(&self) -> PathBuf {
+        self.base().join("w")
+    }
+
+    /// A path inside the workspace.
+    pub fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
+        self.root().join(relative)
+    }
+
+    /// A path outside of it.
+    pub fn outside(&self, relative: impl AsRef<Path>) -> PathBuf {
+        self.base().join("outside").join(relative)
+    }
+
+    /// Writes a file, with its folders.
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// A file's text.
+    pub fn read(&self, path: impl AsRef<Path>) -> String {
+        let path = self.path(path);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// Every file and folder below the root, sorted; the state folder only when asked for.
+    pub fn tree(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        collect(&self.root(), &self.root(), &mut found);
+        found.retain(|path| path != ".llmc" && !path.starts_with(".llmc/"));
+        found.sort();
+        found
+    }
+
+    /// Fails when the outside is not as it was made, or `text` tells of it.
+    pub fn assert_outside_untouched(&self) {
+        let names: Vec<_> = fs::read_dir(self.outside(""))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(names, ["canary"], "the outside has changed");
+        assert_eq!(
+            fs::read_to_string(self.outside("canary")).unwrap(),
+            CANARY,
+            "the canary has changed"
+        );
+    }
+
+    /// Fails when a text holds what only the outside knows.
+    pub fn assert_no_leak(&self, text: &str) {
+        assert!(!text.contains(CANARY), "the canary leaked: {text}");
+    }
+
+    /// The program with a clean environment, in the workspace, before any of its arguments.
+    pub fn command(&self) -> Command {
+        self.command_of(&self.program)
+    }
+
+    /// Another program in the same surroundings.
+    pub fn command_of(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env_clear()
+            .env("HOME", self.base().join("home"))
+            .env("PATH", "/usr/bin:/bin")
+            .envs(self.env.iter().cloned())
+            .current_dir(self.root());
+        command
+    }
+
+    /// The program under test.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Runs the program to its end, with nothing on standard input.
+    pub fn llmc<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ended {
+        let mut command = self.command();
+        command.args(args);
+        Process::start(command).finish()
+    }
+
+    /// Starts `llmc mcp`, without a handshake, with further flags.
+    pub fn mcp<S: AsRef<OsStr>>(&self, flags: impl IntoIterator<Item = S>) -> McpClient {
+        let mut command = self.command();
+        command.arg("mcp").args(flags);
+        McpClient::new(Process::start(command))
+    }
+}
+
+fn collect(dir: &Path, root: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        found.push(
+            path.strip_prefix(root)
+                .unwrap()
+                .to_string_lossy()
+                .into_owned(),
+        );
+        if path.is_dir() && !path.is_symlink() {
+            collect(&path, root, found);
+        }
+    }
+}

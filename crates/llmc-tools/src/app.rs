@@ -1,0 +1,282 @@
+//! The running application: configuration, doors to the files, stores, the list of tools.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use llmc_config::{Config, Loaded};
+use llmc_envelope::handles::{Options, SourceStamp};
+use llmc_envelope::{HandleId, HandleStore};
+use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Workspace, WriteState};
+
+use tokio::sync::Semaphore;
+
+use crate::error::{Error, Kind, Result};
+use crate::mode;
+use crate::observe::Observer;
+use crate::resources::Sidecars;
+use crate::tool::ToolDef;
+
+/// How many stored files are remembered, so that paging through one stores it once.
+const KEPT_FILES: usize = 64;
+
+/// A stored file: whose, in which state, under which handle.
+#[derive(Debug)]
+struct KeptFile {
+    principal: String,
+    stamp: SourceStamp,
+    id: HandleId,
+}
+
+/// Everything that lives as long as the process.
+#[derive(Debug)]
+pub struct App {
+    loaded: Loaded,
+    /// Where stores are kept; nowhere when the state directory cannot be used.
+    stores: Option<PathBuf>,
+    files: Workspace,
+    linux: Workspace,
+    handles: OnceLock<Result<HandleStore>>,
+    kept_files: Mutex<VecDeque<KeptFile>>,
+    observer: Observer,
+    listing: Vec<&'static ToolDef>,
+    sidecars: Sidecars,
+    running: Semaphore,
+    session_id: String,
+    started: Instant,
+}
+
+impl App {
+    /// Opens everything. What could not be opened but can be done without is logged as a warning.
+    ///
+    /// # Errors
+    /// A root that is not there, or a security switch that cannot be honoured.
+    pub fn start(loaded: Loaded) -> Result<Arc<App>> {
+        let config = &loaded.config;
+        let root = loaded.root.clone();
+        let state_dir = loaded.state_dir();
+        let state = make_state_dir(&state_dir).and_then(|()| {
+            WriteState::open(&state_dir, config.mcp.locks.lease()).map_err(Error::from)
+        });
+        let state = match state {
+            Ok(state) => Some(Arc::new(state)),
+            Err(error) => {
+                tracing::warn!(error = %error, "state directory cannot be used: files are read only, handles live in memory");
+                None
+            }
+        };
+        let rules = Arc::new(rules(&loaded, &state_dir)?);
+        let files = Roots::open(&root, &loaded.roots(), rules.clone())?;
+        let files = Workspace::new(Arc::new(files), state.clone());
+        let home = loaded.home().map(Path::to_owned);
+        let linux = Roots::open(&root, &loaded.linux_roots(), rules)?.with_home(home);
+        let linux = Workspace::new(Arc::new(linux), state.clone());
+        let (listing, warnings) = mode::listing(config);
+        for warning in warnings.iter().chain(&loaded.warnings) {
+            tracing::warn!("{warning}");
+        }
+        let sidecars = Sidecars::find(&config.mcp.resources.sidecars, &files);
+        let stores = state.is_some().then_some(state_dir);
+        let observer = Observer::start(&loaded, stores.as_deref());
+        Ok(Arc::new(App {
+            stores,
+            files,
+            linux,
+            handles: OnceLock::new(),
+            kept_files: Mutex::default(),
+            observer,
+            listing,
+            sidecars,
+            running: Semaphore::new(
+                usize::try_from(loaded.config.mcp.limits.concurrency_per_token)
+                    .unwrap_or(8)
+                    .max(1),
+            ),
+            session_id: uuid::Uuid::new_v4().to_string(),
+            started: Instant::now(),
+            loaded,
+        }))
+    }
+
+    /// The effective configuration.
+    pub fn config(&self) -> &Config {
+        &self.loaded.config
+    }
+
+    /// The configuration with the source of every value.
+    pub fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    /// The workspace root.
+    pub fn root(&self) -> &Path {
+        &self.loaded.root
+    }
+
+    /// Files of general tools.
+    pub fn files(&self) -> &Workspace {
+        &self.files
+    }
+
+    /// Files of `linux_*` tools.
+    pub fn linux(&self) -> &Workspace {
+        &self.linux
+    }
+
+    /// What an MCP client is listed, in order.
+    pub fn listing(&self) -> &[&'static ToolDef] {
+        &self.listing
+    }
+
+    /// Metrics, audit, telemetry.
+    pub fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    /// Documents offered as resources.
+    pub fn sidecars(&self) -> &Sidecars {
+        &self.sidecars
+    }
+
+    /// The session of callers that bring none: one per process.
+    pub fn session_id(&self) -> &str {
+        &self.session_id
+    }
+
+    /// Places for calls that run at the same time; the others wait their turn.
+    pub(crate) fn running(&self) -> &Semaphore {
+        &self.running
+    }
+
+    /// Since when the process serves.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Whether the state directory is an entry of this directory.
+    pub(crate) fn is_state_dir_of(&self, dir: &Path) -> bool {
+        self.stores.as_deref().and_then(Path::parent) == Some(dir)
+    }
+
+    /// The handle store, opened when first needed so that a start costs nothing for it.
+    ///
+    /// # Errors
+    /// The store cannot be opened, not even in memory.
+    pub fn handles(&self) -> Result<&HandleStore> {
+        let opened = self.handles.get_or_init(|| {
+            let keep = &self.config().mcp.handles;
+            let options = Options {
+                ttl: keep.ttl(),
+                max_bytes: keep.max_bytes,
+                ..Options::default()
+            };
+            if let Some(dir) = &self.stores {
+                let dir = dir.join("te_handles");
+                if dir.is_symlink() {
+                    tracing::warn!("te_handles is a link; handles live in memory");
+                    return HandleStore::in_memory(options).map_err(Error::from);
+                }
+                match HandleStore::open(&dir, options.clone()) {
+                    Ok(store) => return Ok(store),
+                    Err(error) => {
+                        tracing::warn!(error = %error, "handle store falls back to memory")
+                    }
+                }
+            }
+            HandleStore::in_memory(options).map_err(Error::from)
+        });
+        opened.as_ref().map_err(Clone::clone)
+    }
+
+    /// The handle under which this principal already has this state of this file.
+    pub(crate) fn kept_file(&self, principal: &str, stamp: &SourceStamp) -> Option<HandleId> {
+        let kept = self
+            .kept_files
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let found = kept
+            .iter()
+            .find(|kept| kept.principal == principal && kept.stamp == *stamp)?
+            .id;
+        drop(kept);
+        self.handles()
+            .ok()?
+            .info(principal, found)
+            .ok()
+            .map(|_| found)
+    }
+
+    pub(crate) fn remember_file(&self, principal: &str, stamp: &SourceStamp, id: HandleId) {
+        let mut kept = self
+            .kept_files
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        kept.truncate(KEPT_FILES - 1);
+        kept.push_front(KeptFile {
+            principal: principal.to_owned(),
+            stamp: stamp.clone(),
+            id,
+        });
+    }
+}
+
+fn rules(loaded: &Loaded, state_dir: &Path) -> Result<Rules> {
+    let config = &loaded.config;
+    let mut protected = vec![loaded.root.join(CONFIG_FILE)];
+    let canonical = |path: &Path| match (path.parent(), path.file_name()) {
+        (Some(dir), Some(name)) => dir
+            .canonicalize()
+            .map_or_else(|_| path.to_owned(), |dir| dir.join(name)),
+        _ => path.to_owned(),
+    };
+    protected.extend(loaded.file.as_deref().map(canonical));
+    protected.push(canonical(&loaded.csv_path()));
+    protected.extend(
+        config
+            .mcp
+            .exec
+            .policy_file
+            .iter()
+            .map(|path| canonical(&loaded.resolve(path))),
+    );
+    let state = state_dir
+        .canonicalize()
+        .unwrap_or_else(|_| state_dir.to_owned());
+    let tools = &config.mcp.tools;
+    let rules = Rules::new(Some(state), protected)
+        .with_denylist(&tools.denylist_globs, tools.denylist_reads)?;
+    Ok(rules)
+}
+
+/// Makes the state directory, closed to others and invisible to git.
+fn make_state_dir(dir: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let failed = |error: std::io::Error| {
+        Error::new(
+            Kind::WriteFailed,
+            format!("{STATE_DIR} cannot be made: {error}"),
+        )
+    };
+    if dir.is_symlink() {
+        return Err(Error::new(
+            Kind::InvalidPath,
+            format!("{STATE_DIR} is a link; it must be a directory"),
+        ));
+    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(failed)?;
+    // A new file only: through a link that came with the repository it would be written elsewhere.
+    let ignore = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(dir.join(".gitignore"));
+    match ignore {
+        Ok(mut file) => std::io::Write::write_all(&mut file, b"*\n").map_err(failed),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}

@@ -1,0 +1,217 @@
+//! The one path every call takes, whatever door it came through.
+//!
+//! Find the tool, ask the mode and the policy, parse the arguments, run with a time limit, a way to cancel and a guard
+//! against panics, check the size, and let exactly one event leave.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use llmc_host::{ANSWER_LIMIT, Stop};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::Answer;
+use crate::app::App;
+use crate::catalog;
+use crate::cx::{Caller, Cx, Surface};
+use crate::error::{Error, Kind, Result};
+use crate::observe::Event;
+use crate::tool::{Effect, ToolDef};
+
+/// How long a call may go on past its deadline or cancellation to finish a write it has begun.
+const GRACE: Duration = Duration::from_millis(800);
+/// How often a long call says that it is still at work.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// Tells the client how far a long call is: seconds so far, and words.
+pub type Progress = Arc<dyn Fn(f64, &str) + Send + Sync>;
+
+/// A call, the same from every door.
+pub struct Call {
+    /// The tool's name or an alias.
+    pub name: String,
+    /// The arguments.
+    pub args: Map<String, Value>,
+    /// Who calls.
+    pub caller: Caller,
+    /// Fires when the caller changes its mind or goes away.
+    pub cancel: CancellationToken,
+    /// Where progress goes, when the client asked for it.
+    pub progress: Option<Progress>,
+    /// The caller's correlation id, when it has one.
+    pub correlation_id: Option<String>,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The call's id in logs and audits.
+    pub correlation_id: String,
+    /// The tool, when there is one of that name.
+    pub tool: Option<&'static ToolDef>,
+    /// The answer, or why there is none.
+    pub result: Result<Answer>,
+}
+
+impl Outcome {
+    /// What a model reads: the answer's text, or the error document of the tool's family.
+    pub fn text(&self) -> String {
+        match &self.result {
+            Ok(answer) => answer.text.clone(),
+            Err(error) => {
+                let family = self
+                    .tool
+                    .map_or(crate::error::Family::Linux, |tool| tool.family);
+                error.to_document(family, &self.correlation_id).to_string()
+            }
+        }
+    }
+}
+
+impl App {
+    /// Carries out a call.
+    pub async fn call(self: &Arc<App>, call: Call) -> Outcome {
+        let started = Instant::now();
+        let correlation_id = call
+            .correlation_id
+            .clone()
+            .unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        let tool = catalog::find(&call.name);
+        let caller = Arc::new(call.caller.clone());
+        let args_text = Value::Object(call.args.clone()).to_string();
+        let result = match self.admit(tool, &call) {
+            Ok(tool) => self.run_in_turn(tool, call, caller.clone()).await,
+            Err(error) => Err(error),
+        };
+        let outcome = Outcome {
+            correlation_id,
+            tool,
+            result,
+        };
+        self.observer()
+            .record(Event::of(&outcome, &caller, args_text, started.elapsed()));
+        outcome
+    }
+
+    /// Whether this caller may call this tool at all.
+    fn admit(&self, tool: Option<&'static ToolDef>, call: &Call) -> Result<&'static ToolDef> {
+        let unknown = || {
+            let known = self.listing().iter().map(|tool| tool.name);
+            let error = Error::new(Kind::UnknownTool, format!("Unknown tool: {}", call.name));
+            match nearest(&call.name, known) {
+                Some(name) => error.hint(format!("did you mean {name}?")),
+                None => error,
+            }
+        };
+        let tool = tool.ok_or_else(unknown)?;
+        let listed = self.listing().iter().any(|listed| listed.name == tool.name);
+        if call.caller.surface == Surface::Mcp && !listed {
+            return Err(unknown());
+        }
+        if call
+            .caller
+            .tools
+            .as_ref()
+            .is_some_and(|tools| !tools.iter().any(|name| name == tool.name))
+        {
+            return Err(Error::new(
+                Kind::CommandDenied,
+                format!("{} is not among this token's tools", tool.name),
+            ));
+        }
+        if tool.effect != Effect::Reads
+            && (self.config().mcp.tools.read_only || call.caller.read_only)
+        {
+            return Err(Error::new(
+                Kind::CommandDenied,
+                format!("{}: this server is read only", tool.name),
+            )
+            .hint("the operator set mcp.tools.read_only or gave this token read access only"));
+        }
+        Ok(tool)
+    }
+
+    /// Waits for a place. A script's calls run in the place of the script itself, or they would wait for each other.
+    async fn run_in_turn(
+        self: &Arc<App>,
+        tool: &'static ToolDef,
+        call: Call,
+        caller: Arc<Caller>,
+    ) -> Result<Answer> {
+        if caller.surface == Surface::Code {
+            return self.run(tool, call, caller).await;
+        }
+        let cancel = call.cancel.clone();
+        let place = tokio::select! {
+            place = self.running().acquire() => place,
+            () = cancel.cancelled() => return Err(Error::new(Kind::Cancelled, "cancelled")),
+        };
+        let answer = self.run(tool, call, caller).await;
+        drop(place);
+        answer
+    }
+
+    async fn run(
+        self: &Arc<App>,
+        tool: &'static ToolDef,
+        call: Call,
+        caller: Arc<Caller>,
+    ) -> Result<Answer> {
+        let cx = Cx::new(self.clone(), caller, Stop::default());
+        let limit = (tool.time_limit)(&cx);
+        let stop = Stop::at(Instant::now() + limit);
+        let mut task = tokio::spawn((tool.run)(cx.with_stop(stop.clone()), call.args));
+        let started = Instant::now();
+        let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
+        let deadline = tokio::time::sleep(limit + GRACE);
+        tokio::pin!(deadline);
+        let joined = loop {
+            tokio::select! {
+                joined = &mut task => break Some(joined),
+                () = call.cancel.cancelled() => {
+                    stop.cancel();
+                    // A write that has begun either finishes or has not happened; give it the time to say which.
+                    break tokio::time::timeout(GRACE, &mut task).await.ok();
+                }
+                () = &mut deadline => {
+                    stop.cancel();
+                    return Err(Error::new(Kind::TimedOut, format!("{}: no answer within {} s", tool.name, limit.as_secs())));
+                }
+                _ = beat.tick() => if let Some(progress) = &call.progress {
+                    progress(started.elapsed().as_secs_f64(), tool.name);
+                },
+            }
+        };
+        match joined {
+            None => Err(Error::new(Kind::Cancelled, "cancelled")),
+            Some(Ok(Ok(answer))) if answer.text.len() > ANSWER_LIMIT + ANSWER_LIMIT / 4 => {
+                Err(Error::new(
+                    Kind::TooLarge,
+                    format!(
+                        "the answer is {} bytes, more than the {ANSWER_LIMIT} that one may hold",
+                        answer.text.len()
+                    ),
+                )
+                .hint("ask for less at a time"))
+            }
+            Some(Ok(result)) => result,
+            Some(Err(error)) => {
+                tracing::error!(tool = tool.name, error = %error, "a tool panicked");
+                Err(Error::new(
+                    Kind::Internal,
+                    format!("{}: internal error", tool.name),
+                ))
+            }
+        }
+    }
+}
+
+/// The name that was probably meant.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name: String = name.chars().take(64).collect();
+    known
+        .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
+        .filter(|(score, _)| *score > 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}

@@ -1,0 +1,33 @@
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::tool::{Effect, Tool};
+
+pub(super) struct GetMetrics;
+
+/// Calls, errors, latency and tokens since start.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {}
+
+impl Tool for GetMetrics {
+    const NAME: &'static str = "get_metrics";
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, _: Args) -> Result<Answer> {
+        cx.blocking(|cx, _| {
+            let mut document = cx.app().observer().metrics();
+            document["uptime_s"] = cx.app().started().elapsed().as_secs().into();
+            if let Ok(usage) = cx.app().handles().and_then(|store| Ok(store.usage()?)) {
+                document["handles"] =
+                    serde_json::json!({"count": usage.count, "bytes": usage.bytes});
+            }
+            Answer::json(&document, Facts::default())
+        })
+        .await
+    }
+}

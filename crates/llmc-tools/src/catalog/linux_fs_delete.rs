@@ -1,0 +1,47 @@
+use llmc_host::Depth;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::tool::{Effect, Tool};
+
+pub(super) struct LinuxFsDelete;
+
+/// Delete a file, or a directory with recursive.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    path: String,
+    recursive: Option<bool>,
+}
+
+impl Tool for LinuxFsDelete {
+    const NAME: &'static str = "linux_fs_delete";
+    const ALIASES: &'static [&'static str] = &["linux.fs_delete"];
+    const EFFECT: Effect = Effect::Writes;
+    const DESTRUCTIVE: bool = true;
+    const IDEMPOTENT: bool = false;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        cx.blocking(move |cx, stop| {
+            let files = cx.linux();
+            let depth = if args.recursive == Some(true) {
+                Depth::Recursive
+            } else {
+                Depth::FileOnly
+            };
+            let path = files.delete(&args.path, depth, &cx.owner(), stop)?;
+            let shown = files.roots.shown(&path);
+            let facts = Facts {
+                path: Some(shown.clone()),
+                ..Facts::default()
+            };
+            Answer::json(&json!({"ok": true, "path": shown}), facts)
+        })
+        .await
+    }
+}

@@ -1,0 +1,70 @@
+use llmc_host::ExpectedHash;
+use llmc_host::edit::Change;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::args::bounded;
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::tool::{Effect, Tool};
+
+pub(super) struct LinuxFsEdit;
+
+/// Replace exact text in a file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    path: String,
+    old_text: String,
+    new_text: String,
+    /// default 1
+    expected_replacements: Option<i64>,
+    expected_sha256: Option<String>,
+}
+
+impl Tool for LinuxFsEdit {
+    const NAME: &'static str = "linux_fs_edit";
+    const ALIASES: &'static [&'static str] = &["linux.fs_edit"];
+    const EFFECT: Effect = Effect::Writes;
+    const DESTRUCTIVE: bool = true;
+    const IDEMPOTENT: bool = false;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let count = bounded(
+            "expected_replacements",
+            args.expected_replacements,
+            1,
+            1..=1_000_000,
+        )?;
+        cx.blocking(move |cx, stop| {
+            let expected = args
+                .expected_sha256
+                .as_deref()
+                .map(ExpectedHash::parse)
+                .transpose()?;
+            let files = cx.linux();
+            let change = Change {
+                old_text: &args.old_text,
+                new_text: &args.new_text,
+                count: usize::try_from(count).unwrap_or(usize::MAX),
+            };
+            let written = files.edit(&args.path, &change, expected.as_ref(), &cx.owner(), stop)?;
+            let document = json!({
+                "replacements": count,
+                "bytes_written": written.bytes_written,
+                "new_sha256": written.sha256,
+            });
+            Answer::json(
+                &document,
+                Facts {
+                    path: Some(files.roots.shown(&written.path)),
+                    ..Facts::default()
+                },
+            )
+        })
+        .await
+    }
+}

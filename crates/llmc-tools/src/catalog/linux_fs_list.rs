@@ -1,0 +1,117 @@
+use llmc_host::names::shown;
+use llmc_host::walk::{Detail, Entry, FileGlob, Hidden, ListOptions, list};
+use llmc_host::{RootedPath, Roots};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{args::bounded, pages};
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::{Error, Kind, Result};
+use crate::tool::{Effect, Tool};
+
+/// Entries in one answer.
+const PAGE: usize = 500;
+/// Entries kept behind the handle.
+const KEPT: usize = 50_000;
+
+pub(super) struct LinuxFsList;
+
+/// List a directory tree as JSON.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    path: String,
+    depth: Option<i64>,
+    include_hidden: Option<bool>,
+    file_glob: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    path: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    size_bytes: Option<u64>,
+    mtime_iso: Option<String>,
+}
+
+impl Tool for LinuxFsList {
+    const NAME: &'static str = "linux_fs_list";
+    const ALIASES: &'static [&'static str] = &["linux.fs_list"];
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let depth = bounded("depth", args.depth, 2, 0..=10)?;
+        cx.blocking(move |cx, stop| {
+            let roots = &cx.linux().roots;
+            let dir = roots.open_dir(&args.path)?;
+            let options = ListOptions {
+                depth: usize::try_from(depth).unwrap_or(0),
+                hidden: if args.include_hidden == Some(true) {
+                    Hidden::Include
+                } else {
+                    Hidden::Skip
+                },
+                file_glob: args.file_glob.as_deref().map(FileGlob::new).transpose()?,
+                max_entries: KEPT,
+                guard: Some(dir.guard(roots)),
+                detail: Detail::Status,
+            };
+            let listing = list(&dir.fd, &options, stop)?;
+            if !listing.complete {
+                stop.check()?;
+                return Err(Error::new(
+                    Kind::TimedOut,
+                    format!("{}: listed {} entries in time", args.path, listing.total),
+                )
+                .hint("lower depth or list a subdirectory"));
+            }
+            let root = roots.shown(&dir.path);
+            let entries: Vec<Listed> = listing
+                .entries
+                .iter()
+                .map(|entry| listed(roots, &dir.path, entry))
+                .collect();
+            let page = pages::page(cx, "fs_list", &root, &entries, PAGE, listing.total);
+            let mut document = json!({
+                "entries": page.items,
+                "total_entries": listing.total,
+                "truncated": page.facts.truncated,
+                "handle": pages::handle_value(page.facts.handle),
+            });
+            if let Some(kept) = page.kept_of_more {
+                document["handle_entries"] = kept.into();
+            }
+            if listing.unreadable > 0 {
+                document["unreadable"] = listing.unreadable.into();
+            }
+            Answer::json(&document, page.facts)
+        })
+        .await
+    }
+}
+
+fn listed(roots: &Roots, dir: &RootedPath, entry: &Entry) -> Listed {
+    let time = entry
+        .mtime_ns
+        .and_then(|ns| jiff::Timestamp::from_nanosecond(i128::from(ns)).ok());
+    Listed {
+        path: below(roots, dir, &entry.path),
+        kind: entry.kind.as_str(),
+        size_bytes: entry.size,
+        mtime_iso: time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+    }
+}
+
+/// A path found below a directory, printed like every other path.
+pub(super) fn below(roots: &Roots, dir: &RootedPath, path: &[u8]) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let base = roots.shown(dir);
+    if base == "." {
+        return shown(path);
+    }
+    roots.shown_absolute(&dir.absolute().join(std::ffi::OsStr::from_bytes(path)))
+}

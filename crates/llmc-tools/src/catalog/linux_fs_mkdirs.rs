@@ -1,0 +1,46 @@
+use llmc_host::IfThere;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::tool::{Effect, Tool};
+
+pub(super) struct LinuxFsMkdirs;
+
+/// Create a directory and its parents.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    path: String,
+    exist_ok: Option<bool>,
+}
+
+impl Tool for LinuxFsMkdirs {
+    const NAME: &'static str = "linux_fs_mkdirs";
+    const ALIASES: &'static [&'static str] =
+        &["linux.fs_mkdirs", "linux_fs_mkdir", "linux.fs_mkdir"];
+    const EFFECT: Effect = Effect::Writes;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        cx.blocking(move |cx, _| {
+            let files = cx.linux();
+            let if_there = if args.exist_ok == Some(false) {
+                IfThere::Refuse
+            } else {
+                IfThere::Accept
+            };
+            let path = files.make_dirs(&args.path, if_there)?;
+            let shown = files.roots.shown(&path);
+            let facts = Facts {
+                path: Some(shown.clone()),
+                ..Facts::default()
+            };
+            Answer::json(&json!({"ok": true, "path": shown}), facts)
+        })
+        .await
+    }
+}

@@ -1,0 +1,152 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use llmc_envelope::HandleId;
+use llmc_envelope::handles::{HandleInfo, Kept, Page, SourceStamp};
+use llmc_host::{ANSWER_LIMIT, Stop};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::args::bounded;
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::tool::{Effect, Tool};
+
+pub(super) struct LinuxHandleRead;
+
+/// Read bytes of a stored result by handle.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    handle: String,
+    offset: Option<i64>,
+    /// bytes, default 65536
+    limit: Option<i64>,
+}
+
+impl Tool for LinuxHandleRead {
+    const NAME: &'static str = "linux_handle_read";
+    const ALIASES: &'static [&'static str] = &["linux.handle_read"];
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let offset = bounded("offset", args.offset, 0, 0..=i64::MAX)?;
+        let limit = bounded("limit", args.limit, 65_536, 1..=ANSWER_LIMIT as i64)?;
+        cx.blocking(move |cx, stop| {
+            let id = HandleId::parse(&args.handle)
+                .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
+            let owner = &cx.caller().principal;
+            let store = cx.app().handles()?;
+            let info = store.info(owner, id)?;
+            let stale = match &info.source {
+                Some(source) => is_stale(cx, source, stop),
+                None => false,
+            };
+            let limit = usize::try_from(limit).unwrap_or(ANSWER_LIMIT);
+            let mut page = match info.kept {
+                Kept::Bytes => store.read(owner, id, offset, limit)?,
+                Kept::File => read_file(cx, &info, offset, limit, stale)?,
+            };
+            let gone = stale && info.kept == Kept::File;
+            let encoding = text_or_bytes(&mut page.bytes);
+            let length = page.bytes.len() as u64;
+            let data: Value = match encoding {
+                "utf-8" => String::from_utf8_lossy(&page.bytes).into_owned().into(),
+                _ => STANDARD.encode(&page.bytes).into(),
+            };
+            let mut meta = json!({"kind": info.kind});
+            for key in ["path", "root"] {
+                if let Some(value) = info.meta.get(key) {
+                    meta[key] = value.clone();
+                }
+            }
+            let facts = Facts {
+                path: info
+                    .meta
+                    .get("path")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
+                truncated: page.offset + length < page.total_bytes,
+                handle: Some(id),
+                fetched_back: true,
+                ..Facts::default()
+            };
+            let document = json!({
+                "data": data,
+                "encoding": encoding,
+                "offset": page.offset,
+                "length": length,
+                "total_bytes": page.total_bytes,
+                // What is gone has no further pages, or a client that asks until the end would ask for ever.
+                "eof": gone || page.offset + length >= page.total_bytes,
+                "stale": stale,
+                "meta": meta,
+            });
+            Answer::json(&document, facts)
+        })
+        .await
+    }
+}
+
+/// Whether the file is no longer what it was when the handle was made. Unreadable counts as changed.
+fn is_stale(cx: &Cx, source: &SourceStamp, stop: &Stop) -> bool {
+    let Some(path) = source.path.to_str() else {
+        return true;
+    };
+    let roots = [&cx.linux().roots, &cx.files().roots];
+    let Some(file) = roots.iter().find_map(|roots| roots.open_file(path).ok()) else {
+        return true;
+    };
+    if file.size() != source.size {
+        return true;
+    }
+    if file.mtime_ns() == source.mtime_ns {
+        return false;
+    }
+    // Touched, but perhaps not changed.
+    file.sha256(stop)
+        .map_or(true, |sha256| sha256 != source.sha256)
+}
+
+/// A page of a file that was too large to copy. Once it has changed, its old bytes are gone, and so is the page.
+fn read_file(cx: &Cx, info: &HandleInfo, offset: u64, limit: usize, stale: bool) -> Result<Page> {
+    let total_bytes = info.total_bytes;
+    if offset > total_bytes {
+        return Err(Error::bad_args(format!(
+            "offset {offset} is past the end, {total_bytes}"
+        )));
+    }
+    let mut bytes = Vec::new();
+    if let (false, Some(path)) = (
+        stale,
+        info.source.as_ref().and_then(|source| source.path.to_str()),
+    ) {
+        let file = cx
+            .linux()
+            .roots
+            .open_file(path)
+            .or_else(|_| cx.files().roots.open_file(path))?;
+        bytes = file.read_range(offset, limit)?;
+    }
+    let eof = offset + bytes.len() as u64 >= total_bytes;
+    Ok(Page {
+        bytes,
+        offset,
+        total_bytes,
+        eof,
+    })
+}
+
+/// Decides between text and base64. A character cut by the end of the page goes to the next one.
+fn text_or_bytes(bytes: &mut Vec<u8>) -> &'static str {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => "utf-8",
+        Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => {
+            bytes.truncate(error.valid_up_to());
+            "utf-8"
+        }
+        Err(_) => "base64",
+    }
+}

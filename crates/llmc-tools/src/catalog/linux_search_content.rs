@@ -1,0 +1,112 @@
+use llmc_host::search::{
+    Case, ContentOptions, ContentPattern, Syntax, search_content, search_content_of_file,
+};
+use llmc_host::walk::{FileGlob, WalkOptions};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::linux_fs_list::below;
+use super::linux_search_files::unfinished;
+use super::{args::bounded, pages};
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::tool::{Effect, Tool};
+
+pub(super) struct LinuxSearchContent;
+
+/// Search file contents; regex unless literal.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    root: String,
+    pattern: String,
+    file_glob: Option<String>,
+    literal: Option<bool>,
+    /// default true
+    ignore_case: Option<bool>,
+    context_lines: Option<i64>,
+    max_results: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct Hit<'a> {
+    path: String,
+    line: u64,
+    snippet: &'a str,
+}
+
+impl Tool for LinuxSearchContent {
+    const NAME: &'static str = "linux_search_content";
+    const ALIASES: &'static [&'static str] = &["linux.search_content"];
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let context = bounded("context_lines", args.context_lines, 3, 0..=10)?;
+        let max = usize::try_from(bounded("max_results", args.max_results, 100, 1..=1000)?)
+            .unwrap_or(100);
+        if args.pattern.is_empty() {
+            return Err(Error::bad_args("pattern is empty"));
+        }
+        cx.blocking(move |cx, stop| {
+            let roots = &cx.linux().roots;
+            let syntax = if args.literal == Some(true) {
+                Syntax::Literal
+            } else {
+                Syntax::Regex
+            };
+            let case = if args.ignore_case == Some(false) {
+                Case::Sensitive
+            } else {
+                Case::Ignore
+            };
+            let pattern = ContentPattern::new(&args.pattern, syntax, case)?;
+            let options = ContentOptions {
+                context_lines: usize::try_from(context).unwrap_or(0),
+                ..ContentOptions::default()
+            };
+            let glob = args.file_glob.as_deref().map(FileGlob::new).transpose()?;
+            let (found, root, dir) = if roots.is_dir(&args.root)? {
+                let dir = roots.open_dir(&args.root)?;
+                let walk = WalkOptions {
+                    file_glob: glob,
+                    ..dir.walk_options(roots)?
+                };
+                let found = search_content(&dir.fd, &pattern, &walk, &options, stop)?;
+                (found, roots.shown(&dir.path), Some(dir.path))
+            } else {
+                let file = roots.open_file(&args.root)?;
+                let shown = roots.shown(&file.path);
+                let found = search_content_of_file(
+                    file.into_file(),
+                    shown.as_bytes(),
+                    &pattern,
+                    &options,
+                    stop,
+                )?;
+                (found, shown, None)
+            };
+            if !found.complete {
+                stop.check()?;
+                return Err(unfinished(found.files_searched, found.total_hits));
+            }
+            let hit = |hit: &'_ llmc_host::search::Hit| match &dir {
+                Some(dir) => below(roots, dir, &hit.path),
+                None => root.clone(),
+            };
+            let all: Vec<Hit<'_>> = found
+                .hits
+                .iter()
+                .map(|found| Hit {
+                    path: hit(found),
+                    line: found.line,
+                    snippet: &found.snippet,
+                })
+                .collect();
+            let counts = (found.total_hits, found.files_searched, &found.skipped);
+            pages::hits(cx, &root, &all, max, counts)
+        })
+        .await
+    }
+}

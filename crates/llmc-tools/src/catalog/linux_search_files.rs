@@ -1,0 +1,87 @@
+use llmc_host::search::{NamePattern, search_files};
+use llmc_host::walk::{FileGlob, WalkOptions};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::linux_fs_list::below;
+use super::{args::bounded, pages};
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::{Error, Kind, Result};
+use crate::tool::{Effect, Tool};
+
+/// Paths kept behind the handle.
+const KEPT: usize = 100_000;
+
+pub(super) struct LinuxSearchFiles;
+
+/// Find files by name: glob or substring.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    root: String,
+    pattern: String,
+    file_glob: Option<String>,
+    max_results: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct Hit {
+    path: String,
+}
+
+impl Tool for LinuxSearchFiles {
+    const NAME: &'static str = "linux_search_files";
+    const ALIASES: &'static [&'static str] = &["linux.search_files"];
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let max = usize::try_from(bounded("max_results", args.max_results, 200, 1..=2000)?)
+            .unwrap_or(200);
+        if args.pattern.is_empty() {
+            return Err(Error::bad_args("pattern is empty").hint("use * to find every file"));
+        }
+        cx.blocking(move |cx, stop| {
+            let roots = &cx.linux().roots;
+            let dir = roots.open_dir(&args.root)?;
+            let options = WalkOptions {
+                file_glob: args.file_glob.as_deref().map(FileGlob::new).transpose()?,
+                ..dir.walk_options(roots)?
+            };
+            let found = search_files(
+                &dir.fd,
+                &NamePattern::new(&args.pattern)?,
+                &options,
+                KEPT,
+                stop,
+            )?;
+            if !found.complete {
+                stop.check()?;
+                return Err(unfinished(found.files_searched, found.total_hits));
+            }
+            let root = roots.shown(&dir.path);
+            let all: Vec<Hit> = found
+                .paths
+                .iter()
+                .map(|path| Hit {
+                    path: below(roots, &dir.path, path),
+                })
+                .collect();
+            let counts = (found.total_hits, found.files_searched, &found.skipped);
+            pages::hits(cx, &root, &all, max, counts)
+        })
+        .await
+    }
+}
+
+/// A search that ran out of time says how far it came.
+pub(super) fn unfinished(files: u64, hits: u64) -> Error {
+    Error::new(
+        Kind::TimedOut,
+        format!("time limit reached after {files} files with {hits} hits"),
+    )
+    .hint("narrow it: a smaller root, a file_glob, a more selective pattern")
+    .with("files_searched", files)
+    .with("hits_so_far", hits)
+}

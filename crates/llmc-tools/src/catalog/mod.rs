@@ -1,0 +1,50 @@
+//! All tools. Adding one is its file plus two lines here.
+
+mod get_metrics;
+mod health;
+mod init;
+mod linux_fs_delete;
+mod linux_fs_edit;
+mod linux_fs_list;
+mod linux_fs_mkdirs;
+mod linux_fs_move;
+mod linux_fs_read;
+mod linux_fs_write;
+mod linux_handle_read;
+mod linux_search_content;
+mod linux_search_files;
+mod list_dir;
+mod read_file;
+mod stat;
+
+mod args;
+mod pages;
+
+use crate::tool::ToolDef;
+
+/// Every tool, in the order clients see.
+pub static TOOLS: &[ToolDef] = &[
+    ToolDef::of::<read_file::ReadFile>(),
+    ToolDef::of::<list_dir::ListDir>(),
+    ToolDef::of::<stat::Stat>(),
+    ToolDef::of::<linux_fs_read::LinuxFsRead>(),
+    ToolDef::of::<linux_fs_write::LinuxFsWrite>(),
+    ToolDef::of::<linux_fs_edit::LinuxFsEdit>(),
+    ToolDef::of::<linux_fs_list::LinuxFsList>(),
+    ToolDef::of::<linux_fs_move::LinuxFsMove>(),
+    ToolDef::of::<linux_fs_delete::LinuxFsDelete>(),
+    ToolDef::of::<linux_fs_mkdirs::LinuxFsMkdirs>(),
+    ToolDef::of::<linux_search_files::LinuxSearchFiles>(),
+    ToolDef::of::<linux_search_content::LinuxSearchContent>(),
+    ToolDef::of::<linux_handle_read::LinuxHandleRead>(),
+    ToolDef::of::<get_metrics::GetMetrics>(),
+    ToolDef::of::<health::Health>(),
+    ToolDef::of::<init::Init>(),
+];
+
+/// The tool of that name or alias.
+pub fn find(name: &str) -> Option<&'static ToolDef> {
+    TOOLS
+        .iter()
+        .find(|tool| tool.name == name || tool.aliases.contains(&name))
+}

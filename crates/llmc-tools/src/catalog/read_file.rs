@@ -1,0 +1,122 @@
+use llmc_envelope::cut::{Limits, cut};
+use llmc_envelope::receipt::Receipt;
+use llmc_host::{Encoding, Slice};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{args::bounded, pages};
+use crate::answer::{Answer, Facts};
+use crate::cx::{Cx, Form};
+use crate::error::Result;
+use crate::tool::{Effect, Tool};
+
+/// Lines above this many bytes are shown clipped; the handle has them whole.
+const LONG_LINE: usize = 4096;
+
+pub(super) struct ReadFile;
+
+/// Read a text file; returns lines and a sha tag.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    path: String,
+    /// lines to skip
+    offset_lines: Option<i64>,
+    /// default 200
+    max_lines: Option<i64>,
+}
+
+impl Tool for ReadFile {
+    const NAME: &'static str = "read_file";
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let skip = bounded("offset_lines", args.offset_lines, 0, 0..=i64::MAX)?;
+        let mut max = bounded("max_lines", args.max_lines, 200, 1..=100_000)?;
+        let data = cx.caller().form == Form::Data;
+        if data && args.offset_lines.is_none() && args.max_lines.is_none() {
+            // A program that asks for no slice gets the file.
+            max = u64::MAX;
+        }
+        cx.blocking(move |cx, stop| {
+            let roots = &cx.files().roots;
+            let file = roots.open_file(&args.path)?;
+            let mut facts = Facts {
+                path: Some(roots.shown(&file.path)),
+                ..Facts::default()
+            };
+            let slice = file.read_lines(skip, max, stop)?;
+            if data {
+                facts.truncated = slice.truncated();
+                return Ok(Answer::data(slice.text, facts));
+            }
+            // Bytes that are no text cost tokens and tell a model nothing.
+            let text = if slice.encoding == Encoding::Binary {
+                ""
+            } else {
+                &slice.text
+            };
+            let limits = Limits {
+                tokens: usize::MAX,
+                line_bytes: LONG_LINE,
+            };
+            let shown = cut(text, limits);
+            facts.truncated =
+                slice.truncated() || text.len() != slice.text.len() || !shown.is_whole();
+            let mut receipt = describe(&slice, skip).clipped(shown.clipped);
+            if facts.truncated {
+                facts.withheld_bytes = slice.total_bytes.saturating_sub(shown.text.len() as u64);
+                facts.handle = pages::keep_file(cx, roots, &args.path, &slice, stop)?;
+                if slice.truncated() && !text.is_empty() {
+                    receipt = receipt.next(format!("offset_lines={}", last_line(&slice)));
+                }
+                if let Some(id) = facts.handle {
+                    receipt = receipt.note(format!("handle {id} has the whole file"));
+                }
+            }
+            Ok(Answer::text(&shown.text, &receipt, facts))
+        })
+        .await
+    }
+}
+
+/// Number of the last line in the slice.
+fn last_line(slice: &Slice) -> u64 {
+    slice.first_line - 1 + slice.lines
+}
+
+/// What was read, of how much, under which tag.
+fn describe(slice: &Slice, skip: u64) -> Receipt {
+    let last = last_line(slice);
+    let receipt = Receipt::new();
+    let receipt = if slice.encoding == Encoding::Binary {
+        receipt.note(format!(
+            "binary file of {} bytes, not shown",
+            slice.total_bytes
+        ))
+    } else if skip == 0 && !slice.truncated() {
+        receipt.total(slice.total_lines, "lines")
+    } else if slice.lines == 0 {
+        receipt.note(format!(
+            "no lines after {skip}; the file has {}",
+            slice.total_lines
+        ))
+    } else {
+        receipt.note(format!(
+            "lines {}-{last} of {}",
+            slice.first_line, slice.total_lines
+        ))
+    };
+    let mut receipt = receipt.sha(slice.tag());
+    if slice.encoding == Encoding::Binary {
+        return receipt;
+    }
+    if last == slice.total_lines && slice.lines > 0 && !slice.text.ends_with('\n') {
+        receipt = receipt.note("no newline at the end");
+    }
+    match slice.encoding.label() {
+        Some(label) => receipt.note(label),
+        None => receipt,
+    }
+}

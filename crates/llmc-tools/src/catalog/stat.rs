@@ -1,0 +1,58 @@
+use rustix::fs::FileType;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::tool::{Effect, Tool};
+
+pub(super) struct Stat;
+
+/// Size, time, mode and type of a path.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    path: String,
+}
+
+#[derive(Serialize)]
+struct Status {
+    size: u64,
+    mtime: i64,
+    mode: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+impl Tool for Stat {
+    const NAME: &'static str = "stat";
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        cx.blocking(move |cx, _| {
+            let roots = &cx.files().roots;
+            let (path, stat) = roots.stat(&args.path)?;
+            let status = Status {
+                size: u64::try_from(stat.st_size).unwrap_or(0),
+                mtime: llmc_host::mtime_ns(&stat).div_euclid(1_000_000_000),
+                mode: format!("{:04o}", stat.st_mode & 0o7777),
+                kind: match FileType::from_raw_mode(stat.st_mode) {
+                    FileType::RegularFile => "file",
+                    FileType::Directory => "dir",
+                    FileType::Symlink => "symlink",
+                    _ => "other",
+                },
+            };
+            Answer::json(
+                &status,
+                Facts {
+                    path: Some(roots.shown(&path)),
+                    ..Facts::default()
+                },
+            )
+        })
+        .await
+    }
+}

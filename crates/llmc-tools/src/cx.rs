@@ -1,0 +1,178 @@
+//! What a tool gets besides its arguments: the application, the caller, and the word to stop.
+
+use std::sync::Arc;
+
+use llmc_envelope::HandleId;
+use llmc_envelope::handles::{Draft, Payload};
+use llmc_host::{Stop, Workspace};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::error::{Error, Kind, Result};
+
+/// Through which door a call came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surface {
+    /// An MCP client; the mode limits what it may call.
+    Mcp,
+    /// REST.
+    Http,
+    /// The command line.
+    Cli,
+    /// A script.
+    Code,
+}
+
+/// In which form the caller takes an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Text for a model: bounded, with a receipt.
+    Text,
+    /// Data for a program: whole, undecorated.
+    Data,
+}
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The door.
+    pub surface: Surface,
+    /// What it reads.
+    pub form: Form,
+    /// Whose handles and sessions these are: `local`, or the token's name.
+    pub principal: String,
+    /// The agent's name.
+    pub agent: String,
+    /// The conversation.
+    pub session: String,
+    /// The model.
+    pub model: String,
+    /// Whether this caller may only look.
+    pub read_only: bool,
+    /// The tools this caller may use; all when unset.
+    pub tools: Option<Arc<Vec<String>>>,
+}
+
+impl Caller {
+    /// The local user with full rights, at the given door.
+    pub fn local(surface: Surface, app: &App) -> Caller {
+        let env = |name: &str, other: &str| match std::env::var(name) {
+            Ok(value) if !value.is_empty() => value,
+            _ => other.to_owned(),
+        };
+        let session = &app.config().mcp.session;
+        Caller {
+            surface,
+            form: Form::Text,
+            principal: "local".to_owned(),
+            agent: env("TE_AGENT_ID", &session.default_agent_id),
+            session: env("TE_SESSION_ID", app.session_id()),
+            model: env("TE_MODEL", &session.default_model),
+            read_only: false,
+            tools: None,
+        }
+    }
+}
+
+/// The context of one call.
+#[derive(Debug, Clone)]
+pub struct Cx {
+    app: Arc<App>,
+    caller: Arc<Caller>,
+    stop: Stop,
+}
+
+impl Cx {
+    pub(crate) fn new(app: Arc<App>, caller: Arc<Caller>, stop: Stop) -> Cx {
+        Cx { app, caller, stop }
+    }
+
+    pub(crate) fn with_stop(&self, stop: Stop) -> Cx {
+        Cx {
+            stop,
+            ..self.clone()
+        }
+    }
+
+    /// The application.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// Who calls.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// The name under which leases are taken.
+    pub fn owner(&self) -> String {
+        format!("{} (session {})", self.caller.agent, self.caller.session)
+    }
+
+    /// Runs file work off the async threads, with the call's deadline.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Cx, &Stop) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let cx = self.clone();
+        match tokio::task::spawn_blocking(move || work(&cx, &cx.stop)).await {
+            Ok(result) => result,
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            Err(_) => Err(Error::new(Kind::Cancelled, "the server is shutting down")),
+        }
+    }
+
+    /// The files of general tools.
+    pub fn files(&self) -> &Workspace {
+        self.app.files()
+    }
+
+    /// The files of `linux_*` tools, whose roots may differ.
+    pub fn linux(&self) -> &Workspace {
+        self.app.linux()
+    }
+
+    /// Stores what an answer leaves out. `None` when the store cannot take it: an answer is never lost for that.
+    pub fn keep<'a>(
+        &self,
+        draft: impl FnOnce(Draft) -> Draft,
+        kind: &str,
+        payload: impl Into<Payload<'a>>,
+    ) -> Option<HandleId> {
+        let draft = draft(Draft::new(self.caller.principal.as_str(), kind));
+        let stored = self
+            .app
+            .handles()
+            .and_then(|store| store.put(draft, payload).map_err(Error::from));
+        or_warn(stored)
+    }
+
+    /// Stores a document as JSON, written piece by piece so that it never stands in memory twice; also its length.
+    pub fn keep_json(
+        &self,
+        draft: impl FnOnce(Draft) -> Draft,
+        kind: &str,
+        document: &(impl Serialize + ?Sized),
+    ) -> (Option<HandleId>, u64) {
+        let draft = draft(Draft::new(self.caller.principal.as_str(), kind));
+        let mut bytes = 0;
+        let stored = self.app.handles().and_then(|store| {
+            let mut writer = store.writer(draft)?;
+            let written = serde_json::to_writer(&mut writer, document);
+            written.map_err(|error| Error::new(Kind::WriteFailed, error.to_string()))?;
+            bytes = writer.written();
+            Ok(writer.finish()?)
+        });
+        (or_warn(stored), bytes)
+    }
+}
+
+fn or_warn(stored: Result<HandleId>) -> Option<HandleId> {
+    match stored {
+        Ok(id) => Some(id),
+        Err(error) => {
+            tracing::warn!(error = %error, "handle store cannot take a result");
+            None
+        }
+    }
+}

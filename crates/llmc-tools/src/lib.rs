@@ -1,0 +1,33 @@
+//! Every tool, and the one path every call takes.
+//!
+//! - [`Tool`], [`ToolDef`]: what a tool is
+//! - [`catalog`]: all of them, one file each
+//! - [`App`]: the running application; [`App::call`] is the only way to run a tool
+//! - [`Error`], [`Kind`]: what can go wrong, and how each surface names it
+//! - [`mode`]: which tools an MCP client is listed
+//! - [`Observer`]: metrics, audit, telemetry and the log line of a call
+//! - [`docs`]: the reference pages, generated
+//!
+//! Nothing in here knows MCP, HTTP or the command line.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+mod answer;
+mod app;
+mod call;
+pub mod catalog;
+mod cx;
+pub mod docs;
+mod error;
+pub mod mode;
+mod observe;
+pub mod resources;
+mod schema;
+mod tool;
+
+pub use answer::{Answer, Facts};
+pub use app::App;
+pub use call::{Call, Outcome, Progress, nearest};
+pub use cx::{Caller, Cx, Form, Surface};
+pub use error::{Error, Family, Kind, ROWS, Result, Row};
+pub use observe::{Metrics, Observer};
+pub use tool::{Effect, Tool, ToolDef};

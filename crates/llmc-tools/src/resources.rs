@@ -1,0 +1,118 @@
+//! Documents that clients can read when they need them, instead of paying for them in every prompt.
+
+use llmc_envelope::HandleId;
+use llmc_envelope::handles::Kept;
+use llmc_host::{ANSWER_LIMIT, Stop, Workspace, names};
+
+use crate::app::App;
+use crate::error::{Error, Kind, Result};
+
+const DOCS: &str = "llmc://docs/";
+const HANDLE: &str = "llmc://handle/";
+
+/// The URI template under which stored results can be read.
+pub const HANDLE_TEMPLATE: &str = "llmc://handle/{id}";
+
+/// A document that can be listed.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// `llmc://docs/<file name>`.
+    pub uri: String,
+    /// The file's name.
+    pub name: String,
+    path: String,
+}
+
+/// What reading a resource gives.
+#[derive(Debug)]
+pub enum Content {
+    /// Text and its media type.
+    Text(String, &'static str),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
+/// The documents of `mcp.resources.sidecars` that exist.
+#[derive(Debug, Default)]
+pub struct Sidecars(Vec<Document>);
+
+impl Sidecars {
+    /// Looks for each; a missing one is a warning, not an error.
+    pub(crate) fn find(paths: &[String], files: &Workspace) -> Sidecars {
+        let mut found: Vec<Document> = Vec::new();
+        for path in paths {
+            let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+            let uri = format!("{DOCS}{name}");
+            match files.roots.open_file(path) {
+                Ok(_) if found.iter().any(|other| other.uri == uri) => {
+                    tracing::warn!(sidecar = %path, "another sidecar has the same file name; not listed");
+                }
+                Ok(_) => found.push(Document {
+                    uri,
+                    name,
+                    path: path.clone(),
+                }),
+                Err(error) => {
+                    tracing::warn!(sidecar = %path, reason = %error, "sidecar not listed")
+                }
+            }
+        }
+        Sidecars(found)
+    }
+
+    /// Those that exist.
+    pub fn list(&self) -> &[Document] {
+        &self.0
+    }
+}
+
+impl App {
+    /// Reads a resource for a principal.
+    ///
+    /// # Errors
+    /// An unknown URI, a vanished file, a handle that is not this principal's.
+    pub fn read_resource(&self, uri: &str, principal: &str) -> Result<Content> {
+        if let Some(document) = self
+            .sidecars()
+            .list()
+            .iter()
+            .find(|document| document.uri == uri)
+        {
+            let bytes = self
+                .files()
+                .roots
+                .open_file(&document.path)?
+                .read_all(ANSWER_LIMIT, &Stop::default())?;
+            let markdown = document.name.ends_with(".md");
+            let kind = if markdown {
+                "text/markdown"
+            } else {
+                "text/plain"
+            };
+            return Ok(Content::Text(
+                String::from_utf8_lossy(&bytes).into_owned(),
+                kind,
+            ));
+        }
+        let Some(id) = uri.strip_prefix(HANDLE) else {
+            let shown = names::shown(uri.as_bytes());
+            return Err(Error::new(Kind::NotFound, format!("no resource {shown}")));
+        };
+        let id = HandleId::parse(id)
+            .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
+        let store = self.handles()?;
+        let info = store.info(principal, id)?;
+        // A file that was too large to keep is also too large for one answer.
+        if info.kept == Kept::File || info.total_bytes > ANSWER_LIMIT as u64 {
+            return Err(Error::new(
+                Kind::TooLarge,
+                format!("{} bytes; page it with linux_handle_read", info.total_bytes),
+            ));
+        }
+        let page = store.read(principal, id, 0, ANSWER_LIMIT)?;
+        Ok(match String::from_utf8(page.bytes) {
+            Ok(text) => Content::Text(text, "text/plain"),
+            Err(error) => Content::Bytes(error.into_bytes()),
+        })
+    }
+}

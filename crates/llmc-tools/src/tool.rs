@@ -1,0 +1,162 @@
+//! What a tool is: a name, words, arguments, an effect, and a function.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::{Error, Family, Result};
+use crate::schema::{Lean, lean};
+
+/// What a call may do to the world. Policy decides on this, never on names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Looks.
+    Reads,
+    /// Changes the agent's files.
+    Writes,
+    /// Starts programs.
+    Runs,
+    /// Sends data off the machine.
+    SendsOut,
+}
+
+/// A tool. The first paragraph of the argument type's documentation is what the model reads.
+pub trait Tool: 'static {
+    /// The name clients call.
+    const NAME: &'static str;
+    /// Further names that calls accept; never listed.
+    const ALIASES: &'static [&'static str] = &[];
+    /// What it may do.
+    const EFFECT: Effect;
+    /// Which error codes its callers know.
+    const FAMILY: Family = Family::Linux;
+    /// Whether it can lose what was there before (told to clients as a hint).
+    const DESTRUCTIVE: bool = false;
+    /// Whether calling twice is the same as calling once (told to clients as a hint).
+    const IDEMPOTENT: bool = true;
+    /// The arguments.
+    type Args: DeserializeOwned + JsonSchema + Send + 'static;
+
+    /// Does it. Authentication, time limits, logging and counting are dispatch's work, not the tool's.
+    fn run(cx: &Cx, args: Self::Args) -> impl Future<Output = Result<Answer>> + Send;
+
+    /// How long it may take.
+    fn time_limit(cx: &Cx) -> Duration {
+        cx.app().config().mcp.tools.read_timeout()
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
+
+/// A tool with its types erased, as the catalogue holds it.
+pub struct ToolDef {
+    /// The name clients call.
+    pub name: &'static str,
+    /// Further names.
+    pub aliases: &'static [&'static str],
+    /// What it may do.
+    pub effect: Effect,
+    /// Which error codes its callers know.
+    pub family: Family,
+    /// See [`Tool::DESTRUCTIVE`].
+    pub destructive: bool,
+    /// See [`Tool::IDEMPOTENT`].
+    pub idempotent: bool,
+    make_lean: fn() -> Lean,
+    pub(crate) run: fn(Cx, Map<String, Value>) -> Running,
+    pub(crate) time_limit: fn(&Cx) -> Duration,
+}
+
+impl ToolDef {
+    /// Erases a tool's types.
+    pub const fn of<T: Tool>() -> ToolDef {
+        ToolDef {
+            name: T::NAME,
+            aliases: T::ALIASES,
+            effect: T::EFFECT,
+            family: T::FAMILY,
+            destructive: T::DESTRUCTIVE,
+            idempotent: T::IDEMPOTENT,
+            make_lean: lean::<T::Args>,
+            run: run::<T>,
+            time_limit: T::time_limit,
+        }
+    }
+
+    /// What the model reads.
+    pub fn description(&self) -> &str {
+        &self.lean().description
+    }
+
+    /// The input schema.
+    pub fn schema(&self) -> &Map<String, Value> {
+        &self.lean().schema
+    }
+
+    /// The tool as a model is sent it: name, description and schema as compact JSON.
+    pub fn listing(&self) -> String {
+        serde_json::json!({
+            "name": self.name,
+            "description": self.description(),
+            "inputSchema": self.schema(),
+        })
+        .to_string()
+    }
+
+    /// `read_file(path*, offset_lines, max_lines)`: the shortest reminder of how to call it.
+    pub fn signature(&self) -> String {
+        let required = |name: &str| {
+            let list = self.schema().get("required").and_then(Value::as_array);
+            list.is_some_and(|list| list.iter().any(|entry| entry == name))
+        };
+        let names: Vec<String> = match self.schema().get("properties") {
+            Some(Value::Object(properties)) => properties
+                .keys()
+                .map(|name| {
+                    if required(name) {
+                        format!("{name}*")
+                    } else {
+                        name.clone()
+                    }
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        format!("{}({})", self.name, names.join(", "))
+    }
+
+    /// Written once per tool and process. The catalogue is a plain table, so what is computed lives beside it.
+    fn lean(&self) -> &'static Lean {
+        static WRITTEN: Mutex<BTreeMap<&str, &Lean>> = Mutex::new(BTreeMap::new());
+        let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+        written
+            .entry(self.name)
+            .or_insert_with(|| Box::leak(Box::new((self.make_lean)())))
+    }
+}
+
+impl fmt::Debug for ToolDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ToolDef").field(&self.name).finish()
+    }
+}
+
+fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> Running {
+    Box::pin(async move {
+        let args = serde_json::from_value::<T::Args>(Value::Object(args)).map_err(|error| {
+            let usage = ToolDef::of::<T>().signature();
+            Error::bad_args(format!("{}: {error}", T::NAME))
+                .hint(format!("usage: {usage}, * required"))
+        })?;
+        T::run(&cx, args).await
+    })
+}

@@ -1,0 +1,276 @@
+//! What holds for every tool there is, and for every one that will be added.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests look at files and start programs directly"
+)]
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use llmc_config::{Config, Inputs, Mode};
+use llmc_tools::{App, Call, Caller, Effect, Kind, Outcome, Surface, catalog::TOOLS, mode};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// Ceilings on what a model is sent before the first word: tokens, and bytes where they are limited too.
+const CEILINGS: [(Mode, usize, usize); 4] = [
+    (Mode::Te, 550, usize::MAX),
+    (Mode::Hybrid, 480, 2_500),
+    (Mode::CodeExecution, 260, usize::MAX),
+    (Mode::Classic, 2_900, usize::MAX),
+];
+
+fn app(dir: &Path, toml: &str) -> Arc<App> {
+    std::fs::write(dir.join("llmc.toml"), toml).unwrap();
+    let inputs = Inputs {
+        root_flag: Some(dir.to_owned()),
+        cwd: dir.to_owned(),
+        ..Inputs::default()
+    };
+    App::start(llmc_config::load(&inputs).unwrap()).unwrap()
+}
+
+async fn call(app: &Arc<App>, surface: Surface, name: &str, args: Value) -> Outcome {
+    let Value::Object(args) = args else {
+        panic!("arguments are an object")
+    };
+    let caller = Caller::local(surface, app);
+    let cancel = CancellationToken::new();
+    app.call(Call {
+        name: name.to_owned(),
+        args,
+        caller,
+        cancel,
+        progress: None,
+        correlation_id: None,
+    })
+    .await
+}
+
+#[test]
+fn names_and_words_are_within_their_limits() {
+    for tool in TOOLS {
+        let name = tool.name;
+        assert!(
+            name.len() <= 30 && name.starts_with(|c: char| c.is_ascii_lowercase()),
+            "{name}"
+        );
+        assert!(
+            name.bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+            "{name}"
+        );
+        let words = tool.description().split_whitespace().count();
+        assert!((1..=15).contains(&words), "{name}: {words} words");
+        let properties = tool.schema()["properties"].as_object().unwrap();
+        for (argument, schema) in properties {
+            let words = schema
+                .get("description")
+                .map_or("", |text| text.as_str().unwrap())
+                .split_whitespace()
+                .count();
+            assert!(words <= 5, "{name}.{argument}: {words} words");
+        }
+    }
+}
+
+#[test]
+fn schemas_are_flat_and_free_of_noise() {
+    for tool in TOOLS {
+        let schema = tool.schema();
+        let keys: Vec<&str> = schema.keys().map(String::as_str).collect();
+        assert!(
+            keys.iter()
+                .all(|key| ["type", "properties", "required"].contains(key)),
+            "{}: {keys:?}",
+            tool.name
+        );
+        for (argument, property) in schema["properties"].as_object().unwrap() {
+            let property = property.as_object().unwrap();
+            let kind = property["type"].as_str().expect("one type, no unions");
+            assert!(
+                ["string", "integer", "number", "boolean", "array"].contains(&kind),
+                "{}.{argument}",
+                tool.name
+            );
+            assert_eq!(
+                kind == "array",
+                property.contains_key("items"),
+                "{}.{argument}",
+                tool.name
+            );
+            let allowed = ["type", "description", "enum", "items"];
+            assert!(
+                property.keys().all(|key| allowed.contains(&key.as_str())),
+                "{}.{argument}",
+                tool.name
+            );
+        }
+    }
+}
+
+#[test]
+fn every_mode_stays_below_its_ceiling() {
+    for (mode, tokens, bytes) in CEILINGS {
+        let mut config = Config::default();
+        config.mcp.mode = mode;
+        let (list, _) = mode::listing(&config);
+        let text = format!(
+            "[{}]",
+            list.iter()
+                .map(|tool| tool.listing())
+                .collect::<Vec<_>>()
+                .join(",")
+        );
+        assert!(
+            llmc_tokens::count(&text) <= tokens,
+            "{mode}: {}",
+            llmc_tokens::count(&text)
+        );
+        assert!(text.len() <= bytes, "{mode}: {}", text.len());
+        assert!(
+            llmc_tokens::count(mode::instructions(mode)) <= 150,
+            "{mode}"
+        );
+    }
+}
+
+#[test]
+fn a_tool_is_one_file_of_its_name() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/catalog");
+    for tool in TOOLS {
+        assert!(
+            folder.join(format!("{}.rs", tool.name)).is_file(),
+            "{}",
+            tool.name
+        );
+    }
+}
+
+#[test]
+fn no_two_tools_answer_to_one_name() {
+    let mut names: Vec<&str> = TOOLS
+        .iter()
+        .flat_map(|tool| tool.aliases.iter().copied().chain([tool.name]))
+        .collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+#[tokio::test]
+async fn a_read_only_server_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = app(
+        dir.path(),
+        "[mcp]\nmode = \"classic\"\n[mcp.tools]\nread_only = true\n",
+    );
+    for tool in TOOLS.iter().filter(|tool| tool.effect != Effect::Reads) {
+        let outcome = call(&app, Surface::Mcp, tool.name, arguments(tool.schema(), "x")).await;
+        assert_eq!(
+            outcome.result.unwrap_err().kind,
+            Kind::CommandDenied,
+            "{}",
+            tool.name
+        );
+    }
+    let left: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name())
+        .collect();
+    assert_eq!(
+        left.len(),
+        2,
+        "only llmc.toml and the state directory: {left:?}"
+    );
+}
+
+#[tokio::test]
+async fn unknown_arguments_are_refused_by_every_tool() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = app(dir.path(), "[mcp]\nmode = \"classic\"\n");
+    for tool in TOOLS {
+        let mut args = arguments(tool.schema(), "x");
+        args["surprise"] = json!(1);
+        let error = call(&app, Surface::Mcp, tool.name, args)
+            .await
+            .result
+            .unwrap_err();
+        assert_eq!(error.kind, Kind::BadArgs, "{}: {error}", tool.name);
+        assert!(
+            error.hint.is_some_and(|hint| hint.contains(tool.name)),
+            "{}",
+            tool.name
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_path_argument_stays_inside() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("w");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::create_dir(dir.path().join("outside")).unwrap();
+    std::fs::write(dir.path().join("outside/canary"), "canary").unwrap();
+    std::os::unix::fs::symlink("../outside", root.join("link")).unwrap();
+    let app = app(&root, "[mcp]\nmode = \"classic\"\n");
+    for tool in TOOLS {
+        let properties = tool.schema()["properties"].as_object().unwrap();
+        for argument in properties
+            .keys()
+            .filter(|name| ["path", "root", "source", "target"].contains(&name.as_str()))
+        {
+            for bad in [
+                "../outside/canary",
+                "link/canary",
+                "/etc/passwd",
+                "link",
+                "",
+                "a\0b",
+            ] {
+                let mut args = arguments(tool.schema(), "llmc.toml");
+                args[argument] = bad.into();
+                let outcome = call(&app, Surface::Mcp, tool.name, args).await;
+                let kind = outcome.result.as_ref().err().map(|error| error.kind);
+                assert_eq!(
+                    kind,
+                    Some(Kind::InvalidPath),
+                    "{} {argument}={bad:?}: {:?}",
+                    tool.name,
+                    outcome.result
+                );
+                assert!(!outcome.text().contains("canary\""), "{}", outcome.text());
+            }
+        }
+    }
+    assert_eq!(
+        std::fs::read_to_string(dir.path().join("outside/canary")).unwrap(),
+        "canary"
+    );
+}
+
+#[tokio::test]
+async fn a_mode_limits_mcp_and_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = app(dir.path(), "[mcp]\nmode = \"hybrid\"\n");
+    let args = json!({"path": "."});
+    let over_mcp = call(&app, Surface::Mcp, "stat", args.clone()).await;
+    assert_eq!(over_mcp.result.unwrap_err().kind, Kind::UnknownTool);
+    assert!(call(&app, Surface::Cli, "stat", args).await.result.is_ok());
+}
+
+/// Arguments that parse: text everywhere text is required.
+fn arguments(schema: &Map<String, Value>, text: &str) -> Value {
+    let required = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
+    let pairs = required
+        .iter()
+        .map(|name| (name.as_str().unwrap().to_owned(), Value::from(text)));
+    Value::Object(pairs.collect())
+}

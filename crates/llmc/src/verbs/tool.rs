@@ -1,0 +1,265 @@
+//! `llmc tool NAME`: any tool from the shell, with flags read off its schema.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use llmc_tools::{Call, Caller, Error, Form, Kind, Outcome, Surface, ToolDef, catalog, nearest};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::{Failure, print, start_quietly};
+use crate::cli::Common;
+
+pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure> {
+    let names = || catalog::TOOLS.iter().map(|tool| tool.name);
+    let Some((name, rest)) = words
+        .split_first()
+        .filter(|(name, _)| !name.starts_with('-'))
+    else {
+        print(&format!(
+            "usage: llmc tool NAME [FLAGS]\n\ntools: {}",
+            names().collect::<Vec<_>>().join(", ")
+        ));
+        return Ok(ExitCode::from(Kind::UnknownTool.row().exit));
+    };
+    let Some(tool) = catalog::find(name) else {
+        let hint = nearest(name, names())
+            .map(|name| format!("; did you mean {name}?"))
+            .unwrap_or_default();
+        return Err(Failure::new(
+            Kind::UnknownTool,
+            format!("unknown tool {name:?}{hint} (llmc tools lists them)"),
+        ));
+    };
+    let command = with_common_flags(command(tool));
+    let matches = match command.try_get_matches_from(std::iter::once(name).chain(rest)) {
+        Ok(matches) => matches,
+        Err(error) => {
+            let _ = error.print();
+            return Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)));
+        }
+    };
+    let args = arguments(tool, &matches)?;
+    let common = merged(common, &matches);
+    let json = matches.get_flag("json output");
+    let form = if json { Form::Data } else { Form::Text };
+    let outcome = call(&common, tool, args, form)?;
+    match &outcome.result {
+        Ok(answer) => {
+            print(&if json {
+                answer.rest_body(&outcome.correlation_id).to_string()
+            } else {
+                answer.text.clone()
+            });
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            report(
+                error,
+                json.then(|| error.rest_body(tool.family, &outcome.correlation_id)),
+            );
+            Ok(ExitCode::from(error.kind.row().exit))
+        }
+    }
+}
+
+/// The tool's schema as a command.
+fn command(tool: &'static ToolDef) -> Command {
+    let mut command = Command::new(tool.name)
+        .bin_name(format!("llmc tool {}", tool.name))
+        .about(tool.description())
+        .arg(
+            Arg::new("args")
+                .long("args")
+                .value_name("JSON")
+                .help("All arguments as one JSON object; flags add to it"),
+        )
+        .arg(
+            Arg::new("json output")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print the REST body instead of the text"),
+        );
+    for (name, schema) in properties(tool) {
+        // clap keeps names for as long as the program runs, which is also how long this one command is needed.
+        let id: &'static str = Box::leak(argument_id(name).into_boxed_str());
+        let flag: &'static str = Box::leak(name.replace('_', "-").into_boxed_str());
+        let mut arg = Arg::new(id).long(flag).allow_hyphen_values(true);
+        if flag != name {
+            arg = arg.alias(name.as_str());
+        }
+        if let Some(help) = schema.get("description").and_then(Value::as_str) {
+            arg = arg.help(help.to_owned());
+        }
+        arg = match schema.get("type").and_then(Value::as_str) {
+            // What follows a switch is its value only when it is no flag itself.
+            Some("boolean") => arg
+                .allow_hyphen_values(false)
+                .num_args(0..=1)
+                .default_missing_value("true")
+                .value_name("BOOL"),
+            Some("integer" | "number") => arg.value_name("N"),
+            Some("array") => arg.action(ArgAction::Append).value_name("TEXT"),
+            _ => arg.value_name("TEXT"),
+        };
+        command = command.arg(arg);
+    }
+    command
+}
+
+/// Keeps a tool's `config` or `root` argument apart from the common flags of those names.
+fn argument_id(name: &str) -> String {
+    format!("tool {name}")
+}
+
+fn properties(tool: &'static ToolDef) -> impl Iterator<Item = (&'static String, &'static Value)> {
+    let properties = tool.schema().get("properties").and_then(Value::as_object);
+    properties.into_iter().flatten()
+}
+
+/// `--args` and the flags, as one object. Types follow the schema; the tool itself checks the rest.
+fn arguments(tool: &'static ToolDef, matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
+    let mut args = match matches.get_one::<String>("args") {
+        None => Map::new(),
+        Some(text) => strict_object(text)?,
+    };
+    for (name, schema) in properties(tool) {
+        let Some(values) = matches.get_many::<String>(&argument_id(name)) else {
+            continue;
+        };
+        let values: Vec<&String> = values.collect();
+        let bad = |what: &str, text: &str| {
+            Failure::new(
+                Kind::BadArgs,
+                format!("--{}: {text:?} is not {what}", name.replace('_', "-")),
+            )
+        };
+        let last = values.last().map_or("", |text| text.as_str());
+        let value = match schema.get("type").and_then(Value::as_str) {
+            Some("boolean") => last
+                .parse::<bool>()
+                .map_err(|_| bad("true or false", last))?
+                .into(),
+            Some("integer") => last
+                .parse::<i64>()
+                .map_err(|_| bad("a whole number", last))?
+                .into(),
+            Some("number") => last
+                .parse::<f64>()
+                .map_err(|_| bad("a number", last))?
+                .into(),
+            Some("array") => values
+                .iter()
+                .map(|text| Value::from(text.as_str()))
+                .collect(),
+            _ => last.into(),
+        };
+        args.insert(name.clone(), value);
+    }
+    Ok(args)
+}
+
+fn strict_object(text: &str) -> Result<Map<String, Value>, Failure> {
+    let bad = |why: String| Failure::new(Kind::BadArgs, format!("--args: {why}"));
+    llmc_server::json::check(text.as_bytes()).map_err(bad)?;
+    match serde_json::from_str(text) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(_) => Err(bad("must be a JSON object".to_owned())),
+        Err(error) => Err(bad(error.to_string())),
+    }
+}
+
+/// Adds the common flags whose names the tool leaves free; `--root` of a search is the search's.
+fn with_common_flags(command: Command) -> Command {
+    let common = Common::augment_args(Command::new("common"));
+    let taken: Vec<String> = command
+        .get_arguments()
+        .filter_map(Arg::get_long)
+        .map(str::to_owned)
+        .collect();
+    let free = common.get_arguments().filter(|arg| {
+        arg.get_long()
+            .is_some_and(|long| !taken.iter().any(|t| t == long))
+    });
+    command.args(free.cloned())
+}
+
+/// Common flags may stand before `tool` or, where the tool has none of that name, after its name.
+fn merged(before: &Common, matches: &ArgMatches) -> Common {
+    let text = |id: &str| matches.try_get_one::<String>(id).ok().flatten().cloned();
+    let path = |id: &str| matches.try_get_one::<PathBuf>(id).ok().flatten().cloned();
+    let sets = matches
+        .try_get_many::<String>("sets")
+        .ok()
+        .flatten()
+        .into_iter()
+        .flatten()
+        .cloned();
+    Common {
+        config: path("config").or_else(|| before.config.clone()),
+        root: path("root").or_else(|| before.root.clone()),
+        mode: text("mode").or_else(|| before.mode.clone()),
+        host: text("host").or_else(|| before.host.clone()),
+        port: text("port").or_else(|| before.port.clone()),
+        log_level: text("log_level").or_else(|| before.log_level.clone()),
+        sets: before.sets.iter().cloned().chain(sets).collect(),
+    }
+}
+
+fn call(
+    common: &Common,
+    tool: &ToolDef,
+    args: Map<String, Value>,
+    form: Form,
+) -> Result<Outcome, Failure> {
+    let app = start_quietly(common)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Kind::Internal, format!("no runtime: {error}")))?;
+    let cancel = CancellationToken::new();
+    let outcome = runtime.block_on(async {
+        let interrupted = cancel.clone();
+        tokio::spawn(async move {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                interrupted.cancel();
+            }
+        });
+        let caller = Caller {
+            form,
+            ..Caller::local(Surface::Cli, &app)
+        };
+        let name = tool.name.to_owned();
+        app.call(Call {
+            name,
+            args,
+            caller,
+            cancel,
+            progress: None,
+            correlation_id: None,
+        })
+        .await
+    });
+    runtime.shutdown_background();
+    app.observer().close();
+    Ok(outcome)
+}
+
+fn report(error: &Error, body: Option<Value>) {
+    let text = match body {
+        Some(body) => body.to_string(),
+        None => {
+            let mut text = format!("llmc: {}", error.message);
+            if let Some(hint) = &error.hint {
+                text.push_str(&format!("\n  hint: {hint}"));
+            }
+            if let Some(Value::String(nearest)) = error.extra.get("nearest") {
+                text.push_str(&format!("\n  nearest:\n{nearest}"));
+            }
+            text
+        }
+    };
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -1,0 +1,576 @@
+//! The verbs of the command line: results on standard output, errors on standard error, codes that scripts can read.
+
+use llmc_testkit::{Ended, Workspace};
+use serde_json::{Value, json};
+
+use crate::{keys, workspace};
+
+const FIXTURE: &str = "\
+//- a.txt
+one
+two
+three
+//- src/main.rs
+fn main() {}
+";
+
+fn ok(ended: &Ended) -> &str {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.stderr, "", "nothing to complain about");
+    &ended.stdout
+}
+
+/// Fails with this code, and says something on standard error alone.
+fn fails(ended: &Ended, code: i32) -> &str {
+    assert_eq!(ended.code, Some(code), "{ended:?}");
+    assert_eq!(ended.stdout, "", "errors do not go to standard output");
+    assert!(!ended.stderr.is_empty());
+    &ended.stderr
+}
+
+#[test]
+fn a_tools_arguments_are_flags() {
+    let workspace = workspace(FIXTURE);
+    let text = workspace.llmc([
+        "tool",
+        "read_file",
+        "--path",
+        "a.txt",
+        "--offset-lines",
+        "1",
+        "--max-lines",
+        "1",
+    ]);
+    assert!(
+        ok(&text).starts_with("two\n# LLMC: lines 2-2 of 3"),
+        "{text:?}"
+    );
+    // Underscores as in the schema, arguments as JSON, both together, aliases.
+    for args in [
+        &["tool", "read_file", "--path=a.txt", "--offset_lines", "2"][..],
+        &[
+            "tool",
+            "read_file",
+            "--args",
+            r#"{"path": "a.txt", "offset_lines": 2}"#,
+        ],
+        &[
+            "tool",
+            "read_file",
+            "--args",
+            r#"{"path": "nope"}"#,
+            "--path",
+            "a.txt",
+            "--offset-lines=2",
+        ],
+    ] {
+        assert!(ok(&workspace.llmc(args)).starts_with("three\n"), "{args:?}");
+    }
+    let made = workspace.llmc(["tool", "linux.fs_mkdir", "--path", "new"]);
+    assert_eq!(ok(&made), "{\"ok\":true,\"path\":\"new\"}\n");
+    // A switch alone is true; a tool's own --root is the tool's.
+    workspace.write(".dot", "");
+    let list = workspace.llmc([
+        "tool",
+        "linux_fs_list",
+        "--path",
+        ".",
+        "--include-hidden",
+        "--depth",
+        "0",
+    ]);
+    assert!(ok(&list).contains(".dot"), "{list:?}");
+    assert!(!list.stdout.contains("main.rs"), "{list:?}");
+    let found = workspace.llmc([
+        "tool",
+        "linux_search_files",
+        "--root",
+        "src",
+        "--pattern",
+        "*",
+    ]);
+    let found: Value = serde_json::from_str(ok(&found)).unwrap();
+    assert_eq!(found["hits"], json!([{"path": "src/main.rs"}]));
+    // Values that begin with a hyphen are values.
+    ok(&workspace.llmc(["tool", "linux_fs_write", "--path", "h", "--content", "-x"]));
+    assert_eq!(workspace.read("h"), "-x");
+    // Any tool, whatever the mode lists.
+    ok(&workspace.llmc([
+        "--mode",
+        "code_execution",
+        "tool",
+        "linux_fs_delete",
+        "--path",
+        "h",
+    ]));
+    // From elsewhere, with --root before the verb.
+    let mut command = workspace.command();
+    command
+        .current_dir("/")
+        .arg("--root")
+        .arg(workspace.root())
+        .args(["tool", "stat", "--path", "a.txt"]);
+    let stat = llmc_testkit::Process::start(command).finish();
+    assert!(ok(&stat).contains("\"size\":14"), "{stat:?}");
+    let help = workspace.llmc(["tool", "read_file", "--help"]);
+    assert!(ok(&help).contains("--offset-lines"), "{help:?}");
+}
+
+#[test]
+fn json_is_the_rest_body() {
+    let workspace = workspace(FIXTURE);
+    let body = |args: &[&str]| -> Value {
+        let ended = workspace.llmc([&["tool"], args, &["--json"]].concat());
+        serde_json::from_str(ok(&ended)).unwrap()
+    };
+    let read = body(&["read_file", "--path", "a.txt"]);
+    assert_eq!(keys(&read), ["data", "meta"]);
+    assert_eq!(read["data"], "one\ntwo\nthree\n", "bare, without a receipt");
+    assert_eq!(
+        keys(&read["meta"]),
+        ["correlation_id", "length", "path", "truncated"]
+    );
+    assert_eq!(
+        (&read["meta"]["path"], &read["meta"]["length"]),
+        (&json!("a.txt"), &json!(14))
+    );
+    assert_eq!(read["meta"]["correlation_id"].as_str().unwrap().len(), 36);
+    assert_eq!(
+        body(&["list_dir", "--path", "."])["data"],
+        json!(["a.txt", "src/"])
+    );
+    // The whole file unless a slice is asked for.
+    let lines: String = (0..450).map(|n| format!("line {n}\n")).collect();
+    workspace.write("src/long.txt", &lines);
+    let long = body(&["read_file", "--path", "src/long.txt"]);
+    assert_eq!(
+        (&long["data"], &long["meta"]["truncated"]),
+        (&json!(lines), &json!(false))
+    );
+    let slice = body(&["read_file", "--path", "src/long.txt", "--max-lines", "2"]);
+    assert_eq!(
+        (&slice["data"], &slice["meta"]["truncated"]),
+        (&json!("line 0\nline 1\n"), &json!(true))
+    );
+    let stat = body(&["stat", "--path", "src"]);
+    assert_eq!(stat["data"]["type"], "dir");
+    let cut = body(&["linux_fs_read", "--path", "a.txt", "--max-lines", "1"]);
+    assert_eq!(cut["meta"]["truncated"], true);
+    assert_eq!(cut["meta"]["handle"], cut["data"]["handle"]);
+    // The handle outlives the process that made it.
+    let page = body(&[
+        "linux_handle_read",
+        "--handle",
+        cut["data"]["handle"].as_str().unwrap(),
+    ]);
+    assert_eq!(page["data"]["data"], "one\ntwo\nthree\n");
+    let error = workspace.llmc(["tool", "stat", "--path", "nope", "--json"]);
+    let error: Value = serde_json::from_str(fails(&error, 3)).unwrap();
+    assert_eq!(
+        keys(&error),
+        ["code", "correlation_id", "error_code", "hint", "message"]
+    );
+    assert_eq!(error["code"], "NOT_FOUND");
+}
+
+#[test]
+fn exit_codes_tell_what_went_wrong() {
+    let workspace = workspace(FIXTURE);
+    for (code, args) in [
+        (2, &["tool", "no_such_tool"][..]),
+        (2, &["tool", "read_file", "--no-such-flag", "x"]),
+        (2, &["tool", "read_file"]),
+        (
+            2,
+            &[
+                "tool",
+                "read_file",
+                "--path",
+                "a.txt",
+                "--max-lines",
+                "many",
+            ],
+        ),
+        (
+            2,
+            &["tool", "read_file", "--path", "a.txt", "--max-lines", "0"],
+        ),
+        (2, &["tool", "read_file", "--args", "{"]),
+        (2, &["tool", "read_file", "--args", "[]"]),
+        (
+            2,
+            &[
+                "tool",
+                "read_file",
+                "--args",
+                r#"{"path":"a.txt","path":"b"}"#,
+            ],
+        ),
+        (
+            2,
+            &["tool", "read_file", "--args", r#"{"path":"a.txt","x":1}"#],
+        ),
+        (
+            2,
+            &[
+                "tool",
+                "linux_search_content",
+                "--root",
+                ".",
+                "--pattern",
+                "(",
+            ],
+        ),
+        (3, &["tool", "read_file", "--path", "nope"]),
+        (3, &["tool", "read_file", "--path", "src"]),
+        (3, &["tool", "list_dir", "--path", "a.txt"]),
+        (
+            3,
+            &[
+                "tool",
+                "linux_handle_read",
+                "--handle",
+                "res_00000000000000000000000000",
+            ],
+        ),
+        (4, &["tool", "read_file", "--path", "/etc/passwd"]),
+        (
+            4,
+            &[
+                "tool",
+                "linux_fs_write",
+                "--path",
+                "llmc.toml",
+                "--content",
+                "x",
+            ],
+        ),
+        (
+            4,
+            &[
+                "--set",
+                "mcp.tools.read_only=true",
+                "tool",
+                "linux_fs_delete",
+                "--path",
+                "a.txt",
+            ],
+        ),
+        (
+            6,
+            &[
+                "tool",
+                "linux_fs_write",
+                "--path",
+                "a.txt",
+                "--content",
+                "x",
+                "--expected-sha256",
+                "00000000",
+            ],
+        ),
+        (
+            6,
+            &[
+                "tool",
+                "linux_fs_edit",
+                "--path",
+                "a.txt",
+                "--old-text",
+                "zzz",
+                "--new-text",
+                "x",
+            ],
+        ),
+        (
+            6,
+            &[
+                "tool",
+                "linux_fs_mkdirs",
+                "--path",
+                "src",
+                "--exist-ok",
+                "false",
+            ],
+        ),
+        (
+            6,
+            &[
+                "tool",
+                "linux_fs_move",
+                "--source",
+                "a.txt",
+                "--target",
+                "src",
+            ],
+        ),
+        (2, &["no-such-verb"]),
+        (2, &["mcp", "--no-such-flag"]),
+        (2, &["--set", "mcp.no_such_key=1", "mcp"]),
+    ] {
+        let ended = workspace.llmc(args);
+        let said = fails(&ended, code);
+        assert!(!said.contains("panicked"), "{args:?}: {said}");
+    }
+    assert_eq!(workspace.read("a.txt"), "one\ntwo\nthree\n");
+    // A time limit and an answer that is too large.
+    crate::huge(&workspace, "huge");
+    let ended = workspace.llmc([
+        "--set",
+        "mcp.tools.read_timeout=1",
+        "tool",
+        "linux_fs_read",
+        "--path",
+        "huge",
+        "--max-lines",
+        "1",
+    ]);
+    fails(&ended, 5);
+    workspace.write("long", "x".repeat(9 << 20));
+    fails(
+        &workspace.llmc(["tool", "linux_fs_read", "--path", "long"]),
+        7,
+    );
+    // A misspelt tool or flag names the right one.
+    let said = workspace.llmc(["tool", "read_fiel"]);
+    assert!(fails(&said, 2).contains("read_file"), "{said:?}");
+}
+
+#[test]
+fn the_tools_are_listed_with_their_cost() {
+    let workspace = workspace(FIXTURE);
+    let all = workspace.llmc(["tools"]);
+    let text = ok(&all);
+    for name in ["read_file", "linux_search_content", "health"] {
+        assert!(text.contains(name), "{text}");
+    }
+    for mode in ["classic", "*hybrid", "code_execution", "te "] {
+        assert!(text.contains(mode), "{text}");
+    }
+    // The cost is that of the list an MCP client is sent.
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("*hybrid"))
+        .unwrap();
+    let list = workspace
+        .mcp(["--mode", "hybrid"])
+        .request("tools/list", json!({}));
+    let lean: Vec<String> = list["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| {
+            let named =
+                json!({"name": tool["name"], "description": tool["description"]}).to_string();
+            format!("{named}{}", tool["inputSchema"])
+        })
+        .collect();
+    let tokens: usize = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+    let about = llmc_tokens::count(&lean.join(","));
+    assert!(
+        tokens.abs_diff(about) * 10 < tokens,
+        "{tokens} against {about}"
+    );
+    let some = workspace.llmc(["--mode", "code_execution", "tools"]);
+    assert!(
+        !ok(&some).contains("linux_fs_write"),
+        "only that mode's: {some:?}"
+    );
+    let schemas = workspace.llmc(["tools", "--schemas"]);
+    assert!(ok(&schemas).contains("\"inputSchema\""));
+}
+
+fn shown<'a>(ended: &'a Ended, key: &str) -> (&'a str, &'a str) {
+    let line = ok(ended)
+        .lines()
+        .find(|line| line.split(' ').next() == Some(key))
+        .unwrap_or_else(|| panic!("no {key}"));
+    let (value, source) = line.split_once('=').unwrap().1.split_once("  # ").unwrap();
+    (value.trim(), source.trim())
+}
+
+#[test]
+fn the_command_line_wins_over_environment_over_file_over_defaults() {
+    let key = "mcp.tools.read_timeout";
+    let workspace = workspace(FIXTURE);
+    assert_eq!(
+        shown(&workspace.llmc(["config", "show"]), key),
+        ("10", "default")
+    );
+    workspace.write("llmc.toml", "[mcp.tools]\nread_timeout = 11\n");
+    let show = workspace.llmc(["config", "show"]);
+    let (value, source) = shown(&show, key);
+    assert_eq!(value, "11");
+    assert!(source.contains("llmc.toml"), "{source}");
+    assert_eq!(
+        shown(&show, "mcp.mode").0,
+        "\"classic\"",
+        "a file without a mode"
+    );
+    let workspace = workspace
+        .with_env("LLMC_MCP__TOOLS__READ_TIMEOUT", "12")
+        .with_env("LLMC_MCP_MODE", "te")
+        .with_env("LLMC_MCP_TOKEN", "sekrit-token-value");
+    let show = workspace.llmc(["config", "show"]);
+    let (value, source) = shown(&show, key);
+    assert_eq!(value, "12");
+    assert!(source.contains("LLMC_MCP__TOOLS__READ_TIMEOUT"), "{source}");
+    assert_eq!(shown(&show, "mcp.mode").0, "\"te\"");
+    let show = workspace.llmc([
+        "config",
+        "show",
+        "--set",
+        "mcp.tools.read_timeout=13",
+        "--mode",
+        "hybrid",
+    ]);
+    let (value, source) = shown(&show, key);
+    assert_eq!(value, "13");
+    assert!(source.contains("--set"), "{source}");
+    let (value, source) = shown(&show, "mcp.mode");
+    assert_eq!(value, "\"hybrid\"");
+    assert!(source.contains("--mode"), "{source}");
+    assert!(!show.stdout.contains("sekrit"), "a secret is never shown");
+    // Another file, by flag and by environment.
+    workspace.write("other.toml", "[mcp.tools]\nidle_timeout = 77\n");
+    let show = workspace.llmc(["--config", "other.toml", "config", "show"]);
+    assert_eq!(shown(&show, "mcp.tools.idle_timeout").0, "77");
+    let path = workspace.path("other.toml").display().to_string();
+    let workspace = workspace.with_env("LLMC_CONFIG", &path);
+    let show = workspace.llmc(["config", "show"]);
+    assert_eq!(shown(&show, "mcp.tools.idle_timeout").0, "77");
+}
+
+#[test]
+fn a_mistake_in_the_configuration_stops_every_verb() {
+    // file, what the complaint must name
+    for (file, names) in [
+        (
+            "[mcp.tools]\n\nread_onyl = true\n",
+            &["llmc.toml:3", "read_onyl", "read_only"][..],
+        ),
+        ("[mcp]\nmdoe = \"te\"\n", &["llmc.toml:2", "mdoe", "mode"]),
+        (
+            "[mcp.tools]\nread_timeout = \"soon\"\n",
+            &["llmc.toml:2", "read_timeout"],
+        ),
+        (
+            "[mcp.tools]\nread_timeout = -1\n",
+            &["llmc.toml:2", "read_timeout"],
+        ),
+        ("[mcp]\nmode = \"fast\"\n", &["llmc.toml:2", "hybrid"]),
+        ("[mcp\n", &["llmc.toml:1"]),
+        ("[mcp]\nconfig_version = \"v1\"\n", &["llmc.toml:2", "v0"]),
+        (
+            "[mcp.linux_ops.roots]\nenforce_roots = false\n",
+            &["enforce_roots"],
+        ),
+        ("[rlm]\nmodle = \"x\"\n", &["llmc.toml:2", "model"]),
+        (
+            "[mcp.tools]\nread_only = true\nread_only = false\n",
+            &["llmc.toml:3"],
+        ),
+    ] {
+        let workspace = workspace(FIXTURE);
+        workspace.write("llmc.toml", file);
+        for verb in [
+            &["mcp"][..],
+            &["config", "show"],
+            &["config", "check"],
+            &["repo", "validate"],
+            &["tools"],
+            &["tool", "stat", "--path", "a.txt"],
+        ] {
+            let ended = workspace.llmc(verb);
+            let said = fails(&ended, 2);
+            for name in names {
+                assert!(
+                    said.contains(name),
+                    "{file:?} {verb:?}: no {name} in {said}"
+                );
+            }
+        }
+    }
+    // Tables of others are theirs.
+    let workspace = workspace("//- llmc.toml\n[indexing]\nwhatever = true\n");
+    ok(&workspace.llmc(["config", "check"]));
+    for set in [
+        "mcp.tools.read_onyl=true",
+        "nonsense",
+        "mcp.tools.read_only=maybe",
+        "=1",
+        "",
+    ] {
+        fails(&workspace.llmc(["config", "check", "--set", set]), 2);
+    }
+    let workspace = workspace.with_env("LLMC_MCP__TOOLS__READ_ONYL", "true");
+    let ended = workspace.llmc(["config", "check"]);
+    assert!(
+        fails(&ended, 2).contains("LLMC_MCP__TOOLS__READ_ONYL"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_server_that_is_switched_off_does_not_start() {
+    let workspace = workspace("//- llmc.toml\n[mcp]\nenabled = false\n");
+    let ended = workspace.llmc(["mcp"]);
+    assert!(fails(&ended, 2).contains("mcp.enabled"));
+    assert!(!workspace.path(".llmc").exists(), "nothing was made");
+}
+
+#[test]
+fn init_writes_a_configuration_that_is_valid() {
+    for verb in [&["init"][..], &["config", "init"]] {
+        let workspace = workspace("//- Cargo.toml\n[package]\n");
+        let printed = workspace.llmc([verb, &["--print"]].concat());
+        let text = ok(&printed).to_owned();
+        assert_eq!(workspace.tree(), ["Cargo.toml"], "printing writes nothing");
+        ok(&workspace.llmc(verb));
+        assert_eq!(workspace.read("llmc.toml"), text);
+        assert!(
+            text.contains("mode = \"hybrid\"") && text.contains("cargo"),
+            "fitted to the repository: {text}"
+        );
+        assert!(workspace.path("DOCS/agents.core.min.md").is_file());
+        assert!(workspace.path("DOCS/contracts.env.min.md").is_file());
+        let check = workspace.llmc(["config", "check"]);
+        assert!(ok(&check).contains("configuration is valid"), "{check:?}");
+        assert!(check.stdout.contains("mode hybrid"), "{check:?}");
+        // What is there stays, unless told otherwise.
+        workspace.write("llmc.toml", "# mine\n");
+        workspace.write("DOCS/agents.core.min.md", "mine\n");
+        fails(&workspace.llmc(verb), 6);
+        assert_eq!(workspace.read("llmc.toml"), "# mine\n");
+        ok(&workspace.llmc([verb, &["--force"]].concat()));
+        assert_eq!(workspace.read("llmc.toml"), text);
+        assert_eq!(workspace.read("DOCS/agents.core.min.md"), "mine\n");
+        let check = workspace.llmc(["repo", "validate"]);
+        ok(&check);
+        list_resources(&workspace);
+    }
+}
+
+fn list_resources(workspace: &Workspace) {
+    let list = workspace.mcp([""; 0]).request("resources/list", json!({}));
+    assert_eq!(
+        list["result"]["resources"].as_array().unwrap().len(),
+        2,
+        "{list}"
+    );
+}
+
+#[test]
+fn the_workspace_is_the_nearest_folder_with_git() {
+    let workspace = workspace("//- .git/HEAD\nref\n//- deep/er/x.txt\nx\n//- a.txt\none\n");
+    let mut command = workspace.command();
+    command
+        .current_dir(workspace.path("deep/er"))
+        .args(["tool", "stat", "--path", "a.txt"]);
+    ok(&llmc_testkit::Process::start(command).finish());
+    assert!(workspace.path(".llmc/.gitignore").is_file());
+    assert_eq!(workspace.read(".llmc/.gitignore"), "*\n");
+    let mode =
+        std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(workspace.path(".llmc")).unwrap());
+    assert_eq!(mode & 0o777, 0o700);
+}

@@ -1,0 +1,61 @@
+//! The program from outside: over MCP, from the shell, killed, attacked, observed.
+//!
+//! - `protocol`: the three revisions of MCP, modes, aliases, resources
+//! - `shapes`: what every tool answers, field by field, and what it refuses
+//! - `hostile`: paths, patterns, files and lines that mean harm
+//! - `crash`: kill -9 at any moment, several processes on one file
+//! - `observe`: logs, audit, telemetry, metrics, handles over restarts
+//! - `cli`: the verbs of the command line
+//! - `exit`: how a server ends
+//! - `docs`: the generated reference pages
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a panic is how a test fails, and tests look at files and start programs from outside"
+)]
+
+mod cli;
+mod crash;
+mod docs;
+mod exit;
+mod hostile;
+mod observe;
+mod protocol;
+mod shapes;
+
+use llmc_testkit::{McpClient, Workspace};
+
+/// A workspace from a fixture, around the program under test.
+fn workspace(fixture: &str) -> Workspace {
+    Workspace::from_fixture(env!("CARGO_BIN_EXE_llmc"), fixture)
+}
+
+/// A server that lists everything, after a handshake.
+fn classic(workspace: &Workspace) -> McpClient {
+    let mut client = workspace.mcp(["--mode", "classic"]);
+    client.initialize("2025-11-25");
+    client
+}
+
+/// Sorted keys of an object.
+fn keys(object: &serde_json::Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = object
+        .as_object()
+        .unwrap_or_else(|| panic!("not an object: {object}"))
+        .keys()
+        .map(String::as_str)
+        .collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// A file whose first line is short and whose 200 GiB take far longer to hash than any test runs; it takes no space.
+fn huge(workspace: &Workspace, name: &str) {
+    workspace.write(name, "first\n");
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(workspace.path(name))
+        .unwrap();
+    file.set_len(200 << 30).unwrap();
+}

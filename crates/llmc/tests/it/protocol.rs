@@ -1,0 +1,573 @@
+//! MCP as clients of three revisions speak it.
+
+use llmc_testkit::{META_2026, McpClient};
+use serde_json::{Value, json};
+
+use crate::{classic, huge, workspace};
+
+const CLASSIC: &[&str] = &[
+    "read_file",
+    "list_dir",
+    "stat",
+    "linux_fs_read",
+    "linux_fs_write",
+    "linux_fs_edit",
+    "linux_fs_list",
+    "linux_fs_move",
+    "linux_fs_delete",
+    "linux_fs_mkdirs",
+    "linux_search_files",
+    "linux_search_content",
+    "linux_handle_read",
+    "get_metrics",
+    "health",
+    "init",
+];
+const HYBRID: &[&str] = &[
+    "read_file",
+    "list_dir",
+    "linux_fs_write",
+    "linux_fs_edit",
+    "init",
+];
+const CODE_EXECUTION: &[&str] = &["read_file", "list_dir", "init"];
+
+fn names(answer: &Value) -> Vec<&str> {
+    answer["result"]["tools"]
+        .as_array()
+        .unwrap_or_else(|| panic!("no tools: {answer}"))
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect()
+}
+
+fn meta() -> Value {
+    serde_json::from_str(META_2026).unwrap()
+}
+
+#[test]
+fn each_mode_lists_its_tools_in_one_order() {
+    let workspace = workspace("//- a\n");
+    for (mode, expected) in [
+        ("classic", CLASSIC),
+        ("hybrid", HYBRID),
+        ("code_execution", CODE_EXECUTION),
+        ("te", &[]),
+    ] {
+        let mut client = workspace.mcp(["--mode", mode]);
+        let hello = client.initialize("2025-11-25");
+        let words = hello["instructions"].as_str().unwrap_or_default();
+        assert!(words.starts_with("LLMC"), "{mode}: {hello}");
+        let first = client.request("tools/list", json!({}));
+        assert_eq!(names(&first), expected, "{mode}");
+        let second = client.request("tools/list", json!({}));
+        assert_eq!(first["result"], second["result"], "{mode}: a stable prefix");
+    }
+    // Without a configuration file the mode is hybrid, with one that does not say it is classic.
+    let mut client = workspace.mcp([""; 0]);
+    assert_eq!(names(&client.request("tools/list", json!({}))), HYBRID);
+    workspace.write("llmc.toml", "[mcp.tools]\nread_timeout = 9\n");
+    let mut client = workspace.mcp([""; 0]);
+    assert_eq!(names(&client.request("tools/list", json!({}))), CLASSIC);
+}
+
+#[test]
+fn a_handshake_is_answered_in_the_revision_asked_for() {
+    let workspace = workspace("//- a.txt\none\n");
+    for revision in ["2025-06-18", "2025-11-25"] {
+        let mut client = workspace.mcp(["--mode", "classic"]);
+        let hello = client.initialize(revision);
+        assert_eq!(hello["protocolVersion"], revision);
+        assert_eq!(hello["serverInfo"]["name"], "llmc");
+        assert!(hello["capabilities"]["tools"].is_object(), "{hello}");
+        assert!(hello["capabilities"]["resources"].is_object(), "{hello}");
+        let list = client.request("tools/list", json!({}));
+        assert_eq!(names(&list), CLASSIC);
+        assert!(list["result"].get("ttlMs").is_none(), "not in {revision}");
+        assert!(
+            client
+                .text("read_file", json!({"path": "a.txt"}))
+                .starts_with("one\n")
+        );
+        assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+        assert_eq!(client.finish().code, Some(0));
+    }
+}
+
+#[test]
+fn the_revision_without_a_handshake_is_served_request_by_request() {
+    let workspace = workspace("//- a.txt\none\n");
+    let mut client = workspace.mcp(["--mode", "classic"]);
+    let found = client.request("server/discover", json!({"_meta": meta()}));
+    let versions = found["result"]["supportedVersions"].clone();
+    assert_eq!(versions, json!(["2025-06-18", "2025-11-25", "2026-07-28"]));
+    let list = client.request("tools/list", json!({"_meta": meta()}));
+    assert_eq!(names(&list), CLASSIC);
+    assert!(list["result"]["ttlMs"].as_u64().unwrap() > 0, "{list}");
+    assert_eq!(list["result"]["cacheScope"], "public");
+    let call = json!({"name": "read_file", "arguments": {"path": "a.txt"}, "_meta": meta()});
+    let answer = client.request("tools/call", call);
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("one\n# LLMC: 1 lines, sha ") || text.starts_with("one\n# LLMC: 1 line"),
+        "{text}"
+    );
+    let resources = client.request("resources/list", json!({"_meta": meta()}));
+    assert!(resources["result"]["ttlMs"].is_u64(), "{resources}");
+}
+
+#[test]
+fn one_line_piped_in_without_a_handshake_is_answered() {
+    let workspace = workspace("//- a.txt\none\n");
+    let mut client = workspace.mcp(["--mode", "hybrid"]);
+    client.send(br#"{"jsonrpc":"2.0","id":"l","method":"tools/list"}"#);
+    client.send(br#"{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"read_file","arguments":{"path":"a.txt"}}}"#);
+    client.process().close_stdin();
+    assert_eq!(names(&client.answer(&"l".into())), HYBRID);
+    let answer = client.answer(&"c".into());
+    assert!(
+        answer["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("one\n")
+    );
+    let ended = client.wait();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn clients_are_told_what_a_tool_does_to_the_world() {
+    let workspace = workspace("//- a\n");
+    let list = classic(&workspace).request("tools/list", json!({}));
+    let writers = [
+        // name, destructive, idempotent
+        ("linux_fs_write", true, false),
+        ("linux_fs_edit", true, false),
+        ("linux_fs_move", false, false),
+        ("linux_fs_delete", true, false),
+        ("linux_fs_mkdirs", false, true),
+    ];
+    for tool in list["result"]["tools"].as_array().unwrap() {
+        let name = tool["name"].as_str().unwrap();
+        let hints = &tool["annotations"];
+        assert_eq!(hints["openWorldHint"], false, "{name}");
+        match writers.iter().find(|(writer, ..)| *writer == name) {
+            None => assert_eq!(hints["readOnlyHint"], true, "{name}"),
+            Some((_, destructive, idempotent)) => {
+                assert_eq!(hints["readOnlyHint"], false, "{name}");
+                assert_eq!(hints["destructiveHint"], *destructive, "{name}");
+                assert_eq!(hints["idempotentHint"], *idempotent, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn schemas_hold_only_what_every_client_takes() {
+    let workspace = workspace("//- a\n");
+    let list = classic(&workspace).request("tools/list", json!({}));
+    for tool in list["result"]["tools"].as_array().unwrap() {
+        let (name, schema) = (tool["name"].as_str().unwrap(), &tool["inputSchema"]);
+        let good = name.len() <= 30
+            && name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        assert!(good, "{name}");
+        let words = tool["description"]
+            .as_str()
+            .unwrap()
+            .split_whitespace()
+            .count();
+        assert!((1..=15).contains(&words), "{name}: {words} words");
+        assert_eq!(schema["type"], "object", "{name}");
+        let text = schema.to_string();
+        for noise in [
+            "oneOf",
+            "anyOf",
+            "allOf",
+            "$schema",
+            "$ref",
+            "\"format\"",
+            "\"title\"",
+            "\"null\"",
+        ] {
+            assert!(!text.contains(noise), "{name}: {noise} in {text}");
+        }
+        for (key, property) in schema["properties"].as_object().unwrap() {
+            let kind = property["type"]
+                .as_str()
+                .unwrap_or_else(|| panic!("{name}.{key}: no type"));
+            assert!(
+                ["string", "integer", "number", "boolean", "array"].contains(&kind),
+                "{name}.{key}: {kind}"
+            );
+            let words = property["description"]
+                .as_str()
+                .unwrap_or_default()
+                .split_whitespace()
+                .count();
+            assert!(words <= 5, "{name}.{key}: {words} words");
+        }
+    }
+}
+
+#[test]
+fn lists_and_instructions_stay_under_their_ceilings() {
+    let workspace = workspace("//- a\n");
+    // mode, tokens, bytes
+    for (mode, tokens, bytes) in [
+        ("classic", 2900, usize::MAX),
+        ("hybrid", 480, 2500),
+        ("code_execution", 260, usize::MAX),
+        ("te", 550, usize::MAX),
+    ] {
+        let mut client = workspace.mcp(["--mode", mode]);
+        let hello = client.initialize("2025-11-25");
+        let words = hello["instructions"].as_str().unwrap();
+        assert!(llmc_tokens::count(words) <= 150, "{mode}: instructions");
+        let list = client.request("tools/list", json!({}));
+        let lean: Vec<Value> = list["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| json!({"name": tool["name"], "description": tool["description"], "inputSchema": tool["inputSchema"]}))
+            .collect();
+        let text = Value::from(lean).to_string();
+        assert!(
+            llmc_tokens::count(&text) <= tokens,
+            "{mode}: {} tokens",
+            llmc_tokens::count(&text)
+        );
+        assert!(text.len() <= bytes, "{mode}: {} bytes", text.len());
+    }
+}
+
+#[test]
+fn aliases_are_taken_and_never_listed() {
+    let workspace = workspace("//- a.txt\none\n");
+    let mut client = classic(&workspace);
+    let hello = client.text("init", json!({}));
+    assert_eq!(client.text("00_INIT", json!({})), hello);
+    assert!(hello.starts_with("LLMC"), "{hello}");
+    let read = client.json("linux.fs_read", json!({"path": "a.txt"}));
+    assert_eq!(read["content"], "one\n");
+    for (alias, dir) in [
+        ("linux_fs_mkdir", "d1"),
+        ("linux.fs_mkdir", "d2"),
+        ("linux.fs_mkdirs", "d3"),
+    ] {
+        client.json(alias, json!({"path": dir}));
+        assert!(workspace.path(dir).is_dir(), "{alias}");
+    }
+    for (alias, args) in [
+        ("linux.fs_list", json!({"path": "."})),
+        ("linux.fs_write", json!({"path": "w.txt", "content": "x"})),
+        (
+            "linux.fs_edit",
+            json!({"path": "w.txt", "old_text": "x", "new_text": "y"}),
+        ),
+        (
+            "linux.fs_move",
+            json!({"source": "w.txt", "target": "v.txt"}),
+        ),
+        ("linux.fs_delete", json!({"path": "v.txt"})),
+        ("linux.search_files", json!({"root": ".", "pattern": "a"})),
+        (
+            "linux.search_content",
+            json!({"root": ".", "pattern": "one"}),
+        ),
+    ] {
+        client.json(alias, args);
+    }
+    assert_eq!(
+        client.code("linux.handle_read", json!({"handle": "res_0"})),
+        "HANDLE_EXPIRED"
+    );
+}
+
+fn unknown(client: &mut McpClient, name: &str) -> Value {
+    let answer = client.request("tools/call", json!({"name": name, "arguments": {}}));
+    assert_eq!(answer["error"]["code"], -32602, "{name}: {answer}");
+    assert!(answer.get("result").is_none());
+    answer["error"]["message"].clone()
+}
+
+#[test]
+fn a_tool_that_is_not_listed_is_unknown() {
+    let workspace = workspace("//- a.txt\none\n");
+    let mut client = workspace.mcp(["--mode", "hybrid"]);
+    client.initialize("2025-11-25");
+    // Outside the mode, by its name and its alias; never heard of; hostile.
+    for name in [
+        "linux_fs_delete",
+        "linux.fs_delete",
+        "get_metrics",
+        "nope",
+        "x\",\"a\":\"b",
+        "",
+        "\u{0}",
+        "../x",
+    ] {
+        assert_eq!(unknown(&mut client, name), format!("Unknown tool: {name}"));
+    }
+    let long = "n".repeat(100_000);
+    unknown(&mut client, &long);
+    assert!(workspace.path("a.txt").exists());
+    client.text("read_file", json!({"path": "a.txt"}));
+}
+
+#[test]
+fn every_file_tool_does_its_work() {
+    let workspace = workspace("//- src/a.txt\none\ntwo\nthree\n//- src/b.rs\nfn main() {}\n");
+    let mut client = classic(&workspace);
+    let text = client.text(
+        "read_file",
+        json!({"path": "src/a.txt", "offset_lines": 1, "max_lines": 1}),
+    );
+    assert!(
+        text.starts_with("two\n# LLMC: lines 2-2 of 3, sha "),
+        "{text}"
+    );
+    assert!(text.contains("offset_lines=2"), "{text}");
+    let text = client.text("list_dir", json!({"path": "."}));
+    assert_eq!(text.lines().next(), Some("src/"), "{text}");
+    let stat = client.json("stat", json!({"path": "src/a.txt"}));
+    assert_eq!((&stat["size"], &stat["type"]), (&json!(14), &json!("file")));
+
+    client.json("linux_fs_mkdirs", json!({"path": "new/deep"}));
+    client.json(
+        "linux_fs_write",
+        json!({"path": "new/deep/n.txt", "content": "hello\n"}),
+    );
+    client.json(
+        "linux_fs_write",
+        json!({"path": "new/deep/n.txt", "content": "again\n", "mode": "append"}),
+    );
+    assert_eq!(workspace.read("new/deep/n.txt"), "hello\nagain\n");
+    client.json(
+        "linux_fs_edit",
+        json!({"path": "new/deep/n.txt", "old_text": "hello", "new_text": "HELLO"}),
+    );
+    assert_eq!(workspace.read("new/deep/n.txt"), "HELLO\nagain\n");
+    client.json(
+        "linux_fs_move",
+        json!({"source": "new/deep/n.txt", "target": "moved.txt"}),
+    );
+    assert_eq!(workspace.read("moved.txt"), "HELLO\nagain\n");
+    client.json("linux_fs_delete", json!({"path": "moved.txt"}));
+    assert_eq!(
+        client.code("linux_fs_delete", json!({"path": "new"})),
+        "IS_DIRECTORY"
+    );
+    client.json("linux_fs_delete", json!({"path": "new", "recursive": true}));
+    assert_eq!(workspace.tree(), ["src", "src/a.txt", "src/b.rs"]);
+
+    let found = client.json(
+        "linux_search_files",
+        json!({"root": ".", "pattern": "*.rs"}),
+    );
+    assert_eq!(found["hits"], json!([{"path": "src/b.rs"}]));
+    let found = client.json(
+        "linux_search_content",
+        json!({"root": ".", "pattern": "TWO", "context_lines": 1}),
+    );
+    assert_eq!(found["hits"][0]["path"], "src/a.txt");
+    assert_eq!(found["hits"][0]["line"], 2);
+    let snippet = found["hits"][0]["snippet"].as_str().unwrap();
+    assert!(
+        snippet.contains("one") && snippet.contains("two") && snippet.contains("three"),
+        "{snippet}"
+    );
+    assert_eq!(client.json("health", json!({}))["ok"], true);
+}
+
+/// All bytes behind a handle, page by page.
+pub(crate) fn pages(client: &mut McpClient, handle: &str, limit: u64) -> Vec<u8> {
+    let (mut all, mut offset) = (Vec::new(), 0);
+    loop {
+        let page = client.json(
+            "linux_handle_read",
+            json!({"handle": handle, "offset": offset, "limit": limit}),
+        );
+        let data = page["data"].as_str().unwrap();
+        let bytes = match page["encoding"].as_str().unwrap() {
+            "utf-8" => data.as_bytes().to_vec(),
+            "base64" => decode(data),
+            other => panic!("encoding {other}"),
+        };
+        let length = page["length"].as_u64().unwrap();
+        assert_eq!(bytes.len() as u64, length);
+        assert_eq!(page["offset"], offset);
+        all.extend(bytes);
+        offset += length;
+        if page["eof"] == true {
+            assert_eq!(page["total_bytes"], all.len());
+            return all;
+        }
+        assert!(
+            length > 0,
+            "a page without bytes that is not the last: {page}"
+        );
+    }
+}
+
+fn decode(text: &str) -> Vec<u8> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bits, mut count, mut out) = (0u32, 0, Vec::new());
+    for digit in text.bytes().filter(|byte| *byte != b'=') {
+        let value = DIGITS
+            .iter()
+            .position(|known| *known == digit)
+            .expect("base64");
+        bits = (bits << 6) | u32::try_from(value).unwrap();
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push(u8::try_from((bits >> count) & 0xff).unwrap());
+        }
+    }
+    out
+}
+
+#[test]
+fn pages_of_a_handle_joined_are_the_file() {
+    let workspace = workspace("//- a\n");
+    let plain: String = (0..5000)
+        .map(|n| format!("line {n} äöü 日本 🦀\n"))
+        .collect();
+    let mut torn = plain.clone().into_bytes();
+    // Bad bytes in the middle, CRLF, no newline at the end.
+    torn.splice(1000..1000, [0xff, 0xfe, b'\r', b'\n', 0xc3]);
+    torn.pop();
+    for (name, bytes) in [("plain.txt", plain.into_bytes()), ("torn.txt", torn)] {
+        workspace.write(name, &bytes);
+        let mut client = classic(&workspace);
+        let read = client.json("linux_fs_read", json!({"path": name, "max_lines": 3}));
+        let handle = read["handle"].as_str().unwrap().to_owned();
+        for limit in [1, 7, 4096, 65_536, 8 << 20] {
+            // A small page only for a small part: every byte is a call.
+            if limit < 100 {
+                let page = client.json(
+                    "linux_handle_read",
+                    json!({"handle": handle, "offset": 990, "limit": limit}),
+                );
+                assert!(page["length"].as_u64().unwrap() <= limit);
+                continue;
+            }
+            assert!(
+                pages(&mut client, &handle, limit) == bytes,
+                "{name} by {limit}"
+            );
+        }
+        // Listed like any stored result, and readable as a resource.
+        let uri = format!("llmc://handle/{handle}");
+        let answer = client.request("resources/read", json!({"uri": uri}));
+        let content = &answer["result"]["contents"][0];
+        let whole = match (content["text"].as_str(), content["blob"].as_str()) {
+            (Some(text), None) => text.as_bytes().to_vec(),
+            (None, Some(blob)) => decode(blob),
+            _ => panic!("neither text nor blob: {answer}"),
+        };
+        assert!(whole == bytes, "{name} as a resource");
+    }
+}
+
+#[test]
+fn documents_and_handles_are_resources() {
+    let workspace = workspace(
+        "//- DOCS/agents.core.min.md\n# Contract\n//- notes.txt\nplain\n//- llmc.toml\n[mcp.resources]\nsidecars = [\"DOCS/agents.core.min.md\", \"notes.txt\", \"DOCS/missing.md\", \"/etc/hostname\"]\n",
+    );
+    let mut client = classic(&workspace);
+    let list = client.request("resources/list", json!({}));
+    let uris: Vec<&str> = list["result"]["resources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["uri"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        uris,
+        ["llmc://docs/agents.core.min.md", "llmc://docs/notes.txt"]
+    );
+    let answer = client.request(
+        "resources/read",
+        json!({"uri": "llmc://docs/agents.core.min.md"}),
+    );
+    let content = &answer["result"]["contents"][0];
+    assert_eq!(content["text"], "# Contract\n");
+    assert_eq!(content["mimeType"], "text/markdown");
+    let answer = client.request("resources/read", json!({"uri": "llmc://docs/notes.txt"}));
+    assert_eq!(answer["result"]["contents"][0]["mimeType"], "text/plain");
+    let templates = client.request("resources/templates/list", json!({}));
+    assert_eq!(
+        templates["result"]["resourceTemplates"][0]["uriTemplate"],
+        "llmc://handle/{id}"
+    );
+    for uri in [
+        "llmc://docs/missing.md",
+        "llmc://docs/hostname",
+        "llmc://docs/../llmc.toml",
+        "llmc://docs/",
+        "llmc://handle/",
+        "llmc://handle/res_00000000000000000000000000",
+        "llmc://handle/../../etc/passwd",
+        "file:///etc/passwd",
+        "",
+    ] {
+        let answer = client.request("resources/read", json!({"uri": uri}));
+        assert!(answer.get("result").is_none(), "{uri}: {answer}");
+        assert!(
+            answer["error"]["code"].as_i64().unwrap() < 0,
+            "{uri}: {answer}"
+        );
+    }
+    let ended = client.finish();
+    assert!(
+        ended.stderr.contains("DOCS/missing.md"),
+        "a missing sidecar is a warning"
+    );
+}
+
+#[test]
+fn a_cancelled_call_stops_and_the_next_is_answered() {
+    let workspace = workspace("//- a.txt\none\n");
+    huge(&workspace, "huge");
+    let mut client = workspace.mcp(["--mode", "classic", "--set", "mcp.tools.read_timeout=600"]);
+    client.initialize("2025-11-25");
+    let id = client.send_call("linux_fs_read", json!({"path": "huge", "max_lines": 1}));
+    client.notify("notifications/cancelled", json!({"requestId": id}));
+    client.text("read_file", json!({"path": "a.txt"}));
+    let metrics = loop {
+        // The cancelled call is counted when its work has stopped.
+        let metrics = client.json("get_metrics", json!({}));
+        if metrics["tools"].get("linux_fs_read").is_some() {
+            break metrics;
+        }
+    };
+    assert_eq!(metrics["errors_by_code"]["CANCELLED"], 1, "{metrics}");
+}
+
+#[test]
+fn a_long_call_reports_progress_and_ends_at_its_time_limit() {
+    let workspace = workspace("//- a.txt\none\n");
+    huge(&workspace, "huge");
+    let mut client = workspace.mcp(["--mode", "classic", "--set", "mcp.tools.read_timeout=3"]);
+    client.initialize("2025-11-25");
+    let params = json!({"name": "linux_fs_read", "arguments": {"path": "huge", "max_lines": 1}, "_meta": {"progressToken": "p"}});
+    let started = std::time::Instant::now();
+    let id = client.send_request("tools/call", params);
+    let answer = client.answer(&id.into());
+    assert!(
+        started.elapsed().as_secs_f64() < 5.0,
+        "{:?}",
+        started.elapsed()
+    );
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    let document: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(document["meta"]["error_code"], "TIMEOUT", "{document}");
+    assert_eq!(document["meta"]["retryable"], true);
+    let note = client.next_message().unwrap();
+    assert_eq!(note["method"], "notifications/progress", "{note}");
+    assert_eq!(note["params"]["progressToken"], "p");
+}
