@@ -102,7 +102,7 @@ fn places(bytes: &[u8], found: &[usize]) -> String {
 }
 
 /// The window of lines most like the text, with line numbers. Empty when nothing resembles it.
-fn nearest_region(bytes: &[u8], text: &str) -> String {
+pub(crate) fn nearest_region(bytes: &[u8], text: &str) -> String {
     let haystack = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = haystack.lines().take(SEARCHED_LINES).collect();
     let wanted: Vec<&str> = text.lines().collect();

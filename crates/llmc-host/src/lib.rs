@@ -14,6 +14,7 @@ pub mod edit;
 mod error;
 pub mod lock;
 pub mod names;
+mod patch;
 mod read;
 mod roots;
 mod rules;
@@ -25,6 +26,7 @@ pub mod walk;
 mod write;
 
 pub use error::{Error, Result};
+pub use patch::{Patched, PatchedHow};
 pub use read::{
     ANSWER_LIMIT, Encoding, OpenDir, OpenFile, Slice, TAG_DIGITS, mtime_ns, sha256_hex,
 };

@@ -183,7 +183,7 @@ impl Workspace {
             .locks
             .acquire(&[to.absolute(), from.absolute()], owner, from.asked())?;
         let (mut file, stat) = open_regular(from)?;
-        let placed = state.create_copy(to, &leases, |new: &mut File| {
+        let placed = state.scratch.create(to, &leases, |new: &mut File| {
             use std::io::Write;
             let size = u64::try_from(stat.st_size).unwrap_or(0);
             crate::read::each_block(&mut file, from.asked(), size, stop, |block| {

@@ -27,7 +27,7 @@ pub const EDIT_LIMIT: usize = 64 << 20;
 #[derive(Debug)]
 pub struct WriteState {
     pub(crate) locks: Locks,
-    scratch: Scratch,
+    pub(crate) scratch: Scratch,
 }
 
 impl WriteState {
@@ -39,16 +39,6 @@ impl WriteState {
         let locks = Locks::open(state_dir, lease)?;
         let scratch = Scratch::open(state_dir, &locks)?;
         Ok(WriteState { locks, scratch })
-    }
-
-    /// Creates a file that `fill` writes; see [`Scratch::create`].
-    pub(crate) fn create_copy(
-        &self,
-        path: &RootedPath,
-        leases: &Leases<'_>,
-        fill: impl FnOnce(&mut File) -> Result<()>,
-    ) -> Result<Placed> {
-        self.scratch.create(path, leases, fill)
     }
 }
 

@@ -743,3 +743,87 @@ fn the_same_race_leaks_from_a_naive_check_then_open() {
         "a harness that catches nothing proves nothing"
     );
 }
+
+const PATCH: &str = "\
+--- a/one.txt
++++ b/one.txt
+@@ -1,3 +1,3 @@
+ alpha
+-beta
++BETA
+ gamma
+--- /dev/null
++++ b/new/../made.txt
+@@ -0,0 +1,2 @@
++first
++second
+--- a/gone.txt
++++ /dev/null
+@@ -1 +0,0 @@
+-bye
+";
+
+#[test]
+fn a_patch_changes_all_its_files_or_none() {
+    let f = Fixture::new();
+    fs::write(f.path("one.txt"), "alpha\nbeta\ngamma\n").unwrap();
+    fs::write(f.path("gone.txt"), "bye\n").unwrap();
+    let apply = |patch: &str| f.ws.apply_patch(patch, "test", &Stop::default());
+    let patch = PATCH.replace("new/../", "");
+    let done = apply(&patch).unwrap();
+    assert_eq!(done.len(), 3);
+    assert_eq!(
+        fs::read_to_string(f.path("one.txt")).unwrap(),
+        "alpha\nBETA\ngamma\n"
+    );
+    assert_eq!(
+        fs::read_to_string(f.path("made.txt")).unwrap(),
+        "first\nsecond\n"
+    );
+    assert!(!f.path("gone.txt").exists());
+    // The same again fits nowhere, and says where it first does not.
+    match apply(&patch) {
+        Err(Error::NoMatch {
+            path,
+            summary,
+            nearest,
+            ..
+        }) => {
+            assert_eq!(path, "one.txt");
+            assert!(
+                summary.starts_with("hunk 1 of 1 does not apply"),
+                "{summary}"
+            );
+            assert!(nearest.contains("2: BETA"), "{nearest}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // The second file is refused, so the first one stays too.
+    let escaping = "--- a/one.txt\n+++ b/one.txt\n@@ -2 +2 @@\n-BETA\n+X\n--- a/../outside/canary\n+++ b/../outside/canary\n@@ -1 +1 @@\n-canary\n+x\n";
+    assert!(denied(apply(escaping)));
+    let protected = "--- a/one.txt\n+++ b/one.txt\n@@ -2 +2 @@\n-BETA\n+X\n--- /dev/null\n+++ b/.git/hooks/pre-commit\n@@ -0,0 +1 @@\n+x\n";
+    assert!(denied(apply(protected)));
+    assert_eq!(
+        fs::read_to_string(f.path("one.txt")).unwrap(),
+        "alpha\nBETA\ngamma\n"
+    );
+    for nonsense in ["", "hello", "@@ -1 +1 @@", "--- a\n+++ b\n"] {
+        assert!(
+            matches!(apply(nonsense), Err(Error::BadRequest(_))),
+            "{nonsense:?}"
+        );
+    }
+    f.assert_no_litter();
+}
+
+#[test]
+fn a_patch_renames_and_sets_the_run_bit() {
+    let f = Fixture::new();
+    fs::write(f.path("old.sh"), "echo a\n").unwrap();
+    let patch = "diff --git a/old.sh b/new.sh\nsimilarity index 50%\nrename from old.sh\nrename to new.sh\n--- a/old.sh\n+++ b/new.sh\n@@ -1 +1 @@\n-echo a\n+echo b\ndiff --git a/run b/run\nnew file mode 100755\n--- /dev/null\n+++ b/run\n@@ -0,0 +1 @@\n+#!/bin/sh\n";
+    let done = f.ws.apply_patch(patch, "test", &Stop::default()).unwrap();
+    assert_eq!(done.len(), 2);
+    assert!(!f.path("old.sh").exists());
+    assert_eq!(fs::read_to_string(f.path("new.sh")).unwrap(), "echo b\n");
+    assert_eq!(fs::metadata(f.path("run")).unwrap().mode() & 0o111, 0o111);
+}

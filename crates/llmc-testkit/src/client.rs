@@ -157,7 +157,7 @@ impl McpClient {
     pub fn error(&mut self, name: &str, args: Value) -> Value {
         let (failed, text) = self.call_tool(name, args.clone());
         assert!(failed, "{name} {args} succeeded: {text}");
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"))
+        error_document(&text)
     }
 
     /// Calls a tool that must fail; its error code.
@@ -178,4 +178,29 @@ impl McpClient {
     pub fn wait(self) -> Ended {
         self.process.wait()
     }
+}
+
+/// The document of a failed call. An error of the Tool Envelope is given the form and the code of the other tools, so
+/// that one test serves both.
+pub fn error_document(text: &str) -> Value {
+    match llmc_envelope::te::parse(text) {
+        Some(envelope) => as_document(&envelope),
+        None => serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")),
+    }
+}
+
+fn as_document(envelope: &llmc_envelope::te::TeText) -> Value {
+    let code = envelope.header.error.as_deref().unwrap_or_default();
+    let row = llmc_tools::ROWS.iter().find(|row| row.te == Some(code));
+    let row = row.unwrap_or_else(|| panic!("no such code: {code}"));
+    json!({
+        "error": envelope.body,
+        "meta": {
+            "error_code": row.linux,
+            "retryable": row.retryable,
+            "hint": envelope.header.hint,
+            // An envelope has none; the nil id stands in for it.
+            "correlation_id": "00000000-0000-0000-0000-000000000000",
+        },
+    })
 }

@@ -16,6 +16,6 @@ mod client;
 mod process;
 mod workspace;
 
-pub use client::{META_2026, McpClient};
+pub use client::{META_2026, McpClient, error_document};
 pub use process::{Ended, PATIENCE, Process};
 pub use workspace::Workspace;

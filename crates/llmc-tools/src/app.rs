@@ -1,6 +1,6 @@
 //! The running application: configuration, doors to the files, stores, the list of tools.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -18,6 +18,8 @@ use crate::observe::Observer;
 use crate::resources::Sidecars;
 use crate::tool::ToolDef;
 
+/// Sessions whose budgets are tracked at the same time.
+const SESSIONS: usize = 4096;
 /// How many stored files are remembered, so that paging through one stores it once.
 const KEPT_FILES: usize = 64;
 
@@ -43,6 +45,7 @@ pub struct App {
     listing: Vec<&'static ToolDef>,
     sidecars: Sidecars,
     running: Semaphore,
+    served: Mutex<BTreeMap<String, u64>>,
     session_id: String,
     started: Instant,
 }
@@ -93,6 +96,7 @@ impl App {
                     .unwrap_or(8)
                     .max(1),
             ),
+            served: Mutex::default(),
             session_id: uuid::Uuid::new_v4().to_string(),
             started: Instant::now(),
             loaded,
@@ -147,6 +151,20 @@ impl App {
     /// Places for calls that run at the same time; the others wait their turn.
     pub(crate) fn running(&self) -> &Semaphore {
         &self.running
+    }
+
+    /// Tokens that a session has been served by budgeted tools.
+    pub(crate) fn served_to(&self, session: &str) -> u64 {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        served.get(session).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn count_served(&self, session: &str, tokens: u64) {
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if served.len() >= SESSIONS && !served.contains_key(session) {
+            served.pop_first();
+        }
+        *served.entry(session.to_owned()).or_default() += tokens;
     }
 
     /// Since when the process serves.

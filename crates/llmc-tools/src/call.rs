@@ -14,8 +14,9 @@ use crate::answer::Answer;
 use crate::app::App;
 use crate::catalog;
 use crate::cx::{Caller, Cx, Surface};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Family, Kind, Result};
 use crate::observe::Event;
+use crate::te;
 use crate::tool::{Effect, ToolDef};
 
 /// How long a call may go on past its deadline or cancellation to finish a write it has begun.
@@ -58,12 +59,13 @@ impl Outcome {
     pub fn text(&self) -> String {
         match &self.result {
             Ok(answer) => answer.text.clone(),
-            Err(error) => {
-                let family = self
-                    .tool
-                    .map_or(crate::error::Family::Linux, |tool| tool.family);
-                error.to_document(family, &self.correlation_id).to_string()
-            }
+            Err(error) => match self.tool {
+                Some(tool) if tool.family == Family::Te => te::error_text(tool.name, error),
+                tool => {
+                    let family = tool.map_or(Family::Linux, |tool| tool.family);
+                    error.to_document(family, &self.correlation_id).to_string()
+                }
+            },
         }
     }
 }

@@ -22,6 +22,7 @@ pub mod mode;
 mod observe;
 pub mod resources;
 mod schema;
+mod te;
 mod tool;
 
 pub use answer::{Answer, Facts};

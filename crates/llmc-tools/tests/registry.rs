@@ -137,6 +137,22 @@ fn every_mode_stays_below_its_ceiling() {
 }
 
 #[test]
+fn the_core_of_the_tool_envelope_is_cheaper_still() {
+    let mut config = Config::default();
+    config.mcp.mode = Mode::Te;
+    config.mcp.te.core_only = true;
+    let (list, _) = mode::listing(&config);
+    let texts: Vec<String> = list.iter().map(|tool| tool.listing()).collect();
+    let text = format!("[{}]", texts.join(","));
+    assert_eq!(list.len(), 7);
+    assert!(
+        llmc_tokens::count(&text) <= 350,
+        "{}",
+        llmc_tokens::count(&text)
+    );
+}
+
+#[test]
 fn a_tool_is_one_file_of_its_name() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/catalog");
     for tool in TOOLS {

@@ -2,7 +2,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{HandleInfo, Kept, Page, SourceStamp};
-use llmc_host::{ANSWER_LIMIT, Stop};
+use llmc_host::{ANSWER_LIMIT, OpenFile, Stop};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ impl Tool for LinuxHandleRead {
 }
 
 /// Whether the file is no longer what it was when the handle was made. Unreadable counts as changed.
-fn is_stale(cx: &Cx, source: &SourceStamp, stop: &Stop) -> bool {
+pub(super) fn is_stale(cx: &Cx, source: &SourceStamp, stop: &Stop) -> bool {
     let Some(path) = source.path.to_str() else {
         return true;
     };
@@ -110,6 +110,15 @@ fn is_stale(cx: &Cx, source: &SourceStamp, stop: &Stop) -> bool {
         .map_or(true, |sha256| sha256 != source.sha256)
 }
 
+/// Opens the file behind a handle that keeps no bytes, through the same door as any other read.
+pub(super) fn open_source(cx: &Cx, info: &HandleInfo) -> Result<OpenFile> {
+    let path = info.source.as_ref().and_then(|source| source.path.to_str());
+    let path = path.ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
+    let roots = [&cx.linux().roots, &cx.files().roots];
+    let [linux, files] = roots.map(|roots| roots.open_file(path));
+    Ok(linux.or(files)?)
+}
+
 /// A page of a file that was too large to copy. Once it has changed, its old bytes are gone, and so is the page.
 fn read_file(cx: &Cx, info: &HandleInfo, offset: u64, limit: usize, stale: bool) -> Result<Page> {
     let total_bytes = info.total_bytes;
@@ -118,18 +127,11 @@ fn read_file(cx: &Cx, info: &HandleInfo, offset: u64, limit: usize, stale: bool)
             "offset {offset} is past the end, {total_bytes}"
         )));
     }
-    let mut bytes = Vec::new();
-    if let (false, Some(path)) = (
-        stale,
-        info.source.as_ref().and_then(|source| source.path.to_str()),
-    ) {
-        let file = cx
-            .linux()
-            .roots
-            .open_file(path)
-            .or_else(|_| cx.files().roots.open_file(path))?;
-        bytes = file.read_range(offset, limit)?;
-    }
+    let bytes = if stale {
+        Vec::new()
+    } else {
+        open_source(cx, info)?.read_range(offset, limit)?
+    };
     let eof = offset + bytes.len() as u64 >= total_bytes;
     Ok(Page {
         bytes,

@@ -15,7 +15,16 @@ mod linux_search_content;
 mod linux_search_files;
 mod list_dir;
 mod read_file;
+mod repo_read;
+mod repo_write_patch;
 mod stat;
+mod te_cat;
+mod te_find;
+mod te_grep;
+mod te_handle;
+mod te_head;
+mod te_ls;
+mod te_tail;
 
 mod args;
 mod pages;
@@ -37,6 +46,15 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<linux_search_files::LinuxSearchFiles>(),
     ToolDef::of::<linux_search_content::LinuxSearchContent>(),
     ToolDef::of::<linux_handle_read::LinuxHandleRead>(),
+    ToolDef::of::<te_grep::TeGrep>(),
+    ToolDef::of::<te_cat::TeCat>(),
+    ToolDef::of::<te_find::TeFind>(),
+    ToolDef::of::<te_ls::TeLs>(),
+    ToolDef::of::<te_head::TeHead>(),
+    ToolDef::of::<te_tail::TeTail>(),
+    ToolDef::of::<te_handle::TeHandle>(),
+    ToolDef::of::<repo_read::RepoRead>(),
+    ToolDef::of::<repo_write_patch::RepoWritePatch>(),
     ToolDef::of::<get_metrics::GetMetrics>(),
     ToolDef::of::<health::Health>(),
     ToolDef::of::<init::Init>(),

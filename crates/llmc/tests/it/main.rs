@@ -7,6 +7,7 @@
 //! - `observe`: logs, audit, telemetry, metrics, handles over restarts
 //! - `cli`: the verbs of the command line
 //! - `exit`: how a server ends
+//! - `te`: the Tool Envelope
 //! - `docs`: the generated reference pages
 
 #![allow(
@@ -23,6 +24,7 @@ mod hostile;
 mod observe;
 mod protocol;
 mod shapes;
+mod te;
 
 use llmc_testkit::{McpClient, Workspace};
 

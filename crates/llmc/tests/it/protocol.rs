@@ -5,6 +5,15 @@ use serde_json::{Value, json};
 
 use crate::{classic, huge, workspace};
 
+const TE: &[&str] = &[
+    "te_grep",
+    "te_cat",
+    "te_find",
+    "te_ls",
+    "te_head",
+    "te_tail",
+    "te_handle",
+];
 const CLASSIC: &[&str] = &[
     "read_file",
     "list_dir",
@@ -19,6 +28,15 @@ const CLASSIC: &[&str] = &[
     "linux_search_files",
     "linux_search_content",
     "linux_handle_read",
+    "te_grep",
+    "te_cat",
+    "te_find",
+    "te_ls",
+    "te_head",
+    "te_tail",
+    "te_handle",
+    "repo_read",
+    "repo_write_patch",
     "get_metrics",
     "health",
     "init",
@@ -52,7 +70,7 @@ fn each_mode_lists_its_tools_in_one_order() {
         ("classic", CLASSIC),
         ("hybrid", HYBRID),
         ("code_execution", CODE_EXECUTION),
-        ("te", &[]),
+        ("te", TE),
     ] {
         let mut client = workspace.mcp(["--mode", mode]);
         let hello = client.initialize("2025-11-25");
@@ -146,6 +164,7 @@ fn clients_are_told_what_a_tool_does_to_the_world() {
         ("linux_fs_move", false, false),
         ("linux_fs_delete", true, false),
         ("linux_fs_mkdirs", false, true),
+        ("repo_write_patch", true, false),
     ];
     for tool in list["result"]["tools"].as_array().unwrap() {
         let name = tool["name"].as_str().unwrap();

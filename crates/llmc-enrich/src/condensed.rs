@@ -1,0 +1,31 @@
+//! The shape every condenser returns, so that one place can turn it into header, body and breadcrumbs.
+
+/// What there was in all; only what applies is set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Matches, failures, hunks: the thing that was asked for.
+    pub matches: Option<u64>,
+    /// Lines.
+    pub lines: Option<u64>,
+    /// Files.
+    pub files: Option<u64>,
+    /// Bytes.
+    pub size: Option<u64>,
+}
+
+/// An answer within a token budget, with an account of what it leaves out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Condensed {
+    /// What to show; whole lines.
+    pub body: String,
+    /// Lines for the reader between and after sections, without their `# TE: ` prefix: what was left out, and where.
+    pub breadcrumbs: Vec<String>,
+    /// What there was.
+    pub totals: Totals,
+    /// How much of the first total present is shown.
+    pub shown: u64,
+    /// Whether anything was left out.
+    pub truncated: bool,
+    /// The place (path) where most of it is.
+    pub hot_zone: Option<String>,
+}

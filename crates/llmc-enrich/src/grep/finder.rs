@@ -1,0 +1,59 @@
+//! Where in a line the match is.
+
+use std::ops::Range;
+
+use regex::{Regex, RegexBuilder};
+
+use super::FoundLine;
+
+/// The pattern of a search, compiled once more to look inside lines that are known to match.
+///
+/// How the search was told to read it (plain text, any case) is seen from what it found.
+pub(super) struct Finder(Option<Regex>);
+
+/// Hits that a reading of the pattern is tried on.
+const TRIED: usize = 40;
+/// Memory for the compiled pattern; one that needs more goes without marks.
+const SIZE: usize = 2 * 1024 * 1024;
+
+impl Finder {
+    pub(super) fn new(pattern: &str, hits: &[FoundLine]) -> Self {
+        let escaped = regex::escape(pattern);
+        let readings = [
+            (pattern, false),
+            (pattern, true),
+            (&escaped, false),
+            (&escaped, true),
+        ];
+        let regex = readings.into_iter().find_map(|(pattern, any_case)| {
+            let regex = RegexBuilder::new(pattern)
+                .case_insensitive(any_case)
+                .multi_line(true)
+                .crlf(true)
+                .size_limit(SIZE)
+                .dfa_size_limit(SIZE)
+                .build()
+                .ok()?;
+            let finds = hits.iter().take(TRIED).any(|hit| regex.is_match(&hit.text));
+            finds.then_some(regex)
+        });
+        Self(regex)
+    }
+
+    /// The first match.
+    pub(super) fn find(&self, line: &str) -> Option<Range<usize>> {
+        self.0.as_ref()?.find(line).map(|found| found.range())
+    }
+
+    /// The first matches; not all, since looking for all of them can take quadratic time.
+    pub(super) fn spans(&self, line: &str) -> Vec<Range<usize>> {
+        let Some(regex) = &self.0 else {
+            return Vec::new();
+        };
+        regex
+            .find_iter(line)
+            .take(8)
+            .map(|found| found.range())
+            .collect()
+    }
+}

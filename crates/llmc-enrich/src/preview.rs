@@ -1,0 +1,221 @@
+//! A file within a token budget, in the form that says most about it.
+//!
+//! What fits comes back untouched. Of what does not, the reader first gets the shape (what a program defines, which keys
+//! a document has, which columns a table, which errors a log) and then the beginning, with its line numbers, so that
+//! the next question can name the lines it wants.
+//!
+//! `shown` counts the lines that are there themselves; an outline shows none.
+
+mod excerpt;
+mod json;
+mod keys;
+mod log;
+mod magic;
+mod table;
+
+use llmc_tokens::{count, fits};
+
+use crate::sniff::Kind;
+use crate::syntax::{self, Language};
+use crate::{Condensed, Totals};
+use excerpt::{Excerpt, first_lines, last_lines};
+
+/// What is at hand of a text.
+#[derive(Debug, Clone, Copy)]
+pub struct Text<'t> {
+    /// All of it, or the beginning if there is a `tail`.
+    pub head: &'t str,
+    /// The end, when what lies between is not at hand.
+    pub tail: Option<&'t str>,
+    /// The size of the whole.
+    pub total_bytes: u64,
+    /// The lines of the whole.
+    pub total_lines: u64,
+}
+
+/// Which part was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Everything.
+    Whole,
+    /// The first lines.
+    Head(u64),
+    /// The last lines.
+    Tail(u64),
+}
+
+/// Tokens left for the header, which the caller writes, and for the remarks.
+const HEADER: usize = 80;
+const REMARKS: usize = 30;
+
+/// A text within a token budget.
+///
+/// The part that was asked for, if it fits; otherwise, of the whole text, its shape and its beginning, and of some lines
+/// as many as fit.
+pub fn condense(
+    path: &str,
+    kind: Kind,
+    text: &Text<'_>,
+    asked: Asked,
+    budget_tokens: usize,
+) -> Condensed {
+    let room = budget_tokens.saturating_sub(HEADER);
+    let answer = |body: String, shown: u64, short: bool, breadcrumbs: Vec<String>| Condensed {
+        body,
+        breadcrumbs,
+        totals: Totals {
+            lines: Some(text.total_lines),
+            size: Some(text.total_bytes),
+            ..Totals::default()
+        },
+        shown,
+        truncated: short,
+        hot_zone: None,
+    };
+    match asked {
+        Asked::Whole if text.tail.is_none() && fits(text.head, room) => {
+            answer(text.head.to_owned(), text.total_lines, false, Vec::new())
+        }
+        Asked::Whole => {
+            let (body, lines, mut remarks) =
+                preview(path, kind, text, room.saturating_sub(REMARKS));
+            let shown = lines.min(text.total_lines);
+            let more = text.total_lines - shown;
+            if more > 0 {
+                remarks.insert(0, format!("{more} more lines"));
+            } else {
+                remarks.insert(
+                    0,
+                    format!("long lines are clipped; {} bytes in all", text.total_bytes),
+                );
+            }
+            answer(body, shown, true, remarks)
+        }
+        Asked::Head(lines) => {
+            let taken = first_lines(text.head, lines, room.saturating_sub(REMARKS));
+            let wanted = lines.min(text.total_lines);
+            let short = taken.lines < wanted || taken.clipped;
+            let remarks = range_remark(1, &taken, wanted, text.total_lines);
+            answer(taken.text, taken.lines, short, remarks)
+        }
+        Asked::Tail(lines) => {
+            let end = text.tail.unwrap_or(text.head);
+            let taken = last_lines(end, lines, room.saturating_sub(REMARKS));
+            let wanted = lines.min(text.total_lines);
+            let short = taken.lines < wanted || taken.clipped;
+            let first = (text.total_lines + 1).saturating_sub(taken.lines);
+            let remarks = range_remark(first, &taken, wanted, text.total_lines);
+            answer(taken.text, taken.lines, short, remarks)
+        }
+    }
+}
+
+/// A file that is no text: what it is, and how large.
+pub fn condense_binary(path: &str, head: &[u8], total_bytes: u64) -> Condensed {
+    Condensed {
+        body: format!(
+            "{}, {}\n",
+            magic::name(path, head),
+            magic::size(total_bytes)
+        ),
+        totals: Totals {
+            size: Some(total_bytes),
+            ..Totals::default()
+        },
+        truncated: total_bytes > 0,
+        ..Condensed::default()
+    }
+}
+
+/// Says which lines these are, unless they are all there are.
+fn range_remark(first: u64, taken: &Excerpt, wanted: u64, total: u64) -> Vec<String> {
+    let mut said = Vec::new();
+    if taken.lines < total {
+        let last = (first + taken.lines).saturating_sub(1);
+        let mut remark = match taken.lines {
+            0 => format!("0 of {total} lines"),
+            _ => format!("lines {first}-{last} of {total}"),
+        };
+        if taken.lines < wanted {
+            remark.push_str(&format!("; {} asked for do not fit", wanted - taken.lines));
+        }
+        said.push(remark);
+    }
+    if taken.clipped {
+        said.push("long lines are clipped".to_owned());
+    }
+    said
+}
+
+/// Shape and beginning; the body, how many lines of the text are in it, and what to remark.
+fn preview(path: &str, kind: Kind, text: &Text<'_>, room: usize) -> (String, u64, Vec<String>) {
+    let half = room / 2;
+    let (shape, remark) = match kind {
+        Kind::Code => outline(path, text.head, half),
+        Kind::Json => json::shape(text, half),
+        Kind::Yaml => keys::yaml(text.head, half),
+        Kind::Toml => keys::toml(text.head, half),
+        Kind::Markdown => keys::markdown(text.head, half),
+        Kind::Csv => table::columns(path, text, half),
+        // The fuller reader of logs belongs here as soon as there is one: `logs::condense(text, room)`.
+        Kind::Log => return log::preview(text, room),
+        Kind::Text | Kind::Binary => (String::new(), None),
+    };
+    let mut body = shape;
+    if text.tail.is_some() && !body.is_empty() {
+        body.insert_str(0, "(of the beginning)\n");
+    }
+    let title_room = 12;
+    let left = room.saturating_sub(count(&body) + title_room);
+    let start = first_lines(text.head, u64::MAX, left);
+    if body.is_empty() {
+        body = start.text;
+    } else if start.lines > 0 {
+        body.push_str(&format!(
+            "\nlines 1-{} of {}:\n",
+            start.lines, text.total_lines
+        ));
+        body.push_str(&start.text);
+    }
+    (body, start.lines, remark.into_iter().collect())
+}
+
+type Shape = (String, Option<String>);
+
+fn outline(path: &str, source: &str, room: usize) -> Shape {
+    let Some(language) = Language::detect(path, source) else {
+        return Shape::default();
+    };
+    // A line of an outline takes ten tokens or more.
+    let found = syntax::outline(language, source, room / 10);
+    lines_of_shape(found.lines, found.withheld, "definitions", "", room)
+}
+
+/// As many lines of a shape as fit, below a title that counts all of them and says more `about` it.
+fn lines_of_shape(
+    lines: Vec<String>,
+    withheld: usize,
+    what: &str,
+    about: &str,
+    room: usize,
+) -> Shape {
+    if lines.is_empty() {
+        return Shape::default();
+    }
+    let all = lines.len() + withheld;
+    let title = format!("{all} {what}{about}:\n");
+    let taken = first_lines(
+        &(lines.join("\n") + "\n"),
+        u64::MAX,
+        room.saturating_sub(count(&title)),
+    );
+    let more = all as u64 - taken.lines;
+    let remark = (more > 0).then(|| format!("{more} more {what}"));
+    if taken.lines == 0 {
+        return (String::new(), remark);
+    }
+    (title + &taken.text, remark)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,342 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::sniff::sniff;
+
+fn whole(text: &str) -> Text<'_> {
+    Text {
+        head: text,
+        tail: None,
+        total_bytes: text.len() as u64,
+        total_lines: text.lines().count() as u64,
+    }
+}
+
+#[track_caller]
+fn preview_of(path: &str, text: &str, budget: usize) -> Condensed {
+    let found = condense(
+        path,
+        sniff(path, text.as_bytes()),
+        &whole(text),
+        Asked::Whole,
+        budget,
+    );
+    let lines = text.lines().count() as u64;
+    assert!(found.truncated);
+    assert!(
+        count(&found.body) <= budget - HEADER,
+        "{}",
+        count(&found.body)
+    );
+    assert_eq!(
+        found.breadcrumbs[0],
+        format!("{} more lines", lines - found.shown)
+    );
+    found
+}
+
+#[track_caller]
+fn has(found: &Condensed, parts: &[&str]) {
+    for part in parts {
+        assert!(found.body.contains(part), "no {part:?} in:\n{}", found.body);
+    }
+}
+
+#[test]
+fn what_fits_is_untouched() {
+    for text in ["", "one", "one\ntwo\n", "{\"a\":1}", "\r\n\r\n"] {
+        let found = condense("x", Kind::Text, &whole(text), Asked::Whole, 500);
+        assert_eq!(found.body, text);
+        assert!(!found.truncated && found.breadcrumbs.is_empty());
+        assert_eq!(found.shown, text.lines().count() as u64);
+    }
+}
+
+#[test]
+fn code_is_an_outline_and_the_head() {
+    let mut source = String::from("use std::fmt;\n\npub struct Pool {\n    size: u8,\n}\n");
+    for n in 0..90 {
+        source.push_str(&format!(
+            "\npub fn step_{n}(pool: &Pool) -> u8 {{\n    pool.size\n}}\n"
+        ));
+    }
+    let found = preview_of("src/pool.rs", &source, 900);
+    has(
+        &found,
+        &[
+            "91 definitions:\n",
+            "3  pub struct Pool\n",
+            "7  pub fn step_0(pool: &Pool) -> u8\n",
+            " of 365:\nuse std::fmt;\n",
+        ],
+    );
+    assert!(
+        found.breadcrumbs[1].ends_with(" more definitions"),
+        "{:?}",
+        found.breadcrumbs
+    );
+    assert!(found.shown > 10);
+}
+
+#[test]
+fn json_is_a_shape_and_a_sample() {
+    let items: Vec<_> = (0..300)
+        .map(|n| match n % 3 {
+            0 => format!("    {{\"id\": {n}, \"tags\": [\"a\", \"b\"], \"note\": null}}"),
+            _ => format!("    {{\"id\": {n}, \"tags\": []}}"),
+        })
+        .collect();
+    let text = format!(
+        "{{\n  \"name\": \"x\",\n  \"items\": [\n{}\n  ]\n}}\n",
+        items.join(",\n")
+    );
+    let found = preview_of("data.json", &text, 500);
+    has(
+        &found,
+        &[
+            "5 keys, object:\n",
+            "  name: string\n",
+            "  items: array of 300 objects\n",
+            "    id: number\n",
+            "    tags: 300 arrays of strings, 200 in all\n",
+            "    note: null, in 100 of 300\n",
+            "\"name\": \"x\"",
+        ],
+    );
+}
+
+#[test]
+fn json_cut_off_and_json_lines_have_a_shape_too() {
+    let text = Text {
+        head: "{\"a\": {\"b\": [1, 2, {\"c\": \"d",
+        tail: Some("\"}]}}\n"),
+        total_bytes: 9_000_000,
+        total_lines: 1,
+    };
+    let found = condense("x.json", Kind::Json, &text, Asked::Whole, 400);
+    has(
+        &found,
+        &[
+            "(of the beginning)\n",
+            "  a: object\n",
+            "    b: array of 2 objects and numbers\n",
+        ],
+    );
+    assert_eq!((found.shown, found.truncated), (1, true));
+
+    let lines = "{\"at\": 1, \"msg\": \"hello there\"}\n".repeat(400);
+    let found = preview_of("x.jsonl", &lines, 400);
+    has(
+        &found,
+        &[
+            "2 keys, 400 documents:\n",
+            "  at: number\n",
+            "  msg: string\n",
+        ],
+    );
+}
+
+#[test]
+fn yaml_and_toml_are_keys() {
+    let mut yaml = String::from(
+        "# config\nname: app\nservices:\n  web:\n    image: x\n    ports:\n      - 80\n      - 81\n  db:\n    image: y\nsteps:\n- run: a\n  with: b\n- run: c\ntext: |\n  not: a key\n",
+    );
+    yaml.push_str(&"# filler line of words\n".repeat(200));
+    let found = preview_of("a.yaml", &yaml, 400);
+    has(
+        &found,
+        &[
+            "2  name: string\n",
+            "3  services: 2 keys\n",
+            "4    web: 2 keys\n",
+            "9    db: 1 key\n",
+            "11  steps: list of 2\n",
+            "15  text: block of text\n",
+        ],
+    );
+    assert!(!found.body.contains("not: string"), "{}", found.body);
+
+    let mut toml = String::from("edition = \"2024\"\ncount = 3\n\n[package]\nname = \"x\"\n");
+    toml.push_str(&"\n[[bin]]\nname = \"y\"\npath = \"src/y.rs\"\n".repeat(120));
+    toml.push_str("[profile.release]\nlto = true\n");
+    let found = preview_of("a.toml", &toml, 400);
+    has(
+        &found,
+        &[
+            "1  edition = string\n",
+            "2  count = number\n",
+            "4  [package]\n",
+            "7  [[bin]] 120 times\n",
+            "486  [profile.release]\n",
+        ],
+    );
+}
+
+#[test]
+fn csv_is_columns_and_rows() {
+    let mut text = String::from("id,name,price,on,note\n");
+    for n in 0..500 {
+        text.push_str(&format!(
+            "{n},\"a, b\",{n}.5,2026-01-02,{}\n",
+            if n % 5 == 0 { "x" } else { "" }
+        ));
+    }
+    let found = preview_of("a.csv", &text, 400);
+    has(
+        &found,
+        &[
+            "5 columns, 500 rows:\n",
+            "  id: integer\n",
+            "  name: text\n",
+            "  price: number\n",
+            "  on: date\n",
+            "  note: text, 400 of 500 empty\n",
+            "id,name,price,on,note\n0,",
+        ],
+    );
+}
+
+#[test]
+fn a_log_is_levels_and_errors_and_both_ends() {
+    let mut text = String::new();
+    for n in 1..=900 {
+        let level = match n {
+            70 | 400 | 401 | 402 | 403 | 404 | 405 | 406 | 407 | 408 | 409 | 850 => "ERROR",
+            n if n % 50 == 0 => "WARN",
+            _ => "INFO",
+        };
+        text.push_str(&format!(
+            "2026-01-02T03:04:05Z {level} step {n} of the error count\n"
+        ));
+    }
+    let found = preview_of("run.log", &text, 1200);
+    has(
+        &found,
+        &[
+            "12 errors, 16 warnings, 872 info\n",
+            "10 of 12 errors:\n",
+            "70: 2026-01-02T03:04:05Z ERROR step 70 ",
+            "850: 2026-01-02T03:04:05Z ERROR step 850 ",
+            "lines 1-",
+            "-900 of 900:\n",
+            "WARN step 900 ",
+        ],
+    );
+    assert_eq!(found.breadcrumbs[1], "2 more errors");
+}
+
+#[test]
+fn markdown_is_headings_and_the_head() {
+    let mut text = String::from("# Title\n\n```sh\n# no heading\n```\n## Part one\n");
+    text.push_str(&"Words and words.\n".repeat(300));
+    text.push_str("## Part two\n");
+    let found = preview_of("a.md", &text, 300);
+    has(
+        &found,
+        &["3 headings:\n1  # Title\n6  ## Part one\n307  ## Part two\n"],
+    );
+}
+
+#[test]
+fn some_lines_are_those_lines() {
+    let text: String = (1..=100).map(|n| format!("line {n}\n")).collect();
+    let head = condense("x", Kind::Text, &whole(&text), Asked::Head(3), 500);
+    assert_eq!(head.body, "line 1\nline 2\nline 3\n");
+    assert_eq!((head.shown, head.truncated), (3, false));
+    assert_eq!(head.breadcrumbs, ["lines 1-3 of 100"]);
+    let tail = condense("x", Kind::Text, &whole(&text), Asked::Tail(2), 500);
+    assert_eq!(tail.body, "line 99\nline 100\n");
+    assert_eq!(tail.breadcrumbs, ["lines 99-100 of 100"]);
+    let all = condense("x", Kind::Text, &whole(&text), Asked::Tail(1000), 5000);
+    assert_eq!(
+        (all.body.as_str(), all.breadcrumbs.len()),
+        (text.as_str(), 0)
+    );
+    let short = condense("x", Kind::Text, &whole(&text), Asked::Tail(90), 200);
+    assert!(short.truncated && short.body.ends_with("line 100\n"));
+    assert!(
+        short.breadcrumbs[0].ends_with("asked for do not fit"),
+        "{:?}",
+        short.breadcrumbs
+    );
+}
+
+#[test]
+fn a_gigantic_line_is_clipped() {
+    let text = "x".repeat(3_000_000);
+    for asked in [Asked::Whole, Asked::Head(1), Asked::Tail(1)] {
+        let found = condense("x.txt", Kind::Text, &whole(&text), asked, 300);
+        assert!(found.body.ends_with("x… [3000000 bytes]"), "{asked:?}");
+        assert!(found.truncated && found.shown == 1);
+    }
+}
+
+#[test]
+fn binary_is_type_and_size() {
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0";
+    let found = condense_binary("a.png", png, 12_345);
+    assert_eq!(found.body, "PNG image, 640x480, 12K (12345 bytes)\n");
+    assert_eq!(found.totals.size, Some(12_345));
+    assert_eq!(
+        condense_binary("a.xyz", b"\x01\x02", 2).body,
+        "binary data (.xyz), 2 bytes\n"
+    );
+    assert_eq!(condense_binary("", b"", 0).body, "binary data, 0 bytes\n");
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Code,
+    Kind::Json,
+    Kind::Yaml,
+    Kind::Toml,
+    Kind::Csv,
+    Kind::Log,
+    Kind::Markdown,
+    Kind::Text,
+];
+
+proptest! {
+    #[test]
+    fn accounts_for_everything_within_the_budget(
+        text in prop_oneof![
+            "(?s).{0,300}",
+            "([ ]{0,4}[-{}\\[\\]\":,a-c#=|>0-9.\n]{0,12}){0,60}",
+            "(2026-01-02 (ERROR|INFO|WARN) [a-z ]{0,60}\n){0,80}",
+        ],
+        cut in any::<bool>(),
+        lines in 0..50_u64,
+        budget in 150..900_usize,
+        path in "[a-c]{1,3}\\.(rs|py|c|tsv|x)",
+    ) {
+        let middle = (0..=text.len() / 2).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let given = match cut {
+            true => Text {
+                head: &text[..middle],
+                tail: Some(&text[middle..]),
+                total_bytes: 1_000_000,
+                total_lines: 10_000,
+            },
+            false => whole(&text),
+        };
+        for kind in KINDS {
+            for asked in [Asked::Whole, Asked::Head(lines), Asked::Tail(lines)] {
+                let found = condense(&path, kind, &given, asked, budget);
+                prop_assert!(count(&found.body) <= budget - HEADER, "{:?} {:?}: {}", kind, asked, found.body);
+                prop_assert!(found.shown <= given.total_lines);
+                prop_assert_eq!(found.totals.lines, Some(given.total_lines));
+                if found.shown < given.total_lines && asked == Asked::Whole {
+                    prop_assert!(found.truncated);
+                    prop_assert_eq!(
+                        &found.breadcrumbs[0],
+                        &format!("{} more lines", given.total_lines - found.shown)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn binary_never_panics(path in "\\PC{0,12}", head in prop::collection::vec(any::<u8>(), 0..300)) {
+        condense_binary(&path, &head, head.len() as u64);
+    }
+}

@@ -1,0 +1,419 @@
+//! Finds what a source file defines, by its syntax tree.
+//!
+//! A line that mentions a name says nothing about whether it defines it; the grammar of the language does. Grammars and
+//! their tables are looked up only when a file of that language is read, so a search in one language never pays for
+//! another. Every call works within an [`Effort`]: what cannot be parsed within it has no definitions, which is never an
+//! error, since the text itself can still be shown.
+
+mod language;
+mod outline;
+mod table;
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use tree_sitter::{Node, ParseOptions, Parser, Tree, TreeCursor};
+
+pub use language::Language;
+pub use outline::{Outline, outline, outline_of};
+use table::{Entry, Name, Scope};
+
+/// How much may be parsed in all, over however many files.
+///
+/// Time is the processor time of this thread, so that the same search finds the same definitions on a busy machine; a
+/// multiple of it by the clock on the wall ends it all the same.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    bytes: usize,
+    used_up_at: Duration,
+    deadline: Instant,
+}
+
+impl Effort {
+    /// Bytes of source parsed for one answer.
+    pub const BYTES: usize = 2 * 1024 * 1024;
+    /// Time spent parsing for one answer.
+    pub const TIME: Duration = Duration::from_millis(80);
+
+    const WALL_TIMES: u32 = 20;
+
+    /// At most this much source, in at most this much processor time from now.
+    pub fn new(bytes: usize, time: Duration) -> Self {
+        Self {
+            bytes,
+            used_up_at: processor_time() + time,
+            deadline: Instant::now() + time * Self::WALL_TIMES,
+        }
+    }
+
+    /// The bytes that may still be parsed; none once the time is up.
+    pub fn left(&self) -> usize {
+        if self.has_time() { self.bytes } else { 0 }
+    }
+
+    fn take(&mut self, bytes: usize) -> bool {
+        let enough = bytes <= self.left();
+        if enough {
+            self.bytes -= bytes;
+        }
+        enough
+    }
+
+    fn has_time(&self) -> bool {
+        processor_time() < self.used_up_at && Instant::now() < self.deadline
+    }
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self::new(Self::BYTES, Self::TIME)
+    }
+}
+
+/// What this thread has used of the processor.
+pub(crate) fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// What is defined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum DefinitionKind {
+    Function,
+    Class,
+    Struct,
+    Enum,
+    Interface,
+    Type,
+    Module,
+    Constant,
+    Variable,
+    Field,
+    Variant,
+    Macro,
+    /// A block that adds to a type defined elsewhere.
+    Impl,
+    /// A promise that there is a definition: a prototype, a module in another file.
+    Declaration,
+}
+
+impl DefinitionKind {
+    /// Whether this is the one place where the name comes into being.
+    pub fn defines(self) -> bool {
+        !matches!(self, Self::Impl | Self::Declaration)
+    }
+
+    /// Whether it is a detail of something else, left out of an outline.
+    pub fn is_member_data(self) -> bool {
+        matches!(self, Self::Field | Self::Variant)
+    }
+}
+
+/// A name that comes into being in a source file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    /// The name, without what qualifies it.
+    pub name: String,
+    /// What it is.
+    pub kind: DefinitionKind,
+    /// The line of the name, counted from 1. Attributes, modifiers and a return type may stand on lines before.
+    pub line: u64,
+    /// The last line of the definition.
+    pub end_line: u64,
+    /// The definition up to its body, on one line, clipped.
+    pub signature: String,
+    /// Where the name starts in the source, in bytes.
+    pub name_start: usize,
+    /// How many definitions it lies in.
+    pub depth: usize,
+}
+
+/// Definitions kept of one file; a file with more is a table, not code that someone reads.
+const MAX_DEFINITIONS: usize = 20_000;
+
+/// The definitions in a source file, in their order.
+///
+/// Empty for a language without grammar in this build, and when the effort is used up.
+pub fn definitions(language: Language, source: &str, effort: &mut Effort) -> Vec<Definition> {
+    let Some(grammar) = language.grammar() else {
+        return Vec::new();
+    };
+    if !effort.take(source.len()) {
+        return Vec::new();
+    }
+    let Some(tree) = parse(&grammar, source, effort) else {
+        return Vec::new();
+    };
+    let table = table::of(language, &grammar);
+    let mut walk = Walk {
+        source,
+        table,
+        cursor: tree.walk(),
+        open: Vec::new(),
+        found: Vec::new(),
+    };
+    walk.run(effort);
+    walk.found
+}
+
+fn parse(grammar: &tree_sitter::Language, source: &str, effort: &Effort) -> Option<Tree> {
+    let mut parser = Parser::new();
+    parser.set_language(grammar).ok()?;
+    // Asked every few microseconds, while the clock of the processor takes a system call.
+    let mut asked = 0_u32;
+    let mut progress = |_: &_| {
+        asked = asked.wrapping_add(1);
+        if asked.is_multiple_of(32) && !effort.has_time() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    parser.parse_with_options(
+        &mut |at, _| source.as_bytes().get(at..).unwrap_or_default(),
+        None,
+        Some(ParseOptions::new().progress_callback(&mut progress)),
+    )
+}
+
+/// A node on the way down: what it adds for those below.
+#[derive(Clone, Copy, Default)]
+struct Open {
+    local: bool,
+    definition: bool,
+}
+
+struct Walk<'t> {
+    source: &'t str,
+    table: &'static table::Table,
+    cursor: TreeCursor<'t>,
+    open: Vec<Open>,
+    found: Vec<Definition>,
+}
+
+impl Walk<'_> {
+    /// Goes over all nodes without recursion, since the depth of a tree is up to whoever wrote the file.
+    fn run(&mut self, effort: &Effort) {
+        let (mut local, mut depth, mut steps) = (0_usize, 0_usize, 0_u32);
+        loop {
+            steps = steps.wrapping_add(1);
+            if (steps.is_multiple_of(4096) && !effort.has_time())
+                || self.found.len() >= MAX_DEFINITIONS
+            {
+                return;
+            }
+            let node = self.cursor.node();
+            let mut open = Open::default();
+            if let Some(entry) = self.table.entry(node.kind_id())
+                && (entry.scope == Scope::Anywhere || local == 0)
+                && let Some(definition) = self.definition(node, entry, depth, local)
+            {
+                self.found.push(definition);
+                open.definition = true;
+            }
+            open.local = self.table.is_local(node.kind_id());
+            if self.cursor.goto_first_child() {
+                local += usize::from(open.local);
+                depth += usize::from(open.definition);
+                self.open.push(open);
+                continue;
+            }
+            while !self.cursor.goto_next_sibling() {
+                if !self.cursor.goto_parent() {
+                    return;
+                }
+                let closed = self.open.pop().unwrap_or_default();
+                local -= usize::from(closed.local);
+                depth -= usize::from(closed.definition);
+            }
+        }
+    }
+
+    fn definition(
+        &self,
+        node: Node<'_>,
+        entry: &Entry,
+        depth: usize,
+        local: usize,
+    ) -> Option<Definition> {
+        let name = name_of(node, entry.name)?;
+        let mut kind = entry.kind;
+        let mut body = node.child_by_field_name("body");
+        match entry.name {
+            Name::Bodied => {
+                body?;
+            }
+            Name::BodiedOrDeclared if body.is_none() => kind = DefinitionKind::Declaration,
+            Name::Declarator => {
+                let declares = matches!(node.kind(), "declaration" | "field_declaration");
+                if declares && (declares_function(node) || self.text(node).starts_with("extern ")) {
+                    kind = DefinitionKind::Declaration;
+                }
+            }
+            Name::Assigned => {
+                let value = node
+                    .child_by_field_name("value")
+                    .or_else(|| node.child_by_field_name("right"))?;
+                match value.kind() {
+                    "arrow_function" | "function_expression" | "generator_function" => {
+                        kind = DefinitionKind::Function;
+                        body = value.child_by_field_name("body");
+                    }
+                    "class" => {
+                        kind = DefinitionKind::Class;
+                        body = value.child_by_field_name("body");
+                    }
+                    _ if node.kind() != "variable_declarator" || local > 0 => return None,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        let text = self.text(name);
+        if text.is_empty() || text.contains('\n') {
+            return None;
+        }
+        Some(Definition {
+            name: text.to_owned(),
+            kind,
+            line: name.start_position().row as u64 + 1,
+            end_line: node.end_position().row as u64 + 1,
+            signature: self.signature(node, name, body),
+            name_start: name.start_byte(),
+            depth,
+        })
+    }
+
+    fn text(&self, node: Node<'_>) -> &str {
+        self.source.get(node.byte_range()).unwrap_or_default()
+    }
+
+    /// From the start of the line, so with `export` or `pub`, to the body; without a body the line of the name.
+    fn signature(&self, node: Node<'_>, name: Node<'_>, body: Option<Node<'_>>) -> String {
+        let line_start = |at: usize| self.source[..at].rfind('\n').map_or(0, |nl| nl + 1);
+        let text = match body {
+            Some(body) => {
+                let start = line_start(node.start_byte());
+                let end = body.start_byte().max(name.end_byte());
+                self.source.get(start..end)
+            }
+            None => {
+                let start = line_start(name.start_byte());
+                let rest = &self.source[name.end_byte()..];
+                let end = name.end_byte() + rest.find('\n').unwrap_or(rest.len());
+                self.source.get(start..end)
+            }
+        };
+        one_line_signature(
+            text.unwrap_or_default(),
+            name.start_byte() - node.start_byte().min(name.start_byte()),
+        )
+    }
+}
+
+/// Characters of a signature.
+const SIGNATURE: usize = 160;
+
+/// White space joined, attribute lines before the name left out, what opens the body left out.
+fn one_line_signature(text: &str, before_name: usize) -> String {
+    let mut out = String::new();
+    let mut attributes = before_name > 0;
+    for line in text.lines() {
+        let line = line.trim();
+        attributes &= line.is_empty()
+            || line.starts_with('@') && !line.contains(' ')
+            || line.starts_with('[') && line.ends_with(']')
+            || line.starts_with("#[");
+        if attributes || line.is_empty() {
+            continue;
+        }
+        for word in line.split_whitespace() {
+            if !out.is_empty() {
+                out.push(' ');
+            }
+            out.push_str(word);
+        }
+        if out.len() > 4 * SIGNATURE {
+            break;
+        }
+    }
+    let kept =
+        out.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '{' | ';' | ':' | ','));
+    let kept = kept.strip_suffix("=>").unwrap_or(kept).trim_end();
+    match kept.char_indices().nth(SIGNATURE) {
+        Some((at, _)) => format!("{}…", &kept[..at]),
+        None => kept.to_owned(),
+    }
+}
+
+/// Whether what a C declaration declares is a function.
+fn declares_function(node: Node<'_>) -> bool {
+    let mut at = node.child_by_field_name("declarator");
+    for _ in 0..DECLARATOR_DEPTH {
+        match at {
+            Some(node) if node.kind() == "function_declarator" => {
+                // `int (*call)(void)` is a variable.
+                return node
+                    .child_by_field_name("declarator")
+                    .is_none_or(|inner| inner.kind() != "parenthesized_declarator");
+            }
+            Some(node) => at = node.child_by_field_name("declarator"),
+            None => return false,
+        }
+    }
+    false
+}
+
+/// How many declarators may lie in one another; nobody writes ten stars.
+const DECLARATOR_DEPTH: usize = 12;
+
+fn name_of(node: Node<'_>, how: Name) -> Option<Node<'_>> {
+    let first = match how {
+        Name::Field | Name::Bodied | Name::BodiedOrDeclared => node.child_by_field_name("name")?,
+        Name::Declarator => node.child_by_field_name("declarator")?,
+        Name::Type => node.child_by_field_name("type")?,
+        Name::Property => node.child_by_field_name("property")?,
+        Name::FirstChild => node.named_child(0)?,
+        Name::Left => {
+            let left = node.child_by_field_name("left")?;
+            return matches!(left.kind(), "identifier" | "constant").then_some(left);
+        }
+        Name::Assigned => {
+            let target = node
+                .child_by_field_name("name")
+                .or_else(|| node.child_by_field_name("key"))
+                .or_else(|| node.child_by_field_name("left"))?;
+            match target.kind() {
+                "member_expression" => target.child_by_field_name("property")?,
+                "identifier" | "property_identifier" => target,
+                _ => return None,
+            }
+        }
+    };
+    innermost_name(first)
+}
+
+/// Follows `Outer::inner`, pointers, arrays and type arguments to the bare name.
+fn innermost_name(mut node: Node<'_>) -> Option<Node<'_>> {
+    for _ in 0..DECLARATOR_DEPTH {
+        if node.named_child_count() == 0 {
+            return Some(node);
+        }
+        match node.kind() {
+            "destructor_name" | "operator_name" | "operator_cast" | "computed_property_name" => {
+                return Some(node);
+            }
+            _ => {}
+        }
+        node = node
+            .child_by_field_name("name")
+            .or_else(|| node.child_by_field_name("declarator"))
+            .or_else(|| node.child_by_field_name("type"))
+            .or_else(|| node.named_child(0))?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

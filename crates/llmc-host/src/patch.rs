@@ -1,0 +1,384 @@
+//! Applying a unified diff to several files: all of them, or none.
+//!
+//! Every file is leased, read and patched in memory first; only when all hunks fit does the first file change. Should a
+//! later file then fail (a full disk, another program), the earlier ones are put back as they were.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
+use diffy::patch_set::{FileMode, FileOperation, ParseOptions, PatchKind, PatchSet};
+use rustix::fs::{self, AtFlags, Mode, Stat};
+
+use crate::edit;
+use crate::error::{Error, Result};
+use crate::lock::Leases;
+use crate::read::{each_block, open_regular};
+use crate::roots::{Last, RootedPath};
+use crate::rules::Access;
+use crate::scratch::{Placed, Watch};
+use crate::stop::Stop;
+use crate::write::{EDIT_LIMIT, Workspace, WriteState};
+
+/// Files in one patch.
+const MAX_FILES: usize = 1000;
+
+/// What happened to one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchedHow {
+    /// It is new.
+    Created,
+    /// Its content changed.
+    Modified,
+    /// It is gone.
+    Deleted,
+    /// It is here now, under a new name.
+    Renamed,
+}
+
+/// One file of a patch that was applied.
+#[derive(Debug)]
+pub struct Patched {
+    /// Where it is (or was).
+    pub path: RootedPath,
+    /// What happened.
+    pub how: PatchedHow,
+    /// Hunks applied to it.
+    pub hunks: usize,
+}
+
+/// A file as the patch wants it.
+struct Wanted<'a> {
+    from: Option<String>,
+    to: Option<String>,
+    patch: diffy::Patch<'a, str>,
+    executable: bool,
+}
+
+/// One step, ready to be carried out and to be taken back.
+struct Step {
+    path: RootedPath,
+    old: Option<(File, Stat, Vec<u8>)>,
+    new: Option<Vec<u8>>,
+    executable: bool,
+}
+
+impl Workspace {
+    /// Applies a patch in git's or plain unified form.
+    ///
+    /// # Errors
+    /// [`Error::NoMatch`] with the hunk that does not fit; nothing is written then.
+    pub fn apply_patch(&self, patch: &str, owner: &str, stop: &Stop) -> Result<Vec<Patched>> {
+        let state = self.state("patch")?;
+        let wanted = parse(patch)?;
+        let mut paths = Vec::new();
+        for file in &wanted {
+            let resolve = |asked: &String, access| self.roots.resolve(asked, Last::Follow, access);
+            let from = file
+                .from
+                .as_ref()
+                .map(|asked| resolve(asked, Access::Write))
+                .transpose()?;
+            let to = file
+                .to
+                .as_ref()
+                .map(|asked| resolve(asked, Access::Write))
+                .transpose()?;
+            paths.push((from, to));
+        }
+        let mut keys: Vec<PathBuf> = paths
+            .iter()
+            .flat_map(|(a, b)| [a, b])
+            .flatten()
+            .map(RootedPath::absolute)
+            .collect();
+        keys.sort();
+        keys.dedup();
+        let leases = state.locks.acquire(&keys, owner, "patch")?;
+        let mut steps = Vec::new();
+        let mut report = Vec::new();
+        for (file, (from, to)) in wanted.iter().zip(paths) {
+            report.extend(plan(file, from, to, &mut steps, stop)?);
+        }
+        for done in 0..steps.len() {
+            if let Err(error) = steps[done].carry_out(state, &leases) {
+                for step in steps[..done].iter().rev() {
+                    step.take_back(state, &leases);
+                }
+                return Err(error);
+            }
+        }
+        Ok(report)
+    }
+}
+
+/// Reads and patches one file in memory.
+fn plan(
+    file: &Wanted<'_>,
+    from: Option<RootedPath>,
+    to: Option<RootedPath>,
+    steps: &mut Vec<Step>,
+    stop: &Stop,
+) -> Result<Option<Patched>> {
+    let old = match &from {
+        Some(path) => Some(read_old(path, stop)?),
+        None => None,
+    };
+    let base = old
+        .as_ref()
+        .map_or(&b""[..], |(_, _, bytes)| bytes.as_slice());
+    let asked = file
+        .from
+        .as_ref()
+        .or(file.to.as_ref())
+        .map_or("patch", String::as_str);
+    let new = apply(asked, base, &file.patch)?;
+    let hunks = file.patch.hunks().len();
+    let step = |path: RootedPath, old, new| Step {
+        path,
+        old,
+        new,
+        executable: file.executable,
+    };
+    let (path, how) = match (from, to) {
+        (Some(from), Some(to)) if from.absolute() == to.absolute() => {
+            steps.push(step(from.clone(), old, Some(new)));
+            (from, PatchedHow::Modified)
+        }
+        (Some(from), Some(to)) => {
+            refuse_existing(&to)?;
+            steps.push(step(to.clone(), None, Some(new)));
+            steps.push(step(from, old, None));
+            (to, PatchedHow::Renamed)
+        }
+        (Some(from), None) => {
+            if !new.is_empty() {
+                let summary =
+                    "the patch deletes the file, but its content is not what the patch removes"
+                        .to_owned();
+                return Err(Error::NoMatch {
+                    path: asked.to_owned(),
+                    summary,
+                    found: 0,
+                    nearest: String::new(),
+                });
+            }
+            steps.push(step(from.clone(), old, None));
+            (from, PatchedHow::Deleted)
+        }
+        (None, Some(to)) => {
+            refuse_existing(&to)?;
+            steps.push(step(to.clone(), None, Some(new)));
+            (to, PatchedHow::Created)
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(Patched { path, how, hunks }))
+}
+
+impl Step {
+    fn carry_out(&self, state: &WriteState, leases: &Leases<'_>) -> Result<()> {
+        let changed = || Error::Busy {
+            path: self.path.asked().to_owned(),
+            holder: "another program that changed the file".to_owned(),
+            waited_ms: 0,
+        };
+        let placed = match (&self.old, &self.new) {
+            (Some((file, stat, _)), Some(new)) => {
+                state
+                    .scratch
+                    .replace(&self.path, (file, stat), Watch::Yes, leases, |out| {
+                        self.fill(out, new)
+                    })?
+            }
+            (None, Some(new)) => state
+                .scratch
+                .create(&self.path, leases, |out| self.fill(out, new))?,
+            (Some(_), None) => {
+                let (dir, name) = self.path.parent()?;
+                let gone = leases.commit(|| Ok(fs::unlinkat(&dir, name, AtFlags::empty())))?;
+                gone.map_err(|errno| Error::of_write(self.path.asked(), errno))?;
+                Placed::Done
+            }
+            (None, None) => Placed::Done,
+        };
+        if placed == Placed::Done {
+            Ok(())
+        } else {
+            Err(changed())
+        }
+    }
+
+    /// Puts things back. Whatever fails here is beyond mending by us; the error that led here is reported.
+    fn take_back(&self, state: &WriteState, leases: &Leases<'_>) {
+        let undone = match (&self.old, &self.new) {
+            (None, Some(_)) => Step {
+                path: self.path.clone(),
+                old: read_old(&self.path, &Stop::default()).ok(),
+                new: None,
+                executable: false,
+            },
+            (Some((_, _, bytes)), _) => Step {
+                path: self.path.clone(),
+                old: read_old(&self.path, &Stop::default()).ok(),
+                new: Some(bytes.clone()),
+                executable: false,
+            },
+            (None, None) => return,
+        };
+        let _ = undone.carry_out(state, leases);
+    }
+
+    fn fill(&self, out: &mut File, bytes: &[u8]) -> Result<()> {
+        let failed = |source| Error::WriteFailed {
+            path: self.path.asked().to_owned(),
+            source,
+        };
+        out.write_all(bytes).map_err(failed)?;
+        if self.executable {
+            let mode = fs::fstat(&*out).map_or(0o644, |stat| stat.st_mode & 0o777);
+            let _ = fs::fchmod(&*out, Mode::from_raw_mode(mode | 0o111));
+        }
+        Ok(())
+    }
+}
+
+fn read_old(path: &RootedPath, stop: &Stop) -> Result<(File, Stat, Vec<u8>)> {
+    let (mut file, stat) = open_regular(path)?;
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    if size > EDIT_LIMIT as u64 {
+        let why = format!("{size} bytes; files above {EDIT_LIMIT} bytes are not patched");
+        return Err(Error::TooLarge {
+            path: path.asked().to_owned(),
+            why,
+        });
+    }
+    let mut bytes = Vec::new();
+    each_block(&mut file, path.asked(), size, stop, |block| {
+        bytes.extend_from_slice(block);
+        Ok(())
+    })?;
+    Ok((file, stat, bytes))
+}
+
+fn refuse_existing(path: &RootedPath) -> Result<()> {
+    match path.lstat() {
+        Ok(_) => Err(Error::AlreadyExists {
+            path: path.asked().to_owned(),
+        }),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Applies the hunks; one that does not fit is shown beside what is there.
+fn apply(asked: &str, base: &[u8], patch: &diffy::Patch<'_, str>) -> Result<Vec<u8>> {
+    let text = std::str::from_utf8(base).map_err(|_| Error::NotText {
+        path: asked.to_owned(),
+        why: "is not UTF-8 text; it cannot be patched",
+    })?;
+    diffy::apply(text, patch)
+        .map(String::into_bytes)
+        .map_err(|error| {
+            let number: usize = error
+                .to_string()
+                .rsplit('#')
+                .next()
+                .and_then(|n| n.parse().ok())
+                .unwrap_or(1);
+            let hunk = patch.hunks().get(number.saturating_sub(1));
+            let expected: String = hunk
+                .into_iter()
+                .flat_map(|hunk| hunk.lines())
+                .filter_map(|line| match line {
+                    diffy::Line::Context(text) | diffy::Line::Delete(text) => Some(*text),
+                    diffy::Line::Insert(_) => None,
+                })
+                .collect();
+            let summary = format!(
+                "hunk {number} of {} does not apply; expected these lines:\n{expected}",
+                patch.hunks().len()
+            );
+            Error::NoMatch {
+                path: asked.to_owned(),
+                summary,
+                found: 0,
+                nearest: edit::nearest_region(base, &expected),
+            }
+        })
+}
+
+/// Reads the patch. Names come as git writes them (`a/…`, `b/…`) or plain.
+fn parse(patch: &str) -> Result<Vec<Wanted<'_>>> {
+    let git = patch.lines().any(|line| line.starts_with("diff --git "));
+    let options = if git {
+        ParseOptions::gitdiff()
+    } else {
+        ParseOptions::unidiff()
+    };
+    let mut wanted = Vec::new();
+    for file in PatchSet::parse(patch, options) {
+        let file =
+            file.map_err(|error| Error::BadRequest(format!("the patch cannot be read: {error}")))?;
+        if wanted.len() == MAX_FILES {
+            return Err(Error::BadRequest(format!(
+                "more than {MAX_FILES} files in one patch"
+            )));
+        }
+        if matches!(file.new_mode(), Some(FileMode::Symlink | FileMode::Gitlink)) {
+            return Err(Error::BadRequest(
+                "links and submodules are not patched".to_owned(),
+            ));
+        }
+        let prefixed = |name: &str| name.starts_with("a/") || name.starts_with("b/");
+        let strip = match file.operation() {
+            FileOperation::Modify { original, modified } => {
+                usize::from(prefixed(original) && prefixed(modified))
+            }
+            FileOperation::Create(name) | FileOperation::Delete(name) => {
+                usize::from(prefixed(name))
+            }
+            // git gives the names of renames without prefix.
+            FileOperation::Rename { .. } | FileOperation::Copy { .. } => 0,
+        };
+        let executable = file.new_mode() == Some(&FileMode::Executable);
+        let (from, to) = match file.operation().strip_prefix(strip) {
+            FileOperation::Delete(name) => (Some(name.into_owned()), None),
+            FileOperation::Create(name) => (None, Some(name.into_owned())),
+            FileOperation::Modify { original, modified } => {
+                (Some(original.into_owned()), Some(modified.into_owned()))
+            }
+            FileOperation::Rename { from, to } => (Some(from.into_owned()), Some(to.into_owned())),
+            FileOperation::Copy { .. } => {
+                return Err(Error::BadRequest(
+                    "copies are not patched; create the new file instead".to_owned(),
+                ));
+            }
+        };
+        let patch = match file.into_patch() {
+            PatchKind::Text(patch) => patch,
+            PatchKind::Binary(_) => {
+                return Err(Error::BadRequest(
+                    "binary patches are not applied".to_owned(),
+                ));
+            }
+        };
+        let named_only = patch.hunks().is_empty() && !git;
+        if named_only {
+            return Err(Error::BadRequest(
+                "the patch names a file but holds no hunk for it".to_owned(),
+            ));
+        }
+        wanted.push(Wanted {
+            from,
+            to,
+            patch,
+            executable,
+        });
+    }
+    if wanted.is_empty() {
+        return Err(Error::BadRequest(
+            "the patch changes no file; give a unified diff".to_owned(),
+        ));
+    }
+    Ok(wanted)
+}

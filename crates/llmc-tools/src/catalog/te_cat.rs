@@ -1,0 +1,127 @@
+use llmc_enrich::preview::{Asked, Text, condense, condense_binary};
+use llmc_enrich::sniff::{Kind, is_binary, sniff};
+use llmc_envelope::te::ContentType;
+use llmc_host::Stop;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::args::bounded;
+use super::pages;
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::{Family, Result};
+use crate::te::{self, Frame};
+use crate::tool::{Effect, Tool};
+
+/// How much of a file's beginning is looked at for a preview.
+const HEAD: usize = 2 << 20;
+/// And of its end, when that does not reach.
+const TAIL: usize = 512 << 10;
+
+pub(super) struct TeCat;
+
+/// View a file with content-aware preview.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    path: String,
+    lines: Option<i64>,
+}
+
+impl Tool for TeCat {
+    const NAME: &'static str = "te_cat";
+    const EFFECT: Effect = Effect::Reads;
+    const FAMILY: Family = Family::Te;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let asked = match args.lines {
+            None => Asked::Whole,
+            lines => Asked::Head(bounded("lines", lines, 1, 1..=i64::MAX)?),
+        };
+        cx.blocking(move |cx, stop| view(cx, "cat", &args.path, asked, stop))
+            .await
+    }
+}
+
+/// Shows a file, or some of its lines, in the form that says most within the budget.
+pub(super) fn view(
+    cx: &Cx,
+    cmd: &'static str,
+    path: &str,
+    asked: Asked,
+    stop: &Stop,
+) -> Result<Answer> {
+    let roots = &cx.files().roots;
+    let file = roots.open_file(path)?;
+    let shown = roots.shown(&file.path);
+    let size = file.size();
+    let mut head = file.read_range(0, HEAD)?;
+    let tail = if size > HEAD as u64 {
+        cut_to_lines(&mut head, Side::End);
+        let mut tail = file.read_range(size - TAIL as u64, TAIL)?;
+        cut_to_lines(&mut tail, Side::Start);
+        Some(String::from_utf8_lossy(&tail).into_owned())
+    } else {
+        None
+    };
+    // One pass over everything: true totals, and the hash that a handle is checked against.
+    let whole = file.read_lines(0, 1, stop)?;
+    let kind = sniff(&shown, &head);
+    let found = if is_binary(&head) {
+        condense_binary(&shown, &head, whole.total_bytes)
+    } else {
+        let text = Text {
+            head: &String::from_utf8_lossy(&head),
+            tail: tail.as_deref(),
+            total_bytes: whole.total_bytes,
+            total_lines: whole.total_lines,
+        };
+        condense(&shown, kind, &text, asked, te::budget(cx))
+    };
+    let handle = if found.truncated {
+        pages::keep_file(cx, roots, path, &whole, stop)?
+    } else {
+        None
+    };
+    let frame = Frame {
+        cmd,
+        content_type: Some(content_type(kind)),
+        path: Some(shown),
+        handle,
+        withheld_bytes: whole.total_bytes.saturating_sub(found.body.len() as u64),
+    };
+    Ok(te::seal(cx, &found, frame))
+}
+
+#[derive(PartialEq)]
+enum Side {
+    Start,
+    End,
+}
+
+/// Drops the part of a line that a cut left at one side.
+fn cut_to_lines(bytes: &mut Vec<u8>, side: Side) {
+    let mut ends = bytes.iter();
+    if side == Side::End {
+        if let Some(end) = ends.rposition(|b| *b == b'\n') {
+            bytes.truncate(end + 1);
+        }
+    } else if let Some(end) = ends.position(|b| *b == b'\n') {
+        bytes.drain(..=end);
+    }
+}
+
+fn content_type(kind: Kind) -> ContentType {
+    match kind {
+        Kind::Code => ContentType::Code,
+        Kind::Json => ContentType::Json,
+        Kind::Yaml => ContentType::Yaml,
+        Kind::Toml => ContentType::Toml,
+        Kind::Csv => ContentType::Csv,
+        Kind::Log => ContentType::Log,
+        Kind::Markdown => ContentType::Markdown,
+        Kind::Text => ContentType::Text,
+        Kind::Binary => ContentType::Binary,
+    }
+}

@@ -1,0 +1,33 @@
+use llmc_enrich::preview::Asked;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::args::bounded;
+use super::te_cat::view;
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::{Family, Result};
+use crate::tool::{Effect, Tool};
+
+pub(super) struct TeHead;
+
+/// First lines of a file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    path: String,
+    lines: Option<i64>,
+}
+
+impl Tool for TeHead {
+    const NAME: &'static str = "te_head";
+    const EFFECT: Effect = Effect::Reads;
+    const FAMILY: Family = Family::Te;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let lines = bounded("lines", args.lines, 10, 1..=i64::MAX)?;
+        cx.blocking(move |cx, stop| view(cx, "head", &args.path, Asked::Head(lines), stop))
+            .await
+    }
+}

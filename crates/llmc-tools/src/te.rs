@@ -1,0 +1,115 @@
+//! The Tool Envelope's way of answering: header, body within the caller's budget, breadcrumbs, and a handle for the rest.
+
+use llmc_enrich::Condensed;
+use llmc_envelope::HandleId;
+use llmc_envelope::neutral::{Ansi, neutralise};
+use llmc_envelope::te::{self, ContentType, TeHeader};
+
+use crate::answer::{Answer, Facts};
+use crate::cx::{Cx, Form};
+use crate::error::Error;
+
+/// What an answer needs besides what was condensed.
+#[derive(Debug, Default)]
+pub(crate) struct Frame {
+    /// The command's name, as the header gives it.
+    pub(crate) cmd: &'static str,
+    /// What the body is.
+    pub(crate) content_type: Option<ContentType>,
+    /// The path it is about, as shown.
+    pub(crate) path: Option<String>,
+    /// What returns the rest.
+    pub(crate) handle: Option<HandleId>,
+    /// Bytes that are not shown.
+    pub(crate) withheld_bytes: u64,
+}
+
+/// How many tokens this caller's answer may have; condensers leave room for the header themselves.
+pub(crate) fn budget(cx: &Cx) -> usize {
+    let te = &cx.app().config().mcp.te;
+    let agent = &cx.caller().agent;
+    let answer = usize::try_from(te.budget_for(agent)).unwrap_or(usize::MAX);
+    let left = match te.session_budget_for(agent) {
+        Some(all) => usize::try_from(all.saturating_sub(cx.app().served_to(&cx.caller().session)))
+            .unwrap_or(usize::MAX),
+        None => usize::MAX,
+    };
+    // A spent session still gets its header and its handle: answers shrink, they never fail.
+    answer.min(left)
+}
+
+/// Puts what was condensed into its envelope.
+pub(crate) fn seal(cx: &Cx, found: &Condensed, frame: Frame) -> Answer {
+    let mut header = TeHeader::new(frame.cmd);
+    header.matches = found.totals.matches;
+    header.lines = found.totals.lines;
+    header.files = found.totals.files;
+    header.size = found.totals.size;
+    let totals = [
+        found.totals.matches,
+        found.totals.lines,
+        found.totals.files,
+        found.totals.size,
+    ];
+    let first = totals.into_iter().flatten().next();
+    header.shown = (first != Some(found.shown)).then_some(found.shown);
+    header.truncated = found.truncated;
+    header.handle = frame.handle;
+    header.hot_zone.clone_from(&found.hot_zone);
+    header.content_type = frame.content_type;
+    let mut crumbs = found.breadcrumbs.clone();
+    if let (true, Some(id)) = (found.truncated, frame.handle) {
+        crumbs.push(format!("te_handle {id} returns the rest"));
+    }
+    let facts = Facts {
+        path: frame.path,
+        truncated: found.truncated,
+        handle: frame.handle,
+        withheld_bytes: frame.withheld_bytes,
+        ..Facts::default()
+    };
+    answer(cx, &header, &found.body, &crumbs, facts)
+}
+
+/// Renders an envelope.
+pub(crate) fn answer(
+    cx: &Cx,
+    header: &TeHeader,
+    body: &str,
+    crumbs: &[String],
+    facts: Facts,
+) -> Answer {
+    let body = neutralise(body, Ansi::Strip);
+    let text = te::render(header, &body, crumbs);
+    if cx
+        .app()
+        .config()
+        .mcp
+        .te
+        .session_budget_for(&cx.caller().agent)
+        .is_some()
+    {
+        cx.app()
+            .count_served(&cx.caller().session, llmc_tokens::count(&text) as u64);
+    }
+    match cx.caller().form {
+        Form::Text => Answer {
+            text,
+            data: serde_json::Value::Null,
+            facts,
+        },
+        Form::Data => Answer::data(text, facts),
+    }
+}
+
+/// A failed call in the Tool Envelope's words.
+pub(crate) fn error_text(tool: &str, error: &Error) -> String {
+    let cmd = tool.strip_prefix("te_").unwrap_or(tool);
+    let code = error.kind.code(crate::error::Family::Te);
+    let mut message = error.message.clone();
+    if let Some(serde_json::Value::String(nearest)) = error.extra.get("nearest") {
+        message.push_str("\nnearest lines:\n");
+        message.push_str(nearest);
+    }
+    te::render_error(cmd, code, &message, error.hint.as_deref())
+}
