@@ -9,12 +9,12 @@
 mod excerpt;
 mod json;
 mod keys;
-mod log;
 mod magic;
 mod table;
 
 use llmc_tokens::{count, fits};
 
+use crate::logs::{self, Ends};
 use crate::sniff::Kind;
 use crate::syntax::{self, Language};
 use crate::{Condensed, Totals};
@@ -76,6 +76,18 @@ pub fn condense(
         Asked::Whole if text.tail.is_none() && fits(text.head, room) => {
             answer(text.head.to_owned(), text.total_lines, false, Vec::new())
         }
+        Asked::Whole if kind == Kind::Log => match text.tail {
+            None => logs::condense(text.head, room),
+            Some(tail) => logs::condense_ends(
+                Ends {
+                    head: text.head,
+                    tail,
+                    lines: text.total_lines,
+                    bytes: text.total_bytes,
+                },
+                room,
+            ),
+        },
         Asked::Whole => {
             let (body, lines, mut remarks) =
                 preview(path, kind, text, room.saturating_sub(REMARKS));
@@ -157,9 +169,8 @@ fn preview(path: &str, kind: Kind, text: &Text<'_>, room: usize) -> (String, u64
         Kind::Toml => keys::toml(text.head, half),
         Kind::Markdown => keys::markdown(text.head, half),
         Kind::Csv => table::columns(path, text, half),
-        // The fuller reader of logs belongs here as soon as there is one: `logs::condense(text, room)`.
-        Kind::Log => return log::preview(text, room),
-        Kind::Text | Kind::Binary => (String::new(), None),
+        // Logs have a condenser of their own.
+        Kind::Text | Kind::Log | Kind::Binary => (String::new(), None),
     };
     let mut body = shape;
     if text.tail.is_some() && !body.is_empty() {

@@ -3,6 +3,8 @@
 //! A failed edit costs an agent a whole round trip, so the error carries what the next attempt needs: how often the text
 //! was found and where, or the lines that resemble it most, numbered.
 
+use std::time::{Duration, Instant};
+
 use memchr::memmem;
 
 use crate::error::{Error, Result};
@@ -11,6 +13,9 @@ use crate::error::{Error, Result};
 const SHOWN_LINES: usize = 12;
 /// Beyond this many lines the nearest region is looked for only among lines that match one exactly.
 const SEARCHED_LINES: usize = 50_000;
+
+/// How long the nearest region is looked for; a call that fails should say so soon.
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// One replacement.
 #[derive(Debug, Clone, Copy)]
@@ -38,17 +43,22 @@ pub fn apply(asked: &str, bytes: &[u8], change: &Change<'_>) -> Result<Vec<u8>> 
             "expected_replacements must be at least 1".to_owned(),
         ));
     }
+    // A model writes \n; in a file whose line ends are all \r\n that means the file's own line end, in what is put in as
+    // well as in what is looked for.
+    let wide = |text: &str| {
+        text.replace("\r\n", "\n")
+            .replace('\n', "\r\n")
+            .into_bytes()
+    };
+    let ends = memchr::memchr_iter(b'\n', bytes).count();
+    let wide_ends = memmem::find_iter(bytes, b"\r\n").count();
     let mut old = change.old_text.as_bytes().to_vec();
     let mut new = change.new_text.as_bytes().to_vec();
+    if wide_ends > 0 && wide_ends == ends && !change.new_text.contains('\r') {
+        new = wide(change.new_text);
+    }
     let mut found: Vec<usize> = memmem::find_iter(bytes, &old).collect();
-    // A model writes \n; in a file with \r\n line ends that means the file's own line end.
-    if found.is_empty() && memmem::find(bytes, b"\r\n").is_some() && !change.old_text.contains('\r')
-    {
-        let wide = |text: &str| {
-            text.replace("\r\n", "\n")
-                .replace('\n', "\r\n")
-                .into_bytes()
-        };
+    if found.is_empty() && wide_ends > 0 && !change.old_text.contains('\r') {
         let candidate = wide(change.old_text);
         found = memmem::find_iter(bytes, &candidate).collect();
         if !found.is_empty() {
@@ -111,21 +121,30 @@ pub(crate) fn nearest_region(bytes: &[u8], text: &str) -> String {
         return String::new();
     }
     // Score single lines first; whole windows are compared only where a line scored.
-    let squeezed: Vec<String> = wanted.iter().map(|line| squeeze(line)).collect();
-    if squeezed.iter().all(|line| line.len() < 3) {
+    let wanted: Vec<Pairs> = wanted
+        .iter()
+        .take(height)
+        .map(|line| Pairs::of(line))
+        .collect();
+    if wanted.iter().all(|line| line.pairs.len() < 2) {
         return String::new();
     }
+    let started = Instant::now();
+    let mut pairs = Vec::with_capacity(lines.len());
     let mut scored: Vec<(f64, usize)> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        let line = squeeze(line);
-        let score = squeezed
+        if at % 256 == 0 && started.elapsed() > PATIENCE {
+            break;
+        }
+        let line = Pairs::of(line);
+        let score = wanted
             .iter()
-            .take(SHOWN_LINES)
-            .map(|want| likeness(want, &line))
+            .map(|want| want.likeness(&line))
             .fold(0.0, f64::max);
         if score > 0.5 {
             scored.push((score, at));
         }
+        pairs.push(line);
     }
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let best = scored
@@ -133,26 +152,19 @@ pub(crate) fn nearest_region(bytes: &[u8], text: &str) -> String {
         .take(200)
         .flat_map(|(_, at)| (0..height).map(move |shift| at.saturating_sub(shift)))
         .map(|start| {
-            let score: f64 = squeezed
-                .iter()
-                .take(height)
-                .enumerate()
-                .map(|(row, want)| {
-                    lines
-                        .get(start + row)
-                        .map_or(0.0, |line| likeness(want, &squeeze(line)))
-                })
-                .sum();
-            (score, start)
+            let rows = wanted.iter().zip(pairs.iter().skip(start));
+            (
+                rows.map(|(want, line)| want.likeness(line)).sum::<f64>(),
+                start,
+            )
         })
         .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
     let Some((_, start)) = best else {
         return String::new();
     };
     let end = (start + height).min(lines.len());
-    lines[start..end]
-        .iter()
-        .enumerate()
+    let shown = lines[start..end].iter().enumerate();
+    shown
         .map(|(row, line)| numbered(start + row + 1, line))
         .collect::<Vec<_>>()
         .join("\n")
@@ -166,43 +178,47 @@ fn numbered(line: usize, text: &str) -> String {
     }
 }
 
-/// White space is the usual difference between what a model remembers and what is there.
-fn squeeze(line: &str) -> String {
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
+/// A line as its letter pairs, sorted: cheap to compare, and blind to small shifts.
+///
+/// White space is the usual difference between what a model remembers and what is there, so runs of it count as one space.
+struct Pairs {
+    pairs: Vec<[u8; 2]>,
 }
 
-/// Share of common letter pairs, 0 to 1: cheap, and blind to small shifts.
-fn likeness(a: &str, b: &str) -> f64 {
-    if a == b {
-        return if a.is_empty() { 0.1 } else { 1.0 };
-    }
-    let pairs = |text: &str| {
-        let mut pairs: Vec<[u8; 2]> = text
+impl Pairs {
+    fn of(line: &str) -> Pairs {
+        let start: String = line.chars().take(600).collect();
+        let line = start.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut pairs: Vec<[u8; 2]> = line
             .as_bytes()
             .windows(2)
             .take(400)
             .map(|w| [w[0], w[1]])
             .collect();
         pairs.sort_unstable();
-        pairs
-    };
-    let (a, b) = (pairs(a), pairs(b));
-    if a.is_empty() || b.is_empty() {
-        return 0.0;
+        Pairs { pairs }
     }
-    let (mut i, mut j, mut common) = (0, 0, 0usize);
-    while i < a.len() && j < b.len() {
-        match a[i].cmp(&b[j]) {
-            std::cmp::Ordering::Less => i += 1,
-            std::cmp::Ordering::Greater => j += 1,
-            std::cmp::Ordering::Equal => {
-                common += 1;
-                i += 1;
-                j += 1;
+
+    /// Share of common pairs, 0 to 1.
+    fn likeness(&self, other: &Pairs) -> f64 {
+        let (a, b) = (&self.pairs, &other.pairs);
+        if a.is_empty() || b.is_empty() {
+            return if a.len() == b.len() { 0.1 } else { 0.0 };
+        }
+        let (mut i, mut j, mut common) = (0, 0, 0usize);
+        while i < a.len() && j < b.len() {
+            match a[i].cmp(&b[j]) {
+                std::cmp::Ordering::Less => i += 1,
+                std::cmp::Ordering::Greater => j += 1,
+                std::cmp::Ordering::Equal => {
+                    common += 1;
+                    i += 1;
+                    j += 1;
+                }
             }
         }
+        2.0 * common as f64 / (a.len() + b.len()) as f64
     }
-    2.0 * common as f64 / (a.len() + b.len()) as f64
 }
 
 #[cfg(test)]

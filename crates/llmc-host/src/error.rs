@@ -167,6 +167,24 @@ pub enum Error {
     /// The caller went away.
     #[error("cancelled")]
     Cancelled,
+    /// A command that policy does not allow.
+    #[error("{command}: {why}")]
+    CommandDenied {
+        /// As asked, clipped.
+        command: String,
+        /// Why not.
+        why: String,
+        /// What to do instead.
+        hint: String,
+    },
+    /// Confinement that was demanded and that this kernel does not give.
+    #[error("commands cannot be confined as demanded: {missing}")]
+    IsolationRequired {
+        /// What is missing.
+        missing: String,
+        /// What the operator can do.
+        hint: String,
+    },
     /// The kernel lacks what containment needs.
     #[error("{0}")]
     Unsupported(String),

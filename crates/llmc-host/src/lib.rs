@@ -6,12 +6,14 @@
 //! - [`Workspace`]: writing, editing, moving, deleting, each atomic and under a lease
 //! - [`lock`]: leases between agents and processes
 //! - [`walk`], [`search`]: listing and searching by descriptor
+//! - [`exec`]: commands, confined by the kernel
 //! - [`names`]: file names as text, without loss
 //! - [`Stop`]: the deadline and the caller's change of mind
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod edit;
 mod error;
+pub mod exec;
 pub mod lock;
 pub mod names;
 mod patch;

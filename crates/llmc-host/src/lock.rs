@@ -21,9 +21,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::read::sha256_hex;
+use crate::stop::Stop;
 
 /// How long a call waits for a busy file before it says so.
 const WAIT: Duration = Duration::from_millis(450);
+/// How long a holder waits for its own record, which others lock only to look at it.
+const OWN_WAIT: Duration = Duration::from_secs(5);
 
 /// The leases of one workspace, as one process sees them.
 #[derive(Debug)]
@@ -52,8 +55,17 @@ struct Record {
 #[derive(Debug)]
 pub struct Leases<'a> {
     locks: &'a Locks,
-    held: Vec<(String, String)>,
+    held: Vec<Held>,
     asked: String,
+    stop: Stop,
+}
+
+/// One lease: the record's name and our token, or, where no record could be written, the locked file itself.
+#[derive(Debug)]
+struct Held {
+    name: String,
+    token: String,
+    locked: Option<File>,
 }
 
 impl Locks {
@@ -118,21 +130,17 @@ impl Locks {
             locks: self,
             held: Vec::new(),
             asked: asked.to_owned(),
+            stop: Stop::default(),
         };
         for path in &paths {
-            let (name, token) = self.acquire_one(path, owner, asked, started)?;
-            leases.held.push((name, token));
+            leases
+                .held
+                .push(self.acquire_one(path, owner, asked, started)?);
         }
         Ok(leases)
     }
 
-    fn acquire_one(
-        &self,
-        path: &Path,
-        owner: &str,
-        asked: &str,
-        started: Instant,
-    ) -> Result<(String, String)> {
+    fn acquire_one(&self, path: &Path, owner: &str, asked: &str, started: Instant) -> Result<Held> {
         use std::os::unix::ffi::OsStrExt;
         let name = format!("f-{}", &sha256_hex(path.as_os_str().as_bytes())[..32]);
         let failed = |source| Error::WriteFailed {
@@ -161,8 +169,18 @@ impl Locks {
                             path: path.to_string_lossy().into_owned(),
                             litter: None,
                         };
-                        write_record(&mut file, &record).map_err(failed)?;
-                        return Ok((name, record.token));
+                        let mut held = Held {
+                            name,
+                            token: record.token.clone(),
+                            locked: None,
+                        };
+                        match write_record(&mut file, &record) {
+                            Ok(()) => {}
+                            // On a full disk deleting must still work: the lock alone is the lease then.
+                            Err(error) if is_full(&error) => held.locked = Some(file),
+                            Err(error) => return Err(failed(error)),
+                        }
+                        return Ok(held);
                     }
                 }
             }
@@ -231,6 +249,20 @@ impl Locks {
             }
         }
     }
+
+    /// Who holds a lease on this path (absolute, canonical), if anybody does. Takes none.
+    pub(crate) fn holder_of(&self, path: &Path) -> Option<String> {
+        use std::os::unix::ffi::OsStrExt;
+        let name = format!("f-{}", &sha256_hex(path.as_os_str().as_bytes())[..32]);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mut file = File::from(fs::openat(&self.dir, name, flags, Mode::empty()).ok()?);
+        // A record that is locked is being taken or used this very moment, and may be half written.
+        let idle = fs::flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
+        match read_record(&mut file) {
+            Some(record) => (is_linked(&file) && self.is_held(&record)).then_some(record.owner),
+            None => (!idle).then(|| "another call".to_owned()),
+        }
+    }
 }
 
 impl Drop for Locks {
@@ -246,18 +278,27 @@ impl Leases<'_> {
     /// [`Error::Busy`] when a lease was taken over; else whatever `op` returns.
     pub fn commit<T>(&self, op: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut files = Vec::with_capacity(self.held.len());
-        for (name, token) in &self.held {
-            files.push(self.lock_own(name, token)?);
+        for held in self.held.iter().filter(|held| held.locked.is_none()) {
+            files.push(self.lock_own(held, &self.stop)?);
         }
+        // The last look at the clock: whoever was told that time is up must not find the change made after all.
+        self.stop.check()?;
         op()
+    }
+
+    /// Makes the leases end with the call: once it is to stop, nothing is committed any more.
+    #[must_use]
+    pub fn until(mut self, stop: &Stop) -> Self {
+        self.stop = stop.clone();
+        self
     }
 
     /// Notes a temporary file next to the target, so that a crash before the rename is cleaned up later.
     pub(crate) fn note_litter(&self, litter: Option<PathBuf>) -> Result<()> {
-        let Some((name, token)) = self.held.first() else {
+        let Some(held) = self.held.first().filter(|held| held.locked.is_none()) else {
             return Ok(());
         };
-        let (mut file, mut record) = self.lock_own(name, token)?;
+        let (mut file, mut record) = self.lock_own(held, &Stop::default())?;
         record.litter = litter;
         write_record(&mut file, &record).map_err(|source| Error::WriteFailed {
             path: self.asked.clone(),
@@ -265,7 +306,8 @@ impl Leases<'_> {
         })
     }
 
-    fn lock_own(&self, name: &str, token: &str) -> Result<(File, Record)> {
+    /// Locks our own record, which others hold only for a moment; waits no longer than the call may take.
+    fn lock_own(&self, held: &Held, stop: &Stop) -> Result<(File, Record)> {
         let lost = |holder: String| Error::Busy {
             path: self.asked.clone(),
             holder,
@@ -273,11 +315,24 @@ impl Leases<'_> {
         };
         let gone = || lost("a later holder (this call's lease ran out)".to_owned());
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = fs::openat(&self.locks.dir, name, flags, Mode::empty()).map_err(|_| gone())?;
+        let fd =
+            fs::openat(&self.locks.dir, &*held.name, flags, Mode::empty()).map_err(|_| gone())?;
         let mut file = File::from(fd);
-        fs::flock(&file, FlockOperation::LockExclusive).map_err(|_| gone())?;
+        let started = Instant::now();
+        while let Err(errno) = fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if errno != Errno::WOULDBLOCK && errno != Errno::INTR {
+                return Err(gone());
+            }
+            stop.check()?;
+            if started.elapsed() > OWN_WAIT {
+                return Err(lost(
+                    "a process that does not let go of the lock".to_owned(),
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         match read_record(&mut file) {
-            Some(record) if record.token == token && is_linked(&file) => Ok((file, record)),
+            Some(record) if record.token == held.token && is_linked(&file) => Ok((file, record)),
             Some(record) => Err(lost(record.owner)),
             None => Err(gone()),
         }
@@ -286,13 +341,21 @@ impl Leases<'_> {
 
 impl Drop for Leases<'_> {
     fn drop(&mut self) {
-        for (name, token) in &self.held {
+        for held in &self.held {
             // Unlinked under its own lock, so nobody can be holding a record that is about to vanish.
-            if let Ok((_file, _)) = self.lock_own(name, token) {
-                let _ = fs::unlinkat(&self.locks.dir, name.as_str(), AtFlags::empty());
+            if held.locked.is_some() || self.lock_own(held, &Stop::default()).is_ok() {
+                let _ = fs::unlinkat(&self.locks.dir, held.name.as_str(), AtFlags::empty());
             }
         }
     }
+}
+
+/// Whether an error says that there is no room left.
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(
+        error.kind(),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+    )
 }
 
 fn open_record(dir: &OwnedFd, name: &str) -> Result<File, Errno> {
@@ -384,6 +447,21 @@ mod tests {
         assert!(matches!(refused, Err(Error::Busy { holder, .. }) if holder == "quick"));
         drop(late);
         successor.commit(|| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn a_call_that_is_told_to_stop_commits_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let locks = locks(dir.path(), LONG);
+        let stop = Stop::default();
+        let lease = locks
+            .acquire(&[PathBuf::from("/w/a")], "agent", "a")
+            .unwrap()
+            .until(&stop);
+        lease.commit(|| Ok(())).unwrap();
+        stop.cancel();
+        let refused = lease.commit(|| -> Result<()> { panic!("must not run") });
+        assert!(matches!(refused, Err(Error::Cancelled)));
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Workspace {
             .collect();
         keys.sort();
         keys.dedup();
-        let leases = state.locks.acquire(&keys, owner, "patch")?;
+        let leases = state.locks.acquire(&keys, owner, "patch")?.until(stop);
         let mut steps = Vec::new();
         let mut report = Vec::new();
         for (file, (from, to)) in wanted.iter().zip(paths) {

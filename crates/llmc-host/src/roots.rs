@@ -113,11 +113,11 @@ impl Roots {
     ///
     /// The last part may be missing; what comes before it is checked as far as it exists.
     pub fn resolve(&self, asked: &str, last: Last, access: Access) -> Result<RootedPath> {
-        self.rules.check_asked(asked, access)?;
-        let path = match self.resolve_bytes(asked, asked.as_bytes(), last) {
+        self.rules.check_asked(asked)?;
+        let path = match self.resolve_bytes(asked, asked.as_bytes(), last, access) {
             // A listing shows odd names with escapes; such a name is tried literally first, then as what it stands for.
             Ok(path) if asked.contains('\\') && path.lstat().is_err() => {
-                match self.resolve_bytes(asked, &names::parse(asked), last) {
+                match self.resolve_bytes(asked, &names::parse(asked), last, access) {
                     Ok(other) if other.lstat().is_ok() => other,
                     _ => path,
                 }
@@ -149,8 +149,18 @@ impl Roots {
             || self.list.iter().any(|root| root.path.starts_with(&path))
     }
 
-    fn resolve_bytes(&self, asked: &str, bytes: &[u8], last: Last) -> Result<RootedPath> {
+    fn resolve_bytes(
+        &self,
+        asked: &str,
+        bytes: &[u8],
+        last: Last,
+        access: Access,
+    ) -> Result<RootedPath> {
         let (root, parts) = self.locate(asked, bytes)?;
+        self.rules
+            .check_name(&self.absolute_name(bytes), asked, access)?;
+        self.rules
+            .check_name(&root.name_of(&parts, []), asked, access)?;
         let plain = !parts.iter().any(|part| part == b"..");
         if plain {
             let path = RootedPath {
@@ -166,13 +176,14 @@ impl Roots {
                 Err(errno) => return Err(Error::of(asked, errno)),
             }
         }
-        let path = self.follow(asked, root.clone(), parts.clone(), last)?;
+        let path = self.follow(asked, root.clone(), parts.clone(), last, access)?;
         if last == Last::Keep
             && path
                 .lstat()
                 .is_ok_and(|stat| kind(&stat) == FileType::Symlink)
         {
-            self.follow(asked, root, parts, Last::Follow)?;
+            // Only whether it stays inside: the link goes, not what it points to.
+            self.follow(asked, root, parts, Last::Follow, Access::Read)?;
         }
         Ok(path)
     }
@@ -199,15 +210,26 @@ impl Roots {
                 path: asked.to_owned(),
             });
         }
+        self.locate_absolute(&self.absolute_parts(bytes))
+            .ok_or_else(|| Error::OutsideRoots {
+                path: asked.to_owned(),
+            })
+    }
+
+    /// The parts of a path from outside, from `/` on, as its text has them.
+    fn absolute_parts(&self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let absolute = match (bytes, &self.home) {
             (b"~", Some(home)) => home.clone(),
             ([b'~', b'/', rest @ ..], Some(home)) => home.join(OsStr::from_bytes(rest)),
             _ => self.workspace.join(OsStr::from_bytes(bytes)),
         };
-        self.locate_absolute(&parts(absolute.as_os_str().as_bytes()))
-            .ok_or_else(|| Error::OutsideRoots {
-                path: asked.to_owned(),
-            })
+        parts(absolute.as_os_str().as_bytes())
+    }
+
+    /// What a path from outside is called before any link is followed. For rules; never to be opened.
+    fn absolute_name(&self, bytes: &[u8]) -> PathBuf {
+        let parts = without_dots(&self.absolute_parts(bytes)).join(&b'/');
+        Path::new("/").join(OsStr::from_bytes(&parts))
     }
 
     fn locate_absolute(&self, path: &[Vec<u8>]) -> Option<(Arc<Root>, Vec<Vec<u8>>)> {
@@ -229,6 +251,7 @@ impl Roots {
         root: Arc<Root>,
         path: Vec<Vec<u8>>,
         last: Last,
+        access: Access,
     ) -> Result<RootedPath> {
         let outside = || Error::OutsideRoots {
             path: asked.to_owned(),
@@ -274,6 +297,9 @@ impl Roots {
                 continue;
             }
             refuse_kernel_file_system(&fd, asked)?;
+            // A protected name stays protected when it is a link.
+            self.rules
+                .check_name(&root.name_of(&done, &todo), asked, access)?;
             hops += 1;
             if hops > MAX_LINKS {
                 return Err(Error::of(asked, Errno::LOOP));
@@ -317,6 +343,17 @@ impl Root {
             spelled: spelled.to_owned(),
             fd: RwLock::new(Arc::new(fd)),
         })
+    }
+
+    /// What parts below this root are called, without dots.
+    fn name_of<'a>(
+        &self,
+        done: &'a [Vec<u8>],
+        todo: impl IntoIterator<Item = &'a Vec<u8>>,
+    ) -> PathBuf {
+        let mut path = parts(self.path.as_os_str().as_bytes());
+        path.extend(done.iter().chain(todo).cloned());
+        Path::new("/").join(OsStr::from_bytes(&without_dots(&path).join(&b'/')))
     }
 
     /// Opens below this root; a link anywhere on the way is `ELOOP`.

@@ -1,12 +1,15 @@
 //! Which names are off limits, whatever the roots allow.
 //!
 //! The agent must never change what decides over the agent: the configuration, the state directory, the audit file,
-//! git's hooks and configuration (which run programs on the user's next `git status`). These are matched on the resolved
-//! path, at any depth and in any case, so neither a link nor a nested repository nor a case-folding file system is a way
-//! round.
+//! git's hooks and configuration (which run programs on the user's next `git status`). These are matched on the path as
+//! asked for, on every link on the way and on the resolved path, at any depth and in any case, so neither a link nor a
+//! nested repository nor a case-folding file system is a way round.
 
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -16,6 +19,21 @@ use crate::error::{Error, Result};
 pub const STATE_DIR: &str = ".llmc";
 /// The configuration file's name.
 pub const CONFIG_FILE: &str = "llmc.toml";
+
+/// What inside a git directory makes git run programs or read another configuration. An unfinished rebase runs the
+/// `exec` lines of its list; `commondir` and `gitdir` lead git to other directories, and thereby to their `config`.
+const GIT_INSIDES: [&str; 8] = [
+    "hooks",
+    "config",
+    "config.worktree",
+    "commondir",
+    "gitdir",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+];
+/// How many links one name may go through; the kernel's own limit.
+const MAX_LINKS: usize = 40;
 
 /// What a caller wants to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,19 +49,77 @@ pub enum Access {
 /// The rules of one server.
 #[derive(Debug, Default)]
 pub struct Rules {
-    state_dir: Option<PathBuf>,
+    state_dirs: Vec<PathBuf>,
     protected: Vec<PathBuf>,
+    git_dirs: Vec<PathBuf>,
+    roots: Vec<PathBuf>,
     denylist: GlobSet,
     denylist_reads: bool,
 }
 
 impl Rules {
-    /// Rules for a state directory and further protected files (configuration, audit, policy), all canonical.
+    /// Rules for a state directory and further protected files (configuration, audit, policy), all absolute. Where a
+    /// name leads through links, each of its names is protected.
     pub fn new(state_dir: Option<PathBuf>, protected: Vec<PathBuf>) -> Rules {
         Rules {
-            state_dir,
-            protected,
+            state_dirs: state_dir.iter().flat_map(|dir| names_of(dir)).collect(),
+            protected: protected.iter().flat_map(|file| names_of(file)).collect(),
             ..Rules::default()
+        }
+    }
+
+    /// Adds the roots of every set of tools, absolute: none is moved or deleted through another set's roots. The git
+    /// directories of the repositories they lie in are protected wherever `.git` leads.
+    #[must_use]
+    pub fn with_roots(mut self, roots: &[PathBuf]) -> Rules {
+        for root in roots {
+            let names = names_of(root);
+            let canonical = names.last().unwrap_or(root);
+            for dir in canonical.ancestors() {
+                self.add_repository(dir);
+            }
+            self.roots.extend(names);
+        }
+        self.roots.sort();
+        self.roots.dedup();
+        self.git_dirs.sort();
+        self.git_dirs.dedup();
+        self
+    }
+
+    /// Finds the git directories of a repository: `.git`, what a link or a file in its place leads to, and the directory
+    /// that several working trees share.
+    fn add_repository(&mut self, dir: &Path) {
+        let dot_git = dir.join(".git");
+        let names = names_of(&dot_git);
+        let Some(found) = names.last().cloned() else {
+            return;
+        };
+        let line = if found.is_dir() {
+            None
+        } else {
+            first_line(&found)
+        };
+        if let Some(line) = line {
+            self.protected.extend(names);
+            if let Some(target) = line.strip_prefix(b"gitdir:") {
+                let names = names_of(&dir.join(OsStr::from_bytes(target.trim_ascii())));
+                if let Some(git_dir) = names.last().cloned() {
+                    self.add_common_dir(&git_dir);
+                }
+                self.git_dirs.extend(names);
+            }
+        } else {
+            // `.git` itself is protected by its name.
+            self.git_dirs.extend(names.into_iter().skip(1));
+            self.add_common_dir(&found);
+        }
+    }
+
+    fn add_common_dir(&mut self, git_dir: &Path) {
+        if let Some(common) = first_line(&git_dir.join("commondir")) {
+            self.git_dirs
+                .extend(names_of(&git_dir.join(OsStr::from_bytes(&common))));
         }
     }
 
@@ -77,13 +153,21 @@ impl Rules {
     }
 
     /// The part of the check that needs only the text that was asked for.
-    pub(crate) fn check_asked(&self, asked: &str, _access: Access) -> Result<()> {
+    pub(crate) fn check_asked(&self, asked: &str) -> Result<()> {
         if self.denylist_reads && self.denylisted(Path::new(asked)) {
             return Err(Error::Denylisted {
                 path: asked.to_owned(),
             });
         }
         Ok(())
+    }
+
+    /// Checks an absolute path free of dots that leads to what is about to be changed, before its links are followed.
+    pub(crate) fn check_name(&self, path: &Path, asked: &str, access: Access) -> Result<()> {
+        if access == Access::Read {
+            return Ok(());
+        }
+        self.refuse_protected(path, asked, access)
     }
 
     /// Checks a resolved absolute path.
@@ -93,6 +177,10 @@ impl Rules {
                 path: asked.to_owned(),
             });
         }
+        self.refuse_protected(path, asked, access)
+    }
+
+    fn refuse_protected(&self, path: &Path, asked: &str, access: Access) -> Result<()> {
         match self.protected_part(path, access) {
             Some(what) => Err(Error::Protected {
                 path: asked.to_owned(),
@@ -104,11 +192,11 @@ impl Rules {
 
     /// The protected thing that this access would touch.
     pub(crate) fn protected_part(&self, path: &Path, access: Access) -> Option<String> {
-        let is = |part: &[u8], name: &str| part.eq_ignore_ascii_case(name.as_bytes());
         let parts: Vec<&[u8]> = path
             .components()
             .map(|part| part.as_os_str().as_bytes())
             .collect();
+        let state = || "the state directory".to_owned();
         if let Some(at) = parts.iter().position(|part| is(part, STATE_DIR)) {
             // Stubs are written there for the agent to read; everything else in it is the server's.
             let stub = parts.get(at + 1).is_some_and(|part| is(part, "stubs"));
@@ -116,44 +204,144 @@ impl Rules {
                 return Some(format!("the state directory {STATE_DIR}"));
             }
         }
-        if self
-            .state_dir
-            .as_ref()
-            .is_some_and(|dir| path.starts_with(dir))
-            && access != Access::Read
-        {
-            return Some("the state directory".to_owned());
-        }
+        let inside = self.state_dirs.iter().find_map(|dir| below(path, dir));
         if access == Access::Read {
-            let inside = self
-                .state_dir
-                .as_ref()
-                .and_then(|dir| path.strip_prefix(dir).ok());
-            return match inside {
-                Some(rest) if !rest.starts_with("stubs") => Some("the state directory".to_owned()),
-                _ => None,
+            let stub = |rest: &Path| {
+                let first = rest.components().next();
+                first.is_some_and(|part| is(part.as_os_str().as_bytes(), "stubs"))
             };
+            return inside.filter(|rest| !stub(rest)).map(|_| state());
+        }
+        let holds = |file: &PathBuf| access == Access::Replace && below(file, path).is_some();
+        if inside.is_some() || self.state_dirs.iter().any(holds) {
+            return Some(state());
         }
         if parts.iter().any(|part| is(part, CONFIG_FILE)) {
             return Some(format!("the configuration {CONFIG_FILE}"));
         }
+        if let Some(what) = self.inside_git(path, &parts).and_then(git_part) {
+            return Some(what);
+        }
+        if self.git_dirs.iter().any(holds) {
+            return Some("the repository's git directory".to_owned());
+        }
+        if self.roots.iter().any(holds) {
+            return Some("a root".to_owned());
+        }
+        let same = |file: &PathBuf| below(path, file).is_some_and(|rest| rest == Path::new(""));
+        let hit = self.protected.iter().any(|file| same(file) || holds(file));
+        hit.then(|| "a file of the server".to_owned())
+    }
+
+    /// The parts of a path below the outermost git directory on its way.
+    fn inside_git<'a>(&self, path: &'a Path, parts: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
         if let Some(at) = parts.iter().position(|part| is(part, ".git")) {
-            let inner = &parts[at + 1..];
-            if inner.is_empty() {
-                return Some("the repository's .git".to_owned());
+            return Some(parts[at + 1..].to_vec());
+        }
+        let rest = self.git_dirs.iter().find_map(|dir| below(path, dir))?;
+        let rest = rest.components();
+        Some(rest.map(|part| part.as_os_str().as_bytes()).collect())
+    }
+
+    /// Whether a path is or lies in a git directory.
+    pub(crate) fn in_git(&self, path: &Path) -> bool {
+        let parts: Vec<&[u8]> = path
+            .components()
+            .map(|part| part.as_os_str().as_bytes())
+            .collect();
+        self.inside_git(path, &parts).is_some()
+    }
+}
+
+/// The protected thing at a place inside a git directory.
+fn git_part(inner: Vec<&[u8]>) -> Option<String> {
+    if inner.is_empty() {
+        return Some("the repository's .git".to_owned());
+    }
+    let named = |name: &&&str| inner.iter().any(|part| is(part, name));
+    if let Some(name) = GIT_INSIDES.iter().find(named) {
+        return Some(format!("git's {name}"));
+    }
+    let attributes = |pair: &[&[u8]]| is(pair[0], "info") && is(pair[1], "attributes");
+    let found = inner.windows(2).any(attributes);
+    found.then(|| "git's info/attributes".to_owned())
+}
+
+fn is(part: &[u8], name: &str) -> bool {
+    part.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// The rest of a path below a directory, in any case; empty for the directory itself.
+fn below<'a>(path: &'a Path, dir: &Path) -> Option<&'a Path> {
+    let mut rest = path.components();
+    for part in dir.components() {
+        let own = rest.next()?.as_os_str().as_bytes();
+        if !own.eq_ignore_ascii_case(part.as_os_str().as_bytes()) {
+            return None;
+        }
+    }
+    Some(rest.as_path())
+}
+
+/// The names a path goes by: one for each link on its way, and at the end the canonical one. What is missing stays as
+/// it is written.
+fn names_of(path: &Path) -> Vec<PathBuf> {
+    let split = |path: &Path| -> VecDeque<OsString> {
+        let parts = path.components();
+        parts.map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let mut names = Vec::new();
+    let mut todo = split(path);
+    let mut done = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = todo.pop_front() {
+        match Path::new(&part).components().next() {
+            Some(Component::RootDir) => done = PathBuf::from("/"),
+            Some(Component::ParentDir) => {
+                done.pop();
             }
-            for name in ["hooks", "config", "config.worktree"] {
-                if inner.iter().any(|part| is(part, name)) {
-                    return Some(format!("git's {name}"));
+            Some(Component::Normal(_)) => {
+                let here = done.join(&part);
+                match std::fs::read_link(&here) {
+                    Ok(target) if links < MAX_LINKS => {
+                        links += 1;
+                        let mut name = here;
+                        for part in &todo {
+                            if part == ".." {
+                                name.pop();
+                            } else {
+                                name.push(part);
+                            }
+                        }
+                        names.push(name);
+                        let mut next = split(&target);
+                        next.append(&mut todo);
+                        todo = next;
+                    }
+                    _ => done = here,
                 }
             }
+            _ => {}
         }
-        let hit = self
-            .protected
-            .iter()
-            .find(|file| *file == path || (access == Access::Replace && file.starts_with(path)));
-        hit.map(|_| "a file of the server".to_owned())
     }
+    names.push(done);
+    names
+}
+
+/// The first line of one of git's small files.
+fn first_line(path: &Path) -> Option<Vec<u8>> {
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true);
+    // A pipe in that place must not keep the start waiting.
+    let file = std::os::unix::fs::OpenOptionsExt::custom_flags(
+        file,
+        i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0),
+    );
+    let file = file.open(path).ok()?;
+    let mut text = Vec::new();
+    file.take(16 << 10).read_to_end(&mut text).ok()?;
+    let line = text.split(|b| *b == b'\n').next()?.trim_ascii();
+    (!line.is_empty()).then(|| line.to_vec())
 }
 
 #[cfg(test)]
@@ -176,8 +364,15 @@ mod tests {
             "/w/sub/.git/config",
             "/w/.git/modules/x/config",
             "/w/.GIT/Hooks",
+            "/w/.git/commondir",
+            "/w/.git/gitdir",
+            "/w/.git/worktrees/x/gitdir",
+            "/w/.git/worktrees/x/config.worktree",
+            "/w/.git/info/attributes",
+            "/w/.git/rebase-merge/git-rebase-todo",
             "/w/.git",
             "/w/artifacts/audit.csv",
+            "/w/Artifacts/Audit.csv",
             "/state/handles.db",
         ] {
             assert!(touched(path, Access::Write), "{path}");
@@ -189,6 +384,8 @@ mod tests {
             "/w/.gitignore",
             "/w/hooks/x",
             "/w/config",
+            "/w/commondir",
+            "/w/info/attributes",
             "/w/artifacts",
         ] {
             assert!(!touched(path, Access::Write), "{path}");
@@ -199,6 +396,13 @@ mod tests {
     fn a_folder_that_holds_a_protected_file_stays_where_it_is() {
         assert!(touched("/w/artifacts", Access::Replace));
         assert!(!touched("/w/other", Access::Replace));
+        let rules = Rules::new(Some("/w/data/state".into()), Vec::new())
+            .with_roots(&["/w/other/root".into()]);
+        for path in ["/w/data", "/w/other", "/w/other/root"] {
+            let path = Path::new(path);
+            assert!(rules.protected_part(path, Access::Replace).is_some());
+            assert!(rules.protected_part(path, Access::Write).is_none());
+        }
     }
 
     #[test]

@@ -107,11 +107,8 @@ impl Scratch {
     ) -> Result<Placed> {
         let (dir, name) = path.parent()?;
         let asked = path.asked();
-        if fs::accessat(&dir, name, fs::Access::WRITE_OK, AtFlags::EACCESS).is_err() {
-            return Err(Error::Permission {
-                path: asked.to_owned(),
-            });
-        }
+        fs::accessat(&dir, name, fs::Access::WRITE_OK, AtFlags::EACCESS)
+            .map_err(|errno| Error::of_write(asked, errno))?;
         let private = Mode::RUSR | Mode::WUSR;
         let here = format!("{}.{}", self.alive, ulid::Ulid::new());
         let flags =
@@ -283,7 +280,7 @@ pub(crate) fn same(a: &Stat, b: &Stat) -> bool {
 }
 
 /// Copies owner, extended attributes (access lists among them) and mode. What only a privileged user may set is left.
-fn keep_attributes((from, stat): (&File, &Stat), to: &File, asked: &str) -> Result<()> {
+pub(crate) fn keep_attributes((from, stat): (&File, &Stat), to: &File, asked: &str) -> Result<()> {
     let owner = (
         rustix::fs::Uid::from_raw(stat.st_uid),
         rustix::fs::Gid::from_raw(stat.st_gid),

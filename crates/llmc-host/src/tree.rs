@@ -4,16 +4,17 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
+use crate::lock::{Leases, Locks};
 use crate::read::{open_regular, refuse_special};
-use crate::roots::{Last, RootedPath, kind, lstat_at};
+use crate::roots::{Last, RootedPath, kind, lstat_at, refuse_kernel_file_system};
 use crate::rules::Access;
-use crate::scratch::{Placed, sync_dir};
+use crate::scratch::{Placed, keep_attributes, same, sync_dir};
 use crate::stop::Stop;
 use crate::write::Workspace;
 
@@ -65,9 +66,16 @@ impl Workspace {
                         })?,
                         None => path.root_dir()?,
                     };
+                    refuse_kernel_file_system(&parent, asked)?;
+                    if !made {
+                        self.refuse_protected_below(&path, rel.len())?;
+                    }
                     match fs::mkdirat(&parent, OsStr::from_bytes(name), Mode::from_raw_mode(0o777))
                     {
-                        Ok(()) => made = true,
+                        Ok(()) => {
+                            made = true;
+                            sync_dir(&parent, asked)?;
+                        }
                         Err(Errno::EXIST) => {}
                         Err(errno) => return Err(Error::of_write(asked, errno)),
                     }
@@ -76,6 +84,7 @@ impl Workspace {
                 }
                 Err(errno) => return Err(Error::of(asked, errno)),
             };
+            refuse_kernel_file_system(&here, asked)?;
             let stat = fs::fstat(&here).map_err(|errno| Error::of(asked, errno))?;
             if kind(&stat) != FileType::Directory {
                 let whole = rel.len() == path.below_root().len();
@@ -96,7 +105,23 @@ impl Workspace {
         Ok(path)
     }
 
-    /// Moves a file, link or directory to a name that is free.
+    /// Refuses to make a protected directory (`.git` among them) on the way, before any directory is made.
+    fn refuse_protected_below(&self, path: &RootedPath, missing_from: usize) -> Result<()> {
+        let whole = path.absolute();
+        let deepest = path.below_root().len();
+        let missing = path
+            .ancestors_below_root()
+            .filter(|rel| (missing_from..=deepest).contains(&rel.len()))
+            .count();
+        for place in whole.ancestors().take(missing) {
+            self.roots
+                .rules()
+                .check_name(place, path.asked(), Access::Write)?;
+        }
+        Ok(())
+    }
+
+    /// Moves a file, link or directory to a name that is free. A directory that holds something protected stays.
     pub fn move_path(
         &self,
         source: &str,
@@ -135,9 +160,34 @@ impl Workspace {
                 "{target}: a directory cannot be moved into itself"
             )));
         }
-        let leases = state.locks.acquire(&[from_abs, to_abs], owner, source)?;
+        let paths = [from_abs.clone(), to_abs.clone()];
+        let leases = state.locks.acquire(&paths, owner, source)?.until(stop);
         let (from_dir, from_name) = from.parent()?;
         let (to_dir, to_name) = to.parent()?;
+        if kind(&stat) == FileType::Directory {
+            let visit = Visit {
+                workspace: self,
+                locks: &state.locks,
+                asked: source,
+                device: stat.st_dev,
+                stop,
+            };
+            visit.check(&from_dir, from_name, (&from_abs, Some(&to_abs)), 0)?;
+        }
+        if kind(&stat) != FileType::RegularFile {
+            // What a name means to git depends on what is around it, and a directory can be filled, or a link's target
+            // changed, after it was looked at.
+            let rules = self.roots.rules();
+            for (path, asked) in [(&from_abs, source), (&to_abs, target)] {
+                if rules.in_git(path) {
+                    return Err(Error::Protected {
+                        path: asked.to_owned(),
+                        what: "git's directory (only files are moved into it or out of it)"
+                            .to_owned(),
+                    });
+                }
+            }
+        }
         let renamed = leases.commit(|| {
             Ok(fs::renameat_with(
                 &from_dir,
@@ -181,8 +231,10 @@ impl Workspace {
         let state = self.state(from.asked())?;
         let leases = state
             .locks
-            .acquire(&[to.absolute(), from.absolute()], owner, from.asked())?;
+            .acquire(&[to.absolute(), from.absolute()], owner, from.asked())?
+            .until(stop);
         let (mut file, stat) = open_regular(from)?;
+        let mut made = None;
         let placed = state.scratch.create(to, &leases, |new: &mut File| {
             use std::io::Write;
             let size = u64::try_from(stat.st_size).unwrap_or(0);
@@ -192,17 +244,28 @@ impl Workspace {
                     source,
                 })
             })?;
-            let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
-            fs::fchmod(&*new, mode).map_err(|errno| Error::of_write(to.asked(), errno))
+            keep_attributes((&file, &stat), new, to.asked())?;
+            let failed = |errno| Error::of_write(to.asked(), errno);
+            let copy = fs::fstat(&*new).map_err(failed)?;
+            if (copy.st_uid, copy.st_gid) != (stat.st_uid, stat.st_gid) {
+                // The right to act as the owner must not pass to another one.
+                fs::fchmod(&*new, Mode::from_raw_mode(stat.st_mode & 0o1777)).map_err(failed)?;
+            }
+            made = Some(copy);
+            Ok(())
         })?;
         if placed == Placed::Changed {
             return Err(Error::AlreadyExists {
                 path: to.asked().to_owned(),
             });
         }
-        let (dir, name) = from.parent()?;
-        fs::unlinkat(&dir, name, AtFlags::empty())
-            .map_err(|errno| Error::of_write(from.asked(), errno))
+        let taken = take_away(from, &stat, &leases);
+        if taken.is_err()
+            && let Some(made) = made
+        {
+            take_back(to, &made);
+        }
+        taken
     }
 
     /// Deletes a file or link, or a directory with everything in it.
@@ -236,18 +299,23 @@ impl Workspace {
         if !is_dir && kind(&stat) != FileType::Symlink {
             refuse_special(&stat, asked)?;
         }
-        let leases = state.locks.acquire(&[path.absolute()], owner, asked)?;
+        let leases = state
+            .locks
+            .acquire(&[path.absolute()], owner, asked)?
+            .until(stop);
         let (dir, name) = path.parent()?;
         if is_dir {
             let device = stat.st_dev;
-            let mut visit = Visit {
+            let visit = Visit {
                 workspace: self,
+                locks: &state.locks,
                 asked,
                 device,
                 stop,
             };
-            visit.check(&dir, name, &path.absolute(), 0)?;
-            leases.commit(|| visit.remove(&dir, name, 0))?;
+            let absolute = path.absolute();
+            visit.check(&dir, name, (&absolute, None), 0)?;
+            leases.commit(|| visit.remove(&dir, name, &absolute, 0))?;
         } else {
             let gone = leases.commit(|| Ok(fs::unlinkat(&dir, name, AtFlags::empty())))?;
             gone.map_err(|errno| Error::of_write(asked, errno))?;
@@ -257,42 +325,94 @@ impl Workspace {
     }
 }
 
-/// One recursive deletion: first look at everything, then remove it, never following a link.
+/// Removes the source of a copy if it is still the very file that was copied.
+fn take_away(from: &RootedPath, copied: &Stat, leases: &Leases<'_>) -> Result<()> {
+    let (dir, name) = from.parent()?;
+    leases.commit(|| {
+        if !lstat_at(&dir, name).is_ok_and(|now| same(&now, copied)) {
+            return Err(Error::Busy {
+                path: from.asked().to_owned(),
+                holder: "another program that changed the file meanwhile".to_owned(),
+                waited_ms: 0,
+            });
+        }
+        fs::unlinkat(&dir, name, AtFlags::empty())
+            .map_err(|errno| Error::of_write(from.asked(), errno))
+    })
+}
+
+/// Removes a copy whose source stays, unless something else has taken its name.
+fn take_back(to: &RootedPath, made: &Stat) {
+    if let Ok((dir, name)) = to.parent()
+        && lstat_at(&dir, name)
+            .is_ok_and(|now| (now.st_dev, now.st_ino) == (made.st_dev, made.st_ino))
+    {
+        let _ = fs::unlinkat(&dir, name, AtFlags::empty());
+    }
+}
+
+/// One recursive move or deletion: first look at everything, then act, never following a link.
 struct Visit<'a> {
     workspace: &'a Workspace,
+    locks: &'a Locks,
     asked: &'a str,
     device: u64,
     stop: &'a Stop,
 }
 
 impl Visit<'_> {
-    /// Refuses a tree that holds something protected, another file system, or is absurdly deep.
-    fn check(&mut self, dir: &OwnedFd, name: &OsStr, absolute: &Path, level: usize) -> Result<()> {
+    /// Refuses a tree that holds something protected (where it is, or where it would be), something that another call
+    /// is working on, another file system, or that is absurdly deep.
+    fn check(
+        &self,
+        dir: &OwnedFd,
+        name: &OsStr,
+        (absolute, target): (&Path, Option<&Path>),
+        level: usize,
+    ) -> Result<()> {
         let here = self.enter(dir, name, level)?;
         for (name, file_type) in entries(&here, self.asked)? {
             self.stop.check()?;
             let path = absolute.join(&name);
-            let rules = self.workspace.roots.rules();
-            if let Some(what) = rules.protected_part(&path, Access::Replace) {
-                let what = format!("{what} at {}", self.workspace.roots.shown_absolute(&path));
-                return Err(Error::Protected {
-                    path: self.asked.to_owned(),
-                    what,
+            let target: Option<PathBuf> = target.map(|target| target.join(&name));
+            self.refuse_protected(&path)?;
+            if let Some(target) = &target {
+                self.refuse_protected(target)?;
+            }
+            if let Some(holder) = self.locks.holder_of(&path) {
+                return Err(Error::Busy {
+                    path: self.workspace.roots.shown_absolute(&path),
+                    holder,
+                    waited_ms: 0,
                 });
             }
             if file_type == FileType::Directory {
-                self.check(&here, &name, &path, level + 1)?;
+                self.check(&here, &name, (&path, target.as_deref()), level + 1)?;
             }
         }
         Ok(())
     }
 
-    fn remove(&mut self, dir: &OwnedFd, name: &OsStr, level: usize) -> Result<()> {
+    fn refuse_protected(&self, path: &Path) -> Result<()> {
+        let roots = &self.workspace.roots;
+        let Some(what) = roots.rules().protected_part(path, Access::Replace) else {
+            return Ok(());
+        };
+        Err(Error::Protected {
+            path: self.asked.to_owned(),
+            what: format!("{what} at {}", roots.shown_absolute(path)),
+        })
+    }
+
+    fn remove(&self, dir: &OwnedFd, name: &OsStr, absolute: &Path, level: usize) -> Result<()> {
         let here = self.enter(dir, name, level)?;
         for (name, file_type) in entries(&here, self.asked)? {
             self.stop.check()?;
+            let path = absolute.join(&name);
+            // Asked again: it may have come after the first look.
+            self.refuse_protected(&path)?;
             if file_type == FileType::Directory {
-                self.remove(&here, &name, level + 1)?;
+                self.remove(&here, &name, &path, level + 1)?;
             } else {
                 self.tolerate(fs::unlinkat(&here, &name, AtFlags::empty()))?;
             }
@@ -348,4 +468,41 @@ fn entries(dir: &OwnedFd, asked: &str) -> Result<Vec<(std::ffi::OsString, FileTy
         list.push((name, file_type));
     }
     Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roots::Roots;
+    use crate::write::WriteState;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn a_source_that_changed_while_it_was_copied_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let state = WriteState::open(&top.join(".llmc"), Duration::from_secs(30)).unwrap();
+        let roots = Roots::open(&top, &[".".into()], Arc::default()).unwrap();
+        for name in ["from", "to"] {
+            std::fs::write(top.join(name), "old").unwrap();
+        }
+        let from = roots.resolve("from", Last::Keep, Access::Replace).unwrap();
+        let to = roots.resolve("to", Last::Keep, Access::Replace).unwrap();
+        let leases = state
+            .locks
+            .acquire(&[from.absolute()], "t", "from")
+            .unwrap();
+        let (copied, made) = (from.lstat().unwrap(), to.lstat().unwrap());
+        std::fs::write(top.join("from"), "newer").unwrap();
+        let taken = take_away(&from, &copied, &leases);
+        assert!(matches!(taken, Err(Error::Busy { .. })), "{taken:?}");
+        assert_eq!(std::fs::read_to_string(top.join("from")).unwrap(), "newer");
+        take_back(&to, &copied);
+        assert!(top.join("to").exists(), "not the copy that was made");
+        take_back(&to, &made);
+        assert!(!top.join("to").exists());
+        take_away(&from, &from.lstat().unwrap(), &leases).unwrap();
+        assert!(!top.join("from").exists());
+    }
 }

@@ -1,7 +1,7 @@
 //! Writing whole files: atomically, durably, under a lease, and only if the content is what the caller believes.
 
 use std::fs::File;
-use std::io::{Read, Seek, Write};
+use std::io::{Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +127,7 @@ impl Workspace {
         owner: &str,
         stop: &Stop,
     ) -> Result<Written> {
-        self.update(asked, owner, |path, leases, state| {
+        self.update(asked, owner, stop, |path, leases, state| {
             if asked.ends_with('/') || asked.ends_with("/.") {
                 return Err(Error::IsDirectory {
                     path: asked.to_owned(),
@@ -172,7 +172,9 @@ impl Workspace {
                 .replace(path, (&file, &stat), watch, leases, |new| {
                     if append {
                         source.rewind().map_err(|e| failed(asked, e))?;
-                        std::io::copy(&mut source.take(size), new).map_err(|e| failed(asked, e))?;
+                        read::each_block(&mut source, asked, size, stop, |block| {
+                            put(new, block, asked)
+                        })?;
                     }
                     put(new, content, asked)
                 })?;
@@ -189,7 +191,7 @@ impl Workspace {
         owner: &str,
         stop: &Stop,
     ) -> Result<Written> {
-        self.update(asked, owner, |path, leases, state| {
+        self.update(asked, owner, stop, |path, leases, state| {
             let (mut file, stat) = existing(path)?.ok_or_else(|| Error::NotFound {
                 path: asked.to_owned(),
             })?;
@@ -227,12 +229,16 @@ impl Workspace {
         &self,
         asked: &str,
         owner: &str,
+        stop: &Stop,
         mut step: impl FnMut(&RootedPath, &Leases<'_>, &WriteState) -> Result<(Placed, u64, String)>,
     ) -> Result<Written> {
         let state = self.state(asked)?;
         for _ in 0..RETRIES {
             let path = self.roots.resolve(asked, Last::Follow, Access::Write)?;
-            let leases = state.locks.acquire(&[path.absolute()], owner, asked)?;
+            let leases = state
+                .locks
+                .acquire(&[path.absolute()], owner, asked)?
+                .until(stop);
             let (placed, bytes_written, sha256) = step(&path, &leases, state)?;
             if placed == Placed::Done {
                 return Ok(Written {

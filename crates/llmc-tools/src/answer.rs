@@ -1,7 +1,5 @@
 //! What a tool gives back, before dispatch seals it.
 
-use std::path::PathBuf;
-
 use llmc_envelope::HandleId;
 use llmc_envelope::receipt::Receipt;
 use serde::Serialize;
@@ -33,8 +31,8 @@ pub struct Facts {
     pub withheld_bytes: u64,
     /// Whether this answer returns what an earlier one left out.
     pub fetched_back: bool,
-    /// The resolved file, for the log.
-    pub file: Option<PathBuf>,
+    /// How bytes that are not plain UTF-8 were turned into text.
+    pub encoding: Option<&'static str>,
 }
 
 impl Answer {
@@ -83,6 +81,9 @@ impl Answer {
             if let Some(text) = self.data.as_str() {
                 meta["length"] = text.len().into();
             }
+        }
+        if let Some(encoding) = facts.encoding {
+            meta["encoding"] = encoding.into();
         }
         let data = if self.data.is_null() {
             self.text.clone().into()

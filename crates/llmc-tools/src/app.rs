@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use llmc_config::{Config, Loaded};
+use llmc_config::{Config, ExecProfile, Loaded};
 use llmc_envelope::handles::{Options, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore};
+use llmc_host::exec::{Confinement, Profile, Runner, Settings};
 use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Workspace, WriteState};
 
 use tokio::sync::Semaphore;
@@ -40,6 +41,7 @@ pub struct App {
     files: Workspace,
     linux: Workspace,
     handles: OnceLock<Result<HandleStore>>,
+    commands: OnceLock<Result<Runner>>,
     kept_files: Mutex<VecDeque<KeptFile>>,
     observer: Observer,
     listing: Vec<&'static ToolDef>,
@@ -87,6 +89,7 @@ impl App {
             files,
             linux,
             handles: OnceLock::new(),
+            commands: OnceLock::new(),
             kept_files: Mutex::default(),
             observer,
             listing,
@@ -207,6 +210,51 @@ impl App {
         opened.as_ref().map_err(Clone::clone)
     }
 
+    /// What runs commands, opened when first needed: finding out what the kernel gives takes a few milliseconds.
+    ///
+    /// # Errors
+    /// The configuration demands more confinement than this kernel gives.
+    pub fn commands(&self) -> Result<&Runner> {
+        let opened = self
+            .commands
+            .get_or_init(|| Runner::open(self.command_settings()).map_err(Error::from));
+        opened.as_ref().map_err(Clone::clone)
+    }
+
+    fn command_settings(&self) -> Settings {
+        let (loaded, mcp) = (&self.loaded, &self.loaded.config.mcp);
+        let roots = loaded.roots();
+        let (write_roots, read_roots) = if mcp.tools.read_only {
+            (Vec::new(), roots)
+        } else {
+            (roots, Vec::new())
+        };
+        Settings {
+            profile: match mcp.exec.profile {
+                ExecProfile::Unrestricted => Profile::Unrestricted,
+                ExecProfile::Restricted => Profile::Restricted,
+            },
+            confinement: match mcp.exec.confinement {
+                llmc_config::Confinement::Auto => Confinement::Auto,
+                llmc_config::Confinement::Full => Confinement::Full,
+                llmc_config::Confinement::Off => Confinement::Off,
+            },
+            allowlist: mcp.tools.run_cmd_allowlist.clone(),
+            write_roots,
+            read_roots,
+            extra_write: mcp
+                .exec
+                .extra_write
+                .iter()
+                .map(|path| loaded.resolve(path))
+                .collect(),
+            protected: server_files(loaded),
+            state_dir: self.stores.clone(),
+            network: mcp.tools.allow_outbound_network,
+            ..Settings::default()
+        }
+    }
+
     /// The handle under which this principal already has this state of this file.
     pub(crate) fn kept_file(&self, principal: &str, stamp: &SourceStamp) -> Option<HandleId> {
         let kept = self
@@ -239,30 +287,24 @@ impl App {
     }
 }
 
+/// Files that decide over the agent: configuration, audit, policy.
+fn server_files(loaded: &Loaded) -> Vec<PathBuf> {
+    let mut files = vec![loaded.root.join(CONFIG_FILE), loaded.csv_path()];
+    files.extend(loaded.file.as_deref().map(|file| loaded.root.join(file)));
+    let policy = loaded.config.mcp.exec.policy_file.iter();
+    files.extend(policy.map(|path| loaded.resolve(path)));
+    files
+}
+
 fn rules(loaded: &Loaded, state_dir: &Path) -> Result<Rules> {
     let config = &loaded.config;
-    let mut protected = vec![loaded.root.join(CONFIG_FILE)];
-    let canonical = |path: &Path| match (path.parent(), path.file_name()) {
-        (Some(dir), Some(name)) => dir
-            .canonicalize()
-            .map_or_else(|_| path.to_owned(), |dir| dir.join(name)),
-        _ => path.to_owned(),
-    };
-    protected.extend(loaded.file.as_deref().map(canonical));
-    protected.push(canonical(&loaded.csv_path()));
-    protected.extend(
-        config
-            .mcp
-            .exec
-            .policy_file
-            .iter()
-            .map(|path| canonical(&loaded.resolve(path))),
-    );
-    let state = state_dir
-        .canonicalize()
-        .unwrap_or_else(|_| state_dir.to_owned());
+    let protected = server_files(loaded);
+    let mut roots = vec![loaded.root.clone()];
+    roots.extend(loaded.roots());
+    roots.extend(loaded.linux_roots());
     let tools = &config.mcp.tools;
-    let rules = Rules::new(Some(state), protected)
+    let rules = Rules::new(Some(state_dir.to_owned()), protected)
+        .with_roots(&roots)
         .with_denylist(&tools.denylist_globs, tools.denylist_reads)?;
     Ok(rules)
 }

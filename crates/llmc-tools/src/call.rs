@@ -130,6 +130,13 @@ impl App {
             )
             .hint("the operator set mcp.tools.read_only or gave this token read access only"));
         }
+        if tool.effect == Effect::Runs && !self.config().mcp.tools.enable_run_cmd {
+            return Err(Error::new(
+                Kind::CommandDenied,
+                format!("{}: commands are switched off", tool.name),
+            )
+            .hint("the operator set mcp.tools.enable_run_cmd = false"));
+        }
         Ok(tool)
     }
 

@@ -234,6 +234,8 @@ impl From<llmc_host::Error> for Error {
                 Some("narrow the call: a smaller directory, a glob, fewer lines"),
             ),
             Host::Cancelled => (Kind::Cancelled, None),
+            Host::CommandDenied { hint, .. } => (Kind::CommandDenied, Some(hint.as_str())),
+            Host::IsolationRequired { hint, .. } => (Kind::IsolationRequired, Some(hint.as_str())),
             Host::Io { .. } | Host::Unsupported(_) => (Kind::Internal, None),
         };
         let mut translated = Error::new(kind, message);

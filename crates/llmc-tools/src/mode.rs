@@ -3,7 +3,7 @@
 use llmc_config::{Config, Mode};
 
 use crate::catalog::{self, TOOLS};
-use crate::tool::ToolDef;
+use crate::tool::{Effect, ToolDef};
 
 /// Tools of mode `te`: the core first, then those that `core_only` leaves out.
 const TE_CORE: &[&str] = &[
@@ -51,9 +51,10 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
         .filter_map(|name| catalog::find(name))
         .map(|tool| tool.name)
         .collect();
+    let runs = config.mcp.tools.enable_run_cmd;
     let list: Vec<&ToolDef> = TOOLS
         .iter()
-        .filter(|tool| wanted.contains(&tool.name))
+        .filter(|tool| wanted.contains(&tool.name) && (runs || tool.effect != Effect::Runs))
         .collect();
     if config.mcp.mode == Mode::Hybrid {
         let size: usize = list.iter().map(|tool| tool.listing().len()).sum();

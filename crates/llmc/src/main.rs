@@ -12,6 +12,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    // Commands are confined by this executable, started again; that must come before any thread.
+    if let Some(code) = llmc_host::exec::helper_main(std::env::args_os()) {
+        return code;
+    }
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -20,15 +20,21 @@ impl Tool for Health {
     type Args = Args;
 
     async fn run(cx: &Cx, _: Args) -> Result<Answer> {
-        let profile = cx.app().config().mcp.exec.profile;
-        // Nothing is started and nothing indexed by this build; it says so instead of guessing.
-        let document = json!({
-            "ok": true,
-            "version": "v0",
-            "confinement": "none: this build starts no programs",
-            "profile": profile.as_str(),
-            "index": "none",
-        });
-        Answer::json(&document, Facts::default())
+        cx.blocking(|cx, _| {
+            let exec = &cx.app().config().mcp.exec;
+            let confinement = match cx.app().commands() {
+                Ok(runner) => runner.level().to_string(),
+                Err(error) => format!("commands refused: {}", error.message),
+            };
+            let document = json!({
+                "ok": true,
+                "version": "v0",
+                "confinement": confinement,
+                "profile": exec.profile.as_str(),
+                "index": "none",
+            });
+            Answer::json(&document, Facts::default())
+        })
+        .await
     }
 }

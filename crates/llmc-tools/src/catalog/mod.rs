@@ -17,6 +17,7 @@ mod list_dir;
 mod read_file;
 mod repo_read;
 mod repo_write_patch;
+mod run_cmd;
 mod stat;
 mod te_cat;
 mod te_find;
@@ -46,6 +47,7 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<linux_search_files::LinuxSearchFiles>(),
     ToolDef::of::<linux_search_content::LinuxSearchContent>(),
     ToolDef::of::<linux_handle_read::LinuxHandleRead>(),
+    ToolDef::of::<run_cmd::RunCmd>(),
     ToolDef::of::<te_grep::TeGrep>(),
     ToolDef::of::<te_cat::TeCat>(),
     ToolDef::of::<te_find::TeFind>(),

@@ -12,6 +12,8 @@ use crate::tool::{Effect, Tool};
 
 /// Lines above this many bytes are shown clipped; the handle has them whole.
 const LONG_LINE: usize = 4096;
+/// How many budgets an answer may take when no number of lines was asked for.
+const UNASKED: usize = 5;
 
 pub(super) struct ReadFile;
 
@@ -47,6 +49,7 @@ impl Tool for ReadFile {
                 ..Facts::default()
             };
             let slice = file.read_lines(skip, max, stop)?;
+            facts.encoding = slice.encoding.label();
             if data {
                 facts.truncated = slice.truncated();
                 return Ok(Answer::data(slice.text, facts));
@@ -57,19 +60,31 @@ impl Tool for ReadFile {
             } else {
                 &slice.text
             };
+            // Who asks for lines gets them; who does not should not be flooded by two hundred long ones.
+            let te = &cx.app().config().mcp.te;
+            let budget = usize::try_from(te.budget_for(&cx.caller().agent)).unwrap_or(usize::MAX);
             let limits = Limits {
-                tokens: usize::MAX,
+                tokens: if args.max_lines.is_some() {
+                    usize::MAX
+                } else {
+                    budget.saturating_mul(UNASKED)
+                },
                 line_bytes: LONG_LINE,
             };
             let shown = cut(text, limits);
             facts.truncated =
                 slice.truncated() || text.len() != slice.text.len() || !shown.is_whole();
-            let mut receipt = describe(&slice, skip).clipped(shown.clipped);
+            let lines = if text.is_empty() {
+                slice.lines
+            } else {
+                shown.kept.lines
+            };
+            let mut receipt = describe(&slice, skip, lines).clipped(shown.clipped);
             if facts.truncated {
                 facts.withheld_bytes = slice.total_bytes.saturating_sub(shown.text.len() as u64);
                 facts.handle = pages::keep_file(cx, roots, &args.path, &slice, stop)?;
-                if slice.truncated() && !text.is_empty() {
-                    receipt = receipt.next(format!("offset_lines={}", last_line(&slice)));
+                if skip + lines < slice.total_lines && !text.is_empty() {
+                    receipt = receipt.next(format!("offset_lines={}", skip + lines));
                 }
                 if let Some(id) = facts.handle {
                     receipt = receipt.note(format!("handle {id} has the whole file"));
@@ -81,23 +96,19 @@ impl Tool for ReadFile {
     }
 }
 
-/// Number of the last line in the slice.
-fn last_line(slice: &Slice) -> u64 {
-    slice.first_line - 1 + slice.lines
-}
-
-/// What was read, of how much, under which tag.
-fn describe(slice: &Slice, skip: u64) -> Receipt {
-    let last = last_line(slice);
+/// What was shown, of how much, under which tag.
+fn describe(slice: &Slice, skip: u64, lines: u64) -> Receipt {
+    let last = skip + lines;
+    let whole = skip == 0 && last >= slice.total_lines;
     let receipt = Receipt::new();
     let receipt = if slice.encoding == Encoding::Binary {
         receipt.note(format!(
             "binary file of {} bytes, not shown",
             slice.total_bytes
         ))
-    } else if skip == 0 && !slice.truncated() {
+    } else if whole {
         receipt.total(slice.total_lines, "lines")
-    } else if slice.lines == 0 {
+    } else if lines == 0 {
         receipt.note(format!(
             "no lines after {skip}; the file has {}",
             slice.total_lines
@@ -105,14 +116,15 @@ fn describe(slice: &Slice, skip: u64) -> Receipt {
     } else {
         receipt.note(format!(
             "lines {}-{last} of {}",
-            slice.first_line, slice.total_lines
+            skip + 1,
+            slice.total_lines
         ))
     };
     let mut receipt = receipt.sha(slice.tag());
     if slice.encoding == Encoding::Binary {
         return receipt;
     }
-    if last == slice.total_lines && slice.lines > 0 && !slice.text.ends_with('\n') {
+    if last == slice.total_lines && lines > 0 && !slice.text.ends_with('\n') {
         receipt = receipt.note("no newline at the end");
     }
     match slice.encoding.label() {

@@ -564,8 +564,8 @@ fn a_read_only_server_changes_nothing() {
         let args = json!({"path": "a.txt", "content": "x", "old_text": "one", "new_text": "x", "source": "a.txt", "target": "t"});
         let wanted: Vec<&str> = tool["inputSchema"]["required"]
             .as_array()
-            .unwrap()
-            .iter()
+            .into_iter()
+            .flatten()
             .map(|key| key.as_str().unwrap())
             .collect();
         let args: Value = wanted
@@ -576,7 +576,7 @@ fn a_read_only_server_changes_nothing() {
         let code = client.code(name, args);
         assert_eq!(code, "COMMAND_DENIED", "{name}");
     }
-    assert_eq!(writers, 6);
+    assert_eq!(writers, 7);
     assert_eq!(workspace.tree(), before);
     client.text("read_file", json!({"path": "a.txt"}));
 }

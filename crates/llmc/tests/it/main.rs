@@ -5,6 +5,7 @@
 //! - `hostile`: paths, patterns, files and lines that mean harm
 //! - `crash`: kill -9 at any moment, several processes on one file
 //! - `observe`: logs, audit, telemetry, metrics, handles over restarts
+//! - `commands`: programs inside the boundary
 //! - `cli`: the verbs of the command line
 //! - `exit`: how a server ends
 //! - `te`: the Tool Envelope
@@ -17,6 +18,7 @@
 )]
 
 mod cli;
+mod commands;
 mod crash;
 mod docs;
 mod exit;

@@ -28,6 +28,7 @@ const CLASSIC: &[&str] = &[
     "linux_search_files",
     "linux_search_content",
     "linux_handle_read",
+    "run_cmd",
     "te_grep",
     "te_cat",
     "te_find",
@@ -46,6 +47,7 @@ const HYBRID: &[&str] = &[
     "list_dir",
     "linux_fs_write",
     "linux_fs_edit",
+    "run_cmd",
     "init",
 ];
 const CODE_EXECUTION: &[&str] = &["read_file", "list_dir", "init"];
@@ -165,6 +167,7 @@ fn clients_are_told_what_a_tool_does_to_the_world() {
         ("linux_fs_delete", true, false),
         ("linux_fs_mkdirs", false, true),
         ("repo_write_patch", true, false),
+        ("run_cmd", true, false),
     ];
     for tool in list["result"]["tools"].as_array().unwrap() {
         let name = tool["name"].as_str().unwrap();

@@ -1,0 +1,248 @@
+//! The head and tail of a text, for what no condenser knows better.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use llmc_tokens::fits;
+use memchr::{memchr, memchr_iter, memrchr};
+use regex::Regex;
+
+use crate::room::{clip, cost, plural, thousands, within};
+use crate::terminal::settled;
+use crate::{Condensed, Totals};
+
+/// Bytes shown of one line.
+const LINE_BYTES: usize = 500;
+
+/// Which end of a text tells more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Favour {
+    /// A listing, a report.
+    Head,
+    /// A failure: the end, and lines that look like errors.
+    Tail,
+}
+
+/// The head and tail of a text within the budget, the lines between counted; untouched when it fits.
+pub(crate) fn excerpt(text: &str, budget: usize, favour: Favour) -> Condensed {
+    let totals = Totals {
+        lines: Some(line_count(text)),
+        size: Some(text.len() as u64),
+        ..Totals::default()
+    };
+    if fits(text, budget) {
+        return Condensed {
+            body: text.to_owned(),
+            shown: line_count(text),
+            totals,
+            ..Condensed::default()
+        };
+    }
+    let clean = settled(text);
+    let suspicious = match favour {
+        Favour::Head => Suspicious::default(),
+        Favour::Tail => Suspicious::of(&clean, budget),
+    };
+    within(budget, |tokens| {
+        render(&clean, &suspicious, favour, totals, tokens)
+    })
+}
+
+fn render(
+    text: &str,
+    suspicious: &Suspicious<'_>,
+    favour: Favour,
+    totals: Totals,
+    tokens: usize,
+) -> Condensed {
+    const MARKS: usize = 40;
+    let room = tokens.saturating_sub(MARKS);
+    let (for_head, for_errors) = match favour {
+        Favour::Head => (room * 2 / 3, 0),
+        Favour::Tail if suspicious.lines.is_empty() => (room / 4, 0),
+        Favour::Tail => (room / 5, room / 4),
+    };
+    let total = line_count(text);
+    let (head, head_tokens) = take(text.lines(), for_head);
+    let rest = total - head.len() as u64;
+    // Errors between head and tail: the tail may reach back over some of them, which are then dropped again.
+    let mut errors = Vec::new();
+    let mut error_tokens = 0;
+    for (number, line) in suspicious
+        .lines
+        .iter()
+        .filter(|(number, _)| *number > head.len() as u64)
+    {
+        let line = format!(
+            "{}: {}",
+            thousands(*number),
+            clip(line.trim(), LINE_BYTES / 2)
+        );
+        let need = cost(&line);
+        if error_tokens + need > for_errors {
+            break;
+        }
+        error_tokens += need;
+        errors.push((*number, line));
+    }
+    let (mut tail, _) = take(
+        text.lines().rev().take(rest as usize),
+        room.saturating_sub(head_tokens + error_tokens),
+    );
+    tail.reverse();
+    let tail_start = total - tail.len() as u64;
+    errors.retain(|(number, _)| *number <= tail_start);
+    let left = rest - tail.len() as u64;
+    let mut body = String::new();
+    for line in &head {
+        body.push_str(line);
+        body.push('\n');
+    }
+    let mut breadcrumbs = Vec::new();
+    if left > 0 {
+        let (first, last) = (head.len() as u64 + 1, tail_start);
+        body.push_str(&format!("… {} left out …\n", plural(left, "line")));
+        for (_, line) in &errors {
+            body.push_str(line);
+            body.push('\n');
+        }
+        if !errors.is_empty() {
+            body.push_str("…\n");
+        }
+        let more = suspicious
+            .between(first, last)
+            .saturating_sub(errors.len() as u64);
+        breadcrumbs.push(format!(
+            "{} left out ({}-{})",
+            plural(left - errors.len() as u64, "line"),
+            thousands(first),
+            thousands(last)
+        ));
+        if more > 0 {
+            breadcrumbs.push(format!(
+                "{} in between that looks like an error",
+                plural(more, "more line")
+            ));
+        }
+    }
+    for line in &tail {
+        body.push_str(line);
+        body.push('\n');
+    }
+    Condensed {
+        body,
+        breadcrumbs,
+        totals,
+        shown: (head.len() + tail.len() + errors.len()) as u64,
+        truncated: true,
+        hot_zone: None,
+    }
+}
+
+/// Lines, clipped, as long as they fit.
+pub(crate) fn take<'a>(
+    lines: impl Iterator<Item = &'a str>,
+    tokens: usize,
+) -> (Vec<Cow<'a, str>>, usize) {
+    let mut taken = Vec::new();
+    let mut used = 0;
+    for line in lines {
+        let line = clip(line, LINE_BYTES);
+        let need = cost(&line);
+        if used + need > tokens {
+            break;
+        }
+        used += need;
+        taken.push(line);
+    }
+    (taken, used)
+}
+
+/// How many lines a text has; a last one without its end counts.
+pub(crate) fn line_count(text: &str) -> u64 {
+    let ends = memchr_iter(b'\n', text.as_bytes()).count() as u64;
+    ends + u64::from(!text.is_empty() && !text.ends_with('\n'))
+}
+
+/// Lines that look like errors: the first of them, and the numbers of all.
+#[derive(Default)]
+struct Suspicious<'a> {
+    lines: Vec<(u64, &'a str)>,
+    numbers: Vec<u64>,
+}
+
+impl<'a> Suspicious<'a> {
+    fn of(text: &'a str, budget: usize) -> Self {
+        let mut found = Self::default();
+        let bytes = text.as_bytes();
+        // One search over the whole text, since one per line would cost more than the reading of it.
+        let (mut from, mut number, mut counted) = (0, 1, 0);
+        while let Some(word) = WORDS.find_at(text, from) {
+            let start = memrchr(b'\n', &bytes[..word.start()]).map_or(0, |at| at + 1);
+            let end =
+                memchr(b'\n', &bytes[word.start()..]).map_or(text.len(), |at| word.start() + at);
+            number += memchr_iter(b'\n', &bytes[counted..start]).count() as u64;
+            counted = start;
+            if !is_denied(&text[start..word.start()]) {
+                if found.lines.len() <= budget {
+                    found.lines.push((number, &text[start..end]));
+                }
+                found.numbers.push(number);
+            }
+            from = end;
+        }
+        found
+    }
+
+    fn between(&self, first: u64, last: u64) -> u64 {
+        let from = self.numbers.partition_point(|n| *n < first);
+        let to = self.numbers.partition_point(|n| *n <= last);
+        (to - from) as u64
+    }
+}
+
+/// Words with which any program reports an error.
+static WORDS: LazyLock<Regex> = LazyLock::new(|| {
+    let words = concat!(
+        r"(?i-u:\b(?:errors?|fatal|panic|panicked|exception|traceback|fail(?:ed|ure|ures)?|undefined reference",
+        r"|segmentation fault|core dumped|permission denied|not found|no such file|cannot|unable to|aborted)\b)",
+        r"|(?-u:\b[A-Z][A-Za-z]*(?:Error|Exception)\b)",
+    );
+    Regex::new(words).expect("a valid pattern")
+});
+
+/// Whether what stands before the word says that there was none.
+fn is_denied(before: &str) -> bool {
+    let before = before.trim_end();
+    let end = before.rsplit([' ', '\t', '(']).next().unwrap_or(before);
+    ["0", "no", "without"]
+        .iter()
+        .any(|word| end.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_told_from_their_absence() {
+        for line in [
+            "error: x",
+            "E: ModuleNotFoundError: y",
+            "make: *** [all] Error 2",
+            "cat: x: No such file or directory",
+            "3 tests failed",
+        ] {
+            assert!(!Suspicious::of(line, 1).numbers.is_empty(), "{line}");
+        }
+        for line in [
+            "0 errors",
+            "finished with no errors",
+            "terror",
+            "all good",
+            "Tests: 0 failed",
+        ] {
+            assert!(Suspicious::of(line, 1).numbers.is_empty(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+use llmc_tokens::count;
+use proptest::prelude::*;
+
+use super::*;
+
+fn argv(command: &str) -> Vec<String> {
+    command.split_whitespace().map(str::to_owned).collect()
+}
+
+fn numbered(lines: usize) -> String {
+    (1..=lines)
+        .map(|i| format!("this is line {i} of the output\n"))
+        .collect()
+}
+
+#[test]
+fn programs_are_seen_through_launchers() {
+    let git = |sub: &str| Program::Git {
+        subcommand: sub.into(),
+        args: Vec::new(),
+    };
+    for (command, want) in [
+        ("git log", git("log")),
+        ("/usr/bin/git -C /x -c a=b --no-pager status", git("status")),
+        ("env A=1 timeout -k 5s 60 git show", Program::Other),
+        ("env A=1 timeout 60 git show", git("show")),
+        ("A=1 git", git("")),
+        ("git grep x", Program::Elsewhere),
+        ("rg x", Program::Elsewhere),
+        ("nice -n5 find .", Program::Elsewhere),
+        ("diff -u a b", Program::Diff),
+        ("cargo t", Program::Other),
+        ("", Program::Other),
+        ("timeout", Program::Other),
+    ] {
+        assert_eq!(Program::of(&argv(command)), want, "{command}");
+    }
+}
+
+#[test]
+fn what_fits_or_is_ranked_elsewhere_is_left_alone() {
+    assert_eq!(condense(&argv("make"), "short\n", "", Some(0), 100), None);
+    assert_eq!(
+        condense(&argv("grep x"), &numbered(500), "", Some(0), 100),
+        None
+    );
+}
+
+#[test]
+fn the_text_decides_when_the_name_does_not() {
+    let tests = include_str!("../testrun/samples/pytest.txt");
+    for command in ["python -m pytest", "make check", "uv run pytest"] {
+        let condensed = condense(&argv(command), tests, "", Some(1), 500).expect("condensed");
+        assert!(
+            condensed.body.starts_with("pytest: 5 failed, 2 errors"),
+            "{command}"
+        );
+    }
+    let build = include_str!("../testrun/samples/cargo.txt");
+    let condensed = condense(&argv("cargo t"), "", build, Some(101), 500).expect("condensed");
+    assert!(condensed.body.starts_with("cargo test: 7 failed"));
+    let change = diff::unified(
+        "a/x",
+        &numbered(200),
+        "b/x",
+        &numbered(200).replace("line 1", "line one"),
+        3,
+    );
+    let condensed = condense(&argv("make patch"), &change, "", Some(0), 200).expect("condensed");
+    assert!(condensed.body.starts_with("1 file, "));
+    let log = "2025-01-02 12:00:00 INFO fine\n".repeat(200) + "2025-01-02 12:00:01 ERROR bad\n";
+    let condensed = condense(&argv("journalctl"), &log, "", Some(0), 200).expect("condensed");
+    assert!(
+        condensed.body.starts_with("201 lines: 1 ERROR, 200 INFO\n"),
+        "{}",
+        condensed.body
+    );
+}
+
+#[test]
+fn success_favours_the_head_and_failure_the_tail_and_errors() {
+    let lines = |condensed: &Condensed| {
+        let head = condensed
+            .body
+            .lines()
+            .take_while(|line| !line.starts_with('…'))
+            .count();
+        (head, condensed.body.lines().count() - head)
+    };
+    let text = numbered(1000).replace(
+        "this is line 500 of the output",
+        "foo.c:3: undefined reference to `bar'",
+    );
+    let good = condense(&argv("tool"), &text, "", Some(0), 400).expect("condensed");
+    let (head, tail) = lines(&good);
+    assert!(
+        head > tail && !good.body.contains("undefined"),
+        "{}",
+        good.body
+    );
+    let bad = condense(&argv("tool"), &text, "", Some(2), 400).expect("condensed");
+    let (head, tail) = lines(&bad);
+    assert!(
+        head < tail
+            && bad
+                .body
+                .contains("\n500: foo.c:3: undefined reference to `bar'\n"),
+        "{}",
+        bad.body
+    );
+    assert!(bad.body.ends_with("this is line 1000 of the output\n"));
+    assert!(bad.breadcrumbs[0].contains(" lines left out ("));
+}
+
+#[test]
+fn both_streams_are_shown() {
+    let errors = "warning: something\n".repeat(3);
+    let both = condense(&argv("tool"), &numbered(1000), &errors, Some(0), 300).expect("condensed");
+    assert!(
+        both.body.ends_with(&format!("[stderr]\n{errors}")),
+        "{}",
+        both.body
+    );
+    assert_eq!(both.totals.lines, Some(1003));
+}
+
+#[test]
+fn progress_bars_keep_their_last_state() {
+    let bar: String = (0..=100).map(|i| format!("\r{i}% downloaded")).collect();
+    let text = format!("{bar}\n{}", numbered(300));
+    let condensed = condense(&argv("tool"), &text, "", Some(0), 200).expect("condensed");
+    assert!(
+        condensed
+            .body
+            .starts_with("100% downloaded\nthis is line 1 "),
+        "{}",
+        condensed.body
+    );
+}
+
+proptest! {
+    #[test]
+    fn lines_shown_and_left_out_are_all_there_are(lines in 0usize..400, every in 1usize..20, code in 0i32..2, budget in 0usize..500) {
+        let text: String = (0..lines).map(|i| if i % every == 0 { format!("error number {i}\n") } else { format!("plain line {i}\n") }).collect();
+        if let Some(condensed) = condense(&argv("tool"), &text, "", Some(code), budget) {
+            prop_assert_eq!(condensed.totals.lines, Some(lines as u64));
+            let left = condensed.breadcrumbs.iter().find_map(|crumb| crumb.split_once(" line").filter(|(_, rest)| rest.contains("left out")).and_then(|(n, _)| n.replace(',', "").parse::<u64>().ok()));
+            prop_assert_eq!(condensed.shown + left.unwrap_or(0), lines as u64);
+            let crumbs: usize = condensed.breadcrumbs.iter().map(|c| count(c) + 5).sum();
+            prop_assert!(count(&condensed.body) + crumbs <= budget.max(60));
+        }
+    }
+
+    #[test]
+    fn any_output_is_read_without_panic(out in "(\\PC{0,40}|\n|\r|\x1b\\[1m|error: ){0,40}", err in "(\\PC{0,20}|\n){0,20}", budget in 0usize..100) {
+        for command in ["tool", "git log", "git diff", "git status", "diff a b", "cargo test"] {
+            condense(&argv(command), &out, &err, None, budget);
+        }
+    }
+}

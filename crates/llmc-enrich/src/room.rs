@@ -1,0 +1,215 @@
+//! Dealing out a token budget line by line.
+//!
+//! Costs are added up per line, which is an upper bound but for rare merges over a line end; whoever must stay within a
+//! budget renders with [`within`], which renders again with less when the sum was off.
+
+use std::borrow::{Borrow, Cow};
+
+use llmc_tokens::{count, fits};
+
+use crate::Condensed;
+
+/// Tokens that ` …[+12 lines]` may take.
+const MARK: usize = 8;
+/// Tokens of a breadcrumb's `# TE: ` and its line end.
+const CRUMB: usize = 5;
+
+/// The tokens a line takes with its end.
+pub(crate) fn cost(line: &str) -> usize {
+    count(line) + 1
+}
+
+/// The tokens a breadcrumb takes.
+pub(crate) fn crumb_cost(crumb: &str) -> usize {
+    count(crumb) + CRUMB
+}
+
+/// Lines that belong together; the first says what it is, and the others are shown as far as there is room.
+#[derive(Debug, Default)]
+pub(crate) struct Block<'a> {
+    /// The lines, most telling first; the first may hold line ends itself.
+    pub(crate) lines: Vec<Cow<'a, str>>,
+    /// Lines that belong here but were too many to keep.
+    pub(crate) dropped: usize,
+}
+
+impl Block<'_> {
+    fn unshown(&self, shown: usize) -> usize {
+        self.lines.len() - shown + self.dropped
+    }
+}
+
+/// How much of each block is shown.
+pub(crate) struct Shares {
+    /// Lines per block; 0 from the first block on that found no room.
+    pub(crate) lines: Vec<usize>,
+    /// Tokens that were not used.
+    pub(crate) left: usize,
+}
+
+impl Shares {
+    /// How many blocks are shown at all.
+    pub(crate) fn blocks(&self) -> usize {
+        self.lines.iter().take_while(|lines| **lines > 0).count()
+    }
+}
+
+/// Deals the tokens out in rounds: every block gets its first line before any gets its second.
+pub(crate) fn share<'a, B: Borrow<Block<'a>>>(blocks: &[B], tokens: usize) -> Shares {
+    let blocks: Vec<&Block<'a>> = blocks.iter().map(Borrow::borrow).collect();
+    let mut left = tokens;
+    let mut lines = vec![0; blocks.len()];
+    for (block, shown) in blocks.iter().zip(&mut lines) {
+        let Some(first) = block.lines.first() else {
+            break;
+        };
+        let need = cost(first) + if block.unshown(1) > 0 { MARK } else { 0 };
+        if need > left {
+            break;
+        }
+        left -= need;
+        *shown = 1;
+    }
+    let shown_blocks = lines.iter().take_while(|shown| **shown > 0).count();
+    let mut open: Vec<usize> = (0..shown_blocks)
+        .filter(|i| blocks[*i].lines.len() > 1)
+        .collect();
+    while !open.is_empty() {
+        open.retain(|&i| {
+            let block = blocks[i];
+            let need = cost(&block.lines[lines[i]]);
+            let last = block.unshown(lines[i] + 1) == 0;
+            let room = left + if last { MARK } else { 0 };
+            if need > room {
+                return false;
+            }
+            left = room - need;
+            lines[i] += 1;
+            lines[i] < block.lines.len()
+        });
+    }
+    Shares { lines, left }
+}
+
+/// Writes as many lines of the block as its share allows and says how many it keeps back.
+pub(crate) fn write_block(out: &mut String, block: &Block<'_>, shown: usize) {
+    for (i, line) in block.lines[..shown].iter().enumerate() {
+        out.push_str(line);
+        if i + 1 == shown && block.unshown(shown) > 0 {
+            let unshown = block.unshown(shown);
+            let noun = if unshown == 1 { "line" } else { "lines" };
+            out.push_str(&format!(" …[+{} {noun}]", thousands(unshown as u64)));
+        }
+        out.push('\n');
+    }
+}
+
+/// Renders within the budget, body and breadcrumbs together: again with less to deal out while the result is too long.
+///
+/// What a renderer prints even with nothing to deal out (the counts) may exceed a tiny budget.
+pub(crate) fn within(budget: usize, render: impl Fn(usize) -> Condensed) -> Condensed {
+    let mut tokens = budget;
+    loop {
+        let condensed = render(tokens);
+        let crumbs: usize = condensed.breadcrumbs.iter().map(|c| crumb_cost(c)).sum();
+        if tokens == 0 || fits(&condensed.body, budget.saturating_sub(crumbs)) {
+            return condensed;
+        }
+        tokens -= (tokens / 8).max(1);
+    }
+}
+
+/// A line of at most about `bytes` bytes; the rest of it becomes `…[+1234 bytes]`.
+pub(crate) fn clip(line: &str, bytes: usize) -> Cow<'_, str> {
+    if line.len() <= bytes {
+        return Cow::Borrowed(line);
+    }
+    let keep = line.floor_char_boundary(bytes);
+    Cow::Owned(format!("{}…[+{} bytes]", &line[..keep], line.len() - keep))
+}
+
+/// `12345` as `12,345`.
+pub(crate) fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 hunk`, `1,204 hunks`.
+pub(crate) fn plural(n: u64, noun: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", thousands(n))
+}
+
+/// Names in a row as far as there is room, then how many more there are.
+pub(crate) fn names(names: &[&str], tokens: usize) -> String {
+    const AND_MORE: usize = 6;
+    let mut out = String::new();
+    let mut left = tokens.saturating_sub(AND_MORE);
+    for (i, name) in names.iter().enumerate() {
+        let name = clip(name, 160);
+        let need = count(&name) + 1;
+        if need > left {
+            let more = thousands((names.len() - i) as u64);
+            out.push_str(&if i == 0 {
+                more
+            } else {
+                format!(" and {more} more")
+            });
+            break;
+        }
+        left -= need;
+        if i > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(&name);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block<'a>(lines: &[&'a str]) -> Block<'a> {
+        Block {
+            lines: lines.iter().map(|l| Cow::Borrowed(*l)).collect(),
+            dropped: 0,
+        }
+    }
+
+    #[test]
+    fn first_lines_come_before_second_ones() {
+        let blocks = [
+            block(&["one", "a a a a", "b b b b", "c c c c"]),
+            block(&["two", "short"]),
+        ];
+        let shares = share(&blocks, 2 * (2 + MARK));
+        assert_eq!(shares.lines, [1, 2]);
+        let shares = share(&blocks, 100);
+        assert_eq!(shares.lines, [4, 2]);
+        let shares = share(&blocks, 12);
+        assert_eq!((shares.blocks(), shares.lines), (1, vec![1, 0]));
+        let mut out = String::new();
+        write_block(&mut out, &blocks[0], 2);
+        assert_eq!(out, "one\na a a a …[+2 lines]\n");
+    }
+
+    #[test]
+    fn numbers_and_names_read_well() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(plural(1, "hunk"), "1 hunk");
+        assert_eq!(names(&["a", "b", "c"], 100), "a, b, c");
+        assert_eq!(names(&["a", "b", "c"], 10), "a, b and 1 more");
+        assert_eq!(names(&["a", "b"], 0), "2");
+        assert_eq!(clip("ééé", 3), "é…[+4 bytes]");
+    }
+}

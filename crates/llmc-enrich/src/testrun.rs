@@ -1,0 +1,362 @@
+//! Test runs: counts first, then every failure.
+//!
+//! A test run prints pages about what went well. What its reader needs is how many tests failed, which, where, on what
+//! assertion and with what message; and that no failure is missing without being counted. [`parse`] reads the output of
+//! the usual runners into one [`TestRun`], [`condense`] prints that within a budget.
+//!
+//! Numbers come from the runner's own summary where there is one. When the output was cut and shows fewer failures than
+//! the summary counts, the difference is kept in the counts and said.
+
+mod cargo;
+mod go;
+mod jest;
+mod nextest;
+mod pytest;
+#[cfg(test)]
+mod tests;
+mod tsc;
+mod unittest;
+mod vitest;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::room::{Block, clip, names, plural, share, thousands, within, write_block};
+use crate::terminal::settled;
+use crate::{Condensed, Totals};
+
+/// Lines kept of one failure's message.
+const MESSAGE_LINES: usize = 40;
+/// Bytes kept of one line.
+const LINE_BYTES: usize = 400;
+
+/// What ran the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Framework {
+    Pytest,
+    Unittest,
+    /// `cargo test`, or a cargo build that did not get that far.
+    Cargo,
+    Nextest,
+    Go,
+    Jest,
+    Vitest,
+    /// The TypeScript compiler on its own.
+    Tsc,
+}
+
+impl Framework {
+    /// The name by which its users know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pytest => "pytest",
+            Self::Unittest => "unittest",
+            Self::Cargo => "cargo test",
+            Self::Nextest => "cargo nextest",
+            Self::Go => "go test",
+            Self::Jest => "jest",
+            Self::Vitest => "vitest",
+            Self::Tsc => "tsc",
+        }
+    }
+}
+
+/// What went wrong, in the order in which it is worth reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The code did not compile.
+    Build,
+    /// A test could not run: collection, setup, teardown, a crash.
+    Error,
+    /// A test ran and failed.
+    Failed,
+}
+
+impl Kind {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Build => "BUILD",
+            Self::Error => "ERROR",
+            Self::Failed => "FAIL",
+        }
+    }
+}
+
+/// One failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What the runner calls the test; for a compile error the compiler's message.
+    pub id: String,
+    /// `path:line`, where the failure was raised.
+    pub location: Option<String>,
+    /// The assertion that failed: its source line where the runner prints it, else the runner's words for it.
+    pub assertion: Option<String>,
+    /// The message, most telling lines first; bounded.
+    pub message: Vec<String>,
+    /// Lines of the message that were too many to keep.
+    pub dropped: usize,
+    /// What went wrong.
+    pub kind: Kind,
+}
+
+impl Failure {
+    fn new(kind: Kind, id: impl AsRef<str>) -> Self {
+        Self {
+            id: clip(id.as_ref().trim(), LINE_BYTES).into_owned(),
+            location: None,
+            assertion: None,
+            message: Vec::new(),
+            dropped: 0,
+            kind,
+        }
+    }
+
+    /// Adds a line to the message, or counts it when there are enough. Blank lines say nothing.
+    fn say(&mut self, line: &str) {
+        let line = line.trim_end();
+        if line.is_empty() {
+            return;
+        }
+        if self.message.len() < MESSAGE_LINES {
+            self.message.push(clip(line, LINE_BYTES).into_owned());
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    fn assert(&mut self, line: &str) {
+        let line = line.trim();
+        if !line.is_empty() {
+            self.assertion = Some(clip(line, LINE_BYTES).into_owned());
+        }
+    }
+}
+
+/// What a test runner said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestRun {
+    /// Who said it.
+    pub framework: Framework,
+    /// Tests that passed.
+    pub passed: u64,
+    /// Tests that failed.
+    pub failed: u64,
+    /// Compile errors and tests that could not run.
+    pub errors: u64,
+    /// Tests that were left out on purpose.
+    pub skipped: u64,
+    /// How long it took, as the runner says.
+    pub duration: Option<Duration>,
+    /// Everything that went wrong, compile errors first.
+    pub failures: Vec<Failure>,
+    /// What else is worth knowing, one line each.
+    pub notes: Vec<String>,
+}
+
+impl TestRun {
+    fn new(framework: Framework) -> Self {
+        Self {
+            framework,
+            passed: 0,
+            failed: 0,
+            errors: 0,
+            skipped: 0,
+            duration: None,
+            failures: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// All that went wrong, whether the output has details of it or not.
+    pub fn wrong(&self) -> u64 {
+        self.failed + self.errors
+    }
+
+    /// Puts compile errors first and makes the counts at least what was found.
+    fn finish(mut self) -> Self {
+        self.failures.sort_by_key(|failure| failure.kind);
+        let failed = self.failures.iter().filter(|f| f.kind == Kind::Failed);
+        let failed = failed.count() as u64;
+        self.failed = self.failed.max(failed);
+        self.errors = self.errors.max(self.failures.len() as u64 - failed);
+        self
+    }
+}
+
+/// Reads the output of a test runner; nothing when it is none.
+///
+/// Takes stdout and stderr together, in any order, coloured or not, and cut anywhere.
+pub fn parse(text: &str) -> Option<TestRun> {
+    let text = settled(text);
+    let text = text.as_ref();
+    // The more particular formats first: nextest quotes what libtest prints, and any runner may print a plain summary.
+    let run = go::parse_json(text)
+        .or_else(|| nextest::parse(text))
+        .or_else(|| pytest::parse(text))
+        .or_else(|| cargo::parse(text))
+        .or_else(|| vitest::parse(text))
+        .or_else(|| jest::parse(text))
+        .or_else(|| unittest::parse(text))
+        .or_else(|| go::parse(text))
+        .or_else(|| tsc::parse(text))?;
+    Some(run.finish())
+}
+
+/// Prints a run within `budget` tokens: the counts, then every failure, shortened evenly when room is short.
+///
+/// Failures that find no room are named, or at least counted. `raw_len` is the size of the output in bytes.
+pub fn condense(run: &TestRun, raw_len: u64, budget: usize) -> Condensed {
+    within(budget, |tokens| render(run, raw_len, tokens))
+}
+
+fn render(run: &TestRun, raw_len: u64, tokens: usize) -> Condensed {
+    let mut body = counts(run);
+    body.push('\n');
+    let mut breadcrumbs = Vec::new();
+    for note in &run.notes {
+        breadcrumbs.push(note.clone());
+    }
+    let undetailed = run.wrong().saturating_sub(run.failures.len() as u64);
+    if undetailed > 0 {
+        let what = plural(undetailed, "failure");
+        breadcrumbs.push(format!(
+            "{what} counted by the runner, but not in its output"
+        ));
+    }
+    let fixed = crate::room::cost(&body)
+        + breadcrumbs
+            .iter()
+            .map(|crumb| crate::room::crumb_cost(crumb))
+            .sum::<usize>();
+    let room = tokens.saturating_sub(fixed);
+    // A first line takes a good ten tokens: more failures than this cannot be shown, so they need not be prepared.
+    let prepared = run.failures.len().min(room / 4);
+    let blocks: Vec<_> = run.failures[..prepared].iter().map(block).collect();
+    let mut shares = share(&blocks, room);
+    let mut shown = shares.blocks();
+    if shown < run.failures.len() {
+        let for_names = (room / 5).max(24).min(room);
+        shares = share(&blocks, room - for_names);
+        shown = shares.blocks();
+        let rest: Vec<&str> = run.failures[shown..]
+            .iter()
+            .map(|f| f.id.as_str())
+            .collect();
+        let what = plural(rest.len() as u64, "more failure");
+        let list = names(&rest, for_names.saturating_sub(12) + shares.left);
+        breadcrumbs.insert(
+            0,
+            if list == thousands(rest.len() as u64) {
+                what
+            } else {
+                format!("{what}: {list}")
+            },
+        );
+    }
+    for (block, lines) in blocks.iter().zip(&shares.lines) {
+        write_block(&mut body, block, *lines);
+    }
+    Condensed {
+        truncated: raw_len > body.len() as u64,
+        body,
+        breadcrumbs,
+        totals: Totals {
+            matches: Some(run.wrong()),
+            size: Some(raw_len),
+            ..Totals::default()
+        },
+        shown: shown as u64,
+        hot_zone: hot_zone(&run.failures),
+    }
+}
+
+/// `pytest: 5 failed, 2 errors, 40 passed, 1 skipped in 0.04s`.
+fn counts(run: &TestRun) -> String {
+    let mut parts = Vec::new();
+    if run.failed > 0 {
+        parts.push(format!("{} failed", thousands(run.failed)));
+    }
+    if run.errors > 0 {
+        parts.push(plural(run.errors, "error"));
+    }
+    if run.passed > 0 || run.wrong() == 0 {
+        parts.push(format!("{} passed", thousands(run.passed)));
+    }
+    if run.skipped > 0 {
+        parts.push(format!("{} skipped", thousands(run.skipped)));
+    }
+    let mut line = format!("{}: {}", run.framework.name(), parts.join(", "));
+    if let Some(duration) = run.duration {
+        line.push_str(&format!(" in {:.2}s", duration.as_secs_f64()));
+    }
+    line
+}
+
+fn block(failure: &Failure) -> Block<'_> {
+    let mut lines: Vec<Cow<'_, str>> = Vec::with_capacity(2 + failure.message.len());
+    let label = failure.kind.label();
+    lines.push(Cow::Owned(match &failure.location {
+        Some(location) => format!("{label} {} ({location})", failure.id),
+        None => format!("{label} {}", failure.id),
+    }));
+    let details = failure.assertion.iter().chain(&failure.message);
+    lines.extend(details.map(|line| Cow::Owned(format!("    {line}"))));
+    Block {
+        lines,
+        dropped: failure.dropped,
+    }
+}
+
+/// The file with the most failures, when there is more than one in it.
+fn hot_zone(failures: &[Failure]) -> Option<String> {
+    let mut by_path: HashMap<&str, usize> = HashMap::new();
+    let paths = failures.iter().filter_map(|f| f.location.as_deref());
+    for path in paths.filter_map(|location| location.rsplit_once(':')) {
+        *by_path.entry(path.0).or_default() += 1;
+    }
+    let (path, count) = by_path
+        .into_iter()
+        .max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(a.0)))?;
+    (count > 1).then(|| path.to_owned())
+}
+
+/// Whether the text has any of these words in it: a cheap look before a reader goes through all its lines.
+fn mentions(text: &str, words: &[&str]) -> bool {
+    let text = text.as_bytes();
+    words
+        .iter()
+        .any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
+}
+
+/// `path:12:5` or `path:12` as `path:12`; nothing when there is no line number.
+fn place(text: &str) -> Option<String> {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let (front, last) = text.rsplit_once(':')?;
+    if !number(last) {
+        return None;
+    }
+    match front.rsplit_once(':') {
+        Some((path, line)) if number(line) && !path.is_empty() => Some(format!("{path}:{line}")),
+        _ if !front.is_empty() => Some(format!("{front}:{last}")),
+        _ => None,
+    }
+}
+
+/// The number in front of a word: `3 failed` is `(3, "failed")`.
+fn counted(part: &str) -> Option<(u64, &str)> {
+    let (number, word) = part.trim().split_once(' ')?;
+    Some((number.parse().ok()?, word.trim()))
+}
+
+/// Seconds as runners print them: `0.04s`, `505ms`, `1.2 s`.
+fn seconds(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (number, scale) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1000.0),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    let value: f64 = number.trim().parse().ok()?;
+    Duration::try_from_secs_f64(value / scale).ok()
+}

@@ -1,0 +1,76 @@
+//! The server's hold on the broker, which has namespaces ready for runs.
+
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::fds;
+use super::level::Features;
+use super::outer::Outer;
+use super::plan::{self, Failure, Report, Start};
+
+/// How long the broker may take to end once it is let go.
+const END: Duration = Duration::from_secs(6);
+
+/// A broker that serves. Dropping it ends every run it has made.
+#[derive(Debug)]
+pub(super) struct Broker {
+    helper: Child,
+    socket: UnixStream,
+}
+
+impl Broker {
+    pub(super) fn start(helper: &Path, features: Features) -> io::Result<Result<Broker, Failure>> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let cwd = rustix::fs::open("/", flags, Mode::empty())?;
+        let outer = Outer::start(helper, &cwd, features, Stdio::null(), Stdio::null())?;
+        let outer = match outer {
+            Ok(outer) => outer,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let broker = Broker {
+            helper: outer.process,
+            socket: outer.leash,
+        };
+        plan::forgive_gone(plan::send(&broker.socket, &Start { features }))?;
+        match plan::receive(&broker.socket)? {
+            Report::Started => Ok(Ok(broker)),
+            Report::Failed(failure) => Ok(Err(failure)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// A new run's first process, waiting for its plan.
+    pub(super) fn slot(&mut self) -> io::Result<Result<UnixStream, Failure>> {
+        self.socket.write_all(b"w")?;
+        match plan::receive(&self.socket)? {
+            Report::Slot => {}
+            Report::Failed(failure) => return Ok(Err(failure)),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        match fds::receive(&self.socket)?.pop() {
+            Some(slot) => Ok(Ok(UnixStream::from(slot))),
+            None => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
+        let deadline = Instant::now() + END;
+        while matches!(self.helper.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                let _ = self.helper.kill();
+                let _ = self.helper.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Capabilities: just enough to build the boundary, then next to nothing.
+
+use rustix::io::Errno;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+};
+
+/// What pid 1 needs while it builds: mounts, dropping capabilities, the loopback's switch.
+const BUILDING: [CapabilitySet; 3] = [
+    CapabilitySet::SYS_ADMIN,
+    CapabilitySet::SETPCAP,
+    CapabilitySet::NET_ADMIN,
+];
+
+/// What a command keeps when the server is root: work on files of other users, as root is used to. The mounts bound it.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID);
+
+/// Lets the capabilities that came with a new user namespace survive the next exec, as a user who is not root.
+pub(super) fn keep_over_exec() -> Result<(), Errno> {
+    let mut sets = capabilities(None)?;
+    if rustix::process::geteuid().is_root() || !sets.permitted.contains(CapabilitySet::SYS_ADMIN) {
+        return Ok(());
+    }
+    sets.inheritable = sets.permitted;
+    set_capabilities(None, sets)?;
+    for capability in BUILDING {
+        configure_capability_in_ambient_set(capability, true)?;
+    }
+    Ok(())
+}
+
+/// Gives up everything a command has no use for, for good.
+pub(super) fn drop_most() -> Result<(), Errno> {
+    let sets = capabilities(None)?;
+    let kept = match rustix::process::geteuid().is_root() {
+        true => KEPT & sets.permitted,
+        false => CapabilitySet::empty(),
+    };
+    clear_ambient_capability_set()?;
+    if sets.effective.contains(CapabilitySet::SETPCAP) {
+        for bit in 0..63 {
+            let capability = CapabilitySet::from_bits_retain(1 << bit);
+            if !kept.contains(capability)
+                && remove_capability_from_bounding_set(capability) == Err(Errno::INVAL)
+            {
+                // The kernel knows no more than these.
+                break;
+            }
+        }
+    }
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: kept,
+            permitted: kept,
+            inheritable: CapabilitySet::empty(),
+        },
+    )
+}

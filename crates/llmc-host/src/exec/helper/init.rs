@@ -1,0 +1,187 @@
+//! The inner helper: restricts itself, starts the command, reaps, and goes when the command or the server goes.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Stat;
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Pid, WaitOptions, set_dumpable_behavior, wait};
+
+use super::outer::leash;
+use super::{caps, landlock, limits, loopback, mounts, reaper, seccomp, spaces};
+use crate::exec::fds;
+use crate::exec::level::{Feature, Features};
+use crate::exec::plan::{self, Failure, Plan, Report, Start, Target};
+
+/// Runs as pid 1: waits for its plan, then until the command is over.
+pub(super) fn run() -> io::Result<()> {
+    let leash = leash()?;
+    // A session without the broker, so that a signal to the group cannot reach it.
+    let _ = rustix::process::setsid();
+    let Start { features } = plan::receive(&leash)?;
+    if let Err(failure) = spaces::net(features) {
+        return plan::send(&leash, &Report::Failed(failure));
+    }
+    // The working directory and the two outputs. If there is no plan after all, the server is gone or had no use for it.
+    let fds = fds::receive(&leash)?;
+    let [cwd, out, err] = &fds[..] else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    rustix::process::fchdir(cwd)?;
+    rustix::stdio::dup2_stdout(out)?;
+    rustix::stdio::dup2_stderr(err)?;
+    drop(fds);
+    let plan = plan::receive(&leash)?;
+    carry_out(&plan, &leash)
+}
+
+/// Runs without a pid namespace, where the outer helper already has everything.
+pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()> {
+    if let Err(failure) = spaces::net(features) {
+        return plan::send(leash, &Report::Failed(failure));
+    }
+    let plan = plan::receive(leash)?;
+    carry_out(&plan, leash)
+}
+
+fn carry_out(plan: &Plan, leash: &UnixStream) -> io::Result<()> {
+    let report = match confine(plan) {
+        Ok(landlock) => match &plan.target {
+            Some(target) => live(target, plan, leash),
+            None => Some(Report::Ready { landlock }),
+        },
+        Err(failure) => Some(Report::Failed(failure)),
+    };
+    match report {
+        Some(report) => plan::send(leash, &report),
+        None => Ok(()),
+    }
+}
+
+/// Puts the boundary up around this process. Returns the Landlock ABI in force.
+fn confine(plan: &Plan) -> Result<Option<u32>, Failure> {
+    let here =
+        rustix::fs::stat(".").map_err(|errno| Failure::new(None, "looking around", errno))?;
+    if plan.features.mount {
+        spaces::mount(plan.features)?;
+        mounts::build(plan).map_err(|trouble| {
+            Failure::new(Some(Feature::MountSpace), &trouble.step, trouble.errno)
+        })?;
+        if plan.features.fresh_proc {
+            mounts::fresh_proc()
+                .map_err(|errno| Failure::new(Some(Feature::FreshProc), "mounting /proc", errno))?;
+        }
+        stand_at(plan, &here)?;
+    }
+    if plan.features.net {
+        // Without it programs that talk to themselves fail, but nothing gets out: no reason to refuse the run.
+        let _ = loopback::up();
+    }
+    limits::set(plan).map_err(|errno| Failure::new(None, "resource limits", errno))?;
+    if plan.features == Default::default() {
+        return Ok(None);
+    }
+    caps::drop_most().map_err(|errno| Failure::new(None, "dropping capabilities", errno))?;
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|errno| Failure::new(None, "no_new_privs", errno))?;
+    let mut abi = None;
+    if plan.features.landlock {
+        let enforced = landlock::restrict(plan)
+            .map_err(|error| Failure::new(Some(Feature::Landlock), "landlock", error))?;
+        abi = Some(enforced);
+    }
+    if plan.features.seccomp {
+        seccomp::filter(plan.sockets)
+            .map_err(|error| Failure::new(Some(Feature::Seccomp), "seccomp", error))?;
+    }
+    Ok(abi)
+}
+
+/// Steps onto the new mounts, to the very directory this process was started in.
+fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
+    let failed = |errno| Failure::new(None, "the working directory", errno);
+    rustix::process::chdir(&plan.cwd).map_err(failed)?;
+    let there = rustix::fs::stat(".").map_err(failed)?;
+    match (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino) {
+        true => Ok(()),
+        false => Err(failed(Errno::STALE)),
+    }
+}
+
+/// Starts the command and stays until it is over. `None` if the server went first.
+fn live(target: &Target, plan: &Plan, leash: &UnixStream) -> Option<Report> {
+    let over = start(target, plan).map(|(signals, pid)| watch(&signals, pid, leash));
+    if !plan.features.pid {
+        reaper::end_all();
+    }
+    match over {
+        Ok(report) => report,
+        Err(failure) => Some(Report::Failed(failure)),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is how llmc-host starts programs"
+)]
+fn start(target: &Target, plan: &Plan) -> Result<(SignalFd, Pid), Failure> {
+    let failed = |step: &str, error: io::Error| Failure::new(None, step, error);
+    if !plan.features.pid {
+        reaper::adopt_orphans().map_err(|errno| failed("becoming a subreaper", errno.into()))?;
+    }
+    // The command must not reach into this process, whose memory and descriptors it would otherwise share an owner with.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| failed("hiding the helper", errno.into()))?;
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    let signals = mask
+        .thread_block()
+        .and_then(|()| SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC))
+        .map_err(|errno| failed("watching for children", errno.into()))?;
+    let mut command = Command::new(&target.program);
+    if let Some((name, args)) = target.argv.split_first() {
+        command.arg0(name).args(args);
+    }
+    let child = command
+        .env_clear()
+        .envs(target.env.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| failed("starting the program", error))?;
+    Ok((signals, Pid::from_child(&child)))
+}
+
+/// Reaps whatever ends until that is the command itself, or the server is gone.
+fn watch(signals: &SignalFd, command: Pid, leash: &UnixStream) -> Option<Report> {
+    loop {
+        let mut watched = [
+            PollFd::new(leash, PollFlags::RDHUP),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        ];
+        if poll(&mut watched, None).is_err() {
+            continue;
+        }
+        if !watched[0].revents().is_empty() {
+            return None;
+        }
+        let _ = signals.read_signal();
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid != command {
+                continue;
+            }
+            if let Some(code) = status.exit_status() {
+                return Some(Report::Exited(code));
+            }
+            if let Some(signal) = status.terminating_signal() {
+                return Some(Report::Killed(signal));
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The helper's side: a process of its own that becomes the boundary and then starts the command inside it.
+//!
+//! Where there are pid namespaces, three kinds: the outer helper enters a user namespace and starts the broker; the broker
+//! makes one pid namespace per run; the inner helper is pid 1 there, restricts itself, starts the command and reaps. When
+//! pid 1 goes, the kernel ends everything in its namespace. Without pid namespaces one process does it all and, as a
+//! subreaper, ends its descendants itself.
+//!
+//! Order matters: mounts need the capabilities that are dropped next; Landlock comes before the system call filter that
+//! forbids it; the filter comes last because everything before would trip over it.
+
+mod broker;
+mod caps;
+mod init;
+mod landlock;
+mod limits;
+mod loopback;
+mod mounts;
+mod outer;
+mod reaper;
+mod seccomp;
+mod spaces;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use super::plan::{BROKER, INNER, OUTER};
+
+/// Becomes the helper if that is what this process was started as, else `None`.
+///
+/// `main` calls this before it starts a thread or a runtime: namespaces and restrictions are per thread.
+pub fn helper_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let role = args.into_iter().nth(1)?;
+    let done = match role.to_str()? {
+        OUTER => outer::run(),
+        BROKER => broker::run(),
+        INNER => init::run(),
+        _ => return None,
+    };
+    // Who is told about failures is the server, over the socket; without it there is nobody.
+    Some(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    })
+}

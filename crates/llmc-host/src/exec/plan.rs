@@ -1,0 +1,179 @@
+//! What the server tells its helper, and what the helper tells the server.
+//!
+//! Messages are JSON with their length in front, over the socket that is the helper's standard input. Nothing travels on
+//! the command line or in the environment, where others could read it.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::level::{Feature, Features};
+use super::settings::Limits;
+
+/// The hidden argument that makes an executable the outer helper.
+pub(super) const OUTER: &str = "__confine";
+/// The hidden argument of the process that makes pid namespaces.
+pub(super) const BROKER: &str = "__confine-broker";
+/// The hidden argument of the process that becomes pid 1 of a run.
+pub(super) const INNER: &str = "__confine-init";
+/// Longest message; a plan carries a command's arguments, which the kernel bounds at 2 MiB or so.
+const MESSAGE_LIMIT: usize = 16 << 20;
+
+/// The first message to every helper: what to do before there is a plan.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Start {
+    pub(super) features: Features,
+}
+
+/// The message that makes a helper a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Plan {
+    pub(super) features: Features,
+    pub(super) places: Places,
+    pub(super) sockets: Sockets,
+    pub(super) limits: Limits,
+    /// Seconds of processor time per process.
+    pub(super) cpu_seconds: u64,
+    /// Where the command starts. The helper already stands there, but on the wrong side of the mounts.
+    pub(super) cwd: OsString,
+    /// `None` for a probe, which does everything but start something.
+    pub(super) target: Option<Target>,
+}
+
+/// Which files the run sees in which way. All paths are absolute and free of links.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Places {
+    /// Writable.
+    pub(super) write: Vec<OsString>,
+    /// Visible and read-only, even below `/tmp`.
+    pub(super) read: Vec<OsString>,
+    /// Mounted onto themselves, so that they cannot be moved away. Outer ones first.
+    pub(super) pinned: Vec<OsString>,
+    /// Made read-only inside a writable place.
+    pub(super) kept: Vec<OsString>,
+    /// Hidden behind an empty directory.
+    pub(super) masked: Vec<OsString>,
+}
+
+/// Which sockets a run may make. Unix sockets, which reach the host's daemons, are in neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Sockets {
+    /// Internet sockets: the network is allowed, or a namespace leaves nothing to reach.
+    Internet,
+    /// None at all.
+    Nothing,
+}
+
+/// The program to start.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Target {
+    pub(super) program: OsString,
+    pub(super) argv: Vec<OsString>,
+    pub(super) env: Vec<(OsString, OsString)>,
+}
+
+/// What the helper says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum Report {
+    /// The user namespace exists and waits for its maps.
+    Unmapped,
+    /// The broker serves.
+    Started,
+    /// The broker's answer to a wish; the descriptor of the socket to a new run follows.
+    Slot,
+    /// A probe: everything is in force.
+    Ready { landlock: Option<u32> },
+    /// The command ended by itself.
+    Exited(i32),
+    /// A signal ended the command.
+    Killed(i32),
+    /// The run could not be set up.
+    Failed(Failure),
+}
+
+/// Why a run could not be set up.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Failure {
+    /// The feature that does not work here; `None` if the run itself is at fault.
+    pub(super) feature: Option<Feature>,
+    /// What was tried.
+    pub(super) step: String,
+    /// What the kernel said.
+    pub(super) errno: i32,
+}
+
+impl Failure {
+    pub(super) fn new(
+        feature: Option<Feature>,
+        step: &str,
+        error: impl Into<io::Error>,
+    ) -> Failure {
+        Failure {
+            feature,
+            step: step.to_owned(),
+            errno: error.into().raw_os_error().unwrap_or(0),
+        }
+    }
+
+    pub(super) fn io(&self) -> io::Error {
+        match self.errno {
+            0 => io::Error::other(self.step.clone()),
+            errno => io::Error::from_raw_os_error(errno),
+        }
+    }
+}
+
+/// Writes one message.
+pub(super) fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut bytes = vec![0; 4];
+    serde_json::to_writer(&mut bytes, message)?;
+    let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    to.write_all(&bytes)
+}
+
+/// A helper that is gone already has left word why, which is read later.
+pub(super) fn forgive_gone(sent: io::Result<()>) -> io::Result<()> {
+    match sent {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+/// Reads one message and not a byte more.
+pub(super) fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<T> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MESSAGE_LIMIT {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = vec![0; length];
+    from.read_exact(&mut bytes)?;
+    Ok(serde_json::from_slice(&bytes)?)
+}
+
+/// Takes the first whole message out of what has arrived so far.
+pub(super) fn take<T: DeserializeOwned>(inbox: &mut Vec<u8>) -> io::Result<Option<T>> {
+    let Some(length) = inbox.first_chunk::<4>() else {
+        return Ok(None);
+    };
+    let end = 4 + u32::from_le_bytes(*length) as usize;
+    if end > MESSAGE_LIMIT {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    if inbox.len() < end {
+        return Ok(None);
+    }
+    let message = serde_json::from_slice(&inbox[4..end])?;
+    inbox.drain(..end);
+    Ok(Some(message))
+}
+
+/// Paths for a message: not all of them are UTF-8.
+pub(super) fn os(paths: impl IntoIterator<Item = PathBuf>) -> Vec<OsString> {
+    paths.into_iter().map(PathBuf::into_os_string).collect()
+}

@@ -1,0 +1,536 @@
+//! Opened once at start: what the kernel gives, which programs are allowed, and how one is run.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::broker::Broker;
+use super::level::{Features, Level, Protection};
+use super::plan::{Failure, Places, Plan, Report, Sockets, Target};
+use super::programs::{Program, Programs, Unresolved};
+use super::protect::{Guard, Quarantined};
+use super::settings::{Confinement, Profile, Settings};
+use super::tmp::OwnTmp;
+use super::tree::{Event, Tree, is_variable};
+use crate::error::{Error, Result};
+use crate::read::OpenDir;
+use crate::stop::Stop;
+
+/// How often a run looks whether its caller has changed their mind.
+const TICK: Duration = Duration::from_millis(20);
+/// How long output is waited for once nobody is left to write it.
+const DRAIN: Duration = Duration::from_millis(500);
+/// How long a run that was told to end is waited for. Only a process stuck in the kernel takes longer.
+const END: Duration = Duration::from_secs(6);
+/// No run lasts longer, whatever its caller says: a clock has an end.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How long a probe may take.
+const PROBE: Duration = Duration::from_secs(20);
+/// The kernel's bound on one argument.
+const ARGUMENT_LIMIT: usize = 128 << 10;
+/// Below the kernel's bound on all arguments and the environment together.
+const ARGUMENTS_LIMIT: usize = 1536 << 10;
+
+/// Variables that a command inherits from the server, beside those whose names start with `LC_`.
+const INHERITED: [&str; 5] = ["HOME", "LANG", "TZ", "USER", "LOGNAME"];
+
+/// Which of a command's two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// What it prints.
+    Stdout,
+    /// What it complains about.
+    Stderr,
+}
+
+/// One run.
+#[derive(Debug)]
+pub struct Spec<'a> {
+    /// The program's name and its arguments.
+    pub argv: &'a [String],
+    /// Where it starts.
+    pub cwd: &'a OpenDir,
+    /// After this long it is ended.
+    pub timeout: Duration,
+    /// Variables beside the short inherited list.
+    pub env: &'a [(String, String)],
+    /// After this many bytes of output it is ended.
+    pub max_output: u64,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Finished {
+    /// The exit code, if it ended by itself.
+    pub exit_code: Option<i32>,
+    /// The signal, if one ended it. A run that was ended from here has neither.
+    pub signal: Option<i32>,
+    /// The time limit struck.
+    pub timed_out: bool,
+    /// The caller went away.
+    pub cancelled: bool,
+    /// There was more output than allowed.
+    pub output_capped: bool,
+    /// From start to the death of the last process.
+    pub duration: Duration,
+    /// Protected names that the run created or changed; they were moved away.
+    pub quarantined: Vec<Quarantined>,
+}
+
+/// Runs allowed programs inside the boundary.
+#[derive(Debug)]
+pub struct Runner {
+    settings: Settings,
+    features: Features,
+    level: Level,
+    programs: Programs,
+    guard: Guard,
+    env: Vec<(OsString, OsString)>,
+    broker: Mutex<Option<Broker>>,
+}
+
+impl Runner {
+    /// Finds out what this kernel gives, by a run of the helper that starts nothing, and looks up the allowed programs.
+    ///
+    /// # Errors
+    /// [`Error::IsolationRequired`] if the settings demand more than the kernel gives; a root that is not there.
+    pub fn open(settings: Settings) -> Result<Runner> {
+        let mut settings = settings;
+        for list in [
+            &mut settings.write_roots,
+            &mut settings.read_roots,
+            &mut settings.extra_write,
+        ] {
+            canonical(list)?;
+        }
+        let writable: Vec<PathBuf> = settings
+            .write_roots
+            .iter()
+            .chain(&settings.extra_write)
+            .cloned()
+            .collect();
+        let programs = Programs::look_up(&settings.allowlist, &settings.search_path, &writable);
+        let env = inherited(&settings);
+        let guard = Guard::new(&settings);
+        let mut runner = Runner {
+            settings,
+            features: Features::default(),
+            level: Level::OFF,
+            programs,
+            guard,
+            env,
+            broker: Mutex::new(None),
+        };
+        match runner.settings.confinement {
+            Confinement::Off => {}
+            Confinement::Auto | Confinement::Full => runner.probe()?,
+        }
+        runner.check_demands()?;
+        Ok(runner)
+    }
+
+    /// What is enforced for every run.
+    pub fn level(&self) -> &Level {
+        &self.level
+    }
+
+    /// The allowed programs that were found.
+    pub fn programs(&self) -> &[Program] {
+        &self.programs.found
+    }
+
+    /// Names on the list that stand for nothing, and why.
+    pub fn unresolved(&self) -> &[Unresolved] {
+        &self.programs.unresolved
+    }
+
+    /// The program a caller's `argv[0]` means.
+    ///
+    /// # Errors
+    /// [`Error::CommandDenied`] with the names that are allowed.
+    pub fn resolve(&self, argv0: &str) -> Result<&Program> {
+        self.programs.get(argv0)
+    }
+
+    /// Runs one command to its end, handing on its output as it comes.
+    ///
+    /// When this returns, no process of the run is left, whatever it did. A command that fails is no error.
+    ///
+    /// # Errors
+    /// [`Error::CommandDenied`], [`Error::BadRequest`] for arguments no kernel takes, or a helper that failed.
+    pub fn run(
+        &self,
+        spec: &Spec<'_>,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+        stop: &Stop,
+    ) -> Result<Finished> {
+        let started = Instant::now();
+        let program = self.vetted(spec)?;
+        let watch = self.guard.before(self.level.protected);
+        let mut target = Target {
+            program: program.path.clone().into(),
+            argv: spec.argv.iter().map(OsString::from).collect(),
+            env: self.environment(spec)?,
+        };
+        let mut places = watch.places();
+        let tmp = self.own_tmp()?;
+        if let Some(tmp) = &tmp {
+            places.write.push(tmp.path().into());
+            target.env.push(("TMPDIR".into(), tmp.path().into()));
+        }
+        let plan = self.plan(places, spec, target);
+        let started_tree = self
+            .start(&spec.cwd.fd, &plan)
+            .map_err(|error| broken("starting the helper", error))?;
+        let mut tree = started_tree.map_err(|failure| self.failed(&failure, program))?;
+        let run = Run {
+            deadline: started + spec.timeout.min(LONGEST),
+            left: spec.max_output,
+            over: None,
+            report: None,
+        };
+        let run = run.follow(&mut tree, on_output, stop);
+        // Reaps the helper; nothing of the run is left after this, so what it planted can be looked for in peace.
+        drop(tree);
+        drop(tmp);
+        let quarantined = self.guard.after(watch);
+        let run = run?;
+        let (exit_code, signal) = match (run.over, run.report) {
+            (Some(_), _) => (None, None),
+            (None, Some(Report::Exited(code))) => (Some(code), None),
+            (None, Some(Report::Killed(signal))) => (None, Some(signal)),
+            (None, Some(Report::Failed(failure))) => return Err(self.failed(&failure, program)),
+            (None, _) => return Err(broken("the helper", io::ErrorKind::UnexpectedEof.into())),
+        };
+        Ok(Finished {
+            exit_code,
+            signal,
+            timed_out: run.over == Some(Over::TimedOut),
+            cancelled: run.over == Some(Over::Cancelled),
+            output_capped: run.over == Some(Over::Capped),
+            duration: started.elapsed(),
+            quarantined,
+        })
+    }
+
+    /// Tries everything; what fails is left out, until the rest works.
+    fn probe(&mut self) -> Result<()> {
+        let root = rustix::process::geteuid().is_root();
+        self.features = Features::all(root, self.settings.network);
+        loop {
+            match self.try_features()? {
+                Ok(landlock) => {
+                    self.level = Level::new(self.features, landlock, self.settings.network);
+                    return Ok(());
+                }
+                Err(failure) => {
+                    let removed = failure
+                        .feature
+                        .is_some_and(|feature| self.features.remove(feature, root));
+                    // What it was started with no longer holds.
+                    *self
+                        .broker
+                        .get_mut()
+                        .unwrap_or_else(PoisonError::into_inner) = None;
+                    if !removed {
+                        return Err(broken(&failure.step, failure.io()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// One run of the helper that starts nothing.
+    fn try_features(&self) -> Result<Result<Option<u32>, Failure>> {
+        let wrong = |error| broken("probing the kernel", error);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let cwd =
+            rustix::fs::open("/", flags, Mode::empty()).map_err(|errno| wrong(errno.into()))?;
+        let plan = Plan {
+            features: self.features,
+            places: self.guard.before(Protection::Mount).places(),
+            sockets: self.sockets(),
+            limits: self.settings.limits,
+            cpu_seconds: 10,
+            cwd: "/".into(),
+            target: None,
+        };
+        let mut tree = match self.start(&cwd, &plan).map_err(wrong)? {
+            Ok(tree) => tree,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let deadline = Instant::now() + PROBE;
+        while Instant::now() < deadline {
+            match tree.next(TICK).map_err(wrong)? {
+                Event::Report(Report::Ready { landlock }) => return Ok(Ok(landlock)),
+                Event::Report(Report::Failed(failure)) => return Ok(Err(failure)),
+                Event::Gone => return Err(wrong(io::ErrorKind::UnexpectedEof.into())),
+                _ => {}
+            }
+        }
+        Err(wrong(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Starts a helper on a plan: in a namespace the broker has ready, or, without pid namespaces, by itself.
+    fn start(&self, cwd: &OwnedFd, plan: &Plan) -> io::Result<Result<Tree, Failure>> {
+        if !self.features.pid {
+            return Tree::alone(&self.settings.helper, cwd, plan);
+        }
+        match self.slot()? {
+            Ok(slot) => Tree::in_slot(slot, cwd, plan).map(Ok),
+            Err(failure) => Ok(Err(failure)),
+        }
+    }
+
+    fn slot(&self) -> io::Result<Result<UnixStream, Failure>> {
+        let mut held = self.broker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(broker) = held.as_mut() {
+            match broker.slot() {
+                // Gone or out of step: a new one takes its place.
+                Err(_) => *held = None,
+                Ok(slot) => return Ok(slot),
+            }
+        }
+        match Broker::start(&self.settings.helper, self.features)? {
+            Ok(mut broker) => {
+                let slot = broker.slot();
+                *held = Some(broker);
+                slot
+            }
+            Err(failure) => Ok(Err(failure)),
+        }
+    }
+
+    fn check_demands(&self) -> Result<()> {
+        let settings = &self.settings;
+        let required = |missing: String, hint: &str| {
+            Err(Error::IsolationRequired {
+                missing,
+                hint: hint.to_owned(),
+            })
+        };
+        let full =
+            settings.confinement == Confinement::Full || settings.profile == Profile::Restricted;
+        let missing = self.level.missing();
+        if full && settings.confinement == Confinement::Off {
+            return required(
+                "the restricted profile and confinement = \"off\" contradict each other".to_owned(),
+                "set mcp.exec.confinement to \"full\" or the profile to \"unrestricted\"",
+            );
+        }
+        if full && !missing.is_empty() {
+            return required(
+                format!(
+                    "this kernel or container does not give {}",
+                    missing.join(", ")
+                ),
+                "allow user namespaces and Landlock, or set mcp.exec.confinement = \"auto\"",
+            );
+        }
+        if !settings.network && !self.level.netns && !self.level.seccomp {
+            return required(
+                "nothing here keeps commands off the network".to_owned(),
+                "set allow_outbound_network = true, or mcp.exec.confinement other than \"off\"",
+            );
+        }
+        Ok(())
+    }
+
+    fn vetted(&self, spec: &Spec<'_>) -> Result<&Program> {
+        let Some(name) = spec.argv.first() else {
+            return Err(Error::BadRequest("argv is empty".to_owned()));
+        };
+        if spec.argv.iter().any(|argument| argument.contains('\0')) {
+            return Err(Error::BadRequest(
+                "an argument holds a NUL character".to_owned(),
+            ));
+        }
+        let longest = spec.argv.iter().map(String::len).max().unwrap_or(0);
+        let total: usize = spec.argv.iter().map(|argument| argument.len() + 9).sum();
+        if longest >= ARGUMENT_LIMIT || total > ARGUMENTS_LIMIT {
+            return Err(Error::BadRequest(format!(
+                "arguments are too long: one may have {} KiB, all together {} KiB",
+                ARGUMENT_LIMIT >> 10,
+                ARGUMENTS_LIMIT >> 10
+            )));
+        }
+        let program = self.resolve(name)?;
+        program.check()?;
+        Ok(program)
+    }
+
+    fn environment(&self, spec: &Spec<'_>) -> Result<Vec<(OsString, OsString)>> {
+        let mut env = self.env.clone();
+        for (name, value) in spec.env {
+            if !is_variable(name.as_ref()) || value.contains('\0') {
+                return Err(Error::BadRequest(format!(
+                    "{name:?} is no environment variable"
+                )));
+            }
+            env.retain(|(known, _)| known.as_os_str() != name.as_str());
+            env.push((name.into(), value.into()));
+        }
+        Ok(env)
+    }
+
+    fn plan(&self, places: Places, spec: &Spec<'_>, target: Target) -> Plan {
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        Plan {
+            features: self.features,
+            places,
+            sockets: self.sockets(),
+            limits: self.settings.limits,
+            // The clock ends a run; this ends one whose clock has stopped.
+            cpu_seconds: (spec.timeout.min(LONGEST).as_secs() + 5) * processors,
+            cwd: spec.cwd.path.absolute().into_os_string(),
+            target: Some(target),
+        }
+    }
+
+    /// A directory for temporary files, where rules on writing hold but no mount gives the run its own `/tmp`.
+    fn own_tmp(&self) -> Result<Option<OwnTmp>> {
+        if self.features.mount || !self.features.landlock {
+            return Ok(None);
+        }
+        let made =
+            OwnTmp::new().map_err(|error| broken("a directory for temporary files", error))?;
+        Ok(Some(made))
+    }
+
+    fn sockets(&self) -> Sockets {
+        match self.settings.network || self.features.net {
+            true => Sockets::Internet,
+            false => Sockets::Nothing,
+        }
+    }
+
+    fn failed(&self, failure: &Failure, program: &Program) -> Error {
+        match (failure.step.as_str(), failure.feature) {
+            ("starting the program", _) => Error::CommandDenied {
+                command: program.name.clone(),
+                why: format!("the system cannot start it: {}", failure.io()),
+                hint: "check that its interpreter and libraries are installed".to_owned(),
+            },
+            ("the working directory", _) => Error::NotFound {
+                path: "the working directory".to_owned(),
+            },
+            (step, _) => broken(step, failure.io()),
+        }
+    }
+}
+
+/// One run while it is followed.
+#[derive(Debug)]
+struct Run {
+    deadline: Instant,
+    left: u64,
+    over: Option<Over>,
+    report: Option<Report>,
+}
+
+/// Why a run was ended from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    TimedOut,
+    Cancelled,
+    Capped,
+}
+
+impl Run {
+    fn follow(
+        mut self,
+        tree: &mut Tree,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+        stop: &Stop,
+    ) -> Result<Run> {
+        let wrong = |error| broken("following the helper", error);
+        let mut gone: Option<Instant> = None;
+        let mut stuck: Option<Instant> = None;
+        loop {
+            let now = Instant::now();
+            if stuck.is_some_and(|deadline| now >= deadline) {
+                return Ok(self);
+            }
+            if self.over.is_some() {
+                stuck.get_or_insert(now + END);
+            }
+            if gone.is_some_and(|deadline| now >= deadline) || (gone.is_some() && tree.silent()) {
+                return Ok(self);
+            }
+            if self.over.is_none() && gone.is_none() && self.report.is_none() {
+                self.over = match stop.check() {
+                    Err(Error::Cancelled) => Some(Over::Cancelled),
+                    Err(_) => Some(Over::TimedOut),
+                    Ok(()) if now >= self.deadline => Some(Over::TimedOut),
+                    Ok(()) => None,
+                };
+                if self.over.is_some() {
+                    tree.end();
+                }
+            }
+            let patience = match gone {
+                Some(deadline) => deadline - now,
+                None => TICK.min(
+                    self.deadline
+                        .saturating_duration_since(now)
+                        .max(Duration::from_millis(1)),
+                ),
+            };
+            match tree.next(patience).map_err(wrong)? {
+                Event::Output(stream, read) => {
+                    let bytes = &tree.block()[..read];
+                    let kept = usize::try_from(self.left).unwrap_or(usize::MAX).min(read);
+                    if kept > 0 {
+                        on_output(stream, &bytes[..kept]);
+                        self.left -= kept as u64;
+                    }
+                    if kept < read && self.over.is_none() {
+                        self.over = Some(Over::Capped);
+                        tree.end();
+                    }
+                }
+                Event::Report(report) => self.report = Some(report),
+                Event::Gone => gone = Some(Instant::now() + DRAIN),
+                Event::Nothing => {}
+            }
+        }
+    }
+}
+
+/// The environment every command starts with.
+fn inherited(settings: &Settings) -> Vec<(OsString, OsString)> {
+    let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
+        .filter(|(name, _)| {
+            name.as_bytes().starts_with(b"LC_") || INHERITED.iter().any(|other| name == other)
+        })
+        .collect();
+    if let Ok(path) = std::env::join_paths(&settings.search_path) {
+        env.push(("PATH".into(), path));
+    }
+    env.push(("TERM".into(), "dumb".into()));
+    env
+}
+
+fn canonical(list: &mut [PathBuf]) -> Result<()> {
+    for path in list {
+        *path = std::fs::canonicalize(&*path).map_err(|source| Error::Io {
+            path: path.display().to_string(),
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+fn broken(what: &str, source: io::Error) -> Error {
+    Error::Io {
+        path: what.to_owned(),
+        source,
+    }
+}

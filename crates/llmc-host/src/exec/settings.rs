@@ -1,0 +1,112 @@
+//! What the operator decided about commands.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Where allowed names are looked up, and the children's `PATH`. Fixed, so that no environment moves it.
+pub const SEARCH_PATH: [&str; 6] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
+
+/// How far a list of allowed names is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Profile {
+    /// Whatever the operator listed, interpreters included: the list is no boundary.
+    #[default]
+    Unrestricted,
+    /// Reading programs with checked arguments, and only under full confinement.
+    Restricted,
+}
+
+/// How much kernel confinement a run must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confinement {
+    /// All that works here.
+    #[default]
+    Auto,
+    /// All there is, or nothing runs.
+    Full,
+    /// None: the operator's word.
+    Off,
+}
+
+/// Bounds on what one run may use.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Limits {
+    /// Writable private memory per process, in bytes (`RLIMIT_DATA`).
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads per run. Holds inside a user namespace and not for root, whom the kernel exempts.
+    pub processes: u64,
+    /// Size of one file a run may write.
+    pub file_bytes: u64,
+    /// Open descriptors per process.
+    pub open_files: u64,
+    /// Size of the private `/tmp`, and of `/dev/shm`.
+    pub tmp_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            memory_bytes: Some(8 << 30),
+            processes: 2048,
+            file_bytes: 4 << 30,
+            open_files: 4096,
+            tmp_bytes: 512 << 20,
+        }
+    }
+}
+
+/// Everything a [`Runner`](super::Runner) needs to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How far the list of names is trusted.
+    pub profile: Profile,
+    /// How much confinement a run must have.
+    pub confinement: Confinement,
+    /// Names of allowed programs.
+    pub allowlist: Vec<String>,
+    /// Directories that names are looked up in; also the children's `PATH`.
+    pub search_path: Vec<PathBuf>,
+    /// Directories that commands may write.
+    pub write_roots: Vec<PathBuf>,
+    /// Directories that commands may only read but must see even below the private `/tmp`.
+    pub read_roots: Vec<PathBuf>,
+    /// Further writable places (`mcp.exec.extra_write`); what they hold is not protected.
+    pub extra_write: Vec<PathBuf>,
+    /// Files of the server (configuration, audit, policy) that no command changes.
+    pub protected: Vec<PathBuf>,
+    /// The state directory, hidden from commands; what they plant is moved there. Must exist before commands run.
+    pub state_dir: Option<PathBuf>,
+    /// Whether commands may use the network.
+    pub network: bool,
+    /// The executable that becomes the helper.
+    pub helper: PathBuf,
+    /// Bounds on one run.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            profile: Profile::default(),
+            confinement: Confinement::default(),
+            allowlist: Vec::new(),
+            search_path: SEARCH_PATH.iter().map(PathBuf::from).collect(),
+            write_roots: Vec::new(),
+            read_roots: Vec::new(),
+            extra_write: Vec::new(),
+            protected: Vec::new(),
+            state_dir: None,
+            network: false,
+            helper: PathBuf::from("/proc/self/exe"),
+            limits: Limits::default(),
+        }
+    }
+}

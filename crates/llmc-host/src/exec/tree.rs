@@ -1,0 +1,235 @@
+//! The server's hold on one run: the helper, its socket, its output.
+//!
+//! The end of a run is the end of the socket: both helpers hold it and neither leaves before everything below is dead. A
+//! pipe proves nothing, since any descendant may hold it open. Dropping the hold ends the run.
+
+use std::ffi::OsStr;
+use std::io::{self, PipeReader, Read};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::fds;
+use super::outer::Outer;
+use super::plan::{self, Failure, Plan, Report};
+use super::runner::Stream;
+
+/// How long a helper may take to take a message; it does nothing else then.
+const SEND: Duration = Duration::from_secs(10);
+/// How long a run that was told to end may take before its helper is killed.
+const END: Duration = Duration::from_secs(6);
+/// How much is read at a time: the size of a pipe.
+const BLOCK: usize = 64 << 10;
+
+/// A run that is going on.
+pub(super) struct Tree {
+    /// The run's own helper, where no broker looks after it.
+    helper: Option<Child>,
+    leash: UnixStream,
+    inbox: Vec<u8>,
+    out: Option<PipeReader>,
+    err: Option<PipeReader>,
+    gone: bool,
+    block: Vec<u8>,
+}
+
+/// What has happened since one last looked.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// This much output, now in the block.
+    Output(Stream, usize),
+    Report(Report),
+    /// Both helpers are gone, and with them everything else.
+    Gone,
+    /// Nothing, for as long as one was willing to wait.
+    Nothing,
+}
+
+impl Tree {
+    /// Starts a run in a namespace that the broker has made; `slot` is the socket to its first process.
+    pub(super) fn in_slot(slot: UnixStream, cwd: &OwnedFd, plan: &Plan) -> io::Result<Tree> {
+        slot.set_write_timeout(Some(SEND))?;
+        let (out, their_out) = io::pipe()?;
+        let (err, their_err) = io::pipe()?;
+        let tree = Tree::new(slot, None, out, err);
+        let sent = fds::send(
+            &tree.leash,
+            &[cwd.as_fd(), their_out.as_fd(), their_err.as_fd()],
+        );
+        plan::forgive_gone(sent)?;
+        tree.send(plan)?;
+        Ok(tree)
+    }
+
+    /// Starts a run with a helper of its own, where there are no pid namespaces.
+    pub(super) fn alone(
+        helper: &Path,
+        cwd: &OwnedFd,
+        plan: &Plan,
+    ) -> io::Result<Result<Tree, Failure>> {
+        let (out, their_out) = io::pipe()?;
+        let (err, their_err) = io::pipe()?;
+        let outer = Outer::start(
+            helper,
+            cwd,
+            plan.features,
+            their_out.into(),
+            their_err.into(),
+        )?;
+        Ok(match outer {
+            Ok(Outer { process, leash }) => {
+                let tree = Tree::new(leash, Some(process), out, err);
+                tree.send(plan)?;
+                Ok(tree)
+            }
+            Err(failure) => Err(failure),
+        })
+    }
+
+    fn new(leash: UnixStream, helper: Option<Child>, out: PipeReader, err: PipeReader) -> Tree {
+        Tree {
+            helper,
+            leash,
+            inbox: Vec::new(),
+            out: Some(out),
+            err: Some(err),
+            gone: false,
+            block: vec![0; BLOCK],
+        }
+    }
+
+    fn send(&self, message: &impl serde::Serialize) -> io::Result<()> {
+        plan::forgive_gone(plan::send(&self.leash, message))
+    }
+
+    /// What happens next, waiting at most `patience`.
+    pub(super) fn next(&mut self, patience: Duration) -> io::Result<Event> {
+        if let Some(report) = plan::take(&mut self.inbox)? {
+            return Ok(Event::Report(report));
+        }
+        let mut watched = Vec::with_capacity(3);
+        let mut owners = Vec::with_capacity(3);
+        for (fd, owner) in [
+            (self.out.as_ref().map(AsFd::as_fd), Owner::Out),
+            (self.err.as_ref().map(AsFd::as_fd), Owner::Err),
+            ((!self.gone).then(|| self.leash.as_fd()), Owner::Leash),
+        ] {
+            if let Some(fd) = fd {
+                watched.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+                owners.push(owner);
+            }
+        }
+        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+        match poll(&mut watched, Some(&patience)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Event::Nothing),
+            other => other?,
+        };
+        let ready = watched.iter().position(|fd| !fd.revents().is_empty());
+        let Some(owner) = ready.map(|at| owners[at]) else {
+            return Ok(Event::Nothing);
+        };
+        match owner {
+            Owner::Out => {
+                let read = read(self.out.as_mut(), &mut self.block)?;
+                if read == 0 {
+                    self.out = None;
+                }
+                Ok(Event::Output(Stream::Stdout, read))
+            }
+            Owner::Err => {
+                let read = read(self.err.as_mut(), &mut self.block)?;
+                if read == 0 {
+                    self.err = None;
+                }
+                Ok(Event::Output(Stream::Stderr, read))
+            }
+            Owner::Leash => {
+                let mut bytes = [0; 4096];
+                match (&self.leash).read(&mut bytes) {
+                    Ok(0) => {
+                        self.gone = true;
+                        Ok(Event::Gone)
+                    }
+                    Ok(read) => {
+                        self.inbox.extend_from_slice(&bytes[..read]);
+                        Ok(Event::Nothing)
+                    }
+                    // The helper died with something unread in its socket.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                        self.gone = true;
+                        Ok(Event::Gone)
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Event::Nothing),
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+
+    /// The bytes that [`Event::Output`] spoke of.
+    pub(super) fn block(&self) -> &[u8] {
+        &self.block
+    }
+
+    /// Whether output can still come.
+    pub(super) fn silent(&self) -> bool {
+        self.out.is_none() && self.err.is_none()
+    }
+
+    /// Lets go of the leash: the run ends at once. What it has written so far can still be read.
+    pub(super) fn end(&self) {
+        let _ = self.leash.shutdown(Shutdown::Write);
+    }
+
+    /// Waits until the helper is reaped, and kills it if it does not end by itself.
+    fn reap(&mut self) {
+        let deadline = Instant::now() + END;
+        while !self.gone && Instant::now() < deadline {
+            match self.next(Duration::from_millis(50)) {
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        if let Some(helper) = &mut self.helper {
+            if !self.gone {
+                let _ = helper.kill();
+            }
+            let _ = helper.wait();
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if !self.gone {
+            self.end();
+        }
+        self.reap();
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Owner {
+    Out,
+    Err,
+    Leash,
+}
+
+fn read(from: Option<&mut impl Read>, block: &mut [u8]) -> io::Result<usize> {
+    let Some(from) = from else { return Ok(0) };
+    match from.read(block) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        other => other,
+    }
+}
+
+/// Whether an environment variable's name can be one.
+pub(super) fn is_variable(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    !bytes.is_empty() && !bytes.iter().any(|b| matches!(b, b'=' | 0))
+}
