@@ -15,6 +15,8 @@ use rmcp::{
     service::{NotificationContext, RequestContext, Service},
 };
 
+use crate::transport::Work;
+
 /// A handler whose panics become errors.
 #[derive(Debug)]
 pub(crate) struct Guard<H>(pub(crate) H);
@@ -25,6 +27,8 @@ impl<H: ServerHandler> Service<RoleServer> for Guard<H> {
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
+        // Kept to the end here, wherever the handler drops its context.
+        let _work = context.extensions.get::<Work>().cloned();
         let mut answer = std::pin::pin!(Service::handle_request(&self.0, request, context));
         // A future that panicked is not polled again, so no broken state of its own is ever seen.
         std::future::poll_fn(|cx| {

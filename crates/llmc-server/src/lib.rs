@@ -7,6 +7,7 @@
 //! - [`McpHandler`]: the application's tools and resources as MCP wants them
 //! - [`json`]: the strict look at a message before anything else parses it; HTTP bodies use it too
 //! - `guard`: panics of a handler as errors to its client
+//! - `hangup`: noticing that the client closed our input while it is not read
 //! - `line`: bounded lines from a byte stream
 //! - `output`: whole lines to a byte stream
 //! - `transport`: the two joined into an rmcp transport, handshake-less clients included
@@ -18,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod guard;
+mod hangup;
 pub mod json;
 mod line;
 mod mcp;

@@ -169,11 +169,10 @@ impl ServerHandler for McpHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let (app, uri) = (self.app.clone(), request.uri.clone());
         let principal = self.caller(&context).principal;
-        let read = tokio::task::spawn_blocking(move || app.read_resource(&uri, &principal)).await;
-        let read = read.map_err(|_| ErrorData::internal_error("reading failed", None))?;
-        let contents = match read {
+        let app = self.app.clone();
+        let read = app.read_resource_in_time(request.uri.clone(), principal);
+        let contents = match read.await {
             Ok(Content::Text(text, kind)) => {
                 ResourceContents::text(text, request.uri).with_mime_type(kind)
             }
@@ -182,10 +181,14 @@ impl ServerHandler for McpHandler {
                     .with_mime_type("application/octet-stream")
             }
             Err(error) => {
-                return Err(ErrorData::resource_not_found(
-                    error.message,
-                    Some(json!({"uri": request.uri})),
-                ));
+                let data = Some(json!({"uri": request.uri}));
+                return Err(match error.kind {
+                    Kind::NotFound | Kind::HandleExpired | Kind::InvalidPath => {
+                        ErrorData::resource_not_found(error.message, data)
+                    }
+                    Kind::TooLarge => ErrorData::invalid_params(error.message, data),
+                    _ => ErrorData::internal_error(error.message, data),
+                });
             }
         };
         Ok(ReadResourceResult::new(vec![contents]).into())

@@ -14,7 +14,7 @@ use std::{
 
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
-    sync::{mpsc, oneshot},
+    sync::{Notify, futures::Notified, mpsc, oneshot},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -23,8 +23,15 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox {
     lines: mpsc::UnboundedSender<Line>,
-    queued: Arc<AtomicUsize>,
+    queued: Arc<Queued>,
     closed: CancellationToken,
+}
+
+/// Bytes posted and not yet written.
+#[derive(Debug, Default)]
+struct Queued {
+    bytes: AtomicUsize,
+    less: Notify,
 }
 
 #[derive(Debug)]
@@ -67,7 +74,7 @@ impl Outbox {
         mut bytes: Vec<u8>,
     ) -> impl Future<Output = Result<(), OutputClosed>> + Send + 'static {
         bytes.push(b'\n');
-        self.queued.fetch_add(bytes.len(), Ordering::Relaxed);
+        self.queued.bytes.fetch_add(bytes.len(), Ordering::Relaxed);
         let (written, done) = oneshot::channel();
         // A failed send drops `written`, which the future below reports.
         let _ = self.lines.send(Line { bytes, written });
@@ -76,7 +83,12 @@ impl Outbox {
 
     /// Bytes posted and not yet written.
     pub(crate) fn queued(&self) -> usize {
-        self.queued.load(Ordering::Relaxed)
+        self.queued.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Ends when [`queued`](Self::queued) falls the next time.
+    pub(crate) fn progress(&self) -> Notified<'_> {
+        self.queued.less.notified()
     }
 
     /// Cancelled once the stream refuses output.
@@ -88,12 +100,13 @@ impl Outbox {
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut output: W,
     mut lines: mpsc::UnboundedReceiver<Line>,
-    queued: &AtomicUsize,
+    queued: &Queued,
 ) -> io::Result<()> {
     while let Some(line) = lines.recv().await {
         output.write_all(&line.bytes).await?;
         output.flush().await?;
-        queued.fetch_sub(line.bytes.len(), Ordering::Relaxed);
+        queued.bytes.fetch_sub(line.bytes.len(), Ordering::Relaxed);
+        queued.less.notify_waiters();
         let _ = line.written.send(());
     }
     Ok(())

@@ -5,7 +5,7 @@
 //! left behind, so a process must not wait for its runtime afterwards: use
 //! [`Runtime::shutdown_background`](tokio::runtime::Runtime::shutdown_background), or exit.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use rmcp::{
     ServerHandler,
@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{guard::Guard, output::Outbox, parent::Parent, transport::LineTransport};
+use crate::{guard::Guard, hangup, output::Outbox, parent::Parent, transport::LineTransport};
 
 /// The protocol revisions we announce, oldest first; a handler returns them from
 /// [`supported_protocol_versions`](ServerHandler::supported_protocol_versions).
@@ -36,6 +36,13 @@ pub const REVISIONS: &[ProtocolVersion] = &[
 pub struct Options {
     /// Longest line taken, in bytes.
     pub max_line: usize,
+    /// Bytes of output that may wait to be read before no further request is taken. Answers to requests taken
+    /// before come on top.
+    pub max_queued: usize,
+    /// Requests in work before no further one is taken.
+    pub max_calls: usize,
+    /// Bytes of requests in work before no further one is taken; a single one may be larger.
+    pub max_call_bytes: usize,
     /// After the end of input, how long running calls may go on.
     pub drain: Duration,
     /// After they are cancelled, how long calls may take to stop and output to be taken.
@@ -43,10 +50,13 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 8 MiB, and an end well within 2 s of the end of input.
+    /// Lines of 8 MiB, room for a few of the largest answers and more calls than a client makes, and an end well within 2 s of the end of input.
     fn default() -> Self {
         Self {
             max_line: 8 << 20,
+            max_queued: 32 << 20,
+            max_calls: 128,
+            max_call_bytes: 64 << 20,
             drain: Duration::from_millis(1400),
             grace: Duration::from_millis(250),
         }
@@ -101,9 +111,12 @@ pub async fn serve_stdio<H: ServerHandler>(
             _ = hangup.recv() => Ended::Signal,
         }
     };
-    serve(
+    let input = tokio::io::stdin();
+    let hung_up = hangup::of_stdin();
+    let hung_up = hung_up.cancelled();
+    serve_until(
         handler,
-        tokio::io::stdin(),
+        (input, hung_up),
         tokio::io::stdout(),
         stop,
         options,
@@ -128,10 +141,27 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    serve_until(handler, (input, pending()), output, stop, options).await
+}
+
+/// `hung_up` ends when the client has closed our input, though there may be lines left in it: while none are
+/// taken, the end of input is not seen.
+async fn serve_until<H, R, W>(
+    handler: H,
+    (input, hung_up): (R, impl Future<Output = ()>),
+    output: W,
+    stop: impl Future<Output = Ended>,
+    options: Options,
+) -> Result<Ended, ServeError>
+where
+    H: ServerHandler,
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     let (outbox, mut writing) = Outbox::start(output);
     let output_closed = outbox.closed();
     let versions = ServerHandler::supported_protocol_versions(&handler).into_owned();
-    let transport = LineTransport::new(input, options.max_line, outbox, versions);
+    let transport = LineTransport::new(input, options.clone(), outbox, versions);
     let input_ended = transport.input_ended();
     let cancel = CancellationToken::new();
     let mut session = std::pin::pin!(run(handler, transport, cancel.clone()));
@@ -141,7 +171,10 @@ where
         ended = stop => (ended, None),
         () = output_closed.cancelled() => (Ended::OutputClosed, None),
         () = async {
-            input_ended.cancelled().await;
+            tokio::select! {
+                () = input_ended.cancelled() => {}
+                () = hung_up => {}
+            }
             tokio::time::sleep(options.drain).await;
         } => (Ended::InputClosed, None),
     };

@@ -6,18 +6,22 @@
 //! - a client that never shook hands gets a handshake made up on its behalf, so that
 //!   `echo '{…"method":"tools/list"…}' | server` is answered;
 //! - notifications and responses that arrive before any handshake, which would end an rmcp server, are dropped;
-//! - the end of input is held back until every request read so far has its answer.
+//! - the end of input is held back until every request read so far has its answer;
+//! - a line that wants an answer waits while too much is unread or in work, and so does everything behind it.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use rmcp::{
     RoleServer,
     model::{
         CancelledNotification, CancelledNotificationParam, ClientCapabilities,
-        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, GetMeta,
+        ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, GetExtensions, GetMeta,
         Implementation, InitializeRequest, InitializeRequestParams, InitializedNotification,
         JsonRpcMessage, ProtocolVersion, RequestId, ServerJsonRpcMessage,
     },
@@ -27,14 +31,14 @@ use tokio::{io::AsyncRead, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    json::{self, Refusal, Shape},
+    json::{self, Refusal, Reply, Shape},
     line::{LineReader, Read},
     output::{Outbox, OutputClosed},
+    serve::Options,
 };
 
-/// Refusals are dropped, not queued, for a client that sends junk and leaves this much unread: several times
-/// the largest answer, so one that reads at all never gets there.
-const UNREAD_LIMIT: usize = 64 << 20;
+/// More open subscriptions than this are refused: they stay, so waiting for one to end could take for ever.
+const MAX_SUBSCRIPTIONS: usize = 16;
 
 /// The id of the handshake that is made up for a client without one.
 const OWN_HANDSHAKE_ID: &str = "llmc:handshake";
@@ -51,15 +55,33 @@ const GONE_WITH_THE_HANDSHAKE: &[&str] = &[
 /// Newline-delimited JSON-RPC, checked, for rmcp.
 pub(crate) struct LineTransport<R> {
     lines: LineReader<R>,
-    max_line: usize,
+    options: Options,
     outbox: Outbox,
+    /// The line to be taken next, which may have to wait.
+    next: Option<Inspected>,
     /// What is to be handed to rmcp before another line is read.
     ready: VecDeque<ClientJsonRpcMessage>,
     session: Session,
     /// What the handler can speak; decides whether a request carries a usable version of its own.
     versions: Vec<ProtocolVersion>,
     calls: Arc<Calls>,
+    load: Arc<Load>,
     input_ended: CancellationToken,
+}
+
+/// A line and what a first look at it says.
+struct Inspected {
+    line: Vec<u8>,
+    shape: Result<Shape, Refusal>,
+}
+
+impl Inspected {
+    fn wants_answer(&self) -> bool {
+        match &self.shape {
+            Ok(shape) => matches!(shape, Shape::Request { .. }),
+            Err(refusal) => matches!(refusal.reply, Reply::To(_)),
+        }
+    }
 }
 
 /// How far the client has come; rmcp keeps the same state and does not show it.
@@ -74,18 +96,20 @@ enum Session {
 impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     pub(crate) fn new(
         input: R,
-        max_line: usize,
+        options: Options,
         outbox: Outbox,
         versions: Vec<ProtocolVersion>,
     ) -> Self {
         Self {
-            lines: LineReader::new(input, max_line),
-            max_line,
+            lines: LineReader::new(input, options.max_line),
+            options,
             outbox,
+            next: None,
             ready: VecDeque::new(),
             session: Session::Fresh,
             versions,
             calls: Arc::default(),
+            load: Arc::default(),
             input_ended: CancellationToken::new(),
         }
     }
@@ -100,25 +124,58 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
             if let Some(message) = self.ready.pop_front() {
                 return Some(message);
             }
+            if let Some(next) = &self.next {
+                // The future may be dropped while it waits, so the line stays where it is until its turn.
+                let (bytes, waits) = (next.line.len(), next.wants_answer());
+                if waits {
+                    self.room_for(bytes).await;
+                }
+                if let Some(next) = self.next.take() {
+                    match self.accept(next) {
+                        Ok(messages) => self.ready.extend(messages),
+                        Err(refusal) => self.refuse(&refusal),
+                    }
+                }
+                continue;
+            }
             if self.input_ended.is_cancelled() {
                 self.calls.all_answered().await;
                 return None;
             }
             match self.lines.next().await {
                 Ok(Read::Line(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Ok(Read::Line(line)) => match self.accept(&line) {
-                    Ok(message) => self.ready.extend(message),
-                    Err(refusal) => self.refuse(&refusal),
-                },
-                Ok(Read::TooLong) => self.refuse(&Refusal::anonymous(
-                    ErrorCode::PARSE_ERROR,
-                    format!("line longer than {} bytes", self.max_line),
-                )),
+                Ok(Read::Line(line)) => {
+                    let shape = json::inspect(&line);
+                    self.next = Some(Inspected { line, shape });
+                }
+                Ok(Read::TooLong) => {
+                    let message = format!("line longer than {} bytes", self.options.max_line);
+                    self.next = Some(Inspected {
+                        line: Vec::new(),
+                        shape: Err(Refusal::anonymous(ErrorCode::PARSE_ERROR, message)),
+                    });
+                }
                 Ok(Read::End) => self.end_input(),
                 Err(error) => {
                     tracing::warn!(%error, "input failed");
                     self.end_input();
                 }
+            }
+        }
+    }
+
+    /// Waits until the client has read enough and enough of its requests are done.
+    async fn room_for(&mut self, bytes: usize) {
+        loop {
+            let (written, eased) = (self.outbox.progress(), self.load.eased.notified());
+            if self.outbox.queued() < self.options.max_queued
+                && self.load.fits(bytes, &self.options)
+            {
+                return;
+            }
+            tokio::select! {
+                () = written => {}
+                () = eased => {}
             }
         }
     }
@@ -136,11 +193,11 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     }
 
     /// Turns a line into what rmcp should see of it: nothing, the message, or a handshake and the message.
-    fn accept(&mut self, line: &[u8]) -> Result<Vec<ClientJsonRpcMessage>, Refusal> {
-        let shape = json::inspect(line)?;
-        let message = serde_json::from_slice::<ClientJsonRpcMessage>(line);
+    fn accept(&mut self, next: Inspected) -> Result<Vec<ClientJsonRpcMessage>, Refusal> {
+        let shape = next.shape?;
+        let message = serde_json::from_slice::<ClientJsonRpcMessage>(&next.line);
         match (shape, message) {
-            (Shape::Request { id }, Ok(JsonRpcMessage::Request(request))) => {
+            (Shape::Request { id }, Ok(JsonRpcMessage::Request(mut request))) => {
                 let method = request.request.method();
                 let version = request.request.get_meta().protocol_version();
                 if version.is_some_and(|version| !version.has_initialize())
@@ -163,8 +220,23 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                 }
                 let kind = match request.request {
                     ClientRequest::SubscriptionsListenRequest(_) => Kind::Subscription,
-                    _ => Kind::Call,
+                    _ => Kind::Call(self.load.begin(next.line.len())),
                 };
+                if matches!(kind, Kind::Subscription)
+                    && self.calls.subscriptions().len() >= MAX_SUBSCRIPTIONS
+                {
+                    return Err(Refusal::to(
+                        id,
+                        ErrorCode::INVALID_REQUEST,
+                        format!("{MAX_SUBSCRIPTIONS} subscriptions are open already"),
+                    ));
+                }
+                // A handshake's extensions may be kept for as long as the session lasts.
+                if let Kind::Call(work) = &kind
+                    && !matches!(request.request, ClientRequest::InitializeRequest(_))
+                {
+                    request.request.extensions_mut().insert(work.clone());
+                }
                 if !self.calls.begin(&request.id, kind) {
                     return Err(Refusal::to(
                         id,
@@ -252,9 +324,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         let Some(response) = refusal.response() else {
             return;
         };
-        if self.outbox.queued() < UNREAD_LIMIT {
-            drop(self.outbox.post(response.to_string().into_bytes()));
-        }
+        drop(self.outbox.post(response.to_string().into_bytes()));
     }
 }
 
@@ -318,10 +388,10 @@ struct Running {
 }
 
 /// What a request means for the end of input.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug)]
 enum Kind {
-    /// Is answered first.
-    Call,
+    /// Is answered first; in work at least until then.
+    Call(Work),
     /// Stays open until the client ends it, so it is ended.
     Subscription,
 }
@@ -345,20 +415,26 @@ impl Calls {
     fn subscriptions(&self) -> Vec<RequestId> {
         let running = self.running();
         let open = running.ids.iter();
-        open.filter(|(_, kind)| **kind == Kind::Subscription)
+        open.filter(|(_, kind)| matches!(kind, Kind::Subscription))
             .map(|(id, _)| id.clone())
             .collect()
     }
 
     fn end(&self, id: &RequestId) {
-        self.running().ids.remove(id);
+        let ended = self.running().ids.remove(id);
+        drop(ended);
         self.changed.notify_waiters();
     }
 
     async fn all_answered(&self) {
         loop {
             let changed = self.changed.notified();
-            if !self.running().ids.values().any(|kind| *kind == Kind::Call) {
+            let calls_left = {
+                let running = self.running();
+                let mut kinds = running.ids.values();
+                kinds.any(|kind| matches!(kind, Kind::Call(_)))
+            };
+            if !calls_left {
                 return;
             }
             changed.await;
@@ -376,6 +452,50 @@ impl Calls {
         let is_own = running.own_handshake && *id == own_handshake_id();
         running.own_handshake &= !is_own;
         is_own
+    }
+}
+
+/// The requests in work and the text they came in.
+#[derive(Debug, Default)]
+struct Load {
+    calls: AtomicUsize,
+    bytes: AtomicUsize,
+    eased: Notify,
+}
+
+impl Load {
+    fn begin(self: &Arc<Self>, bytes: usize) -> Work {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let load = self.clone();
+        Work(Arc::new(Share { load, bytes }))
+    }
+
+    /// Whether a request of this size can be begun; one alone always can.
+    fn fits(&self, bytes: usize, options: &Options) -> bool {
+        let calls = self.calls.load(Ordering::Relaxed);
+        let held = self.bytes.load(Ordering::Relaxed);
+        calls == 0
+            || calls < options.max_calls && held.saturating_add(bytes) <= options.max_call_bytes
+    }
+}
+
+/// A request in work: until its answer is queued and its handler has ended, whichever is later. A cancelled
+/// request has no answer, and its handler may take a while to notice.
+#[derive(Debug, Clone)]
+pub(crate) struct Work(#[expect(dead_code, reason = "held for its drop")] Arc<Share>);
+
+#[derive(Debug)]
+struct Share {
+    load: Arc<Load>,
+    bytes: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.load.calls.fetch_sub(1, Ordering::Relaxed);
+        self.load.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.load.eased.notify_waiters();
     }
 }
 

@@ -1,5 +1,8 @@
 //! Documents that clients can read when they need them, instead of paying for them in every prompt.
 
+use std::sync::Arc;
+use std::time::Instant;
+
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::Kept;
 use llmc_host::{ANSWER_LIMIT, Stop, Workspace, names};
@@ -67,11 +70,34 @@ impl Sidecars {
 }
 
 impl App {
-    /// Reads a resource for a principal.
+    /// Reads a resource within the time limit of reads. A read that is stuck in the kernel is left behind.
+    ///
+    /// # Errors
+    /// Those of [`App::read_resource`], and the time limit.
+    pub async fn read_resource_in_time(
+        self: Arc<App>,
+        uri: String,
+        principal: String,
+    ) -> Result<Content> {
+        let limit = self.config().mcp.tools.read_timeout();
+        let late = || {
+            let message = format!("no answer within {} s", limit.as_secs());
+            Error::new(Kind::TimedOut, message)
+        };
+        let stop = Stop::at(Instant::now() + limit);
+        let read = tokio::task::spawn_blocking(move || self.read_resource(&uri, &principal, &stop));
+        match tokio::time::timeout(limit, read).await {
+            Ok(Ok(read)) => read,
+            Ok(Err(_)) => Err(Error::new(Kind::Internal, "reading failed")),
+            Err(_) => Err(late()),
+        }
+    }
+
+    /// Reads a resource for a principal, until told to stop.
     ///
     /// # Errors
     /// An unknown URI, a vanished file, a handle that is not this principal's.
-    pub fn read_resource(&self, uri: &str, principal: &str) -> Result<Content> {
+    pub fn read_resource(&self, uri: &str, principal: &str, stop: &Stop) -> Result<Content> {
         if let Some(document) = self
             .sidecars()
             .list()
@@ -82,7 +108,7 @@ impl App {
                 .files()
                 .roots
                 .open_file(&document.path)?
-                .read_all(ANSWER_LIMIT, &Stop::default())?;
+                .read_all(ANSWER_LIMIT, stop)?;
             let markdown = document.name.ends_with(".md");
             let kind = if markdown {
                 "text/markdown"

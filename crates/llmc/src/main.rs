@@ -16,16 +16,9 @@ fn main() -> ExitCode {
     if let Some(code) = llmc_host::exec::helper_main(std::env::args_os()) {
         return code;
     }
-    let cli = match cli::Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            // clap writes help to stdout and complaints to stderr; a closed pipe is no failure.
-            let _ = error.print();
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+    let done = match cli::Cli::try_parse() {
+        Ok(cli) => verbs::run(cli),
+        Err(error) => verbs::say(&error),
     };
-    match verbs::run(cli) {
-        Ok(code) => code,
-        Err(failure) => failure.report(),
-    }
+    done.unwrap_or_else(verbs::Failure::report)
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::{
     io::{
         AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, SimplexStream,
-        simplex,
+        WriteHalf, simplex,
     },
     sync::{mpsc, oneshot},
     task::JoinHandle,
@@ -15,7 +15,7 @@ use crate::handler::{Event, Probe};
 
 /// A client of a server with the [`Probe`] handler.
 pub(crate) struct Client {
-    input: Option<tokio::io::WriteHalf<SimplexStream>>,
+    input: Option<WriteHalf<SimplexStream>>,
     output: Lines<BufReader<DuplexStream>>,
     pub(crate) server: JoinHandle<Result<Ended, ServeError>>,
     pub(crate) stop: Option<oneshot::Sender<Ended>>,
@@ -116,6 +116,15 @@ impl Client {
         let answer = self.answer().await;
         assert_eq!(answer["id"], 424_242, "unexpected {answer}");
         assert_eq!(answer["result"]["content"][0]["text"], "{}");
+    }
+
+    /// The input for a task of its own, so that a write which has to wait does not keep the test.
+    pub(crate) fn take_input(&mut self) -> WriteHalf<SimplexStream> {
+        self.input.take().expect("input is open")
+    }
+
+    pub(crate) fn give_input(&mut self, input: WriteHalf<SimplexStream>) {
+        self.input = Some(input);
     }
 
     pub(crate) async fn close_input(&mut self) {

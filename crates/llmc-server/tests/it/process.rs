@@ -136,6 +136,31 @@ async fn the_end_of_input_ends_the_process_within_two_seconds_whatever_runs() {
 }
 
 #[tokio::test]
+async fn the_end_of_input_ends_the_process_within_two_seconds_though_output_is_stuck() {
+    let mut server = Pipes::server();
+    let mut input = server.input.take().unwrap();
+    let params = json!({"name": "echo", "arguments": {"p": "x".repeat(1 << 20)}});
+    let line = json!({"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": params});
+    for id in 0_u32.. {
+        let line = line
+            .to_string()
+            .replace("\"id\":0", &format!("\"id\":{id}"))
+            + "\n";
+        let written = input.write_all(line.as_bytes());
+        if timeout(Duration::from_secs(1), written).await.is_err() {
+            assert!(id >= 32, "stalled after {id}");
+            break;
+        }
+        assert!(id < 200, "never stalled");
+    }
+    drop(input);
+    let began = Instant::now();
+    assert_eq!(server.exit_code().await, Some(0));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test]
 async fn a_closed_output_ends_the_process_quietly() {
     let mut server = Pipes::server();
     server.call(1, "echo").await;

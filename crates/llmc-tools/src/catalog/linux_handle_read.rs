@@ -1,8 +1,10 @@
+use std::os::unix::ffi::OsStrExt;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{HandleInfo, Kept, Page, SourceStamp};
-use llmc_host::{ANSWER_LIMIT, OpenFile, Stop};
+use llmc_host::{ANSWER_LIMIT, OpenFile, Stop, names};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -92,11 +94,9 @@ impl Tool for LinuxHandleRead {
 
 /// Whether the file is no longer what it was when the handle was made. Unreadable counts as changed.
 pub(super) fn is_stale(cx: &Cx, source: &SourceStamp, stop: &Stop) -> bool {
-    let Some(path) = source.path.to_str() else {
-        return true;
-    };
+    let path = shown(source);
     let roots = [&cx.linux().roots, &cx.files().roots];
-    let Some(file) = roots.iter().find_map(|roots| roots.open_file(path).ok()) else {
+    let Some(file) = roots.iter().find_map(|roots| roots.open_file(&path).ok()) else {
         return true;
     };
     if file.size() != source.size {
@@ -112,11 +112,16 @@ pub(super) fn is_stale(cx: &Cx, source: &SourceStamp, stop: &Stop) -> bool {
 
 /// Opens the file behind a handle that keeps no bytes, through the same door as any other read.
 pub(super) fn open_source(cx: &Cx, info: &HandleInfo) -> Result<OpenFile> {
-    let path = info.source.as_ref().and_then(|source| source.path.to_str());
+    let path = info.source.as_ref().map(shown);
     let path = path.ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
     let roots = [&cx.linux().roots, &cx.files().roots];
-    let [linux, files] = roots.map(|roots| roots.open_file(path));
+    let [linux, files] = roots.map(|roots| roots.open_file(&path));
     Ok(linux.or(files)?)
+}
+
+/// The file's name in the form that opens it again, whatever its bytes.
+fn shown(source: &SourceStamp) -> String {
+    names::shown(source.path.as_os_str().as_bytes())
 }
 
 /// A page of a file that was too large to copy. Once it has changed, its old bytes are gone, and so is the page.

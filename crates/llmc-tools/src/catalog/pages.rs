@@ -3,7 +3,7 @@
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{BYTES_KEPT_LIMIT, Payload, SourceStamp};
 use llmc_host::walk::Skipped;
-use llmc_host::{ANSWER_LIMIT, Roots, Slice, Stop};
+use llmc_host::{ANSWER_LIMIT, Roots, Slice, Stop, sha256_hex};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -12,6 +12,9 @@ use crate::cx::Cx;
 use crate::error::Result;
 
 /// Keeps a file whose slice was shown: its bytes when it is small, its name and hash when it is large.
+///
+/// The file is opened anew, and by now it may be gone or another. Then there is nothing to keep, and the slice is as
+/// good as it was.
 pub(super) fn keep_file(
     cx: &Cx,
     roots: &Roots,
@@ -19,7 +22,12 @@ pub(super) fn keep_file(
     slice: &Slice,
     stop: &Stop,
 ) -> Result<Option<HandleId>> {
-    let file = roots.open_file(asked)?;
+    let Ok(file) = roots.open_file(asked) else {
+        return Ok(None);
+    };
+    if file.size() != slice.total_bytes {
+        return Ok(None);
+    }
     let shown = roots.shown(&file.path);
     let stamp = SourceStamp {
         path: file.path.absolute(),
@@ -35,7 +43,14 @@ pub(super) fn keep_file(
     let id = if slice.total_bytes > BYTES_KEPT_LIMIT {
         cx.keep(about, "file_content", Payload::File(stamp.clone()))
     } else {
-        let bytes = file.read_all(ANSWER_LIMIT, stop)?;
+        let bytes = match file.read_all(ANSWER_LIMIT, stop) {
+            Ok(bytes) if sha256_hex(&bytes) == slice.sha256 => bytes,
+            Ok(_) => return Ok(None),
+            Err(_) => {
+                stop.check()?;
+                return Ok(None);
+            }
+        };
         cx.keep(about, "file_content", bytes.as_slice())
     };
     if let Some(id) = id {

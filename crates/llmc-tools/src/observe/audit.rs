@@ -1,11 +1,18 @@
 //! The token audit: one line of CSV per call, for spreadsheets and auditors.
+//!
+//! The file lies in a workspace that others can write to. No link in it is followed, nothing but a regular file is
+//! opened, and nothing waits for long. Several servers share the file: whoever writes holds a lock on it, and looks
+//! again whether it is still the file of that name, since pruning puts a new one in its place.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::fs::{File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::Counted;
 
@@ -23,21 +30,26 @@ const HEADER: [&str; 11] = [
     "status",
 ];
 
+/// How long a line waits while another server prunes.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The audit file, opened anew for each line so that it can be rotated under a running server.
 pub(super) struct Audit {
-    path: PathBuf,
+    place: Place,
     failed: bool,
 }
 
 impl Audit {
-    pub(super) fn new(path: PathBuf, retention_days: u32) -> Audit {
+    /// Links below `root` are not followed; a path elsewhere is the operator's own.
+    pub(super) fn new(root: &Path, path: &Path, retention_days: u32) -> Audit {
+        let place = Place::new(root, path);
         if retention_days > 0
-            && let Err(error) = prune(&path, retention_days)
+            && let Err(error) = place.prune(retention_days)
         {
             tracing::warn!(%error, "old audit lines stay");
         }
         Audit {
-            path,
+            place,
             failed: false,
         }
     }
@@ -50,7 +62,7 @@ impl Audit {
             event.correlation_id.clone(),
             event.session.clone(),
             event.agent.clone(),
-            event.tool.clone(),
+            event.tool_name().to_owned(),
             counted.tokens_in.to_string(),
             counted.tokens_out.to_string(),
             counted.tokens_withheld.to_string(),
@@ -58,7 +70,13 @@ impl Audit {
             format!("{:.3}", counted.latency_ms()),
             status.to_owned(),
         ]);
-        match self.append(&line) {
+        // After a failure the others do not wait as well.
+        let patience = if self.failed {
+            Duration::ZERO
+        } else {
+            PATIENCE
+        };
+        match self.place.append(&line, patience) {
             Ok(()) => self.failed = false,
             // Once per outage, not once per call.
             Err(error) if !self.failed => {
@@ -68,25 +86,199 @@ impl Audit {
             Err(_) => {}
         }
     }
+}
 
-    fn append(&self, line: &[u8]) -> std::io::Result<()> {
-        if let Some(dir) = self.path.parent() {
-            std::fs::create_dir_all(dir)?;
+/// Where the file is.
+struct Place {
+    /// Where looking begins; followed like any path.
+    base: PathBuf,
+    /// Folders from there on, none of which may be a link.
+    below: Vec<std::ffi::OsString>,
+    name: std::ffi::OsString,
+}
+
+impl Place {
+    fn new(root: &Path, path: &Path) -> Place {
+        let path = without_dots(path);
+        let name = path.file_name().unwrap_or_default().to_owned();
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        match folder.strip_prefix(root) {
+            Ok(below) => Place {
+                base: root.to_owned(),
+                below: below.iter().map(ToOwned::to_owned).collect(),
+                name,
+            },
+            Err(_) => Place {
+                base: folder.to_owned(),
+                below: Vec::new(),
+                name,
+            },
         }
-        // The umask may be wide; who called what is nobody else's business.
-        let mut file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&self.path)?;
-        let mut text = Vec::new();
-        if file.metadata()?.len() == 0 {
-            text.extend_from_slice(&self::line(&HEADER.map(str::to_owned)));
-        }
-        text.extend_from_slice(line);
-        // One write, so that two servers on one file do not mix their lines.
-        file.write_all(&text)
     }
+
+    /// Opens the folder, step by step so that nobody can slip in a link on the way.
+    fn folder(&self, create: bool) -> io::Result<OwnedFd> {
+        if create {
+            std::fs::create_dir_all(&self.base)?;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut folder = rustix::fs::open(&self.base, flags, Mode::empty())?;
+        for name in &self.below {
+            if create {
+                match rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            folder = rustix::fs::openat(&folder, name, flags | OFlags::NOFOLLOW, Mode::empty())
+                .map_err(named)?;
+        }
+        Ok(folder)
+    }
+
+    /// Opens the file itself: never through a link, never something that is waited for.
+    fn open(&self, folder: &OwnedFd, flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        // The umask may be wide; who called what is nobody else's business.
+        let mode = Mode::from_raw_mode(0o600);
+        let file = File::from(rustix::fs::openat(folder, &self.name, flags, mode).map_err(named)?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        Ok(file)
+    }
+
+    /// Whether the name still leads to this file.
+    fn is_current(&self, folder: &OwnedFd, file: &File) -> io::Result<bool> {
+        let ours = rustix::fs::fstat(file)?;
+        match rustix::fs::statat(folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) => Ok((named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn append(&self, line: &[u8], patience: Duration) -> io::Result<()> {
+        let folder = self.folder(true)?;
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let started = Instant::now();
+        loop {
+            let mut file = self.open(&folder, flags)?;
+            lock(&file, patience.saturating_sub(started.elapsed()))?;
+            if !self.is_current(&folder, &file)? {
+                if started.elapsed() > patience {
+                    return Err(io::Error::other("replaced all the time"));
+                }
+                continue;
+            }
+            let before = file.metadata()?.len();
+            let mut text = Vec::new();
+            if before == 0 {
+                text.extend_from_slice(&self::line(&HEADER.map(str::to_owned)));
+            }
+            text.extend_from_slice(line);
+            return file.write_all(&text).inspect_err(|_| {
+                // Half a line would spoil the next one.
+                let _ = file.set_len(before);
+            });
+        }
+    }
+
+    /// Drops lines older than the limit, by writing the rest to a new file that takes the old one's place.
+    fn prune(&self, days: u32) -> io::Result<()> {
+        let opened = self
+            .folder(false)
+            .and_then(|folder| Ok((self.open(&folder, OFlags::RDONLY)?, folder)));
+        let (file, folder) = match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        // Whoever holds it may be pruning too; the next start is early enough.
+        if lock(&file, Duration::ZERO).is_err() || !self.is_current(&folder, &file)? {
+            return Ok(());
+        }
+        let oldest = Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24);
+        let Some(kept) = young(&file, oldest)? else {
+            return Ok(());
+        };
+        // A name nobody can have prepared.
+        let fresh = format!(".token_audit.{}.new", uuid::Uuid::new_v4());
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        let mut new = File::from(rustix::fs::openat(&folder, &fresh, flags, mode)?);
+        let moved = (|| {
+            new.write_all(&kept)?;
+            new.set_permissions(file.metadata()?.permissions())?;
+            new.sync_all()?;
+            rustix::fs::renameat(&folder, &fresh, &folder, &self.name)?;
+            Ok(())
+        })();
+        if moved.is_err() {
+            let _ = rustix::fs::unlinkat(&folder, &fresh, AtFlags::empty());
+        }
+        moved
+    }
+}
+
+/// A path without `.` and `..`, by its words alone.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                clean.pop();
+            }
+            part => clean.push(part),
+        }
+    }
+    clean
+}
+
+/// What the system says about a link or a pipe, in words.
+fn named(error: Errno) -> io::Error {
+    match error {
+        Errno::LOOP => io::Error::other("a symbolic link is in the way"),
+        Errno::NXIO => io::Error::other("not a regular file"),
+        error => error.into(),
+    }
+}
+
+/// Takes the file's lock; it goes with the file.
+fn lock(file: &File, patience: Duration) -> io::Result<()> {
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if started.elapsed() < patience => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other("locked by another process"));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
+/// The lines that stay, when there are some that do not.
+fn young(file: &File, oldest: Timestamp) -> io::Result<Option<Vec<u8>>> {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file);
+    let mut kept = line(&HEADER.map(str::to_owned));
+    let mut dropped = false;
+    for record in reader.records() {
+        let record = record.map_err(io::Error::other)?;
+        let time = record
+            .get(0)
+            .and_then(|cell| cell.parse::<Timestamp>().ok());
+        if time.is_some_and(|time| time < oldest) {
+            dropped = true;
+            continue;
+        }
+        kept.extend_from_slice(&line(&record.iter().map(str::to_owned).collect::<Vec<_>>()));
+    }
+    Ok(dropped.then_some(kept))
 }
 
 fn line(cells: &[String]) -> Vec<u8> {
@@ -106,40 +298,11 @@ fn harmless(cell: &str) -> String {
     cell.to_owned()
 }
 
-/// Drops lines older than the limit, by writing the rest to a new file that takes the old one's place.
-fn prune(path: &std::path::Path, days: u32) -> std::io::Result<()> {
-    let oldest = Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24);
-    let Ok(mut reader) = csv::ReaderBuilder::new().flexible(true).from_path(path) else {
-        return Ok(());
-    };
-    let mut kept = line(&HEADER.map(str::to_owned));
-    let mut dropped = false;
-    for record in reader.records() {
-        let record = record.map_err(std::io::Error::other)?;
-        let time = record
-            .get(0)
-            .and_then(|cell| cell.parse::<Timestamp>().ok());
-        if time.is_some_and(|time| time < oldest) {
-            dropped = true;
-            continue;
-        }
-        kept.extend_from_slice(&line(&record.iter().map(str::to_owned).collect::<Vec<_>>()));
-    }
-    if !dropped {
-        return Ok(());
-    }
-    let fresh = path.with_extension("csv.new");
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&fresh)?
-        .write_all(&kept)?;
-    std::fs::rename(fresh, path)
-}
-
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "tests look at files from outside"
+)]
 mod tests {
     use super::*;
 
@@ -154,18 +317,157 @@ mod tests {
         assert_eq!(text, "'=1+1,\"a,\"\"b\"\"\nc\",'-x\n");
     }
 
+    const PATIENT: Duration = Duration::from_secs(5);
+
+    fn old_and_young() -> String {
+        let now = Timestamp::now();
+        format!("timestamp,x\n2020-01-01T00:00:00Z,old\n{now},young\n")
+    }
+
     #[test]
     fn old_lines_go_and_young_ones_stay() {
+        use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.csv");
-        let now = Timestamp::now().to_string();
-        std::fs::write(
-            &path,
-            format!("timestamp,x\n2020-01-01T00:00:00Z,old\n{now},young\n"),
-        )
-        .unwrap();
-        prune(&path, 7).unwrap();
+        std::fs::write(&path, old_and_young()).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        Place::new(dir.path(), &path).prune(7).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("young") && !text.contains("old"), "{text}");
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640, "who may read it stays");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn no_link_in_the_workspace_is_followed() {
+        use std::os::unix::fs::symlink;
+        let outside = tempfile::tempdir().unwrap();
+        let victim = outside.path().join("victim");
+        let audit = |root: &Path| Place::new(root, &root.join("artifacts/sub/audit.csv"));
+        for link in ["artifacts/sub/audit.csv", "artifacts/sub", "artifacts"] {
+            let root = tempfile::tempdir().unwrap();
+            std::fs::create_dir_all(root.path().join(link).parent().unwrap()).unwrap();
+            let target = match link {
+                "artifacts/sub/audit.csv" => victim.as_path(),
+                _ => outside.path(),
+            };
+            symlink(target, root.path().join(link)).unwrap();
+            // To nothing yet, and to a file with something to prune.
+            audit(root.path()).append(b"x\n", PATIENT).unwrap_err();
+            assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+            for name in ["victim", "audit.csv"] {
+                std::fs::write(outside.path().join(name), old_and_young()).unwrap();
+            }
+            audit(root.path()).append(b"x\n", PATIENT).unwrap_err();
+            audit(root.path()).prune(7).unwrap_err();
+            for name in ["victim", "audit.csv"] {
+                let file = outside.path().join(name);
+                assert!(
+                    std::fs::read_to_string(&file).unwrap().contains("old"),
+                    "{link}"
+                );
+                std::fs::remove_file(file).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn words_that_lead_back_inside_are_no_way_around() {
+        let root = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/", root.path().join("link")).unwrap();
+        let path = root.path().join("a/../link/tmp/audit.csv");
+        let place = Place::new(root.path(), &path);
+        assert_eq!(place.below, ["link", "tmp"]);
+        place.append(b"x\n", PATIENT).unwrap_err();
+    }
+
+    #[test]
+    fn a_path_elsewhere_is_the_operators_own() {
+        let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let link = outside.path().join("link");
+        std::os::unix::fs::symlink(outside.path(), &link).unwrap();
+        let place = Place::new(root.path(), &link.join("new/audit.csv"));
+        place.append(b"x\n", PATIENT).unwrap();
+        assert!(outside.path().join("new/audit.csv").is_file());
+    }
+
+    #[test]
+    fn a_pipe_or_a_folder_is_refused_and_never_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("audit.csv");
+        let place = Place::new(root.path(), &path);
+        let started = Instant::now();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        place.append(b"x\n", PATIENT).unwrap_err();
+        place.prune(7).unwrap_err();
+        // With a reader at its end the pipe could be opened.
+        let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+        place.append(b"x\n", PATIENT).unwrap_err();
+        drop(reader);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        place.append(b"x\n", PATIENT).unwrap_err();
+        place.prune(7).unwrap_err();
+        assert!(started.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_lock_that_stays_is_given_up_on() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("audit.csv");
+        std::fs::write(&path, old_and_young()).unwrap();
+        let held = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap();
+        held.lock().unwrap();
+        let place = Place::new(root.path(), &path);
+        place.prune(7).unwrap();
+        place.append(b"x\n", Duration::from_millis(20)).unwrap_err();
+        assert!(std::fs::read_to_string(&path).unwrap().contains("old"));
+        drop(held);
+        place.append(b"x\n", Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn pruning_loses_nothing_that_others_append_meanwhile() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("audit.csv");
+        std::fs::write(&path, old_and_young()).unwrap();
+        let now = Timestamp::now();
+        std::thread::scope(|scope| {
+            for writer in 0..3 {
+                let place = Place::new(root.path(), &path);
+                scope.spawn(move || {
+                    for number in 0..50 {
+                        let line = format!("{now},{writer}:{number}\n");
+                        place.append(line.as_bytes(), PATIENT).unwrap();
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+            }
+            let place = Place::new(root.path(), &path);
+            for _ in 0..50 {
+                let old = b"2020-01-01T00:00:00Z,old\n";
+                place.append(old, PATIENT).unwrap();
+                place.prune(7).unwrap();
+            }
+        });
+        let text = std::fs::read_to_string(&path).unwrap();
+        for writer in 0..3 {
+            for number in 0..50 {
+                let line = format!(",{writer}:{number}\n");
+                assert_eq!(text.matches(&line).count(), 1, "{line}");
+            }
+        }
+        assert_eq!(text.matches("timestamp").count(), 1);
     }
 }

@@ -14,7 +14,7 @@ pub struct Metrics(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     all: Series,
-    tools: BTreeMap<String, Series>,
+    tools: BTreeMap<&'static str, Series>,
     errors: BTreeMap<&'static str, u64>,
     tokens_in: u64,
     served: u64,
@@ -37,7 +37,7 @@ impl Metrics {
         state.all.add(failed, ms);
         state
             .tools
-            .entry(counted.event.tool.clone())
+            .entry(counted.event.tool_name())
             .or_default()
             .add(failed, ms);
         if let Some(code) = counted.error_code() {
@@ -54,7 +54,7 @@ impl Metrics {
         let tools: serde_json::Map<String, Value> = state
             .tools
             .iter()
-            .map(|(name, series)| (name.clone(), series.document()))
+            .map(|(name, series)| ((*name).to_owned(), series.document()))
             .collect();
         let mut document = state.all.document();
         document["errors_by_code"] = json!(state.errors);

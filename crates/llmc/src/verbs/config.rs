@@ -1,7 +1,7 @@
 //! `llmc config show|init|check`.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use llmc_config::{Mode, TemplateOpts};
@@ -11,7 +11,7 @@ use super::{Failure, load, print, tools};
 use crate::cli::{Common, InitArgs};
 
 pub(super) fn show(common: &Common) -> Result<ExitCode, Failure> {
-    print(&llmc_config::render_show(&load(common)?));
+    print(&llmc_config::render_show(&load(common)?))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -48,7 +48,7 @@ pub(super) fn check(common: &Common) -> Result<ExitCode, Failure> {
     for warning in warnings.iter().chain(&loaded.warnings) {
         let _ = writeln!(out, "warning: {warning}");
     }
-    print(&out);
+    print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -66,12 +66,7 @@ const SIDECARS: [(&str, &str); 2] = [
 
 pub(super) fn init(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure> {
     // An existing file may be broken, and replacing it must still work: only the place is needed here.
-    let root = match (&common.root, load(common)) {
-        (Some(root), _) => root.clone(),
-        (None, Ok(loaded)) => loaded.root,
-        (None, Err(_)) => std::env::current_dir()
-            .map_err(|error| Failure::new(Kind::Internal, format!("no current folder: {error}")))?,
-    };
+    let root = workspace(common)?;
     let name = root
         .canonicalize()
         .ok()
@@ -83,7 +78,7 @@ pub(super) fn init(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure
     };
     let text = llmc_config::template(&opts);
     if args.print {
-        print(&text);
+        print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
     let file = common
@@ -103,8 +98,29 @@ pub(super) fn init(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure
         }
     }
     let _ = writeln!(out, "next: llmc config check");
-    print(&out);
+    print(&out)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the workspace is, whatever its configuration says: `--root`, else `LLMC_ROOT`, else the nearest folder
+/// upwards with `.git` in it, else the current one.
+fn workspace(common: &Common) -> Result<PathBuf, Failure> {
+    if let Ok(loaded) = load(common) {
+        return Ok(loaded.root);
+    }
+    let cwd = std::env::current_dir()
+        .map_err(|error| Failure::new(Kind::Internal, format!("no current folder: {error}")))?;
+    let variable = std::env::var_os("LLMC_ROOT").filter(|root| !root.is_empty());
+    if let Some(root) = common.root.clone().or(variable.map(PathBuf::from)) {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let root = match root.to_str() {
+            Some(text) => llmc_config::expand_home(text, home.as_deref()),
+            None => root,
+        };
+        return Ok(cwd.join(root));
+    }
+    let found = cwd.ancestors().find(|folder| folder.join(".git").exists());
+    Ok(found.unwrap_or(&cwd).to_owned())
 }
 
 /// The seeds' list, plus the programs this repository is built with.

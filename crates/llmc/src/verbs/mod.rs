@@ -92,15 +92,31 @@ fn start_quietly(common: &Common) -> Result<Arc<App>, Failure> {
     Ok(App::start(loaded)?)
 }
 
-/// Writes to standard output; a reader that went away is fine.
-fn print(text: &str) {
+/// Writes to standard output; a reader that went away is fine, a full disk is not.
+fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| {
-        if text.ends_with('\n') {
-            Ok(())
-        } else {
-            out.write_all(b"\n")
+    let written = out.write_all(text.as_bytes()).and_then(|()| {
+        if !text.ends_with('\n') {
+            out.write_all(b"\n")?;
         }
+        out.flush()
     });
-    let _ = out.flush();
+    written_or_unread(written)
+}
+
+/// What clap has to say: help on standard output, complaints on standard error.
+pub(crate) fn say(error: &clap::Error) -> Result<ExitCode, Failure> {
+    let written = error.print().and_then(|()| std::io::stdout().flush());
+    written_or_unread(written)?;
+    Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)))
+}
+
+fn written_or_unread(written: std::io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(
+            Kind::WriteFailed,
+            format!("standard output: {error}"),
+        )),
+        _ => Ok(()),
+    }
 }

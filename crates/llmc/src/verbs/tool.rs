@@ -9,7 +9,7 @@ use llmc_tools::{Call, Caller, Error, Form, Kind, Outcome, Surface, ToolDef, cat
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, print, start_quietly};
+use super::{Failure, print, say, start_quietly};
 use crate::cli::Common;
 
 pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure> {
@@ -18,11 +18,15 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
         .split_first()
         .filter(|(name, _)| !name.starts_with('-'))
     else {
-        print(&format!(
+        let usage = format!(
             "usage: llmc tool NAME [FLAGS]\n\ntools: {}",
             names().collect::<Vec<_>>().join(", ")
-        ));
-        return Ok(ExitCode::from(Kind::UnknownTool.row().exit));
+        );
+        if words.iter().any(|word| word == "--help" || word == "-h") {
+            print(&usage)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        return Err(Failure::new(Kind::UnknownTool, usage));
     };
     let Some(tool) = catalog::find(name) else {
         let hint = nearest(name, names())
@@ -37,8 +41,7 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
     let matches = match command.try_get_matches_from(std::iter::once(name).chain(rest)) {
         Ok(matches) => matches,
         Err(error) => {
-            let _ = error.print();
-            return Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)));
+            return say(&error);
         }
     };
     let args = arguments(tool, &matches)?;
@@ -52,7 +55,7 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
                 answer.rest_body(&outcome.correlation_id).to_string()
             } else {
                 answer.text.clone()
-            });
+            })?;
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {

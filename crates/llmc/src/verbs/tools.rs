@@ -62,7 +62,7 @@ pub(super) fn run(common: &Common, schemas: bool) -> Result<ExitCode, Failure> {
     for warning in warnings {
         let _ = writeln!(out, "warning: {warning}");
     }
-    print(&out);
+    print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -574,3 +574,74 @@ fn the_workspace_is_the_nearest_folder_with_git() {
         std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(workspace.path(".llmc")).unwrap());
     assert_eq!(mode & 0o777, 0o700);
 }
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let workspace = workspace(FIXTURE);
+    for args in [
+        &["tool", "read_file", "--path", "a.txt"][..],
+        &["tool", "read_file", "--help"],
+        &["tools"],
+        &["config", "show"],
+        &["--help"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let mut command = workspace.command();
+        command.args(args).stdout(full.unwrap());
+        let ended = command.output().unwrap();
+        assert_eq!(ended.status.code(), Some(74), "{args:?}");
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(said.contains("standard output"), "{args:?}: {said}");
+        // A reader that went away wanted no more.
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = workspace.command();
+        command.args(args).stdout(writer);
+        let ended = command.output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(
+            (ended.status.code(), said.as_str()),
+            (Some(0), ""),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn help_that_was_asked_for_is_no_mistake() {
+    let workspace = workspace(FIXTURE);
+    for args in [["tool", "--help"], ["tool", "-h"]] {
+        let ended = workspace.llmc(args);
+        assert!(ok(&ended).contains("usage: llmc tool NAME"), "{ended:?}");
+        assert!(ended.stdout.contains("read_file"), "{ended:?}");
+    }
+    for args in [&["tool"][..], &["tool", "--nonsense"]] {
+        let ended = workspace.llmc(args);
+        assert!(fails(&ended, 2).contains("usage: llmc tool NAME"));
+    }
+}
+
+#[test]
+fn init_replaces_a_broken_configuration_where_it_is() {
+    for by_variable in [false, true] {
+        let mut workspace = workspace("//- .git/HEAD\nref\n//- sub/x\n//- llmc.toml\n[mcp\n");
+        if by_variable {
+            std::fs::remove_dir_all(workspace.path(".git")).unwrap();
+            let root = workspace.root();
+            workspace = workspace.with_env("LLMC_ROOT", root.to_str().unwrap());
+        }
+        let init = |flags: &[&str]| {
+            let mut command = workspace.command();
+            command
+                .current_dir(workspace.path("sub"))
+                .arg("init")
+                .args(flags);
+            llmc_testkit::Process::start(command).finish()
+        };
+        fails(&init(&[]), 6);
+        ok(&init(&["--force"]));
+        assert!(workspace.read("llmc.toml").contains("mode = \"hybrid\""));
+        assert!(!workspace.path("sub/llmc.toml").exists());
+        ok(&workspace.llmc(["config", "check"]));
+    }
+}

@@ -297,6 +297,39 @@ fn telemetry_has_a_row_for_every_call() {
 }
 
 #[test]
+fn a_locked_database_holds_up_neither_the_end_nor_the_logs() {
+    let workspace = workspace(FIXTURE);
+    let mut client = classic(&workspace);
+    client.text("read_file", json!({"path": "a.txt"}));
+    // Under a name that the tool does not have.
+    let wrong = json!({"path": "b", "contents": "misnamed-secret-content"});
+    client.error("linux_fs_write", wrong);
+    client.finish();
+    let db = rusqlite::Connection::open(workspace.path(".llmc/te_telemetry.db")).unwrap();
+    let args: Vec<Option<String>> = db
+        .prepare("SELECT args FROM calls ORDER BY seq")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(args, [Some(r#"{"path":"a.txt"}"#.to_owned()), None]);
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let audit = ["mcp.observability.csv_token_audit_enabled=true"];
+    let mut client = serve(&workspace, &audit);
+    for _ in 0..6 {
+        client.text("read_file", json!({"path": "a.txt"}));
+    }
+    let ended = client.finish();
+    assert!(ended.took.as_millis() < 1500, "{:?}", ended.took);
+    let calls = lines(&ended.stderr);
+    let calls = calls.iter().filter(|line| line["msg"] == "call").count();
+    assert_eq!(calls, 6, "{}", ended.stderr);
+    let audit = workspace.read("artifacts/token_audit.csv");
+    assert_eq!(audit.lines().count(), 7, "{audit}");
+}
+
+#[test]
 fn metrics_count_calls_errors_and_tokens() {
     let workspace = workspace(FIXTURE);
     let mut client = classic(&workspace);

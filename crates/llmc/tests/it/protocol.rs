@@ -552,6 +552,55 @@ fn documents_and_handles_are_resources() {
 }
 
 #[test]
+fn a_resource_that_cannot_be_read_is_not_called_missing() {
+    let workspace = workspace(
+        "//- big.md\nx\n//- gone.md\nx\n//- llmc.toml\n[mcp.resources]\nsidecars = [\"big.md\", \"gone.md\"]\n",
+    );
+    huge(&workspace, "big.md");
+    let line = "a line of text, as in any file\n";
+    workspace.write("large.txt", line.repeat((9 << 20) / line.len()));
+    let mut client = classic(&workspace);
+    let read = client.json(
+        "linux_fs_read",
+        json!({"path": "large.txt", "max_lines": 1}),
+    );
+    let handle = format!("llmc://handle/{}", read["handle"].as_str().unwrap());
+    std::fs::remove_file(workspace.path("gone.md")).unwrap();
+    for (uri, code) in [
+        ("llmc://docs/big.md", -32602),
+        (&handle, -32602),
+        ("llmc://docs/gone.md", -32002),
+        ("llmc://docs/none.md", -32002),
+        ("llmc://handle/none", -32002),
+    ] {
+        let answer = client.request("resources/read", json!({"uri": uri}));
+        assert_eq!(answer["error"]["code"], code, "{uri}: {answer}");
+        assert_eq!(answer["error"]["data"]["uri"], uri);
+        assert_ne!(answer["error"]["message"], "", "{answer}");
+    }
+}
+
+#[test]
+fn a_large_file_is_paged_whatever_its_name() {
+    use std::os::unix::ffi::OsStrExt;
+    let workspace = workspace("//- a\n");
+    let line = "a line of text, as in any file\n";
+    let bytes = line.repeat((9 << 20) / line.len()).into_bytes();
+    workspace.write(std::ffi::OsStr::from_bytes(b"bad\xff.txt"), &bytes);
+    let mut client = classic(&workspace);
+    let args = json!({"path": "bad\\xff.txt", "max_lines": 1});
+    let read = client.json("linux_fs_read", args);
+    let handle = read["handle"].as_str().unwrap().to_owned();
+    let args = json!({"handle": handle, "limit": 1000});
+    let page = client.json("linux_handle_read", args);
+    assert_eq!(
+        (&page["stale"], &page["length"]),
+        (&json!(false), &json!(1000))
+    );
+    assert!(pages(&mut client, &handle, 4 << 20) == bytes);
+}
+
+#[test]
 fn a_cancelled_call_stops_and_the_next_is_answered() {
     let workspace = workspace("//- a.txt\none\n");
     huge(&workspace, "huge");

@@ -1,0 +1,183 @@
+//! Clients that ask for more than they take.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use llmc_server::{Ended, Options};
+use serde_json::json;
+use tokio::{
+    io::{AsyncWriteExt, SimplexStream, WriteHalf},
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use crate::{client::Client, handler::Event};
+
+/// The buffers of the pipes in memory and of the reader, generously.
+const PIPES: usize = 512 << 10;
+
+/// With the clock paused, this is over as soon as nothing moves any more.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Writes lines until all are taken, and counts the bytes that were.
+fn flood(
+    mut input: WriteHalf<SimplexStream>,
+    lines: Vec<String>,
+) -> (
+    Arc<AtomicUsize>,
+    JoinHandle<Option<WriteHalf<SimplexStream>>>,
+) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let count = taken.clone();
+    let task = tokio::spawn(async move {
+        for line in lines {
+            for part in line.as_bytes().chunks(4096) {
+                input.write_all(part).await.ok()?;
+                count.fetch_add(part.len(), Ordering::Relaxed);
+            }
+        }
+        Some(input)
+    });
+    (taken, task)
+}
+
+fn echo(id: u64, bytes: usize) -> String {
+    let params = json!({"name": "echo", "arguments": {"p": "x".repeat(bytes)}});
+    let line = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+    format!("{line}\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_nothing_is_not_read_either() {
+    let options = Options {
+        max_queued: 1 << 20,
+        max_calls: 4,
+        ..Options::default()
+    };
+    let mut client = Client::with_options(options.clone());
+    let lines: Vec<String> = (0..400).map(|id| echo(id, 64 << 10)).collect();
+    let one = lines[399].len();
+    let (taken, writing) = flood(client.take_input(), lines);
+    sleep(LONG).await;
+    let stalled = taken.load(Ordering::Relaxed);
+    // Echoes are as long as what they repeat, so what was taken is what is queued.
+    let limit = options.max_queued + (options.max_calls + 2) * one + PIPES;
+    assert!(stalled > options.max_queued, "{stalled}");
+    assert!(stalled < limit, "{stalled} of {limit}");
+    sleep(LONG).await;
+    assert_eq!(taken.load(Ordering::Relaxed), stalled, "and stays there");
+    // Once it reads, everything is answered.
+    let mut ids = BTreeSet::new();
+    for _ in 0..400 {
+        ids.insert(client.answer().await["id"].as_u64().unwrap());
+    }
+    assert_eq!(ids, (0..400).collect());
+    client.give_input(writing.await.unwrap().unwrap());
+    client.is_alive().await;
+    assert_eq!(client.finish().await, (vec![], Ended::InputClosed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn junk_from_a_client_that_reads_nothing_is_not_read_either() {
+    let options = Options {
+        max_queued: 64 << 10,
+        ..Options::default()
+    };
+    let mut client = Client::with_options(options);
+    let (taken, writing) = flood(client.take_input(), vec!["junk\n".to_owned(); 1_000_000]);
+    sleep(LONG).await;
+    let stalled = taken.load(Ordering::Relaxed);
+    assert!(stalled < PIPES, "{stalled}");
+    client.close_output();
+    let ended = timeout(LONG, &mut client.server).await.unwrap();
+    assert_eq!(ended.unwrap().unwrap(), Ended::OutputClosed);
+    writing.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_many_calls_run_at_once() {
+    let mut client = Client::with_options(Options {
+        max_calls: 3,
+        ..Options::default()
+    });
+    for id in 0..3 {
+        client.call(id, "gate").await;
+        assert_eq!(client.events.recv().await, Some(Event::Started));
+    }
+    // What wants no answer is taken all the same, and a cancelled call makes room.
+    client
+        .line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
+        .await;
+    assert_eq!(client.events.recv().await, Some(Event::Cancelled));
+    client.call(3, "gate").await;
+    assert_eq!(client.events.recv().await, Some(Event::Started));
+    client.call(4, "echo").await;
+    assert!(timeout(LONG, client.answer()).await.is_err(), "it waits");
+    client.probe.gate.add_permits(1);
+    let mut ids = BTreeSet::new();
+    for _ in 0..4 {
+        ids.insert(client.answer().await["id"].as_u64().unwrap());
+    }
+    assert_eq!(ids, BTreeSet::from([0, 2, 3, 4]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_call_counts_until_it_has_stopped() {
+    let mut client = Client::with_options(Options {
+        max_calls: 1,
+        ..Options::default()
+    });
+    client.call(1, "stubborn").await;
+    assert_eq!(client.events.recv().await, Some(Event::Started));
+    client
+        .line(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
+        .await;
+    client.call(2, "echo").await;
+    assert!(timeout(LONG, client.answer()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_much_request_text_is_in_work_at_once() {
+    let mut client = Client::with_options(Options {
+        max_call_bytes: 100 << 10,
+        ..Options::default()
+    });
+    client.call(1, "gate").await;
+    assert_eq!(client.events.recv().await, Some(Event::Started));
+    client.bytes(echo(2, 50 << 10).as_bytes()).await;
+    assert_eq!(client.answer().await["id"], 2, "there is room for this");
+    client.bytes(echo(3, 110 << 10).as_bytes()).await;
+    assert!(
+        timeout(LONG, client.answer()).await.is_err(),
+        "not for this"
+    );
+    client.probe.gate.add_permits(1);
+    assert_eq!(client.answer().await["id"], 1);
+    assert_eq!(client.answer().await["id"], 3, "alone it may be larger");
+}
+
+#[tokio::test]
+async fn subscriptions_are_counted() {
+    let mut client = Client::start();
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"notifications": {"toolsListChanged": true}, "_meta": meta});
+    for id in 0..17 {
+        let method = "subscriptions/listen";
+        client.request(json!(id), method, params.clone()).await;
+        let answer = client.answer().await;
+        assert_eq!(
+            answer["error"]["code"] == -32600,
+            id == 16,
+            "{id}: {answer}"
+        );
+    }
+}
