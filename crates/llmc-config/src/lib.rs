@@ -48,7 +48,7 @@ pub use choices::{
 };
 pub use error::{ConfigError, Problem};
 pub use keys::{Initial, Key, find, nearest};
-pub use load::{Inputs, Loaded, load};
+pub use load::{Inputs, Loaded, load, workspace_root};
 pub use paths::expand_home;
 pub use render::{reference_markdown, render_show};
 pub use settings::{Entry, Source};

@@ -48,9 +48,14 @@ pub struct Loaded {
     home: Option<PathBuf>,
 }
 
+/// The workspace root, canonical, without reading its configuration: for verbs that must work when that is broken.
+pub fn workspace_root(inputs: &Inputs) -> Result<PathBuf, ConfigError> {
+    locate::root(inputs).map_err(ConfigError::one)
+}
+
 /// Finds the workspace and the file, merges all layers, and checks the result.
 pub fn load(inputs: &Inputs) -> Result<Loaded, ConfigError> {
-    let root = locate::root(inputs).map_err(ConfigError::one)?;
+    let root = workspace_root(inputs)?;
     let file = locate::file(inputs, &root).map_err(ConfigError::one)?;
     let label = file.as_ref().map_or("", |file| file.label.as_str());
 

@@ -1,13 +1,13 @@
 //! `llmc config show|init|check`.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use llmc_config::{Mode, TemplateOpts};
 use llmc_tools::{Kind, mode};
 
-use super::{Failure, load, print, tools};
+use super::{Failure, inputs, load, print, tools};
 use crate::cli::{Common, InitArgs};
 
 pub(super) fn show(common: &Common) -> Result<ExitCode, Failure> {
@@ -66,11 +66,11 @@ const SIDECARS: [(&str, &str); 2] = [
 
 pub(super) fn init(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure> {
     // An existing file may be broken, and replacing it must still work: only the place is needed here.
-    let root = workspace(common)?;
+    let root = llmc_config::workspace_root(&inputs(common)?)
+        .map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))?;
     let name = root
-        .canonicalize()
-        .ok()
-        .and_then(|root| Some(root.file_name()?.to_string_lossy().into_owned()));
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
     let opts = TemplateOpts {
         project_name: name.unwrap_or_else(|| "this project".to_owned()),
         allowlist: allowlist(&root),
@@ -100,27 +100,6 @@ pub(super) fn init(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure
     let _ = writeln!(out, "next: llmc config check");
     print(&out)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Where the workspace is, whatever its configuration says: `--root`, else `LLMC_ROOT`, else the nearest folder
-/// upwards with `.git` in it, else the current one.
-fn workspace(common: &Common) -> Result<PathBuf, Failure> {
-    if let Ok(loaded) = load(common) {
-        return Ok(loaded.root);
-    }
-    let cwd = std::env::current_dir()
-        .map_err(|error| Failure::new(Kind::Internal, format!("no current folder: {error}")))?;
-    let variable = std::env::var_os("LLMC_ROOT").filter(|root| !root.is_empty());
-    if let Some(root) = common.root.clone().or(variable.map(PathBuf::from)) {
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let root = match root.to_str() {
-            Some(text) => llmc_config::expand_home(text, home.as_deref()),
-            None => root,
-        };
-        return Ok(cwd.join(root));
-    }
-    let found = cwd.ancestors().find(|folder| folder.join(".git").exists());
-    Ok(found.unwrap_or(&cwd).to_owned())
 }
 
 /// The seeds' list, plus the programs this repository is built with.

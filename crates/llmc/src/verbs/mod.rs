@@ -61,6 +61,12 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
 
 /// Reads the configuration.
 fn load(common: &Common) -> Result<Loaded, Failure> {
+    let loaded = llmc_config::load(&inputs(common)?);
+    loaded.map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))
+}
+
+/// What the configuration is read from: flags, environment, current folder.
+fn inputs(common: &Common) -> Result<Inputs, Failure> {
     let failed =
         |error: std::io::Error| Failure::new(Kind::Internal, format!("no current folder: {error}"));
     let mut inputs = Inputs::from_process().map_err(failed)?;
@@ -77,7 +83,7 @@ fn load(common: &Common) -> Result<Loaded, Failure> {
         .into_iter()
         .filter_map(|(key, value)| value.clone().map(|value| (key.to_owned(), value)))
         .collect();
-    llmc_config::load(&inputs).map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))
+    Ok(inputs)
 }
 
 /// Starts the application for a short-lived verb: quiet unless a log level was asked for.
