@@ -31,18 +31,32 @@ class Server:
 
     def request(self, method, params):
         """Sends a request and waits for its answer."""
+        return self.wait_for(self.send(method, params))
+
+    def send(self, method, params):
+        """Sends a request and returns its number."""
         self.ids += 1
-        message = {"jsonrpc": "2.0", "id": self.ids, "method": method, "params": params}
+        self.write({"jsonrpc": "2.0", "id": self.ids, "method": method, "params": params})
+        return self.ids
+
+    def notify(self, method, params):
+        self.write({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def write(self, message):
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
-        return self.wait_for(self.ids)
 
     def wait_for(self, wanted):
-        while line := self.answers.readline():
-            answer = json.loads(line)
+        while True:
+            answer = self.next_answer()
             if answer.get("id") == wanted:
                 if "error" in answer:
                     raise RuntimeError(f"the server answered {answer['error']}")
                 return answer["result"]
+
+    def next_answer(self):
+        """The next message from the server, whatever it answers."""
+        if line := self.answers.readline():
+            return json.loads(line)
         raise RuntimeError(f"the server ended with status {self.process.wait()}")
 
     def call(self, tool, **arguments):
@@ -62,7 +76,11 @@ class Server:
             status = fields(f"/proc/{pid}/status")
             total["rss"] += status["VmRSS"]
             total["peak"] += status["VmHWM"]
-            total["pss"] += fields(f"/proc/{pid}/smaps_rollup")["Pss"]
+            try:
+                total["pss"] += fields(f"/proc/{pid}/smaps_rollup")["Pss"]
+            except PermissionError:
+                # The server hides its memory from its user; root may look.
+                total["pss"] += status["VmRSS"]
         return total
 
     def cpu_seconds(self):

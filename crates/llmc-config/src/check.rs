@@ -3,6 +3,7 @@
 use crate::choices::{AuthMode, Confinement, ExecProfile, Mode};
 use crate::error::Problem;
 use crate::settings::{Setting, Settings, Source, example};
+use crate::table::RESTRICTED_PROGRAMS;
 use crate::types::{Config, NamedToken};
 use crate::value::Value;
 
@@ -35,6 +36,14 @@ pub(crate) fn follow_rules(settings: &mut Settings, has_file: bool) {
     } else {
         "exec profile unrestricted"
     };
+    let programs = "mcp.tools.run_cmd_allowlist";
+    let list = if restricted {
+        let names = RESTRICTED_PROGRAMS.iter().map(|name| (*name).to_owned());
+        Some(Value::List(names.collect()))
+    } else {
+        example(programs)
+    };
+    fill(settings, programs, list, says);
     fill(
         settings,
         "mcp.tools.denylist_reads",
@@ -94,6 +103,13 @@ pub(crate) fn contradictions(settings: &Settings, file: &str) -> Vec<Problem> {
             say(
                 "mcp.tools.denylist_reads",
                 "cannot be false with mcp.exec.profile = \"restricted\"".to_owned(),
+            );
+        }
+        let network = "mcp.tools.allow_outbound_network";
+        if mcp.tools.allow_outbound_network && settings.top.source(network) != Source::Default {
+            say(
+                network,
+                "cannot be true with mcp.exec.profile = \"restricted\"".to_owned(),
             );
         }
         if mcp.exec.confinement == Confinement::Off {

@@ -43,6 +43,13 @@ const NAME: Kind = Text(Shape::Name);
 /// Names of files that hold secrets, matched on the last part of the path.
 const SECRET_FILES: &str =
     r#"["**/.env", "**/*.pem", "**/id_rsa*", "**/*credential*", "**/*token*"]"#;
+/// Programs that may be started where nothing is restricted.
+pub(crate) const UNRESTRICTED_PROGRAMS: &str =
+    r#"["bash", "sh", "rg", "grep", "cat", "ls", "python", "pip"]"#;
+/// Programs that may be started in exec profile `restricted`; each has rules for its arguments.
+pub(crate) const RESTRICTED_PROGRAMS: &[&str] = &[
+    "rg", "grep", "ls", "cat", "head", "tail", "wc", "stat", "file", "diff", "find", "sed", "git",
+];
 const LOOPBACK: &str = r#"["localhost", "127.0.0.1", "::1"]"#;
 
 /// Every table with one sentence on what it is for, in the order of [`KEYS`].
@@ -122,10 +129,11 @@ pub static KEYS: &[Key] = &[
     .short("LLMC_MCP_ALLOWED_ROOTS"),
     key("mcp.tools.read_only", Bool, "false", "Refuses every tool that writes or runs."),
     key("mcp.tools.enable_run_cmd", Bool, "true", "Lists and allows the tools that start programs."),
-    key(
+    rule(
         "mcp.tools.run_cmd_allowlist",
         Texts,
-        r#"["bash", "sh", "rg", "grep", "cat", "ls", "python", "pip"]"#,
+        UNRESTRICTED_PROGRAMS,
+        "`rg grep ls cat head tail wc stat file diff find sed git` in exec profile `restricted`, else as here",
         "Programs that may be started; a list with an interpreter in it is no boundary.",
     ),
     key(
@@ -179,7 +187,7 @@ pub static KEYS: &[Key] = &[
         "mcp.exec.policy_file",
         PATH,
         r#""~/.config/llmc/policy.toml""#,
-        "Argument policy for profile `restricted`, kept outside the roots.",
+        "The operator's own rules on programs and their arguments (`docs/policy.md`), kept outside the roots.",
     ),
     key("mcp.exec.extra_write", Paths, "[]", "Folders beside the roots that started programs may write."),
     key(

@@ -1,7 +1,7 @@
 //! Found files and listed directories, the likeliest first.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use llmc_tokens::{count, fits};
 
@@ -189,41 +189,45 @@ impl Wanted {
     }
 }
 
-/// Directories with the number of files in them, the fullest first; so few levels deep that they fit.
+/// Directories with the number of files in them, the fullest first; as many levels deep as fit.
 fn directories(files: &[(&str, u64)], room: usize) -> String {
-    let deepest = files
-        .iter()
-        .map(|(path, _)| path.matches('/').count())
-        .max()
-        .unwrap_or(0);
-    for depth in (1..=deepest.min(12)).rev() {
-        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut best = (0, String::new());
+    for depth in 1..=12 {
+        let mut sums: HashMap<&str, u64> = HashMap::new();
+        let mut deep = false;
         for (path, _) in files {
-            let end = path.match_indices('/').take(depth).last();
-            if let Some((at, _)) = end {
+            let slashes = memchr::memchr_iter(b'/', path.as_bytes()).take(depth);
+            if let Some((level, at)) = slashes.enumerate().last() {
+                deep |= level + 1 == depth;
                 *sums.entry(&path[..=at]).or_default() += 1;
             }
         }
-        // As few as the remark below names anyway.
-        if sums.len() < 4 {
-            return String::new();
+        let count = sums.len();
+        // Nothing is that deep, or it cannot fit: a line has some tokens at least.
+        if !deep || (depth > 1 && count * 4 > room) {
+            break;
         }
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_by_key(|(dir, files)| (Reverse(*files), *dir));
         let mut lines = String::new();
-        for (dir, files) in &sums {
+        for (dir, files) in sums.iter().take(room) {
             lines.push_str(&format!("{dir} ({files} more)\n"));
         }
-        if fits(&lines, room) {
-            return lines;
+        if !fits(&lines, room) {
+            if depth == 1 {
+                let (bytes, _) = llmc_tokens::lines_within(&lines, room);
+                lines.truncate(bytes);
+                return lines;
+            }
+            break;
         }
-        if depth == 1 {
-            let (bytes, _) = llmc_tokens::lines_within(&lines, room);
-            lines.truncate(bytes);
-            return lines;
-        }
+        best = (count, lines);
     }
-    String::new()
+    // So few the remark below names anyway.
+    match best.0 < 4 {
+        true => String::new(),
+        false => best.1,
+    }
 }
 
 /// Files that say what a directory is.

@@ -7,6 +7,8 @@ use llmc_tokens::fits;
 use memchr::{memchr, memchr_iter, memrchr};
 use regex::Regex;
 
+use crate::alarms::{self, Alarms, is_denied};
+use crate::preview::Text;
 use crate::room::{clip, cost, plural, thousands, within};
 use crate::terminal::settled;
 use crate::{Condensed, Totals};
@@ -21,6 +23,15 @@ pub(crate) enum Favour {
     Head,
     /// A failure: the end, and lines that look like errors.
     Tail,
+}
+
+impl Favour {
+    pub(crate) fn of(exit_code: Option<i32>) -> Favour {
+        match exit_code {
+            Some(0) => Favour::Head,
+            _ => Favour::Tail,
+        }
+    }
 }
 
 /// The head and tail of a text within the budget, the lines between counted; untouched when it fits.
@@ -45,6 +56,68 @@ pub(crate) fn excerpt(text: &str, budget: usize, favour: Favour) -> Condensed {
     };
     within(budget, |tokens| {
         render(&clean, &suspicious, favour, totals, tokens)
+    })
+}
+
+/// The head and tail of a text that is too large to be at hand, and between them lines that look like errors.
+pub(crate) fn excerpt_ends(text: &Text<'_>, alarms: &Alarms, budget: usize) -> Condensed {
+    let totals = Totals {
+        lines: Some(text.total_lines),
+        size: Some(text.total_bytes),
+        ..Totals::default()
+    };
+    let (head, tail) = (settled(text.head), settled(text.tail.unwrap_or_default()));
+    within(budget, |tokens| {
+        const MARKS: usize = 60;
+        let room = tokens.saturating_sub(MARKS);
+        let (first, first_cost) = take(head.lines(), room / 4);
+        let (mut last, last_cost) = take(tail.lines().rev(), room / 3);
+        last.reverse();
+        let between = first.len() as u64 + 1..=text.total_lines - last.len() as u64;
+        let mut left = room.saturating_sub(first_cost + last_cost);
+        let mut errors = Vec::new();
+        for (number, line) in alarms.kept().filter(|line| between.contains(&line.0)) {
+            let line = format!(
+                "{}: {}",
+                thousands(*number),
+                clip(line.trim(), LINE_BYTES / 2)
+            );
+            let need = cost(&line);
+            if need > left {
+                break;
+            }
+            left -= need;
+            errors.push(line);
+        }
+        let unshown = text.total_lines - (first.len() + last.len() + errors.len()) as u64;
+        let mut body = String::new();
+        let mut push = |line: &str| {
+            body.push_str(line);
+            body.push('\n');
+        };
+        first.iter().for_each(|line| push(line));
+        push(&format!("… {} left out …", plural(unshown, "line")));
+        if !errors.is_empty() {
+            errors.iter().for_each(|line| push(line));
+            push("…");
+        }
+        last.iter().for_each(|line| push(line));
+        let mut breadcrumbs = vec![format!("{} left out", plural(unshown, "line"))];
+        if alarms.count() > errors.len() as u64 {
+            breadcrumbs.push(format!(
+                "{} in all that look like errors, {} listed between head and tail",
+                plural(alarms.count(), "line"),
+                errors.len()
+            ));
+        }
+        Condensed {
+            body,
+            breadcrumbs,
+            totals,
+            shown: text.total_lines - unshown,
+            truncated: true,
+            hot_zone: None,
+        }
     })
 }
 
@@ -201,24 +274,8 @@ impl<'a> Suspicious<'a> {
     }
 }
 
-/// Words with which any program reports an error.
-static WORDS: LazyLock<Regex> = LazyLock::new(|| {
-    let words = concat!(
-        r"(?i-u:\b(?:errors?|fatal|panic|panicked|exception|traceback|fail(?:ed|ure|ures)?|undefined reference",
-        r"|segmentation fault|core dumped|permission denied|not found|no such file|cannot|unable to|aborted)\b)",
-        r"|(?-u:\b[A-Z][A-Za-z]*(?:Error|Exception)\b)",
-    );
-    Regex::new(words).expect("a valid pattern")
-});
-
-/// Whether what stands before the word says that there was none.
-fn is_denied(before: &str) -> bool {
-    let before = before.trim_end();
-    let end = before.rsplit([' ', '\t', '(']).next().unwrap_or(before);
-    ["0", "no", "without"]
-        .iter()
-        .any(|word| end.eq_ignore_ascii_case(word))
-}
+static WORDS: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(alarms::WORDS).expect("a valid pattern"));
 
 #[cfg(test)]
 mod tests {

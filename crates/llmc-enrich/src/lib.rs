@@ -9,6 +9,7 @@
 //! - [`diff`]: diffs by file and symbol, and the making of one
 //! - [`git`]: what git prints
 //! - [`logs`]: logs by level and kind
+//! - [`alarms`]: lines that look like errors in a text too large to keep
 //! - [`output`]: any command, by its name or by what it printed
 //!
 //! Inside, `terminal` reads text as a terminal would leave it, `room` deals out token budgets, and `excerpt` cuts
@@ -17,6 +18,7 @@
 //! Everything here is a pure function of bytes: nothing opens a file, starts a program or knows MCP.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+pub mod alarms;
 mod condensed;
 pub mod diff;
 pub mod entries;

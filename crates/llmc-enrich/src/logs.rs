@@ -1,7 +1,8 @@
 //! Logs: how much of which level, the errors, what repeats, and both ends.
 //!
 //! Lines that differ only in numbers, addresses and ids say the same thing; they are one *kind*, shown once with how
-//! often it came. Every error line is part of a kind that is shown, or of the number of those that are not.
+//! often it came. Every error line is part of a kind that is shown, or of the number of those that are not. In a log that
+//! repeats itself the few lines of no such kind are shown too: they are why it is read.
 
 mod level;
 
@@ -306,6 +307,17 @@ fn render(
         room -= (share_of_errors - shares.left).min(room);
     }
 
+    let rare = rare(survey, lines - unread, room / 4);
+    if !rare.is_empty() {
+        body.push_str("rare:\n");
+        for (number, line) in &rare {
+            body.push_str(line);
+            body.push('\n');
+            room = room.saturating_sub(cost(line));
+            verbatim.push(*number);
+        }
+    }
+
     let repeated = repeated(survey, room / 3);
     if !repeated.is_empty() {
         body.push_str("repeated:\n");
@@ -360,9 +372,35 @@ fn render(
     }
 }
 
+/// A kind that came this often is frequent.
+const OFTEN: u64 = 3;
+
+/// What stands out of a log that else repeats itself: the lines of kinds that hardly ever come, warnings first.
+fn rare<'a>(survey: &Survey<'a>, lines: u64, tokens: usize) -> Vec<(u64, String)> {
+    const MOST: usize = 8;
+    /// One line in so many may be rare; a log with more of them has no lines that stand out.
+    const ONE_IN: u64 = 20;
+    let mut kinds: Vec<&Kind<'a>> = survey
+        .kinds
+        .iter()
+        .filter(|kind| kind.count < OFTEN && !kind.is_error())
+        .collect();
+    let all: u64 = kinds.iter().map(|kind| kind.count).sum();
+    if all * ONE_IN > lines {
+        return Vec::new();
+    }
+    kinds.sort_by_key(|kind| (!kind.level.is_some_and(Level::is_warning), kind.first.0));
+    let mut left = tokens;
+    let shown = kinds.iter().take(MOST).map_while(|kind| {
+        let line = kind.block().lines.swap_remove(0).into_owned();
+        left = left.checked_sub(cost(&line))?;
+        Some((kind.first.0, line))
+    });
+    shown.collect()
+}
+
 /// The most frequent kinds that are no errors, as `×132 connection reset by <ip>`.
 fn repeated(survey: &Survey<'_>, tokens: usize) -> Vec<String> {
-    const OFTEN: u64 = 3;
     const MOST: usize = 12;
     let often = survey
         .kinds

@@ -3,13 +3,259 @@
 //! The program's name comes first, seen through the usual launchers (`python -m pytest`, `npx jest`, `timeout 60 cargo
 //! t`); then the text itself, since a `make check` may well print a test run.
 
+mod matches;
+mod program;
+
 use std::borrow::Cow;
 
 use llmc_tokens::{count, fits};
 
-use crate::excerpt::{Favour, excerpt};
+use crate::alarms::Alarms;
+use crate::entries::{FoundPath, FoundPaths, condense_find};
+use crate::excerpt::{Favour, excerpt, excerpt_ends, line_count};
+use crate::preview::{self, Asked, Text};
 use crate::room::crumb_cost;
-use crate::{Condensed, diff, git, logs, testrun};
+use crate::sniff::{self, Kind};
+use crate::{Condensed, Totals, diff, git, grep, logs, testrun};
+use program::{Program, operands};
+
+/// What a command printed, as much of it as is at hand.
+#[derive(Debug)]
+pub struct Captured<'a> {
+    /// The command.
+    pub argv: &'a [String],
+    /// What it printed.
+    pub stdout: Text<'a>,
+    /// What it complained about.
+    pub stderr: Text<'a>,
+    /// Lines that look like errors, where an output is not at hand as a whole.
+    pub alarms: &'a Alarms,
+    /// How it ended.
+    pub exit_code: Option<i32>,
+}
+
+/// A command's output, condensed.
+#[derive(Debug)]
+pub struct Told {
+    /// What the answer is in short.
+    pub found: Condensed,
+    /// What a file that was printed holds.
+    pub kind: Option<Kind>,
+}
+
+/// The name under which the envelope answers for this command; nothing for commands it knows nothing about.
+pub fn known(argv: &[String]) -> Option<&'static str> {
+    Program::of(argv).name(argv)
+}
+
+/// Whether this command runs tests, which print their results wherever they like.
+pub fn is_test_run(argv: &[String]) -> bool {
+    matches!(Program::of(argv), Program::Tests(_))
+}
+
+/// Puts what a command printed within `budget` tokens, by what the command is and by what it printed.
+///
+/// `source` gives the text of a file that a line of the output names, if it may be read.
+pub fn tell(
+    captured: &Captured<'_>,
+    mut source: impl FnMut(&str) -> Option<String>,
+    budget: usize,
+) -> Told {
+    let Captured {
+        argv,
+        stdout,
+        stderr,
+        alarms,
+        exit_code,
+    } = captured;
+    let program = Program::of(argv);
+    let plain = |found| Told { found, kind: None };
+    let whole = stdout.tail.is_none() && stderr.tail.is_none();
+    if whole && count(stdout.head) + count(stderr.head) <= budget.saturating_sub(HEADER) {
+        let mut found = untouched(&joined(stdout.head, stderr.head));
+        if program == Program::Grep && matches!(exit_code, Some(0 | 1)) {
+            let lines = line_count(stdout.head);
+            (found.totals.matches, found.totals.lines) = (Some(lines), None);
+            found.shown = lines;
+        }
+        let kind =
+            (program == Program::Cat && !stdout.head.is_empty()).then(|| file_kind(argv, stdout));
+        return Told { found, kind };
+    }
+    if let Some(told) = by_program(&program, captured, &mut source, budget) {
+        return told;
+    }
+    let budget = budget.saturating_sub(HEADER);
+    if whole {
+        let found = condense(argv, stdout.head, stderr.head, *exit_code, budget);
+        let favour = Favour::of(*exit_code);
+        let found = found.unwrap_or_else(|| fallback(stdout.head, stderr.head, favour, budget));
+        return plain(found);
+    }
+    let larger = match stdout.total_bytes >= stderr.total_bytes {
+        true => stdout,
+        false => stderr,
+    };
+    // A long run's verdict stands at its end.
+    let end = larger.tail.unwrap_or(larger.head);
+    if let Some(run) = testrun::parse(end).filter(|run| run.wrong() > 0) {
+        let mut found = testrun::condense(&run, stdout.total_bytes + stderr.total_bytes, budget);
+        found.breadcrumbs.push(format!(
+            "{} lines in all; failures are those of the last {} bytes",
+            stdout.total_lines + stderr.total_lines,
+            end.len()
+        ));
+        found.truncated = true;
+        return plain(found);
+    }
+    let mut found = excerpt_ends(larger, alarms, budget);
+    let other = match std::ptr::eq(larger, stdout) {
+        true => stderr,
+        false => stdout,
+    };
+    if other.total_bytes > 0 {
+        let name = if std::ptr::eq(other, stderr) {
+            "stderr"
+        } else {
+            "stdout"
+        };
+        found
+            .breadcrumbs
+            .push(format!("{name}: {} lines, left out", other.total_lines));
+        found.totals.lines = found.totals.lines.map(|lines| lines + other.total_lines);
+        found.totals.size = found.totals.size.map(|size| size + other.total_bytes);
+    }
+    plain(found)
+}
+
+/// The output of programs that print matches, files or paths.
+fn by_program(
+    program: &Program,
+    captured: &Captured<'_>,
+    source: &mut dyn FnMut(&str) -> Option<String>,
+    budget: usize,
+) -> Option<Told> {
+    let Captured {
+        argv,
+        stdout,
+        stderr,
+        ..
+    } = captured;
+    if stdout.total_bytes == 0 {
+        return None;
+    }
+    let complaint = match stderr.total_bytes {
+        0 => Condensed::default(),
+        _ => excerpt(stderr.head, budget / 4, Favour::Head),
+    };
+    let room = budget.saturating_sub(count(&complaint.body) + 2 * complaint.breadcrumbs.len() * 8);
+    let (mut found, kind) = match program {
+        Program::Grep => {
+            let pattern = operands(argv).next().unwrap_or_default().to_owned();
+            let file = operands(argv).skip(1).last().unwrap_or_default();
+            let total = stdout.total_lines;
+            let found = match matches::parse(stdout.head, total, pattern, file, source) {
+                Some(matches) => grep::condense(&matches, source, room),
+                None => {
+                    let room = room.saturating_sub(HEADER);
+                    let mut found = match stdout.tail {
+                        None => excerpt(stdout.head, room, Favour::Head),
+                        Some(_) => excerpt_ends(stdout, captured.alarms, room),
+                    };
+                    (found.totals.matches, found.totals.lines) = (Some(total), None);
+                    found
+                }
+            };
+            (found, None)
+        }
+        Program::Cat => {
+            let kind = file_kind(argv, stdout);
+            let path = operands(argv).last().unwrap_or_default();
+            let mut found = match kind {
+                Kind::Binary => {
+                    preview::condense_binary(path, stdout.head.as_bytes(), stdout.total_bytes)
+                }
+                _ => {
+                    let text = ends_of(stdout);
+                    preview::condense(path, kind, &text, Asked::Whole, room)
+                }
+            };
+            if stdout.tail.is_some() && captured.alarms.count() > 0 {
+                let alarms = crate::room::plural(captured.alarms.count(), "line");
+                found
+                    .breadcrumbs
+                    .push(format!("{alarms} in all that look like errors"));
+            }
+            (found, Some(kind))
+        }
+        Program::Find => {
+            let paths = stdout.head.lines().map(|path| FoundPath {
+                path: path.to_owned(),
+                ..FoundPath::default()
+            });
+            let found = FoundPaths {
+                paths: paths.collect(),
+                total: stdout.total_lines,
+                files_searched: stdout.total_lines,
+                pattern: operands(argv).last().unwrap_or_default().to_owned(),
+                ..FoundPaths::default()
+            };
+            (condense_find(&found, room), None)
+        }
+        _ => return None,
+    };
+    if stderr.total_bytes > 0 {
+        found.body.push_str("[stderr]\n");
+        found.body.push_str(&complaint.body);
+        let crumbs = complaint.breadcrumbs.iter();
+        found
+            .breadcrumbs
+            .extend(crumbs.map(|crumb| format!("stderr: {crumb}")));
+        found.truncated |= complaint.truncated || stderr.tail.is_some();
+    }
+    Some(Told { found, kind })
+}
+
+/// A long text by its ends: what lies between would cost more to read than it can say in a few hundred lines.
+fn ends_of<'a>(text: &Text<'a>) -> Text<'a> {
+    const HEAD: usize = 2 << 20;
+    const TAIL: usize = 512 << 10;
+    if text.head.len() <= HEAD + TAIL {
+        return *text;
+    }
+    let cut = |at: usize| text.head[..text.head.floor_char_boundary(at)].rfind('\n');
+    let head = cut(HEAD).map_or(text.head, |at| &text.head[..=at]);
+    let tail = text.tail.or_else(|| {
+        let from = cut(text.head.len() - TAIL)?;
+        Some(&text.head[from + 1..])
+    });
+    Text {
+        head: tail.map_or(text.head, |_| head),
+        tail,
+        ..*text
+    }
+}
+
+/// Tokens left for the header, which the caller writes.
+const HEADER: usize = 60;
+
+fn untouched(text: &str) -> Condensed {
+    let lines = line_count(text);
+    Condensed {
+        body: text.to_owned(),
+        totals: Totals {
+            lines: Some(lines),
+            ..Totals::default()
+        },
+        shown: lines,
+        ..Condensed::default()
+    }
+}
+
+fn file_kind(argv: &[String], stdout: &Text<'_>) -> Kind {
+    let path = operands(argv).last().unwrap_or_default();
+    sniff::sniff(path, stdout.head.as_bytes())
+}
 
 /// Condenses what a command printed to `budget` tokens.
 ///
@@ -25,7 +271,10 @@ pub fn condense(
         return None;
     }
     let program = Program::of(argv);
-    if program == Program::Elsewhere {
+    if matches!(
+        program,
+        Program::Grep | Program::Cat | Program::Find | Program::Ls
+    ) {
         return None;
     }
     let both = joined(stdout, stderr);
@@ -46,79 +295,7 @@ pub fn condense(
     if logs::looks_like_log(&both) {
         return Some(logs::condense(&both, budget));
     }
-    let favour = match exit_code {
-        Some(0) => Favour::Head,
-        _ => Favour::Tail,
-    };
-    Some(fallback(stdout, stderr, favour, budget))
-}
-
-/// What kind of program a command line starts.
-#[derive(Debug, PartialEq, Eq)]
-enum Program {
-    Git {
-        subcommand: String,
-        args: Vec<String>,
-    },
-    Diff,
-    /// Ranked by other modules.
-    Elsewhere,
-    Other,
-}
-
-impl Program {
-    fn of(argv: &[String]) -> Self {
-        let words = command(argv);
-        let Some((first, rest)) = words.split_first() else {
-            return Self::Other;
-        };
-        match first.rsplit('/').next().unwrap_or(first) {
-            "git" => {
-                let (subcommand, args) = git_words(rest);
-                match subcommand {
-                    "grep" => Self::Elsewhere,
-                    _ => Self::Git {
-                        subcommand: subcommand.to_owned(),
-                        args: args.to_vec(),
-                    },
-                }
-            }
-            "diff" | "colordiff" => Self::Diff,
-            "grep" | "egrep" | "fgrep" | "rg" | "ripgrep" | "ag" | "ack" | "cat" | "bat"
-            | "head" | "tail" | "find" | "fd" | "fdfind" | "ls" | "exa" | "eza" => Self::Elsewhere,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// The command behind variables and launchers: `env A=1 timeout 60 git log` is `git log`.
-fn command(argv: &[String]) -> &[String] {
-    let mut words = argv;
-    while let Some((first, rest)) = words.split_first() {
-        let name = first.rsplit('/').next().unwrap_or(first);
-        let takes_value = match name {
-            "env" | "nohup" | "time" | "nice" | "command" | "stdbuf" | "setsid" => 0,
-            "timeout" => 1,
-            _ if name.contains('=') && !name.starts_with('-') => 0,
-            _ => return words,
-        };
-        let options = rest.iter().take_while(|word| word.starts_with('-')).count();
-        words = rest.get(options + takes_value..).unwrap_or_default();
-    }
-    words
-}
-
-/// git's subcommand and what follows it, past git's own options.
-fn git_words(words: &[String]) -> (&str, &[String]) {
-    let mut at = 0;
-    while let Some(word) = words.get(at) {
-        match word.as_str() {
-            "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" => at += 2,
-            option if option.starts_with('-') => at += 1,
-            subcommand => return (subcommand, &words[at + 1..]),
-        }
-    }
-    ("", &[])
+    Some(fallback(stdout, stderr, Favour::of(exit_code), budget))
 }
 
 fn joined<'a>(stdout: &'a str, stderr: &'a str) -> Cow<'a, str> {

@@ -76,18 +76,23 @@ pub fn condense(
         Asked::Whole if text.tail.is_none() && fits(text.head, room) => {
             answer(text.head.to_owned(), text.total_lines, false, Vec::new())
         }
-        Asked::Whole if kind == Kind::Log => match text.tail {
-            None => logs::condense(text.head, room),
-            Some(tail) => logs::condense_ends(
-                Ends {
-                    head: text.head,
-                    tail,
-                    lines: text.total_lines,
-                    bytes: text.total_bytes,
-                },
-                room,
-            ),
-        },
+        Asked::Whole if kind == Kind::Log => {
+            let mut found = match text.tail {
+                None => logs::condense(text.head, room),
+                Some(tail) => logs::condense_ends(
+                    Ends {
+                        head: text.head,
+                        tail,
+                        lines: text.total_lines,
+                        bytes: text.total_bytes,
+                    },
+                    room,
+                ),
+            };
+            // The text may have grown when bytes that are no UTF-8 were replaced; the file has not.
+            found.totals.size = Some(text.total_bytes);
+            found
+        }
         Asked::Whole => {
             let (body, lines, mut remarks) =
                 preview(path, kind, text, room.saturating_sub(REMARKS));

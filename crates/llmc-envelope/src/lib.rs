@@ -8,6 +8,7 @@
 //! - [`te`]: the Tool Envelope's text form, header, body and breadcrumbs.
 //! - [`neutral`]: text made safe to show.
 //! - [`handles`]: where the rest is kept until somebody asks for it.
+//! - [`integrity`]: whether a store's file is sound.
 //! - [`telemetry`]: one row per call, what it cost and what it saved.
 //!
 //! Nothing in here knows MCP, HTTP or any tool, and nothing reads or writes the agent's files: a handle to a large file
@@ -18,7 +19,8 @@
 pub mod clock;
 pub mod cut;
 pub mod handles;
-mod mask;
+mod integrity;
+pub mod mask;
 pub mod neutral;
 pub mod receipt;
 mod store;
@@ -27,4 +29,5 @@ pub mod telemetry;
 
 pub use clock::Clock;
 pub use handles::{HandleId, HandleStore};
+pub use integrity::integrity;
 pub use telemetry::Telemetry;

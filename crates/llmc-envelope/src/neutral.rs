@@ -16,6 +16,9 @@ pub enum Ansi {
     Show,
 }
 
+/// An escape sequence that is longer than this is not waited for.
+const LONGEST_SEQUENCE: usize = 256;
+
 /// The text with every acting character shown as an escape.
 ///
 /// Tab, line feed and CR LF stay. This is for the eye and cannot be reversed: a backslash that was there stays as it is.
@@ -49,6 +52,21 @@ pub fn neutralise(text: &str, ansi: Ansi) -> Cow<'_, str> {
         rest = after;
     }
     Cow::Owned(out)
+}
+
+/// How much of a text that goes on later can be shown now: what comes after may belong to a sequence or a line end that
+/// has only begun.
+pub fn finished(text: &str) -> usize {
+    let mut at = text.floor_char_boundary(text.len().saturating_sub(LONGEST_SEQUENCE));
+    while let Some(found) = text[at..].find(['\u{1b}', '\u{9b}', '\u{9d}', '\u{90}']) {
+        let start = at + found;
+        match escape_sequence(&text[start..]) {
+            Some(len) => at = start + len,
+            None if text[start..].contains('\n') => at = text.ceil_char_boundary(start + 1),
+            None => return start,
+        }
+    }
+    text.len() - usize::from(text.ends_with('\r'))
 }
 
 /// Text that must stay on one line, such as a message inside a receipt: as [`neutralise`], and line ends and tabs too.
@@ -173,6 +191,27 @@ mod tests {
         ] {
             assert_eq!(neutralise(text, Ansi::Show), shown, "{text:?}");
             assert_eq!(neutralise(text, Ansi::Strip), stripped, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_only_begun_is_not_finished() {
+        let long = format!("x\x1b]0;{}", "t".repeat(300));
+        for (text, finished_to) in [
+            ("", 0),
+            ("plain", 5),
+            ("red\x1b[31m", 8),
+            ("red\x1b[3", 3),
+            ("red\x1b", 3),
+            ("é\x1b]0;title", 2),
+            ("é\x1b]0;title\x1b", 2),
+            ("é\x1b]0;title\x1b\\", 13),
+            ("lost \x1b]0;a\nb", 12),
+            ("line\r", 4),
+            ("line\r\n", 6),
+            (long.as_str(), long.len()),
+        ] {
+            assert_eq!(finished(text), finished_to, "{text:?}");
         }
     }
 

@@ -152,10 +152,14 @@ pub fn render<S: AsRef<str>>(header: &TeHeader, body: &str, breadcrumbs: &[S]) -
         if n > 0 {
             out.push('\n');
         }
-        out.push_str(CRUMB);
-        out.push_str(&one_line(crumb.as_ref()));
+        out.push_str(&breadcrumb(crumb.as_ref()));
     }
     out
+}
+
+/// One breadcrumb's line.
+pub fn breadcrumb(text: &str) -> String {
+    format!("{CRUMB}{}", one_line(text))
 }
 
 /// The answer that is an error: its code in the header, its message as `[TE] …`.

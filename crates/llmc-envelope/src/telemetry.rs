@@ -233,6 +233,8 @@ pub struct Filter {
     pub session: Option<String>,
     /// Of this tool or command.
     pub cmd: Option<String>,
+    /// With this done to the answer.
+    pub mode: Option<Mode>,
 }
 
 /// Calls added up.
@@ -269,6 +271,48 @@ pub struct Options {
     pub retention_days: u32,
     /// Where the time comes from.
     pub clock: Clock,
+}
+
+/// What a row is read from.
+const COLUMNS: &str = "time_ms, source, agent, session, model, cmd, mode, bytes_in, bytes_out, tokens_in, \
+                       tokens_served, tokens_withheld, tokens_fetched_back, latency_ms, truncated, handle, error, args";
+
+/// The filter as a condition, over the values of [`Bounds`].
+const PASSES: &str = "(?1 IS NULL OR time_ms >= ?1) AND (?2 IS NULL OR time_ms < ?2) AND (?3 IS NULL OR source = ?3) \
+                      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR session = ?5) AND (?6 IS NULL OR cmd = ?6) \
+                      AND (?7 IS NULL OR mode = ?7)";
+
+/// A filter in the types of the store.
+struct Bounds<'a> {
+    since: Option<i64>,
+    until: Option<i64>,
+    source: Option<&'static str>,
+    mode: Option<&'static str>,
+    filter: &'a Filter,
+}
+
+impl<'a> Bounds<'a> {
+    fn of(filter: &'a Filter) -> Self {
+        Self {
+            since: filter.since.map(Timestamp::as_millisecond),
+            until: filter.until.map(Timestamp::as_millisecond),
+            source: filter.source.map(Source::as_str),
+            mode: filter.mode.map(Mode::as_str),
+            filter,
+        }
+    }
+
+    fn values(&self) -> Vec<&dyn ToSql> {
+        vec![
+            &self.since,
+            &self.until,
+            &self.source,
+            &self.filter.agent,
+            &self.filter.session,
+            &self.filter.cmd,
+            &self.mode,
+        ]
+    }
 }
 
 /// The calls of one workspace.
@@ -342,11 +386,9 @@ impl Telemetry {
     /// The latest `n` calls, newest first.
     pub fn recent(&self, n: usize) -> Result<Vec<Recorded>, Error> {
         Ok(self.store.read(|conn| {
-            conn.prepare_cached(
-                "SELECT time_ms, source, agent, session, model, cmd, mode, bytes_in, bytes_out, tokens_in, \
-                 tokens_served, tokens_withheld, tokens_fetched_back, latency_ms, truncated, handle, error, args \
-                 FROM calls ORDER BY time_ms DESC, seq DESC LIMIT ?1",
-            )?
+            conn.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM calls ORDER BY time_ms DESC, seq DESC LIMIT ?1"
+            ))?
             .query_map([i64::try_from(n).unwrap_or(i64::MAX)], recorded)?
             .collect()
         })?)
@@ -391,20 +433,26 @@ impl Telemetry {
         Ok(gone as u64)
     }
 
+    /// The `n` calls that took longest.
+    pub fn slowest(&self, n: usize, filter: &Filter) -> Result<Vec<Recorded>, Error> {
+        let n = i64::try_from(n).unwrap_or(i64::MAX);
+        let bounds = Bounds::of(filter);
+        let mut passing = bounds.values();
+        passing.push(&n);
+        let query = format!(
+            "SELECT {COLUMNS} FROM calls WHERE {PASSES} ORDER BY latency_ms DESC, seq LIMIT ?8"
+        );
+        Ok(self.store.read(|conn| {
+            conn.prepare_cached(&query)?
+                .query_map(&passing[..], recorded)?
+                .collect()
+        })?)
+    }
+
     fn totals(&self, key: &str, filter: &Filter) -> Result<BTreeMap<String, Totals>, Error> {
-        let since = filter.since.map(Timestamp::as_millisecond);
-        let until = filter.until.map(Timestamp::as_millisecond);
-        let source = filter.source.map(Source::as_str);
-        let passing: [&dyn ToSql; 6] = [
-            &since,
-            &until,
-            &source,
-            &filter.agent,
-            &filter.session,
-            &filter.cmd,
-        ];
-        let passes = "(?1 IS NULL OR time_ms >= ?1) AND (?2 IS NULL OR time_ms < ?2) AND (?3 IS NULL OR source = ?3) \
-                      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR session = ?5) AND (?6 IS NULL OR cmd = ?6)";
+        let bounds = Bounds::of(filter);
+        let passing = bounds.values();
+        let passes = PASSES;
         Ok(self.store.read(|conn| {
             let mut sums = sums(conn, key, passes, &passing)?;
             let mut query = conn.prepare(&format!(

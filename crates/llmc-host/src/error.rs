@@ -177,6 +177,14 @@ pub enum Error {
         /// What to do instead.
         hint: String,
     },
+    /// Rules on commands that cannot be used: the server does not start with them.
+    #[error("{what}")]
+    BadPolicy {
+        /// Where and what.
+        what: String,
+        /// What the operator can do.
+        hint: String,
+    },
     /// Confinement that was demanded and that this kernel does not give.
     #[error("commands cannot be confined as demanded: {missing}")]
     IsolationRequired {

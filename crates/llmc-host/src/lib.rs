@@ -7,6 +7,7 @@
 //! - [`lock`]: leases between agents and processes
 //! - [`walk`], [`search`]: listing and searching by descriptor
 //! - [`exec`]: commands, confined by the kernel
+//! - [`machine`]: processors, memory and disks
 //! - [`names`]: file names as text, without loss
 //! - [`Stop`]: the deadline and the caller's change of mind
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -15,6 +16,7 @@ pub mod edit;
 mod error;
 pub mod exec;
 pub mod lock;
+pub mod machine;
 pub mod names;
 mod patch;
 mod read;
@@ -30,7 +32,7 @@ mod write;
 pub use error::{Error, Result};
 pub use patch::{Patched, PatchedHow};
 pub use read::{
-    ANSWER_LIMIT, Encoding, OpenDir, OpenFile, Slice, TAG_DIGITS, mtime_ns, sha256_hex,
+    ANSWER_LIMIT, Encoding, OpenDir, OpenFile, Slice, TAG_DIGITS, mtime_ns, read_beside, sha256_hex,
 };
 pub use roots::{Last, RootedPath, Roots};
 pub use rules::{Access, CONFIG_FILE, Rules, STATE_DIR};

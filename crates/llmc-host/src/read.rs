@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{self, FileType, OFlags, Stat};
+use rustix::fs::{self, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
@@ -468,4 +468,21 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// The hash of bytes in memory, 64 hex digits.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
+}
+
+/// Reads a regular file of at most `limit` bytes below the current directory; nothing if it is larger, elsewhere, behind
+/// a link, or no file. For a process that works on one command's output and has no roots of its own.
+pub fn read_beside(path: &str, limit: usize) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let file = fs::openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;
+    let stat = fs::fstat(&file).ok()?;
+    let size = usize::try_from(stat.st_size).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > limit {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(size);
+    let file = File::from(file);
+    file.take(limit as u64).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }

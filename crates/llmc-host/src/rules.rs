@@ -54,6 +54,7 @@ pub struct Rules {
     git_dirs: Vec<PathBuf>,
     roots: Vec<PathBuf>,
     denylist: GlobSet,
+    denied_names: Vec<String>,
     denylist_reads: bool,
 }
 
@@ -131,6 +132,9 @@ impl Rules {
         let mut set = GlobSetBuilder::new();
         for glob in globs {
             let name = glob.rsplit('/').next().unwrap_or(glob);
+            if on_reads {
+                self.denied_names.push(name.to_owned());
+            }
             let glob = GlobBuilder::new(name).case_insensitive(true).build();
             set.add(glob.map_err(|error| Error::BadPattern(error.to_string()))?);
         }
@@ -145,6 +149,11 @@ impl Rules {
     pub fn denylisted(&self, path: &Path) -> bool {
         path.file_name()
             .is_some_and(|name| self.denylist.is_match(name))
+    }
+
+    /// Globs of file names whose content is kept from every tool.
+    pub(crate) fn denied_names(&self) -> &[String] {
+        &self.denied_names
     }
 
     /// Whether content of denylisted files is kept from every tool.

@@ -31,6 +31,8 @@ pub struct Facts {
     pub withheld_bytes: u64,
     /// Whether this answer returns what an earlier one left out.
     pub fetched_back: bool,
+    /// The program that a command ran.
+    pub program: Option<String>,
     /// How bytes that are not plain UTF-8 were turned into text.
     pub encoding: Option<&'static str>,
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use llmc_config::{Config, ExecProfile, Loaded};
 use llmc_envelope::handles::{Options, SourceStamp};
-use llmc_envelope::{HandleId, HandleStore};
+use llmc_envelope::{HandleId, HandleStore, Telemetry};
 use llmc_host::exec::{Confinement, Profile, Runner, Settings};
 use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Workspace, WriteState};
 
@@ -16,11 +16,15 @@ use tokio::sync::Semaphore;
 use crate::error::{Error, Kind, Result};
 use crate::mode;
 use crate::observe::Observer;
+use crate::processes::Processes;
 use crate::resources::Sidecars;
+use crate::shell;
 use crate::tool::ToolDef;
 
 /// Sessions whose budgets are tracked at the same time.
 const SESSIONS: usize = 4096;
+/// The record of calls, in the state directory.
+pub(crate) const TELEMETRY: &str = "te_telemetry.db";
 /// How many stored files are remembered, so that paging through one stores it once.
 const KEPT_FILES: usize = 64;
 
@@ -41,6 +45,7 @@ pub struct App {
     files: Workspace,
     linux: Workspace,
     handles: OnceLock<Result<HandleStore>>,
+    processes: Processes,
     commands: OnceLock<Result<Runner>>,
     kept_files: Mutex<VecDeque<KeptFile>>,
     observer: Observer,
@@ -58,6 +63,17 @@ impl App {
     /// # Errors
     /// A root that is not there, or a security switch that cannot be honoured.
     pub fn start(loaded: Loaded) -> Result<Arc<App>> {
+        let app = App::open(loaded)?;
+        app.meet_demands()?;
+        Ok(app)
+    }
+
+    /// The same for whoever looks rather than serves: confinement that is demanded and not there is found by the first
+    /// command only.
+    ///
+    /// # Errors
+    /// A root that is not there.
+    pub fn open(loaded: Loaded) -> Result<Arc<App>> {
         let config = &loaded.config;
         let root = loaded.root.clone();
         let state_dir = loaded.state_dir();
@@ -89,6 +105,7 @@ impl App {
             files,
             linux,
             handles: OnceLock::new(),
+            processes: Processes::default(),
             commands: OnceLock::new(),
             kept_files: Mutex::default(),
             observer,
@@ -175,6 +192,11 @@ impl App {
         self.started
     }
 
+    /// The state directory, if it can be used.
+    pub(crate) fn stores(&self) -> Option<&Path> {
+        self.stores.as_deref()
+    }
+
     /// Whether the state directory is an entry of this directory.
     pub(crate) fn is_state_dir_of(&self, dir: &Path) -> bool {
         self.stores.as_deref().and_then(Path::parent) == Some(dir)
@@ -193,16 +215,9 @@ impl App {
                 ..Options::default()
             };
             if let Some(dir) = &self.stores {
-                let dir = dir.join("te_handles");
-                if dir.is_symlink() {
-                    tracing::warn!("te_handles is a link; handles live in memory");
-                    return HandleStore::in_memory(options).map_err(Error::from);
-                }
-                match HandleStore::open(&dir, options.clone()) {
+                match shell::open_store(dir, options.clone()) {
                     Ok(store) => return Ok(store),
-                    Err(error) => {
-                        tracing::warn!(error = %error, "handle store falls back to memory")
-                    }
+                    Err(why) => tracing::warn!(why, "handle store falls back to memory"),
                 }
             }
             HandleStore::in_memory(options).map_err(Error::from)
@@ -210,18 +225,50 @@ impl App {
         opened.as_ref().map_err(Clone::clone)
     }
 
-    /// What runs commands, opened when first needed: finding out what the kernel gives takes a few milliseconds.
+    /// The record of calls, for reading; what this process itself is doing may not be in it yet.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be opened.
+    pub fn telemetry(&self) -> Result<Telemetry> {
+        let none = || {
+            Error::new(Kind::NotFound, "no telemetry is kept here").hint(
+                "the state directory cannot be used, or mcp.docker.persist_telemetry is false",
+            )
+        };
+        let dir = self.stores.as_ref().ok_or_else(none)?;
+        if !self.config().mcp.docker.persist_telemetry {
+            return Err(none());
+        }
+        Telemetry::open(&dir.join(TELEMETRY), Default::default())
+            .map_err(|error| Error::new(Kind::Internal, error.to_string()))
+    }
+
+    /// What runs commands, opened when first needed: finding out what the kernel gives takes a few milliseconds. Where
+    /// the operator demands something of it, it is opened at start.
     ///
     /// # Errors
     /// The configuration demands more confinement than this kernel gives.
     pub fn commands(&self) -> Result<&Runner> {
-        let opened = self
-            .commands
-            .get_or_init(|| Runner::open(self.command_settings()).map_err(Error::from));
+        self.open_commands(|_| ())
+    }
+
+    /// The same; whoever opens it does this to it first.
+    pub(crate) fn open_commands(&self, first: fn(&mut Runner)) -> Result<&Runner> {
+        let opened = self.commands.get_or_init(|| {
+            let mut runner = Runner::open(self.command_settings())?;
+            first(&mut runner);
+            Ok(runner)
+        });
         opened.as_ref().map_err(Clone::clone)
     }
 
-    fn command_settings(&self) -> Settings {
+    /// Programs that outlive the call that started them.
+    pub fn processes(&self) -> &Processes {
+        &self.processes
+    }
+
+    /// What the configuration says about commands.
+    pub fn command_settings(&self) -> Settings {
         let (loaded, mcp) = (&self.loaded, &self.loaded.config.mcp);
         let roots = loaded.roots();
         let (write_roots, read_roots) = if mcp.tools.read_only {
@@ -240,8 +287,15 @@ impl App {
                 llmc_config::Confinement::Off => Confinement::Off,
             },
             allowlist: mcp.tools.run_cmd_allowlist.clone(),
+            policy_file: mcp
+                .exec
+                .policy_file
+                .as_deref()
+                .map(|path| loaded.resolve(path)),
+            roots: Some(self.files.roots.clone()),
             write_roots,
             read_roots,
+            homes: vec![loaded.root.clone()],
             extra_write: mcp
                 .exec
                 .extra_write
@@ -293,6 +347,8 @@ fn server_files(loaded: &Loaded) -> Vec<PathBuf> {
     files.extend(loaded.file.as_deref().map(|file| loaded.root.join(file)));
     let policy = loaded.config.mcp.exec.policy_file.iter();
     files.extend(policy.map(|path| loaded.resolve(path)));
+    let script = Some(&loaded.config.mcp.te.script_path).filter(|path| !path.is_empty());
+    files.extend(script.map(|path| loaded.resolve(path)));
     files
 }
 

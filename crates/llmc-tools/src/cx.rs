@@ -72,6 +72,15 @@ impl Caller {
             tools: None,
         }
     }
+
+    /// What a program that this caller starts is told about them.
+    pub(crate) fn environment(&self) -> [(String, String); 3] {
+        [
+            ("TE_AGENT_ID".to_owned(), self.agent.clone()),
+            ("TE_SESSION_ID".to_owned(), self.session.clone()),
+            ("TE_MODEL".to_owned(), self.model.clone()),
+        ]
+    }
 }
 
 /// The context of one call.

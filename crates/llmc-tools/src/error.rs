@@ -234,6 +234,7 @@ impl From<llmc_host::Error> for Error {
                 Some("narrow the call: a smaller directory, a glob, fewer lines"),
             ),
             Host::Cancelled => (Kind::Cancelled, None),
+            Host::BadPolicy { hint, .. } => (Kind::BadArgs, Some(hint.as_str())),
             Host::CommandDenied { hint, .. } => (Kind::CommandDenied, Some(hint.as_str())),
             Host::IsolationRequired { hint, .. } => (Kind::IsolationRequired, Some(hint.as_str())),
             Host::Io { .. } | Host::Unsupported(_) => (Kind::Internal, None),

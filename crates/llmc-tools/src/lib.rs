@@ -6,6 +6,9 @@
 //! - [`Error`], [`Kind`]: what can go wrong, and how each surface names it
 //! - [`mode`]: which tools an MCP client is listed
 //! - [`Observer`]: metrics, audit, telemetry and the log line of a call
+//! - [`Processes`]: programs that outlive the call that started them
+//! - [`Truth`]: what holds commands, and what does not, in one line
+//! - [`state`]: the state directory and its stores, looked at from outside
 //! - [`docs`]: the reference pages, generated
 //!
 //! Nothing in here knows MCP, HTTP or the command line.
@@ -15,20 +18,28 @@ mod answer;
 mod app;
 mod call;
 pub mod catalog;
+mod committed;
+mod compare;
+mod confinement;
 mod cx;
 pub mod docs;
 mod error;
 pub mod mode;
 mod observe;
+mod processes;
 pub mod resources;
 mod schema;
+pub mod shell;
+pub mod state;
 mod te;
 mod tool;
 
 pub use answer::{Answer, Facts};
 pub use app::App;
 pub use call::{Call, Outcome, Progress, nearest};
+pub use confinement::Truth;
 pub use cx::{Caller, Cx, Form, Surface};
 pub use error::{Error, Family, Kind, ROWS, Result, Row};
 pub use observe::{Metrics, Observer};
+pub use processes::Processes;
 pub use tool::{Effect, Tool, ToolDef};

@@ -18,6 +18,7 @@ use llmc_envelope::Telemetry;
 use llmc_envelope::telemetry::{Mode, Options, Row, Source, mask_secrets};
 use serde_json::Value;
 
+use crate::app::TELEMETRY;
 use crate::call::Outcome;
 use crate::cx::{Caller, Surface};
 use crate::error::Family;
@@ -107,6 +108,7 @@ impl<'a> Event<'a> {
             handle: facts.handle,
             withheld_bytes: facts.withheld_bytes,
             fetched_back: facts.fetched_back,
+            program: facts.program,
             latency: self.latency,
             args,
             answer,
@@ -131,6 +133,7 @@ pub(crate) struct Record {
     handle: Option<llmc_envelope::HandleId>,
     withheld_bytes: u64,
     fetched_back: bool,
+    program: Option<String>,
     latency: Duration,
     args: Text,
     answer: Text,
@@ -299,7 +302,7 @@ impl Observer {
         }
         let telemetry = state_dir
             .filter(|_| config.mcp.docker.persist_telemetry)
-            .map(|dir| dir.join("te_telemetry.db"));
+            .map(|dir| dir.join(TELEMETRY));
         let (send, receive) = sync_channel(QUEUE);
         let (send_rows, rows) = sync_channel(QUEUE);
         let (alive, ended) = sync_channel(0);
@@ -515,7 +518,12 @@ fn row(counted: &Counted) -> Row {
     } else {
         Mode::Passthrough
     };
-    let mut row = Row::new(source, event.tool_name(), mode);
+    // Of a tool that runs anything, what it ran is the more telling half of the name.
+    let cmd = match &event.program {
+        Some(program) => format!("{} {program}", event.tool_name()),
+        None => event.tool_name().to_owned(),
+    };
+    let mut row = Row::new(source, cmd, mode);
     row.agent = Some(event.agent.clone());
     row.session = Some(event.session.clone());
     row.model = Some(event.model.clone());

@@ -4,6 +4,7 @@ use llmc_enrich::Condensed;
 use llmc_envelope::HandleId;
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::te::{self, ContentType, TeHeader};
+use llmc_host::Stop;
 
 use crate::answer::{Answer, Facts};
 use crate::cx::{Cx, Form};
@@ -26,20 +27,31 @@ pub(crate) struct Frame {
 
 /// How many tokens this caller's answer may have; condensers leave room for the header themselves.
 pub(crate) fn budget(cx: &Cx) -> usize {
-    let te = &cx.app().config().mcp.te;
-    let agent = &cx.caller().agent;
-    let answer = usize::try_from(te.budget_for(agent)).unwrap_or(usize::MAX);
-    let left = match te.session_budget_for(agent) {
-        Some(all) => usize::try_from(all.saturating_sub(cx.app().served_to(&cx.caller().session)))
-            .unwrap_or(usize::MAX),
-        None => usize::MAX,
-    };
+    let answer = cx.app().config().mcp.te.budget_for(&cx.caller().agent);
     // A spent session still gets its header and its handle: answers shrink, they never fail.
-    answer.min(left)
+    let budget = remaining(cx).map_or(answer, |left| answer.min(left));
+    usize::try_from(budget).unwrap_or(usize::MAX)
+}
+
+/// What is left of the session's budget, if it has one.
+pub(crate) fn remaining(cx: &Cx) -> Option<u64> {
+    let all = cx
+        .app()
+        .config()
+        .mcp
+        .te
+        .session_budget_for(&cx.caller().agent)?;
+    Some(all.saturating_sub(cx.app().served_to(&cx.caller().session)))
 }
 
 /// Puts what was condensed into its envelope.
 pub(crate) fn seal(cx: &Cx, found: &Condensed, frame: Frame) -> Answer {
+    let (text, facts) = text(found, frame);
+    served(cx, text, facts)
+}
+
+/// The envelope's text, and what observers need to know of it.
+pub(crate) fn text(found: &Condensed, frame: Frame) -> (String, Facts) {
     let mut header = TeHeader::new(frame.cmd);
     header.matches = found.totals.matches;
     header.lines = found.totals.lines;
@@ -68,19 +80,27 @@ pub(crate) fn seal(cx: &Cx, found: &Condensed, frame: Frame) -> Answer {
         withheld_bytes: frame.withheld_bytes,
         ..Facts::default()
     };
-    answer(cx, &header, &found.body, &crumbs, facts)
+    let body = neutralise(&found.body, Ansi::Strip);
+    if body != neutralise(&found.body, Ansi::Show) {
+        crumbs.push("terminal escapes left out".to_owned());
+    }
+    (te::render(&header, &body, &crumbs), facts)
 }
 
-/// Renders an envelope.
-pub(crate) fn answer(
+/// Renders an envelope around what was stored: nothing of it is left out, and what would act is shown as what it is.
+pub(crate) fn stored(
     cx: &Cx,
     header: &TeHeader,
     body: &str,
     crumbs: &[String],
     facts: Facts,
 ) -> Answer {
-    let body = neutralise(body, Ansi::Strip);
-    let text = te::render(header, &body, crumbs);
+    let body = neutralise(body, Ansi::Show);
+    served(cx, te::render(header, &body, crumbs), facts)
+}
+
+/// Counts what a caller is served against its session's budget.
+pub(crate) fn served(cx: &Cx, text: String, facts: Facts) -> Answer {
     if cx
         .app()
         .config()
@@ -100,6 +120,20 @@ pub(crate) fn answer(
         },
         Form::Data => Answer::data(text, facts),
     }
+}
+
+/// One more breadcrumb, to follow the text of an envelope.
+pub(crate) fn crumb(text: &str) -> String {
+    format!("\n{}", te::breadcrumb(text))
+}
+
+/// Source files above this are not asked for definitions.
+pub(crate) const SOURCE_LIMIT: usize = 512 << 10;
+
+/// The text of a file that had a hit; whatever cannot be read now is simply not ranked by its syntax.
+pub(crate) fn source(cx: &Cx, path: &str, stop: &Stop) -> Option<String> {
+    let file = cx.files().roots.open_file(path).ok()?;
+    String::from_utf8(file.read_all(SOURCE_LIMIT, stop).ok()?).ok()
 }
 
 /// A failed call in the Tool Envelope's words.

@@ -21,7 +21,7 @@ use crate::schema::{Lean, lean};
 pub enum Effect {
     /// Looks.
     Reads,
-    /// Changes the agent's files.
+    /// Changes the agent's files or ends its processes.
     Writes,
     /// Starts programs.
     Runs,

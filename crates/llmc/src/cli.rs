@@ -67,11 +67,33 @@ pub(crate) enum Verb {
         )]
         words: Vec<String>,
     },
+    /// Run a command and show what matters of its output
+    ///
+    /// The Tool Envelope on the command line, also installed as `te`; `llmc te --help` tells the rest.
+    #[command(disable_help_flag = true)]
+    Te {
+        /// TE flags, then the command and its arguments; or analyze
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "[FLAGS] COMMAND"
+        )]
+        words: Vec<String>,
+    },
     /// List the tools with their cost in tokens
     Tools {
         /// Also print what a model is sent
         #[arg(long)]
         schemas: bool,
+    },
+    /// Check the installation and try what really holds commands
+    ///
+    /// Says what this kernel gives, what the configuration makes of it, and proves it: this executable, run inside the
+    /// boundary like any command, tries to get out. Exit code 4 if something escapes or a demand is not met.
+    Doctor {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
     },
     /// Show, write or check the configuration
     #[command(subcommand)]

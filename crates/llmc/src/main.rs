@@ -16,6 +16,10 @@ fn main() -> ExitCode {
     if let Some(code) = llmc_host::exec::helper_main(std::env::args_os()) {
         return code;
     }
+    // And what they print is read by it, started a third time.
+    if let Some(code) = llmc_tools::shell::te_main(std::env::args_os()) {
+        return code;
+    }
     let done = match cli::Cli::try_parse() {
         Ok(cli) => verbs::run(cli),
         Err(error) => verbs::say(&error),

@@ -211,24 +211,24 @@ impl<'a> Diff<'a> {
             });
             return;
         }
-        if let Some(rest) = line
-            .strip_prefix("Binary files ")
-            .and_then(|rest| rest.strip_suffix(" differ"))
-        {
+        if let Some((names, note)) = differ(line) {
             // git names the file before, plain diff does not.
             let unnamed = self
                 .files
                 .last()
                 .is_none_or(|file| file.path().is_empty() || file.named);
             if unnamed {
-                let new = rest.split(" and ").last().unwrap_or(rest);
+                // The file that is gone is named by where it was.
+                let (old, new) = names.rsplit_once(" and ").unwrap_or(("", names));
                 self.files.push(File {
+                    old: name(old),
                     new: name(new),
+                    named: true,
                     ..File::default()
                 });
             }
             if let Some(file) = self.files.last_mut() {
-                file.notes.push("binary".into());
+                file.notes.push(note);
             }
             return;
         }
@@ -390,6 +390,19 @@ fn hunk_header(line: &str) -> Option<(Hunk<'_>, (u64, u64), usize)> {
         removed: 0,
     };
     Some((hunk, (old_count, new_count), at - 1))
+}
+
+/// The names in `Binary files a and b differ` or `Files a and b differ (why)`, and what to note about them.
+fn differ(line: &str) -> Option<(&str, String)> {
+    let (names, what) = match line.strip_prefix("Binary files ") {
+        Some(names) => (names, "binary"),
+        None => (line.strip_prefix("Files ")?, "differs"),
+    };
+    let (names, why) = names.rsplit_once(" differ")?;
+    match why.strip_prefix(" (").and_then(|why| why.strip_suffix(')')) {
+        Some(why) => Some((names, format!("{what}, {why}"))),
+        None => why.is_empty().then(|| (names, what.to_owned())),
+    }
 }
 
 /// A name as `---` and `+++` give it, perhaps quoted or followed by a time.

@@ -264,8 +264,14 @@ fn unlabelled(prefix: &str) -> Option<Level> {
         "Exception in thread ",
         "Unhandled ",
     ];
+    const ANYWHERE: &[&str] = &[
+        "Segmentation fault",
+        "segfault at ",
+        "Out of memory: Kill",
+        "Kernel panic",
+    ];
     let crashed = STARTS.iter().any(|start| prefix.starts_with(start))
         || (prefix.starts_with("thread '") && prefix.contains(" panicked at "))
-        || prefix.contains("Segmentation fault");
+        || ANYWHERE.iter().any(|words| prefix.contains(words));
     crashed.then_some(Level::Error)
 }

@@ -221,6 +221,40 @@ fn code_and_prose_are_no_logs() {
     assert!(looks_like_log(&long_log()));
 }
 
+#[test]
+fn what_stands_out_of_a_log_that_repeats_itself_is_shown() {
+    let line = |n: usize| match n {
+        700 => "Nov 15 10:00:00 host app[1]: took the spare disk into service\n".to_owned(),
+        900 => "Nov 15 10:00:00 host app[1]: WARN clock jumped back\n".to_owned(),
+        1200 => {
+            "Nov 15 10:00:00 host kernel: Out of memory: Killed process 4711 (app)\n".to_owned()
+        }
+        n => format!("Nov 15 10:00:00 host app[{n}]: session {n} opened\n"),
+    };
+    let text: String = (0..2000).map(line).collect();
+    let found = condense(&text, 500);
+    for part in [
+        "1 ERROR",
+        "1,201: Nov 15 10:00:00 host kernel: Out of memory: Killed process 4711 (app)\n",
+        "rare:\n901: Nov 15 10:00:00 host app[1]: WARN clock jumped back\n701: Nov 15 10:00:00 host app[1]: took the spare",
+    ] {
+        assert!(found.body.contains(part), "{part:?} in {}", found.body);
+    }
+    // Where no line is like another, none stands out.
+    let prose: String = (0..400u32)
+        .map(|n| {
+            format!(
+                "10:00:00 {}\n",
+                "abcdefghijklmnopqrstuvwxyz"
+                    .repeat(2)
+                    .get(n as usize % 25..n as usize % 25 + 1 + n as usize / 25)
+                    .unwrap_or("z")
+            )
+        })
+        .collect();
+    assert!(!condense(&prose, 200).body.contains("rare:"));
+}
+
 /// Error lines in shown kinds, and those that a breadcrumb counts.
 fn account(condensed: &Condensed) -> u64 {
     let mut sum = 0;
@@ -228,7 +262,7 @@ fn account(condensed: &Condensed) -> u64 {
     for line in condensed.body.lines() {
         if line.starts_with("errors (") {
             inside = true;
-        } else if ["repeated:", "first lines:", "last lines:"].contains(&line) {
+        } else if ["rare:", "repeated:", "first lines:", "last lines:"].contains(&line) {
             inside = false;
         } else if inside && line.starts_with(|c: char| c.is_ascii_digit()) {
             let (head, _) = line.split_once(": ").expect("a number");

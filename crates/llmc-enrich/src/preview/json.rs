@@ -6,11 +6,14 @@
 use std::collections::HashMap;
 
 use super::{Shape as Shown, Text, lines_of_shape};
+use crate::room::cost;
 
 /// Different keys kept of one object; one with more is a map, whose keys are data.
 const KEYS: usize = 200;
 /// Keys shown of an object before the rest is counted.
 const KEYS_SHOWN: usize = 24;
+/// Tokens of the line above a shape.
+const TITLE: usize = 16;
 /// Nesting that is told apart; below it values are skipped.
 const DEPTH: usize = 32;
 
@@ -148,8 +151,13 @@ pub(super) fn shape(text: &Text<'_>, room: usize) -> Shown {
     root.lines(0, &mut lines);
     let all = lines.len();
     let mut deepest = lines.iter().map(|(depth, _)| *depth).max().unwrap_or(0);
-    let up_to = |depth: usize| lines.iter().filter(|(at, _)| *at <= depth).count();
-    while deepest > 0 && up_to(deepest) > room / 7 {
+    // A line takes at least four tokens with its indentation: too many of them need not be counted one by one.
+    let fits = |depth: usize| {
+        let kept = || lines.iter().filter(|(at, _)| *at <= depth);
+        kept().count() <= room / 4
+            && kept().map(|(at, line)| cost(line) + at + 1).sum::<usize>() + TITLE <= room
+    };
+    while deepest > 0 && !fits(deepest) {
         deepest -= 1;
     }
     let kept: Vec<_> = lines

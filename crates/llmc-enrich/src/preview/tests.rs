@@ -106,6 +106,26 @@ fn json_is_a_shape_and_a_sample() {
 }
 
 #[test]
+fn the_keys_at_the_top_of_json_are_shown_before_deeper_ones() {
+    let inner: String = (0..20)
+        .map(|n| format!("\"a_rather_long_name_{n}\": {{\"deep\": [{n}], \"deeper\": \"x\"}}, "))
+        .collect();
+    let item = format!("{{{inner}\"end\": 1}},\n");
+    let text = format!(
+        "{{\"items\": [{}null], \"resolve\": {{}}, \"root\": \"/\"}}",
+        item.repeat(300)
+    );
+    has(
+        &preview_of("a.json", &text, 600),
+        &[
+            "  items: array of 301",
+            "  resolve: object\n",
+            "  root: string\n",
+        ],
+    );
+}
+
+#[test]
 fn json_cut_off_and_json_lines_have_a_shape_too() {
     let text = Text {
         head: "{\"a\": {\"b\": [1, 2, {\"c\": \"d",

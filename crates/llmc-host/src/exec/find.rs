@@ -12,8 +12,10 @@ use std::time::{Duration, SystemTime};
 
 use crate::rules::{CONFIG_FILE, STATE_DIR};
 
-/// How deep below a root directories are looked into.
-const DEPTH: usize = 3;
+/// How deep below a root directories are looked into. Nearer ones come first, so this bounds only small trees.
+const DEPTH: usize = 8;
+/// Directories of the kernel and the system, where nobody keeps a repository; only a root above them all meets them.
+const SKIPPED: [&str; 7] = ["/boot", "/dev", "/lib", "/proc", "/run", "/sys", "/usr"];
 /// How many directories are looked into, all roots together.
 const DIRECTORIES: usize = 256;
 /// How many directories with protected names are reported; each costs a run a few mounts.
@@ -69,7 +71,10 @@ impl Finder {
                 homes.push(dir.clone());
             }
             if depth < DEPTH {
-                next.extend(listing.dirs.iter().map(|name| (dir.join(name), depth + 1)));
+                let below = listing.dirs.iter().map(|name| dir.join(name));
+                let below =
+                    below.filter(|dir| !SKIPPED.iter().any(|skipped| dir == Path::new(skipped)));
+                next.extend(below.map(|dir| (dir, depth + 1)));
             }
             self.known.insert(dir, listing);
         }
@@ -135,15 +140,16 @@ mod tests {
         dir(".git");
         dir("node_modules/x/.git");
         let mut finder = Finder::new(vec![root.path().to_owned()]);
-        assert_eq!(finder.homes(), [root.path().join("a/b")]);
+        let deep = root.path().join("a/b/c/d/e");
+        assert_eq!(finder.homes(), [root.path().join("a/b"), deep.clone()]);
         std::fs::write(root.path().join("a/llmc.toml"), "").unwrap();
-        let homes = [root.path().join("a"), root.path().join("a/b")];
+        let homes = [root.path().join("a"), root.path().join("a/b"), deep.clone()];
         assert_eq!(finder.homes(), homes);
         std::thread::sleep(UNSURE * 2);
         assert_eq!(finder.homes(), homes);
         assert_eq!(finder.homes(), homes, "and from what is known, too");
         std::fs::remove_dir(root.path().join("a/b/.git")).unwrap();
-        assert_eq!(finder.homes(), homes[..1]);
+        assert_eq!(finder.homes(), [root.path().join("a"), deep]);
     }
 
     #[test]

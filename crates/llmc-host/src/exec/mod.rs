@@ -11,31 +11,57 @@
 //! - [`Level`]: the truth about the confinement, in one line
 //! - [`Program`]: an allowed name and the file it stands for
 //! - [`Spec`], [`Finished`], [`Stream`]: one run
+//! - [`Follower`], [`Followed`], [`Orders`], [`Taken`]: a run whose output is the business of another process
+//! - [`run_plain`]: a user's own command, not confined
+//! - [`Process`], [`Manner`]: a run that is talked to and outlives the call that started it
+//! - [`aim`]: a process of the host that may be sent a signal
+//! - [`trials`]: ways out, tried for real inside the boundary
+//! - [`is_interpreter`]: programs with which a list of names bounds nothing
+//! - [`hide_process`]: keeps the server's memory and environment from its user's other processes
+//! - [`GitCommand`]: git in a form in which a repository cannot make it run anything
 //! - [`split_words`]: a command line cut into words, without a shell
 //! - [`helper_main`]: what `main` calls first of all
 //!
 //! Nothing here knows about tools, envelopes or transports, and nothing outside `helper` changes the process it runs in.
 
 mod broker;
+mod ends;
 mod fds;
 mod find;
+mod handover;
 mod helper;
+mod interpreters;
 mod level;
 mod outer;
+mod pids;
+mod plain;
 mod plan;
+mod policy;
+mod privacy;
+mod process;
 mod programs;
 mod protect;
 mod quarantine;
+mod ring;
 mod runner;
 mod settings;
 mod tmp;
 mod tree;
+mod trial;
 mod words;
 
+pub use handover::{Followed, Follower, Orders, Taken};
 pub use helper::helper_main;
+pub use interpreters::is_interpreter;
 pub use level::{Level, Protection};
+pub use pids::{Aim, NotKilled, aim, signal_number};
+pub use plain::{PlainEnd, Sink, run_plain};
+pub use policy::GitCommand;
+pub use privacy::hide_process;
+pub use process::{Ending, Io, Manner, Process, Seen, Sent};
 pub use programs::{Program, Unresolved};
 pub use protect::Quarantined;
 pub use runner::{Finished, Runner, Spec, Stream};
 pub use settings::{Confinement, Limits, Profile, SEARCH_PATH, Settings};
+pub use trial::{Trial, Verdict, trials};
 pub use words::split_words;

@@ -19,8 +19,12 @@ pub(super) const OUTER: &str = "__confine";
 pub(super) const BROKER: &str = "__confine-broker";
 /// The hidden argument of the process that becomes pid 1 of a run.
 pub(super) const INNER: &str = "__confine-init";
-/// Longest message; a plan carries a command's arguments, which the kernel bounds at 2 MiB or so.
-const MESSAGE_LIMIT: usize = 16 << 20;
+/// The hidden argument of the program that tries to get out, for live trials.
+pub(super) const ATTEMPT: &str = "__attempt";
+/// How that program begins the line in which it says that it was refused; the kernel's number follows.
+pub(super) const REFUSED: &str = "llmc-refused ";
+/// Longest message: a follower's report may carry an answer of 8 MiB, each byte of it escaped.
+const MESSAGE_LIMIT: usize = 64 << 20;
 
 /// The first message to every helper: what to do before there is a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,6 +52,8 @@ pub(super) struct Plan {
 pub(super) struct Places {
     /// Writable.
     pub(super) write: Vec<OsString>,
+    /// Directories of the system inside writable places, read-only all the same.
+    pub(super) sealed: Vec<OsString>,
     /// Visible and read-only, even below `/tmp`.
     pub(super) read: Vec<OsString>,
     /// Mounted onto themselves, so that they cannot be moved away. Outer ones first.
@@ -73,7 +79,22 @@ pub(super) struct Target {
     pub(super) program: OsString,
     pub(super) argv: Vec<OsString>,
     pub(super) env: Vec<(OsString, OsString)>,
+    pub(super) input: Input,
 }
+
+/// What a command reads from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Input {
+    /// Nothing: a one-shot run.
+    Nothing,
+    /// A pipe, whose descriptor comes with the plan.
+    Pipe,
+    /// A terminal, which becomes the run's own.
+    Terminal,
+}
+
+/// The server's answer to [`Report::Running`], and then one byte for every signal it wants passed on.
+pub(super) const SEEN: u8 = 0;
 
 /// What the helper says.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -86,6 +107,8 @@ pub(super) enum Report {
     Slot,
     /// A probe: everything is in force.
     Ready { landlock: Option<u32> },
+    /// A command with an input runs; a descriptor of its process follows. Nobody reaps it before the server has answered.
+    Running,
     /// The command ended by itself.
     Exited(i32),
     /// A signal ended the command.

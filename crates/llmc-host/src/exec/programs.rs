@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::settings::Settings;
 use super::words::clipped;
 use crate::error::{Error, Result};
 
@@ -47,15 +48,20 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Looks every name up. `writable` are the places commands can write, canonical.
-    pub(super) fn look_up(names: &[String], path: &[PathBuf], writable: &[PathBuf]) -> Programs {
+    /// Looks every name up: found must be where commands cannot write.
+    pub(super) fn look_up(names: &[String], settings: &Settings) -> Programs {
+        let places = Places {
+            path: &settings.search_path,
+            writable: settings.writable().map(PathBuf::as_path).collect(),
+            sealed: settings.sealed(),
+        };
         let mut list = Programs::default();
         for name in names {
             let known = |program: &Program| program.name == *name;
             if list.found.iter().any(known) {
                 continue;
             }
-            match look_up(name, path, writable) {
+            match look_up(name, &places) {
                 Ok((path, seal)) => list.found.push(Program {
                     name: name.clone(),
                     path,
@@ -116,6 +122,19 @@ impl Programs {
 }
 
 impl Program {
+    /// This very executable, for live trials.
+    ///
+    /// The one program that may lie where commands can write: a server under development does. It is named by the kernel's
+    /// link to the running file, so neither the place nor what has been put there since matters.
+    pub(super) fn own() -> std::io::Result<Program> {
+        let path = PathBuf::from("/proc/self/exe");
+        Ok(Program {
+            name: "llmc".to_owned(),
+            seal: seal(&path)?,
+            path,
+        })
+    }
+
     /// Fails if the file is no longer the one that was found at start.
     pub(super) fn check(&self) -> Result<()> {
         if seal(&self.path).is_ok_and(|now| now == self.seal) {
@@ -129,7 +148,23 @@ impl Program {
     }
 }
 
-fn look_up(name: &str, path: &[PathBuf], writable: &[PathBuf]) -> Result<(PathBuf, Seal), String> {
+/// Where programs are looked for, and where they must not lie. All canonical.
+struct Places<'a> {
+    path: &'a [PathBuf],
+    writable: Vec<&'a Path>,
+    /// Not writable, though inside something that is.
+    sealed: Vec<PathBuf>,
+}
+
+impl Places<'_> {
+    fn can_be_written(&self, path: &Path) -> bool {
+        self.writable.iter().any(|root| path.starts_with(root))
+            && !self.sealed.iter().any(|dir| path.starts_with(dir))
+    }
+}
+
+fn look_up(name: &str, places: &Places<'_>) -> Result<(PathBuf, Seal), String> {
+    let path = places.path;
     let files: Vec<PathBuf> = match name {
         "" | "." | ".." => return Err("it is no name".to_owned()),
         _ if name.starts_with('/') => vec![PathBuf::from(name)],
@@ -145,7 +180,7 @@ fn look_up(name: &str, path: &[PathBuf], writable: &[PathBuf]) -> Result<(PathBu
     };
     let mut why = "there is no such program in the fixed search path".to_owned();
     for file in files {
-        match vet(&file, writable) {
+        match vet(&file, places) {
             Ok(Some(seal)) => return Ok((file, seal)),
             Ok(None) => {}
             // A bad find is not passed over silently if nothing better follows.
@@ -156,7 +191,7 @@ fn look_up(name: &str, path: &[PathBuf], writable: &[PathBuf]) -> Result<(PathBu
 }
 
 /// Whether this file may be an allowed program; `None` if there is no program there.
-fn vet(file: &Path, writable: &[PathBuf]) -> Result<Option<Seal>, String> {
+fn vet(file: &Path, places: &Places<'_>) -> Result<Option<Seal>, String> {
     let Ok(real) = std::fs::canonicalize(file) else {
         return Ok(None);
     };
@@ -167,8 +202,7 @@ fn vet(file: &Path, writable: &[PathBuf]) -> Result<Option<Seal>, String> {
     if !status.is_file() || mode & 0o111 == 0 {
         return Ok(None);
     }
-    let inside = |path: &Path| writable.iter().any(|root| path.starts_with(root));
-    if inside(file) || inside(&real) {
+    if places.can_be_written(file) || places.can_be_written(&real) {
         return Err("lies where commands can write".to_owned());
     }
     if mode & 0o022 != 0 {
@@ -219,11 +253,12 @@ mod tests {
         let names = [
             "tool", "python", "loose", "plain", "planted", "link", "../tool", "gone",
         ];
-        let list = Programs::look_up(
-            &names.map(str::to_owned),
-            &[root.clone(), bin.to_owned()],
-            &[root],
-        );
+        let settings = Settings {
+            search_path: vec![root.clone(), bin.to_owned()],
+            write_roots: vec![root],
+            ..Settings::default()
+        };
+        let list = Programs::look_up(&names.map(str::to_owned), &settings);
 
         assert_eq!(list.get("tool").unwrap().path, tool);
         assert_eq!(list.get("python").unwrap().path, bin.join("python3"));
@@ -260,7 +295,11 @@ mod tests {
     fn a_program_that_was_exchanged_is_not_started() {
         let bin = tempfile::tempdir().unwrap();
         program(bin.path(), "tool", 0o755);
-        let list = Programs::look_up(&["tool".to_owned()], &[bin.path().to_owned()], &[]);
+        let settings = Settings {
+            search_path: vec![bin.path().to_owned()],
+            ..Settings::default()
+        };
+        let list = Programs::look_up(&["tool".to_owned()], &settings);
         let tool = list.get("tool").unwrap();
         assert!(tool.check().is_ok());
         std::fs::remove_file(&tool.path).unwrap();

@@ -64,10 +64,19 @@ struct Home {
 
 impl Guard {
     pub(super) fn new(settings: &Settings) -> Guard {
-        let roots = settings.write_roots.clone();
-        let writable = roots.iter().chain(&settings.extra_write).cloned();
+        let mut roots = settings.write_roots.clone();
+        for home in &settings.homes {
+            let inside = settings
+                .write_roots
+                .iter()
+                .any(|root| home.starts_with(root));
+            if inside && !roots.contains(home) {
+                roots.push(home.clone());
+            }
+        }
         let places = Places {
-            write: os(writable),
+            write: os(settings.writable().cloned()),
+            sealed: os(settings.sealed()),
             read: os(settings.read_roots.iter().cloned()),
             ..Places::default()
         };

@@ -5,17 +5,21 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
 
 use super::broker::Broker;
+use super::ends::Ends;
+use super::handover::Hand;
 use super::level::{Features, Level, Protection};
-use super::plan::{Failure, Places, Plan, Report, Sockets, Target};
+use super::plan::{Failure, Input, Places, Plan, Report, Sockets, Target};
+use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved};
-use super::protect::{Guard, Quarantined};
+use super::protect::{Guard, Quarantined, Watch};
 use super::settings::{Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree, is_variable};
@@ -26,11 +30,11 @@ use crate::stop::Stop;
 /// How often a run looks whether its caller has changed their mind.
 const TICK: Duration = Duration::from_millis(20);
 /// How long output is waited for once nobody is left to write it.
-const DRAIN: Duration = Duration::from_millis(500);
+pub(super) const DRAIN: Duration = Duration::from_millis(500);
 /// How long a run that was told to end is waited for. Only a process stuck in the kernel takes longer.
-const END: Duration = Duration::from_secs(6);
+pub(super) const END: Duration = Duration::from_secs(6);
 /// No run lasts longer, whatever its caller says: a clock has an end.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How long a probe may take.
 const PROBE: Duration = Duration::from_secs(20);
 /// The kernel's bound on one argument.
@@ -55,6 +59,8 @@ pub enum Stream {
 pub struct Spec<'a> {
     /// The program's name and its arguments.
     pub argv: &'a [String],
+    /// The program, where it is the server's choice ([`Runner::find`]) and no list decides; else `argv[0]` does.
+    pub program: Option<&'a Program>,
     /// Where it starts.
     pub cwd: &'a OpenDir,
     /// After this long it is ended.
@@ -91,9 +97,11 @@ pub struct Runner {
     features: Features,
     level: Level,
     programs: Programs,
-    guard: Guard,
+    policy: Policy,
+    guard: Arc<Guard>,
     env: Vec<(OsString, OsString)>,
     broker: Mutex<Option<Broker>>,
+    followers: Mutex<Vec<Hand>>,
 }
 
 impl Runner {
@@ -106,27 +114,29 @@ impl Runner {
         for list in [
             &mut settings.write_roots,
             &mut settings.read_roots,
+            &mut settings.homes,
             &mut settings.extra_write,
         ] {
             canonical(list)?;
         }
-        let writable: Vec<PathBuf> = settings
-            .write_roots
-            .iter()
-            .chain(&settings.extra_write)
-            .cloned()
-            .collect();
-        let programs = Programs::look_up(&settings.allowlist, &settings.search_path, &writable);
+        if settings.profile == Profile::Restricted {
+            settings.network = false;
+        }
+        let policy = Policy::open(&mut settings)?;
+        let programs = Programs::look_up(&settings.allowlist, &settings);
+        policy.check_programs(&programs)?;
         let env = inherited(&settings);
-        let guard = Guard::new(&settings);
+        let guard = Arc::new(Guard::new(&settings));
         let mut runner = Runner {
             settings,
             features: Features::default(),
             level: Level::OFF,
             programs,
+            policy,
             guard,
             env,
             broker: Mutex::new(None),
+            followers: Mutex::default(),
         };
         match runner.settings.confinement {
             Confinement::Off => {}
@@ -134,6 +144,20 @@ impl Runner {
         }
         runner.check_demands()?;
         Ok(runner)
+    }
+
+    /// What the operator decided, with the places as they really are.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Lets go of the helpers that wait for runs: a server that runs nothing need not hold memory for them. The next run
+    /// starts new ones.
+    pub fn rest(&mut self) {
+        *self
+            .broker
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// What is enforced for every run.
@@ -144,6 +168,11 @@ impl Runner {
     /// The allowed programs that were found.
     pub fn programs(&self) -> &[Program] {
         &self.programs.found
+    }
+
+    /// Which arguments they may be given.
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// Names on the list that stand for nothing, and why.
@@ -159,6 +188,34 @@ impl Runner {
         self.programs.get(argv0)
     }
 
+    /// Looks up a program that the server itself chose, in the fixed search path and outside every writable place.
+    ///
+    /// # Errors
+    /// [`Error::CommandDenied`] with the reason.
+    pub fn find(&self, name: &str) -> Result<Program> {
+        let list = Programs::look_up(&[name.to_owned()], &self.settings);
+        list.get(name).cloned()
+    }
+
+    /// A program that the operator named by its path. Unlike [`Runner::find`] it may lie where commands can write: whoever
+    /// calls this sees to it that they cannot write this file.
+    ///
+    /// # Errors
+    /// [`Error::CommandDenied`] with the reason.
+    pub fn find_trusted(&self, path: &Path) -> Result<Program> {
+        let name = path.display().to_string();
+        let list = Programs::look_up(std::slice::from_ref(&name), &Settings::default());
+        list.get(&name).cloned()
+    }
+
+    /// Whether this would be allowed to run.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub fn check(&self, spec: &Spec<'_>) -> Result<()> {
+        self.vetted(spec).map(|_| ())
+    }
+
     /// Runs one command to its end, handing on its output as it comes.
     ///
     /// When this returns, no process of the run is left, whatever it did. A command that fails is no error.
@@ -171,13 +228,57 @@ impl Runner {
         on_output: &mut dyn FnMut(Stream, &[u8]),
         stop: &Stop,
     ) -> Result<Finished> {
-        let started = Instant::now();
-        let program = self.vetted(spec)?;
+        let Launched {
+            program,
+            mut tree,
+            tmp,
+            watch,
+        } = self.launch(spec)?;
+        let terms = Terms {
+            program: program.name.clone(),
+            timeout: spec.timeout,
+            max_output: spec.max_output,
+        };
+        let ended = follow(&mut tree, &terms, on_output, stop);
+        // Reaps the helper; nothing of the run is left after this, so what it planted can be looked for in peace.
+        drop(tree);
+        drop(tmp);
+        let quarantined = self.guard.after(watch);
+        Ok(Finished {
+            quarantined,
+            ..ended?
+        })
+    }
+
+    /// What a dead run has done to protected names.
+    pub(super) fn look_after(&self, watch: Watch) -> Vec<Quarantined> {
+        self.guard.after(watch)
+    }
+
+    /// Processes that wait for runs to follow.
+    pub(super) fn followers(&self) -> &Mutex<Vec<Hand>> {
+        &self.followers
+    }
+
+    /// The executable that helps.
+    pub(super) fn helper(&self) -> &Path {
+        &self.settings.helper
+    }
+
+    /// Sets one run going.
+    pub(super) fn launch<'a>(&'a self, spec: &Spec<'a>) -> Result<Launched<'a>> {
+        self.launch_with(spec, Input::Nothing)
+    }
+
+    /// Sets a run going that has an input.
+    pub(super) fn launch_with<'a>(&'a self, spec: &Spec<'a>, input: Input) -> Result<Launched<'a>> {
+        let Vetted { program, argv, env } = self.vetted(spec)?;
         let watch = self.guard.before(self.level.protected);
         let mut target = Target {
             program: program.path.clone().into(),
-            argv: spec.argv.iter().map(OsString::from).collect(),
-            env: self.environment(spec)?,
+            argv: argv.into_iter().map(OsString::from).collect(),
+            env: self.environment(spec, &env)?,
+            input,
         };
         let mut places = watch.places();
         let tmp = self.own_tmp()?;
@@ -186,37 +287,15 @@ impl Runner {
             target.env.push(("TMPDIR".into(), tmp.path().into()));
         }
         let plan = self.plan(places, spec, target);
-        let started_tree = self
-            .start(&spec.cwd.fd, &plan)
-            .map_err(|error| broken("starting the helper", error))?;
-        let mut tree = started_tree.map_err(|failure| self.failed(&failure, program))?;
-        let run = Run {
-            deadline: started + spec.timeout.min(LONGEST),
-            left: spec.max_output,
-            over: None,
-            report: None,
-        };
-        let run = run.follow(&mut tree, on_output, stop);
-        // Reaps the helper; nothing of the run is left after this, so what it planted can be looked for in peace.
-        drop(tree);
-        drop(tmp);
-        let quarantined = self.guard.after(watch);
-        let run = run?;
-        let (exit_code, signal) = match (run.over, run.report) {
-            (Some(_), _) => (None, None),
-            (None, Some(Report::Exited(code))) => (Some(code), None),
-            (None, Some(Report::Killed(signal))) => (None, Some(signal)),
-            (None, Some(Report::Failed(failure))) => return Err(self.failed(&failure, program)),
-            (None, _) => return Err(broken("the helper", io::ErrorKind::UnexpectedEof.into())),
-        };
-        Ok(Finished {
-            exit_code,
-            signal,
-            timed_out: run.over == Some(Over::TimedOut),
-            cancelled: run.over == Some(Over::Cancelled),
-            output_capped: run.over == Some(Over::Capped),
-            duration: started.elapsed(),
-            quarantined,
+        let tree = self
+            .start(&spec.cwd.fd, &plan, input)
+            .map_err(|error| broken("starting the helper", error))?
+            .map_err(|failure| failed(&failure, &program.name))?;
+        Ok(Launched {
+            program,
+            tree,
+            tmp,
+            watch,
         })
     }
 
@@ -262,7 +341,7 @@ impl Runner {
             cwd: "/".into(),
             target: None,
         };
-        let mut tree = match self.start(&cwd, &plan).map_err(wrong)? {
+        let mut tree = match self.start(&cwd, &plan, Input::Nothing).map_err(wrong)? {
             Ok(tree) => tree,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -279,12 +358,13 @@ impl Runner {
     }
 
     /// Starts a helper on a plan: in a namespace the broker has ready, or, without pid namespaces, by itself.
-    fn start(&self, cwd: &OwnedFd, plan: &Plan) -> io::Result<Result<Tree, Failure>> {
+    fn start(&self, cwd: &OwnedFd, plan: &Plan, input: Input) -> io::Result<Result<Tree, Failure>> {
+        let ends = Ends::new(input)?;
         if !self.features.pid {
-            return Tree::alone(&self.settings.helper, cwd, plan);
+            return Tree::alone(&self.settings.helper, cwd, plan, ends);
         }
         match self.slot()? {
-            Ok(slot) => Tree::in_slot(slot, cwd, plan).map(Ok),
+            Ok(slot) => Tree::in_slot(slot, cwd, plan, ends).map(Ok),
             Err(failure) => Ok(Err(failure)),
         }
     }
@@ -343,7 +423,8 @@ impl Runner {
         Ok(())
     }
 
-    fn vetted(&self, spec: &Spec<'_>) -> Result<&Program> {
+    /// What really runs: the program, and its arguments as the policy leaves them.
+    fn vetted<'a>(&'a self, spec: &Spec<'a>) -> Result<Vetted<'a>> {
         let Some(name) = spec.argv.first() else {
             return Err(Error::BadRequest("argv is empty".to_owned()));
         };
@@ -361,14 +442,28 @@ impl Runner {
                 ARGUMENTS_LIMIT >> 10
             )));
         }
-        let program = self.resolve(name)?;
+        let (program, choice) = match spec.program {
+            Some(program) => (program, Choice::Server),
+            None => (self.resolve(name)?, Choice::Caller),
+        };
         program.check()?;
-        Ok(program)
+        let Allowed { argv, env } = self.allow(program, choice, spec.argv, spec.cwd)?;
+        Ok(Vetted { program, argv, env })
     }
 
-    fn environment(&self, spec: &Spec<'_>) -> Result<Vec<(OsString, OsString)>> {
+    /// The guard, for runs that outlive the call that started them.
+    pub(super) fn guard(&self) -> Arc<Guard> {
+        self.guard.clone()
+    }
+
+    /// What a run starts with: the usual variables, the caller's, and last those the policy wants.
+    fn environment(
+        &self,
+        spec: &Spec<'_>,
+        wanted: &[(String, String)],
+    ) -> Result<Vec<(OsString, OsString)>> {
         let mut env = self.env.clone();
-        for (name, value) in spec.env {
+        for (name, value) in spec.env.iter().chain(wanted) {
             if !is_variable(name.as_ref()) || value.contains('\0') {
                 return Err(Error::BadRequest(format!(
                     "{name:?} is no environment variable"
@@ -410,20 +505,79 @@ impl Runner {
             false => Sockets::Nothing,
         }
     }
+}
 
-    fn failed(&self, failure: &Failure, program: &Program) -> Error {
-        match (failure.step.as_str(), failure.feature) {
-            ("starting the program", _) => Error::CommandDenied {
-                command: program.name.clone(),
-                why: format!("the system cannot start it: {}", failure.io()),
-                hint: "check that its interpreter and libraries are installed".to_owned(),
-            },
-            ("the working directory", _) => Error::NotFound {
-                path: "the working directory".to_owned(),
-            },
-            (step, _) => broken(step, failure.io()),
-        }
+/// What went wrong in a helper, in words for the caller.
+pub(super) fn failed(failure: &Failure, program: &str) -> Error {
+    match (failure.step.as_str(), failure.feature) {
+        ("starting the program", _) => Error::CommandDenied {
+            command: program.to_owned(),
+            why: format!("the system cannot start it: {}", failure.io()),
+            hint: "check that its interpreter and libraries are installed".to_owned(),
+        },
+        ("the working directory", _) => Error::NotFound {
+            path: "the working directory".to_owned(),
+        },
+        (step, _) => broken(step, failure.io()),
     }
+}
+
+/// What a caller's words came to.
+#[derive(Debug)]
+struct Vetted<'a> {
+    program: &'a Program,
+    argv: Vec<String>,
+    env: Vec<(String, String)>,
+}
+
+/// A run that has been set going, with what must be looked after when it is over.
+pub(super) struct Launched<'a> {
+    pub(super) program: &'a Program,
+    pub(super) tree: Tree,
+    pub(super) tmp: Option<OwnTmp>,
+    pub(super) watch: Watch,
+}
+
+/// The bounds of a run, for whoever follows it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Terms {
+    /// The program's name, for complaints.
+    pub(super) program: String,
+    pub(super) timeout: Duration,
+    pub(super) max_output: u64,
+}
+
+/// Follows a run to its end. What it did to protected names is not known here.
+pub(super) fn follow(
+    tree: &mut Tree,
+    terms: &Terms,
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+    stop: &Stop,
+) -> Result<Finished> {
+    let started = Instant::now();
+    let run = Run {
+        deadline: started + terms.timeout.min(LONGEST),
+        left: terms.max_output,
+        over: None,
+        report: None,
+    };
+    let run = run.follow(tree, on_output, stop)?;
+    let (exit_code, signal) = match (run.over, run.report) {
+        (Some(_), _) => (None, None),
+        (None, Some(Report::Exited(code))) => (Some(code), None),
+        (None, Some(Report::Killed(signal))) => (None, Some(signal)),
+        (None, Some(Report::Failed(failure))) => return Err(failed(&failure, &terms.program)),
+        (None, _) => return Err(broken("the helper", io::ErrorKind::UnexpectedEof.into())),
+    };
+    Ok(Finished {
+        exit_code,
+        signal,
+        timed_out: run.over == Some(Over::TimedOut),
+        cancelled: run.over == Some(Over::Cancelled),
+        output_capped: run.over == Some(Over::Capped),
+        duration: started.elapsed(),
+        quarantined: Vec::new(),
+    })
 }
 
 /// One run while it is followed.
@@ -528,7 +682,7 @@ fn canonical(list: &mut [PathBuf]) -> Result<()> {
     Ok(())
 }
 
-fn broken(what: &str, source: io::Error) -> Error {
+pub(super) fn broken(what: &str, source: io::Error) -> Error {
     Error::Io {
         path: what.to_owned(),
         source,

@@ -1,8 +1,11 @@
 //! What the operator decided about commands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use crate::roots::Roots;
 
 /// Where allowed names are looked up, and the children's `PATH`. Fixed, so that no environment moves it.
 pub const SEARCH_PATH: [&str; 6] = [
@@ -12,6 +15,12 @@ pub const SEARCH_PATH: [&str; 6] = [
     "/usr/bin",
     "/sbin",
     "/bin",
+];
+
+/// Where the system's programs and libraries are. They stay read-only for commands when a write root lies above them, as
+/// `/` does: else no program there could be trusted. A root that is one of them, or lies inside, is the operator's word.
+const SYSTEM: [&str; 8] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot",
 ];
 
 /// How far a list of allowed names is trusted.
@@ -72,12 +81,18 @@ pub struct Settings {
     pub confinement: Confinement,
     /// Names of allowed programs.
     pub allowlist: Vec<String>,
+    /// The operator's rules on arguments (`mcp.exec.policy_file`).
+    pub policy_file: Option<PathBuf>,
+    /// Where paths in checked arguments may lead; without it, the write and read roots.
+    pub roots: Option<Arc<Roots>>,
     /// Directories that names are looked up in; also the children's `PATH`.
     pub search_path: Vec<PathBuf>,
     /// Directories that commands may write.
     pub write_roots: Vec<PathBuf>,
     /// Directories that commands may only read but must see even below the private `/tmp`.
     pub read_roots: Vec<PathBuf>,
+    /// Directories below the write roots whose protected names are looked after wherever they are: the workspace.
+    pub homes: Vec<PathBuf>,
     /// Further writable places (`mcp.exec.extra_write`); what they hold is not protected.
     pub extra_write: Vec<PathBuf>,
     /// Files of the server (configuration, audit, policy) that no command changes.
@@ -92,15 +107,48 @@ pub struct Settings {
     pub limits: Limits,
 }
 
+impl Settings {
+    /// Whether something is demanded that a kernel may not give, so that a server must ask before it serves.
+    pub fn demands_proof(&self) -> bool {
+        self.profile == Profile::Restricted
+            || self.confinement == Confinement::Full
+            || self.policy_file.is_some()
+            || !self.network
+    }
+
+    /// Where commands can write.
+    pub(super) fn writable(&self) -> impl Iterator<Item = &PathBuf> {
+        self.write_roots.iter().chain(&self.extra_write)
+    }
+
+    /// System directories inside writable places, which commands may read only. Links among them lead to others.
+    pub(super) fn sealed(&self) -> Vec<PathBuf> {
+        let below = |dir: &Path| {
+            self.writable()
+                .any(|root| dir != root && dir.starts_with(root))
+        };
+        let named = |dir: &Path| self.writable().any(|root| root.starts_with(dir));
+        let dirs = SYSTEM.iter().map(Path::new);
+        let dirs = dirs.filter(|dir| {
+            let is_dir = dir.symlink_metadata().is_ok_and(|status| status.is_dir());
+            is_dir && below(dir) && !named(dir)
+        });
+        dirs.map(Path::to_owned).collect()
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             profile: Profile::default(),
             confinement: Confinement::default(),
             allowlist: Vec::new(),
+            policy_file: None,
+            roots: None,
             search_path: SEARCH_PATH.iter().map(PathBuf::from).collect(),
             write_roots: Vec::new(),
             read_roots: Vec::new(),
+            homes: Vec::new(),
             extra_write: Vec::new(),
             protected: Vec::new(),
             state_dir: None,

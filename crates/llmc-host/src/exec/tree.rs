@@ -4,7 +4,8 @@
 //! pipe proves nothing, since any descendant may hold it open. Dropping the hold ends the run.
 
 use std::ffi::OsStr;
-use std::io::{self, PipeReader, Read};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -13,10 +14,12 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
+use super::ends::{Ends, Ours};
 use super::fds;
 use super::outer::Outer;
-use super::plan::{self, Failure, Plan, Report};
+use super::plan::{self, Failure, Plan, Report, SEEN};
 use super::runner::Stream;
 
 /// How long a helper may take to take a message; it does nothing else then.
@@ -32,8 +35,9 @@ pub(super) struct Tree {
     helper: Option<Child>,
     leash: UnixStream,
     inbox: Vec<u8>,
-    out: Option<PipeReader>,
-    err: Option<PipeReader>,
+    out: Option<File>,
+    err: Option<File>,
+    input: Option<File>,
     gone: bool,
     block: Vec<u8>,
 }
@@ -52,16 +56,19 @@ pub(super) enum Event {
 
 impl Tree {
     /// Starts a run in a namespace that the broker has made; `slot` is the socket to its first process.
-    pub(super) fn in_slot(slot: UnixStream, cwd: &OwnedFd, plan: &Plan) -> io::Result<Tree> {
+    pub(super) fn in_slot(
+        slot: UnixStream,
+        cwd: &OwnedFd,
+        plan: &Plan,
+        ends: Ends,
+    ) -> io::Result<Tree> {
         slot.set_write_timeout(Some(SEND))?;
-        let (out, their_out) = io::pipe()?;
-        let (err, their_err) = io::pipe()?;
-        let tree = Tree::new(slot, None, out, err);
-        let sent = fds::send(
-            &tree.leash,
-            &[cwd.as_fd(), their_out.as_fd(), their_err.as_fd()],
-        );
-        plan::forgive_gone(sent)?;
+        slot.set_read_timeout(Some(SEND))?;
+        let tree = Tree::new(slot, None, ends.ours);
+        let theirs = ends.theirs;
+        let mut sent = vec![cwd.as_fd(), theirs.out.as_fd(), theirs.err.as_fd()];
+        sent.extend(theirs.input.as_ref().map(AsFd::as_fd));
+        plan::forgive_gone(fds::send(&tree.leash, &sent))?;
         tree.send(plan)?;
         Ok(tree)
     }
@@ -71,40 +78,88 @@ impl Tree {
         helper: &Path,
         cwd: &OwnedFd,
         plan: &Plan,
+        ends: Ends,
     ) -> io::Result<Result<Tree, Failure>> {
-        let (out, their_out) = io::pipe()?;
-        let (err, their_err) = io::pipe()?;
-        let outer = Outer::start(
-            helper,
-            cwd,
-            plan.features,
-            their_out.into(),
-            their_err.into(),
-        )?;
+        let Ends { ours, theirs } = ends;
+        let (out, err) = (theirs.out.into(), theirs.err.into());
+        let outer = Outer::start(helper, cwd, plan.features, out, err)?;
         Ok(match outer {
             Ok(Outer { process, leash }) => {
-                let tree = Tree::new(leash, Some(process), out, err);
+                let tree = Tree::new(leash, Some(process), ours);
                 tree.send(plan)?;
+                if let Some(input) = &theirs.input {
+                    plan::forgive_gone(fds::send(&tree.leash, &[input.as_fd()]))?;
+                }
                 Ok(tree)
             }
             Err(failure) => Err(failure),
         })
     }
 
-    fn new(leash: UnixStream, helper: Option<Child>, out: PipeReader, err: PipeReader) -> Tree {
+    fn new(leash: UnixStream, helper: Option<Child>, ours: Ours) -> Tree {
         Tree {
             helper,
             leash,
             inbox: Vec::new(),
-            out: Some(out),
-            err: Some(err),
+            out: Some(ours.out),
+            err: ours.err,
+            input: ours.input,
             gone: false,
             block: vec![0; BLOCK],
         }
     }
 
+    /// Gives up the hold without ending the run: the leash and both outputs, for another process. Only for a run that
+    /// has no helper of its own.
+    pub(super) fn into_parts(mut self) -> io::Result<(UnixStream, [OwnedFd; 2])> {
+        let leash = self.leash.try_clone()?;
+        let (Some(out), Some(err), None) = (self.out.take(), self.err.take(), &self.helper) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        // Nothing is left here to be ended.
+        self.gone = true;
+        Ok((leash, [out.into(), err.into()]))
+    }
+
+    /// Takes a hold that another process has given up.
+    pub(super) fn from_parts(leash: UnixStream, outputs: [OwnedFd; 2]) -> Tree {
+        let [out, err] = outputs.map(File::from);
+        let ours = Ours {
+            out,
+            err: Some(err),
+            input: None,
+        };
+        Tree::new(leash, None, ours)
+    }
+
     fn send(&self, message: &impl serde::Serialize) -> io::Result<()> {
         plan::forgive_gone(plan::send(&self.leash, message))
+    }
+
+    /// Waits for the start of a command that has an input. Returns a descriptor of its process.
+    pub(super) fn running(&mut self) -> io::Result<Result<OwnedFd, Failure>> {
+        match plan::receive(&self.leash)? {
+            Report::Running => {}
+            Report::Failed(failure) => return Ok(Err(failure)),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        let pidfd = fds::receive(&self.leash)?.pop();
+        Ok(Ok(pidfd.ok_or(io::ErrorKind::InvalidData)?))
+    }
+
+    /// Tells the helper that the process may end now, as far as the server is concerned.
+    pub(super) fn seen(&self) -> io::Result<()> {
+        plan::forgive_gone((&self.leash).write_all(&[SEEN]))
+    }
+
+    /// Another hold on the leash: closing its writing side ends the run, a byte written is a signal.
+    pub(super) fn leash(&self) -> io::Result<UnixStream> {
+        self.leash.try_clone()
+    }
+
+    /// Where the command's input is written, if it has one.
+    pub(super) fn take_input(&mut self) -> Option<File> {
+        self.input.take()
     }
 
     /// What happens next, waiting at most `patience`.
@@ -126,7 +181,7 @@ impl Tree {
         }
         let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
         match poll(&mut watched, Some(&patience)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(Event::Nothing),
+            Ok(0) | Err(Errno::INTR) => return Ok(Event::Nothing),
             other => other?,
         };
         let ready = watched.iter().position(|fd| !fd.revents().is_empty());
@@ -135,17 +190,11 @@ impl Tree {
         };
         match owner {
             Owner::Out => {
-                let read = read(self.out.as_mut(), &mut self.block)?;
-                if read == 0 {
-                    self.out = None;
-                }
+                let read = read(&mut self.out, &mut self.block)?;
                 Ok(Event::Output(Stream::Stdout, read))
             }
             Owner::Err => {
-                let read = read(self.err.as_mut(), &mut self.block)?;
-                if read == 0 {
-                    self.err = None;
-                }
+                let read = read(&mut self.err, &mut self.block)?;
                 Ok(Event::Output(Stream::Stderr, read))
             }
             Owner::Leash => {
@@ -220,12 +269,20 @@ enum Owner {
     Leash,
 }
 
-fn read(from: Option<&mut impl Read>, block: &mut [u8]) -> io::Result<usize> {
-    let Some(from) = from else { return Ok(0) };
-    match from.read(block) {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-        other => other,
+/// Reads what is there, and lets go of what has ended.
+fn read(from: &mut Option<File>, block: &mut [u8]) -> io::Result<usize> {
+    let Some(file) = from else { return Ok(0) };
+    match file.read(block) {
+        Ok(0) => *from = None,
+        Ok(read) => return Ok(read),
+        // A terminal that nobody holds open on the other side.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => *from = None,
+        Err(error) => match error.kind() {
+            io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
+            _ => return Err(error),
+        },
     }
+    Ok(0)
 }
 
 /// Whether an environment variable's name can be one.

@@ -13,4 +13,4 @@ mod sink;
 pub use self::content::{ContentFound, ContentOptions, search_content, search_content_of_file};
 pub use self::hits::{Densest, Hit};
 pub use self::names::{NamePattern, NamesFound, search_files};
-pub use self::pattern::{Case, ContentPattern, Syntax};
+pub use self::pattern::{Case, ContentPattern, OutputPattern, Syntax};

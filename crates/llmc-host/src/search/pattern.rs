@@ -67,6 +67,35 @@ impl ContentPattern {
     }
 }
 
+/// A compiled pattern that is looked for in what a program prints, over line ends too.
+///
+/// `^` and `$` are the ends of a line. One search takes time in proportion to the text.
+#[derive(Clone, Debug)]
+pub struct OutputPattern(regex::Regex);
+
+impl OutputPattern {
+    /// Reads a regular expression.
+    ///
+    /// # Errors
+    /// [`Error::BadPattern`] with the place.
+    pub fn new(pattern: &str) -> Result<Self> {
+        check_syntax(pattern)?;
+        regex::RegexBuilder::new(pattern)
+            .multi_line(true)
+            .crlf(true)
+            .size_limit(SIZE_LIMIT)
+            .dfa_size_limit(SIZE_LIMIT)
+            .build()
+            .map(Self)
+            .map_err(|error| Error::BadPattern(one_line(&error.to_string())))
+    }
+
+    /// Whether the text holds it.
+    pub fn is_in(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}
+
 /// Finds what is wrong in a pattern and where, before the matcher's own parser reports it in a drawing of four lines.
 fn check_syntax(pattern: &str) -> Result<()> {
     let parsed = regex_syntax::ParserBuilder::new()

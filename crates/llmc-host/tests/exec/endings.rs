@@ -23,17 +23,17 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("any_timeout_will_do", timeouts);
 }
 
-const BOTH: [Confinement; 2] = [Confinement::Auto, Confinement::Off];
+pub(crate) const BOTH: [Confinement; 2] = [Confinement::Auto, Confinement::Off];
 
 /// A file that a stubborn process keeps writing to: proof of life.
-fn is_written(file: &Path) -> bool {
+pub(crate) fn is_written(file: &Path) -> bool {
     let size = || std::fs::metadata(file).map_or(0, |status| status.len());
     let before = size();
     std::thread::sleep(Duration::from_millis(150));
     size() > before
 }
 
-fn wait_until_written(file: &Path) {
+pub(crate) fn wait_until_written(file: &Path) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while std::fs::metadata(file).map_or(0, |status| status.len()) == 0 {
         assert!(
@@ -144,6 +144,7 @@ fn panic() {
     let argv = ["sh", "-c", script].map(str::to_owned);
     let spec = llmc_host::exec::Spec {
         argv: &argv,
+        program: None,
         cwd: &cwd,
         timeout: Duration::from_secs(30),
         env: &[],
@@ -229,7 +230,7 @@ fn many() {
 }
 
 /// The processes below one.
-fn descendants(pid: u32) -> Vec<u32> {
+pub(crate) fn descendants(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
     let mut found = Vec::new();
     for task in tasks.into_iter().flatten().flatten() {

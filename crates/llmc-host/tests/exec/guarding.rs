@@ -15,6 +15,7 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("the_token_cannot_be_read", token);
     add("a_workspace_below_tmp_is_seen_there", below_tmp);
     add("git_works_as_far_as_it_may", git);
+    add("the_whole_disk_as_a_root_still_has_programs", whole_disk);
 }
 
 fn existing() {
@@ -234,4 +235,49 @@ fn git() {
         assert_ne!(ran.finished.exit_code, Some(0), "{refused}: {ran:?}");
         assert!(ran.finished.quarantined.is_empty(), "{ran:?}");
     }
+}
+
+fn whole_disk() {
+    let world = World::new();
+    let mut settings = world.settings(Confinement::Auto);
+    settings.write_roots = vec!["/".into()];
+    settings.homes = vec![world.workspace.clone()];
+    let runner = llmc_host::exec::Runner::open(settings).unwrap();
+    let level = *runner.level();
+    assert!(runner.resolve("sh").is_ok(), "{:?}", runner.unresolved());
+    let error = runner.resolve("attack").unwrap_err().to_string();
+    assert!(error.contains("commands can write"), "{error}");
+
+    let new = world.outside("new");
+    let ran = world.run(&runner, &["sh", "-c", &format!("echo x > {new}")]);
+    assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+    assert_eq!(std::fs::read_to_string(&new).unwrap(), "x\n");
+
+    let planted = format!("/usr/bin/llmc-test-{}", std::process::id());
+    for script in [
+        format!("echo x > {planted}"),
+        // Each harmless should it work; the last is put back at once.
+        "touch -d @0 /usr/bin".to_owned(),
+        "test -d /boot && mv /boot /boot-away && mv /boot-away /boot".to_owned(),
+    ] {
+        // Without mounts the owner may still change times; the level says so.
+        if script.starts_with("touch") && !level.mountns {
+            continue;
+        }
+        let ran = world.run(&runner, &["sh", "-c", &script]);
+        assert_ne!(ran.finished.exit_code, Some(0), "{script}: {ran:?}");
+        assert!(!Path::new(&planted).exists());
+    }
+    let ran = world.run(
+        &runner,
+        &[
+            "sh",
+            "-c",
+            "echo x > .git/hooks/pre-commit; echo y > llmc.toml",
+        ],
+    );
+    let hooks = std::fs::read_dir(world.workspace.join(".git/hooks")).unwrap();
+    assert_eq!(hooks.count(), 1, "{ran:?}");
+    let config = std::fs::read_to_string(world.workspace.join("llmc.toml")).unwrap();
+    assert_eq!(config, "# the operator's\n", "{ran:?}");
 }

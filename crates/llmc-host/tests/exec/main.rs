@@ -17,7 +17,11 @@ mod endings;
 mod escapes;
 mod guarding;
 mod policy;
+mod processes;
+mod repository;
+mod restricted;
 mod roles;
+mod trying;
 mod world;
 
 use std::process::ExitCode;
@@ -45,6 +49,10 @@ fn main() -> ExitCode {
     guarding::list(&mut add);
     endings::list(&mut add);
     policy::list(&mut add);
+    processes::list(&mut add);
+    trying::list(&mut add);
+    repository::list(&mut add);
+    restricted::list(&mut add);
     roles::list(&mut add);
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

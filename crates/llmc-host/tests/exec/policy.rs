@@ -162,7 +162,13 @@ fn demands() {
     match missing.is_empty() {
         true => {
             assert_eq!(open(|_| {}).unwrap().level(), auto.level());
-            assert!(open(|settings| settings.profile = Profile::Restricted).is_ok());
+            assert!(
+                open(|settings| {
+                    settings.profile = Profile::Restricted;
+                    settings.allowlist.clear();
+                })
+                .is_ok()
+            );
         }
         false => {
             let said = refused(open(|_| {}));
@@ -170,6 +176,7 @@ fn demands() {
             refused(open(|settings| {
                 settings.confinement = Confinement::Auto;
                 settings.profile = Profile::Restricted;
+                settings.allowlist.clear();
             }));
         }
     }
@@ -177,6 +184,7 @@ fn demands() {
     refused(open(|settings| {
         settings.confinement = Confinement::Off;
         settings.profile = Profile::Restricted;
+        settings.allowlist.clear();
         settings.network = true;
     }));
     let off = world.runner(Confinement::Off);
@@ -194,6 +202,7 @@ fn vanished() {
     let argv = ["true".to_owned()];
     let spec = llmc_host::exec::Spec {
         argv: &argv,
+        program: None,
         cwd: &cwd,
         timeout: std::time::Duration::from_secs(5),
         env: &[],

@@ -9,6 +9,8 @@ use std::time::Duration;
 use llmc_host::Stop;
 use llmc_host::exec::{Confinement, Runner};
 
+use crate::world::World;
+
 /// Set in processes that this binary has started to run the suite.
 const POISONED: &str = "EXEC_TEST_POISONED";
 /// Set where namespaces are forbidden.
@@ -58,6 +60,7 @@ pub(crate) fn main() -> Option<ExitCode> {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         ["__server", base, confinement] => Some(server(base.into(), confinement)),
+        ["__keeper", base, confinement] => Some(keeper(base.into(), confinement)),
         ["__container", ref rest @ ..] => Some(container(rest)),
         _ if std::env::var_os(POISONED).is_none() => {
             let mut again = Command::new(std::env::current_exe().ok()?);
@@ -78,13 +81,23 @@ fn code(mut command: Command) -> ExitCode {
     }
 }
 
-/// A server with a stubborn run, to be killed.
-fn server(base: PathBuf, confinement: &str) -> ExitCode {
-    let world = crate::world::World::at(base);
-    let confinement = match confinement {
+/// A server with stubborn processes, to be killed.
+fn keeper(base: PathBuf, confinement: &str) -> ExitCode {
+    crate::processes::keep(&World::at(base), named(confinement));
+    ExitCode::FAILURE
+}
+
+fn named(confinement: &str) -> Confinement {
+    match confinement {
         "off" => Confinement::Off,
         _ => Confinement::Auto,
-    };
+    }
+}
+
+/// A server with a stubborn run, to be killed.
+fn server(base: PathBuf, confinement: &str) -> ExitCode {
+    let world = World::at(base);
+    let confinement = named(confinement);
     let runner = Runner::open(world.settings(confinement)).unwrap();
     let argv = ["attack", "double-fork", "life"];
     let _ = world.try_run_for(

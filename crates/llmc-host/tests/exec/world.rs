@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,8 +66,14 @@ impl World {
         }
         std::fs::create_dir(&world.bin).unwrap();
         let attack = world.bin.join("attack");
-        std::fs::copy(std::env::current_exe().unwrap(), &attack).unwrap();
-        std::fs::set_permissions(&attack, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: one that other trials start meanwhile would inherit a descriptor for writing, and a file that
+        // is being written cannot be started.
+        let copied = Command::new("install")
+            .args(["-m", "755"])
+            .arg(std::env::current_exe().unwrap())
+            .arg(&attack)
+            .status();
+        assert!(copied.unwrap().success());
         world
     }
 
@@ -139,6 +146,7 @@ impl World {
         };
         let spec = Spec {
             argv: &argv,
+            program: None,
             cwd: &cwd,
             timeout,
             env: &[("TE_AGENT_ID".to_owned(), "agent-7".to_owned())],
@@ -159,4 +167,19 @@ impl World {
 
 pub(crate) fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
+}
+
+/// Writes a program, by another process for the same reason as above.
+pub(crate) fn script(file: &Path, text: &str) {
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let written = Command::new("sh")
+        .args([
+            "-c",
+            "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"",
+            "sh",
+            text,
+        ])
+        .arg(file)
+        .status();
+    assert!(written.unwrap().success());
 }

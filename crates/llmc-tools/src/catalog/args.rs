@@ -2,6 +2,10 @@
 
 use std::ops::RangeInclusive;
 
+use llmc_host::exec::signal_number;
+use serde::Deserialize;
+use serde_json::Value;
+
 use crate::error::{Error, Result};
 
 /// A number within bounds, or the default.
@@ -21,4 +25,24 @@ pub(super) fn bounded(
         }));
     }
     Ok(u64::try_from(value).unwrap_or(0))
+}
+
+/// A signal by name or number.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "Value")]
+pub(super) struct SignalNumber(pub(super) i32);
+
+impl TryFrom<Value> for SignalNumber {
+    type Error = String;
+
+    fn try_from(given: Value) -> Result<SignalNumber, String> {
+        let text = match given {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        signal_number(&text).map(SignalNumber).ok_or_else(|| {
+            let text: String = text.chars().take(40).collect();
+            format!("{text:?} is no signal; give a name such as TERM, or a number")
+        })
+    }
 }

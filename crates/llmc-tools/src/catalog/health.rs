@@ -3,6 +3,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::answer::{Answer, Facts};
+use crate::confinement::Truth;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::tool::{Effect, Tool};
@@ -22,14 +23,10 @@ impl Tool for Health {
     async fn run(cx: &Cx, _: Args) -> Result<Answer> {
         cx.blocking(|cx, _| {
             let exec = &cx.app().config().mcp.exec;
-            let confinement = match cx.app().commands() {
-                Ok(runner) => runner.level().to_string(),
-                Err(error) => format!("commands refused: {}", error.message),
-            };
             let document = json!({
                 "ok": true,
                 "version": "v0",
-                "confinement": confinement,
+                "confinement": Truth::confinement(cx.app()),
                 "profile": exec.profile.as_str(),
                 "index": "none",
             });

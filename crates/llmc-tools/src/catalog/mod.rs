@@ -11,20 +11,31 @@ mod linux_fs_move;
 mod linux_fs_read;
 mod linux_fs_write;
 mod linux_handle_read;
+mod linux_proc_kill;
+mod linux_proc_list;
+mod linux_proc_read;
+mod linux_proc_send;
+mod linux_proc_start;
+mod linux_proc_stop;
 mod linux_search_content;
 mod linux_search_files;
+mod linux_sys_snapshot;
 mod list_dir;
 mod read_file;
 mod repo_read;
 mod repo_write_patch;
 mod run_cmd;
+mod run_pytest;
 mod stat;
 mod te_cat;
+mod te_diff;
 mod te_find;
+mod te_git;
 mod te_grep;
-mod te_handle;
+pub(crate) mod te_handle;
 mod te_head;
 mod te_ls;
+mod te_run;
 mod te_tail;
 
 mod args;
@@ -48,6 +59,13 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<linux_search_content::LinuxSearchContent>(),
     ToolDef::of::<linux_handle_read::LinuxHandleRead>(),
     ToolDef::of::<run_cmd::RunCmd>(),
+    ToolDef::of::<linux_proc_start::LinuxProcStart>(),
+    ToolDef::of::<linux_proc_read::LinuxProcRead>(),
+    ToolDef::of::<linux_proc_send::LinuxProcSend>(),
+    ToolDef::of::<linux_proc_stop::LinuxProcStop>(),
+    ToolDef::of::<linux_proc_list::LinuxProcList>(),
+    ToolDef::of::<linux_proc_kill::LinuxProcKill>(),
+    ToolDef::of::<linux_sys_snapshot::LinuxSysSnapshot>(),
     ToolDef::of::<te_grep::TeGrep>(),
     ToolDef::of::<te_cat::TeCat>(),
     ToolDef::of::<te_find::TeFind>(),
@@ -55,8 +73,12 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<te_head::TeHead>(),
     ToolDef::of::<te_tail::TeTail>(),
     ToolDef::of::<te_handle::TeHandle>(),
+    ToolDef::of::<te_run::TeRun>(),
+    ToolDef::of::<te_diff::TeDiff>(),
+    ToolDef::of::<te_git::TeGit>(),
     ToolDef::of::<repo_read::RepoRead>(),
     ToolDef::of::<repo_write_patch::RepoWritePatch>(),
+    ToolDef::of::<run_pytest::RunPytest>(),
     ToolDef::of::<get_metrics::GetMetrics>(),
     ToolDef::of::<health::Health>(),
     ToolDef::of::<init::Init>(),

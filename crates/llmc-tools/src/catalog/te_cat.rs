@@ -1,6 +1,5 @@
 use llmc_enrich::preview::{Asked, Text, condense, condense_binary};
 use llmc_enrich::sniff::{Kind, is_binary, sniff};
-use llmc_envelope::te::ContentType;
 use llmc_host::Stop;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,6 +14,8 @@ use crate::tool::{Effect, Tool};
 
 /// How much of a file's beginning is looked at for a preview.
 const HEAD: usize = 2 << 20;
+/// The same for JSON, whose shape shows only when it is read to its end.
+const JSON_HEAD: usize = 8 << 20;
 /// And of its end, when that does not reach.
 const TAIL: usize = 512 << 10;
 
@@ -57,7 +58,10 @@ pub(super) fn view(
     let shown = roots.shown(&file.path);
     let size = file.size();
     let mut head = file.read_range(0, HEAD)?;
-    let tail = if size > HEAD as u64 {
+    if sniff(&shown, &head) == Kind::Json && (HEAD as u64..=JSON_HEAD as u64).contains(&size) {
+        head = file.read_range(0, JSON_HEAD)?;
+    }
+    let tail = if size > head.len() as u64 {
         cut_to_lines(&mut head, Side::End);
         let mut tail = file.read_range(size - TAIL as u64, TAIL)?;
         cut_to_lines(&mut tail, Side::Start);
@@ -86,7 +90,7 @@ pub(super) fn view(
     };
     let frame = Frame {
         cmd,
-        content_type: Some(content_type(kind)),
+        content_type: Some(crate::shell::wrap::content_type(kind)),
         path: Some(shown),
         handle,
         withheld_bytes: whole.total_bytes.saturating_sub(found.body.len() as u64),
@@ -109,19 +113,5 @@ fn cut_to_lines(bytes: &mut Vec<u8>, side: Side) {
         }
     } else if let Some(end) = ends.position(|b| *b == b'\n') {
         bytes.drain(..=end);
-    }
-}
-
-fn content_type(kind: Kind) -> ContentType {
-    match kind {
-        Kind::Code => ContentType::Code,
-        Kind::Json => ContentType::Json,
-        Kind::Yaml => ContentType::Yaml,
-        Kind::Toml => ContentType::Toml,
-        Kind::Csv => ContentType::Csv,
-        Kind::Log => ContentType::Log,
-        Kind::Markdown => ContentType::Markdown,
-        Kind::Text => ContentType::Text,
-        Kind::Binary => ContentType::Binary,
     }
 }

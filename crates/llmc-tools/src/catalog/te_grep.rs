@@ -16,9 +16,6 @@ use crate::error::{Error, Family, Result};
 use crate::te::{self, Frame};
 use crate::tool::{Effect, Tool};
 
-/// Source files above this are not asked for definitions.
-const SOURCE_LIMIT: usize = 512 << 10;
-
 pub(super) struct TeGrep;
 
 /// Search file contents. Returns ranked matches.
@@ -63,7 +60,7 @@ impl Tool for TeGrep {
                     densest: None,
                     pattern: args.pattern,
                 };
-                condense(&matches, |path| source(roots, path, stop), te::budget(cx))
+                condense(&matches, |path| te::source(cx, path, stop), te::budget(cx))
             };
             if !found.complete {
                 condensed.truncated = true;
@@ -128,16 +125,6 @@ fn search(
         })
         .collect();
     Ok((found, hits))
-}
-
-/// The text of a file that had a hit; whatever cannot be read now is simply not ranked by its syntax.
-fn source(roots: &Roots, path: &str, stop: &Stop) -> Option<String> {
-    let bytes = roots
-        .open_file(path)
-        .ok()?
-        .read_all(SOURCE_LIMIT, stop)
-        .ok()?;
-    String::from_utf8(bytes).ok()
 }
 
 /// Skipped files with their reasons, for an honest zero.

@@ -1,6 +1,7 @@
 use llmc_envelope::HandleId;
-use llmc_envelope::handles::{Chunker, Kept};
+use llmc_envelope::handles::{Chunker, HandleInfo, Kept};
 use llmc_envelope::te::TeHeader;
+use llmc_host::Stop;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,111 +30,140 @@ impl Tool for TeHandle {
     type Args = Args;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
-        let wanted = args.chunk.unwrap_or(0);
-        cx.blocking(move |cx, stop| {
-            let id = HandleId::parse(&args.handle)
-                .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
-            let owner = &cx.caller().principal;
+        cx.blocking(move |cx, stop| retrieve(cx, &args.handle, args.chunk, stop))
+            .await
+    }
+}
+
+/// One chunk of a stored result, the first unless told otherwise.
+pub(crate) fn retrieve(cx: &Cx, handle: &str, chunk: Option<i64>, stop: &Stop) -> Result<Answer> {
+    let piece = piece(cx, handle, chunk.unwrap_or(0), stop)?;
+    let last = piece.chunks == Some(piece.number + 1);
+    let mut header = TeHeader::new("handle");
+    header.size = Some(piece.info.total_bytes);
+    header.shown = Some(piece.bytes.len() as u64);
+    header.handle = Some(piece.info.id);
+    header.chunk = Some(piece.number);
+    header.chunks = piece.chunks;
+    header.truncated = !last;
+    header.stale = piece.stale;
+    let path = piece.info.meta.get("path").and_then(Value::as_str);
+    let facts = Facts {
+        path: path.map(str::to_owned),
+        truncated: header.truncated,
+        handle: header.handle,
+        fetched_back: true,
+        ..Facts::default()
+    };
+    let crumbs: Vec<String> = match last {
+        true => Vec::new(),
+        false => vec![format!("more: chunk {}", piece.number + 1)],
+    };
+    let body = String::from_utf8_lossy(&piece.bytes);
+    Ok(te::stored(cx, &header, &body, &crumbs, facts))
+}
+
+/// A chunk, and what is known about the result it is from.
+pub(crate) struct Piece {
+    pub(crate) info: HandleInfo,
+    pub(crate) number: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// How many there are, once that is known.
+    pub(crate) chunks: Option<u64>,
+    pub(crate) stale: bool,
+}
+
+/// What is known about a stored result, and whether the file it came from has changed.
+pub(crate) fn about(cx: &Cx, handle: &str, stop: &Stop) -> Result<(HandleInfo, bool)> {
+    let id = HandleId::parse(handle)
+        .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
+    let info = cx.app().handles()?.info(&cx.caller().principal, id)?;
+    let source = info.source.as_ref();
+    let stale = source.is_some_and(|source| is_stale(cx, source, stop));
+    if stale && info.kept == Kept::File {
+        return Err(Error::new(
+            Kind::HandleExpired,
+            "the file has changed since the handle was made",
+        )
+        .hint("read the file again"));
+    }
+    Ok((info, stale))
+}
+
+/// Chunk `wanted` of a stored result.
+pub(crate) fn piece(cx: &Cx, handle: &str, wanted: i64, stop: &Stop) -> Result<Piece> {
+    let (info, stale) = about(cx, handle, stop)?;
+    // A chunk is asked for by somebody who knows what it costs: the answer's budget, not what is left of a session's.
+    let budget = cx.app().config().mcp.te.budget_for(&cx.caller().agent);
+    let budget = usize::try_from(budget).unwrap_or(2000);
+    let past = |count: u64| {
+        Error::bad_args(format!(
+            "chunk {wanted} is not there; chunks are 0 to {}",
+            count.saturating_sub(1)
+        ))
+    };
+    let Ok(number) = u64::try_from(wanted) else {
+        return Err(past(count(cx, &info, budget, stop)?));
+    };
+    let (bytes, chunks) = match info.kept {
+        Kept::Bytes => {
             let store = cx.app().handles()?;
-            let info = store.info(owner, id)?;
-            let stale = info
-                .source
-                .as_ref()
-                .is_some_and(|source| is_stale(cx, source, stop));
-            // A chunk is asked for by somebody who knows what it costs: the answer's budget, not what is left of a session's.
-            let budget = usize::try_from(cx.app().config().mcp.te.budget_for(&cx.caller().agent))
-                .unwrap_or(2000);
-            let past = |count: u64| {
-                Error::bad_args(format!(
-                    "chunk {wanted} is not there; chunks are 0 to {}",
-                    count.saturating_sub(1)
-                ))
-            };
-            let Ok(number) = u64::try_from(wanted) else {
-                return Err(past(count(cx, &info, id, budget, stop)?));
-            };
-            let (bytes, chunks) = match info.kept {
-                Kept::Bytes => match store.chunk(owner, id, number, budget) {
-                    Ok(chunk) => (chunk.bytes, chunk.chunks),
-                    Err(llmc_envelope::handles::Error::BadRange { count, .. }) => {
-                        return Err(past(count));
-                    }
-                    Err(error) => return Err(error.into()),
-                },
-                Kept::File if stale => {
-                    return Err(Error::new(
-                        Kind::HandleExpired,
-                        "the file has changed since the handle was made",
-                    )
-                    .hint("read the file again"));
+            match store.chunk(&cx.caller().principal, info.id, number, budget) {
+                Ok(chunk) => (chunk.bytes, chunk.chunks),
+                Err(llmc_envelope::handles::Error::BadRange { count, .. }) => {
+                    return Err(past(count));
                 }
-                Kept::File => {
-                    let file = open_source(cx, &info)?;
-                    let mut chunker = Chunker::new(info.total_bytes, budget);
-                    let mut seen = 0;
-                    loop {
-                        stop.check()?;
-                        let span = chunker.next_span(|at| file.read_range(at, 256 << 10))?;
-                        match span {
-                            None => return Err(past(seen)),
-                            Some(span) if span.index == number => {
-                                let len = usize::try_from(span.len).unwrap_or(0);
-                                let chunks = chunker.is_done().then_some(number + 1);
-                                break (file.read_range(span.offset, len)?, chunks);
-                            }
-                            Some(span) => seen = span.index + 1,
-                        }
-                    }
-                }
-            };
-            let mut header = TeHeader::new("handle");
-            header.size = Some(info.total_bytes);
-            header.shown = Some(bytes.len() as u64);
-            header.handle = Some(id);
-            header.chunk = Some(number);
-            header.chunks = chunks;
-            header.truncated = chunks != Some(number + 1);
-            header.stale = stale;
-            let facts = Facts {
-                path: info
-                    .meta
-                    .get("path")
-                    .and_then(Value::as_str)
-                    .map(str::to_owned),
-                truncated: header.truncated,
-                handle: Some(id),
-                fetched_back: true,
-                ..Facts::default()
-            };
-            let mut crumbs = Vec::new();
-            if header.truncated {
-                crumbs.push(format!("more: chunk {}", number + 1));
+                Err(error) => return Err(error.into()),
             }
-            Ok(te::answer(
-                cx,
-                &header,
-                &String::from_utf8_lossy(&bytes),
-                &crumbs,
-                facts,
-            ))
-        })
-        .await
+        }
+        Kept::File => {
+            let file = open_source(cx, &info)?;
+            let mut chunker = Chunker::new(info.total_bytes, budget);
+            let mut seen = 0;
+            loop {
+                stop.check()?;
+                let span = chunker.next_span(|at| file.read_range(at, 256 << 10))?;
+                match span {
+                    None => return Err(past(seen)),
+                    Some(span) if span.index == number => {
+                        let len = usize::try_from(span.len).unwrap_or(0);
+                        let chunks = chunker.is_done().then_some(number + 1);
+                        break (file.read_range(span.offset, len)?, chunks);
+                    }
+                    Some(span) => seen = span.index + 1,
+                }
+            }
+        }
+    };
+    Ok(Piece {
+        info,
+        number,
+        bytes,
+        chunks,
+        stale,
+    })
+}
+
+/// `limit` bytes of a stored result from `offset` on.
+pub(crate) fn bytes_at(cx: &Cx, info: &HandleInfo, offset: u64, limit: usize) -> Result<Vec<u8>> {
+    match info.kept {
+        Kept::Bytes => {
+            let store = cx.app().handles()?;
+            Ok(store
+                .read(&cx.caller().principal, info.id, offset, limit)?
+                .bytes)
+        }
+        Kept::File => Ok(open_source(cx, info)?.read_range(offset, limit)?),
     }
 }
 
 /// How many chunks there are, for the message of a call that asked for one that is not.
-fn count(
-    cx: &Cx,
-    info: &llmc_envelope::handles::HandleInfo,
-    id: HandleId,
-    budget: usize,
-    stop: &llmc_host::Stop,
-) -> Result<u64> {
+fn count(cx: &Cx, info: &HandleInfo, budget: usize, stop: &Stop) -> Result<u64> {
     if info.kept == Kept::Bytes {
         return Ok(cx
             .app()
             .handles()?
-            .chunk_count(&cx.caller().principal, id, budget)?);
+            .chunk_count(&cx.caller().principal, info.id, budget)?);
     }
     let file = open_source(cx, info)?;
     let mut chunker = Chunker::new(info.total_bytes, budget);

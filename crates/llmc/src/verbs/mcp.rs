@@ -23,6 +23,9 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
         config.mcp.observability.log_format,
         config.mcp.observability.log_level,
     );
+    if let Err(error) = llmc_host::exec::hide_process() {
+        tracing::warn!(%error, "other processes of this user can read the server's environment");
+    }
     let effective: Map<String, Value> = loaded
         .entries()
         .iter()
@@ -38,6 +41,7 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
         "start"
     );
     let app = App::start(loaded)?;
+    app.announce_commands();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("llmc")
@@ -50,6 +54,7 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
     ));
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
     runtime.shutdown_background();
+    app.processes().close();
     app.observer().close();
     match ended {
         Ok(ended) => {

@@ -1,7 +1,9 @@
 //! What each verb does.
 
 mod config;
+mod doctor;
 mod mcp;
+mod te;
 mod tool;
 mod tools;
 
@@ -51,8 +53,10 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let common = &cli.common;
     match cli.verb {
         Verb::Mcp => mcp::run(common),
+        Verb::Te { words } => te::run(common, &words),
         Verb::Tool { words } => tool::run(common, &words),
         Verb::Tools { schemas } => tools::run(common, schemas),
+        Verb::Doctor { json } => doctor::run(common, json),
         Verb::Config(ConfigVerb::Show) => config::show(common),
         Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => config::init(common, &args),
         Verb::Config(ConfigVerb::Check) | Verb::Repo(RepoVerb::Validate) => config::check(common),

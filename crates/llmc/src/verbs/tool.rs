@@ -12,6 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::{Failure, print, say, start_quietly};
 use crate::cli::Common;
 
+/// The flag that takes all of a tool's arguments as JSON.
+const ALL_ARGUMENTS: &str = "args";
+
 pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure> {
     let names = || catalog::TOOLS.iter().map(|tool| tool.name);
     let Some((name, rest)) = words
@@ -74,8 +77,8 @@ fn command(tool: &'static ToolDef) -> Command {
         .bin_name(format!("llmc tool {}", tool.name))
         .about(tool.description())
         .arg(
-            Arg::new("args")
-                .long("args")
+            Arg::new(ALL_ARGUMENTS)
+                .long(ALL_ARGUMENTS)
                 .value_name("JSON")
                 .help("All arguments as one JSON object; flags add to it"),
         )
@@ -89,6 +92,17 @@ fn command(tool: &'static ToolDef) -> Command {
         // clap keeps names for as long as the program runs, which is also how long this one command is needed.
         let id: &'static str = Box::leak(argument_id(name).into_boxed_str());
         let flag: &'static str = Box::leak(name.replace('_', "-").into_boxed_str());
+        if flag == ALL_ARGUMENTS {
+            // A command's own words stand behind the tool's name, as a shell's user writes them.
+            command = command.arg(
+                Arg::new(id)
+                    .num_args(0..)
+                    .trailing_var_arg(true)
+                    .allow_hyphen_values(true)
+                    .value_name("WORD"),
+            );
+            continue;
+        }
         let mut arg = Arg::new(id).long(flag).allow_hyphen_values(true);
         if flag != name {
             arg = arg.alias(name.as_str());
@@ -124,7 +138,7 @@ fn properties(tool: &'static ToolDef) -> impl Iterator<Item = (&'static String, 
 
 /// `--args` and the flags, as one object. Types follow the schema; the tool itself checks the rest.
 fn arguments(tool: &'static ToolDef, matches: &ArgMatches) -> Result<Map<String, Value>, Failure> {
-    let mut args = match matches.get_one::<String>("args") {
+    let mut args = match matches.get_one::<String>(ALL_ARGUMENTS) {
         None => Map::new(),
         Some(text) => strict_object(text)?,
     };
@@ -246,6 +260,7 @@ fn call(
         .await
     });
     runtime.shutdown_background();
+    app.processes().close();
     app.observer().close();
     Ok(outcome)
 }

@@ -6,9 +6,15 @@
 //! - `crash`: kill -9 at any moment, several processes on one file
 //! - `observe`: logs, audit, telemetry, metrics, handles over restarts
 //! - `commands`: programs inside the boundary
+//! - `procs`: programs that outlive their calls
+//! - `confined`: what the server says about confinement, proves, demands and hides
+//! - `soak`: very many commands, and nothing left of them
+//! - `policy`: the restricted profile, the operator's rules, git
 //! - `cli`: the verbs of the command line
 //! - `exit`: how a server ends
 //! - `te`: the Tool Envelope
+//! - `envelope`: what every enveloped answer keeps, whatever is in the files
+//! - `te_diff`, `run_pytest`: two of its tools, on real repositories and test runs
 //! - `docs`: the generated reference pages
 
 #![allow(
@@ -19,14 +25,23 @@
 
 mod cli;
 mod commands;
+mod confined;
 mod crash;
 mod docs;
+mod envelope;
 mod exit;
 mod hostile;
 mod observe;
+mod policy;
+mod procs;
 mod protocol;
+mod run_pytest;
 mod shapes;
+mod soak;
 mod te;
+mod te_cli;
+mod te_diff;
+mod te_run;
 
 use llmc_testkit::{McpClient, Workspace};
 

@@ -13,6 +13,8 @@ const TE: &[&str] = &[
     "te_head",
     "te_tail",
     "te_handle",
+    "te_diff",
+    "te_git",
 ];
 const CLASSIC: &[&str] = &[
     "read_file",
@@ -29,6 +31,13 @@ const CLASSIC: &[&str] = &[
     "linux_search_content",
     "linux_handle_read",
     "run_cmd",
+    "linux_proc_start",
+    "linux_proc_read",
+    "linux_proc_send",
+    "linux_proc_stop",
+    "linux_proc_list",
+    "linux_proc_kill",
+    "linux_sys_snapshot",
     "te_grep",
     "te_cat",
     "te_find",
@@ -36,8 +45,12 @@ const CLASSIC: &[&str] = &[
     "te_head",
     "te_tail",
     "te_handle",
+    "te_run",
+    "te_diff",
+    "te_git",
     "repo_read",
     "repo_write_patch",
+    "run_pytest",
     "get_metrics",
     "health",
     "init",
@@ -168,6 +181,12 @@ fn clients_are_told_what_a_tool_does_to_the_world() {
         ("linux_fs_mkdirs", false, true),
         ("repo_write_patch", true, false),
         ("run_cmd", true, false),
+        ("te_run", true, false),
+        ("run_pytest", true, false),
+        ("linux_proc_start", true, false),
+        ("linux_proc_send", true, false),
+        ("linux_proc_stop", true, true),
+        ("linux_proc_kill", true, false),
     ];
     for tool in list["result"]["tools"].as_array().unwrap() {
         let name = tool["name"].as_str().unwrap();

@@ -678,6 +678,10 @@ fn unknown_missing_and_ill_typed_arguments_are_refused_with_the_usage() {
                 _ => vec![json!("text"), json!({"a": 1})],
             };
             for value in wrong {
+                // A signal has a name and a number.
+                if key == "signal" && value.is_number() {
+                    continue;
+                }
                 let mut args = good.clone();
                 args[key] = value;
                 cases.push(args);

@@ -1,23 +1,26 @@
 //! The inner helper: restricts itself, starts the command, reaps, and goes when the command or the server goes.
 
-use std::io;
-use std::os::fd::AsFd;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal as Nix};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Stat;
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, Pid, WaitOptions, set_dumpable_behavior, wait};
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, getpgid, ioctl_tiocsctty, kill_process,
+    kill_process_group, pidfd_open, set_dumpable_behavior, wait,
+};
 
 use super::outer::leash;
 use super::{caps, landlock, limits, loopback, mounts, reaper, seccomp, spaces};
 use crate::exec::fds;
 use crate::exec::level::{Feature, Features};
-use crate::exec::plan::{self, Failure, Plan, Report, Start, Target};
+use crate::exec::plan::{self, Failure, Input, Plan, Report, SEEN, Start, Target};
 
 /// Runs as pid 1: waits for its plan, then until the command is over.
 pub(super) fn run() -> io::Result<()> {
@@ -28,17 +31,17 @@ pub(super) fn run() -> io::Result<()> {
     if let Err(failure) = spaces::net(features) {
         return plan::send(&leash, &Report::Failed(failure));
     }
-    // The working directory and the two outputs. If there is no plan after all, the server is gone or had no use for it.
-    let fds = fds::receive(&leash)?;
-    let [cwd, out, err] = &fds[..] else {
+    // The working directory, the two outputs and perhaps an input. If there is no plan after all, the server is gone or
+    // had no use for it.
+    let mut fds = fds::receive(&leash)?.into_iter();
+    let (Some(cwd), Some(out), Some(err)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
     rustix::process::fchdir(cwd)?;
     rustix::stdio::dup2_stdout(out)?;
     rustix::stdio::dup2_stderr(err)?;
-    drop(fds);
     let plan = plan::receive(&leash)?;
-    carry_out(&plan, &leash)
+    carry_out(&plan, &leash, fds.next())
 }
 
 /// Runs without a pid namespace, where the outer helper already has everything.
@@ -46,14 +49,19 @@ pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()>
     if let Err(failure) = spaces::net(features) {
         return plan::send(leash, &Report::Failed(failure));
     }
-    let plan = plan::receive(leash)?;
-    carry_out(&plan, leash)
+    let plan: Plan = plan::receive(leash)?;
+    let wants = |target: &Target| target.input != Input::Nothing;
+    let input = match plan.target.as_ref().is_some_and(wants) {
+        true => fds::receive(leash)?.pop(),
+        false => None,
+    };
+    carry_out(&plan, leash, input)
 }
 
-fn carry_out(plan: &Plan, leash: &UnixStream) -> io::Result<()> {
+fn carry_out(plan: &Plan, leash: &UnixStream, input: Option<OwnedFd>) -> io::Result<()> {
     let report = match confine(plan) {
         Ok(landlock) => match &plan.target {
-            Some(target) => live(target, plan, leash),
+            Some(target) => live(target, plan, leash, input),
             None => Some(Report::Ready { landlock }),
         },
         Err(failure) => Some(Report::Failed(failure)),
@@ -115,8 +123,19 @@ fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
 }
 
 /// Starts the command and stays until it is over. `None` if the server went first.
-fn live(target: &Target, plan: &Plan, leash: &UnixStream) -> Option<Report> {
-    let over = start(target, plan).map(|(signals, pid)| watch(&signals, pid, leash));
+fn live(
+    target: &Target,
+    plan: &Plan,
+    leash: &UnixStream,
+    input: Option<OwnedFd>,
+) -> Option<Report> {
+    let over = start(target, plan, input).and_then(|command| {
+        let signals = only_wait()?;
+        match target.input == Input::Nothing || introduce(command, leash).is_ok() {
+            true => Ok(watch(&signals, command, leash)),
+            false => Ok(None),
+        }
+    });
     if !plan.features.pid {
         reaper::end_all();
     }
@@ -130,7 +149,7 @@ fn live(target: &Target, plan: &Plan, leash: &UnixStream) -> Option<Report> {
     clippy::disallowed_methods,
     reason = "this is how llmc-host starts programs"
 )]
-fn start(target: &Target, plan: &Plan) -> Result<(SignalFd, Pid), Failure> {
+fn start(target: &Target, plan: &Plan, input: Option<OwnedFd>) -> Result<Pid, Failure> {
     let failed = |step: &str, error: io::Error| Failure::new(None, step, error);
     if !plan.features.pid {
         reaper::adopt_orphans().map_err(|errno| failed("becoming a subreaper", errno.into()))?;
@@ -138,40 +157,54 @@ fn start(target: &Target, plan: &Plan) -> Result<(SignalFd, Pid), Failure> {
     // The command must not reach into this process, whose memory and descriptors it would otherwise share an owner with.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| failed("hiding the helper", errno.into()))?;
-    let mut mask = SigSet::empty();
-    mask.add(Signal::SIGCHLD);
-    let signals = mask
-        .thread_block()
-        .and_then(|()| SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC))
-        .map_err(|errno| failed("watching for children", errno.into()))?;
     let mut command = Command::new(&target.program);
     if let Some((name, args)) = target.argv.split_first() {
         command.arg0(name).args(args);
     }
+    match (target.input, &input) {
+        // This process leads the session, so the terminal becomes the session's, and its own group, in which the command
+        // stays, becomes the one in the foreground. A group of its own would start in the background and be stopped.
+        (Input::Terminal, Some(terminal)) => {
+            ioctl_tiocsctty(terminal).map_err(|errno| failed("the terminal", errno.into()))?;
+        }
+        _ => {
+            command.process_group(0);
+        }
+    }
     let child = command
         .env_clear()
         .envs(target.env.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
-        .process_group(0)
+        .stdin(input.map_or_else(Stdio::null, Stdio::from))
         .spawn()
         .map_err(|error| failed("starting the program", error))?;
-    Ok((signals, Pid::from_child(&child)))
+    Ok(Pid::from_child(&child))
 }
 
-/// Reaps whatever ends until that is the command itself, or the server is gone.
+/// From now on no signal disturbs this process, which may share the command's group; ended children are asked for.
+///
+/// Not earlier: a command inherits what is blocked.
+fn only_wait() -> Result<SignalFd, Failure> {
+    let mut children = SigSet::empty();
+    children.add(Nix::SIGCHLD);
+    SigSet::all()
+        .thread_block()
+        .and_then(|()| SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC))
+        .map_err(|errno| Failure::new(None, "watching for children", errno))
+}
+
+/// Gives the server a descriptor of the command, by which it finds the number that the host knows the command under.
+fn introduce(command: Pid, leash: &UnixStream) -> io::Result<()> {
+    let pidfd = pidfd_open(command, PidfdFlags::empty())?;
+    plan::send(leash, &Report::Running)?;
+    fds::send(leash, &[pidfd.as_fd()])?;
+    let mut answer = [SEEN];
+    { leash }.read_exact(&mut answer)
+}
+
+/// Reaps whatever ends until that is the command itself, or the server is gone. Passes on signals that the server sends.
 fn watch(signals: &SignalFd, command: Pid, leash: &UnixStream) -> Option<Report> {
     loop {
-        let mut watched = [
-            PollFd::new(leash, PollFlags::RDHUP),
-            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-        ];
-        if poll(&mut watched, None).is_err() {
-            continue;
-        }
-        if !watched[0].revents().is_empty() {
-            return None;
-        }
-        let _ = signals.read_signal();
+        // First of all: it may have ended before anybody listened.
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid != command {
                 continue;
@@ -183,5 +216,37 @@ fn watch(signals: &SignalFd, command: Pid, leash: &UnixStream) -> Option<Report>
                 return Some(Report::Killed(signal));
             }
         }
+        let mut watched = [
+            PollFd::new(leash, PollFlags::RDHUP | PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        ];
+        if poll(&mut watched, None).is_err() {
+            continue;
+        }
+        let leash_says = watched[0].revents();
+        if !watched[1].revents().is_empty() {
+            let _ = signals.read_signal();
+        }
+        if leash_says.is_empty() {
+            continue;
+        }
+        let mut signal = [0];
+        let ended = leash_says != PollFlags::IN;
+        if ended || !{ leash }.read(&mut signal).is_ok_and(|read| read == 1) {
+            return None;
+        }
+        pass_on(signal[0], command);
     }
+}
+
+/// Sends a signal to the command and, where it leads one, to its group.
+fn pass_on(signal: u8, command: Pid) {
+    let Some(signal) = Signal::from_named_raw(signal.into()) else {
+        return;
+    };
+    // Nobody else reaps the command, so its number still means it.
+    let _ = match getpgid(Some(command)) {
+        Ok(group) if group == command => kill_process_group(command, signal),
+        _ => kill_process(command, signal),
+    };
 }

@@ -2,13 +2,14 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, LandlockStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetStatus, Scope, path_beneath_rules,
 };
 
-use crate::exec::plan::{Plan, Sockets};
+use crate::exec::plan::{Places, Plan, Sockets};
 
 /// The newest rules known here; an older kernel enforces what it knows.
 const NEWEST: ABI = ABI::V9;
@@ -33,7 +34,10 @@ pub(super) fn restrict(plan: &Plan) -> io::Result<u32> {
             .handle_access(AccessNet::from_all(NEWEST))
             .map_err(other)?;
     }
-    let mut places: Vec<OsString> = plan.places.write.clone();
+    let mut places: Vec<OsString> = match plan.features.mount {
+        true => plan.places.write.clone(),
+        false => around(&plan.places),
+    };
     places.extend(DEVICES.map(OsString::from));
     // Only a /tmp of its own: the host's holds other people's files.
     if plan.features.mount {
@@ -50,6 +54,30 @@ pub(super) fn restrict(plan: &Plan) -> io::Result<u32> {
         (_, LandlockStatus::Available { effective_abi, .. }) => Ok(effective_abi as u32),
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
+}
+
+/// The writable places without the system's directories in them. A rule cannot be narrowed, so where no mount makes those
+/// read-only, a place that holds one is given entry by entry; new entries cannot be made beside them then.
+fn around(places: &Places) -> Vec<OsString> {
+    let mut found = Vec::new();
+    let mut next: Vec<PathBuf> = places.write.iter().map(PathBuf::from).collect();
+    while let Some(dir) = next.pop() {
+        let below = |sealed: &OsString| Path::new(sealed).starts_with(&dir);
+        if places.sealed.iter().any(|sealed| dir.starts_with(sealed)) {
+            continue;
+        }
+        match places.sealed.iter().any(below) {
+            true => {
+                let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+                // A rule on a link would be one on what it leads to.
+                let real =
+                    entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_symlink()));
+                next.extend(real.map(|entry| entry.path()));
+            }
+            false => found.push(dir.into_os_string()),
+        }
+    }
+    found
 }
 
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {

@@ -8,6 +8,7 @@
 //! Order matters: mounts need the capabilities that are dropped next; Landlock comes before the system call filter that
 //! forbids it; the filter comes last because everything before would trip over it.
 
+mod attempt;
 mod broker;
 mod caps;
 mod init;
@@ -23,17 +24,21 @@ mod spaces;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::plan::{BROKER, INNER, OUTER};
+use super::plan::{ATTEMPT, BROKER, INNER, OUTER};
 
 /// Becomes the helper if that is what this process was started as, else `None`.
 ///
 /// `main` calls this before it starts a thread or a runtime: namespaces and restrictions are per thread.
 pub fn helper_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
-    let role = args.into_iter().nth(1)?;
-    let done = match role.to_str()? {
+    let mut args = args.into_iter().skip(1);
+    let done = match args.next()?.to_str()? {
         OUTER => outer::run(),
         BROKER => broker::run(),
         INNER => init::run(),
+        ATTEMPT => {
+            let words = args.map(|word| word.to_string_lossy().into_owned());
+            attempt::run(&words.collect::<Vec<_>>())
+        }
         _ => return None,
     };
     // Who is told about failures is the server, over the socket; without it there is nobody.

@@ -54,7 +54,8 @@ pub(super) fn build(plan: &Plan) -> Result<()> {
         let replaced = path.starts_with("/dev")
             || path.starts_with("/proc")
             || (own_tmp && path.starts_with("/tmp"));
-        if !replaced && (!whole || path.starts_with("/sys")) {
+        let system = plan.places.sealed.iter().any(|dir| path.starts_with(dir));
+        if !replaced && (!whole || system || path.starts_with("/sys")) {
             seal(&path, options)?;
         }
     }
@@ -71,6 +72,9 @@ pub(super) fn build(plan: &Plan) -> Result<()> {
     for (path, clone) in &shown {
         attach(path, clone, own_tmp)?;
         remount(clone, MountFlags::RDONLY).map_err(at("mounting", path))?;
+    }
+    for path in &plan.places.sealed {
+        bind(path, MountFlags::RDONLY)?;
     }
     for path in &plan.places.pinned {
         bind(path, MountFlags::empty())?;

@@ -1,0 +1,122 @@
+//! Which program a command line starts.
+
+/// What kind of program a command line starts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    Git {
+        subcommand: String,
+        args: Vec<String>,
+    },
+    Diff,
+    /// Prints lines that match.
+    Grep,
+    /// Prints a file, or a part of one.
+    Cat,
+    /// Prints paths.
+    Find,
+    /// Prints the entries of directories.
+    Ls,
+    /// Runs tests, or is mostly used for it.
+    Tests(&'static str),
+    Other,
+}
+
+impl Program {
+    pub(super) fn of(argv: &[String]) -> Self {
+        let words = command(argv);
+        let Some((first, rest)) = words.split_first() else {
+            return Self::Other;
+        };
+        let any = |words: &[&str]| rest.iter().any(|word| words.contains(&word.as_str()));
+        match base(first) {
+            "git" => {
+                let (subcommand, args) = git_words(rest);
+                match subcommand {
+                    "grep" => Self::Grep,
+                    _ => Self::Git {
+                        subcommand: subcommand.to_owned(),
+                        args: args.to_vec(),
+                    },
+                }
+            }
+            "diff" | "colordiff" => Self::Diff,
+            "grep" | "egrep" | "fgrep" | "rg" | "ripgrep" | "ag" | "ack" => Self::Grep,
+            "cat" | "bat" | "head" | "tail" => Self::Cat,
+            "find" | "fd" | "fdfind" => Self::Find,
+            "ls" | "exa" | "eza" => Self::Ls,
+            "pytest" | "py.test" => Self::Tests("pytest"),
+            "python" | "python3" if any(&["pytest"]) => Self::Tests("pytest"),
+            "python" | "python3" if any(&["unittest"]) => Self::Tests("unittest"),
+            "cargo" if any(&["test", "t", "nextest"]) => Self::Tests("cargo"),
+            "go" if any(&["test"]) => Self::Tests("go"),
+            "jest" => Self::Tests("jest"),
+            "vitest" => Self::Tests("vitest"),
+            "npx" | "npm" | "yarn" | "pnpm" if any(&["jest"]) => Self::Tests("jest"),
+            "npx" | "npm" | "yarn" | "pnpm" if any(&["vitest"]) => Self::Tests("vitest"),
+            "npm" | "yarn" | "pnpm" if any(&["test", "t"]) => Self::Tests("npm"),
+            _ => Self::Other,
+        }
+    }
+
+    /// The name under which the envelope answers.
+    pub(super) fn name(&self, argv: &[String]) -> Option<&'static str> {
+        Some(match self {
+            Self::Git { .. } => "git",
+            Self::Diff => "diff",
+            Self::Grep => "grep",
+            Self::Cat => match command(argv).first().map(|first| base(first)) {
+                Some("head") => "head",
+                Some("tail") => "tail",
+                _ => "cat",
+            },
+            Self::Find => "find",
+            Self::Ls => "ls",
+            Self::Tests(name) => name,
+            Self::Other => return None,
+        })
+    }
+}
+
+/// The words of a command line that are no options, after the program's own.
+///
+/// Which options take a value is not known here; a value may be among them.
+pub(super) fn operands(argv: &[String]) -> impl Iterator<Item = &str> {
+    let words = command(argv).iter().skip(1);
+    words
+        .map(String::as_str)
+        .filter(|word| !word.starts_with('-'))
+}
+
+fn base(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// The command behind variables and launchers: `env A=1 timeout 60 git log` is `git log`.
+fn command(argv: &[String]) -> &[String] {
+    let mut words = argv;
+    while let Some((first, rest)) = words.split_first() {
+        let name = base(first);
+        let takes_value = match name {
+            "env" | "nohup" | "time" | "nice" | "command" | "stdbuf" | "setsid" => 0,
+            "timeout" => 1,
+            _ if name.contains('=') && !name.starts_with('-') => 0,
+            _ => return words,
+        };
+        let options = rest.iter().take_while(|word| word.starts_with('-')).count();
+        words = rest.get(options + takes_value..).unwrap_or_default();
+    }
+    words
+}
+
+/// git's subcommand and what follows it, past git's own options.
+fn git_words(words: &[String]) -> (&str, &[String]) {
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        match word.as_str() {
+            "-C" | "-c" | "--git-dir" | "--work-tree" | "--namespace" => at += 2,
+            option if option.starts_with('-') => at += 1,
+            subcommand => return (subcommand, &words[at + 1..]),
+        }
+    }
+    ("", &[])
+}

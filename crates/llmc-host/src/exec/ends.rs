@@ -1,0 +1,122 @@
+//! What connects the server with a run: pipes, or a terminal.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr,
+    tcsetwinsize,
+};
+
+use super::plan::Input;
+
+/// The size a program believes its terminal has: wide enough that few lines wrap.
+const WINDOW: Winsize = Winsize {
+    ws_row: 40,
+    ws_col: 120,
+    ws_xpixel: 0,
+    ws_ypixel: 0,
+};
+
+/// Both ends of everything.
+pub(super) struct Ends {
+    pub(super) ours: Ours,
+    pub(super) theirs: Theirs,
+}
+
+/// The server's ends.
+pub(super) struct Ours {
+    pub(super) out: File,
+    pub(super) err: Option<File>,
+    pub(super) input: Option<File>,
+}
+
+/// The run's ends.
+pub(super) struct Theirs {
+    pub(super) out: OwnedFd,
+    pub(super) err: OwnedFd,
+    pub(super) input: Option<OwnedFd>,
+}
+
+impl Ends {
+    pub(super) fn new(input: Input) -> io::Result<Ends> {
+        match input {
+            Input::Nothing => Ends::outputs(),
+            Input::Pipe => Ends::pipes(),
+            Input::Terminal => Ends::terminal(),
+        }
+    }
+
+    /// Two outputs, kept apart.
+    fn outputs() -> io::Result<Ends> {
+        let (out, their_out) = io::pipe()?;
+        let (err, their_err) = io::pipe()?;
+        Ok(Ends {
+            ours: Ours {
+                out: file(out),
+                err: Some(file(err)),
+                input: None,
+            },
+            theirs: Theirs {
+                out: their_out.into(),
+                err: their_err.into(),
+                input: None,
+            },
+        })
+    }
+
+    /// An input, and one pipe for both outputs: what is written first is read first.
+    fn pipes() -> io::Result<Ends> {
+        let (out, their_out) = io::pipe()?;
+        let (their_input, input) = io::pipe()?;
+        // A command that does not read must not hold up whoever writes.
+        rustix::io::ioctl_fionbio(&input, true)?;
+        Ok(Ends {
+            ours: Ours {
+                out: file(out),
+                err: None,
+                input: Some(file(input)),
+            },
+            theirs: Theirs {
+                err: their_out.try_clone()?.into(),
+                out: their_out.into(),
+                input: Some(their_input.into()),
+            },
+        })
+    }
+
+    /// A terminal that does not repeat what is typed and does not add carriage returns: nobody looks at it.
+    fn terminal() -> io::Result<Ends> {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let ours = openpt(flags)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        let theirs = ioctl_tiocgptpeer(&ours, flags)?;
+        let mut modes = tcgetattr(&theirs)?;
+        modes.local_modes -= LocalModes::ECHO | LocalModes::ECHOE | LocalModes::ECHOK;
+        modes.output_modes -= OutputModes::ONLCR;
+        modes.input_modes |= InputModes::IUTF8;
+        tcsetattr(&theirs, OptionalActions::Now, &modes)?;
+        tcsetwinsize(&theirs, WINDOW)?;
+        rustix::io::ioctl_fionbio(&ours, true)?;
+        let ours = File::from(ours);
+        Ok(Ends {
+            ours: Ours {
+                input: Some(ours.try_clone()?),
+                out: ours,
+                err: None,
+            },
+            theirs: Theirs {
+                out: theirs.try_clone()?,
+                err: theirs.try_clone()?,
+                input: Some(theirs),
+            },
+        })
+    }
+}
+
+fn file(pipe: impl Into<OwnedFd>) -> File {
+    File::from(pipe.into())
+}

@@ -1,0 +1,75 @@
+use std::time::Duration;
+
+use llmc_config::ExecProfile;
+use llmc_host::exec::{NotKilled, aim};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::args::SignalNumber;
+use super::linux_proc_stop::ended;
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::{Error, Kind, Result};
+use crate::tool::{Effect, Tool};
+
+const TERM: i32 = 15;
+/// How long the end of one's own process is waited for, to tell how it ended.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub(super) struct LinuxProcKill;
+
+/// Send a signal to one process by pid.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    pid: i64,
+    #[schemars(with = "Option<String>")]
+    signal: Option<SignalNumber>,
+}
+
+impl Tool for LinuxProcKill {
+    const NAME: &'static str = "linux_proc_kill";
+    const ALIASES: &'static [&'static str] = &["linux.proc_kill"];
+    const EFFECT: Effect = Effect::Writes;
+    const DESTRUCTIVE: bool = true;
+    const IDEMPOTENT: bool = false;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let signal = args.signal.map_or(TERM, |signal| signal.0);
+        cx.blocking(move |cx, _| {
+            let own = cx.app().processes().list(cx.caller());
+            let helpers: Vec<i32> = own
+                .iter()
+                .filter(|entry| entry.process.ending().is_none())
+                .filter_map(|entry| entry.process.helper())
+                .collect();
+            let strangers = cx.app().config().mcp.exec.profile == ExecProfile::Unrestricted;
+            let refused = |why| refusal(args.pid, why);
+            let aimed = aim(args.pid, &helpers, strangers).map_err(refused)?;
+            let running = own
+                .iter()
+                .filter(|entry| entry.process.ending().is_none())
+                .find(|entry| i64::from(entry.process.pid()) == args.pid);
+            aimed.fire(signal).map_err(refused)?;
+            let ending = running.and_then(|entry| entry.process.wait_end(PATIENCE));
+            let document = match ending {
+                Some(ending) => ended(&ending),
+                None => json!({"ok": true, "exit_code": null, "signal": null}),
+            };
+            Answer::json(&document, Facts::default())
+        })
+        .await
+    }
+}
+
+fn refusal(pid: i64, why: NotKilled) -> Error {
+    let kind = match why {
+        NotKilled::Gone => Kind::NotFound,
+        NotKilled::Refused => Kind::PermissionDenied,
+        _ => Kind::CommandDenied,
+    };
+    Error::new(kind, format!("pid {pid}: {why}"))
+        .hint("linux_proc_list shows the processes you started")
+}

@@ -1,0 +1,50 @@
+use llmc_envelope::mask::mask_secrets;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::tool::{Effect, Tool};
+
+/// Characters of a command line that are shown.
+const LINE: usize = 200;
+
+pub(super) struct LinuxProcList;
+
+/// List your processes.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {}
+
+impl Tool for LinuxProcList {
+    const NAME: &'static str = "linux_proc_list";
+    const ALIASES: &'static [&'static str] = &["linux.proc_list"];
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, _: Args) -> Result<Answer> {
+        let list = cx.app().processes().list(cx.caller());
+        let list: Vec<Value> = list
+            .iter()
+            .map(|entry| {
+                json!({
+                    "proc_id": entry.id,
+                    "pid": entry.process.pid(),
+                    "command": shortened(&mask_secrets(&entry.command)),
+                    "running": entry.process.ending().is_none(),
+                    "started_iso": entry.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+                })
+            })
+            .collect();
+        Answer::json(&json!({"processes": list}), Facts::default())
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LINE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,122 @@
+use std::time::Duration;
+
+use llmc_host::exec::Ending;
+use llmc_host::search::OutputPattern;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::args::bounded;
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::processes::{Text, Wish};
+use crate::tool::{Effect, Tool};
+
+/// How long a read waits when it does not say, in seconds.
+const DEFAULT: f64 = 5.0;
+
+pub(super) struct LinuxProcRead;
+
+/// Read new output; waits for some or a pattern.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    proc_id: String,
+    offset: Option<i64>,
+    /// regex
+    until: Option<String>,
+    /// seconds
+    timeout: Option<f64>,
+}
+
+impl Tool for LinuxProcRead {
+    const NAME: &'static str = "linux_proc_read";
+    const ALIASES: &'static [&'static str] = &["linux.proc_read"];
+    const EFFECT: Effect = Effect::Reads;
+    const IDEMPOTENT: bool = false;
+    type Args = Args;
+
+    fn time_limit(cx: &Cx) -> Duration {
+        longest(cx) + Duration::from_secs(10)
+    }
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let offset = args
+            .offset
+            .map(|offset| bounded("offset", Some(offset), 0, 0..=i64::MAX))
+            .transpose()?;
+        let until = args.until.as_deref().map(OutputPattern::new).transpose()?;
+        let seconds = args.timeout.unwrap_or(DEFAULT);
+        if !(seconds.is_finite() && seconds >= 0.0) {
+            return Err(Error::bad_args("timeout must be at least 0 seconds"));
+        }
+        let asked = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        let wish = Wish {
+            offset,
+            until,
+            timeout: asked.min(longest(cx)),
+            form: cx.caller().form,
+        };
+        cx.blocking(move |cx, stop| {
+            let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
+            let read = entry.read(&wish, stop)?;
+            let mut notes = notes(&read);
+            if asked > wish.timeout {
+                let most = wish.timeout.as_secs();
+                notes.push(format!(
+                    "timeout lowered to {most} s (mcp.tools.exec_timeout)"
+                ));
+            }
+            let ending = read.ending.as_ref();
+            let mut document = json!({
+                "output": read.text,
+                "offset": read.offset,
+                "next_offset": read.next_offset,
+                "dropped_bytes": read.dropped,
+                "running": ending.is_none(),
+                "exit_code": ending.and_then(|ending| ending.exit_code),
+                "signal": ending.and_then(|ending| ending.signal),
+            });
+            if !notes.is_empty() {
+                document["note"] = notes.join("; ").into();
+            }
+            let facts = Facts {
+                truncated: read.dropped > 0,
+                ..Facts::default()
+            };
+            Answer::json(&document, facts)
+        })
+        .await
+    }
+}
+
+/// A read waits no longer than a command may run.
+fn longest(cx: &Cx) -> Duration {
+    cx.app().config().mcp.tools.exec_timeout()
+}
+
+/// What the fields do not say.
+fn notes(read: &Text) -> Vec<String> {
+    let mut notes = Vec::new();
+    if read.left > 0 && read.ending.is_some() {
+        notes.push(format!("{} more bytes: read again", read.left));
+    }
+    notes.extend(read.ending.iter().flat_map(ending_notes));
+    notes
+}
+
+/// What a caller must know about an end besides its code.
+pub(super) fn ending_notes(ending: &Ending) -> Vec<String> {
+    let mut notes = Vec::new();
+    if ending.idle {
+        notes.push("ended: idle for too long (mcp.tools.idle_timeout)".to_owned());
+    }
+    for planted in &ending.quarantined {
+        notes.push(format!(
+            "{} is protected; the change was undone",
+            planted.path.display()
+        ));
+    }
+    notes
+}

@@ -1,0 +1,78 @@
+use std::time::Duration;
+
+use llmc_host::exec::{Io, Manner, Spec, split_words};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::tool::{Effect, Tool};
+
+/// Bytes of output that are kept of one process.
+const KEEP: usize = 1 << 20;
+
+pub(super) struct LinuxProcStart;
+
+/// Start a long-running program or REPL, confined.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    command: Option<String>,
+    argv: Option<Vec<String>>,
+    cwd: Option<String>,
+    /// for REPLs
+    pty: Option<bool>,
+}
+
+impl Tool for LinuxProcStart {
+    const NAME: &'static str = "linux_proc_start";
+    const ALIASES: &'static [&'static str] = &["linux.proc_start"];
+    const EFFECT: Effect = Effect::Runs;
+    const DESTRUCTIVE: bool = true;
+    const IDEMPOTENT: bool = false;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let argv = match (args.argv, args.command) {
+            (Some(argv), None) => argv,
+            (None, Some(command)) => split_words(&command)?,
+            _ => return Err(Error::bad_args("give either command or argv")),
+        };
+        if argv.is_empty() {
+            return Err(Error::bad_args("the command is empty"));
+        }
+        let io = match args.pty {
+            Some(true) => Io::Terminal,
+            _ => Io::Pipes,
+        };
+        cx.blocking(move |cx, _| {
+            let cwd = cx
+                .linux()
+                .roots
+                .open_dir(args.cwd.as_deref().unwrap_or("."))?;
+            let (app, caller) = (cx.app(), cx.caller());
+            let env = caller.environment();
+            let spec = Spec {
+                argv: &argv,
+                program: None,
+                cwd: &cwd,
+                timeout: Duration::MAX,
+                env: &env,
+                max_output: u64::MAX,
+            };
+            let manner = Manner {
+                io,
+                idle: app.config().mcp.tools.idle_timeout(),
+                keep: KEEP,
+            };
+            let entry = app.processes().start(caller, argv.join(" "), || {
+                Ok(app.commands()?.spawn(&spec, manner)?)
+            })?;
+            let document = json!({"proc_id": entry.id, "pid": entry.process.pid()});
+            Answer::json(&document, Facts::default())
+        })
+        .await
+    }
+}

@@ -1,0 +1,154 @@
+use std::time::Duration;
+
+use llmc_enrich::{Condensed, git};
+use llmc_host::exec::{Finished, Spec, Stream};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::{Error, Family, Kind, Result};
+use crate::te::{self, Frame};
+use crate::tool::{Effect, Tool};
+
+/// A git that prints more than this is ended.
+const MAX_OUTPUT: u64 = 16 << 20;
+
+pub(super) struct TeGit;
+
+/// Read-only git (log, diff, …).
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    args: Vec<String>,
+}
+
+/// What git printed and how it ended.
+struct Ran {
+    args: Vec<String>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    finished: Finished,
+}
+
+impl Tool for TeGit {
+    const NAME: &'static str = "te_git";
+    // It starts a program, but one that can only look: nothing of the repository's runs and nothing is written.
+    const EFFECT: Effect = Effect::Reads;
+    const FAMILY: Family = Family::Te;
+    type Args = Args;
+
+    fn time_limit(cx: &Cx) -> Duration {
+        cx.app().config().mcp.tools.exec_timeout() + Duration::from_secs(10)
+    }
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let mut args = args.args;
+        if args.first().is_some_and(|word| word == "git") {
+            args.remove(0);
+        }
+        if args.is_empty() {
+            return Err(Error::bad_args("args is empty").hint(r#"for example ["log","-5"]"#));
+        }
+        if args.iter().any(|word| word.contains('\0')) {
+            return Err(Error::bad_args("an argument holds a NUL character"));
+        }
+        let timeout = cx.app().config().mcp.tools.exec_timeout();
+        cx.blocking(move |cx, stop| {
+            let commands = cx.app().commands()?;
+            let cwd = cx.files().roots.open_dir(".")?;
+            let git = commands.git(&args, &cwd)?;
+            let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+            let mut collect = |stream, bytes: &[u8]| match stream {
+                Stream::Stdout => stdout.extend_from_slice(bytes),
+                Stream::Stderr => stderr.extend_from_slice(bytes),
+            };
+            let spec = Spec {
+                argv: &git.argv,
+                program: Some(&git.program),
+                cwd: &cwd,
+                timeout,
+                env: &git.env,
+                max_output: MAX_OUTPUT,
+            };
+            let finished = commands.run(&spec, &mut collect, stop)?;
+            if finished.cancelled {
+                stop.check()?;
+                return Err(Error::new(Kind::Cancelled, "cancelled"));
+            }
+            if finished.timed_out {
+                let message = format!("git: ended after {} s", timeout.as_secs_f64());
+                return Err(Error::new(Kind::TimedOut, message)
+                    .hint("ask for less: a path after --, -n, a range"));
+            }
+            let ran = Ran {
+                args,
+                stdout,
+                stderr,
+                finished,
+            };
+            Ok(answer(cx, &ran))
+        })
+        .await
+    }
+}
+
+fn answer(cx: &Cx, ran: &Ran) -> Answer {
+    let mut raw = ran.stdout.clone();
+    if !raw.is_empty() && !raw.ends_with(b"\n") && !ran.stderr.is_empty() {
+        raw.push(b'\n');
+    }
+    raw.extend_from_slice(&ran.stderr);
+    let text = String::from_utf8_lossy(&raw);
+    let words = ran.args.iter().position(|word| !word.starts_with('-'));
+    let (subcommand, rest) = match words {
+        Some(at) => (ran.args[at].as_str(), &ran.args[at + 1..]),
+        None => ("", &ran.args[..]),
+    };
+    let mut found: Condensed = git::condense(subcommand, rest, &text, te::budget(cx));
+    if ran.finished.output_capped {
+        found.truncated = true;
+        let note = format!("ended after {} MiB of output", MAX_OUTPUT >> 20);
+        found.breadcrumbs.push(note);
+    }
+    let ending = match (ran.finished.exit_code, ran.finished.signal) {
+        (Some(0), _) => None,
+        (Some(code), _) => Some(format!("exit {code}")),
+        (None, Some(signal)) => Some(format!("signal {signal}")),
+        (None, None) => Some("ended".to_owned()),
+    };
+    if let Some(ending) = ending {
+        if !found.body.is_empty() && !found.body.ends_with('\n') {
+            found.body.push('\n');
+        }
+        found.body.push_str(&ending);
+        found.body.push('\n');
+    }
+    let odd = matches!(text, std::borrow::Cow::Owned(_));
+    if odd {
+        found
+            .breadcrumbs
+            .push("not UTF-8, odd bytes shown as \u{fffd}".to_owned());
+    }
+    let kept = found.truncated || odd;
+    let command = format!("git {}", ran.args.join(" "));
+    let handle = kept
+        .then(|| {
+            cx.keep(
+                |draft| draft.with("command", command),
+                "command",
+                raw.as_slice(),
+            )
+        })
+        .flatten();
+    let frame = Frame {
+        cmd: "git",
+        handle,
+        withheld_bytes: match kept {
+            true => (raw.len() as u64).saturating_sub(found.body.len() as u64),
+            false => 0,
+        },
+        ..Frame::default()
+    };
+    te::seal(cx, &found, frame)
+}

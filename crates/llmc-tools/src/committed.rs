@@ -1,0 +1,273 @@
+//! What the last commit has, read without running anything that the repository could name.
+//!
+//! git is started as a fixed program, confined like any command, with plumbing that knows no filters, drivers, hooks or
+//! pagers and with no configuration but the repository's own. What comes back is bytes; comparing is done here.
+
+use std::collections::HashMap;
+
+use llmc_host::exec::{Program, Runner, Spec, Stream};
+use llmc_host::{OpenDir, OpenFile, Stop};
+use sha1::Digest;
+
+use crate::cx::Cx;
+use crate::error::{Error, Kind, Result};
+
+/// A list of more bytes than this is not read.
+const LIST_LIMIT: u64 = 64 << 20;
+/// Objects asked for in one run.
+const BATCH: usize = 500;
+/// Bytes asked for in one run.
+const BATCH_BYTES: u64 = 16 << 20;
+/// Read at a time for a hash.
+const BLOCK: usize = 1 << 20;
+
+/// Options before git's command: nothing of the repository's is started, whatever its configuration says.
+const OPTIONS: &[&str] = &[
+    "--no-pager",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "safe.bareRepository=explicit",
+    // Ownership matters to git because of what configuration can start; here it can start nothing.
+    "-c",
+    "safe.directory=*",
+];
+
+/// Only the repository's own configuration, no network, no locks, nothing in another language.
+const ENV: &[(&str, &str)] = &[
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("LC_ALL", "C"),
+];
+
+/// How deep a list goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// The directory's own entries.
+    Here,
+    /// Everything below.
+    All,
+}
+
+/// One name in the last commit.
+#[derive(Debug, Clone)]
+pub(crate) struct Committed {
+    /// git's name of the content.
+    pub(crate) id: String,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// Whether it is a plain file: not a link, a directory or another repository.
+    pub(crate) is_file: bool,
+}
+
+/// The last commit of the repository that a directory belongs to.
+pub(crate) struct Head<'a> {
+    runner: &'a Runner,
+    git: Program,
+    dir: &'a OpenDir,
+    cx: &'a Cx,
+}
+
+impl<'a> Head<'a> {
+    /// Of the repository that `dir` belongs to.
+    pub(crate) fn of(cx: &'a Cx, dir: &'a OpenDir) -> Result<Head<'a>> {
+        let runner = cx.app().commands()?;
+        let git = runner.find("git").map_err(|_| {
+            Error::new(Kind::NotFound, "there is no git in the fixed search path")
+                .hint("give b, the path to compare with, or install git")
+        })?;
+        Ok(Head {
+            runner,
+            git,
+            dir,
+            cx,
+        })
+    }
+
+    /// What the directory had; `None` before the first commit.
+    pub(crate) fn list(
+        &self,
+        reach: Reach,
+        stop: &Stop,
+    ) -> Result<Option<HashMap<Vec<u8>, Committed>>> {
+        let mut words = vec!["ls-tree", "-z", "-l"];
+        if reach == Reach::All {
+            words.push("-r");
+        }
+        words.push("HEAD");
+        let (code, stdout, stderr) = self.git(&words, LIST_LIMIT, stop)?;
+        if code == Some(0) {
+            let entries = stdout.split(|byte| *byte == 0).filter_map(entry);
+            return Ok(Some(entries.collect()));
+        }
+        let stderr = String::from_utf8_lossy(&stderr);
+        if stderr.contains("not a git repository") {
+            return Err(Error::new(
+                Kind::NotFound,
+                format!("{} is in no git repository", self.dir.path.asked()),
+            )
+            .hint("give b, the path to compare with"));
+        }
+        if stderr.contains("Not a valid object name HEAD") {
+            return Ok(None);
+        }
+        Err(unreadable(code))
+    }
+
+    /// The contents, by git's names for them.
+    pub(crate) fn contents(
+        &self,
+        wanted: &[&Committed],
+        stop: &Stop,
+    ) -> Result<HashMap<String, Vec<u8>>> {
+        let mut found = HashMap::with_capacity(wanted.len());
+        let mut batch: Vec<&Committed> = Vec::new();
+        let mut bytes = 0;
+        for entry in wanted {
+            if batch.iter().any(|other| other.id == entry.id) || found.contains_key(&entry.id) {
+                continue;
+            }
+            if batch.len() == BATCH || (bytes + entry.size > BATCH_BYTES && !batch.is_empty()) {
+                self.fetch(&std::mem::take(&mut batch), &mut found, stop)?;
+                bytes = 0;
+            }
+            bytes += entry.size;
+            batch.push(entry);
+        }
+        if !batch.is_empty() {
+            self.fetch(&batch, &mut found, stop)?;
+        }
+        Ok(found)
+    }
+
+    /// One run for many objects: asked for by name and without a path they come back bare, one behind the other, and
+    /// their sizes tell them apart.
+    fn fetch(
+        &self,
+        batch: &[&Committed],
+        found: &mut HashMap<String, Vec<u8>>,
+        stop: &Stop,
+    ) -> Result<()> {
+        let mut words = vec!["show", "--no-textconv", "--no-ext-diff"];
+        words.extend(batch.iter().map(|entry| entry.id.as_str()));
+        let expected: u64 = batch.iter().map(|entry| entry.size).sum();
+        let (code, stdout, _) = self.git(&words, expected + 1, stop)?;
+        if code != Some(0) || stdout.len() as u64 != expected {
+            return Err(unreadable(code));
+        }
+        let mut rest = stdout.as_slice();
+        for entry in batch {
+            let size = usize::try_from(entry.size).unwrap_or(usize::MAX);
+            let (content, behind) = rest.split_at(size.min(rest.len()));
+            found.insert(entry.id.clone(), content.to_vec());
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn git(
+        &self,
+        words: &[&str],
+        limit: u64,
+        stop: &Stop,
+    ) -> Result<(Option<i32>, Vec<u8>, Vec<u8>)> {
+        let argv: Vec<String> = ["git"]
+            .iter()
+            .chain(OPTIONS)
+            .chain(words)
+            .map(|word| (*word).to_owned())
+            .collect();
+        let env: Vec<(String, String)> = ENV
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let spec = Spec {
+            argv: &argv,
+            program: Some(&self.git),
+            cwd: self.dir,
+            timeout: self.cx.app().config().mcp.tools.exec_timeout(),
+            env: &env,
+            max_output: limit,
+        };
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let mut collect = |stream, bytes: &[u8]| match stream {
+            Stream::Stdout => stdout.extend_from_slice(bytes),
+            Stream::Stderr => stderr.extend_from_slice(bytes),
+        };
+        let finished = self.runner.run(&spec, &mut collect, stop)?;
+        stop.check()?;
+        if finished.timed_out {
+            return Err(Error::new(Kind::TimedOut, "git took too long")
+                .hint("narrow the call: a file or a smaller directory"));
+        }
+        if finished.output_capped {
+            return Err(Error::new(Kind::TooLarge, "HEAD has too much to list")
+                .hint("narrow the call: a file or a smaller directory"));
+        }
+        Ok((finished.exit_code, stdout, stderr))
+    }
+}
+
+/// git's words may tell of places outside the roots, so they are not passed on.
+fn unreadable(code: Option<i32>) -> Error {
+    let how = code.map_or_else(|| "ended".to_owned(), |code| format!("exit {code}"));
+    Error::new(Kind::Internal, format!("git cannot read HEAD here ({how})")).hint(
+        "the repository is damaged, or a partial clone without these objects; give b to compare two paths",
+    )
+}
+
+/// `100644 blob <id> <size>\t<name>`.
+fn entry(line: &[u8]) -> Option<(Vec<u8>, Committed)> {
+    let tab = line.iter().position(|byte| *byte == b'\t')?;
+    let words = std::str::from_utf8(&line[..tab]).ok()?;
+    let mut words = words.split_ascii_whitespace();
+    let (mode, _kind, id) = (words.next()?, words.next()?, words.next()?);
+    let committed = Committed {
+        id: id.to_owned(),
+        size: words.next()?.parse().unwrap_or(0),
+        is_file: mode.starts_with("100"),
+    };
+    Some((line[tab + 1..].to_vec(), committed))
+}
+
+/// Whether a file has the content that git knows by that name.
+pub(crate) fn is_same(file: &OpenFile, committed: &Committed, stop: &Stop) -> Result<bool> {
+    if file.size() != committed.size {
+        return Ok(false);
+    }
+    let name = match committed.id.len() {
+        64 => blob_name::<sha2::Sha256>(file, stop)?,
+        _ => blob_name::<sha1::Sha1>(file, stop)?,
+    };
+    Ok(name == committed.id)
+}
+
+/// What git would call a file's bytes.
+fn blob_name<D: Digest>(file: &OpenFile, stop: &Stop) -> Result<String> {
+    use std::fmt::Write;
+    let mut hash = D::new();
+    hash.update(format!("blob {}\0", file.size()));
+    let mut offset = 0;
+    loop {
+        stop.check()?;
+        let block = file.read_range(offset, BLOCK)?;
+        if block.is_empty() {
+            break;
+        }
+        offset += block.len() as u64;
+        hash.update(&block);
+    }
+    Ok(hash
+        .finalize()
+        .iter()
+        .fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        }))
+}

@@ -1,0 +1,151 @@
+//! What is true about commands, in one line.
+//!
+//! A list of allowed names says which programs the operator wants; what they can touch is the kernel's to say. The line
+//! tells both apart and never calls the list safe. It goes into the log at start, into `health` and into `llmc doctor`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use llmc_config::ExecProfile;
+use llmc_host::exec::{Level, Runner, is_interpreter};
+
+use crate::app::App;
+use crate::error::Result;
+
+/// The truth about the commands of one server.
+#[derive(Debug, Clone)]
+pub struct Truth {
+    /// `unrestricted` or `restricted`.
+    pub profile: &'static str,
+    /// What the list of allowed programs is worth.
+    pub list: String,
+    /// What the kernel enforces, or why no command runs.
+    pub kernel: String,
+    /// Where commands may write, and whether they have a network.
+    pub reach: String,
+}
+
+impl Truth {
+    /// What is known without asking the kernel.
+    fn of_settings(app: &App) -> Truth {
+        let mcp = &app.config().mcp;
+        let network = match mcp.tools.allow_outbound_network {
+            true => "on",
+            false => "off",
+        };
+        Truth {
+            profile: mcp.exec.profile.as_str(),
+            list: list(app),
+            kernel: format!("confinement {}", mcp.exec.confinement.as_str()),
+            reach: format!("write roots [{}]; network {network}", write_roots(app)),
+        }
+    }
+
+    /// Asks the kernel, which takes a few milliseconds the first time.
+    pub fn of(app: &App) -> Truth {
+        let uid = rustix::process::geteuid().as_raw();
+        let kernel = match app.look_at_commands().map(Runner::level) {
+            Ok(level) => format!("commands run as uid {uid} with {}", words(level)),
+            Err(error) => format!("commands are refused: {}", error.message),
+        };
+        Truth {
+            kernel,
+            ..Truth::of_settings(app)
+        }
+    }
+
+    /// The value of `confinement` in `health`: the level first, for programs; the rest for people.
+    pub fn confinement(app: &App) -> String {
+        let truth = Truth::of_settings(app);
+        let level = match app.look_at_commands().map(Runner::level) {
+            Ok(level) => level.to_string(),
+            Err(error) => format!("commands are refused: {}", error.message),
+        };
+        format!("{level}; {}; {}", truth.reach, truth.list)
+    }
+}
+
+impl std::fmt::Display for Truth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Truth {
+            profile,
+            list,
+            kernel,
+            reach,
+        } = self;
+        write!(f, "{profile}: {list}; {kernel}; {reach}")
+    }
+}
+
+impl App {
+    /// Puts the truth about commands into the log: at once what the settings say, and what the kernel says when it is
+    /// known, without anybody waiting for it.
+    pub fn announce_commands(self: &Arc<App>) {
+        tracing::info!("{}", Truth::of_settings(self));
+        let app = self.clone();
+        // Left behind when the process ends first; the helpers it has started then end by themselves.
+        let asked = std::thread::Builder::new()
+            .name("llmc-kernel".to_owned())
+            .spawn(move || tracing::info!("{}", Truth::of(&app)));
+        if let Err(error) = asked {
+            tracing::warn!(%error, "the kernel is asked about confinement when a command runs");
+        }
+    }
+
+    /// The runner, opened if need be but with no helper kept waiting.
+    fn look_at_commands(&self) -> Result<&Runner> {
+        self.open_commands(Runner::rest)
+    }
+
+    /// Opens the runner if the configuration demands something of the kernel, which must not be found out by a first call.
+    pub(crate) fn meet_demands(&self) -> Result<()> {
+        match self.command_settings().demands_proof() {
+            true => self.look_at_commands().map(drop),
+            false => Ok(()),
+        }
+    }
+}
+
+fn words(level: &Level) -> String {
+    match level.to_string().as_str() {
+        "none" => "no confinement (mcp.exec.confinement is off)".to_owned(),
+        level => level.to_owned(),
+    }
+}
+
+/// What the list of allowed programs is worth as a boundary: nothing, or what argument checks make of it.
+fn list(app: &App) -> String {
+    let mcp = &app.config().mcp;
+    if !mcp.tools.enable_run_cmd {
+        return "run_cmd is switched off".to_owned();
+    }
+    if mcp.exec.profile == ExecProfile::Restricted {
+        return "arguments are checked per program".to_owned();
+    }
+    let names = mcp.tools.run_cmd_allowlist.iter();
+    let found: Vec<&str> = names
+        .map(String::as_str)
+        .filter(|name| is_interpreter(name))
+        .collect();
+    let why = match found.is_empty() {
+        true => "arguments are not checked".to_owned(),
+        false => format!("interpreter: {}", found.join(", ")),
+    };
+    format!("allowlist is not a security boundary ({why})")
+}
+
+fn write_roots(app: &App) -> String {
+    let settings = app.command_settings();
+    let places = settings.write_roots.iter().chain(&settings.extra_write);
+    let shown = places.map(|path| shown(path, app.root()));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// A path as answers print it: relative inside the workspace.
+fn shown(path: &Path, root: &Path) -> String {
+    match path.strip_prefix(root) {
+        Ok(rest) if rest.as_os_str().is_empty() => ".".to_owned(),
+        Ok(rest) => rest.display().to_string(),
+        Err(_) => path.display().to_string(),
+    }
+}

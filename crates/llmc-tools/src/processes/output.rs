@@ -1,0 +1,190 @@
+//! Output of a process as text, as it comes.
+
+use std::borrow::Cow;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use llmc_envelope::neutral::{Ansi, finished, neutralise};
+use llmc_host::Stop;
+use llmc_host::exec::Ending;
+use llmc_host::search::OutputPattern;
+
+use super::Entry;
+use crate::cx::Form;
+use crate::error::{Error, Result};
+
+/// Bytes of output that one answer tells.
+const ANSWER: usize = 32 << 10;
+/// How often a waiting reader looks whether its caller has changed their mind.
+const TICK: Duration = Duration::from_millis(20);
+/// Output is complete enough when nothing more came for so long…
+const QUIET: Duration = Duration::from_millis(25);
+/// …or when so much time has passed since there was some.
+const BUSY: Duration = Duration::from_millis(200);
+
+/// What a reader wants.
+pub(crate) struct Wish {
+    /// From this byte of the stream on; where the last read ended if unset.
+    pub(crate) offset: Option<u64>,
+    /// Not before this appears.
+    pub(crate) until: Option<OutputPattern>,
+    /// But not longer than this.
+    pub(crate) timeout: Duration,
+    /// For whom.
+    pub(crate) form: Form,
+}
+
+/// What a reader gets.
+pub(crate) struct Text {
+    pub(crate) text: String,
+    /// The number of its first byte in the stream.
+    pub(crate) offset: u64,
+    /// The number of the byte after its last.
+    pub(crate) next_offset: u64,
+    /// Bytes between what was asked for and the first byte, which are no longer known.
+    pub(crate) dropped: u64,
+    /// Bytes that are there already but did not fit.
+    pub(crate) left: u64,
+    pub(crate) ending: Option<Ending>,
+}
+
+/// How much of the bytes at hand can be told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// More comes soon: nothing that has only begun.
+    Coming,
+    /// More comes, but not soon: only a character stays whole.
+    Late,
+    /// Nothing comes any more: everything.
+    Over,
+}
+
+impl Entry {
+    /// Waits for what the reader wants, and takes note of how far it has read.
+    pub(crate) fn read(&self, wish: &Wish, stop: &Stop) -> Result<Text> {
+        let deadline = Instant::now() + wish.timeout;
+        let mut since: Option<Instant> = None;
+        loop {
+            stop.check()?;
+            let cursor = *self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+            let from = wish.offset.unwrap_or(cursor);
+            let seen = self.process.look(from, ANSWER);
+            if from > seen.end {
+                return Err(Error::bad_args(format!(
+                    "offset {from} is past the end of the output, {}",
+                    seen.end
+                )));
+            }
+            let now = Instant::now();
+            let at_end = seen.offset + seen.bytes.len() as u64 == seen.end;
+            let over = seen.ending.is_some() && at_end;
+            let late = now >= deadline;
+            let rest = match (over, late) {
+                (true, _) => Rest::Over,
+                (false, true) => Rest::Late,
+                (false, false) => Rest::Coming,
+            };
+            let told = told(&seen.bytes, rest);
+            let text = shown(&seen.bytes[..told], wish.form);
+            let there = match &wish.until {
+                Some(pattern) => pattern.is_in(&text),
+                None => !text.is_empty(),
+            };
+            // A prompt follows its answer within a moment; better one read than two.
+            let settled = there && {
+                let since = *since.get_or_insert(now);
+                now.saturating_duration_since(seen.last) >= QUIET || now - since >= BUSY
+            };
+            if settled || over || late || !at_end {
+                let next_offset = seen.offset + told as u64;
+                let mut last = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
+                // Somebody else has read it meanwhile: nothing is told twice unless asked for.
+                if wish.offset.is_none() && *last != cursor {
+                    continue;
+                }
+                *last = next_offset;
+                return Ok(Text {
+                    text: text.into_owned(),
+                    offset: seen.offset,
+                    next_offset,
+                    dropped: seen.offset - from,
+                    left: seen.end - next_offset,
+                    ending: seen.ending,
+                });
+            }
+            let patience = deadline.saturating_duration_since(now).min(TICK);
+            self.process.wait(seen.end, patience);
+        }
+    }
+}
+
+/// How many of these bytes can be told now.
+fn told(bytes: &[u8], rest: Rest) -> usize {
+    if rest == Rest::Over {
+        return bytes.len();
+    }
+    // A character is at most four bytes: what is cut off at the end may still become one.
+    let tail = bytes.len().saturating_sub(3);
+    let begun = (tail..bytes.len()).find(|at| {
+        let rest = &bytes[*at..];
+        rest[0] >= 0xc0
+            && std::str::from_utf8(rest)
+                .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+    });
+    let whole = begun.unwrap_or(bytes.len());
+    if rest == Rest::Late {
+        return whole;
+    }
+    // Where nothing but a sequence that never ends is left, it is told as it is.
+    match String::from_utf8_lossy(&bytes[..whole]) {
+        Cow::Borrowed(text) => finished(text),
+        // Replacement characters are longer than what they replace; only the length of what is held back counts.
+        Cow::Owned(text) => whole.saturating_sub(text.len() - finished(&text)),
+    }
+}
+
+fn shown(bytes: &[u8], form: Form) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(bytes);
+    match (form, text) {
+        (Form::Data, text) => text,
+        (Form::Text, Cow::Borrowed(text)) => neutralise(text, Ansi::Strip),
+        (Form::Text, Cow::Owned(text)) => neutralise(&text, Ansi::Strip).into_owned().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_only_begun_waits() {
+        let euro = "€".as_bytes();
+        for (bytes, coming, late) in [
+            (&b"plain"[..], 5, 5),
+            (&[b"a", &euro[..1]].concat(), 1, 1),
+            (&[b"a", &euro[..2]].concat(), 1, 1),
+            (&[b"a", euro].concat(), 4, 4),
+            (&euro[..2], 0, 0),
+            (b"a\xff", 2, 2),
+            (b"\xff\xfe\xff", 3, 3),
+            (b"a\x1b[3", 1, 4),
+            (b"\xff\x1b[3", 1, 4),
+            (b"a\r", 1, 2),
+        ] {
+            assert_eq!(told(bytes, Rest::Coming), coming, "{bytes:?}");
+            assert_eq!(told(bytes, Rest::Late), late, "{bytes:?}");
+            assert_eq!(told(bytes, Rest::Over), bytes.len(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_joined_are_the_whole() {
+        let whole = "a€ß\x1b[31mred\x1b[0m\r\n日本".as_bytes();
+        for cut in 0..=whole.len() {
+            let first = told(&whole[..cut], Rest::Coming);
+            let text = shown(&whole[..first], Form::Text).into_owned()
+                + &shown(&whole[first..], Form::Text);
+            assert_eq!(text, "a€ßred\r\n日本", "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! The `te` of a shell: the user's own command with the user's own rights, its output in an envelope.
+//!
+//! What an agent runs goes through the server and is confined there; whoever types `te grep x` could type `grep x`.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use llmc_enrich::output;
+use llmc_envelope::telemetry::{Filter, Mode, Row, Source};
+use llmc_host::exec::{PlainEnd, Stream, run_plain};
+use llmc_host::{Stop, read_beside};
+
+use super::document::{Told, document};
+use super::flags::Flags;
+use super::report;
+use super::run::program_name;
+use super::spool::Spool;
+use super::wrap::{Ending, Shape, Wish, Wrapped, wrap};
+use crate::app::App;
+use crate::catalog::te_handle::{about, bytes_at, piece};
+use crate::cx::{Caller, Cx, Surface};
+use crate::error::{Error, Kind, Result};
+use crate::te::SOURCE_LIMIT;
+
+/// How long the end waits for the record of the call to be written.
+const RECORDING: Duration = Duration::from_millis(400);
+/// What is read of a stored result at a time.
+const PAGE: usize = 1 << 20;
+/// What is looked at of a stream to guess its tokens.
+const SAMPLE: usize = 64 << 10;
+/// The exit code of a command that is not there, as shells have it.
+const NOT_FOUND: i32 = 127;
+/// The exit code of one that cannot be started.
+const NOT_STARTED: i32 = 126;
+/// The exit code of one whose reader went away: SIGPIPE.
+const UNREAD: i32 = 128 + 13;
+
+/// `te` in a shell.
+pub struct Cli<'a> {
+    app: Arc<App>,
+    cx: Cx,
+    out: &'a mut dyn Write,
+    err: &'a mut dyn Write,
+    /// Whether the output goes to a terminal.
+    terminal: bool,
+    started: Instant,
+}
+
+/// With which code `te` ends.
+pub type CliAnswer = Result<u8>;
+
+/// What is recorded of a call.
+struct Served {
+    cmd: String,
+    mode: Mode,
+    bytes_in: usize,
+    bytes_out: u64,
+    tokens_out: u64,
+    withheld: u64,
+    fetched_back: bool,
+    truncated: bool,
+    handle: Option<llmc_envelope::HandleId>,
+}
+
+impl<'a> Cli<'a> {
+    /// For one call.
+    pub fn new(
+        app: Arc<App>,
+        out: &'a mut dyn Write,
+        err: &'a mut dyn Write,
+        terminal: bool,
+    ) -> Cli<'a> {
+        let caller = Arc::new(Caller::local(Surface::Cli, &app));
+        Cli {
+            cx: Cx::new(app.clone(), caller, Stop::default()),
+            app,
+            out,
+            err,
+            terminal,
+            started: Instant::now(),
+        }
+    }
+
+    /// Does what the flags say.
+    ///
+    /// # Errors
+    /// A handle that is not there, or a store that cannot be read. A command that fails is no error.
+    pub fn run(&mut self, flags: &Flags) -> CliAnswer {
+        let done = match flags {
+            Flags {
+                handle: Some(handle),
+                ..
+            } => self.stored(handle, flags),
+            Flags {
+                list_handles: true, ..
+            } => self.list(flags.json),
+            Flags { stats: true, .. } => self.stats(flags.json),
+            _ => self.command(flags),
+        };
+        match done {
+            Err(Failed::Unread) => Ok(UNREAD as u8),
+            Err(Failed::Other(error)) => Err(error),
+            Ok(code) => Ok(code),
+        }
+    }
+
+    fn command(&mut self, flags: &Flags) -> Result<u8, Failed> {
+        let argv = &flags.command;
+        let known = output::known(argv).is_some() && self.app.config().mcp.te.enabled;
+        if !flags.json && (flags.raw || !known) {
+            return self.pass_through(argv, flags.raw);
+        }
+        let state: Option<PathBuf> = self.app.stores().map(ToOwned::to_owned);
+        let mut spool = Spool::new(state);
+        // Complaints stay where a shell's user expects them, but for test runs, which print their results there.
+        let apart = !flags.json && !output::is_test_run(argv);
+        let mut complaints = Vec::new();
+        let ended = run_plain(
+            argv,
+            Some(&mut |stream, bytes: &[u8]| {
+                if stream == Stream::Stderr && apart {
+                    return self.err.write_all(bytes);
+                }
+                if stream == Stream::Stderr && known && !output::is_test_run(argv) {
+                    let room = PAGE.saturating_sub(complaints.len()).min(bytes.len());
+                    complaints.extend_from_slice(&bytes[..room]);
+                    return Ok(());
+                }
+                spool.push(stream, bytes);
+                Ok(())
+            }),
+        );
+        let ending = match ended {
+            Ok(PlainEnd { exit_code, signal }) => Ending { exit_code, signal },
+            Err(error) => return self.not_started(argv, &error, flags),
+        };
+        let raw = flags.raw || !known;
+        let shape = match raw && spool.whole().is_some() {
+            true => Shape::Raw,
+            false => Shape::Envelope,
+        };
+        let wish = Wish {
+            argv,
+            shape,
+            budget: self.budget(),
+            principal: &self.cx.caller().principal,
+            notes: Vec::new(),
+            say_ending: false,
+        };
+        let store = || Ok(self.app.handles().map_err(|error| error.message)?.clone());
+        let source = |path: &str| String::from_utf8(read_beside(path, SOURCE_LIMIT)?).ok();
+        let mut wrapped = wrap(wish, &mut spool, ending, &store, source);
+        if wrapped.stderr.is_empty() {
+            wrapped.stderr = String::from_utf8_lossy(&complaints).into_owned();
+        }
+        let mode = match (wrapped.enriched, flags.raw) {
+            (true, _) => Mode::Enriched,
+            (false, true) => Mode::Raw,
+            (false, false) => Mode::Passthrough,
+        };
+        self.show(argv, flags.json, mode, ending, &wrapped)?;
+        self.record(Served {
+            cmd: program_name(argv),
+            mode,
+            bytes_in: argv.join(" ").len(),
+            bytes_out: wrapped.stdout.len() as u64,
+            tokens_out: llmc_tokens::estimate(wrapped.stdout.as_bytes()).tokens as u64,
+            withheld: wrapped.withheld_bytes,
+            fetched_back: false,
+            truncated: wrapped.truncated,
+            handle: wrapped.handle,
+        });
+        Ok(code(ending))
+    }
+
+    fn show(
+        &mut self,
+        argv: &[String],
+        json: bool,
+        mode: Mode,
+        ending: Ending,
+        wrapped: &Wrapped,
+    ) -> Result<(), Failed> {
+        let mut text = match json {
+            false => wrapped.stdout.clone(),
+            true => document(&Told {
+                argv,
+                mode,
+                ending,
+                wrapped,
+                latency: self.started.elapsed(),
+                agent: &self.cx.caller().agent,
+                budget_remaining: self.remaining(),
+            })
+            .to_string(),
+        };
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        self.print(text.as_bytes())
+    }
+
+    /// A command that `te` knows nothing about, or is to leave alone.
+    fn pass_through(&mut self, argv: &[String], raw: bool) -> Result<u8, Failed> {
+        let (mut bytes, mut sample) = (0_u64, Vec::new());
+        let ended = match self.terminal {
+            // A terminal stays one for the command, with its colours and its keys.
+            true => run_plain(argv, None),
+            false => run_plain(
+                argv,
+                Some(&mut |stream, block: &[u8]| match stream {
+                    Stream::Stderr => self.err.write_all(block),
+                    Stream::Stdout => {
+                        bytes += block.len() as u64;
+                        let room = SAMPLE.saturating_sub(sample.len()).min(block.len());
+                        sample.extend_from_slice(&block[..room]);
+                        self.out.write_all(block).and_then(|()| self.out.flush())
+                    }
+                }),
+            ),
+        };
+        let ending = match ended {
+            Ok(PlainEnd { exit_code, signal }) => Ending { exit_code, signal },
+            Err(error) => return self.not_started(argv, &error, &Flags::default()),
+        };
+        let density = llmc_tokens::estimate(&sample).tokens as f64 / sample.len().max(1) as f64;
+        self.record(Served {
+            cmd: program_name(argv),
+            mode: if raw { Mode::Raw } else { Mode::Passthrough },
+            bytes_in: argv.join(" ").len(),
+            bytes_out: bytes,
+            tokens_out: (bytes as f64 * density) as u64,
+            withheld: 0,
+            fetched_back: false,
+            truncated: false,
+            handle: None,
+        });
+        Ok(code(ending))
+    }
+
+    fn not_started(
+        &mut self,
+        argv: &[String],
+        error: &io::Error,
+        flags: &Flags,
+    ) -> Result<u8, Failed> {
+        let (why, code) = match error.kind() {
+            io::ErrorKind::BrokenPipe => return Err(Failed::Unread),
+            io::ErrorKind::NotFound => ("command not found".to_owned(), NOT_FOUND),
+            _ => (error.to_string(), NOT_STARTED),
+        };
+        let message = format!("te: {}: {why}\n", argv[0]);
+        if flags.json {
+            let ending = Ending {
+                exit_code: Some(code),
+                signal: None,
+            };
+            let wrapped = Wrapped {
+                stderr: message,
+                ..Wrapped::default()
+            };
+            self.show(argv, true, Mode::Passthrough, ending, &wrapped)?;
+        } else {
+            let _ = self.err.write_all(message.as_bytes());
+        }
+        Ok(code as u8)
+    }
+
+    /// A stored result, or one chunk of it, as it is.
+    fn stored(&mut self, handle: &str, flags: &Flags) -> Result<u8, Failed> {
+        let stop = Stop::default();
+        let mut served = Served {
+            cmd: "handle".to_owned(),
+            mode: Mode::Raw,
+            bytes_in: handle.len(),
+            bytes_out: 0,
+            tokens_out: 0,
+            withheld: 0,
+            fetched_back: true,
+            truncated: false,
+            handle: None,
+        };
+        if flags.chunk.is_some() || flags.json {
+            let piece = match flags.chunk {
+                Some(chunk) => piece(&self.cx, handle, chunk, &stop)?,
+                None => piece(&self.cx, handle, 0, &stop)?,
+            };
+            served.handle = Some(piece.info.id);
+            served.bytes_out = piece.bytes.len() as u64;
+            served.tokens_out = llmc_tokens::estimate(&piece.bytes).tokens as u64;
+            served.truncated = piece.chunks != Some(piece.number + 1);
+            if flags.json {
+                let wrapped = Wrapped {
+                    stdout: String::from_utf8_lossy(&piece.bytes).into_owned(),
+                    handle: served.handle,
+                    truncated: served.truncated,
+                    ..Wrapped::default()
+                };
+                let argv = ["te", "--handle", handle].map(str::to_owned);
+                let ending = Ending {
+                    exit_code: Some(0),
+                    signal: None,
+                };
+                self.show(&argv, true, Mode::Raw, ending, &wrapped)?;
+            } else {
+                self.print(&piece.bytes)?;
+            }
+        } else {
+            let (info, _) = about(&self.cx, handle, &stop)?;
+            served.handle = Some(info.id);
+            let mut density = None;
+            while served.bytes_out < info.total_bytes {
+                let page = bytes_at(&self.cx, &info, served.bytes_out, PAGE)?;
+                if page.is_empty() {
+                    break;
+                }
+                let guess = llmc_tokens::estimate(&page).tokens as f64 / page.len() as f64;
+                let density = *density.get_or_insert(guess);
+                served.bytes_out += page.len() as u64;
+                served.tokens_out = (served.bytes_out as f64 * density) as u64;
+                self.print(&page)?;
+            }
+        }
+        self.record(served);
+        Ok(0)
+    }
+
+    fn list(&mut self, json: bool) -> Result<u8, Failed> {
+        let store = self.app.handles()?;
+        let list = store
+            .list(&self.cx.caller().principal)
+            .map_err(Error::from)?;
+        let text = match json {
+            false => report::handles(&list),
+            true => report::handles_json(&list),
+        };
+        self.print(text.as_bytes())?;
+        Ok(0)
+    }
+
+    fn stats(&mut self, json: bool) -> Result<u8, Failed> {
+        let summary = self.app.telemetry()?.summary(&Filter::default());
+        let summary = summary.map_err(report::unavailable)?;
+        let text = match json {
+            false => report::stats(&summary),
+            true => {
+                serde_json::to_string(&super::analyze::Sum::from(summary)).unwrap_or_default()
+                    + "\n"
+            }
+        };
+        self.print(text.as_bytes())?;
+        Ok(0)
+    }
+
+    fn print(&mut self, bytes: &[u8]) -> Result<(), Failed> {
+        let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Failed::Unread,
+            _ => Error::new(Kind::WriteFailed, format!("standard output: {error}")).into(),
+        })
+    }
+
+    fn budget(&self) -> usize {
+        let answer = self.app.config().mcp.te.budget_for(&self.cx.caller().agent);
+        let budget = self.remaining().map_or(answer, |left| answer.min(left));
+        usize::try_from(budget).unwrap_or(usize::MAX)
+    }
+
+    /// What is left of the session's budget, by the record of its calls.
+    fn remaining(&self) -> Option<u64> {
+        let caller = self.cx.caller();
+        let all = self.app.config().mcp.te.session_budget_for(&caller.agent)?;
+        let session = Filter {
+            session: Some(caller.session.clone()),
+            ..Filter::default()
+        };
+        let served = self
+            .app
+            .telemetry()
+            .ok()
+            .and_then(|telemetry| telemetry.summary(&session).ok())
+            .map_or(0, |sum| sum.tokens_served);
+        Some(all.saturating_sub(served))
+    }
+
+    /// Writes the record of the call, which nothing waits for long.
+    fn record(&self, served: Served) {
+        if !self.app.config().mcp.observability.enabled {
+            return;
+        }
+        let caller = self.cx.caller();
+        let density = match served.bytes_out {
+            0 => 0.25,
+            bytes => served.tokens_out as f64 / bytes as f64,
+        };
+        let mut row = Row::new(Source::Cli, served.cmd, served.mode);
+        row.agent = Some(caller.agent.clone());
+        row.session = Some(caller.session.clone());
+        row.model = Some(caller.model.clone());
+        row.bytes_in = served.bytes_in as u64;
+        row.tokens_in = served.bytes_in as u64 / 4;
+        row.bytes_out = served.bytes_out;
+        row.tokens_served = served.tokens_out;
+        row.tokens_withheld = (served.withheld as f64 * density).round() as u64;
+        row.tokens_fetched_back = if served.fetched_back {
+            served.tokens_out
+        } else {
+            0
+        };
+        row.latency_ms = self.started.elapsed().as_secs_f64() * 1000.0;
+        row.truncated = served.truncated;
+        row.handle = served.handle;
+        let app = self.app.clone();
+        let (done, wait) = channel();
+        std::thread::spawn(move || {
+            let written = app
+                .telemetry()
+                .and_then(|telemetry| telemetry.record(&row).map_err(report::unavailable));
+            if let Err(error) = written {
+                tracing::warn!(error = %error, "the call is not recorded");
+            }
+            let _ = done.send(());
+        });
+        let _ = wait.recv_timeout(RECORDING);
+    }
+}
+
+/// Why a call ended early.
+enum Failed {
+    /// Nobody reads any more.
+    Unread,
+    Other(Error),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        Failed::Other(error)
+    }
+}
+
+/// The exit code, as a shell gives it.
+fn code(ending: Ending) -> u8 {
+    ending
+        .code()
+        .and_then(|code| u8::try_from(code & 0xff).ok())
+        .unwrap_or(1)
+}

@@ -1,0 +1,304 @@
+//! A command's output while it arrives: all of it while it is small, ends and counts when it is not.
+//!
+//! Whatever a command prints, this takes a bounded amount of memory. What no longer fits goes to a file without a name,
+//! from which it is copied into the handle store in the end, stdout before stderr.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::PathBuf;
+
+use llmc_enrich::alarms::Alarms;
+use llmc_enrich::preview::Text;
+use llmc_host::exec::Stream;
+
+/// What is kept of the beginning of each output.
+pub(super) const HEAD: usize = 8 << 20;
+/// What is kept of the end, when the beginning does not reach it.
+const TAIL: usize = 1 << 20;
+/// What is kept in a file; beyond, bytes are only counted.
+const SPILL: u64 = 2 << 30;
+
+/// Both outputs of a command.
+#[derive(Debug)]
+pub(crate) struct Spool {
+    pub(super) stdout: Side,
+    pub(super) stderr: Side,
+    pub(super) alarms: Alarms,
+    dir: Option<PathBuf>,
+}
+
+/// One output.
+#[derive(Debug, Default)]
+pub(super) struct Side {
+    head: Vec<u8>,
+    /// The last bytes, up to twice of what is promised.
+    tail: Vec<u8>,
+    bytes: u64,
+    line_ends: u64,
+    last: Option<u8>,
+    spilled: Spilled,
+}
+
+#[derive(Debug, Default)]
+enum Spilled {
+    #[default]
+    Nothing,
+    File(File),
+    /// It could not be kept, for this reason.
+    Lost(String),
+}
+
+impl Spool {
+    /// An empty one. `dir` is where large outputs wait; without one they are not kept.
+    pub(crate) fn new(dir: Option<PathBuf>) -> Spool {
+        Spool {
+            stdout: Side::default(),
+            stderr: Side::default(),
+            alarms: Alarms::default(),
+            dir,
+        }
+    }
+
+    /// Takes what has arrived.
+    pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        let side = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        let was_small = side.is_whole();
+        side.push(bytes, self.dir.as_deref());
+        // Only one output is searched while it streams: the first that is too large, which is nearly always the only one.
+        let searched = self.alarms_side().is_none_or(|searched| searched == stream);
+        let side = match stream {
+            Stream::Stdout => &self.stdout,
+            Stream::Stderr => &self.stderr,
+        };
+        match (was_small, side.is_whole()) {
+            (true, false) if searched => {
+                self.alarms.feed(&side.head);
+                let rest = bytes.len()
+                    - (side.bytes - side.head.len() as u64).min(bytes.len() as u64) as usize;
+                self.alarms.feed(&bytes[rest..]);
+            }
+            (false, false) if searched => self.alarms.feed(bytes),
+            _ => {}
+        }
+    }
+
+    fn alarms_side(&self) -> Option<Stream> {
+        match (self.stdout.is_whole(), self.stderr.is_whole()) {
+            (false, _) => Some(Stream::Stdout),
+            (true, false) => Some(Stream::Stderr),
+            (true, true) => None,
+        }
+    }
+
+    /// Bytes in all.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.stdout.bytes + self.stderr.bytes
+    }
+
+    /// Both outputs whole, if they are small.
+    pub(super) fn whole(&self) -> Option<(&[u8], &[u8])> {
+        (self.stdout.is_whole() && self.stderr.is_whole())
+            .then_some((&self.stdout.head[..], &self.stderr.head[..]))
+    }
+
+    /// Writes all of it, stdout first, and between them a line end if stdout has none.
+    ///
+    /// # Errors
+    /// The target's, or that something was not kept.
+    pub(super) fn write_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+        self.stdout.write_to(out)?;
+        if self.stderr.bytes > 0 && self.stdout.last.is_some_and(|last| last != b'\n') {
+            out.write_all(b"\n")?;
+        }
+        self.stderr.write_to(out)
+    }
+
+    /// The end of both outputs, for somebody who gave up waiting.
+    pub(crate) fn ends(&self, bytes: usize) -> [String; 2] {
+        [&self.stdout, &self.stderr].map(|side| {
+            let end = if side.is_whole() {
+                &side.head
+            } else {
+                &side.tail
+            };
+            let end = &end[end.len().saturating_sub(bytes)..];
+            String::from_utf8_lossy(end).into_owned()
+        })
+    }
+}
+
+impl Side {
+    fn is_whole(&self) -> bool {
+        self.bytes == self.head.len() as u64
+    }
+
+    fn push(&mut self, bytes: &[u8], dir: Option<&std::path::Path>) {
+        self.bytes += bytes.len() as u64;
+        self.line_ends += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        self.last = bytes.last().copied().or(self.last);
+        if matches!(self.spilled, Spilled::Nothing) {
+            let taken = bytes.len().min(HEAD - self.head.len());
+            self.head.extend_from_slice(&bytes[..taken]);
+            if taken == bytes.len() {
+                return;
+            }
+            self.spilled = spill(&self.head, dir);
+            self.tail
+                .extend_from_slice(&self.head[HEAD - TAIL.min(self.head.len())..]);
+            self.keep(&bytes[taken..]);
+            return;
+        }
+        self.keep(bytes);
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if let Spilled::File(file) = &mut self.spilled {
+            let written = match self.bytes > SPILL {
+                true => Err(io::Error::other(format!("more than {} GiB", SPILL >> 30))),
+                false => file.write_all(bytes),
+            };
+            if let Err(error) = written {
+                self.spilled = Spilled::Lost(error.to_string());
+            }
+        }
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() > 2 * TAIL {
+            self.tail.drain(..self.tail.len() - TAIL);
+        }
+    }
+
+    fn write_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+        match &mut self.spilled {
+            Spilled::Nothing => out.write_all(&self.head),
+            Spilled::Lost(why) => Err(io::Error::other(why.clone())),
+            Spilled::File(file) => {
+                file.rewind()?;
+                let mut block = vec![0; 256 << 10];
+                loop {
+                    match file.read(&mut block)? {
+                        0 => return Ok(()),
+                        read => out.write_all(&block[..read])?,
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many lines; a last one without its end counts.
+    pub(super) fn lines(&self) -> u64 {
+        self.line_ends + u64::from(self.last.is_some_and(|last| last != b'\n'))
+    }
+
+    /// What is at hand of it, cut between lines.
+    pub(super) fn parts(&self) -> Parts {
+        let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if self.is_whole() {
+            return Parts {
+                head: lossy(&self.head),
+                tail: None,
+                bytes: self.bytes,
+                lines: self.lines(),
+            };
+        }
+        let cut = memchr::memrchr(b'\n', &self.head).map_or(self.head.len(), |at| at + 1);
+        let tail = &self.tail[self.tail.len() - TAIL.min(self.tail.len())..];
+        let from = memchr::memchr(b'\n', tail).map_or(0, |at| at + 1);
+        Parts {
+            head: lossy(&self.head[..cut]),
+            tail: Some(lossy(&tail[from..])),
+            bytes: self.bytes,
+            lines: self.lines(),
+        }
+    }
+}
+
+/// One output as text.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) head: String,
+    tail: Option<String>,
+    bytes: u64,
+    lines: u64,
+}
+
+impl Parts {
+    pub(super) fn text(&self) -> Text<'_> {
+        Text {
+            head: &self.head,
+            tail: self.tail.as_deref(),
+            total_bytes: self.bytes,
+            total_lines: self.lines,
+        }
+    }
+}
+
+fn spill(head: &[u8], dir: Option<&std::path::Path>) -> Spilled {
+    let Some(dir) = dir else {
+        return Spilled::Lost("there is no state directory".to_owned());
+    };
+    let spilled = tempfile::tempfile_in(dir).and_then(|mut file| {
+        file.write_all(head)?;
+        Ok(file)
+    });
+    match spilled {
+        Ok(file) => Spilled::File(file),
+        Err(error) => Spilled::Lost(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_output_comes_back_byte_for_byte_and_its_ends_are_at_hand() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(Some(dir.path().to_owned()));
+        let mut all = Vec::new();
+        let mut n = 0_u32;
+        while all.len() < HEAD + 3 * TAIL {
+            n += 1;
+            let line = match n % 50_000 {
+                0 => format!("line {n}: error: here\n"),
+                _ => format!("line {n} \u{e4}\n"),
+            };
+            all.extend_from_slice(line.as_bytes());
+        }
+        all.extend_from_slice(b"the end");
+        for part in all.chunks(65_536) {
+            spool.push(Stream::Stdout, part);
+        }
+        spool.push(Stream::Stderr, b"complaint");
+        let parts = spool.stdout.parts();
+        let text = parts.text();
+        assert_eq!(text.total_bytes, all.len() as u64);
+        assert_eq!(text.total_lines, u64::from(n) + 1);
+        assert!(text.head.ends_with('\n') && text.tail.unwrap().ends_with("the end"));
+        assert_eq!(spool.alarms.count(), u64::from(n / 50_000));
+        assert!(spool.alarms.kept().all(|(number, _)| number % 50_000 == 0));
+        let mut copy = Vec::new();
+        spool.write_to(&mut copy).unwrap();
+        all.extend_from_slice(b"\ncomplaint");
+        assert!(copy == all);
+        assert_eq!(
+            std::fs::read_dir(dir.path()).unwrap().count(),
+            0,
+            "it has no name"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_said_and_costs_no_memory() {
+        let mut spool = Spool::new(None);
+        let block = vec![b'x'; 1 << 20];
+        for _ in 0..64 {
+            spool.push(Stream::Stdout, &block);
+        }
+        assert_eq!(spool.bytes(), 64 << 20);
+        assert!(spool.write_to(&mut Vec::new()).is_err());
+        assert!(spool.stdout.head.len() + spool.stdout.tail.capacity() <= HEAD + 5 * TAIL);
+    }
+}

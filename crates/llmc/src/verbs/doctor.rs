@@ -1,0 +1,190 @@
+//! `llmc doctor`: is the installation sound, and what really holds the commands it runs?
+
+mod page;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use llmc_config::{LogLevel, Source};
+use llmc_host::exec::{
+    Confinement, Level, Profile, Program, Runner, Settings, Trial, Unresolved, Verdict,
+    is_interpreter, trials,
+};
+use llmc_tools::state::{self, Store};
+use llmc_tools::{App, Kind, Truth, mode};
+
+use super::{Failure, load, print, tools};
+use crate::cli::Common;
+use crate::log;
+
+/// What was found.
+struct Findings {
+    app: Arc<App>,
+    executable: String,
+    kernel: String,
+    uid: u32,
+    /// Tools of the mode, and their tokens.
+    listed: (usize, usize),
+    /// How many keys were set where.
+    sources: Vec<(usize, &'static str)>,
+    /// Why the state directory cannot be used.
+    unusable: Option<String>,
+    stores: Vec<Store>,
+    truth: Truth,
+    /// What this kernel gives to whoever asks for everything.
+    offered: Option<Level>,
+    /// What the configuration makes of it; `None` if it makes nothing of it because its demands are not met.
+    level: Option<Level>,
+    programs: Vec<Program>,
+    unresolved: Vec<Unresolved>,
+    trials: Vec<Trial>,
+    /// Likely not meant, but allowed.
+    warnings: Vec<String>,
+    /// What the configuration demands and does not get.
+    problems: Vec<String>,
+}
+
+pub(super) fn run(common: &Common, json: bool) -> Result<ExitCode, Failure> {
+    let loaded = load(common)?;
+    let observability = &loaded.config.mcp.observability;
+    let level = match common.log_level {
+        Some(_) => observability.log_level,
+        None => LogLevel::Error,
+    };
+    log::start(observability.log_format, level);
+    let stores = state::stores(&loaded.state_dir());
+    let found = examine(&App::open(loaded)?, stores);
+    print(&match json {
+        true => page::document(&found),
+        false => page::text(&found),
+    })?;
+    Ok(match found.problems.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(Kind::IsolationRequired.row().exit),
+    })
+}
+
+fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
+    let loaded = app.loaded();
+    let (list, mut warnings) = mode::listing(&loaded.config);
+    warnings.extend(loaded.warnings.iter().cloned());
+    let unusable = state::unusable(&loaded.state_dir());
+    if let Some(why) = &unusable {
+        warnings.push(format!(
+            "the state directory cannot be used ({why}): files are read only, handles live in memory"
+        ));
+    }
+    for store in &stores {
+        if let Some(damage) = &store.damage {
+            warnings.push(format!(
+                "{} is damaged ({damage}); it was moved aside",
+                store.name
+            ));
+        }
+    }
+    let mut problems = Vec::new();
+    let opened = app.commands();
+    if let Err(error) = &opened {
+        let hint = error.hint.as_deref().unwrap_or_default();
+        problems.push(format!("commands are refused: {}; {hint}", error.message));
+    }
+    let offered = relaxed(app.command_settings());
+    // Where the demands are not met, what there is can still be tried.
+    let runner = opened.as_ref().ok().copied().or(offered.as_ref());
+    let trials = runner.map_or_else(Vec::new, |runner| attempts(app, runner));
+    let escapes = trials.iter().filter(|t| t.verdict == Verdict::Escaped);
+    problems.extend(escapes.map(|trial| format!("escaped: {}", trial.what)));
+    let (programs, unresolved) = match runner {
+        Some(runner) => (runner.programs().to_vec(), runner.unresolved().to_vec()),
+        None => Default::default(),
+    };
+    Findings {
+        executable: std::env::current_exe().map_or_else(
+            |error| format!("unknown: {error}"),
+            |path| path.display().to_string(),
+        ),
+        kernel: kernel(),
+        uid: rustix::process::geteuid().as_raw(),
+        listed: (list.len(), tools::cost(&list).0),
+        sources: sources(app),
+        unusable,
+        stores,
+        truth: Truth::of(app),
+        offered: offered.as_ref().map(|runner| *runner.level()),
+        level: opened.ok().map(|runner| *runner.level()),
+        programs,
+        unresolved,
+        trials,
+        warnings,
+        problems,
+        app: app.clone(),
+    }
+}
+
+/// A runner that demands nothing and asks for everything.
+fn relaxed(settings: Settings) -> Option<Runner> {
+    let settings = Settings {
+        profile: Profile::Unrestricted,
+        confinement: Confinement::Auto,
+        ..settings
+    };
+    let without_network = Settings {
+        network: false,
+        ..settings.clone()
+    };
+    let network = Settings {
+        network: true,
+        ..settings
+    };
+    Runner::open(without_network)
+        .or_else(|_| Runner::open(network))
+        .ok()
+}
+
+fn attempts(app: &App, runner: &Runner) -> Vec<Trial> {
+    let roots = &app.files().roots;
+    let first = roots.paths().next().map(|path| path.display().to_string());
+    let cwd = roots
+        .open_dir(".")
+        .or_else(|error| first.map_or(Err(error), |path| roots.open_dir(&path)));
+    match cwd {
+        Ok(cwd) => trials(runner, &cwd),
+        Err(error) => vec![Trial {
+            what: "run something in a root",
+            verdict: Verdict::Untried(error.to_string()),
+        }],
+    }
+}
+
+fn sources(app: &App) -> Vec<(usize, &'static str)> {
+    let entries = app.loaded().entries().iter();
+    let (mut file, mut env, mut cli) = (0, 0, 0);
+    for entry in entries {
+        match entry.source {
+            Source::File { .. } => file += 1,
+            Source::Env(_) => env += 1,
+            Source::Cli(_) => cli += 1,
+            Source::Default | Source::Rule(_) => {}
+        }
+    }
+    let all = [
+        (file, "in the file"),
+        (env, "in the environment"),
+        (cli, "by flags"),
+    ];
+    all.into_iter().filter(|(count, _)| *count > 0).collect()
+}
+
+fn kernel() -> String {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a file of the kernel, not of the agent"
+    )]
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {} {}", release.trim(), std::env::consts::ARCH)
+}
+
+fn interpreters(found: &Findings) -> Vec<&str> {
+    let names = found.programs.iter().map(|program| program.name.as_str());
+    names.filter(|name| is_interpreter(name)).collect()
+}

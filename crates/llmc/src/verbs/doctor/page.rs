@@ -1,0 +1,229 @@
+//! What `llmc doctor` found, for people and for programs.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use llmc_host::exec::Verdict;
+use serde_json::{Value, json};
+
+use super::{Findings, interpreters};
+
+/// Room for the words on the left.
+const LEFT: usize = 15;
+/// Room for what was tried.
+const TRIED: usize = 39;
+
+pub(super) fn text(found: &Findings) -> String {
+    let (app, mcp) = (&found.app, &found.app.config().mcp);
+    let mut out = format!(
+        "llmc {} on {}, uid {}{}\n\n",
+        env!("CARGO_PKG_VERSION"),
+        found.kernel,
+        found.uid,
+        if found.uid == 0 { " (root)" } else { "" }
+    );
+    let mut row = |name: &str, value: String| {
+        let line = format!("{name:<LEFT$}{value}");
+        let _ = writeln!(out, "{}", line.trim_end());
+    };
+    row("executable", found.executable.clone());
+    row("workspace", app.root().display().to_string());
+    row("configuration", configuration(found));
+    let (tools, tokens) = found.listed;
+    let mode = mcp.mode.as_str();
+    row(
+        "mode",
+        format!("{mode}: {tools} tools, {tokens} tokens in every conversation"),
+    );
+    row("state", state(found));
+    for (name, value) in stores(found) {
+        row("", format!("{name}: {value}"));
+    }
+    for warning in &found.warnings {
+        row("warning", warning.clone());
+    }
+    row("", String::new());
+    row("commands", found.truth.to_string());
+    row("kernel gives", offered(found));
+    row("enforced", enforced(found));
+    let programs: Vec<String> = found
+        .programs
+        .iter()
+        .map(|program| format!("{} = {}", program.name, program.path.display()))
+        .collect();
+    row("programs", or_none(programs.join(", ")));
+    row("interpreters", or_none(interpreters(found).join(", ")));
+    for missing in &found.unresolved {
+        row("not there", format!("{}: {}", missing.name, missing.why));
+    }
+    row("", String::new());
+    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    for trial in &found.trials {
+        let (word, detail) = words(&trial.verdict);
+        let word = match colour {
+            true => format!("\u{1b}[{}m{word}\u{1b}[0m", paint(&trial.verdict)),
+            false => word.to_owned(),
+        };
+        let detail = match detail {
+            "" => String::new(),
+            detail => format!(" ({detail})"),
+        };
+        let _ = writeln!(out, "{:<TRIED$}{word}{detail}", trial.what);
+    }
+    out.push('\n');
+    for problem in &found.problems {
+        let _ = writeln!(out, "problem: {problem}");
+    }
+    if found.problems.is_empty() {
+        out.push_str("everything that the configuration demands holds\n");
+    }
+    out
+}
+
+pub(super) fn document(found: &Findings) -> String {
+    let mcp = &found.app.config().mcp;
+    let loaded = found.app.loaded();
+    let stores: Vec<Value> = found
+        .stores
+        .iter()
+        .map(|store| json!({"name": store.name, "bytes": store.bytes, "damage": store.damage}))
+        .collect();
+    let programs: Vec<Value> = found
+        .programs
+        .iter()
+        .map(|program| json!({"name": program.name, "path": program.path}))
+        .collect();
+    let unresolved: Vec<Value> = found
+        .unresolved
+        .iter()
+        .map(|missing| json!({"name": missing.name, "why": missing.why}))
+        .collect();
+    let trials: Vec<Value> = found
+        .trials
+        .iter()
+        .map(|trial| {
+            let (word, detail) = words(&trial.verdict);
+            json!({"tried": trial.what, "verdict": word, "detail": detail})
+        })
+        .collect();
+    let settings = found.app.command_settings();
+    let document = json!({
+        "ok": found.problems.is_empty(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "kernel": found.kernel,
+        "uid": found.uid,
+        "executable": found.executable,
+        "workspace": loaded.root,
+        "configuration": loaded.file,
+        "mode": {"name": mcp.mode.as_str(), "tools": found.listed.0, "tokens": found.listed.1},
+        "state": {
+            "dir": loaded.state_dir(),
+            "writable": found.unusable.is_none(),
+            "stores": stores,
+        },
+        "commands": {
+            "truth": found.truth.to_string(),
+            "profile": found.truth.profile,
+            "confinement": mcp.exec.confinement.as_str(),
+            "kernel_gives": found.offered.map(|level| level.to_string()),
+            "missing": found.offered.map(|level| level.missing()),
+            "enforced": found.level.map(|level| level.to_string()),
+            "programs": programs,
+            "interpreters": interpreters(found),
+            "unresolved": unresolved,
+            "write_roots": settings.write_roots,
+            "extra_write": settings.extra_write,
+            "network": settings.network,
+        },
+        "trials": trials,
+        "warnings": found.warnings,
+        "problems": found.problems,
+    });
+    format!("{document:#}\n")
+}
+
+fn configuration(found: &Findings) -> String {
+    let file = match found.app.loaded().file {
+        Some(_) => found.app.loaded().file_label(),
+        None => "no llmc.toml",
+    };
+    let set: Vec<String> = found
+        .sources
+        .iter()
+        .map(|(count, place)| match count {
+            1 => format!("1 key set {place}"),
+            _ => format!("{count} keys set {place}"),
+        })
+        .collect();
+    match set.is_empty() {
+        true => format!("{file}; defaults only"),
+        false => format!("{file}; {}", set.join(", ")),
+    }
+}
+
+fn state(found: &Findings) -> String {
+    let dir = found.app.loaded().state_dir();
+    let dir = dir.display();
+    match &found.unusable {
+        None => format!("{dir}, writable"),
+        Some(why) => format!("{dir}: {why}"),
+    }
+}
+
+fn stores(found: &Findings) -> Vec<(&str, String)> {
+    let list = found.stores.iter();
+    list.map(|store| {
+        let size = match store.bytes {
+            bytes @ 0..10_000 => format!("{bytes} bytes"),
+            bytes @ 10_000..10_000_000 => format!("{} kB", bytes / 1000),
+            bytes => format!("{} MB", bytes / 1_000_000),
+        };
+        let state = store.damage.as_deref().unwrap_or("sound");
+        (store.name.as_str(), format!("{size}, {state}"))
+    })
+    .collect()
+}
+
+fn offered(found: &Findings) -> String {
+    let Some(level) = found.offered else {
+        return "nothing".to_owned();
+    };
+    match level.missing()[..] {
+        [] => format!("{level} (full)"),
+        ref missing => format!("{level}; not full: lacks {}", missing.join(", ")),
+    }
+}
+
+fn enforced(found: &Findings) -> String {
+    match found.level {
+        None => "no command runs".to_owned(),
+        Some(level) if level.to_string() == "none" => {
+            "nothing: mcp.exec.confinement is off".to_owned()
+        }
+        Some(level) => level.to_string(),
+    }
+}
+
+fn words(verdict: &Verdict) -> (&'static str, &str) {
+    match verdict {
+        Verdict::Held(layer) => ("held", layer),
+        Verdict::Escaped => ("ESCAPED", "though the level says that it cannot"),
+        Verdict::Open(why) => ("not enforced", why),
+        Verdict::Untried(why) => ("not tried", why),
+    }
+}
+
+fn paint(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Held(_) => "32",
+        Verdict::Escaped => "1;31",
+        Verdict::Open(_) | Verdict::Untried(_) => "33",
+    }
+}
+
+fn or_none(text: String) -> String {
+    match text.is_empty() {
+        true => "none".to_owned(),
+        false => text,
+    }
+}

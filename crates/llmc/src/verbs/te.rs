@@ -1,0 +1,89 @@
+//! `llmc te …`: the Tool Envelope on the command line.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{Args, Parser};
+use jiff::{SignedDuration, Timestamp};
+use llmc_envelope::telemetry::{Filter, Group};
+use llmc_tools::Kind;
+use llmc_tools::shell::{Cli, Flags, HELP, analyze};
+
+use super::{Failure, print, say, start_quietly};
+use crate::cli::Common;
+
+pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure> {
+    if words.first().is_some_and(|word| word == "analyze") {
+        return match Analyze::try_parse_from(words) {
+            Ok(args) => args.run(common),
+            Err(error) => say(&error),
+        };
+    }
+    let flags = Flags::parse(words)?;
+    if flags.help {
+        print(HELP)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if flags.version {
+        print(concat!("te ", env!("CARGO_PKG_VERSION")))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let app = start_quietly(common)?;
+    let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
+    let terminal = out.is_terminal();
+    let code = Cli::new(app, &mut out, &mut err, terminal).run(&flags)?;
+    Ok(ExitCode::from(code))
+}
+
+/// Where tokens go, what was saved for good, and what would be worth condensing next.
+#[derive(Debug, Parser)]
+#[command(name = "te analyze")]
+struct Analyze {
+    /// What to add up by: cmd, agent, source or session
+    #[arg(long, default_value = "cmd", value_parser = group)]
+    by: Group,
+    /// Only calls of the last so many days
+    #[arg(long, value_name = "DAYS")]
+    since: Option<u16>,
+    /// As one JSON document
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Where the telemetry is, when `te` itself is asked.
+#[derive(Debug, Args)]
+struct Place {
+    /// Workspace [default: nearest folder upwards with .git, else this one]
+    #[arg(long, value_name = "DIR")]
+    root: Option<std::path::PathBuf>,
+}
+
+impl Analyze {
+    fn run(self, common: &Common) -> Result<ExitCode, Failure> {
+        let mut common = common.clone();
+        common.root = self.place.root.or(common.root);
+        let app = start_quietly(&common)?;
+        let days = |days: u16| SignedDuration::from_hours(24 * i64::from(days));
+        let filter = Filter {
+            since: self
+                .since
+                .and_then(|since| Timestamp::now().checked_sub(days(since)).ok()),
+            ..Filter::default()
+        };
+        let analysis = analyze(&app.telemetry()?, self.by, &filter)?;
+        print(&if self.json {
+            serde_json::to_string(&analysis)
+                .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?
+        } else {
+            analysis.text()
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn group(text: &str) -> Result<Group, String> {
+    text.parse()
+        .map_err(|_| "one of cmd, agent, source, session".to_owned())
+}

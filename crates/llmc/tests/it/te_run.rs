@@ -1,0 +1,270 @@
+//! Commands through the Tool Envelope: the `te` that the server starts, and one that the operator brings.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use llmc_envelope::te::parse;
+use llmc_testkit::{McpClient, Workspace, error_document};
+use serde_json::{Value, json};
+
+use crate::{classic, workspace};
+
+fn server(workspace: &Workspace, sets: &[&str]) -> McpClient {
+    let mut flags = vec!["--mode", "classic"];
+    for set in sets {
+        flags.extend(["--set", set]);
+    }
+    let mut client = workspace.mcp(flags);
+    client.initialize("2025-11-25");
+    client
+}
+
+fn script(workspace: &Workspace, path: &str, text: &str) {
+    workspace.write(path, text);
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(workspace.path(path), mode).unwrap();
+}
+
+/// A `te` of the operator's that says how it was started.
+const FOREIGN: &str = r#"#!/bin/sh
+[ "$1" = --json ] && shift
+out=$("$@" 2>&1); code=$?
+printf '{"success":true,"mode":"enriched","command":"x","stdout":"foreign %s %s %s: %s\\n","stderr":"","exit_code":%d,"enrichment":null,"telemetry":{}}' \
+  "$TE_AGENT_ID" "${TE_SESSION_ID:+session}" "$TE_MODEL" "$out" "$code"
+"#;
+
+#[test]
+fn te_run_answers_in_an_envelope_and_tells_the_truth_about_the_end() {
+    let workspace = workspace("//- a.txt\none\ntwo\n");
+    let mut client = classic(&workspace);
+    let text = client.text("te_run", json!({"command": "cat a.txt"}));
+    let answer = parse(&text).expect("an envelope");
+    assert_eq!(
+        (answer.header.cmd.as_str(), answer.header.lines),
+        ("cat", Some(2))
+    );
+    assert_eq!(answer.body, "one\ntwo\n");
+    let text = client.text("te_run", json!({"argv": ["sh", "-c", "echo x; exit 3"]}));
+    let answer = parse(&text).expect("an envelope");
+    assert_eq!(
+        (answer.header.cmd.as_str(), answer.body.as_str()),
+        ("run", "x\nexit 3\n")
+    );
+    let (failed, text) = client.call_tool("te_run", json!({"command": "wget x"}));
+    assert!(failed);
+    assert_eq!(
+        parse(&text).unwrap().header.error.as_deref(),
+        Some("command_denied")
+    );
+    // The envelope's own name is always known, and what it runs is what the list decides on.
+    let text = client.text("run_cmd", json!({"command": "te cat a.txt"}));
+    assert_eq!(parse(&text).unwrap().body, "one\ntwo\n");
+    let (failed, text) = client.call_tool("run_cmd", json!({"command": "te wget x"}));
+    assert!(failed);
+    assert_eq!(
+        error_document(&text)["meta"]["error_code"],
+        "COMMAND_DENIED"
+    );
+    let text = client.text("run_cmd", json!({"command": "te --json grep -c two a.txt"}));
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&document["success"], &document["exit_code"]),
+        (&json!(true), &json!(0))
+    );
+}
+
+#[test]
+fn handles_are_reached_through_run_cmd_and_chunks_are_bounded() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = classic(&workspace);
+    let text = client.text("run_cmd", json!({"argv": ["sh", "-c", "seq 30000"]}));
+    let answer = parse(&text).expect("an envelope");
+    assert_eq!(answer.header.lines, Some(30000));
+    let handle = answer.header.handle.unwrap();
+    let text = client.text(
+        "run_cmd",
+        json!({"command": format!("te --handle {handle} --chunk 1")}),
+    );
+    let chunk = parse(&text).expect("an envelope");
+    assert_eq!(
+        (chunk.header.cmd.as_str(), chunk.header.chunk),
+        ("handle", Some(1))
+    );
+    assert!(
+        llmc_tokens::count(&text) < 2200,
+        "{}",
+        llmc_tokens::count(&text)
+    );
+    let (failed, text) = client.call_tool(
+        "run_cmd",
+        json!({"command": format!("te --handle {handle} --chunk 99999")}),
+    );
+    assert!(failed && text.contains("chunks are 0 to"), "{text}");
+    let listed = client.text("run_cmd", json!({"command": "te --list-handles"}));
+    assert!(listed.contains(&handle.to_string()), "{listed}");
+}
+
+#[test]
+fn a_te_that_dies_takes_the_command_with_it_and_the_server_goes_on() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = classic(&workspace);
+    // The first call makes everything ready.
+    client.text("run_cmd", json!({"command": "ls"}));
+    let script = "echo $$ > started; exec sleep 300";
+    let id = client.send_call("run_cmd", json!({"argv": ["sh", "-c", script]}));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !workspace.path("started").exists() {
+        assert!(Instant::now() < deadline, "the command starts");
+        std::thread::yield_now();
+    }
+    let te = followers(client.process().pid());
+    assert_eq!(te.len(), 1, "one te for one command");
+    let pid = rustix::process::Pid::from_raw(te[0]).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    let (failed, text) = client.tool_answer(id);
+    assert!(failed, "{text}");
+    assert_eq!(error_document(&text)["meta"]["error_code"], "INTERNAL");
+    assert!(followers(client.process().pid()).is_empty());
+    assert_eq!(
+        client.text("run_cmd", json!({"argv": ["sh", "-c", "echo next"]})),
+        "next\n"
+    );
+}
+
+/// Processes that the server has started as `te`.
+fn followers(server: rustix::process::Pid) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Ok(pid) = name.parse::<i32>() else {
+            continue;
+        };
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let status = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = status
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.split(' ').nth(1));
+        let ours = parent == Some(server.as_raw_nonzero().to_string().as_str());
+        if line.starts_with(b"te\0__te\0") && ours && !status.contains(") Z ") {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_foreign_te_is_gated_confined_and_told_for_whom() {
+    let workspace = workspace("//- a.txt\none\n");
+    script(&workspace, "scripts/te", FOREIGN);
+    let mut client = server(&workspace, &["mcp.te.script_path=\"scripts/te\""]);
+    let text = client.text("run_cmd", json!({"command": "cat a.txt"}));
+    assert_eq!(text, "foreign claude-desktop-mcp session unknown: one\n");
+    // The list decides on what it would run, before it runs.
+    let (failed, text) = client.call_tool("run_cmd", json!({"command": "wget x"}));
+    assert!(failed);
+    assert_eq!(
+        error_document(&text)["meta"]["error_code"],
+        "COMMAND_DENIED"
+    );
+    let outside = workspace.outside("planted").display().to_string();
+    client.text(
+        "run_cmd",
+        json!({"argv": ["sh", "-c", format!("echo x > '{outside}'")]}),
+    );
+    workspace.assert_outside_untouched();
+    // Nothing that the agent can do changes the script.
+    let (failed, _) = client.call_tool(
+        "linux_fs_write",
+        json!({"path": "scripts/te", "content": "#!/bin/sh\n", "mode": "rewrite"}),
+    );
+    assert!(failed);
+    client.text(
+        "run_cmd",
+        json!({"argv": ["sh", "-c", "echo '#!/bin/sh' > scripts/te; rm -f scripts/te"]}),
+    );
+    assert_eq!(workspace.read("scripts/te"), FOREIGN);
+    let text = client.text("run_cmd", json!({"argv": ["sh", "-c", "seq -s, 20000"]}));
+    let answer = parse(&text).expect("what is too much is put into an envelope by the server");
+    let handle = answer.header.handle.unwrap().to_string();
+    let page = client.json(
+        "linux_handle_read",
+        json!({"handle": handle, "limit": 100_000}),
+    );
+    assert!(
+        page["data"].as_str().unwrap().starts_with("foreign claude"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_te_that_fails_is_passed_by_only_if_the_operator_says_so() {
+    let workspace = workspace("//- a.txt\none\n");
+    script(&workspace, "broken", "#!/bin/sh\necho no json\nexit 1\n");
+    for path in ["broken", "missing", "a.txt"] {
+        let set = format!("mcp.te.script_path={path:?}");
+        let mut client = server(&workspace, &[&set]);
+        assert_eq!(
+            client.text("run_cmd", json!({"command": "cat a.txt"})),
+            "one\n",
+            "{path}"
+        );
+        // The way round has the same gate.
+        let (failed, text) = client.call_tool("run_cmd", json!({"command": "wget x"}));
+        assert!(failed && text.contains("COMMAND_DENIED"), "{path}: {text}");
+        let mut client = server(&workspace, &[&set, "mcp.te.passthrough_on_failure=false"]);
+        let (failed, text) = client.call_tool("run_cmd", json!({"command": "cat a.txt"}));
+        assert!(
+            failed && text.contains("passthrough_on_failure"),
+            "{path}: {text}"
+        );
+    }
+    // Without JSON, what it prints is the output.
+    let mut client = server(
+        &workspace,
+        &["mcp.te.script_path=\"broken\"", "mcp.te.json_mode=false"],
+    );
+    assert_eq!(
+        client.text("run_cmd", json!({"command": "cat a.txt"})),
+        "no json\nexit 1"
+    );
+}
+
+#[test]
+fn without_the_envelope_much_output_is_cut_under_a_receipt() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = server(&workspace, &["mcp.te.enabled=false"]);
+    let text = client.text(
+        "run_cmd",
+        json!({"argv": ["sh", "-c", "seq 30000; exit 4"]}),
+    );
+    assert!(text.starts_with("1\n2\n"), "{text}");
+    let receipt = text.lines().last().unwrap();
+    assert!(
+        receipt.starts_with("# LLMC: ") && receipt.contains("of 30000 lines shown"),
+        "{receipt}"
+    );
+    assert!(
+        receipt.contains("handle res_") && text.contains("\nexit 4"),
+        "{receipt}"
+    );
+}
+
+#[test]
+fn a_timeout_is_the_smaller_of_both_limits() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = server(&workspace, &["mcp.te.timeout=1"]);
+    let (failed, text) = client.call_tool(
+        "run_cmd",
+        json!({"argv": ["sh", "-c", "echo begun; sleep 60"], "timeout": 20}),
+    );
+    assert!(failed);
+    let document = error_document(&text);
+    assert_eq!(document["meta"]["error_code"], "TIMEOUT");
+    assert_eq!(document["meta"]["stdout"], "begun\n");
+    let text = client.text(
+        "run_cmd",
+        json!({"argv": ["sh", "-c", "echo quick"], "timeout": 20}),
+    );
+    assert!(text.contains("mcp.te.timeout"), "{text}");
+}
