@@ -23,6 +23,7 @@ class Bench:
 
     llmc: Path
     count_tokens: Path
+    http_load: Path
     runs: int
     ripgrep: Path | None = None
     desktop_commander: list[str] | None = None
@@ -33,8 +34,8 @@ class Bench:
     def prepare(llmc, runs):
         """Builds LLMC and installs the peers; a peer that cannot be had is noted and left out."""
         CACHE.mkdir(parents=True, exist_ok=True)
-        built, counter = build(llmc)
-        bench = Bench(llmc=built, count_tokens=counter, runs=runs)
+        built, counter, load = build(llmc)
+        bench = Bench(llmc=built, count_tokens=counter, http_load=load, runs=runs)
         bench.versions["llmc"] = first_line([built, "--version"]).removeprefix("llmc ")
         try:
             bench.ripgrep, bench.versions["ripgrep"] = install_ripgrep()
@@ -63,17 +64,19 @@ class Missing(Exception):
 
 
 def build(llmc):
-    """The binary to measure and the token counter, built unless they are there already."""
+    """The binary to measure, the token counter and the HTTP load, built unless they are there already."""
     cargo = ["cargo", "build", "--release", "--locked"]
     if llmc is None:
         subprocess.run([*cargo, "-p", "llmc"], cwd=REPOSITORY, check=True)
     subprocess.run([*cargo, "-p", "llmc-tokens", "--example", "count"], cwd=REPOSITORY, check=True)
+    subprocess.run([*cargo, "-p", "llmc-server", "--example", "http_load"], cwd=REPOSITORY, check=True)
     metadata = subprocess.run(
         ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"],
         cwd=REPOSITORY, check=True, stdout=subprocess.PIPE,
     )
     release = Path(json.loads(metadata.stdout)["target_directory"]) / "release"
-    return Path(llmc or release / "llmc").resolve(), release / "examples" / "count"
+    examples = release / "examples"
+    return Path(llmc or release / "llmc").resolve(), examples / "count", examples / "http_load"
 
 
 def install_ripgrep():

@@ -21,7 +21,7 @@ class Door:
         allowed = [name for name in PROGRAMS if shutil.which(name)]
         allowed += [path for name in ("cargo", "rustc", "node") if (path := shutil.which(name))]
         flags = [
-            "--root", str(world), "--set", f"mcp.te.budget_tokens={budget}", "--set", "mcp.tools.exec_timeout=300",
+            "--root", str(world), "--set", f"mcp.te.budget_tokens={budget}", "--set", "mcp.tools.exec_timeout=300", "--set", "mcp.te.timeout=300",
             "--set", "mcp.tools.read_timeout=60",
             "--set", "mcp.tools.run_cmd_allowlist=[" + ", ".join(f'"{name}"' for name in allowed) + "]",
         ]

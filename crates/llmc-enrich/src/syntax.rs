@@ -7,6 +7,7 @@
 
 mod language;
 mod outline;
+mod references;
 mod table;
 
 use std::ops::ControlFlow;
@@ -16,6 +17,8 @@ use tree_sitter::{Node, ParseOptions, Parser, Tree, TreeCursor};
 
 pub use language::Language;
 pub use outline::{Outline, outline, outline_of};
+use references::Collector;
+pub use references::{Reference, ReferenceKind};
 use table::{Entry, Name, Scope};
 
 /// How much may be parsed in all, over however many files.
@@ -119,8 +122,12 @@ pub struct Definition {
     pub kind: DefinitionKind,
     /// The line of the name, counted from 1. Attributes, modifiers and a return type may stand on lines before.
     pub line: u64,
+    /// The first line of the definition, with the decorators or `export` that belong to it.
+    pub first_line: u64,
     /// The last line of the definition.
     pub end_line: u64,
+    /// The line its body begins on, if it has one.
+    pub body_line: Option<u64>,
     /// The definition up to its body, on one line, clipped.
     pub signature: String,
     /// Where the name starts in the source, in bytes.
@@ -136,25 +143,58 @@ const MAX_DEFINITIONS: usize = 20_000;
 ///
 /// Empty for a language without grammar in this build, and when the effort is used up.
 pub fn definitions(language: Language, source: &str, effort: &mut Effort) -> Vec<Definition> {
-    let Some(grammar) = language.grammar() else {
-        return Vec::new();
-    };
+    look(language, source, Want::Definitions, effort).map_or_else(Vec::new, |found| found.0)
+}
+
+/// What a file defines and which names it uses, from one pass over its tree; `None` as for [`definitions`].
+pub fn analysis(language: Language, source: &str, effort: &mut Effort) -> Option<Analysis> {
+    let (definitions, references) = look(language, source, Want::References, effort)?;
+    Some(Analysis {
+        definitions,
+        references,
+    })
+}
+
+/// See [`analysis`].
+#[derive(Debug, Clone, Default)]
+pub struct Analysis {
+    /// What comes into being, in order.
+    pub definitions: Vec<Definition>,
+    /// The names that are used, in order.
+    pub references: Vec<Reference>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Want {
+    Definitions,
+    References,
+}
+
+fn look(
+    language: Language,
+    source: &str,
+    want: Want,
+    effort: &mut Effort,
+) -> Option<(Vec<Definition>, Vec<Reference>)> {
+    let grammar = language.grammar()?;
     if !effort.take(source.len()) {
-        return Vec::new();
+        return None;
     }
-    let Some(tree) = parse(&grammar, source, effort) else {
-        return Vec::new();
-    };
-    let table = table::of(language, &grammar);
+    let tree = parse(&grammar, source, effort)?;
     let mut walk = Walk {
         source,
-        table,
+        grammar: &grammar,
+        table: table::of(language, &grammar),
         cursor: tree.walk(),
         open: Vec::new(),
         found: Vec::new(),
+        uses: (want == Want::References).then(|| Collector::new(language, &grammar)),
     };
-    walk.run(effort);
-    walk.found
+    if !walk.run(effort) && want == Want::References {
+        return None;
+    }
+    let uses = walk.uses.map_or_else(Vec::new, |uses| uses.found);
+    Some((walk.found, uses))
 }
 
 fn parse(grammar: &tree_sitter::Language, source: &str, effort: &Effort) -> Option<Tree> {
@@ -182,35 +222,50 @@ fn parse(grammar: &tree_sitter::Language, source: &str, effort: &Effort) -> Opti
 struct Open {
     local: bool,
     definition: bool,
+    kind: u16,
+    row: usize,
 }
 
 struct Walk<'t> {
     source: &'t str,
+    grammar: &'t tree_sitter::Language,
     table: &'static table::Table,
     cursor: TreeCursor<'t>,
     open: Vec<Open>,
     found: Vec<Definition>,
+    uses: Option<Collector>,
 }
 
 impl Walk<'_> {
-    /// Goes over all nodes without recursion, since the depth of a tree is up to whoever wrote the file.
-    fn run(&mut self, effort: &Effort) {
+    /// Goes over all nodes without recursion, since the depth of a tree is up to whoever wrote the file; says whether
+    /// it came to the end.
+    fn run(&mut self, effort: &Effort) -> bool {
         let (mut local, mut depth, mut steps) = (0_usize, 0_usize, 0_u32);
         loop {
             steps = steps.wrapping_add(1);
             if (steps.is_multiple_of(4096) && !effort.has_time())
                 || self.found.len() >= MAX_DEFINITIONS
             {
-                return;
+                return false;
             }
             let node = self.cursor.node();
-            let mut open = Open::default();
+            let mut open = Open {
+                kind: node.kind_id(),
+                row: node.start_position().row,
+                ..Open::default()
+            };
             if let Some(entry) = self.table.entry(node.kind_id())
                 && (entry.scope == Scope::Anywhere || local == 0)
                 && let Some(definition) = self.definition(node, entry, depth, local)
             {
+                if let Some(uses) = &mut self.uses {
+                    uses.names_definition(definition.name_start);
+                }
                 self.found.push(definition);
                 open.definition = true;
+            }
+            if let Some(uses) = &mut self.uses {
+                uses.see(node, self.cursor.field_id(), self.source);
             }
             open.local = self.table.is_local(node.kind_id());
             if self.cursor.goto_first_child() {
@@ -219,9 +274,15 @@ impl Walk<'_> {
                 self.open.push(open);
                 continue;
             }
+            if let Some(uses) = &mut self.uses {
+                uses.leave();
+            }
             while !self.cursor.goto_next_sibling() {
                 if !self.cursor.goto_parent() {
-                    return;
+                    return true;
+                }
+                if let Some(uses) = &mut self.uses {
+                    uses.leave();
                 }
                 let closed = self.open.pop().unwrap_or_default();
                 local -= usize::from(closed.local);
@@ -278,7 +339,9 @@ impl Walk<'_> {
             name: text.to_owned(),
             kind,
             line: name.start_position().row as u64 + 1,
-            end_line: node.end_position().row as u64 + 1,
+            first_line: self.first_row(node) as u64 + 1,
+            end_line: last_row(node) as u64 + 1,
+            body_line: body.map(|body| body.start_position().row as u64 + 1),
             signature: self.signature(node, name, body),
             name_start: name.start_byte(),
             depth,
@@ -287,6 +350,18 @@ impl Walk<'_> {
 
     fn text(&self, node: Node<'_>) -> &str {
         self.source.get(node.byte_range()).unwrap_or_default()
+    }
+
+    /// The row where the node begins with what wraps it: decorators, `export`, template parameters.
+    ///
+    /// Asking a node for its parent would search for it from the root.
+    fn first_row(&self, node: Node<'_>) -> usize {
+        let wraps = |open: &&Open| {
+            let kind = self.grammar.node_kind_for_id(open.kind);
+            kind.is_some_and(|kind| WRAPPERS.contains(&kind))
+        };
+        let outermost = self.open.iter().rev().take_while(wraps).last();
+        outermost.map_or(node.start_position().row, |open| open.row)
     }
 
     /// From the start of the line, so with `export` or `pub`, to the body; without a body the line of the name.
@@ -311,6 +386,27 @@ impl Walk<'_> {
         )
     }
 }
+
+/// The row of the node's last character; a node may end at the start of the next line.
+fn last_row(node: Node<'_>) -> usize {
+    let (start, end) = (node.start_position(), node.end_position());
+    if end.column == 0 && end.row > start.row {
+        end.row - 1
+    } else {
+        end.row
+    }
+}
+
+/// Nodes that only hold one definition and what is said about it.
+const WRAPPERS: &[&str] = &[
+    "decorated_definition",
+    "export_statement",
+    "template_declaration",
+    "ambient_declaration",
+    "lexical_declaration",
+    "variable_declaration",
+    "type_declaration",
+];
 
 /// Characters of a signature.
 const SIGNATURE: usize = 160;

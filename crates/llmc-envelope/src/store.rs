@@ -283,12 +283,7 @@ fn try_open(path: &Path, schema: &Schema, trust: Trust) -> Result<Opened, Unavai
 }
 
 fn prepare(conn: Connection, schema: &Schema, trust: Trust) -> rusqlite::Result<Opened> {
-    conn.busy_timeout(PATIENCE)?;
-    // The file may have come with a repository somebody else made: its schema must not be able to run anything.
-    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
-    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    harden(&conn)?;
     let version: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
     let fresh = version == 0 && objects == 0;
@@ -315,6 +310,17 @@ fn prepare(conn: Connection, schema: &Schema, trust: Trust) -> rusqlite::Result<
         ))?;
     }
     Ok(Opened::Ready(conn))
+}
+
+/// Waits for others, and distrusts the file: it may have come with a repository somebody else made, and its schema must
+/// not be able to run anything.
+pub(crate) fn harden(conn: &Connection) -> rusqlite::Result<()> {
+    conn.busy_timeout(PATIENCE)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    Ok(())
 }
 
 /// The statements that made a database.
@@ -355,7 +361,7 @@ fn move_aside(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn is_damage(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, message) => match failure.code {
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
@@ -375,7 +381,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-fn describe(error: &rusqlite::Error) -> Unavailable {
+pub(crate) fn describe(error: &rusqlite::Error) -> Unavailable {
     if is_damage(error) {
         return Unavailable("the file is damaged; a new one is started".into());
     }
@@ -395,7 +401,7 @@ fn describe(error: &rusqlite::Error) -> Unavailable {
     Unavailable(text)
 }
 
-fn describe_io(error: &io::Error) -> Unavailable {
+pub(crate) fn describe_io(error: &io::Error) -> Unavailable {
     Unavailable(match error.kind() {
         io::ErrorKind::WouldBlock => "locked by another process".into(),
         io::ErrorKind::StorageFull => "the disk is full".into(),

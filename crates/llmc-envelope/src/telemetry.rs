@@ -3,6 +3,8 @@
 //! This module holds all SQL about telemetry. A call must never fail because its row could not be written; whoever
 //! records decides what to do with the error, which is to log it.
 
+mod follow;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -19,6 +21,7 @@ use crate::handles::HandleId;
 use crate::store::{Failed, Place, Schema, Store, Unavailable};
 
 pub use crate::mask::mask_secrets;
+pub use follow::Follower;
 
 /// Longest argument text that is kept.
 const ARGS_LIMIT: usize = 2000;

@@ -1,4 +1,4 @@
-//! Carries calls over MCP: the protocol's side of the tools, and the transport under it.
+//! Carries calls over MCP and HTTP: the protocols' side of the tools, and the transports under them.
 //!
 //! rmcp reads what it can and drops the rest: a broken line gets no answer, the last of two duplicate keys
 //! wins, and a client that skips the handshake is turned away. Here every line is checked first, every
@@ -7,6 +7,7 @@
 //! - [`McpHandler`]: the application's tools and resources as MCP wants them
 //! - [`json`]: the strict look at a message before anything else parses it; HTTP bodies use it too
 //! - `guard`: panics of a handler as errors to its client
+//! - [`http`]: the same tools over HTTP, with REST, metrics and a dashboard beside MCP
 //! - `hangup`: noticing that the client closed our input while it is not read
 //! - `line`: bounded lines from a byte stream
 //! - `output`: whole lines to a byte stream
@@ -20,6 +21,7 @@
 
 mod guard;
 mod hangup;
+pub mod http;
 pub mod json;
 mod line;
 mod mcp;

@@ -6,10 +6,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use axum::http::request::Parts;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use llmc_tools::resources::{Content, HANDLE_TEMPLATE};
-use llmc_tools::{App, Call, Caller, Effect, Kind, Progress, Surface, ToolDef, mode};
+use llmc_tools::{App, Call, Caller, Effect, Form, Kind, Progress, Surface, ToolDef, mode};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, ContentBlock, Implementation, ListPromptsRequestMethod,
@@ -23,6 +24,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 
 use crate::REVISIONS;
+use crate::http::{self, Cancellable, Visitor};
 
 /// How long a client may keep a list: it does not change while the process lives.
 const LIST_TTL_MS: u64 = 300_000;
@@ -53,13 +55,31 @@ pub struct McpHandler {
 impl McpHandler {
     /// Serves this application.
     pub fn new(app: Arc<App>) -> McpHandler {
-        let tools = Arc::new(app.listing().iter().map(|tool| listed(tool)).collect());
+        McpHandler::listing(app, |_| true)
+    }
+
+    /// Serves this application to clients elsewhere, who are not offered what sends data off the machine unless the
+    /// operator says so.
+    pub(crate) fn over_http(app: Arc<App>) -> McpHandler {
+        let sends = app.config().mcp.rlm.allow_http;
+        McpHandler::listing(app, |tool| sends || tool.effect != Effect::SendsOut)
+    }
+
+    fn listing(app: Arc<App>, offered: impl Fn(&ToolDef) -> bool) -> McpHandler {
+        let tools = app.listing().iter().filter(|tool| offered(tool));
+        let tools = Arc::new(tools.map(|tool| listed(tool)).collect());
         McpHandler { app, tools }
     }
 
     /// Who calls: what the request says of itself, else what the process was told.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
-        let mut caller = Caller::local(Surface::Mcp, &self.app);
+        let mut caller = match http_request(context) {
+            Some((parts, visitor)) => {
+                let session = http::session(&parts.headers);
+                visitor.caller(&self.app, Surface::Mcp, Form::Text, session)
+            }
+            None => Caller::local(Surface::Mcp, &self.app),
+        };
         let text = |key: &str| {
             context
                 .meta
@@ -108,15 +128,31 @@ impl ServerHandler for McpHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let cancel = context.ct.child_token();
+        let over_http = http_request(&context);
         let call = Call {
             name: request.name.into_owned(),
             args: request.arguments.unwrap_or_default(),
             caller: self.caller(&context),
-            cancel: context.ct.clone(),
+            cancel: cancel.clone(),
             progress: progress(&context),
-            correlation_id: None,
+            correlation_id: over_http.map(|(_, visitor)| visitor.correlation_id.clone()),
         };
-        let outcome = self.app.call(call).await;
+        let cancelled = over_http.and_then(|(parts, _)| parts.extensions.get::<Cancellable>());
+        let cancelled = async {
+            match cancelled {
+                Some(call) => call.cancelled.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut work = std::pin::pin!(self.app.call(call));
+        let outcome = tokio::select! {
+            outcome = &mut work => outcome,
+            () = cancelled => {
+                cancel.cancel();
+                work.await
+            }
+        };
         if let Err(error) = &outcome.result
             && error.kind == Kind::UnknownTool
         {
@@ -211,6 +247,12 @@ impl ServerHandler for McpHandler {
     ) -> Result<CompleteResult, ErrorData> {
         Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
+}
+
+/// The HTTP request that a message came in, and who sent it; nothing on standard input.
+fn http_request(context: &RequestContext<RoleServer>) -> Option<(&Parts, &Visitor)> {
+    let parts = context.extensions.get::<Parts>()?;
+    Some((parts, parts.extensions.get::<Visitor>()?))
 }
 
 /// A tool as it is listed.

@@ -3,6 +3,8 @@
 //! - [`Workspace`]: a temporary folder made from one string, with an outside that holds a canary
 //! - [`Process`]: a child whose output is collected and whose end is waited for, never longer than [`PATIENCE`]
 //! - [`McpClient`]: JSON-RPC lines to and from `llmc mcp`
+//! - [`Screen`]: a program in a terminal, and what that terminal shows
+//! - [`HttpServer`]: `llmc serve` on a free port of loopback, and requests to it byte by byte
 //!
 //! Nothing here waits without a limit, sleeps to let something happen, or sees the caller's environment. A dev-dependency
 //! only; a failure is a panic, which is how a test fails.
@@ -13,9 +15,13 @@
 )]
 
 mod client;
+mod http;
 mod process;
+mod screen;
 mod workspace;
 
 pub use client::{META_2026, McpClient, error_document};
+pub use http::{HttpServer, Reply, read_chunk, read_reply, request};
 pub use process::{Ended, PATIENCE, Process};
+pub use screen::Screen;
 pub use workspace::Workspace;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,15 @@ pub struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Vec<u8>>,
-    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr: Arc<Heard>,
     stderr_reader: Option<JoinHandle<()>>,
+}
+
+/// What came on standard error, and word that there is more.
+#[derive(Debug, Default)]
+struct Heard {
+    text: Mutex<Vec<u8>>,
+    more: Condvar,
 }
 
 /// How a child ended, and what it had said by then.
@@ -61,12 +68,15 @@ impl Process {
                 }
             }
         });
-        let stderr = Arc::new(Mutex::new(Vec::new()));
+        let stderr = Arc::new(Heard::default());
         let (sink, mut err) = (stderr.clone(), child.stderr.take().unwrap());
         let stderr_reader = std::thread::spawn(move || {
             let mut block = [0; 4096];
             while let Ok(count @ 1..) = err.read(&mut block) {
-                sink.lock().unwrap().extend_from_slice(&block[..count]);
+                let mut text = sink.text.lock().unwrap();
+                text.extend_from_slice(&block[..count]);
+                drop(text);
+                sink.more.notify_all();
             }
         });
         Process {
@@ -115,7 +125,26 @@ impl Process {
 
     /// What it has written to standard error so far.
     pub fn stderr(&self) -> String {
-        String::from_utf8_lossy(&self.stderr.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.stderr.text.lock().unwrap()).into_owned()
+    }
+
+    /// Waits for a line on standard error that this finds something in.
+    ///
+    /// # Panics
+    /// None comes within [`PATIENCE`].
+    pub fn heard<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        let mut text = self.stderr.text.lock().unwrap();
+        loop {
+            let lines = String::from_utf8_lossy(&text).into_owned();
+            let whole = lines.rfind('\n').map_or("", |end| &lines[..end]);
+            if let Some(found) = whole.lines().find_map(&find) {
+                return found;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "not heard within {PATIENCE:?}:\n{lines}");
+            text = self.stderr.more.wait_timeout(text, left).unwrap().0;
+        }
     }
 
     /// Sends it a signal.

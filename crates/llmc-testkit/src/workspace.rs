@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::client::McpClient;
+use crate::http::HttpServer;
 use crate::process::{Ended, Process};
 
 /// What the file outside the roots says; a test that finds it in an answer has found a leak.
@@ -144,6 +145,17 @@ impl Workspace {
         let mut command = self.command();
         command.args(args);
         Process::start(command).finish()
+    }
+
+    /// Starts `llmc serve` on a free port with limits that no test reaches, and waits until it listens.
+    pub fn serve<S: AsRef<OsStr>>(&self, flags: impl IntoIterator<Item = S>) -> HttpServer {
+        let mut command = self.command();
+        command.args(["serve", "--port", "0"]);
+        for limit in ["rate_limit_rps", "rate_limit_burst"] {
+            command.args(["--set", &format!("mcp.limits.{limit}=100000")]);
+        }
+        command.args(flags);
+        HttpServer::new(Process::start(command))
     }
 
     /// Starts `llmc mcp`, without a handshake, with further flags.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -9,10 +10,14 @@ use llmc_config::{Config, ExecProfile, Loaded};
 use llmc_envelope::handles::{Options, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore, Telemetry};
 use llmc_host::exec::{Confinement, Profile, Runner, Settings};
-use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Workspace, WriteState};
+use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Stop, Workspace, WriteState};
+use llmc_index::Index;
 
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use crate::confinement::Truth;
+use crate::cx::Caller;
 use crate::error::{Error, Kind, Result};
 use crate::mode;
 use crate::observe::Observer;
@@ -47,12 +52,17 @@ pub struct App {
     handles: OnceLock<Result<HandleStore>>,
     processes: Processes,
     commands: OnceLock<Result<Runner>>,
+    index: OnceLock<Index>,
+    keeping_index: AtomicBool,
+    /// Set when the thread that keeps the index has given up.
+    index_failed: AtomicBool,
     kept_files: Mutex<VecDeque<KeptFile>>,
     observer: Observer,
     listing: Vec<&'static ToolDef>,
     sidecars: Sidecars,
-    running: Semaphore,
-    served: Mutex<BTreeMap<String, u64>>,
+    /// Places for calls that run at the same time, for each principal: one cannot keep another waiting.
+    running: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+    served: Mutex<BTreeMap<(String, String), u64>>,
     session_id: String,
     started: Instant,
 }
@@ -107,15 +117,14 @@ impl App {
             handles: OnceLock::new(),
             processes: Processes::default(),
             commands: OnceLock::new(),
+            index: OnceLock::new(),
+            keeping_index: AtomicBool::new(false),
+            index_failed: AtomicBool::new(false),
             kept_files: Mutex::default(),
             observer,
             listing,
             sidecars,
-            running: Semaphore::new(
-                usize::try_from(loaded.config.mcp.limits.concurrency_per_token)
-                    .unwrap_or(8)
-                    .max(1),
-            ),
+            running: Mutex::default(),
             served: Mutex::default(),
             session_id: uuid::Uuid::new_v4().to_string(),
             started: Instant::now(),
@@ -168,23 +177,32 @@ impl App {
         &self.session_id
     }
 
-    /// Places for calls that run at the same time; the others wait their turn.
-    pub(crate) fn running(&self) -> &Semaphore {
-        &self.running
+    /// This principal's places for calls that run at the same time; the others wait their turn.
+    pub(crate) fn running(&self, principal: &str) -> Arc<Semaphore> {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = running.get(principal) {
+            return places.clone();
+        }
+        let places = self.config().mcp.limits.concurrency_per_token;
+        let places = usize::try_from(places).unwrap_or(Semaphore::MAX_PERMITS);
+        let places = Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
+        running.insert(principal.to_owned(), places.clone());
+        places
     }
 
     /// Tokens that a session has been served by budgeted tools.
-    pub(crate) fn served_to(&self, session: &str) -> u64 {
+    pub(crate) fn served_to(&self, caller: &Caller) -> u64 {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-        served.get(session).copied().unwrap_or(0)
+        served.get(&session_of(caller)).copied().unwrap_or(0)
     }
 
-    pub(crate) fn count_served(&self, session: &str, tokens: u64) {
+    pub(crate) fn count_served(&self, caller: &Caller, tokens: u64) {
+        let session = session_of(caller);
         let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-        if served.len() >= SESSIONS && !served.contains_key(session) {
+        if served.len() >= SESSIONS && !served.contains_key(&session) {
             served.pop_first();
         }
-        *served.entry(session.to_owned()).or_default() += tokens;
+        *served.entry(session).or_default() += tokens;
     }
 
     /// Since when the process serves.
@@ -262,9 +280,51 @@ impl App {
         opened.as_ref().map_err(Clone::clone)
     }
 
+    /// The body of `GET /health`: what this server is and what holds its programs.
+    pub fn health(&self) -> Value {
+        json!({
+            "ok": true,
+            "version": "v0",
+            "confinement": Truth::confinement(self),
+            "profile": self.config().mcp.exec.profile.as_str(),
+            "index": self.index().state(),
+        })
+    }
+
     /// Programs that outlive the call that started them.
     pub fn processes(&self) -> &Processes {
         &self.processes
+    }
+
+    /// The index of the workspace; without a state directory there is none, and searches go over the files.
+    pub fn index(&self) -> &Index {
+        self.index.get_or_init(|| match &self.stores {
+            Some(dir) => Index::at(&dir.join("index")),
+            None => Index::nowhere(),
+        })
+    }
+
+    /// Keeps the index current in the background from now on; asking again changes nothing.
+    pub fn keep_index(self: &Arc<App>) {
+        if self.keeping_index.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let app = Arc::clone(self);
+        let spawned = std::thread::Builder::new()
+            .name("index".to_owned())
+            .spawn(move || {
+                let roots = app.files().roots.clone();
+                app.index().keep_current(&roots, &Stop::default());
+                app.index_failed.store(true, Ordering::Relaxed);
+            });
+        if let Err(error) = spawned {
+            tracing::warn!(error = %error, "no thread to keep the index");
+        }
+    }
+
+    /// Whether nobody keeps the index any more, because it cannot be written.
+    pub(crate) fn index_failed(&self) -> bool {
+        self.index_failed.load(Ordering::Relaxed)
     }
 
     /// What the configuration says about commands.
@@ -339,6 +399,11 @@ impl App {
             id,
         });
     }
+}
+
+/// A session belongs to its principal: another's session of the same name is another session.
+fn session_of(caller: &Caller) -> (String, String) {
+    (caller.principal.clone(), caller.session.clone())
 }
 
 /// Files that decide over the agent: configuration, audit, policy.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use llmc_host::{ANSWER_LIMIT, Stop};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use crate::answer::Answer;
 use crate::app::App;
@@ -81,8 +82,18 @@ impl App {
         let tool = catalog::find(&call.name);
         let caller = Arc::new(call.caller.clone());
         let args_text = Value::Object(call.args.clone()).to_string();
+        // Whatever is logged on the way carries the id, on whichever thread.
+        let span = if self.config().mcp.observability.include_correlation_id {
+            tracing::info_span!("call", correlation_id = correlation_id.as_str())
+        } else {
+            tracing::Span::none()
+        };
         let result = match self.admit(tool, &call) {
-            Ok(tool) => self.run_in_turn(tool, call, caller.clone()).await,
+            Ok(tool) => {
+                self.run_in_turn(tool, call, caller.clone())
+                    .instrument(span)
+                    .await
+            }
             Err(error) => Err(error),
         };
         let outcome = Outcome {
@@ -130,6 +141,16 @@ impl App {
             )
             .hint("the operator set mcp.tools.read_only or gave this token read access only"));
         }
+        if tool.effect == Effect::SendsOut
+            && call.caller.remote
+            && !self.config().mcp.rlm.allow_http
+        {
+            return Err(Error::new(
+                Kind::EgressDenied,
+                format!("{} is not offered over HTTP", tool.name),
+            )
+            .hint("the operator can set mcp.rlm.allow_http = true"));
+        }
         if tool.effect == Effect::Runs && !self.config().mcp.tools.enable_run_cmd {
             return Err(Error::new(
                 Kind::CommandDenied,
@@ -151,8 +172,9 @@ impl App {
             return self.run(tool, call, caller).await;
         }
         let cancel = call.cancel.clone();
+        let running = self.running(&caller.principal);
         let place = tokio::select! {
-            place = self.running().acquire() => place,
+            place = running.acquire() => place,
             () = cancel.cancelled() => return Err(Error::new(Kind::Cancelled, "cancelled")),
         };
         let answer = self.run(tool, call, caller).await;
@@ -169,7 +191,8 @@ impl App {
         let cx = Cx::new(self.clone(), caller, Stop::default());
         let limit = (tool.time_limit)(&cx);
         let stop = Stop::at(Instant::now() + limit);
-        let mut task = tokio::spawn((tool.run)(cx.with_stop(stop.clone()), call.args));
+        let work = (tool.run)(cx.with_stop(stop.clone()), call.args);
+        let mut task = tokio::spawn(work.in_current_span());
         let started = Instant::now();
         let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
         let deadline = tokio::time::sleep(limit + GRACE);

@@ -51,6 +51,8 @@ pub struct Caller {
     pub read_only: bool,
     /// The tools this caller may use; all when unset.
     pub tools: Option<Arc<Vec<String>>>,
+    /// Whether the call came over HTTP, REST or MCP.
+    pub remote: bool,
 }
 
 impl Caller {
@@ -70,6 +72,7 @@ impl Caller {
             model: env("TE_MODEL", &session.default_model),
             read_only: false,
             tools: None,
+            remote: false,
         }
     }
 
@@ -123,8 +126,8 @@ impl Cx {
         &self,
         work: impl FnOnce(&Cx, &Stop) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let cx = self.clone();
-        match tokio::task::spawn_blocking(move || work(&cx, &cx.stop)).await {
+        let (cx, span) = (self.clone(), tracing::Span::current());
+        match tokio::task::spawn_blocking(move || span.in_scope(|| work(&cx, &cx.stop))).await {
             Ok(result) => result,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(Error::new(Kind::Cancelled, "the server is shutting down")),

@@ -269,6 +269,28 @@ impl From<llmc_envelope::handles::Error> for Error {
     }
 }
 
+impl From<llmc_index::Error> for Error {
+    fn from(error: llmc_index::Error) -> Error {
+        use llmc_index::Error as Index;
+        let message = error.to_string();
+        match error {
+            Index::Host(error) => error.into(),
+            Index::BadRequest(_) => Error::bad_args(message),
+            Index::NoSymbol { nearest, .. } if nearest.is_empty() => {
+                Error::new(Kind::NotFound, message).hint("find its name with rag_search")
+            }
+            Index::NoSymbol { nearest, .. } => Error::new(Kind::NotFound, message)
+                .hint(format!("did you mean {}?", nearest.join(", "))),
+            Index::Missing => {
+                Error::new(Kind::NotFound, message).hint("run llmc rag index, or try again soon")
+            }
+            Index::Busy => Error::new(Kind::Busy, message).hint("try again"),
+            Index::Unwritable(_) => Error::new(Kind::WriteFailed, message),
+            Index::Damaged(_) => Error::new(Kind::Internal, message).hint("try again"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

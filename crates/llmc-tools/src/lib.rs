@@ -16,6 +16,7 @@
 
 mod answer;
 mod app;
+mod bootload;
 mod call;
 pub mod catalog;
 mod committed;
@@ -27,6 +28,7 @@ mod error;
 pub mod mode;
 mod observe;
 mod processes;
+mod rag;
 pub mod resources;
 mod schema;
 pub mod shell;
@@ -40,6 +42,6 @@ pub use call::{Call, Outcome, Progress, nearest};
 pub use confinement::Truth;
 pub use cx::{Caller, Cx, Form, Surface};
 pub use error::{Error, Family, Kind, ROWS, Result, Row};
-pub use observe::{Metrics, Observer};
+pub use observe::{Histogram, Latency, Metrics, Observer, SeenCall, Whose};
 pub use processes::Processes;
 pub use tool::{Effect, Tool, ToolDef};

@@ -4,7 +4,11 @@
 //! call and a full one never fails it. When the queue is full the event is dropped and counted, and the count is shown.
 
 mod audit;
+mod histogram;
+mod latency;
 mod metrics;
+mod seen;
+mod view;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -17,6 +21,7 @@ use llmc_config::Loaded;
 use llmc_envelope::Telemetry;
 use llmc_envelope::telemetry::{Mode, Options, Row, Source, mask_secrets};
 use serde_json::Value;
+use tokio::sync::broadcast;
 
 use crate::app::TELEMETRY;
 use crate::call::Outcome;
@@ -26,7 +31,10 @@ use crate::error::Kind;
 use crate::tool::ToolDef;
 
 use audit::Audit;
-pub use metrics::Metrics;
+pub use histogram::Histogram;
+pub use latency::Latency;
+pub use metrics::{Metrics, Whose};
+pub use seen::SeenCall;
 
 /// Events that may wait to be written.
 const QUEUE: usize = 1024;
@@ -94,6 +102,7 @@ impl<'a> Event<'a> {
         Record {
             correlation_id: outcome.correlation_id.clone(),
             surface: caller.surface,
+            principal: caller.principal.clone(),
             agent: caller.agent.clone(),
             session: caller.session.clone(),
             model: caller.model.clone(),
@@ -122,6 +131,7 @@ impl<'a> Event<'a> {
 pub(crate) struct Record {
     correlation_id: String,
     surface: Surface,
+    principal: String,
     agent: String,
     session: String,
     model: String,
@@ -381,8 +391,34 @@ impl Observer {
     pub fn metrics(&self) -> Value {
         self.flush(Duration::from_secs(1));
         let mut document = self.metrics.document();
-        document["events_dropped"] = self.dropped.load(Ordering::Relaxed).into();
+        document["events_dropped"] = self.dropped().into();
         document
+    }
+
+    /// Every call that ends from now on, as it is counted.
+    pub fn watch(&self) -> broadcast::Receiver<Arc<SeenCall>> {
+        self.metrics.watch()
+    }
+
+    /// What has been seen so far: totals, tools, errors, sessions, the last hour, the last calls.
+    pub fn summary(&self, whose: Whose<'_>) -> Value {
+        self.metrics.summary(whose)
+    }
+
+    /// The totals of the same.
+    pub fn totals(&self, whose: Whose<'_>) -> Value {
+        self.metrics.totals(whose)
+    }
+
+    /// Appends the metrics in the text format of Prometheus; returns the errors by code, which others add to.
+    pub fn prometheus(&self, out: &mut String) -> std::collections::BTreeMap<&'static str, u64> {
+        self.flush(Duration::from_secs(1));
+        self.metrics.prometheus(out)
+    }
+
+    /// Events that found the queue full.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 }
 
@@ -505,14 +541,17 @@ impl Store {
     }
 }
 
-fn row(counted: &Counted) -> Row {
-    let event = &counted.event;
-    let source = match event.surface {
+fn source(surface: Surface) -> Source {
+    match surface {
         Surface::Mcp => Source::Mcp,
         Surface::Http => Source::Http,
         Surface::Cli => Source::Cli,
         Surface::Code => Source::Code,
-    };
+    }
+}
+
+fn row(counted: &Counted) -> Row {
+    let event = &counted.event;
     let mode = if event.truncated {
         Mode::Enriched
     } else {
@@ -523,7 +562,7 @@ fn row(counted: &Counted) -> Row {
         Some(program) => format!("{} {program}", event.tool_name()),
         None => event.tool_name().to_owned(),
     };
-    let mut row = Row::new(source, cmd, mode);
+    let mut row = Row::new(source(event.surface), cmd, mode);
     row.agent = Some(event.agent.clone());
     row.session = Some(event.session.clone());
     row.model = Some(event.model.clone());

@@ -6,8 +6,11 @@ use std::time::Instant;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::Kept;
 use llmc_host::{ANSWER_LIMIT, Stop, Workspace, names};
+use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::catalog::linux_handle_read::page;
+use crate::cx::{Caller, Cx};
 use crate::error::{Error, Kind, Result};
 
 const DOCS: &str = "llmc://docs/";
@@ -91,6 +94,44 @@ impl App {
             Ok(Err(_)) => Err(Error::new(Kind::Internal, "reading failed")),
             Err(_) => Err(late()),
         }
+    }
+
+    /// A principal's stored results, newest first, at most `limit`; and how many there are.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn handles_of(&self, principal: &str, limit: usize) -> Result<Value> {
+        let all = self.handles()?.list(principal)?;
+        let shown = all.iter().take(limit).map(|info| {
+            json!({
+                "handle": info.id.to_string(),
+                "kind": info.kind,
+                "total_bytes": info.total_bytes,
+                "created": format!("{:.0}", info.created),
+                "expires": format!("{:.0}", info.expires),
+                "meta": info.meta,
+            })
+        });
+        Ok(json!({"handles": shown.collect::<Vec<_>>(), "total": all.len()}))
+    }
+
+    /// A page of a stored result, as `linux_handle_read` gives it, for a person who looks: no call is counted.
+    ///
+    /// # Errors
+    /// A handle that is not this caller's, a place past its end, the time limit.
+    pub async fn handle_page(
+        self: &Arc<App>,
+        caller: Caller,
+        handle: String,
+        offset: u64,
+        limit: u64,
+    ) -> Result<Value> {
+        let time = self.config().mcp.tools.read_timeout();
+        let stop = Stop::at(Instant::now() + time);
+        let limit = limit.clamp(1, ANSWER_LIMIT as u64);
+        let cx = Cx::new(self.clone(), Arc::new(caller), stop);
+        cx.blocking(move |cx, stop| Ok(page(cx, &handle, offset, limit, stop)?.0))
+            .await
     }
 
     /// Reads a resource for a principal, until told to stop.

@@ -41,7 +41,7 @@ pub(crate) fn remaining(cx: &Cx) -> Option<u64> {
         .mcp
         .te
         .session_budget_for(&cx.caller().agent)?;
-    Some(all.saturating_sub(cx.app().served_to(&cx.caller().session)))
+    Some(all.saturating_sub(cx.app().served_to(cx.caller())))
 }
 
 /// Puts what was condensed into its envelope.
@@ -110,7 +110,7 @@ pub(crate) fn served(cx: &Cx, text: String, facts: Facts) -> Answer {
         .is_some()
     {
         cx.app()
-            .count_served(&cx.caller().session, llmc_tokens::count(&text) as u64);
+            .count_served(cx.caller(), llmc_tokens::count(&text) as u64);
     }
     match cx.caller().form {
         Form::Text => Answer {

@@ -1,18 +1,58 @@
 //! Logs to standard error: one line per event, JSON or text, with the field names operators search for.
 
 use std::io::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 use llmc_config::{LogFormat, LogLevel};
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// The field that ties the lines of one request together.
+const CORRELATION: &str = "correlation_id";
+
+/// What is logged to this target is written at any log level.
+pub(crate) const ALWAYS: &str = "llmc::always";
+
+/// Lines that may wait for a reader of standard error; further ones are dropped, and their number is told.
+const WAITING: usize = 8192;
+/// How long an end waits for the last lines to be read.
+const LAST_LINES: Duration = Duration::from_millis(200);
+
+/// The way to the thread that writes, once there is one.
+static WRITER: OnceLock<SyncSender<Note>> = OnceLock::new();
+/// Lines that found the way full.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+enum Note {
+    Line(String),
+    /// Answered when every line before it is written.
+    Flush(SyncSender<()>),
+}
+
+/// Who writes the lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writing {
+    /// Whoever logs, at once: for programs that end soon.
+    Directly,
+    /// A thread of its own: for servers, whose work must not wait for whoever reads standard error.
+    OnAThread,
+}
+
 /// Starts logging. Libraries are heard only when something is wrong.
-pub(crate) fn start(format: LogFormat, level: LogLevel) {
+pub(crate) fn start(format: LogFormat, level: LogLevel, writing: Writing) {
+    if writing == Writing::OnAThread {
+        start_writer();
+    }
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -31,21 +71,95 @@ pub(crate) fn start(format: LogFormat, level: LogLevel) {
     ];
     let filter = Targets::new()
         .with_default(others)
-        .with_targets(ours.map(|name| (name, level)));
+        .with_targets(ours.map(|name| (name, level)))
+        .with_target(ALWAYS, level.max(LevelFilter::INFO));
     // A second start (in tests) keeps the first.
     let _ = tracing_subscriber::registry()
         .with(Lines { format }.with_filter(filter))
         .try_init();
 }
 
+fn start_writer() {
+    let (send, receive) = sync_channel(WAITING);
+    let thread = std::thread::Builder::new().name("llmc-log".to_owned());
+    let started = thread.spawn(move || {
+        while let Ok(note) = receive.recv() {
+            match note {
+                Note::Line(line) => write_now(&line),
+                Note::Flush(done) => drop(done.send(())),
+            }
+        }
+    });
+    if started.is_ok() {
+        // A second start (in tests) keeps the first.
+        let _ = WRITER.set(send);
+    }
+}
+
+fn write(line: String) {
+    let Some(writer) = WRITER.get() else {
+        return write_now(&line);
+    };
+    let missing = DROPPED.swap(0, Ordering::Relaxed);
+    if missing > 0 {
+        let told =
+            format!(r#"{{"level":"warn","msg":"{missing} log lines were not read in time"}}"#);
+        if writer.try_send(Note::Line(told)).is_err() {
+            DROPPED.fetch_add(missing, Ordering::Relaxed);
+        }
+    }
+    if writer.try_send(Note::Line(line)).is_err() {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn write_now(line: &str) {
+    // Nobody reading our stderr is no reason to stop.
+    let _ = std::io::stderr()
+        .lock()
+        .write_all(format!("{line}\n").as_bytes());
+}
+
+/// Waits until what was logged so far is written, for a moment.
+pub(crate) fn flush() {
+    let Some(writer) = WRITER.get() else {
+        return;
+    };
+    let (send, receive) = sync_channel(1);
+    if writer.try_send(Note::Flush(send)).is_ok() {
+        let _ = receive.recv_timeout(LAST_LINES);
+    }
+}
+
 struct Lines {
     format: LogFormat,
 }
 
-impl<S: Subscriber> Layer<S> for Lines {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+/// The id of the call or request that a span stands for.
+struct Correlation(Value);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        if let (Some(id), Some(span)) = (fields.rest.remove(CORRELATION), context.span(id)) {
+            span.extensions_mut().insert(Correlation(id));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
+        if !fields.rest.contains_key(CORRELATION) {
+            let mut spans = context.event_scope(event).into_iter().flatten();
+            let id = spans.find_map(|span| {
+                let found = span.extensions().get::<Correlation>()?.0.clone();
+                Some(found)
+            });
+            fields
+                .rest
+                .extend(id.map(|id| (CORRELATION.to_owned(), id)));
+        }
         let now = jiff::Timestamp::now();
         let line = match self.format {
             LogFormat::Json => {
@@ -69,8 +183,7 @@ impl<S: Subscriber> Layer<S> for Lines {
                 line.replace(['\n', '\r'], " ")
             }
         };
-        // Nobody reading our stderr is no reason to stop.
-        let _ = writeln!(std::io::stderr().lock(), "{line}");
+        write(line);
     }
 }
 

@@ -24,5 +24,7 @@ fn main() -> ExitCode {
         Ok(cli) => verbs::run(cli),
         Err(error) => verbs::say(&error),
     };
+    // What was logged comes before the last word.
+    log::flush();
     done.unwrap_or_else(verbs::Failure::report)
 }

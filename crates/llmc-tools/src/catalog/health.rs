@@ -1,9 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
 use crate::answer::{Answer, Facts};
-use crate::confinement::Truth;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::tool::{Effect, Tool};
@@ -21,17 +19,7 @@ impl Tool for Health {
     type Args = Args;
 
     async fn run(cx: &Cx, _: Args) -> Result<Answer> {
-        cx.blocking(|cx, _| {
-            let exec = &cx.app().config().mcp.exec;
-            let document = json!({
-                "ok": true,
-                "version": "v0",
-                "confinement": Truth::confinement(cx.app()),
-                "profile": exec.profile.as_str(),
-                "index": "none",
-            });
-            Answer::json(&document, Facts::default())
-        })
-        .await
+        cx.blocking(|cx, _| Answer::json(&cx.app().health(), Facts::default()))
+            .await
     }
 }

@@ -37,59 +37,71 @@ impl Tool for LinuxHandleRead {
         let offset = bounded("offset", args.offset, 0, 0..=i64::MAX)?;
         let limit = bounded("limit", args.limit, 65_536, 1..=ANSWER_LIMIT as i64)?;
         cx.blocking(move |cx, stop| {
-            let id = HandleId::parse(&args.handle)
-                .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
-            let owner = &cx.caller().principal;
-            let store = cx.app().handles()?;
-            let info = store.info(owner, id)?;
-            let stale = match &info.source {
-                Some(source) => is_stale(cx, source, stop),
-                None => false,
-            };
-            let limit = usize::try_from(limit).unwrap_or(ANSWER_LIMIT);
-            let mut page = match info.kept {
-                Kept::Bytes => store.read(owner, id, offset, limit)?,
-                Kept::File => read_file(cx, &info, offset, limit, stale)?,
-            };
-            let gone = stale && info.kept == Kept::File;
-            let encoding = text_or_bytes(&mut page.bytes);
-            let length = page.bytes.len() as u64;
-            let data: Value = match encoding {
-                "utf-8" => String::from_utf8_lossy(&page.bytes).into_owned().into(),
-                _ => STANDARD.encode(&page.bytes).into(),
-            };
-            let mut meta = json!({"kind": info.kind});
-            for key in ["path", "root"] {
-                if let Some(value) = info.meta.get(key) {
-                    meta[key] = value.clone();
-                }
-            }
-            let facts = Facts {
-                path: info
-                    .meta
-                    .get("path")
-                    .and_then(Value::as_str)
-                    .map(str::to_owned),
-                truncated: page.offset + length < page.total_bytes,
-                handle: Some(id),
-                fetched_back: true,
-                ..Facts::default()
-            };
-            let document = json!({
-                "data": data,
-                "encoding": encoding,
-                "offset": page.offset,
-                "length": length,
-                "total_bytes": page.total_bytes,
-                // What is gone has no further pages, or a client that asks until the end would ask for ever.
-                "eof": gone || page.offset + length >= page.total_bytes,
-                "stale": stale,
-                "meta": meta,
-            });
+            let (document, facts) = page(cx, &args.handle, offset, limit, stop)?;
             Answer::json(&document, facts)
         })
         .await
     }
+}
+
+/// A page of a stored result as a document.
+pub(crate) fn page(
+    cx: &Cx,
+    handle: &str,
+    offset: u64,
+    limit: u64,
+    stop: &Stop,
+) -> Result<(Value, Facts)> {
+    let id = HandleId::parse(handle)
+        .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
+    let owner = &cx.caller().principal;
+    let store = cx.app().handles()?;
+    let info = store.info(owner, id)?;
+    let stale = match &info.source {
+        Some(source) => is_stale(cx, source, stop),
+        None => false,
+    };
+    let limit = usize::try_from(limit).unwrap_or(ANSWER_LIMIT);
+    let mut page = match info.kept {
+        Kept::Bytes => store.read(owner, id, offset, limit)?,
+        Kept::File => read_file(cx, &info, offset, limit, stale)?,
+    };
+    let gone = stale && info.kept == Kept::File;
+    let encoding = text_or_bytes(&mut page.bytes);
+    let length = page.bytes.len() as u64;
+    let data: Value = match encoding {
+        "utf-8" => String::from_utf8_lossy(&page.bytes).into_owned().into(),
+        _ => STANDARD.encode(&page.bytes).into(),
+    };
+    let mut meta = json!({"kind": info.kind});
+    for key in ["path", "root"] {
+        if let Some(value) = info.meta.get(key) {
+            meta[key] = value.clone();
+        }
+    }
+    let facts = Facts {
+        path: info
+            .meta
+            .get("path")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
+        truncated: page.offset + length < page.total_bytes,
+        handle: Some(id),
+        fetched_back: true,
+        ..Facts::default()
+    };
+    let document = json!({
+        "data": data,
+        "encoding": encoding,
+        "offset": page.offset,
+        "length": length,
+        "total_bytes": page.total_bytes,
+        // What is gone has no further pages, or a client that asks until the end would ask for ever.
+        "eof": gone || page.offset + length >= page.total_bytes,
+        "stale": stale,
+        "meta": meta,
+    });
+    Ok((document, facts))
 }
 
 /// Whether the file is no longer what it was when the handle was made. Unreadable counts as changed.

@@ -3,6 +3,7 @@
 mod get_metrics;
 mod health;
 mod init;
+mod inspect;
 mod linux_fs_delete;
 mod linux_fs_edit;
 mod linux_fs_list;
@@ -10,7 +11,7 @@ mod linux_fs_mkdirs;
 mod linux_fs_move;
 mod linux_fs_read;
 mod linux_fs_write;
-mod linux_handle_read;
+pub(crate) mod linux_handle_read;
 mod linux_proc_kill;
 mod linux_proc_list;
 mod linux_proc_read;
@@ -21,6 +22,14 @@ mod linux_search_content;
 mod linux_search_files;
 mod linux_sys_snapshot;
 mod list_dir;
+mod rag_bootload;
+mod rag_lineage;
+mod rag_plan;
+mod rag_query;
+mod rag_search;
+mod rag_search_enriched;
+mod rag_stats;
+mod rag_where_used;
 mod read_file;
 mod repo_read;
 mod repo_write_patch;
@@ -29,12 +38,14 @@ mod run_pytest;
 mod stat;
 mod te_cat;
 mod te_diff;
+mod te_explain;
 mod te_find;
 mod te_git;
 mod te_grep;
 pub(crate) mod te_handle;
 mod te_head;
 mod te_ls;
+mod te_rag;
 mod te_run;
 mod te_tail;
 
@@ -74,11 +85,22 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<te_tail::TeTail>(),
     ToolDef::of::<te_handle::TeHandle>(),
     ToolDef::of::<te_run::TeRun>(),
+    ToolDef::of::<te_rag::TeRag>(),
+    ToolDef::of::<te_explain::TeExplain>(),
     ToolDef::of::<te_diff::TeDiff>(),
     ToolDef::of::<te_git::TeGit>(),
     ToolDef::of::<repo_read::RepoRead>(),
     ToolDef::of::<repo_write_patch::RepoWritePatch>(),
     ToolDef::of::<run_pytest::RunPytest>(),
+    ToolDef::of::<rag_search::RagSearch>(),
+    ToolDef::of::<rag_query::RagQuery>(),
+    ToolDef::of::<rag_search_enriched::RagSearchEnriched>(),
+    ToolDef::of::<rag_where_used::RagWhereUsed>(),
+    ToolDef::of::<rag_lineage::RagLineage>(),
+    ToolDef::of::<inspect::Inspect>(),
+    ToolDef::of::<rag_plan::RagPlan>(),
+    ToolDef::of::<rag_stats::RagStats>(),
+    ToolDef::of::<rag_bootload::RagBootload>(),
     ToolDef::of::<get_metrics::GetMetrics>(),
     ToolDef::of::<health::Health>(),
     ToolDef::of::<init::Init>(),

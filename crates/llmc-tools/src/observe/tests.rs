@@ -23,6 +23,7 @@ fn caller() -> Caller {
         model: "model".to_owned(),
         read_only: false,
         tools: None,
+        remote: false,
     }
 }
 

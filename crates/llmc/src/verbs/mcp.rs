@@ -4,42 +4,13 @@ use std::process::ExitCode;
 
 use llmc_server::{McpHandler, Options, serve_stdio};
 use llmc_tools::{App, Kind};
-use serde_json::{Map, Value};
 
-use super::{Failure, load};
+use super::{Failure, load, start_server};
 use crate::cli::Common;
-use crate::log;
 
 pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
     let loaded = load(common)?;
-    let config = &loaded.config;
-    if !config.mcp.enabled {
-        return Err(Failure::new(
-            Kind::BadArgs,
-            "mcp.enabled is false: this server is switched off",
-        ));
-    }
-    log::start(
-        config.mcp.observability.log_format,
-        config.mcp.observability.log_level,
-    );
-    if let Err(error) = llmc_host::exec::hide_process() {
-        tracing::warn!(%error, "other processes of this user can read the server's environment");
-    }
-    let effective: Map<String, Value> = loaded
-        .entries()
-        .iter()
-        .map(|entry| (entry.key.clone(), entry.shown().into()))
-        .collect();
-    let effective = Value::Object(effective).to_string();
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        mode = config.mcp.mode.as_str(),
-        root = %loaded.root.display(),
-        file = loaded.file_label(),
-        config = effective,
-        "start"
-    );
+    start_server(&loaded)?;
     let app = App::start(loaded)?;
     app.announce_commands();
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -3,9 +3,12 @@
 mod config;
 mod doctor;
 mod mcp;
+mod rag;
+mod serve;
 mod te;
 mod tool;
 mod tools;
+mod tui;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,6 +16,7 @@ use std::sync::Arc;
 
 use llmc_config::{Inputs, Loaded, LogLevel};
 use llmc_tools::{App, Error, Kind};
+use serde_json::{Map, Value};
 
 use crate::cli::{Cli, Common, ConfigVerb, RepoVerb, Verb};
 use crate::log;
@@ -54,9 +58,12 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.verb {
         Verb::Mcp => mcp::run(common),
         Verb::Te { words } => te::run(common, &words),
+        Verb::Serve { listen } => serve::run(common, listen),
         Verb::Tool { words } => tool::run(common, &words),
         Verb::Tools { schemas } => tools::run(common, schemas),
         Verb::Doctor { json } => doctor::run(common, json),
+        Verb::Rag(verb) => rag::run(common, verb),
+        Verb::Tui(args) => tui::run(common, &args),
         Verb::Config(ConfigVerb::Show) => config::show(common),
         Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => config::init(common, &args),
         Verb::Config(ConfigVerb::Check) | Verb::Repo(RepoVerb::Validate) => config::check(common),
@@ -90,6 +97,40 @@ fn inputs(common: &Common) -> Result<Inputs, Failure> {
     Ok(inputs)
 }
 
+/// What `mcp` and `serve` do before anything else: refuse when switched off, start the log, tell what takes effect.
+fn start_server(loaded: &Loaded) -> Result<(), Failure> {
+    let config = &loaded.config;
+    if !config.mcp.enabled {
+        return Err(Failure::new(
+            Kind::BadArgs,
+            "mcp.enabled is false: this server is switched off",
+        ));
+    }
+    log::start(
+        config.mcp.observability.log_format,
+        config.mcp.observability.log_level,
+        log::Writing::OnAThread,
+    );
+    if let Err(error) = llmc_host::exec::hide_process() {
+        tracing::warn!(%error, "other processes of this user can read the server's environment");
+    }
+    let effective: Map<String, Value> = loaded
+        .entries()
+        .iter()
+        .map(|entry| (entry.key.clone(), entry.shown().into()))
+        .collect();
+    let effective = Value::Object(effective).to_string();
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        mode = config.mcp.mode.as_str(),
+        root = %loaded.root.display(),
+        file = loaded.file_label(),
+        config = effective,
+        "start"
+    );
+    Ok(())
+}
+
 /// Starts the application for a short-lived verb: quiet unless a log level was asked for.
 fn start_quietly(common: &Common) -> Result<Arc<App>, Failure> {
     let loaded = load(common)?;
@@ -98,7 +139,8 @@ fn start_quietly(common: &Common) -> Result<Arc<App>, Failure> {
     } else {
         LogLevel::Error
     };
-    log::start(loaded.config.mcp.observability.log_format, level);
+    let format = loaded.config.mcp.observability.log_format;
+    log::start(format, level, log::Writing::Directly);
     Ok(App::start(loaded)?)
 }
 

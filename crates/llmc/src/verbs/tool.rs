@@ -225,7 +225,7 @@ fn merged(before: &Common, matches: &ArgMatches) -> Common {
     }
 }
 
-fn call(
+pub(super) fn call(
     common: &Common,
     tool: &ToolDef,
     args: Map<String, Value>,
@@ -265,7 +265,7 @@ fn call(
     Ok(outcome)
 }
 
-fn report(error: &Error, body: Option<Value>) {
+pub(super) fn report(error: &Error, body: Option<Value>) {
     let text = match body {
         Some(body) => body.to_string(),
         None => {

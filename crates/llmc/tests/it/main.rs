@@ -15,6 +15,10 @@
 //! - `te`: the Tool Envelope
 //! - `envelope`: what every enveloped answer keeps, whatever is in the files
 //! - `te_diff`, `run_pytest`: two of its tools, on real repositories and test runs
+//! - `http`: every route's answer; `http_gates`: who gets none; `http_hostile`: requests that mean harm;
+//!   `http_life`: TLS, sockets, start and end; `http_watch`: what dashboards read
+//! - `rag`: the code index
+//! - `tui`: the live picture, in a real terminal
 //! - `docs`: the generated reference pages
 
 #![allow(
@@ -31,10 +35,16 @@ mod docs;
 mod envelope;
 mod exit;
 mod hostile;
+mod http;
+mod http_gates;
+mod http_hostile;
+mod http_life;
+mod http_watch;
 mod observe;
 mod policy;
 mod procs;
 mod protocol;
+mod rag;
 mod run_pytest;
 mod shapes;
 mod soak;
@@ -42,6 +52,7 @@ mod te;
 mod te_cli;
 mod te_diff;
 mod te_run;
+mod tui;
 
 use llmc_testkit::{McpClient, Workspace};
 

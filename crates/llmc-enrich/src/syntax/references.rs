@@ -1,0 +1,323 @@
+//! The names a source file uses: calls, types, imports, what a type derives from.
+//!
+//! A grammar does not know what a name means, but it knows how it is used, and that is told by the few kinds of nodes
+//! around it. They have much the same names in all grammars, so one list serves them all.
+
+use std::num::NonZeroU16;
+use std::sync::OnceLock;
+
+use tree_sitter::Node;
+
+use super::Language;
+
+/// How a name is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReferenceKind {
+    /// It is called, or made an instance of.
+    Call,
+    /// It is brought into the file.
+    Import,
+    /// A type derives from it or implements it.
+    Inherit,
+    /// It is mentioned in some other way: a type, a value, a field.
+    Mention,
+}
+
+/// One use of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// The bare name.
+    pub name: String,
+    /// How it is used.
+    pub kind: ReferenceKind,
+    /// Its line, counted from 1.
+    pub line: u64,
+    /// Where it starts, in bytes.
+    pub start: usize,
+}
+
+impl Reference {
+    /// What stands before it and a dot or a double colon: `Pool` in `Pool::open`.
+    pub fn qualifier<'s>(&self, source: &'s str) -> Option<&'s str> {
+        let before = source.get(..self.start)?.trim_end();
+        let before = ["::", "->", "?.", "."]
+            .iter()
+            .find_map(|mark| before.strip_suffix(mark))?
+            .trim_end();
+        let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+        let start = before
+            .char_indices()
+            .rev()
+            .take_while(|(_, c)| is_name(*c))
+            .last()?
+            .0;
+        Some(&before[start..])
+    }
+}
+
+/// References kept of one file, as for definitions.
+const MAX_REFERENCES: usize = 200_000;
+/// The longest name worth keeping.
+const MAX_NAME: usize = 96;
+
+const NAME: u8 = 1;
+const CALL: u8 = 1 << 1;
+const MEMBER: u8 = 1 << 2;
+const IMPORT: u8 = 1 << 3;
+const INHERIT: u8 = 1 << 4;
+/// A name only where it is called: the words of a shell command.
+const WORD: u8 = 1 << 5;
+
+/// What the kinds of nodes mean, in whichever grammar they occur.
+const KINDS: &[(u8, &[&str])] = &[
+    (
+        NAME,
+        &[
+            "identifier",
+            "type_identifier",
+            "field_identifier",
+            "property_identifier",
+            "shorthand_property_identifier",
+            "namespace_identifier",
+            "package_identifier",
+            "constant",
+            "name",
+        ],
+    ),
+    (WORD, &["word"]),
+    (
+        CALL,
+        &[
+            "call_expression",
+            "call",
+            "method_invocation",
+            "invocation_expression",
+            "function_call_expression",
+            "member_call_expression",
+            "scoped_call_expression",
+            "nullsafe_member_call_expression",
+            "macro_invocation",
+            "new_expression",
+            "object_creation_expression",
+            "struct_expression",
+            "composite_literal",
+            "command",
+            "decorator",
+        ],
+    ),
+    (
+        MEMBER,
+        &[
+            "field_expression",
+            "attribute",
+            "member_expression",
+            "scoped_identifier",
+            "selector_expression",
+            "member_access_expression",
+            "qualified_identifier",
+            "template_function",
+            "generic_function",
+            "generic_type",
+            "generic_name",
+            "scope_resolution",
+            "command_name",
+            "qualified_name",
+            "scoped_type_identifier",
+            "non_null_expression",
+        ],
+    ),
+    (
+        IMPORT,
+        &[
+            "use_declaration",
+            "extern_crate_declaration",
+            "import_statement",
+            "import_from_statement",
+            "import_declaration",
+            "import_spec",
+            "using_directive",
+            "namespace_use_declaration",
+            "preproc_include",
+        ],
+    ),
+    (
+        INHERIT,
+        &[
+            "class_heritage",
+            "extends_clause",
+            "extends_type_clause",
+            "implements_clause",
+            "super_interfaces",
+            "extends_interfaces",
+            "superclass",
+            "base_list",
+            "base_class_clause",
+            "base_clause",
+            "class_interface_clause",
+        ],
+    ),
+];
+
+/// Fields in which a call holds what it calls, and a member expression its last name.
+const CALLEE: &[&str] = &[
+    "function",
+    "name",
+    "method",
+    "macro",
+    "constructor",
+    "type",
+    "field",
+    "attribute",
+    "property",
+];
+/// Fields whose content a type derives from, in grammars without a node for it.
+const BASES: &[&str] = &["superclasses", "trait"];
+
+/// What the nodes and fields of one grammar mean.
+#[derive(Debug)]
+struct Meaning {
+    nodes: Vec<u8>,
+    callee: Vec<NonZeroU16>,
+    bases: Vec<NonZeroU16>,
+}
+
+fn meaning(language: Language, grammar: &tree_sitter::Language) -> &'static Meaning {
+    static MEANINGS: [OnceLock<Meaning>; Language::COUNT] =
+        [const { OnceLock::new() }; Language::COUNT];
+    MEANINGS[language as usize].get_or_init(|| {
+        let fields = |names: &[&str]| {
+            let ids = names.iter().map(|name| grammar.field_id_for_name(name));
+            ids.flatten().collect()
+        };
+        let nodes = (0..grammar.node_kind_count()).map(|id| {
+            let id = u16::try_from(id).unwrap_or(u16::MAX);
+            let kind = grammar.node_kind_for_id(id).unwrap_or_default();
+            if !grammar.node_kind_is_named(id) {
+                return 0;
+            }
+            let bits = KINDS.iter().filter(|(_, kinds)| kinds.contains(&kind));
+            bits.fold(0, |all, (bit, _)| all | bit)
+        });
+        Meaning {
+            nodes: nodes.collect(),
+            callee: fields(CALLEE),
+            bases: fields(BASES),
+        }
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Around {
+    bits: u8,
+    field: Option<NonZeroU16>,
+    import: bool,
+    inherit: bool,
+}
+
+/// Gathers references on a walk over the tree.
+pub(super) struct Collector {
+    meaning: &'static Meaning,
+    /// The nodes from the root to the present one.
+    path: Vec<Around>,
+    /// Where names stand that a definition has claimed and that the walk has not reached.
+    defined: Vec<usize>,
+    pub(super) found: Vec<Reference>,
+}
+
+impl Collector {
+    pub(super) fn new(language: Language, grammar: &tree_sitter::Language) -> Self {
+        Self {
+            meaning: meaning(language, grammar),
+            path: Vec::new(),
+            defined: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// The name that starts there is a definition's own.
+    pub(super) fn names_definition(&mut self, start: usize) {
+        self.defined.push(start);
+    }
+
+    /// Comes to a node; its insides follow until [`Collector::leave`].
+    pub(super) fn see(&mut self, node: Node<'_>, field: Option<NonZeroU16>, source: &str) {
+        let bits = self
+            .meaning
+            .nodes
+            .get(usize::from(node.kind_id()))
+            .copied()
+            .unwrap_or(0);
+        let outer = self.path.last();
+        let is_base = field.is_some_and(|field| self.meaning.bases.contains(&field));
+        self.path.push(Around {
+            bits,
+            field,
+            import: bits & IMPORT != 0 || outer.is_some_and(|outer| outer.import),
+            inherit: bits & INHERIT != 0 || is_base || outer.is_some_and(|outer| outer.inherit),
+        });
+        if bits & (NAME | WORD) == 0 || self.found.len() >= MAX_REFERENCES {
+            return;
+        }
+        let range = node.byte_range();
+        if let Some(claimed) = self.defined.iter().position(|at| *at == range.start) {
+            self.defined.swap_remove(claimed);
+            return;
+        }
+        let Some(name) = source.get(range.clone()) else {
+            return;
+        };
+        // One letter is a local variable or a type parameter.
+        if name.len() < 2 || name.len() > MAX_NAME || name.contains(char::is_whitespace) {
+            return;
+        }
+        let called = self.is_called();
+        if bits & WORD != 0 && !called {
+            return;
+        }
+        let kind = match self.path.last() {
+            Some(here) if here.import => ReferenceKind::Import,
+            Some(here) if here.inherit => ReferenceKind::Inherit,
+            _ if called => ReferenceKind::Call,
+            _ => ReferenceKind::Mention,
+        };
+        self.found.push(Reference {
+            name: name.to_owned(),
+            kind,
+            line: node.start_position().row as u64 + 1,
+            start: range.start,
+        });
+    }
+
+    /// Goes back up from a node.
+    pub(super) fn leave(&mut self) {
+        self.path.pop();
+    }
+
+    /// Whether the innermost node is what a call around it calls.
+    fn is_called(&self) -> bool {
+        let mut from_inside = self.path.iter().rev();
+        let Some(mut inner) = from_inside.next() else {
+            return false;
+        };
+        for outer in from_inside.take(4) {
+            // Shell grammars and decorators hold their name without a field.
+            let fits = match inner.field {
+                Some(field) => self.meaning.callee.contains(&field),
+                None => {
+                    inner.bits & (WORD | NAME | MEMBER) != 0 && outer.bits & (CALL | MEMBER) != 0
+                }
+            };
+            if !fits {
+                return false;
+            }
+            if outer.bits & CALL != 0 {
+                return true;
+            }
+            if outer.bits & MEMBER == 0 {
+                return false;
+            }
+            inner = outer;
+        }
+        false
+    }
+}

@@ -1,0 +1,279 @@
+//! Reads calls as other processes record them, for somebody who watches.
+//!
+//! A watcher must change nothing: it makes no file, moves none aside, and holds no lock between two looks. A store that
+//! is not there yet has no calls yet.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this is the store's own file, not the agent's"
+)]
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OpenFlags};
+
+use super::{Error, Recorded, SCHEMA, recorded};
+use crate::store::{describe, describe_io, harden, is_damage};
+
+/// How much of a text is read. What this program writes is shorter; a file that came from elsewhere may hold anything.
+const TEXT_LIMIT: usize = 4096;
+
+/// A place in a telemetry file from which reading goes on.
+pub struct Follower {
+    path: PathBuf,
+    since: Timestamp,
+    open: Option<Open>,
+}
+
+struct Open {
+    conn: Connection,
+    /// Device and inode: a damaged store is moved aside and a new one takes its name.
+    file: (u64, u64),
+    last: i64,
+}
+
+impl Follower {
+    /// Follows this file, beginning with calls from this moment on. Nothing is opened yet.
+    pub fn new(path: impl Into<PathBuf>, since: Timestamp) -> Follower {
+        Follower {
+            path: path.into(),
+            since,
+            open: None,
+        }
+    }
+
+    /// Up to `limit` calls that were not read yet, oldest first; none while there is no file.
+    ///
+    /// # Errors
+    /// The file is no telemetry of this version, or cannot be read now. The next look tries again.
+    pub fn next(&mut self, limit: usize) -> Result<Vec<Recorded>, Error> {
+        let Some(open) = self.opened()? else {
+            return Ok(Vec::new());
+        };
+        read(open, limit).map_err(unavailable)
+    }
+
+    fn opened(&mut self) -> Result<Option<&mut Open>, Error> {
+        let found = match fs::symlink_metadata(&self.path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.open = None;
+                return Ok(None);
+            }
+            Err(error) => return Err(describe_io(&error).into()),
+        };
+        let file = (found.dev(), found.ino());
+        if self.open.as_ref().is_none_or(|open| open.file != file) {
+            if !found.is_file() {
+                return Err(Error {
+                    cause: "it is no regular file".to_owned(),
+                });
+            }
+            // A store that is just being made has no tables yet.
+            if found.len() == 0 {
+                return Ok(None);
+            }
+            let conn = self.connect().map_err(unavailable)?;
+            let version: i32 = conn
+                .query_row("PRAGMA user_version", [], |row| row.get(0))
+                .map_err(unavailable)?;
+            if version == 0 {
+                return Ok(None);
+            }
+            if version != SCHEMA.version {
+                return Err(Error {
+                    cause: format!("it was written by another version ({version})"),
+                });
+            }
+            let last = before(&conn, self.since).map_err(unavailable)?;
+            self.open = Some(Open { conn, file, last });
+        }
+        Ok(self.open.as_mut())
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        // SQLite refuses links anywhere in the path when told to refuse them at its end.
+        let path = match (self.path.parent(), self.path.file_name()) {
+            (Some(dir), Some(name)) => dir.canonicalize().unwrap_or(dir.into()).join(name),
+            _ => self.path.clone(),
+        };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let conn = Connection::open_with_flags(path, flags)?;
+        harden(&conn)?;
+        Ok(conn)
+    }
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower")
+            .field("path", &self.path)
+            .field("since", &self.since)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The number of the last row before this moment.
+fn before(conn: &Connection, since: Timestamp) -> rusqlite::Result<i64> {
+    conn.query_row(
+        "SELECT coalesce((SELECT min(seq) - 1 FROM calls WHERE time_ms >= ?1), (SELECT max(seq) FROM calls), 0)",
+        [since.as_millisecond()],
+        |row| row.get(0),
+    )
+}
+
+fn read(open: &mut Open, limit: usize) -> rusqlite::Result<Vec<Recorded>> {
+    let newest: i64 = open
+        .conn
+        .prepare_cached("SELECT coalesce(max(seq), 0) FROM calls")?
+        .query_row([], |row| row.get(0))?;
+    if newest < open.last {
+        // Every row was past its time and is gone; numbers begin again.
+        open.last = 0;
+    }
+    if newest == open.last {
+        return Ok(Vec::new());
+    }
+    let text = |column| format!("substr({column}, 1, {TEXT_LIMIT})");
+    let [agent, session, model, cmd, error, args] =
+        ["agent", "session", "model", "cmd", "error", "args"].map(text);
+    let mut query = open.conn.prepare_cached(&format!(
+        "SELECT time_ms, source, {agent}, {session}, {model}, {cmd}, mode, bytes_in, bytes_out, tokens_in, \
+         tokens_served, tokens_withheld, tokens_fetched_back, latency_ms, truncated, substr(handle, 1, 64), {error}, \
+         {args}, seq FROM calls WHERE seq > ?1 ORDER BY seq LIMIT ?2"
+    ))?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = query.query_map([open.last, limit], |row| {
+        Ok((row.get::<_, i64>(18)?, recorded(row)?))
+    })?;
+    let mut calls = Vec::new();
+    for row in rows {
+        let (seq, call) = row?;
+        open.last = seq;
+        calls.push(call);
+    }
+    Ok(calls)
+}
+
+fn unavailable(error: rusqlite::Error) -> Error {
+    if is_damage(&error) {
+        return Error {
+            cause: "the file is damaged; the next process that records moves it aside".to_owned(),
+        };
+    }
+    describe(&error).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::telemetry::{Mode, Options, Row, Source, Telemetry};
+
+    fn store(path: &Path) -> Telemetry {
+        Telemetry::open(path, Options::default()).unwrap()
+    }
+
+    fn record(store: &Telemetry, cmd: &str) {
+        store
+            .record(&Row::new(Source::Cli, cmd, Mode::Passthrough))
+            .unwrap();
+    }
+
+    fn names(follower: &mut Follower) -> Vec<String> {
+        let calls = follower.next(10).unwrap();
+        calls.into_iter().map(|call| call.row.cmd).collect()
+    }
+
+    #[test]
+    fn every_call_is_read_once_and_nothing_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state/te.db");
+        let mut follower = Follower::new(&path, Timestamp::UNIX_EPOCH);
+        assert_eq!(names(&mut follower), [""; 0]);
+        assert!(!path.parent().unwrap().exists(), "a watcher makes nothing");
+        let store = store(&path);
+        assert_eq!(names(&mut follower), [""; 0]);
+        record(&store, "a");
+        record(&store, "b");
+        assert_eq!(follower.next(1).unwrap().len(), 1);
+        assert_eq!(names(&mut follower), ["b"]);
+        record(&store, "c");
+        assert_eq!(names(&mut follower), ["c"]);
+        assert_eq!(names(&mut follower), [""; 0]);
+    }
+
+    #[test]
+    fn reading_begins_at_a_moment() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("te.db");
+        let clock = Clock::manual(Timestamp::from_second(1_000_000).unwrap());
+        let options = Options {
+            clock: clock.clone(),
+            ..Options::default()
+        };
+        let store = Telemetry::open(&path, options).unwrap();
+        record(&store, "old");
+        clock.advance(Duration::from_secs(60));
+        record(&store, "new");
+        let at = |second| Timestamp::from_second(second).unwrap();
+        assert_eq!(names(&mut Follower::new(&path, at(1_000_001))), ["new"]);
+        let mut later = Follower::new(&path, at(1_000_100));
+        assert_eq!(names(&mut later), [""; 0]);
+        record(&store, "next");
+        assert_eq!(names(&mut later), ["next"]);
+    }
+
+    #[test]
+    fn a_store_that_began_anew_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("te.db");
+        let mut follower = Follower::new(&path, Timestamp::UNIX_EPOCH);
+        let first = store(&path);
+        record(&first, "a");
+        assert_eq!(names(&mut follower), ["a"]);
+        drop(first);
+        fs::rename(&path, dir.path().join("aside")).unwrap();
+        let second = store(&path);
+        record(&second, "b");
+        assert_eq!(names(&mut follower), ["b"]);
+    }
+
+    #[test]
+    fn what_is_no_telemetry_is_refused_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("te.db");
+        for (content, what) in [
+            (
+                "this is no database at all, but long enough to look like one",
+                "garbage",
+            ),
+            ("", "nothing"),
+        ] {
+            fs::write(&path, content).unwrap();
+            let read = Follower::new(&path, Timestamp::UNIX_EPOCH).next(10);
+            assert_eq!(read.is_err(), !content.is_empty(), "{what}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), content, "{what}");
+        }
+        fs::remove_file(&path).unwrap();
+        let foreign = Connection::open(&path).unwrap();
+        foreign
+            .execute_batch("CREATE VIEW calls AS SELECT 1; PRAGMA user_version = 1;")
+            .unwrap();
+        let error = Follower::new(&path, Timestamp::UNIX_EPOCH).next(10);
+        assert!(error.is_err(), "a view runs what its author wrote");
+        drop(foreign);
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let error = Follower::new(&path, Timestamp::UNIX_EPOCH).next(10);
+        assert!(error.unwrap_err().cause.contains("regular"));
+    }
+}

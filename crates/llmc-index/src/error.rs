@@ -1,0 +1,85 @@
+//! What can go wrong with the index, in words fit to be shown: they name no path outside the workspace.
+
+use std::io;
+
+use rusqlite::ErrorCode;
+
+/// Shorthand used all over the crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The index cannot do its work now.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another process is writing it.
+    #[error("another process is updating the index")]
+    Busy,
+    /// There is none, or none of this version.
+    #[error("there is no index yet")]
+    Missing,
+    /// It cannot be read; it will be built again.
+    #[error("the index is damaged ({0}); it will be built again")]
+    Damaged(String),
+    /// Its place cannot be written.
+    #[error("the index cannot be written: {0}")]
+    Unwritable(String),
+    /// A symbol nobody defines.
+    #[error("no symbol {name:?} in the index")]
+    NoSymbol {
+        /// As asked.
+        name: String,
+        /// Names that look like it.
+        nearest: Vec<String>,
+    },
+    /// What was asked makes no sense.
+    #[error("{0}")]
+    BadRequest(String),
+    /// The files could not be reached, or the time was up.
+    #[error(transparent)]
+    Host(#[from] llmc_host::Error),
+}
+
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            Some(ErrorCode::DiskFull) => Self::Unwritable("the disk is full".into()),
+            Some(ErrorCode::ReadOnly) => Self::Unwritable("the place is read-only".into()),
+            Some(ErrorCode::PermissionDenied) => Self::Unwritable("no permission".into()),
+            Some(ErrorCode::CannotOpen) => Self::Missing,
+            Some(ErrorCode::SystemIoFailure) => {
+                Self::Unwritable("reading or writing the disk failed".into())
+            }
+            // SQLite's own messages speak of statements and tables, not of paths.
+            _ => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+impl From<tantivy::TantivyError> for Error {
+    fn from(error: tantivy::TantivyError) -> Self {
+        use tantivy::TantivyError as T;
+        match error {
+            T::LockFailure(..) => Self::Busy,
+            T::IoError(error) => Self::from(io::Error::new(error.kind(), error.to_string())),
+            T::OpenWriteError(_) => Self::Unwritable("a file cannot be created".into()),
+            T::OpenDirectoryError(_) | T::OpenReadError(_) => {
+                Self::Damaged("a part of it is missing".into())
+            }
+            T::DataCorruption(_) => Self::Damaged("its text part is corrupt".into()),
+            T::IncompatibleIndex(_) => Self::Damaged("another version wrote it".into()),
+            _ => Self::Damaged("its text part cannot be used".into()),
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            io::ErrorKind::StorageFull => Self::Unwritable("the disk is full".into()),
+            io::ErrorKind::ReadOnlyFilesystem => Self::Unwritable("the place is read-only".into()),
+            // The kind's words alone: the full message may hold a path.
+            kind => Self::Unwritable(kind.to_string()),
+        }
+    }
+}

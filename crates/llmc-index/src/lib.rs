@@ -1,0 +1,60 @@
+//! Finds the right lines of a workspace, and proves that they are current.
+//!
+//! # How it is made
+//!
+//! A file is cut into units (`units`): functions and types with their comments, sections of documents, windows of
+//! anything else. Two stores hold what is known of them, side by side in one directory:
+//!
+//! - `catalog`, in SQLite: files with their hashes, units and symbols with their lines. It is the authority.
+//! - `text`, in tantivy: the words of each unit (`words`), and the names it uses. Nothing else is stored there.
+//!
+//! **No text is stored anywhere.** Whatever an answer shows was read from the file for that answer (`source`). A file
+//! whose hash differs from the catalogue's is cut and scored again on the spot, so lines are right even when the index
+//! is behind; a file that changed while the answer was made is named in it.
+//!
+//! One process writes at a time (`update`), under a lock and in steps that survive a kill; any number read. A damaged
+//! index, or one of another version, is built again; until then, and wherever it cannot be written, questions are
+//! answered from the files themselves (`live`). `watch` follows the files while a server runs.
+//!
+//! A question (`query`) becomes candidates (`search`), by BM25 over names, paths and text; `rank` orders them by what
+//! BM25 cannot see, and documents what a score means; `snippet` deals out the token budget. Questions about symbols are
+//! answered by `symbols` (which definition is meant), `uses` (who uses it, and how sure that is), `graph`, `inspect`
+//! and `plan`.
+//!
+//! Nothing in here opens one of the agent's files but through [`llmc_host::Roots`].
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+mod catalog;
+mod classify;
+mod error;
+mod graph;
+mod index;
+mod inspect;
+mod live;
+mod plan;
+mod prepare;
+mod query;
+mod rank;
+mod score;
+mod search;
+mod snippet;
+mod source;
+mod stats;
+mod symbols;
+mod text;
+mod units;
+mod update;
+mod uses;
+mod watch;
+mod words;
+
+pub use classify::{Passed, Realm};
+pub use error::{Error, Result};
+pub use graph::{Direction, Lineage, Node, Related, UseSite, WhereUsed};
+pub use index::{Index, State};
+pub use inspect::Inspected;
+pub use plan::{Plan, Step};
+pub use search::{Answer, Request, Scope};
+pub use snippet::Snippet;
+pub use stats::Stats;
+pub use update::{Progress, Updated};

@@ -1,0 +1,230 @@
+//! What a question asks for: its words, the names in it, and the places a stack trace points at.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::words::{each_word, folded};
+
+/// The part of a question that is read: a pasted log keeps its beginning and its end.
+const HEAD: usize = 12 << 10;
+const TAIL: usize = 4 << 10;
+/// Places taken from a stack trace.
+const MAX_PLACES: usize = 8;
+
+/// Words of a sentence that say nothing about code.
+const STOP_WORDS: &[&str] = &[
+    "the", "an", "of", "to", "in", "is", "it", "for", "on", "with", "as", "by", "at", "be", "or",
+    "and", "that", "this", "are", "was", "how", "what", "where", "which", "who", "why", "when",
+    "does", "do", "did", "can", "could", "should", "would", "will", "we", "you", "my", "our",
+    "your", "its", "there", "from", "into", "has", "have", "had", "if", "then", "than", "so",
+    "not", "no", "any", "all", "me", "us", "find", "show", "code", "function", "please",
+];
+
+/// A question, taken apart.
+#[derive(Debug, Default)]
+pub(crate) struct Question {
+    /// As asked, clipped.
+    pub(crate) text: String,
+    /// The different words, in their order, and how often each stands there.
+    pub(crate) words: Vec<(String, usize)>,
+    /// How each word was written, for telling people.
+    pub(crate) said: HashMap<String, String>,
+    /// Pairs of words that stand next to each other.
+    pub(crate) pairs: HashSet<(String, String)>,
+    /// What looks like a name in code (`parse_header`, `HttpServer`, `Pool::open`), folded.
+    pub(crate) names: HashSet<String>,
+    /// Every bare word, folded: a name of one plain word is one of these.
+    pub(crate) plain: HashSet<String>,
+    /// Files and lines that a stack trace or an error message names.
+    pub(crate) places: Vec<(String, u32)>,
+    /// Whether it asks about tests.
+    pub(crate) about_tests: bool,
+}
+
+impl Question {
+    /// Takes a question apart; `None` if there is no word in it.
+    pub(crate) fn new(asked: &str) -> Option<Self> {
+        let text = clipped(asked);
+        let mut question = Question {
+            places: places(&text),
+            ..Question::default()
+        };
+        let mut order: Vec<String> = Vec::new();
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        let stop_words = stop_words();
+        let mut last: Option<String> = None;
+        for run in text.split(|c: char| !(c.is_alphanumeric() || c == '_')) {
+            if run.is_empty() {
+                continue;
+            }
+            let whole = folded(run);
+            if is_name(run) {
+                question.names.insert(whole.clone());
+            }
+            question.plain.insert(whole);
+            each_word(run, |word| {
+                let stops = stop_words.contains(word);
+                if !stops && let Some(last) = last.take() {
+                    question.pairs.insert((last, word.to_owned()));
+                }
+                if !stops {
+                    last = Some(word.to_owned());
+                }
+                let count = counts.entry(word.to_owned()).or_default();
+                if *count == 0 {
+                    order.push(word.to_owned());
+                    question.said.insert(word.to_owned(), run.to_owned());
+                }
+                *count += 1;
+            });
+        }
+        let telling = order.iter().any(|word| !stop_words.contains(word.as_str()));
+        question.words = order
+            .into_iter()
+            .filter(|word| !telling || !stop_words.contains(word.as_str()))
+            .map(|word| {
+                let count = counts.get(&word).copied().unwrap_or(1);
+                (word, count)
+            })
+            .collect();
+        let is_test = |(word, _): &(String, usize)| matches!(word.as_str(), "test" | "spec");
+        question.about_tests = question.words.iter().any(is_test);
+        question.text = text;
+        (!question.words.is_empty()).then_some(question)
+    }
+}
+
+/// Stop words in the form that texts have after splitting.
+fn stop_words() -> HashSet<String> {
+    let mut all = HashSet::new();
+    for word in STOP_WORDS {
+        each_word(word, |word| {
+            all.insert(word.to_owned());
+        });
+    }
+    all
+}
+
+fn clipped(asked: &str) -> String {
+    if asked.len() <= HEAD + TAIL {
+        return asked.to_owned();
+    }
+    let head = asked.floor_char_boundary(HEAD);
+    let tail = asked.ceil_char_boundary(asked.len() - TAIL);
+    format!("{}\n{}", &asked[..head], &asked[tail..])
+}
+
+/// Whether a run of letters is a name rather than a word of a sentence.
+fn is_name(run: &str) -> bool {
+    let inner = run.trim_matches('_');
+    let mut chars = inner.chars();
+    let first = chars.next();
+    inner.contains('_')
+        || inner != run
+        || first.is_some() && chars.clone().any(char::is_uppercase) && chars.any(char::is_lowercase)
+}
+
+/// `src/a.rs:12`, `File "a/b.py", line 3`, `(web/x.js:4:10)`.
+fn places(text: &str) -> Vec<(String, u32)> {
+    let mut found: Vec<(String, u32)> = Vec::new();
+    let is_path = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
+    let mut rest = text;
+    while let Some(start) = rest.find(is_path) {
+        rest = &rest[start..];
+        let len = rest.find(|c| !is_path(c)).unwrap_or(rest.len());
+        let (path, after) = rest.split_at(len);
+        rest = after;
+        let line = after
+            .strip_prefix(':')
+            .or_else(|| after.strip_prefix('('))
+            .or_else(|| {
+                let after = after.trim_start_matches(['"', '\'', ',', ' ']);
+                after
+                    .strip_prefix("line ")
+                    .or(after.strip_prefix("on line "))
+            });
+        let digits = line.map_or("", |line| {
+            &line[..line
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(line.len())]
+        });
+        let named = path.rsplit('/').next().is_some_and(|name| {
+            name.rsplit_once('.')
+                .is_some_and(|(stem, extension)| !stem.is_empty() && !extension.is_empty())
+        });
+        if let Ok(line) = digits.parse()
+            && named
+        {
+            let path = path.trim_start_matches("./").trim_start_matches('/');
+            if !found.iter().any(|known| known.0 == path && known.1 == line) {
+                found.push((path.to_owned(), line));
+            }
+            if found.len() >= MAX_PLACES {
+                break;
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stack_traces_name_places() {
+        let python = "Traceback (most recent call last):\n  File \"/srv/app/db/pool.py\", line 12, in take\nKeyError: 'x'";
+        let rust = "thread 'main' panicked at crates/a/src/lib.rs:7:9:\nindex out of bounds";
+        let java = "at com.shop.Cart.add(Cart.java:44)";
+        for (text, expected) in [
+            (python, ("srv/app/db/pool.py", 12)),
+            (rust, ("crates/a/src/lib.rs", 7)),
+            (java, ("Cart.java", 44)),
+        ] {
+            assert_eq!(
+                places(text),
+                [(expected.0.to_owned(), expected.1)],
+                "{text}"
+            );
+        }
+        assert!(places("at 12:30 the v1.2 came").is_empty());
+    }
+
+    #[test]
+    fn names_and_words() {
+        let question = Question::new("where does HttpServer call parse_header for the request?");
+        let question = question.expect("has words");
+        assert!(question.names.contains("httpserver") && question.names.contains("parseheader"));
+        assert!(!question.names.contains("where") && !question.names.contains("request"));
+        let words: Vec<&str> = question
+            .words
+            .iter()
+            .map(|(word, _)| word.as_str())
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "http",
+                "server",
+                "httpserver",
+                "call",
+                "pars",
+                "header",
+                "parseheader",
+                "request"
+            ]
+        );
+    }
+
+    #[test]
+    fn questions_without_words() {
+        for text in ["", "   ", "?!", "\u{0}\u{1}", "a"] {
+            assert!(Question::new(text).is_none(), "{text:?}");
+        }
+        assert!(
+            Question::new("the").is_some(),
+            "a stop word alone is what is asked for"
+        );
+        let long = "lorem ipsum ".repeat(20_000);
+        assert!(Question::new(&long).expect("words").text.len() <= HEAD + TAIL + 1);
+    }
+}

@@ -1,0 +1,315 @@
+//! Answers a question: candidates from the index (or from the files themselves), proven against the disk, ranked, and
+//! cut to the budget.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use llmc_host::{Roots, Stop};
+use serde::Serialize;
+
+use crate::catalog::{Catalog, FileRow};
+use crate::classify::{Realm, file_name};
+use crate::error::{Error, Result};
+use crate::index::{Index, State};
+use crate::live;
+use crate::query::Question;
+use crate::rank::{self, Candidate};
+use crate::score::Weights;
+use crate::snippet::{self, Snippet};
+use crate::source::Sources;
+use crate::text::TextSearcher;
+use crate::units::Unit;
+
+/// Units taken from the text part.
+const TAKEN: usize = 160;
+/// Units whose text is looked at.
+const READ: usize = 48;
+
+/// Where to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Code.
+    Repo,
+    /// Documentation.
+    Docs,
+    /// Both.
+    Both,
+}
+
+impl Scope {
+    pub(crate) fn realms(self) -> &'static [Realm] {
+        match self {
+            Self::Repo => &[Realm::Repo],
+            Self::Docs => &[Realm::Docs],
+            Self::Both => &[Realm::Repo, Realm::Docs],
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// In words, names, or a pasted error.
+    pub query: &'a str,
+    /// Where to look.
+    pub scope: Scope,
+    /// How many snippets.
+    pub k: usize,
+    /// How many tokens of text in all.
+    pub budget: usize,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Best first.
+    pub snippets: Vec<Snippet>,
+    /// Sources that changed while the answer was made.
+    pub unverified: Vec<String>,
+    /// Whether the index answered.
+    pub index: State,
+}
+
+/// A unit the index proposes.
+struct Proposal {
+    file: FileRow,
+    unit: Unit,
+    score: f32,
+    users: u64,
+    pointed: bool,
+}
+
+impl Index {
+    /// Finds what answers a question. Every text is read from its file for this answer.
+    ///
+    /// # Errors
+    /// A question without words, or the time was up.
+    pub fn search(&self, roots: &Roots, request: &Request<'_>, stop: &Stop) -> Result<Answer> {
+        let question = Question::new(request.query).ok_or_else(no_words)?;
+        let mut sources = Sources::new(roots);
+        let (ranked, weights, state) =
+            self.ranked(roots, &question, request.scope, &mut sources, stop)?;
+        let snippets = snippet::deal_out(&question, &weights, &ranked, request.k, request.budget);
+        let unverified = snippets
+            .iter()
+            .filter(|snippet| !sources.is_current(&snippet.path))
+            .map(Snippet::src)
+            .collect();
+        Ok(Answer {
+            snippets,
+            unverified,
+            index: state,
+        })
+    }
+
+    /// The units that answer a question, best first.
+    pub(crate) fn ranked(
+        &self,
+        roots: &Roots,
+        question: &Question,
+        scope: Scope,
+        sources: &mut Sources<'_>,
+        stop: &Stop,
+    ) -> Result<(Vec<Candidate>, Weights, State)> {
+        let state = self.state();
+        let proposed = if state == State::Ready {
+            match self.with(|catalog, text| propose(question, scope, catalog, text)) {
+                Ok(proposed) => Some(proposed),
+                // The files are still there to be searched.
+                Err(Error::Damaged(_) | Error::Missing | Error::Busy | Error::Unwritable(_)) => {
+                    None
+                }
+                Err(error) => return Err(error),
+            }
+        } else {
+            None
+        };
+        let (candidates, weights, state) = match proposed {
+            Some((proposals, weights)) => {
+                let candidates = prove(proposals, &weights, sources, stop)?;
+                (candidates, weights, state)
+            }
+            None => {
+                let (candidates, weights) = live::search(roots, question, scope, sources, stop)?;
+                let state = if state == State::Ready {
+                    State::None
+                } else {
+                    state
+                };
+                (candidates, weights, state)
+            }
+        };
+        Ok((rank::rank(question, &weights, candidates), weights, state))
+    }
+}
+
+pub(crate) fn no_words() -> Error {
+    Error::BadRequest("query has no words to look for".to_owned())
+}
+
+/// What the index says.
+fn propose(
+    question: &Question,
+    scope: Scope,
+    catalog: &Catalog,
+    text: &TextSearcher,
+) -> Result<(Vec<Proposal>, Weights)> {
+    let weights = Weights::from_index(question, text, scope.realms());
+    let wanted = weights.wanted();
+    let found = if wanted.is_empty() {
+        Vec::new()
+    } else {
+        text.best(scope.realms(), &wanted, TAKEN)?
+    };
+    let mut files: HashMap<u64, Option<FileRow>> = HashMap::new();
+    let mut proposals = Vec::with_capacity(found.len());
+    for (score, id) in found {
+        // What only the text part knows belongs to an update that is not done.
+        let Some(row) = catalog.unit(id)? else {
+            continue;
+        };
+        let file = match files.get(&row.file) {
+            Some(known) => known.clone(),
+            None => {
+                let found = catalog.file(row.file)?;
+                files.insert(row.file, found.clone());
+                found
+            }
+        };
+        let Some(file) = file else { continue };
+        let users = if row.unit.symbol.is_empty() {
+            0
+        } else {
+            text.users_count(&row.unit.symbol)
+        };
+        proposals.push(Proposal {
+            file,
+            unit: row.unit,
+            score,
+            users,
+            pointed: false,
+        });
+    }
+    let strength = |proposal: &Proposal| {
+        let Proposal {
+            unit, file, users, ..
+        } = proposal;
+        proposal.score * rank::by_name(question, unit, file.origin, *users)
+    };
+    proposals.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
+    proposals.truncate(READ);
+    point_at(question, scope, catalog, &mut proposals)?;
+    Ok((proposals, weights))
+}
+
+/// Adds the units that a stack trace points at.
+fn point_at(
+    question: &Question,
+    scope: Scope,
+    catalog: &Catalog,
+    proposals: &mut Vec<Proposal>,
+) -> Result<()> {
+    for (path, line) in &question.places {
+        let Some(file) = file_named(catalog, path)? else {
+            continue;
+        };
+        if !scope.realms().contains(&file.realm) {
+            continue;
+        }
+        let units = catalog.units_of(file.id)?;
+        let inside = units
+            .into_iter()
+            .map(|row| row.unit)
+            .filter(|unit| (unit.first..=unit.last).contains(line))
+            .min_by_key(|unit| unit.last - unit.first);
+        let Some(unit) = inside else { continue };
+        let known = proposals.iter_mut().find(|known| {
+            known.file.id == file.id
+                && (known.unit.first, known.unit.last) == (unit.first, unit.last)
+        });
+        match known {
+            Some(known) => known.pointed = true,
+            None => proposals.push(Proposal {
+                file,
+                unit,
+                score: 0.0,
+                users: 0,
+                pointed: true,
+            }),
+        }
+    }
+    Ok(())
+}
+
+/// The one file a path from elsewhere means: the one that shares more of its end with it than any other.
+fn file_named(catalog: &Catalog, path: &str) -> Result<Option<FileRow>> {
+    let shared = |file: &FileRow| {
+        let (a, b) = (path.rsplit('/'), file.path.rsplit('/'));
+        a.zip(b).take_while(|(a, b)| a == b).count()
+    };
+    let files = catalog.files_named(file_name(path))?;
+    let most = files.iter().map(shared).max();
+    let mut nearest = files.into_iter().filter(|file| Some(shared(file)) == most);
+    let first = nearest.next();
+    // Several share as much: no way to tell which is meant.
+    Ok(if nearest.next().is_none() {
+        first
+    } else {
+        None
+    })
+}
+
+/// Reads the files behind the proposals: same content, same lines; else the units are found and scored anew.
+fn prove(
+    proposals: Vec<Proposal>,
+    weights: &Weights,
+    sources: &mut Sources<'_>,
+    stop: &Stop,
+) -> Result<Vec<Candidate>> {
+    let mut candidates = Vec::new();
+    let mut changed: BTreeMap<String, Vec<Proposal>> = BTreeMap::new();
+    for proposal in proposals {
+        stop.check()?;
+        let Some(source) = sources.get(&proposal.file.path) else {
+            continue;
+        };
+        if source.hash != proposal.file.hash {
+            let path = proposal.file.path.clone();
+            changed.entry(path).or_default().push(proposal);
+            continue;
+        }
+        let base = weights.share(proposal.score);
+        let mut candidate = Candidate::new(source, proposal.unit, proposal.file.origin, base);
+        candidate.users = proposal.users;
+        candidate.pointed = proposal.pointed;
+        candidates.push(candidate);
+    }
+    for (path, proposals) in changed {
+        stop.check()?;
+        let Some(source) = sources.get(&path) else {
+            continue;
+        };
+        let origin = proposals.first().map(|one| one.file.origin);
+        let users: HashMap<&str, u64> = proposals
+            .iter()
+            .map(|one| (one.unit.symbol.as_str(), one.users))
+            .collect();
+        let pointed: HashSet<&str> = proposals
+            .iter()
+            .filter(|one| one.pointed)
+            .map(|one| one.unit.symbol.as_str())
+            .collect();
+        for unit in &source.cut().units {
+            let score = weights.score(&path, unit, &source.lines());
+            let (Some(origin), true) = (origin, score > 0.0) else {
+                continue;
+            };
+            let base = weights.share(score);
+            let mut candidate = Candidate::new(source.clone(), unit.clone(), origin, base);
+            candidate.users = users.get(unit.symbol.as_str()).copied().unwrap_or(0);
+            candidate.pointed = !unit.symbol.is_empty() && pointed.contains(unit.symbol.as_str());
+            candidates.push(candidate);
+        }
+    }
+    Ok(candidates)
+}

@@ -1,0 +1,188 @@
+//! Deals out a token budget: whole units where they fit, else cut between lines, exact to the token.
+
+use crate::query::Question;
+use crate::rank::Candidate;
+use crate::score::Weights;
+use crate::units::{Lines, Unit, UnitKind};
+use crate::words::each_word;
+
+/// Some lines of a file, as they are on disk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snippet {
+    /// The lines, without the last line end.
+    pub text: String,
+    /// The file, as tools show it.
+    pub path: String,
+    /// The first line, counted from 1.
+    pub first: u32,
+    /// The last line.
+    pub last: u32,
+    /// From 0 to 1; see the crate's documentation.
+    pub score: f32,
+    /// The name of the unit with what is around it.
+    pub symbol: Option<String>,
+    /// What the unit is.
+    pub kind: Option<&'static str>,
+}
+
+impl Snippet {
+    /// `path#L10-L20`.
+    pub fn src(&self) -> String {
+        src(&self.path, self.first, self.last)
+    }
+}
+
+/// `path#L10-L20`.
+pub(crate) fn src(path: &str, first: u32, last: u32) -> String {
+    format!("{path}#L{first}-L{last}")
+}
+
+/// The first `k` candidates within the budget, best first.
+pub(crate) fn deal_out(
+    question: &Question,
+    weights: &Weights,
+    ranked: &[Candidate],
+    k: usize,
+    budget: usize,
+) -> Vec<Snippet> {
+    let chosen = &ranked[..ranked.len().min(k)];
+    let sizes: Vec<usize> = chosen
+        .iter()
+        .map(|candidate| {
+            let lines = candidate.source.lines();
+            let text = without_end(lines.range(candidate.unit.first, candidate.unit.last));
+            tokens_up_to(text, budget)
+        })
+        .collect();
+    let shares = shares(&sizes, budget);
+    let mut left = budget;
+    let mut snippets = Vec::new();
+    for (candidate, share) in chosen.iter().zip(shares) {
+        let lines = candidate.source.lines();
+        let unit = &candidate.unit;
+        let Some((first, last, tokens)) = fit(question, weights, unit, &lines, share.min(left))
+        else {
+            continue;
+        };
+        left -= tokens;
+        let named = !unit.symbol.is_empty();
+        snippets.push(Snippet {
+            text: without_end(lines.range(first, last)).to_owned(),
+            path: candidate.source.path.clone(),
+            first,
+            last,
+            score: (candidate.score * 1000.0).round() / 1000.0,
+            symbol: named.then(|| unit.qualified()),
+            kind: Some(unit.kind.as_str()),
+        });
+    }
+    snippets
+}
+
+/// How many tokens a text has, or `limit` if it has more.
+fn tokens_up_to(text: &str, limit: usize) -> usize {
+    let (bytes, tokens) = llmc_tokens::lines_within(text, limit);
+    if bytes == text.len() { tokens } else { limit }
+}
+
+/// Small ones get all they need, the others equal parts of the rest.
+fn shares(sizes: &[usize], budget: usize) -> Vec<usize> {
+    let mut shares = vec![0; sizes.len()];
+    let mut left = budget;
+    let mut open: Vec<usize> = (0..sizes.len()).collect();
+    while !open.is_empty() {
+        let part = left / open.len();
+        let (small, large): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|place| sizes[**place] <= part);
+        if small.is_empty() {
+            // The best one gets what does not divide.
+            let rest = left - part * open.len();
+            for (nth, place) in large.iter().enumerate() {
+                shares[*place] = part + if nth == 0 { rest } else { 0 };
+            }
+            break;
+        }
+        for place in small {
+            shares[place] = sizes[place];
+            left -= sizes[place];
+        }
+        open = large;
+    }
+    shares
+}
+
+/// The lines of a unit to show within a budget, and their tokens.
+fn fit(
+    question: &Question,
+    weights: &Weights,
+    unit: &Unit,
+    lines: &Lines<'_>,
+    budget: usize,
+) -> Option<(u32, u32, usize)> {
+    let whole = without_end(lines.range(unit.first, unit.last));
+    let (bytes, tokens) = llmc_tokens::lines_within(whole, budget);
+    if bytes == whole.len() && !whole.is_empty() {
+        return Some((unit.first, unit.last, tokens));
+    }
+    let start = match unit.kind {
+        UnitKind::Function | UnitKind::Type | UnitKind::Module => unit.first,
+        UnitKind::Section | UnitKind::Text => hottest(question, weights, unit, lines),
+    };
+    let last_kind = unit.kind;
+    // A type is shown by its head; the methods below it are units of their own.
+    let end = if last_kind == UnitKind::Type && unit.head > unit.first {
+        unit.head
+    } else {
+        unit.last
+    };
+    let text = lines.range(start, end);
+    let (mut bytes, _) = llmc_tokens::lines_within(text, budget);
+    loop {
+        let shown = without_end(&text[..bytes]);
+        if shown.is_empty() {
+            return None;
+        }
+        let count = u32::try_from(memchr::memchr_iter(b'\n', shown.as_bytes()).count()).ok()?;
+        // Without its last line end a text may, rarely, have one token more.
+        let tokens = llmc_tokens::count(shown);
+        if tokens <= budget {
+            return Some((start, start + count, tokens));
+        }
+        bytes = shown.rfind('\n').map_or(0, |at| at + 1);
+    }
+}
+
+/// A little above the line with the rarest words.
+fn hottest(question: &Question, weights: &Weights, unit: &Unit, lines: &Lines<'_>) -> u32 {
+    let asked = |word: &str| question.words.iter().any(|(other, _)| other == word);
+    let mut best = (0.0, unit.first);
+    for line in unit.first..=unit.last {
+        let mut heat = 0.0;
+        each_word(lines.range(line, line), |word| {
+            if asked(word) {
+                heat += weights.rarity(word);
+            }
+        });
+        if heat > best.0 {
+            best = (heat, line);
+        }
+    }
+    best.1.saturating_sub(2).max(unit.first)
+}
+
+fn without_end(text: &str) -> &str {
+    text.strip_suffix('\n').unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_ones_whole_and_the_rest_in_equal_parts() {
+        assert_eq!(shares(&[10, 20], 100), [10, 20]);
+        assert_eq!(shares(&[100, 10, 100], 100), [45, 10, 45]);
+        assert_eq!(shares(&[100, 100, 100], 100), [34, 33, 33]);
+        assert_eq!(shares(&[], 100), Vec::<usize>::new());
+    }
+}

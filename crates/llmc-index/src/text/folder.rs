@@ -1,0 +1,102 @@
+//! Where tantivy keeps its files: a mapped folder that does not wait for the disk.
+//!
+//! What the index holds can be built again from the files, so waiting for the disk at every small update buys nothing: a
+//! killed process loses nothing that way, and after a power cut a torn index is seen and built anew.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "these are the index's own files, not the agent's"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
+use tantivy::directory::{
+    AntiCallToken, Directory, DirectoryLock, FileHandle, Lock, MmapDirectory, TerminatingWrite,
+    WatchCallback, WatchHandle, WritePtr,
+};
+
+#[derive(Debug, Clone)]
+pub(super) struct Folder {
+    mapped: MmapDirectory,
+    path: PathBuf,
+}
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> Option<Self> {
+        Some(Self {
+            mapped: MmapDirectory::open(path).ok()?,
+            path: path.to_owned(),
+        })
+    }
+}
+
+struct Unsynced(File);
+
+impl Write for Unsynced {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl TerminatingWrite for Unsynced {
+    fn terminate_ref(&mut self, _: AntiCallToken) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Directory for Folder {
+    fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
+        self.mapped.get_file_handle(path)
+    }
+
+    fn delete(&self, path: &Path) -> Result<(), DeleteError> {
+        self.mapped.delete(path)
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool, OpenReadError> {
+        self.mapped.exists(path)
+    }
+
+    fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(self.path.join(path))
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => OpenWriteError::FileAlreadyExists(path.to_owned()),
+                _ => OpenWriteError::wrap_io_error(error, path.to_owned()),
+            })?;
+        Ok(BufWriter::new(Box::new(Unsynced(file))))
+    }
+
+    fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
+        self.mapped.atomic_read(path)
+    }
+
+    fn atomic_write(&self, path: &Path, data: &[u8]) -> io::Result<()> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let new = self.path.join(name);
+        std::fs::write(&new, data)?;
+        std::fs::rename(new, self.path.join(path))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn acquire_lock(&self, lock: &Lock) -> Result<DirectoryLock, LockError> {
+        self.mapped.acquire_lock(lock)
+    }
+
+    fn watch(&self, callback: WatchCallback) -> tantivy::Result<WatchHandle> {
+        self.mapped.watch(callback)
+    }
+}

@@ -1,0 +1,211 @@
+//! Units of source code, from what it defines.
+
+use llmc_enrich::syntax::{Definition, DefinitionKind, Language};
+
+use super::windows;
+use super::{Lines, Symbol, Unit, UnitKind};
+
+/// Types of fewer lines are found with what stands around them.
+const SMALL: u32 = 3;
+/// Functions above this many lines are cut into windows.
+const LONG: u32 = 150;
+
+/// Every definition with the names around it.
+pub(super) fn symbols(definitions: &[Definition]) -> Vec<Symbol> {
+    let mut around: Vec<&str> = Vec::new();
+    let mut symbols = Vec::with_capacity(definitions.len());
+    for found in definitions {
+        around.truncate(found.depth);
+        symbols.push(Symbol {
+            name: found.name.clone(),
+            scope: around.join("::"),
+            kind: found.kind,
+            first: line(found.first_line),
+            line: line(found.line),
+            last: line(found.end_line),
+        });
+        // A definition deeper than its place in the list has an unnamed one around it.
+        while around.len() < found.depth {
+            around.push("");
+        }
+        around.push(&found.name);
+    }
+    symbols
+}
+
+fn line(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// The units of a file with these definitions.
+pub(super) fn units(
+    language: Language,
+    definitions: &[Definition],
+    symbols: &[Symbol],
+    lines: &Lines<'_>,
+) -> Vec<Unit> {
+    let mut owner: Vec<usize> = vec![0; lines.len() as usize + 2];
+    let mut units: Vec<Unit> = Vec::new();
+    // The last line of the function that swallows what is defined inside.
+    let mut inside_until = 0;
+    for (found, symbol) in definitions.iter().zip(symbols) {
+        let Some(kind) = unit_kind(found.kind) else {
+            continue;
+        };
+        let last = symbol.last.min(lines.len());
+        if symbol.first > last || symbol.line <= inside_until && last <= inside_until {
+            continue;
+        }
+        let first = with_comments(language, symbol.first, &owner, lines);
+        if kind != UnitKind::Function && last - first + 1 < SMALL {
+            continue;
+        }
+        if kind == UnitKind::Function {
+            inside_until = last;
+        }
+        units.push(Unit {
+            kind,
+            symbol: symbol.name.clone(),
+            scope: symbol.scope.clone(),
+            first,
+            last,
+            head: found.body_line.map_or(first, line).clamp(first, last),
+            own: Vec::new(),
+            names: Vec::new(),
+        });
+        for place in first..=last {
+            owner[place as usize] = units.len();
+        }
+    }
+    deal_out(&owner, &mut units, lines);
+    name_the_small(symbols, &owner, &mut units);
+    split_long(units, lines)
+}
+
+/// What a definition becomes; `None` for those that belong to what is around them.
+fn unit_kind(kind: DefinitionKind) -> Option<UnitKind> {
+    use DefinitionKind as D;
+    match kind {
+        D::Function | D::Macro => Some(UnitKind::Function),
+        D::Class | D::Struct | D::Enum | D::Interface | D::Type | D::Impl => Some(UnitKind::Type),
+        D::Module => Some(UnitKind::Module),
+        D::Constant | D::Variable | D::Field | D::Variant | D::Declaration => None,
+    }
+}
+
+/// The first line of a definition with the comments and attributes right above it.
+fn with_comments(language: Language, first: u32, owner: &[usize], lines: &Lines<'_>) -> u32 {
+    let around = owner[first as usize];
+    let marks: &[&str] = match language {
+        Language::Python | Language::Ruby | Language::Bash => &["#", "@"],
+        Language::Php => &["//", "/*", "*", "#", "@"],
+        Language::CSharp => &["//", "/*", "*", "["],
+        _ => &["//", "/*", "*", "#[", "@"],
+    };
+    let mut start = first;
+    while start > 1 {
+        let above = start - 1;
+        let text = lines.trimmed(above);
+        // The first line of a script says who runs it.
+        let belongs = owner[above as usize] == around
+            && marks.iter().any(|mark| text.starts_with(mark))
+            && !text.starts_with("#!");
+        if !belongs {
+            break;
+        }
+        start = above;
+    }
+    start
+}
+
+/// Gives each unit the lines it owns, and makes windows of those nobody owns.
+fn deal_out(owner: &[usize], units: &mut Vec<Unit>, lines: &Lines<'_>) {
+    let mut at = 1;
+    while at <= lines.len() {
+        let who = owner[at as usize];
+        let mut last = at;
+        while last < lines.len() && owner[last as usize + 1] == who {
+            last += 1;
+        }
+        match who.checked_sub(1).and_then(|place| units.get_mut(place)) {
+            Some(unit) => unit.own.push((at, last)),
+            None => units.extend(windows::of(lines, at, last)),
+        }
+        at = last + 1;
+    }
+    for unit in units {
+        let Some((_, end)) = unit.own.first() else {
+            continue;
+        };
+        // A head that reaches over the first method would show half of it.
+        let whole = unit.own.len() == 1 && *end == unit.last;
+        if unit.kind != UnitKind::Function {
+            unit.head = if whole { unit.last } else { *end };
+        }
+    }
+}
+
+/// Tells each unit which further names come into being on its lines.
+fn name_the_small(symbols: &[Symbol], owner: &[usize], units: &mut [Unit]) {
+    let claimed: std::collections::HashSet<(u32, String)> = units
+        .iter()
+        .map(|unit| (unit.last, unit.symbol.clone()))
+        .collect();
+    // Windows come behind the units of definitions and are not in the table of owners.
+    let mut windows: Vec<(u32, u32, usize)> = units
+        .iter()
+        .enumerate()
+        .filter(|(_, unit)| unit.kind == UnitKind::Text)
+        .map(|(place, unit)| (unit.first, unit.last, place))
+        .collect();
+    windows.sort_unstable();
+    for symbol in symbols {
+        if claimed.contains(&(symbol.last, symbol.name.clone())) {
+            continue;
+        }
+        let place = match owner.get(symbol.line as usize).copied().unwrap_or(0) {
+            0 => {
+                let next = windows.partition_point(|(first, _, _)| *first <= symbol.line);
+                let window = next.checked_sub(1).and_then(|at| windows.get(at));
+                window.map(|(_, _, place)| *place)
+            }
+            owner => Some(owner - 1),
+        };
+        if let Some(unit) = place.and_then(|place| units.get_mut(place)) {
+            unit.names.push(symbol.name.clone());
+        }
+    }
+}
+
+fn split_long(units: Vec<Unit>, lines: &Lines<'_>) -> Vec<Unit> {
+    let mut all = Vec::with_capacity(units.len());
+    for unit in units {
+        let long = unit
+            .own
+            .iter()
+            .map(|(first, last)| last - first + 1)
+            .sum::<u32>()
+            > LONG;
+        if !long || unit.kind == UnitKind::Text {
+            all.push(unit);
+            continue;
+        }
+        for (first, last) in &unit.own {
+            for window in windows::of(lines, *first, *last) {
+                let names = std::mem::take(&mut { unit.names.clone() });
+                all.push(Unit {
+                    kind: unit.kind,
+                    symbol: unit.symbol.clone(),
+                    scope: unit.scope.clone(),
+                    names: if window.first == unit.first {
+                        names
+                    } else {
+                        Vec::new()
+                    },
+                    ..window
+                });
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,181 @@
+use super::*;
+
+/// The units as `first-last kind scope::symbol [names]`.
+fn told(path: &str, text: &str) -> Vec<String> {
+    let told = cut(path, text).units.into_iter().map(|unit| {
+        let names = unit.names.join(",");
+        format!(
+            "{}-{} {} {} [{names}]",
+            unit.first,
+            unit.last,
+            unit.kind.as_str(),
+            unit.qualified()
+        )
+    });
+    told.collect()
+}
+
+#[test]
+fn rust_units_take_their_comments_along() {
+    let text = "use std::fs;
+
+const LIMIT: u8 = 1;
+
+/// A pool.
+#[derive(Debug)]
+pub struct Pool {
+    idle: u8,
+}
+
+impl Pool {
+    /// Takes one.
+    pub fn take(&self) -> u8 {
+        fn inner() {}
+        1
+    }
+
+    fn put(&self) {}
+}
+";
+    assert_eq!(
+        told("a.rs", text),
+        [
+            "1-3 text  [LIMIT]",
+            "5-9 type Pool [idle]",
+            "11-19 type Pool []",
+            "12-16 function Pool::take [inner]",
+            "18-18 function Pool::put []",
+        ]
+    );
+}
+
+#[test]
+fn every_line_with_words_is_owned_once() {
+    let text = include_str!("../units.rs");
+    let found = cut("units.rs", text);
+    let lines = Lines::new(text);
+    assert_eq!(lines.text(), text);
+    let mut owned = vec![0; lines.len() as usize + 1];
+    for unit in &found.units {
+        assert!(
+            unit.first <= unit.head && unit.head <= unit.last,
+            "{unit:?}"
+        );
+        for (first, last) in &unit.own {
+            for line in *first..=*last {
+                owned[line as usize] += 1;
+            }
+        }
+    }
+    for line in 1..=lines.len() {
+        let expected = i32::from(!lines.trimmed(line).is_empty());
+        assert!(owned[line as usize] >= expected, "line {line}");
+        assert!(owned[line as usize] <= 1, "line {line}");
+    }
+}
+
+#[test]
+fn python_methods_know_their_class() {
+    let text = "\"\"\"Doc.\"\"\"
+
+class Pool(Base):
+    \"\"\"A pool.\"\"\"
+
+    size = 4
+
+    @property
+    def idle(self):
+        return 1
+
+def go():
+    pass
+";
+    assert_eq!(
+        told("a.py", text),
+        [
+            "1-1 text  []",
+            "3-10 type Pool [size]",
+            "8-10 function Pool::idle []",
+            "12-13 function go []",
+        ]
+    );
+}
+
+#[test]
+fn markdown_by_heading_outside_of_code() {
+    let text = "intro
+
+# Title
+text
+```sh
+# no heading
+```
+## Use
+more
+
+Other
+=====
+end
+";
+    assert_eq!(
+        told("a.md", text),
+        [
+            "1-1 text  []",
+            "3-7 section Title []",
+            "8-9 section Title::Use []",
+            "11-13 section Other []",
+        ]
+    );
+}
+
+#[test]
+fn configuration_by_section_and_other_text_by_window() {
+    let lines = |n: usize| (0..n).map(|i| format!("k{i} = 1\n")).collect::<String>();
+    let toml = format!("[a]\n{}[b]\n{}", lines(14), lines(3));
+    assert_eq!(
+        told("x.toml", &toml),
+        ["1-15 section a []", "16-19 section b []"]
+    );
+    let windows = told("x.unknown", &lines(100));
+    assert_eq!(windows, ["1-60 text  []", "53-100 text  []"]);
+}
+
+#[test]
+fn a_long_function_keeps_its_name_in_every_part() {
+    let body: String = (0..200).map(|i| format!("    step{i}();\n")).collect();
+    let found = told("a.rs", &format!("fn long() {{\n{body}}}\n"));
+    assert!(found.len() > 2, "{found:?}");
+    assert!(
+        found.iter().all(|unit| unit.contains("function long")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn strange_files_do_no_harm() {
+    for text in [
+        "",
+        "\n",
+        "\n\n\n",
+        "fn",
+        "\u{feff}fn a() {}",
+        "fn a(){}fn b(){}",
+        "\r\n\r\n",
+    ] {
+        for path in ["a.rs", "a.py", "a.md", "a.json", "a.ipynb", "Makefile", "a"] {
+            let found = cut(path, text);
+            let lines = Lines::new(text);
+            for unit in found.units {
+                assert!(unit.last <= lines.len(), "{path} {text:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_grammar_without_end_falls_back_to_windows() {
+    let nested = "(".repeat(40_000).replace("((((((((((", "((((((((((\n");
+    let found = cut("a.rs", &nested);
+    // Whether it was parsed in time or not, its lines are there.
+    assert!(!found.units.is_empty());
+}

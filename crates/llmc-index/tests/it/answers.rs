@@ -1,0 +1,159 @@
+use llmc_index::{Error, Request, Scope, State};
+
+use crate::work::Work;
+
+const SHOP: &str = "//- src/pool.rs
+use std::time::Duration;
+
+/// Connections that wait to be used again.
+pub struct Pool {
+    idle: Vec<Conn>,
+}
+
+impl Pool {
+    /// Takes an idle connection, or opens a new one.
+    pub fn take(&mut self, wait: Duration) -> Conn {
+        self.idle.pop().unwrap_or_else(|| open_connection(wait))
+    }
+
+    /// Gives a connection back.
+    pub fn give_back(&mut self, conn: Conn) {
+        self.idle.push(conn);
+    }
+}
+
+fn open_connection(wait: Duration) -> Conn {
+    Conn::dial(wait)
+}
+//- src/parse.rs
+/// Reads the header of an HTTP request.
+pub fn parse_http_header(line: &str) -> Option<(&str, &str)> {
+    line.split_once(':')
+}
+
+pub fn parse_body(text: &str) -> &str {
+    text.trim()
+}
+//- tests/pool.rs
+#[test]
+fn take_gives_an_idle_connection_first() {
+    let mut pool = Pool::new();
+    pool.take(WAIT);
+}
+//- docs/guide.md
+# Guide
+
+## Connection pool
+
+The pool keeps idle connections.
+
+## Headers
+
+`parse_http_header` splits a header line.
+";
+
+#[test]
+fn english_names_and_scopes() {
+    let work = Work::new(SHOP);
+    // Without an index, from one, and the same both times.
+    for state in [State::None, State::Ready] {
+        assert_eq!(work.index.state(), state);
+        let first = |query: &str, scope| work.found(query, scope)[0].clone();
+        assert_eq!(
+            first(
+                "how does one take an idle connection or open a new one",
+                Scope::Repo
+            ),
+            "src/pool.rs#L9-L12"
+        );
+        assert_eq!(first("parseHttpHeader", Scope::Repo), "src/parse.rs#L1-L4");
+        assert_eq!(
+            first("parsing http headers", Scope::Repo),
+            "src/parse.rs#L1-L4"
+        );
+        assert_eq!(
+            first("idle connections", Scope::Docs),
+            "docs/guide.md#L3-L5"
+        );
+        let both = work.found("parse_http_header", Scope::Both);
+        assert!(both.contains(&"docs/guide.md#L7-L9".to_owned()), "{both:?}");
+        let repo = work.found("idle connection", Scope::Repo);
+        assert!(repo.iter().all(|src| !src.starts_with("docs/")), "{repo:?}");
+        let answer = work.ask("give a connection back", Scope::Repo);
+        assert_eq!(answer.index, state);
+        assert!(answer.unverified.is_empty());
+        assert_eq!(
+            answer.snippets[0].symbol.as_deref(),
+            Some("Pool::give_back")
+        );
+        assert_eq!(answer.snippets[0].kind, Some("function"));
+        work.update();
+    }
+}
+
+#[test]
+fn a_stack_trace_leads_to_its_lines() {
+    let work = Work::new(SHOP);
+    work.update();
+    let trace = "thread 'main' panicked at /build/x/src/pool.rs:16:9:\nsomething odd happened\nnote: run with RUST_BACKTRACE=1";
+    assert_eq!(work.found(trace, Scope::Repo)[0], "src/pool.rs#L14-L17");
+}
+
+#[test]
+fn own_code_before_tests_unless_asked_for() {
+    let work = Work::new(SHOP);
+    work.update();
+    let code = work.found("takes an idle connection or opens one", Scope::Repo);
+    assert_eq!(code[0], "src/pool.rs#L9-L12");
+    let test = work.found("test that take gives an idle connection first", Scope::Repo);
+    assert_eq!(test[0], "tests/pool.rs#L1-L5");
+}
+
+#[test]
+fn budgets_are_exact_and_cut_between_lines() {
+    let body: String = (0..100)
+        .map(|i| format!("    work_on(step_{i});\n"))
+        .collect();
+    let work = Work::new(&format!("//- a.rs\npub fn long_work() {{\n{body}}}\n"));
+    work.update();
+    for budget in [1, 5, 20, 100, 500, 5000] {
+        let answer = work.ask_for("long_work", Scope::Repo, 3, budget);
+        assert!(budget < 20 || answer.snippets[0].first == 1, "{answer:?}");
+    }
+    let one = work.ask_for("long_work step_50", Scope::Repo, 1, 100_000);
+    assert_eq!(one.snippets.len(), 1);
+    let all = work.ask_for("long_work", Scope::Repo, 1_000_000_000, 100_000);
+    assert!(!all.snippets.is_empty());
+}
+
+#[test]
+fn copies_are_shown_once() {
+    let text = "pub fn count_all_words(text: &str) -> usize {\n    let words = text.split_whitespace();\n    let kept = words.filter(|word| !word.is_empty());\n    kept.count()\n}\n";
+    let work = Work::new(&format!("//- a/count.rs\n{text}//- b/count.rs\n{text}"));
+    work.update();
+    assert_eq!(
+        work.found("count_all_words", Scope::Repo),
+        ["a/count.rs#L1-L5"]
+    );
+}
+
+#[test]
+fn questions_that_ask_nothing_or_too_much() {
+    let work = Work::new(SHOP);
+    work.update();
+    for query in ["", "  ", "\u{0}", "?"] {
+        let request = Request {
+            query,
+            scope: Scope::Repo,
+            k: 1,
+            budget: 100,
+        };
+        let failed = work
+            .index
+            .search(&work.roots, &request, &Default::default());
+        assert!(matches!(failed, Err(Error::BadRequest(_))), "{query:?}");
+    }
+    let long = "connection pool lorem ".repeat(5000);
+    assert!(!work.found(&long, Scope::Repo).is_empty());
+    assert!(work.found("zxqvwy", Scope::Repo).is_empty());
+}

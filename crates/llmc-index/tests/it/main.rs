@@ -1,0 +1,13 @@
+//! The index on real files: what it finds, what it shows, and what happens when files change under it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests make and break files directly"
+)]
+
+mod answers;
+mod fuzz;
+mod graph;
+mod updates;
+mod watching;
+mod work;

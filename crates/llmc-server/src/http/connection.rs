@@ -1,0 +1,326 @@
+//! One connection's bytes, on their way between the socket and hyper.
+//!
+//! hyper knows neither how long a client may dawdle over a request's head or over reading an answer, nor our error
+//! envelope; and a connection that is closed with bytes still unread is reset, which can take the answer with it. So
+//! the socket is wrapped: time limits where the waiting happens, the envelope in place of hyper's bare refusals, and a
+//! last look at what the client is still sending before the socket is given up.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::refusal::Refusal;
+
+/// How long, and for how many bytes, a client that still sends is listened to after its last answer.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 4 << 20;
+
+/// What both sides of a connection know of it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// The other end, for logs.
+    pub(super) peer: String,
+    stage: AtomicU8,
+    /// Whether the client may still be sending what nobody will read.
+    unread: AtomicBool,
+    session: OnceLock<String>,
+}
+
+/// Nothing of a request has come.
+const IDLE: u8 = 0;
+/// A part of its head has come.
+const HEAD: u8 = 1;
+/// It is being answered.
+const BUSY: u8 = 2;
+
+impl Connection {
+    pub(super) fn new(peer: String) -> Connection {
+        Connection {
+            peer,
+            stage: AtomicU8::new(IDLE),
+            unread: AtomicBool::new(false),
+            session: OnceLock::new(),
+        }
+    }
+
+    /// The head is complete.
+    pub(super) fn request_begins(&self) {
+        self.stage.store(BUSY, Ordering::Relaxed);
+    }
+
+    /// The answer has begun; the next bytes belong to another request.
+    pub(super) fn request_ends(&self) {
+        self.stage.store(IDLE, Ordering::Relaxed);
+    }
+
+    /// The answer was given without reading all of the request.
+    pub(super) fn leave_unread(&self) {
+        self.unread.store(true, Ordering::Relaxed);
+    }
+
+    /// The session of requests that name none.
+    pub(super) fn session(&self) -> &str {
+        self.session
+            .get_or_init(|| uuid::Uuid::new_v4().to_string())
+    }
+}
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// For the head of a request, from its first byte.
+    pub(super) head: Duration,
+    /// Without taking a single byte of an answer.
+    pub(super) stalled: Duration,
+}
+
+/// A socket under these rules.
+#[derive(Debug)]
+pub(super) struct Guarded<T> {
+    io: T,
+    shared: Arc<Connection>,
+    patience: Patience,
+    head_since: Option<Instant>,
+    head: Option<Pin<Box<Sleep>>>,
+    stalled: Option<Pin<Box<Sleep>>>,
+    /// Bytes of our own to be written before anything else.
+    own: Vec<u8>,
+    linger: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
+    pub(super) fn new(io: T, shared: Arc<Connection>, patience: Patience) -> Guarded<T> {
+        Guarded {
+            io,
+            shared,
+            patience,
+            head_since: None,
+            head: None,
+            stalled: None,
+            own: Vec::new(),
+            linger: None,
+        }
+    }
+
+    /// Writes, and gives up on a client that takes nothing for too long.
+    fn poll_write_in_time(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.in_time(cx, written)
+    }
+
+    fn in_time<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        done: Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        if done.is_ready() {
+            self.stalled = None;
+            return done;
+        }
+        let limit = self.patience.stalled;
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
+        ready!(stalled.as_mut().poll(cx));
+        Poll::Ready(Err(late("the client does not read its answer")))
+    }
+
+    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.own.is_empty() {
+            let own = std::mem::take(&mut self.own);
+            let written = self.poll_write_in_time(cx, &own);
+            self.own = own;
+            match ready!(written)? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                count => drop(self.own.drain(..count)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads what the client still sends, so that closing does not reset the connection under the answer.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let (limit, bytes) = self
+            .linger
+            .get_or_insert_with(|| (Box::pin(sleep_until(Instant::now() + LINGER)), 0));
+        let mut space = [0; 4096];
+        loop {
+            if *bytes > LINGER_BYTES || limit.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            let mut buffer = ReadBuf::new(&mut space);
+            match Pin::new(&mut self.io).poll_read(cx, &mut buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    *bytes += buffer.filled().len();
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.io).poll_read(cx, buffer);
+        let stage = &this.shared.stage;
+        if buffer.filled().len() > before && stage.load(Ordering::Relaxed) == IDLE {
+            stage.store(HEAD, Ordering::Relaxed);
+            this.head_since = Some(Instant::now());
+        }
+        if stage.load(Ordering::Relaxed) != HEAD {
+            this.head = None;
+        } else if read.is_pending() {
+            let since = this.head_since.unwrap_or_else(Instant::now);
+            let deadline = since + this.patience.head;
+            let limit = this
+                .head
+                .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            ready!(limit.as_mut().poll(cx));
+            return Poll::Ready(Err(late("the request's head does not end")));
+        }
+        read
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = &mut *self;
+        ready!(this.poll_own(cx))?;
+        if let Some(status) = bare_refusal(bytes) {
+            this.own = enveloped(status);
+            this.shared.leave_unread();
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        this.poll_write_in_time(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        // hyper's refusals have no body, so they come as the only slice.
+        if let [only] = slices {
+            return self.poll_write(cx, only);
+        }
+        let this = &mut *self;
+        ready!(this.poll_own(cx))?;
+        let written = Pin::new(&mut this.io).poll_write_vectored(cx, slices);
+        this.in_time(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.poll_own(cx))?;
+        let flushed = Pin::new(&mut this.io).poll_flush(cx);
+        this.in_time(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.linger.is_none() {
+            ready!(this.poll_own(cx))?;
+            let closed = Pin::new(&mut this.io).poll_shutdown(cx);
+            ready!(this.in_time(cx, closed))?;
+        }
+        if this.shared.unread.load(Ordering::Relaxed) {
+            ready!(this.poll_linger(cx));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn late(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+/// The status of an answer that hyper gave by itself, to a head that it could not read.
+///
+/// All that we send ourselves carries a correlation id, and our bodies are JSON or event streams, in which no line
+/// ends the way a head does; so nothing of ours is ever taken for one.
+fn bare_refusal(bytes: &[u8]) -> Option<StatusCode> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| {
+        text.len() < 512 && text.starts_with("HTTP/1.1 4") && text.ends_with("\r\n\r\n")
+    })?;
+    let ours = text.contains("x-correlation-id") || !text.contains("content-length: 0\r\n");
+    let status = text.get(9..12)?.parse().ok().filter(|_| !ours)?;
+    StatusCode::from_u16(status).ok()
+}
+
+/// What we say in its place.
+fn enveloped(status: StatusCode) -> Vec<u8> {
+    let id = uuid::Uuid::new_v4().to_string();
+    let refusal = match status {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+            Refusal::new(status, "TOO_LARGE", "the request's headers are too large")
+                .hint("mcp.limits.max_header_bytes is the limit")
+        }
+        StatusCode::URI_TOO_LONG => Refusal::new(status, "TOO_LARGE", "the URL is too long"),
+        _ => Refusal::new(status, "BAD_ARGS", "this is no HTTP request"),
+    };
+    tracing::info!(
+        target: "llmc::http",
+        correlation_id = id,
+        route = "unreadable",
+        status = status.as_u16(),
+        "request"
+    );
+    let body = refusal.body(&id).to_string();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json; charset=utf-8\r\nx-correlation-id: {id}\r\n\
+         connection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bare_refusals_are_replaced() {
+        let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\ndate: x\r\n\r\n";
+        assert_eq!(
+            bare_refusal(bare),
+            Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
+        );
+        for other in [
+            "HTTP/1.1 404 Not Found\r\nx-correlation-id: a\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n",
+            "HTTP/1.1 100 Continue\r\n\r\n",
+            "HTTP/1.1 400 Bad",
+            "",
+        ] {
+            assert_eq!(bare_refusal(other.as_bytes()), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Where connections come from: an address or a socket in the file system, plain or in TLS.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use llmc_tools::{App, Error, Kind, Result};
+use rustix::fs::Mode;
+use rustix::process::umask;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// What to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// The host and port of the configuration.
+    Address,
+    /// A socket in the file system, open to this user alone.
+    Unix(PathBuf),
+}
+
+impl std::str::FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Listen, String> {
+        match text.strip_prefix("unix:") {
+            Some(path) if !path.is_empty() => Ok(Listen::Unix(path.into())),
+            _ => Err("expected unix:PATH; an address is set by --host and --port".to_owned()),
+        }
+    }
+}
+
+/// An open listener.
+#[derive(Debug)]
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, SocketFile),
+}
+
+/// An accepted connection.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// The socket's name, taken away when we stop; unless it has become another's.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let found = std::fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|facts| (facts.dev(), facts.ino()) == self.inode) {
+            let _ = rustix::fs::unlink(&self.path);
+        }
+    }
+}
+
+impl Listener {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// The address or the socket cannot be had.
+    pub(super) async fn open(app: &App, listen: &Listen) -> Result<Listener> {
+        match listen {
+            Listen::Unix(path) => unix(&app.root().join(path)),
+            Listen::Address => {
+                let server = &app.config().mcp.server;
+                let host = server.host.trim_start_matches('[').trim_end_matches(']');
+                let bound = TcpListener::bind((host, server.port)).await;
+                let failed =
+                    |error| taken(&format!("{} port {}", server.host, server.port), &error);
+                Ok(Listener::Tcp(bound.map_err(failed)?))
+            }
+        }
+    }
+
+    /// How clients name it.
+    pub(super) fn url(&self, tls: bool) -> String {
+        match self {
+            Listener::Unix(_, file) => format!("unix:{}", file.path.display()),
+            Listener::Tcp(listener) => {
+                let scheme = if tls { "https" } else { "http" };
+                match listener.local_addr() {
+                    Ok(address) => format!("{scheme}://{address}"),
+                    Err(_) => format!("{scheme}://?"),
+                }
+            }
+        }
+    }
+
+    /// The next connection, and who is at its other end.
+    pub(super) async fn accept(&self) -> io::Result<(Stream, String)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // Answers are written whole; waiting for more to send would only delay them.
+                stream.set_nodelay(true)?;
+                Ok((Stream::Tcp(stream), peer.ip().to_string()))
+            }
+            Listener::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Stream::Unix(stream), "unix".to_owned()))
+            }
+        }
+    }
+}
+
+/// Binds a socket that only this user can open, over one that nobody listens on any more.
+fn unix(path: &Path) -> Result<Listener> {
+    let shown = path.display().to_string();
+    if let Ok(facts) = std::fs::symlink_metadata(path) {
+        if !facts.file_type().is_socket() {
+            let message = format!("{shown} is there and is no socket");
+            return Err(Error::new(Kind::AlreadyExists, message).hint("choose another path"));
+        }
+        match std::os::unix::net::UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                let removed = rustix::fs::unlink(path);
+                removed.map_err(|error| taken(&shown, &error.into()))?;
+            }
+            _ => return Err(taken(&shown, &io::ErrorKind::AddrInUse.into())),
+        }
+    }
+    // Closed to others from its first moment on; a mode set afterwards would leave a gap.
+    let before = umask(Mode::from_raw_mode(0o177));
+    let bound = UnixListener::bind(path);
+    umask(before);
+    let listener = bound.map_err(|error| taken(&shown, &error))?;
+    let facts = std::fs::symlink_metadata(path).map_err(|error| taken(&shown, &error))?;
+    let file = SocketFile {
+        path: path.to_owned(),
+        inode: (facts.dev(), facts.ino()),
+    };
+    Ok(Listener::Unix(listener, file))
+}
+
+fn taken(what: &str, error: &io::Error) -> Error {
+    let say = |kind, why: &str| Error::new(kind, format!("cannot listen on {what}: {why}"));
+    match error.kind() {
+        io::ErrorKind::AddrInUse => say(Kind::Busy, "it is in use")
+            .hint("stop the other server, or choose another with --port"),
+        io::ErrorKind::PermissionDenied => say(Kind::PermissionDenied, "permission denied")
+            .hint("ports below 1024 are the system's"),
+        io::ErrorKind::NotFound => say(Kind::NotFound, "its folder is not there"),
+        _ => say(Kind::BadArgs, &error.to_string()),
+    }
+}
+
+/// What speaks TLS, when the configuration asks for it.
+///
+/// # Errors
+/// A certificate or key that is missing, unreadable, or does not fit the other.
+pub(super) fn tls(app: &App) -> Result<Option<TlsAcceptor>> {
+    let server = &app.config().mcp.server;
+    if !server.tls_enabled {
+        return Ok(None);
+    }
+    let resolve = |key: &str, path: &Option<String>| match path {
+        Some(path) => Ok(app.loaded().resolve(path)),
+        None => Err(Error::bad_args(format!(
+            "mcp.server.tls_enabled needs mcp.server.{key}"
+        ))),
+    };
+    let cert = resolve("tls_cert", &server.tls_cert)?;
+    let key = resolve("tls_key", &server.tls_key)?;
+    let chain = CertificateDer::pem_file_iter(&cert)
+        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
+        .map_err(|error| unusable("tls_cert", &cert, error))?;
+    if chain.is_empty() {
+        return Err(unusable("tls_cert", &cert, pem::Error::NoItemsFound));
+    }
+    let secret =
+        PrivateKeyDer::from_pem_file(&key).map_err(|error| unusable("tls_key", &key, error))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map(|config| config.with_no_client_auth())
+        .and_then(|config| config.with_single_cert(chain, secret));
+    let mut config = config.map_err(|error| {
+        Error::bad_args(format!(
+            "certificate and key cannot be used together: {error}"
+        ))
+        .hint("mcp.server.tls_key must be the key of mcp.server.tls_cert")
+    })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Some(Arc::new(config).into()))
+}
+
+fn unusable(key: &str, path: &Path, error: pem::Error) -> Error {
+    let (kind, why) = match &error {
+        pem::Error::Io(error) => match error.kind() {
+            io::ErrorKind::NotFound => (Kind::NotFound, "not there".to_owned()),
+            io::ErrorKind::PermissionDenied => (Kind::PermissionDenied, "unreadable".to_owned()),
+            _ => (Kind::BadArgs, error.to_string()),
+        },
+        pem::Error::NoItemsFound => (Kind::BadArgs, "nothing of that kind in it".to_owned()),
+        _ => (Kind::BadArgs, "not PEM".to_owned()),
+    };
+    Error::new(kind, format!("mcp.server.{key}: {}: {why}", path.display()))
+}

@@ -1,0 +1,243 @@
+//! MCP over Streamable HTTP: all revisions on one route, nothing kept between requests.
+//!
+//! The older revisions know sessions. Our tools need none: a session is a label that we hand out with the handshake
+//! and read back from later requests, so no client can exhaust a table of them or be cut off from its own. What a
+//! session is needed for, cancelling a call by a second request, works by that label and the token together.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Extension;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use rmcp::transport::StreamableHttpServerConfig;
+use rmcp::transport::streamable_http_server::StreamableHttpService;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::Door;
+use super::gates::Visitor;
+use super::refusal::{JSON, Refusal};
+use crate::json::{self, Shape};
+use crate::{McpHandler, REVISIONS};
+
+/// Where MCP is served.
+pub(super) const ROUTE: &str = "/mcp";
+/// The label of a session.
+pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The revision a request is written in.
+const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+/// Longest complaint of the SDK that is passed on.
+const COMPLAINT: usize = 4096;
+
+/// The SDK's side of the route.
+pub(super) type Service = StreamableHttpService<McpHandler, NeverSessionManager>;
+
+/// Builds it. Hosts and origins have passed our own gate by then.
+pub(super) fn service(handler: McpHandler, max_bytes: u64, end: CancellationToken) -> Service {
+    let config = StreamableHttpServerConfig::default()
+        .with_legacy_session_mode(false)
+        .with_json_response(true)
+        .disable_allowed_hosts()
+        .with_max_request_body_bytes(usize::try_from(max_bytes).unwrap_or(usize::MAX))
+        .with_cancellation_token(end);
+    let sessions = Arc::new(NeverSessionManager::default());
+    StreamableHttpService::new(move || Ok(handler.clone()), sessions, config)
+}
+
+/// Calls that a later request may cancel: by token, session and the request's id.
+#[derive(Debug, Default)]
+pub(super) struct Running(Mutex<HashMap<Key, CancellationToken>>);
+
+type Key = (String, String, String);
+
+/// A call's place in that table, and the word that it is cancelled.
+#[derive(Debug, Clone)]
+pub(crate) struct Cancellable {
+    pub(crate) cancelled: CancellationToken,
+    _entry: Arc<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    running: Arc<Running>,
+    key: Key,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.running.lock().remove(&self.key);
+    }
+}
+
+impl Running {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, CancellationToken>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(self: &Arc<Running>, key: Key) -> Cancellable {
+        let cancelled = CancellationToken::new();
+        self.lock().insert(key.clone(), cancelled.clone());
+        Cancellable {
+            cancelled,
+            _entry: Arc::new(Entry {
+                running: self.clone(),
+                key,
+            }),
+        }
+    }
+}
+
+pub(super) async fn handle(
+    State(door): State<Arc<Door>>,
+    Extension(visitor): Extension<Visitor>,
+    request: Request,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let Ok(bytes) = to_bytes(body, usize::MAX).await else {
+        return Refusal::unreadable("the body cannot be read").into_response();
+    };
+    let shape = match json::inspect(&bytes) {
+        Ok(shape) => shape,
+        Err(refusal) => return refused(&refusal),
+    };
+    if let Err(refusal) = check_revision(&parts.headers, &bytes) {
+        return refusal.into_response();
+    }
+    let session = session(&parts.headers).map(str::to_owned);
+    let opens = session.is_none() && opens_a_session(&bytes);
+    if let Some(session) = session {
+        let key = |id: &Value| {
+            let principal = visitor.token.principal.clone();
+            (principal, session.clone(), id.to_string())
+        };
+        match shape {
+            Shape::Request { id } => {
+                parts.extensions.insert(door.running.enter(key(&id)));
+            }
+            Shape::Notification => {
+                let cancelled = cancelled_request(&bytes).map(|id| key(&id));
+                if let Some(key) = cancelled
+                    && let Some(call) = door.running.lock().get(&key)
+                {
+                    call.cancel();
+                }
+            }
+            Shape::Response => {}
+        }
+    }
+    let request = Request::from_parts(parts, Body::from(bytes));
+    let mut response = door.mcp.handle(request).await.map(Body::new);
+    if opens
+        && response.status().is_success()
+        && let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
+    {
+        response.headers_mut().insert(SESSION_ID, id);
+    }
+    enveloped(response).await
+}
+
+/// Refuses revisions that we do not announce. The SDK knows some older ones and would let them pass; a request that
+/// names its revision in its body as well is left to it, which then answers in JSON-RPC's own form.
+fn check_revision(headers: &HeaderMap, message: &Bytes) -> Result<(), Refusal> {
+    let mut revisions = headers.get_all(REVISION).iter();
+    let Some(revision) = revisions.next() else {
+        return Ok(());
+    };
+    let known = |revision: &HeaderValue| {
+        let revision = revision.to_str().unwrap_or_default();
+        REVISIONS.iter().any(|known| known.as_str() == revision)
+    };
+    if known(revision) && revisions.next().is_none() {
+        return Ok(());
+    }
+    let named_within = || {
+        let params = method(message).map(|(_, params)| params);
+        params.is_some_and(|params| params["_meta"].get(REVISION_KEY).is_some())
+    };
+    if named_within() {
+        return Ok(());
+    }
+    let supported: Vec<&str> = REVISIONS.iter().map(|known| known.as_str()).collect();
+    Err(
+        Refusal::unreadable("this MCP-Protocol-Version is not supported")
+            .hint(format!("one of {}", supported.join(", "))),
+    )
+}
+
+/// The session a request says it belongs to.
+pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
+    let id = headers.get(SESSION_ID)?.to_str().ok()?;
+    (!id.is_empty() && id.len() <= 128).then_some(id)
+}
+
+fn opens_a_session(message: &Bytes) -> bool {
+    method(message).is_some_and(|(method, _)| method == "initialize")
+}
+
+fn cancelled_request(message: &Bytes) -> Option<Value> {
+    let (method, mut params) = method(message)?;
+    (method == "notifications/cancelled").then(|| params["requestId"].take())
+}
+
+fn method(message: &Bytes) -> Option<(String, Value)> {
+    let Ok(Value::Object(mut message)) = serde_json::from_slice(message) else {
+        return None;
+    };
+    let Some(Value::String(method)) = message.remove("method") else {
+        return None;
+    };
+    let params = message.remove("params");
+    Some((method, params.filter(Value::is_object).unwrap_or_default()))
+}
+
+/// What the strict check says, in JSON-RPC's own form.
+fn refused(refusal: &json::Refusal) -> Response {
+    match refusal.response() {
+        None => Refusal::unreadable(refusal.message.clone()).into_response(),
+        Some(body) => {
+            let mut response = Response::new(Body::from(body.to_string()));
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+            response.headers_mut().insert(CONTENT_TYPE, JSON);
+            response
+        }
+    }
+}
+
+/// Puts the SDK's plain complaints into our envelope; JSON-RPC errors stay what they are.
+async fn enveloped(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE);
+    let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if is_json || status.is_success() {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let text = to_bytes(body, COMPLAINT).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let message = if text.is_empty() || status.is_server_error() {
+        status
+            .canonical_reason()
+            .unwrap_or("refused")
+            .to_lowercase()
+    } else {
+        text.into_owned()
+    };
+    let code = match status {
+        StatusCode::NOT_FOUND => "NOT_FOUND",
+        StatusCode::METHOD_NOT_ALLOWED => "METHOD_NOT_ALLOWED",
+        StatusCode::PAYLOAD_TOO_LARGE => "TOO_LARGE",
+        status if status.is_server_error() => "INTERNAL",
+        _ => "BAD_ARGS",
+    };
+    let mut response = Refusal::new(status, code, message).into_response();
+    for (name, value) in &parts.headers {
+        response.headers_mut().entry(name).or_insert(value.clone());
+    }
+    response
+}

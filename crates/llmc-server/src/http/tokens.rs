@@ -1,0 +1,365 @@
+//! Who may call: the tokens, what each may do, and where the main one comes from.
+//!
+//! Only digests are kept. A presented token is hashed and compared with every digest in the same time, whichever
+//! fits, so that nothing about a token can be learnt from how long a refusal takes.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, HeaderName};
+use llmc_config::{AuthMode, NamedToken, TokenProof};
+use llmc_tools::{App, Error, Kind, Result, catalog};
+use rustix::fs::OFlags;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use super::rate::Rate;
+
+/// The file in the state directory that holds a generated token.
+const FILE: &str = "token";
+/// Bytes of chance in a generated token.
+const RANDOM: usize = 32;
+/// A token shorter than this can be guessed in the time an attacker has.
+const SHORT: usize = 16;
+/// The principal of the main token, and of everybody while no token is asked for.
+const MAIN: &str = "local";
+
+/// What one token may do, and how much of it.
+#[derive(Debug)]
+pub(crate) struct Token {
+    /// Whose handles and calls these are.
+    pub(crate) principal: String,
+    /// Whether it may see everybody's calls: the main token may.
+    pub(crate) sees_all: bool,
+    pub(crate) read_only: bool,
+    pub(crate) tools: Option<Arc<Vec<String>>>,
+    pub(crate) rate: Rate,
+    /// Places for requests in work.
+    pub(crate) places: Arc<Semaphore>,
+    digest: [u8; 32],
+}
+
+/// Everybody who may call.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    header: HeaderName,
+    /// `None` asks for no token.
+    list: Option<Vec<Arc<Token>>>,
+    anyone: Arc<Token>,
+    source: Source,
+}
+
+/// Where the main token is to be found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// No token is asked for.
+    None,
+    /// In this environment variable.
+    Env(String),
+    /// In this file, which we made.
+    File(PathBuf),
+    /// There is none, only named ones.
+    Named,
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::None => write!(f, "not asked for (mcp.auth.mode is none)"),
+            Source::Env(name) => write!(f, "in the environment variable {name}"),
+            Source::File(path) => write!(f, "in the file {}", path.display()),
+            Source::Named => write!(f, "only the named tokens of the configuration"),
+        }
+    }
+}
+
+impl Tokens {
+    /// Reads what the configuration names, making a main token where there may be one and is none.
+    ///
+    /// # Errors
+    /// A token that cannot be read or used, or none at all on an address that others reach.
+    pub(super) fn load(app: &App, loopback: bool) -> Result<Tokens> {
+        let auth = &app.config().mcp.auth;
+        let header = HeaderName::try_from(auth.header.as_str())
+            .map_err(|_| Error::bad_args("mcp.auth.header is no header name"))?;
+        let limits = Limits::of(app);
+        let anyone = Arc::new(limits.main([0; 32]));
+        if auth.mode == AuthMode::None {
+            return Ok(Tokens {
+                header,
+                list: None,
+                anyone,
+                source: Source::None,
+            });
+        }
+        let mut list = Vec::new();
+        for named in &auth.tokens {
+            list.push(Arc::new(limits.named(named)?));
+        }
+        let source = match from_env(&auth.token_env)? {
+            Some(digest) => {
+                list.push(Arc::new(limits.main(digest)));
+                Source::Env(auth.token_env.clone())
+            }
+            None if !list.is_empty() && !loopback => Source::Named,
+            None if loopback => {
+                let path = app.loaded().state_dir().join(FILE);
+                let token = kept(&path)?;
+                list.push(Arc::new(limits.main(digest(token.as_bytes()))));
+                Source::File(path)
+            }
+            None => {
+                let host = &app.config().mcp.server.host;
+                return Err(
+                    Error::bad_args(format!("no token, and {host} is reached by others")).hint(
+                        format!(
+                            "set {}, name tokens in [[mcp.auth.tokens]], or listen on 127.0.0.1",
+                            auth.token_env
+                        ),
+                    ),
+                );
+            }
+        };
+        Ok(Tokens {
+            header,
+            list: Some(list),
+            anyone,
+            source,
+        })
+    }
+
+    /// Where the main token is.
+    pub(super) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The token of a request; `None` when it has none that is known.
+    ///
+    /// The header of the configuration comes before `Authorization: Bearer`. Two of either are no token: a proxy and
+    /// we might read different ones.
+    pub(super) fn find(&self, headers: &HeaderMap) -> Option<Arc<Token>> {
+        let Some(list) = &self.list else {
+            return Some(self.anyone.clone());
+        };
+        let presented = match single(headers, &self.header)? {
+            Some(token) => token,
+            None => bearer(single(headers, &AUTHORIZATION)??)?,
+        };
+        if presented.is_empty() {
+            return None;
+        }
+        let presented = digest(presented);
+        let mut found = None;
+        for token in list {
+            if same(&token.digest, &presented) {
+                found = Some(token);
+            }
+        }
+        found.cloned()
+    }
+}
+
+/// `None` when there are several, `Some(None)` when there is none.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Option<&'a [u8]>> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return None;
+    }
+    Some(first.map(|value| value.as_bytes()))
+}
+
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(b"Bearer ".len())?;
+    scheme
+        .eq_ignore_ascii_case(b"Bearer ")
+        .then(|| token.trim_ascii())
+}
+
+/// Compares without stopping at the first difference.
+fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
+    let differing = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
+    std::hint::black_box(differing) == 0
+}
+
+fn digest(token: &[u8]) -> [u8; 32] {
+    Sha256::digest(token).into()
+}
+
+/// What holds for every token that says nothing else.
+struct Limits {
+    rps: u64,
+    burst: u64,
+    places: usize,
+}
+
+impl Limits {
+    fn of(app: &App) -> Limits {
+        let limits = &app.config().mcp.limits;
+        let places = usize::try_from(limits.concurrency_per_token).unwrap_or(usize::MAX);
+        Limits {
+            rps: limits.rate_limit_rps,
+            burst: limits.rate_limit_burst,
+            places: places.clamp(1, Semaphore::MAX_PERMITS),
+        }
+    }
+
+    fn main(&self, digest: [u8; 32]) -> Token {
+        Token {
+            principal: MAIN.to_owned(),
+            sees_all: true,
+            read_only: false,
+            tools: None,
+            rate: Rate::new(self.rps, self.burst),
+            places: Arc::new(Semaphore::new(self.places)),
+            digest,
+        }
+    }
+
+    fn named(&self, named: &NamedToken) -> Result<Token> {
+        let name = &named.name;
+        if name == MAIN {
+            return Err(Error::bad_args(format!(
+                "mcp.auth.tokens: the name {MAIN:?} is the main token's"
+            ))
+            .hint("give it another name"));
+        }
+        let digest = match &named.proof {
+            TokenProof::Sha256(digest) => *digest.as_bytes(),
+            TokenProof::Env(variable) => from_env(variable)?.ok_or_else(|| {
+                Error::bad_args(format!(
+                    "token {name:?}: the environment variable {variable} is not set"
+                ))
+                .hint("set it, or give the token's sha256 instead")
+            })?,
+        };
+        let tools = named.tools.as_ref().map(|tools| {
+            let known = tools.iter().map(|tool| match catalog::find(tool) {
+                Some(found) => found.name.to_owned(),
+                None => {
+                    tracing::warn!(
+                        token = name,
+                        tool,
+                        "a token may use a tool that is not there"
+                    );
+                    tool.clone()
+                }
+            });
+            Arc::new(known.collect())
+        });
+        let rps = named.rate_limit_rps.unwrap_or(self.rps);
+        Ok(Token {
+            principal: name.clone(),
+            sees_all: false,
+            read_only: named.read_only,
+            tools,
+            rate: Rate::new(rps, self.burst),
+            ..self.main(digest)
+        })
+    }
+}
+
+/// The digest of the token in a variable; an empty one is none.
+fn from_env(variable: &str) -> Result<Option<[u8; 32]>> {
+    let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let token = value.to_str().filter(|token| is_token(token));
+    let token = token.ok_or_else(|| {
+        Error::bad_args(format!("{variable} holds what no header can carry"))
+            .hint("a token is made of visible ASCII characters, without spaces")
+    })?;
+    if token.len() < SHORT {
+        tracing::warn!(
+            variable,
+            "a token of less than {SHORT} characters can be guessed"
+        );
+    }
+    Ok(Some(digest(token.as_bytes())))
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// The token kept in a file that only we may read, made when it is not there.
+fn kept(path: &Path) -> Result<String> {
+    let mut options = std::fs::OpenOptions::new();
+    options
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+        .mode(0o600);
+    match options.clone().write(true).create_new(true).open(path) {
+        Ok(mut file) => {
+            let token = generate()?;
+            let written = writeln!(file, "{token}").and_then(|()| file.sync_all());
+            written.map_err(|error| unusable(path, Kind::WriteFailed, error))?;
+            return Ok(token);
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(unusable(path, Kind::WriteFailed, error)),
+    }
+    let refused = |why: &str| unusable(path, Kind::PermissionDenied, why);
+    let file = options.read(true).open(path).map_err(refused_io(path))?;
+    let facts = file.metadata().map_err(refused_io(path))?;
+    if !facts.is_file() {
+        return Err(refused("not a regular file"));
+    }
+    if facts.mode() & 0o077 != 0 {
+        return Err(refused(
+            "others may read it; chmod 600 makes it yours alone",
+        ));
+    }
+    let mut text = String::new();
+    file.take(4096)
+        .read_to_string(&mut text)
+        .map_err(refused_io(path))?;
+    let token = text.trim_end_matches(['\n', '\r']);
+    if !is_token(token) || token.len() < SHORT {
+        return Err(refused("it holds no token; delete it to have one made"));
+    }
+    Ok(token.to_owned())
+}
+
+fn refused_io(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |error| unusable(path, Kind::PermissionDenied, error)
+}
+
+fn unusable(path: &Path, kind: Kind, why: impl std::fmt::Display) -> Error {
+    Error::new(kind, format!("token file {}: {why}", path.display()))
+        .hint("or set the token in the environment (mcp.auth.token_env)")
+}
+
+fn generate() -> Result<String> {
+    let mut bytes = [0; RANDOM];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::new(Kind::Internal, format!("no random numbers: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bearer_is_read_in_any_case_and_nothing_else_is() {
+        assert_eq!(bearer(b"Bearer abc"), Some(&b"abc"[..]));
+        assert_eq!(bearer(b"bearer  abc "), Some(&b"abc"[..]));
+        assert_eq!(bearer(b"Basic abc"), None);
+        assert_eq!(bearer(b"Bearer"), None);
+        assert_eq!(bearer(b""), None);
+    }
+
+    #[test]
+    fn two_of_one_header_are_no_token() {
+        let name = HeaderName::from_static("x-llmc-token");
+        let mut headers = HeaderMap::new();
+        assert_eq!(single(&headers, &name), Some(None));
+        headers.append(&name, "a".parse().unwrap());
+        assert_eq!(single(&headers, &name), Some(Some(&b"a"[..])));
+        headers.append(&name, "a".parse().unwrap());
+        assert_eq!(single(&headers, &name), None);
+    }
+}

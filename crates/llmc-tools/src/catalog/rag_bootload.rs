@@ -1,0 +1,40 @@
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::answer::{Answer, Facts};
+use crate::bootload;
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::rag;
+use crate::tool::{Effect, Tool};
+
+pub(super) struct RagBootload;
+
+/// Plan, scope and snippets to start a task with.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    session_id: String,
+    task_id: String,
+}
+
+impl Tool for RagBootload {
+    const NAME: &'static str = "rag_bootload";
+    const ALIASES: &'static [&'static str] = &["rag.bootload"];
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        cx.blocking(move |cx, stop| {
+            if args.session_id.trim().is_empty() || args.task_id.trim().is_empty() {
+                return Err(Error::bad_args("session_id and task_id must not be empty"));
+            }
+            rag::freshen(cx, stop);
+            Answer::json(
+                &bootload::document(cx, &args.task_id, stop)?,
+                Facts::default(),
+            )
+        })
+        .await
+    }
+}

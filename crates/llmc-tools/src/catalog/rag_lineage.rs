@@ -1,0 +1,51 @@
+use llmc_index::Direction;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::args::bounded;
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::rag;
+use crate::tool::{Effect, Tool};
+
+pub(super) struct RagLineage;
+
+/// Callers or callees of a symbol, transitively.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    symbol: String,
+    /// callers or callees
+    direction: Option<String>,
+    depth: Option<i64>,
+}
+
+impl Tool for RagLineage {
+    const NAME: &'static str = "rag_lineage";
+    const ALIASES: &'static [&'static str] = &["rag.lineage"];
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        cx.blocking(move |cx, stop| {
+            let depth = bounded("depth", args.depth, 2, 1..=5)?;
+            let direction = match args.direction.as_deref() {
+                None | Some("callers") => Direction::Callers,
+                Some("callees") => Direction::Callees,
+                Some(other) => {
+                    return Err(Error::bad_args(format!(
+                        "direction must be callers or callees, not {other:?}"
+                    )));
+                }
+            };
+            rag::await_index(cx, stop)?;
+            let depth = usize::try_from(depth).unwrap_or(1);
+            let roots = &cx.files().roots;
+            let index = cx.app().index();
+            let found = index.lineage(roots, &args.symbol, direction, depth, stop)?;
+            Answer::json(&found, Facts::default())
+        })
+        .await
+    }
+}

@@ -1,0 +1,37 @@
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::answer::{Answer, Facts};
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::rag;
+use crate::tool::{Effect, Tool};
+
+pub(super) struct RagPlan;
+
+/// What to read for a question, in order.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    #[serde(alias = "q")]
+    query: String,
+}
+
+impl Tool for RagPlan {
+    const NAME: &'static str = "rag_plan";
+    const ALIASES: &'static [&'static str] = &["rag.plan"];
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        cx.blocking(move |cx, stop| {
+            rag::freshen(cx, stop);
+            let plan = cx
+                .app()
+                .index()
+                .plan(&cx.files().roots, &args.query, stop)?;
+            Answer::json(&plan, Facts::default())
+        })
+        .await
+    }
+}

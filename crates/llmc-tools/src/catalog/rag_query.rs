@@ -1,0 +1,39 @@
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::rag_search::search;
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::rag::Asked;
+use crate::tool::{Effect, Tool};
+
+pub(super) struct RagQuery;
+
+/// The same as rag_search.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    #[serde(alias = "q")]
+    query: String,
+    scope: Option<String>,
+    k: Option<i64>,
+    budget_tokens: Option<i64>,
+}
+
+impl Tool for RagQuery {
+    const NAME: &'static str = "rag_query";
+    const ALIASES: &'static [&'static str] = &["rag.query"];
+    const EFFECT: Effect = Effect::Reads;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let asked = Asked {
+            query: args.query,
+            scope: args.scope,
+            k: args.k,
+            budget_tokens: args.budget_tokens,
+        };
+        search(cx, asked).await
+    }
+}

@@ -1,0 +1,77 @@
+use llmc_enrich::{Condensed, Totals};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::{Family, Result};
+use crate::rag::{self, Asked};
+use crate::te::{self, Frame};
+use crate::tool::{Effect, Tool};
+
+/// Tokens of the header and of the line above each snippet.
+const HEADER: usize = 60;
+const HEADING: usize = 40;
+
+pub(super) struct TeRag;
+
+/// Find code by meaning.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    query: String,
+}
+
+impl Tool for TeRag {
+    const NAME: &'static str = "te_rag";
+    const EFFECT: Effect = Effect::Reads;
+    const FAMILY: Family = Family::Te;
+    type Args = Args;
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        cx.blocking(move |cx, stop| {
+            let mut limits = rag::limited(cx, &Asked::default())?;
+            limits.budget = te::budget(cx)
+                .saturating_sub(HEADER + HEADING * limits.k)
+                .max(1);
+            let found = rag::search(cx, &args.query, &limits, stop)?;
+            let mut body = String::new();
+            for snippet in &found.snippets {
+                let symbol = snippet.symbol.as_deref().unwrap_or_default();
+                let kind = snippet.kind.unwrap_or_default();
+                let heading = format!("{} {:.2} {kind} {symbol}", snippet.src(), snippet.score);
+                body.push_str(heading.trim_end());
+                body.push('\n');
+                body.push_str(&snippet.text);
+                body.push_str("\n\n");
+            }
+            let mut breadcrumbs = Vec::new();
+            if found.index != llmc_index::State::Ready {
+                breadcrumbs.push("index not ready: searched the files".to_owned());
+            }
+            if !found.unverified.is_empty() {
+                breadcrumbs.push(format!(
+                    "changed meanwhile: {}",
+                    found.unverified.join(", ")
+                ));
+            }
+            let shown = found.snippets.len() as u64;
+            let condensed = Condensed {
+                body: body.trim_end().to_owned(),
+                totals: Totals {
+                    matches: Some(shown),
+                    ..Totals::default()
+                },
+                shown,
+                breadcrumbs,
+                ..Condensed::default()
+            };
+            let frame = Frame {
+                cmd: "rag",
+                ..Frame::default()
+            };
+            Ok(te::seal(cx, &condensed, frame))
+        })
+        .await
+    }
+}

@@ -1,0 +1,218 @@
+//! What the retrieval tools share: limits, shapes, and keeping the index current.
+
+use std::time::{Duration, Instant};
+
+use llmc_config::Scope as Configured;
+use llmc_host::Stop;
+use llmc_index::{Answer as Found, Request, Scope, Snippet, State};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::cx::{Cx, Surface};
+use crate::error::{Error, Result};
+
+/// How long a call from the shell brings the index up to date before it asks it.
+const FRESHEN: Duration = Duration::from_secs(2);
+
+/// How often somebody who waits for the index looks.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// The arguments of a search as the caller gave them.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) query: String,
+    pub(crate) scope: Option<String>,
+    pub(crate) k: Option<i64>,
+    pub(crate) budget_tokens: Option<i64>,
+}
+
+/// The same within the configured limits, and which of them were lowered.
+#[derive(Debug)]
+pub(crate) struct Limited {
+    pub(crate) scope: Scope,
+    pub(crate) k: usize,
+    pub(crate) budget: usize,
+    pub(crate) clamped: Vec<&'static str>,
+}
+
+/// Applies the configuration.
+pub(crate) fn limited(cx: &Cx, asked: &Asked) -> Result<Limited> {
+    let rag = &cx.app().config().mcp.rag;
+    let mut clamped = Vec::new();
+    let mut bounded = |name: &'static str, asked: Option<i64>, most: u64| {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        match asked.map(|asked| usize::try_from(asked).unwrap_or(0)) {
+            None => Ok(most),
+            Some(0) => Err(Error::bad_args(format!("{name} must be at least 1"))),
+            Some(asked) if asked > most => {
+                clamped.push(name);
+                Ok(most)
+            }
+            Some(asked) => Ok(asked),
+        }
+    };
+    let k = bounded("k", asked.k, rag.top_k)?;
+    let budget = bounded("budget_tokens", asked.budget_tokens, rag.token_budget)?;
+    Ok(Limited {
+        scope: scope(cx, asked.scope.as_deref())?,
+        k,
+        budget,
+        clamped,
+    })
+}
+
+/// The scope of that name, or the configured one.
+pub(crate) fn scope(cx: &Cx, asked: Option<&str>) -> Result<Scope> {
+    match asked {
+        Some("repo") => Ok(Scope::Repo),
+        Some("docs") => Ok(Scope::Docs),
+        Some("both") => Ok(Scope::Both),
+        Some(other) => Err(Error::bad_args(format!(
+            "scope must be repo, docs or both, not {other:?}"
+        ))),
+        None => Ok(match cx.app().config().mcp.rag.default_scope {
+            Configured::Repo => Scope::Repo,
+            Configured::Docs => Scope::Docs,
+            Configured::Both => Scope::Both,
+        }),
+    }
+}
+
+/// Searches within the limits.
+pub(crate) fn search(cx: &Cx, query: &str, limits: &Limited, stop: &Stop) -> Result<Found> {
+    freshen(cx, stop);
+    let request = Request {
+        query,
+        scope: limits.scope,
+        k: limits.k,
+        budget: limits.budget,
+    };
+    let roots = &cx.files().roots;
+    Ok(cx.app().index().search(roots, &request, stop)?)
+}
+
+/// Makes sure somebody keeps the index: a server does so in the background from its first question on, a call from the
+/// shell looks once at what has changed, if there is an index at all.
+pub(crate) fn freshen(cx: &Cx, stop: &Stop) {
+    let index = cx.app().index();
+    if cx.caller().surface == Surface::Cli {
+        if index.state() == State::Ready && !stop.struck() {
+            let soon = Stop::at(Instant::now() + FRESHEN);
+            if let Err(error) = index.update(&cx.files().roots, &soon) {
+                tracing::info!(error = %error, "the index is used as it is");
+            }
+        }
+    } else {
+        cx.app().keep_index();
+    }
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    text: &'a str,
+    src: String,
+    score: f32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    symbol: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+}
+
+/// A snippet as answers give it.
+pub(crate) fn shown(snippet: &Snippet) -> Value {
+    json!(Shown {
+        text: &snippet.text,
+        src: snippet.src(),
+        score: snippet.score,
+        symbol: snippet.symbol.as_deref(),
+        kind: snippet.kind,
+    })
+}
+
+/// `"FRESH"`, or what changed while the answer was made.
+pub(crate) fn freshness(unverified: &[String]) -> Value {
+    if unverified.is_empty() {
+        json!("FRESH")
+    } else {
+        json!({"unverified": unverified})
+    }
+}
+
+/// The document of a search.
+pub(crate) fn document(found: &Found, limits: &Limited) -> Value {
+    let snippets: Vec<Value> = found.snippets.iter().map(shown).collect();
+    let mut document = json!({
+        "snippets": snippets,
+        "provenance": true,
+        "freshness": freshness(&found.unverified),
+        "index": found.index,
+    });
+    if !limits.clamped.is_empty() {
+        document["clamped"] = json!(limits.clamped);
+    }
+    document
+}
+
+/// Waits for an index, for questions that cannot be answered without one: the shell builds it, a server waits for its
+/// own thread as long as the call may take.
+pub(crate) fn await_index(cx: &Cx, stop: &Stop) -> Result<()> {
+    let index = cx.app().index();
+    freshen(cx, stop);
+    if index.state() == State::Ready {
+        return Ok(());
+    }
+    if cx.caller().surface == Surface::Cli {
+        index.update(&cx.files().roots, stop)?;
+        return Ok(());
+    }
+    while index.state() != State::Ready {
+        if cx.app().index_failed() {
+            return Err(llmc_index::Error::Missing.into());
+        }
+        if let Err(error) = stop.check() {
+            let done = index.progress().done();
+            return Err(Error::from(error).with("files_indexed", done));
+        }
+        std::thread::sleep(WAIT);
+    }
+    Ok(())
+}
+
+/// What `rag_stats` answers with.
+pub(crate) fn stats(cx: &Cx) -> Result<Value> {
+    let index = cx.app().index();
+    let stats = index.stats()?;
+    let updated = jiff::Timestamp::from_second(stats.updated).map(|time| time.to_string());
+    let by_name = |counts: &[(String, u64)]| -> Value {
+        counts
+            .iter()
+            .map(|(name, count)| (name.clone(), json!(count)))
+            .collect::<Map<_, _>>()
+            .into()
+    };
+    let passed: Vec<(String, u64)> = stats
+        .passed
+        .iter()
+        .map(|(why, count)| ((*why).to_owned(), *count))
+        .collect();
+    let state = index.state();
+    let mut document = json!({
+        "files": stats.files,
+        "chunks": stats.chunks,
+        "symbols": stats.symbols,
+        "edges": stats.edges,
+        "languages": by_name(&stats.languages),
+        "bytes": stats.bytes,
+        "index_bytes": stats.index_bytes,
+        "updated_iso": updated.ok().filter(|_| stats.updated > 0),
+        "state": state,
+    });
+    if !passed.is_empty() {
+        document["not_indexed"] = by_name(&passed);
+    }
+    if state == State::Building {
+        let progress = index.progress();
+        document["progress"] = json!({"done": progress.done(), "total": progress.total()});
+    }
+    Ok(document)
+}

@@ -1,0 +1,143 @@
+//! Where a server listens. Only where a token may travel unencrypted: loopback, or a socket file.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The address of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// On loopback.
+    Tcp(SocketAddr),
+    /// A socket file.
+    Unix(PathBuf),
+}
+
+/// An address that is none, or none that a token may be sent to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadAddress {
+    /// Another form.
+    #[error(
+        "{0:?} is no address of a server; it looks like http://127.0.0.1:8080 or unix:/run/llmc.sock"
+    )]
+    Form(String),
+    /// Encrypted.
+    #[error(
+        "https is not spoken here; watch the workspace itself (without --url), or a server on plain loopback"
+    )]
+    Tls,
+    /// Elsewhere.
+    #[error(
+        "{0:?} is not on this machine's loopback, and a token is not sent there unencrypted; forward the port (ssh -L)"
+    )]
+    Elsewhere(String),
+}
+
+impl FromStr for Address {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Address, BadAddress> {
+        let form = || BadAddress::Form(text.chars().take(100).collect());
+        if let Some(path) = text.strip_prefix("unix:") {
+            if path.is_empty() || path.contains('\0') {
+                return Err(form());
+            }
+            return Ok(Address::Unix(path.into()));
+        }
+        if text.starts_with("https:") {
+            return Err(BadAddress::Tls);
+        }
+        let rest = text.strip_prefix("http://").ok_or_else(form)?;
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+            _ => (rest, None),
+        };
+        let digits = |port: &&str| port.bytes().all(|byte| byte.is_ascii_digit());
+        let port: u16 = match port {
+            None => 80,
+            Some(port) => {
+                (Some(port).filter(digits).and_then(|port| port.parse().ok())).ok_or_else(form)?
+            }
+        };
+        let inner = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
+        let ip = match (host, inner) {
+            ("localhost", _) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            (_, Some(inner)) => IpAddr::V6(inner.parse().map_err(|_| form())?),
+            (host, None) => match host.parse::<Ipv4Addr>() {
+                Ok(ip) => ip.into(),
+                Err(_) if is_name(host) => return Err(BadAddress::Elsewhere(host.to_owned())),
+                Err(_) => return Err(form()),
+            },
+        };
+        if !ip.is_loopback() {
+            return Err(BadAddress::Elsewhere(host.to_owned()));
+        }
+        Ok(Address::Tcp(SocketAddr::new(ip, port)))
+    }
+}
+
+fn is_name(host: &str) -> bool {
+    !host.is_empty()
+        && host
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "http://{address}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_where_a_token_may_go() {
+        for (text, address) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("http://127.9.9.9:1/", "http://127.9.9.9:1"),
+            ("http://localhost:8080", "http://127.0.0.1:8080"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+            ("http://127.0.0.1", "http://127.0.0.1:80"),
+            ("unix:/run/x.sock", "unix:/run/x.sock"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), address);
+        }
+        for text in [
+            "http://10.0.0.1:80",
+            "http://example.org",
+            "http://[2001:db8::1]:80",
+            "http://0.0.0.0:80",
+        ] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(matches!(error, BadAddress::Elsewhere(_)), "{text}: {error}");
+        }
+        assert_eq!("https://127.0.0.1".parse::<Address>(), Err(BadAddress::Tls));
+        for text in [
+            "",
+            "8080",
+            "127.0.0.1:8080",
+            "http://",
+            "http://127.0.0.1:x",
+            "http://127.0.0.1:+1",
+            "http://127.0.0.1:99999",
+            "http://127.0.0.1:80/api?token=1",
+            "http://me@127.0.0.1:80",
+            "http://[::1",
+            "unix:",
+            "ftp://127.0.0.1",
+        ] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert!(matches!(error, BadAddress::Form(_)), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A state as cells of a terminal.
+//!
+//! There is room for everything from 100 columns and 24 lines on. A smaller terminal shows the panel one is in, and below
+//! 14 lines nothing else.
+
+mod overlay;
+mod panels;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph};
+
+use crate::state::{Panel, State};
+use crate::text::legible;
+use crate::theme::Theme;
+
+/// From here on all panels are side by side.
+const WIDE: u16 = 100;
+const HIGH: u16 = 24;
+/// Below this there is no room for totals.
+const LOW: u16 = 14;
+
+/// Draws everything.
+pub fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
+    let [head, middle, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(header(state, theme), head);
+    frame.render_widget(footer(state, theme, foot.width), foot);
+    let all = frame.area().width >= WIDE && frame.area().height >= HIGH;
+    let top = if frame.area().height >= LOW { 6 } else { 0 };
+    let bottom = if all {
+        (middle.height / 3).clamp(7, 14)
+    } else {
+        0
+    };
+    let [top, main, bottom] = Layout::vertical([
+        Constraint::Length(top),
+        Constraint::Fill(1),
+        Constraint::Length(bottom),
+    ])
+    .areas(middle);
+    if top.height > 0 {
+        let [totals, tokens] =
+            Layout::horizontal([Constraint::Length(42), Constraint::Fill(1)]).areas(top);
+        panels::totals(state, theme, frame, totals);
+        panels::tokens(state, theme, frame, tokens);
+    }
+    if all {
+        panels::calls(state, theme, frame, main);
+        let [tools, sessions, errors] = Layout::horizontal([
+            Constraint::Fill(5),
+            Constraint::Fill(5),
+            Constraint::Fill(3),
+        ])
+        .areas(bottom);
+        panels::tools(state, theme, frame, tools);
+        panels::sessions(state, theme, frame, sessions);
+        panels::errors(state, theme, frame, errors);
+    } else {
+        match state.focus {
+            Panel::Calls => panels::calls(state, theme, frame, main),
+            Panel::Tools => panels::tools(state, theme, frame, main),
+            Panel::Sessions => panels::sessions(state, theme, frame, main),
+            Panel::Errors => panels::errors(state, theme, frame, main),
+        }
+    }
+    overlay::draw(state, theme, frame);
+}
+
+fn header<'a>(state: &'a State, theme: Theme) -> Line<'a> {
+    let mut line = vec![Span::styled(" LLMC ", theme.title())];
+    line.push(match state.waiting() {
+        Some(waiting) => Span::styled(format!("paused, {waiting} waiting "), theme.warning()),
+        None if state.trouble.is_some() => Span::styled("waiting ", theme.warning()),
+        None => Span::styled("live ", theme.good()),
+    });
+    line.push(Span::raw(legible(&state.place, 200)));
+    line.push(Span::styled(format!(" · {}", state.span), theme.dim()));
+    Line::from(line)
+}
+
+fn footer<'a>(state: &'a State, theme: Theme, width: u16) -> Paragraph<'a> {
+    if let Some(typed) = &state.typing {
+        let found = state.shown().count();
+        return Paragraph::new(Line::from(vec![
+            Span::styled(" filter: ", theme.title()),
+            Span::raw(legible(typed, 100)),
+            Span::styled("▏", theme.bold()),
+            Span::styled(
+                format!(" {found} found · Enter keeps · Esc gives up"),
+                theme.dim(),
+            ),
+        ]));
+    }
+    if let Some(notice) = state.notice() {
+        return Paragraph::new(Span::styled(format!(" {notice}"), theme.warning()));
+    }
+    if let Some(trouble) = &state.trouble {
+        return Paragraph::new(Span::styled(format!(" {trouble}"), theme.bad()));
+    }
+    let keys = [
+        ("q", "quit"),
+        ("?", "help"),
+        ("Enter", "details"),
+        ("/", "filter"),
+        ("p", "pause"),
+        ("c", "copy handle"),
+        ("r", "run again"),
+        ("l", "audit"),
+        ("Tab", "panel"),
+    ];
+    let mut line = Vec::new();
+    let mut used = 0;
+    for (key, what) in keys {
+        used += key.len() + what.len() + 3;
+        if used > usize::from(width) {
+            break;
+        }
+        line.push(Span::styled(format!(" {key} "), theme.bold()));
+        line.push(Span::styled(format!("{what} "), theme.dim()));
+    }
+    Paragraph::new(Line::from(line))
+}
+
+/// A frame with a title.
+fn block<'a>(theme: Theme, title: impl Into<String>, focused: bool) -> Block<'a> {
+    Block::bordered()
+        .border_style(theme.border(focused))
+        .title(Span::styled(
+            format!(" {} ", title.into()),
+            if focused { theme.title() } else { theme.bold() },
+        ))
+}
+
+/// A part of an area in its middle, at most this large.
+fn centred(area: Rect, width: u16, height: u16) -> Rect {
+    let width = width.min(area.width);
+    let height = height.min(area.height);
+    Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! What lies over the panels: help, details, questions, answers.
+
+use ratatui::Frame;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Clear, Paragraph, Wrap};
+
+use super::{block, centred};
+use crate::again::Again;
+use crate::seen::Seen;
+use crate::state::{Overlay, State};
+use crate::text::{grouped, legible, span};
+use crate::theme::Theme;
+
+const HELP: [(&str, &str); 13] = [
+    ("q, Ctrl-C", "quit, and print the summary"),
+    ("Tab, ← →", "to the next or previous panel"),
+    ("↑ ↓, j k", "move; PgUp, PgDn, g and G go further"),
+    (
+        "Enter",
+        "details of a call; in other panels, the calls behind the line",
+    ),
+    (
+        "/",
+        "show only calls that hold a word: tool, agent, code, path, …",
+    ),
+    ("Esc", "close, or show all calls again"),
+    (
+        "p, Space",
+        "hold the picture still; nothing is lost meanwhile",
+    ),
+    ("c", "copy the handle of this call, or the newest one"),
+    ("r", "run this call again; asks unless it only looks"),
+    ("l", "open the token audit in $PAGER"),
+    ("?", "this help"),
+    ("", ""),
+    ("saved", "withheld tokens that nobody fetched back"),
+];
+
+pub(super) fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
+    let Some(overlay) = &state.overlay else {
+        return;
+    };
+    let (title, lines, scroll) = match overlay {
+        Overlay::Help => ("Keys".to_owned(), help(theme), 0),
+        Overlay::Details { call, scroll } => (
+            "Call: c copies the handle, r runs it again, Esc closes".to_owned(),
+            details(state, theme, call),
+            *scroll,
+        ),
+        Overlay::Ask(again) => ("Run this again?".to_owned(), question(theme, again), 0),
+        Overlay::Running { tool } => (
+            "Running".to_owned(),
+            vec![Line::raw(format!("{tool} is running; Esc stops it"))],
+            0,
+        ),
+        Overlay::Answer { answered, scroll } => {
+            let verdict = if answered.failed {
+                "failed"
+            } else {
+                "answered"
+            };
+            (
+                format!("{} {verdict}: Esc closes", answered.tool),
+                answered.text.lines().map(Line::raw).collect(),
+                *scroll,
+            )
+        }
+    };
+    let area = frame.area();
+    let width = area.width.saturating_sub(4).min(110);
+    let inner = usize::from(width.saturating_sub(2)).max(1);
+    let wrapped: usize = lines
+        .iter()
+        .map(|line| line.width().div_ceil(inner).max(1))
+        .sum();
+    let height = u16::try_from(wrapped + 2).unwrap_or(u16::MAX);
+    let area = centred(
+        area,
+        width,
+        height.min(area.height.saturating_sub(2)).max(3),
+    );
+    frame.render_widget(Clear, area);
+    let text = Paragraph::new(lines)
+        .wrap(Wrap { trim: false })
+        .scroll((scroll, 0))
+        .block(block(theme, title, true));
+    frame.render_widget(text, area);
+}
+
+fn help<'a>(theme: Theme) -> Vec<Line<'a>> {
+    let line = |(key, what): (&'a str, &'a str)| {
+        Line::from(vec![
+            Span::styled(format!("{key:>11}  "), theme.bold()),
+            Span::raw(what),
+        ])
+    };
+    HELP.into_iter().map(line).collect()
+}
+
+fn details<'a>(state: &State, theme: Theme, call: &'a Seen) -> Vec<Line<'a>> {
+    let number = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
+    let fields = [
+        ("tool", call.tool.clone()),
+        ("status", call.status().to_owned()),
+        (
+            "time",
+            call.time
+                .to_zoned(state.zone.clone())
+                .strftime("%Y-%m-%d %H:%M:%S %Z")
+                .to_string(),
+        ),
+        ("took", span(call.ms)),
+        ("source", call.source.clone()),
+        ("agent", call.agent.clone()),
+        ("session", call.session.clone()),
+        ("model", call.model.clone()),
+        ("tokens in", number(call.tokens_in)),
+        ("served", number(call.served)),
+        ("withheld", number(call.withheld)),
+        ("fetched back", number(call.fetched_back)),
+        (
+            "handle",
+            call.handle
+                .map(|handle| handle.to_string())
+                .unwrap_or_default(),
+        ),
+        match &call.args {
+            Some(args) => ("arguments", legible(args, 2000)),
+            None => ("about", call.about.clone()),
+        },
+    ];
+    let line = |(name, value): (&'a str, String)| {
+        Line::from(vec![
+            Span::styled(format!("{name:>12}  "), theme.dim()),
+            Span::raw(value),
+        ])
+    };
+    let told = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    told.map(line).collect()
+}
+
+fn question<'a>(theme: Theme, again: &Again) -> Vec<Line<'a>> {
+    let args = serde_json::Value::Object(again.args.clone()).to_string();
+    vec![
+        Line::from(Span::styled(again.tool.name, theme.bold())),
+        Line::raw(legible(&args, 2000)),
+        Line::raw(""),
+        Line::from(vec![
+            Span::styled("It may change something. ", theme.warning()),
+            Span::styled("y", theme.bold()),
+            Span::raw(" runs it, any other key does not"),
+        ]),
+    ]
+}

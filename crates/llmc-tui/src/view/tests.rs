@@ -1,0 +1,279 @@
+//! States in, cells out.
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::style::Color;
+
+use super::*;
+use crate::feed::News;
+use crate::picture::Step;
+use crate::seen::Seen;
+use crate::state::tests::{HANDLE, call, handle, press, state};
+
+fn screen(state: &State, width: u16, height: u16) -> Terminal<TestBackend> {
+    screen_in(Theme::Colour, state, width, height)
+}
+
+fn screen_in(theme: Theme, state: &State, width: u16, height: u16) -> Terminal<TestBackend> {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw(state, theme, frame)).unwrap();
+    terminal
+}
+
+fn lines(state: &State, width: u16, height: u16) -> Vec<String> {
+    let terminal = screen(state, width, height);
+    let buffer = terminal.backend().buffer();
+    let rows = buffer.content().chunks(usize::from(width));
+    rows.map(|row| row.iter().map(|cell| cell.symbol()).collect())
+        .collect()
+}
+
+fn text(state: &State, width: u16, height: u16) -> String {
+    lines(state, width, height).join("\n")
+}
+
+fn busy() -> State {
+    state(vec![
+        call(3600, "read_file", |_| ()),
+        call(3601, "stat", |call| {
+            call.error = Some("NOT_FOUND".to_owned())
+        }),
+        call(3605, "te_cat", |call| {
+            call.ms = 1234.0;
+            call.served = 12_345;
+            call.withheld = 987_654;
+            call.truncated = true;
+            call.handle = Some(handle(HANDLE));
+            call.agent = "reviewer".to_owned();
+        }),
+    ])
+}
+
+#[test]
+fn all_panels_are_there() {
+    let lines = lines(&busy(), 120, 30);
+    let screen = lines.join("\n");
+    for expected in [
+        "LLMC live /w · last 24 hours",
+        "Totals",
+        "3 calls  1 error ",
+        "12.4k served",
+        "988k withheld",
+        "saved 987,654 (99 %) tokens",
+        "Tokens, last hour",
+        "Calls 3",
+        "Latency",
+        "Sessions",
+        "Errors",
+        "q quit",
+    ] {
+        assert!(screen.contains(expected), "{expected:?} in\n{screen}");
+    }
+    let row = |tool: &str| {
+        let found = lines
+            .iter()
+            .find(|line| line.contains(tool) && line.contains("mcp"));
+        found.unwrap_or_else(|| panic!("{tool} in\n{screen}"))
+    };
+    let words: Vec<_> = row("te_cat").split_whitespace().collect();
+    assert_eq!(
+        words,
+        [
+            "│01:00:05",
+            "mcp",
+            "reviewer",
+            "te_cat",
+            "ok,",
+            "cut",
+            "1.2",
+            "s",
+            "12.3k",
+            "988k",
+            "0",
+            "{\"path\":\"a.txt\"}",
+            "│"
+        ]
+    );
+    assert!(row("stat").contains("NOT_FOUND"));
+    let order: Vec<_> = ["te_cat", "stat", "read_file"]
+        .map(|tool| lines.iter().position(|line| line == row(tool)).unwrap())
+        .into();
+    assert!(order.is_sorted(), "newest on top");
+}
+
+#[test]
+fn a_small_terminal_shows_the_panel_one_is_in() {
+    let mut state = busy();
+    let small = text(&state, 60, 20);
+    assert!(
+        small.contains("Calls 3") && small.contains("Totals"),
+        "{small}"
+    );
+    assert!(!small.contains("Sessions"), "{small}");
+    press(&mut state, "<tab><tab>");
+    let small = text(&state, 60, 12);
+    assert!(
+        small.contains("Sessions") && !small.contains("Totals"),
+        "{small}"
+    );
+    assert!(small.contains("reviewer"), "{small}");
+    // Any size at all, in any state.
+    for keys in ["", "?", "<esc><enter>", "<esc>/x"] {
+        press(&mut state, keys);
+        for (width, height) in [(1, 1), (2, 3), (10, 4), (39, 9), (100, 24), (300, 100)] {
+            screen(&state, width, height);
+        }
+    }
+}
+
+#[test]
+fn hostile_texts_stay_in_their_cells() {
+    let evil =
+        "\x1b]0;owned\x07\x1b[2J\u{202e}gnp\r\n\t日本語 שלום z\u{301}\u{301}\u{301}\u{301}\u{301}";
+    let mut row = llmc_envelope::telemetry::Row::new(
+        llmc_envelope::telemetry::Source::Mcp,
+        evil,
+        llmc_envelope::telemetry::Mode::Passthrough,
+    );
+    row.agent = Some(evil.to_owned());
+    row.session = Some(evil.to_owned());
+    row.error = Some(evil.to_owned());
+    row.args = Some(evil.to_owned());
+    let recorded = llmc_envelope::telemetry::Recorded {
+        time: jiff::Timestamp::from_second(3600).unwrap(),
+        row,
+    };
+    let mut state = state(vec![Seen::recorded(recorded)]);
+    state.news(News::Trouble(crate::text::legible(evil, 100)));
+    for keys in ["", "<enter>", "<esc><tab>"] {
+        press(&mut state, keys);
+        for (width, height) in [(160, 40), (61, 20)] {
+            let terminal = screen(&state, width, height);
+            let buffer = terminal.backend().buffer();
+            for cell in buffer.content() {
+                let symbol = cell.symbol();
+                assert!(symbol.chars().count() <= 4, "{symbol:?}");
+                assert!(
+                    !symbol.chars().any(|c| c.is_control() || c == '\u{202e}'),
+                    "{symbol:?}"
+                );
+            }
+            let last = usize::from(width) - 1;
+            let rows = buffer.content().chunks(usize::from(width));
+            let edges: Vec<_> = rows.map(|row| row[last].symbol()).collect();
+            assert!(
+                edges[1..usize::from(height) - 1]
+                    .iter()
+                    .all(|edge| ["│", "┐", "┘", " "].contains(edge)),
+                "the frame is whole: {edges:?}"
+            );
+        }
+    }
+    press(&mut state, "<esc>");
+    assert!(text(&state, 160, 40).contains("\\x1b]0;owned"));
+}
+
+#[test]
+fn without_colours_nothing_is_coloured_and_nothing_is_lost() {
+    let mut state = busy();
+    press(&mut state, "<enter>");
+    let plain = screen_in(Theme::Plain, &state, 120, 30);
+    let cells = plain.backend().buffer().content();
+    assert!(
+        cells
+            .iter()
+            .all(|cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset))
+    );
+    let coloured = screen(&state, 120, 30);
+    let same = cells
+        .iter()
+        .zip(coloured.backend().buffer().content())
+        .all(|(plain, coloured)| plain.symbol() == coloured.symbol());
+    assert!(same);
+    assert!(
+        coloured
+            .backend()
+            .buffer()
+            .content()
+            .iter()
+            .any(|cell| cell.fg != Color::Reset)
+    );
+}
+
+#[test]
+fn a_long_list_scrolls_to_the_call_that_is_looked_at() {
+    let mut state = state(
+        (0..500)
+            .map(|n| call(n, &format!("tool{n}"), |_| ()))
+            .collect(),
+    );
+    assert!(text(&state, 120, 30).contains("tool499"));
+    press(&mut state, "<end>");
+    let end = lines(&state, 120, 30);
+    let row = end
+        .iter()
+        .find(|line| line.contains("tool0 "))
+        .expect("the oldest");
+    assert!(row.contains("00:00:00"));
+    assert!(!end.join("\n").contains("tool499 "));
+}
+
+#[test]
+fn what_lies_over_the_panels() {
+    let mut state = busy();
+    press(&mut state, "<enter>");
+    let details = text(&state, 120, 30);
+    for expected in [
+        "handle  res_01ARZ",
+        "withheld  987,654",
+        "1970-01-01 01:00:05 UTC",
+    ] {
+        assert!(details.contains(expected), "{expected:?} in\n{details}");
+    }
+    press(&mut state, "<esc>?");
+    assert!(text(&state, 120, 30).contains("run this call again"));
+    press(&mut state, "<esc>/not");
+    let typing = text(&state, 120, 30);
+    assert!(typing.contains("filter: not▏ 1 found"), "{typing}");
+    press(&mut state, "<enter>");
+    assert!(text(&state, 120, 30).contains("Calls 1 of 3 with \"not\""));
+    press(&mut state, "p");
+    state.news(News::Calls(vec![call(3700, "x", |_| ())]));
+    assert!(text(&state, 120, 30).contains("paused, 1 waiting"));
+    press(&mut state, "/zzz<enter>");
+    assert!(text(&state, 120, 30).contains("no call matches"));
+    state.news(News::Trouble("cannot be read".to_owned()));
+    assert!(text(&state, 120, 30).contains("cannot be read"));
+}
+
+#[test]
+fn nothing_seen_yet_says_so() {
+    assert!(text(&state(Vec::new()), 100, 24).contains("no calls yet"));
+}
+
+#[test]
+fn an_hour_fits_any_width() {
+    let step = |at, served| Step {
+        at,
+        served,
+        withheld: 0,
+    };
+    let now = 7205;
+    let steps = [
+        step(0, 1),
+        step(3600, 1),
+        step(3610, 2),
+        step(7200, 4),
+        step(99_000, 8),
+    ];
+    let pick = |step: &Step| step.served;
+    assert_eq!(
+        panels::bars_of(&steps, now, 1, pick),
+        [6],
+        "older and later ones do not count"
+    );
+    assert_eq!(panels::bars_of(&steps, now, 2, pick), [2, 4]);
+    let wide = panels::bars_of(&steps, now, 720, pick);
+    assert_eq!((wide[0], wide[718]), (2, 4));
+    assert!(panels::bars_of(&steps, now, 0, pick).is_empty());
+}

@@ -1,0 +1,215 @@
+//! `llmc rag`: the code index from the shell.
+
+mod shown;
+
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use llmc_host::Stop;
+use llmc_index::Updated;
+use llmc_tools::{App, Error, Form, Kind, catalog};
+use serde_json::{Map, Value};
+
+use super::{Failure, print, start_quietly, tool};
+use crate::cli::{Common, RagVerb};
+
+/// How often a progress bar is drawn.
+const FRAME: Duration = Duration::from_millis(25);
+/// The longest question read from standard input.
+const LONGEST: u64 = 1 << 20;
+
+pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
+    match verb {
+        RagVerb::Index => index(common),
+        RagVerb::Watch => watch(common),
+        RagVerb::Doctor => doctor(common),
+        RagVerb::Search {
+            query,
+            k,
+            scope,
+            budget_tokens,
+            json,
+        } => {
+            let query = question(&query)?;
+            let args = arguments([
+                ("query", Some(query.clone().into())),
+                ("k", k.map(Value::from)),
+                ("scope", scope.map(Value::from)),
+                ("budget_tokens", budget_tokens.map(Value::from)),
+            ]);
+            let render = |document: &Value| shown::found(document, &query);
+            ask(common, "rag_search", args, json, render)
+        }
+        RagVerb::WhereUsed {
+            symbol,
+            depth,
+            json,
+        } => {
+            let args = arguments([
+                ("symbol", Some(symbol.into())),
+                ("depth", depth.map(Value::from)),
+            ]);
+            ask(common, "rag_where_used", args, json, shown::uses)
+        }
+        RagVerb::Lineage {
+            symbol,
+            direction,
+            depth,
+            json,
+        } => {
+            let args = arguments([
+                ("symbol", Some(symbol.into())),
+                ("direction", direction.map(Value::from)),
+                ("depth", depth.map(Value::from)),
+            ]);
+            ask(common, "rag_lineage", args, json, shown::lineage)
+        }
+        RagVerb::Inspect { what, json } => {
+            // A name with a folder or an extension is a file, unless it says what in the file is meant.
+            let is_path = !what.contains('#')
+                && !what.contains("::")
+                && (what.contains('/') || std::path::Path::new(&what).extension().is_some());
+            let key = if is_path { "path" } else { "symbol" };
+            let args = arguments([(key, Some(what.into()))]);
+            ask(common, "inspect", args, json, shown::inspected)
+        }
+        RagVerb::Plan { query, json } => {
+            let args = arguments([("query", Some(question(&query)?.into()))]);
+            ask(common, "rag_plan", args, json, shown::plan)
+        }
+        RagVerb::Stats { json } => ask(common, "rag_stats", Map::new(), json, shown::stats),
+    }
+}
+
+/// Those arguments that were given.
+fn arguments<const N: usize>(given: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    let given = given.into_iter();
+    given
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+}
+
+/// The words of a question as one, or what standard input holds.
+fn question(words: &[String]) -> Result<String, Failure> {
+    if words != ["-"] {
+        return Ok(words.join(" "));
+    }
+    let mut text = Vec::new();
+    std::io::stdin()
+        .take(LONGEST)
+        .read_to_end(&mut text)
+        .map_err(|error| Failure::new(Kind::Internal, format!("standard input: {error}")))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Calls a tool and prints its document, or what `render` makes of it.
+fn ask(
+    common: &Common,
+    name: &str,
+    args: Map<String, Value>,
+    json: bool,
+    render: impl FnOnce(&Value) -> String,
+) -> Result<ExitCode, Failure> {
+    let Some(tool) = catalog::find(name) else {
+        return Err(Failure::new(Kind::UnknownTool, format!("no tool {name}")));
+    };
+    let outcome = tool::call(common, tool, args, Form::Data)?;
+    match &outcome.result {
+        Ok(answer) => {
+            print(&if json {
+                answer.data.to_string()
+            } else {
+                render(&answer.data)
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            let body = json.then(|| error.rest_body(tool.family, &outcome.correlation_id));
+            tool::report(error, body);
+            Ok(ExitCode::from(error.kind.row().exit))
+        }
+    }
+}
+
+fn index(common: &Common) -> Result<ExitCode, Failure> {
+    let app = start_quietly(common)?;
+    let (done, took) = with_bar(&app).map_err(Error::from)?;
+    app.observer().close();
+    print(&format!(
+        "{} files, {} read again ({}), {} gone, in {:.2} s; the index takes {}",
+        HumanCount(done.files),
+        HumanCount(done.changed),
+        HumanBytes(done.bytes),
+        HumanCount(done.removed),
+        took.as_secs_f64(),
+        HumanBytes(app.index().bytes()),
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Updates the index while a bar shows how far it is; also how long it took.
+fn with_bar(app: &Arc<App>) -> llmc_index::Result<(Updated, Duration)> {
+    let stop = Stop::default();
+    let worker = {
+        let (app, stop) = (Arc::clone(app), stop.clone());
+        std::thread::spawn(move || {
+            let started = Instant::now();
+            let done = app.index().update(&app.files().roots, &stop)?;
+            Ok((done, started.elapsed()))
+        })
+    };
+    let bar = if std::io::stderr().is_terminal() {
+        ProgressBar::new(0)
+    } else {
+        ProgressBar::hidden()
+    };
+    if let Ok(style) =
+        ProgressStyle::with_template("indexing {wide_bar} {human_pos}/{human_len} files {elapsed}")
+    {
+        bar.set_style(style);
+    }
+    let progress = app.index().progress();
+    while !worker.is_finished() {
+        bar.set_length(progress.total().max(progress.done()));
+        bar.set_position(progress.done());
+        std::thread::sleep(FRAME);
+    }
+    bar.finish_and_clear();
+    worker.join().unwrap_or_else(|_| {
+        Err(llmc_index::Error::Unwritable(
+            "the update failed".to_owned(),
+        ))
+    })
+}
+
+fn watch(common: &Common) -> Result<ExitCode, Failure> {
+    let app = start_quietly(common)?;
+    let done = with_bar(&app);
+    if let Err(error @ llmc_index::Error::Unwritable(_)) = done {
+        return Err(Error::from(error).into());
+    }
+    print(&format!(
+        "watching {}; end with Ctrl-C",
+        app.root().display()
+    ))?;
+    app.index()
+        .keep_current(&app.files().roots, &Stop::default());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn doctor(common: &Common) -> Result<ExitCode, Failure> {
+    let app = start_quietly(common)?;
+    let wrong = app.index().check().map_err(Error::from)?;
+    if wrong.is_empty() {
+        print("the index is sound")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wrong = wrong.join("; ");
+    Err(Failure::new(
+        Kind::Internal,
+        format!("{wrong}\n  hint: llmc rag index builds what is damaged again"),
+    ))
+}

@@ -1,0 +1,65 @@
+//! `llmc serve`: the same tools over HTTP.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use llmc_server::http::{self, Finished, Listen, Started};
+use llmc_tools::{App, Kind, Truth};
+
+use super::{Failure, load, start_server};
+use crate::cli::Common;
+use crate::log;
+
+pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, Failure> {
+    let loaded = load(common)?;
+    start_server(&loaded)?;
+    let mode = loaded.config.mcp.mode.as_str();
+    let app = App::start(loaded)?;
+    app.announce_commands();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers())
+        .thread_name("llmc")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Kind::Internal, format!("no runtime: {error}")))?;
+    let said = |started: &Started| say(started, mode, &Truth::confinement(&app));
+    let listen = listen.unwrap_or(Listen::Address);
+    let ended = runtime.block_on(http::serve(app.clone(), listen, said));
+    // Calls that ignore their cancellation are left behind; what they would have written is not committed.
+    runtime.shutdown_background();
+    app.processes().close();
+    app.observer().close();
+    let finished = ended?;
+    tracing::info!(reason = ?finished, "end");
+    Ok(match finished {
+        Finished::Drained | Finished::Overdue => ExitCode::SUCCESS,
+        Finished::Forced => ExitCode::from(Kind::Cancelled.row().exit),
+    })
+}
+
+/// A few: the work itself is done elsewhere.
+fn workers() -> usize {
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    cores.clamp(2, 8)
+}
+
+/// Tells where to connect and with what; whatever the log level, because nobody can connect without knowing.
+fn say(started: &Started, mode: &str, confinement: &str) {
+    tracing::info!(
+        target: log::ALWAYS,
+        url = started.url,
+        token = started.token.to_string(),
+        mode,
+        confinement,
+        "listening"
+    );
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        log::flush();
+        let _ = writeln!(
+            stderr,
+            "\n  LLMC listens on {}\n  token: {}\n  mode: {mode}\n  commands: {confinement}\n",
+            started.url, started.token
+        );
+    }
+}
