@@ -78,7 +78,8 @@ await onStage(async ({ root, server, browser }) => {
   await step("shows a call made over REST as it ends, and charts change", null, async () => {
     const before = await bars();
     await server.tool("read_file", { path: "small.txt" });
-    await until(page, "the call", () => /read_file/.test(document.querySelector("#calls tbody tr")?.innerText));
+    // Marked as fresh: it came by the stream, not with a summary.
+    await until(page, "the call", () => /read_file/.test(document.querySelector("#calls tbody tr.fresh")?.innerText));
     await until(page, "the count", () => document.querySelector("[data-figure=calls] .value").textContent === "1");
     await until(page, "the bars", () => document.querySelector(".bars.served")?.getAttribute("d"));
     const between = await bars();

@@ -66,9 +66,11 @@ function entry({ key, value, source, secret }) {
 
 // `health` is the body of GET /health.
 export function confinement({ confinement, profile }) {
-  const words = new Map(confinement.split(",").map((word) => word.split("=")));
-  const refused = confinement.startsWith("commands refused");
-  const held = confinement !== "none" && !refused;
+  // What the kernel enforces comes first; what follows a semicolon is the reach and the worth of the list.
+  const [level] = confinement.split(";");
+  const words = new Map(level.split(",").map((word) => word.split("=")));
+  const refused = level.startsWith("commands are refused");
+  const held = level !== "none" && !refused;
   const rows = [];
   if (held) {
     for (const [word, name, there, missing] of WALLS) rows.push(words.has(word) ? ["yes", name, there] : ["no", name, missing]);
