@@ -26,7 +26,9 @@ class Server:
         self.answers = open(self.process.stdout.fileno(), "rb", buffering=1 << 20, closefd=False)
         client = {"name": "bench", "version": "1"}
         # `initialized` is not sent: Desktop Commander starts to download a browser when it hears it.
-        self.request("initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client})
+        self.greeting = self.request(
+            "initialize", {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": client}
+        )
         self.start_seconds = time.perf_counter() - started
 
     def request(self, method, params):
@@ -73,7 +75,13 @@ class Server:
         """Resident, proportional and peak resident memory in bytes, summed over the server and its children."""
         total = {"rss": 0, "pss": 0, "peak": 0}
         for pid in tree(self.process.pid):
-            status = fields(f"/proc/{pid}/status")
+            try:
+                status = fields(f"/proc/{pid}/status")
+            except FileNotFoundError:
+                continue
+            if "VmRSS" not in status:
+                # A process that has ended and waits to be collected.
+                continue
             total["rss"] += status["VmRSS"]
             total["peak"] += status["VmHWM"]
             try:

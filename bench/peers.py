@@ -13,6 +13,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llmc
 
 RIPGREP = "15.1.0"
 DESKTOP_COMMANDER = "0.2.52"
+FILESYSTEM = "2026.8.31"
 # A polyfill far down the dependencies; not every mirror has the patch release that was asked for last.
 NPM_OVERRIDES = {"typedarray.prototype.slice": "1.0.5"}
 
@@ -27,14 +28,15 @@ class Bench:
     runs: int
     ripgrep: Path | None = None
     desktop_commander: list[str] | None = None
+    filesystem: list[str] | None = None
     versions: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     @staticmethod
-    def prepare(llmc, runs):
+    def prepare(llmc, runs, load=True):
         """Builds LLMC and installs the peers; a peer that cannot be had is noted and left out."""
         CACHE.mkdir(parents=True, exist_ok=True)
-        built, counter, load = build(llmc)
+        built, counter, load = build(llmc, load)
         bench = Bench(llmc=built, count_tokens=counter, http_load=load, runs=runs)
         bench.versions["llmc"] = first_line([built, "--version"]).removeprefix("llmc ")
         try:
@@ -47,6 +49,11 @@ class Bench:
             bench.versions["node"] = first_line(["node", "--version"]).removeprefix("v")
         except Missing as reason:
             bench.missing.append(f"Desktop Commander: {reason}")
+        try:
+            bench.filesystem = install_filesystem()
+            bench.versions["filesystem"] = FILESYSTEM
+        except Missing as reason:
+            bench.missing.append(f"the reference filesystem server: {reason}")
         return bench
 
     @property
@@ -63,13 +70,14 @@ class Missing(Exception):
     """Something could not be installed."""
 
 
-def build(llmc):
-    """The binary to measure, the token counter and the HTTP load, built unless they are there already."""
+def build(llmc, load=True):
+    """The binary to measure, the token counter and, if needed, the HTTP load, built unless they are there already."""
     cargo = ["cargo", "build", "--release", "--locked"]
     if llmc is None:
         subprocess.run([*cargo, "-p", "llmc"], cwd=REPOSITORY, check=True)
     subprocess.run([*cargo, "-p", "llmc-tokens", "--example", "count"], cwd=REPOSITORY, check=True)
-    subprocess.run([*cargo, "-p", "llmc-server", "--example", "http_load"], cwd=REPOSITORY, check=True)
+    if load:
+        subprocess.run([*cargo, "-p", "llmc-server", "--example", "http_load"], cwd=REPOSITORY, check=True)
     metadata = subprocess.run(
         ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"],
         cwd=REPOSITORY, check=True, stdout=subprocess.PIPE,
@@ -101,21 +109,29 @@ def install_ripgrep():
 
 def install_desktop_commander():
     """A pinned Desktop Commander; its install scripts stay out, since they only report the installation."""
-    root = CACHE / "peers" / f"desktop-commander-{DESKTOP_COMMANDER}"
-    package = root / "node_modules" / "@wonderwhy-er" / "desktop-commander"
+    package = install_node("desktop-commander", "@wonderwhy-er/desktop-commander", DESKTOP_COMMANDER, NPM_OVERRIDES)
+    # The entry point itself: npx would add its own start to every run.
+    return ["node", str(package / "dist" / "index.js"), "--no-onboarding"]
+
+
+def install_filesystem():
+    """The pinned reference server for files; the folder that it serves is its last word."""
+    package = install_node("filesystem", "@modelcontextprotocol/server-filesystem", FILESYSTEM)
+    return ["node", str(package / "dist" / "index.js")]
+
+
+def install_node(name, package, version, overrides=None):
+    """A package from npm in a folder of its own."""
+    root = CACHE / "peers" / f"{name}-{version}"
     done = root / ".complete"
     if not shutil.which("node"):
         raise Missing("node is not installed")
     if not done.exists():
         if not shutil.which("npm"):
             raise Missing("npm is not installed")
-        print(f"installing Desktop Commander {DESKTOP_COMMANDER}", file=sys.stderr, flush=True)
+        print(f"installing {package} {version}", file=sys.stderr, flush=True)
         root.mkdir(parents=True, exist_ok=True)
-        manifest = {
-            "private": True,
-            "dependencies": {"@wonderwhy-er/desktop-commander": DESKTOP_COMMANDER},
-            "overrides": NPM_OVERRIDES,
-        }
+        manifest = {"private": True, "dependencies": {package: version}, "overrides": overrides or {}}
         (root / "package.json").write_text(json.dumps(manifest))
         installed = subprocess.run(
             ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
@@ -124,8 +140,7 @@ def install_desktop_commander():
         if installed.returncode != 0:
             raise Missing("npm install failed")
         done.touch()
-    # The entry point itself: npx would add its own start to every run.
-    return ["node", str(package / "dist" / "index.js"), "--no-onboarding"]
+    return root / "node_modules" / package
 
 
 def first_line(command):

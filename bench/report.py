@@ -50,6 +50,8 @@ def setting(bench, load):
         versions.append(
             f"Desktop Commander {bench.versions['desktop-commander']} on Node {bench.versions['node']}"
         )
+    if "filesystem" in bench.versions:
+        versions.append(f"reference filesystem server {bench.versions['filesystem']}")
     kernel = ".".join(platform.release().split(".")[:2])
     cores = len(os.sched_getaffinity(0))
     today = datetime.datetime.now(datetime.timezone.utc).date()
@@ -67,13 +69,13 @@ def load():
     return load
 
 
-def rewrite(sections):
+def rewrite(sections, document=DOCUMENT):
     """Puts each section between its markers in the document."""
-    text = DOCUMENT.read_text()
+    text = document.read_text()
     for name, section in sections.items():
         begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
         pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
         text, found = pattern.subn(lambda _: f"{begin}\n{section}\n{end}", text)
         if found != 1:
-            raise SystemExit(f"{DOCUMENT} must have the markers of {name} once, has them {found} times")
-    DOCUMENT.write_text(text)
+            raise SystemExit(f"{document} must have the markers of {name} once, has them {found} times")
+    document.write_text(text)

@@ -40,9 +40,15 @@ def row(name, mine, theirs):
 def cost(bench, server):
     """The number of tools in a server's list, its tokens and its bytes."""
     tools = server.request("tools/list", {})["tools"]
-    lean = [
-        {key: tool[key] for key in ("name", "description", "inputSchema") if key in tool} for tool in tools
-    ]
-    text = json.dumps(lean, separators=(",", ":"), ensure_ascii=False).encode()
+    text = compact([lean(tool) for tool in tools]).encode()
     counted = subprocess.run([bench.count_tokens], input=text, stdout=subprocess.PIPE, check=True)
     return len(tools), int(counted.stdout), len(text)
+
+
+def lean(tool):
+    """What a client passes on to its model."""
+    return {key: tool[key] for key in ("name", "description", "inputSchema") if key in tool}
+
+
+def compact(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -4,29 +4,24 @@ Each source tree is copied without its docstrings. The first paragraph of each d
 function it was taken from the answer. The same questions go to plain BM25 over windows of 40 lines and over single
 lines, which know nothing of code.
 
-    python3 bench/rag/docstrings.py target/release/llmc WORK python:networkx=DIR rust:tokio=DIR …
+    python3 bench/rag/docstrings.py target/release/llmc WORK python:networkx=DIR rust:tokio=DIR … [--plot docs/x.svg]
 
-prints a Markdown table. Everything is deterministic: questions are drawn with a fixed seed.
+prints a Markdown table and draws it. Everything is deterministic: questions are drawn with a fixed seed.
 """
 
 import argparse
 import ast
-import collections
-import json
-import math
 import random
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from mcp import Server  # noqa: E402
+from common import BASELINES, DEPTH, WINDOW, Llmc, Plain, Results, measures
+from plot import bars
 
 QUESTIONS = 150
-DEPTH = 10
-WINDOW = 40
+SYSTEMS = ["LLMC", *BASELINES]
 
 
 def first_paragraph(text):
@@ -113,48 +108,14 @@ def prepare(language, tree, target):
     return questions[:QUESTIONS]
 
 
-class Plain:
-    """BM25 over pieces of lines: words in lower case, nothing else."""
-
-    def __init__(self, root, size):
-        self.pieces, self.postings = [], collections.defaultdict(list)
-        for path in sorted(p for p in root.rglob("*") if p.is_file() and ".llmc" not in p.parts):
-            lines = path.read_text().splitlines()
-            for start in range(0, len(lines), size):
-                words = re.findall(r"\w+", "\n".join(lines[start:start + size]).lower())
-                counts = collections.Counter(words)
-                number = len(self.pieces)
-                relative = str(path.relative_to(root))
-                self.pieces.append((relative, start + 1, min(start + size, len(lines)), len(words)))
-                for word, count in counts.items():
-                    self.postings[word].append((number, count))
-        self.average = sum(p[3] for p in self.pieces) / max(1, len(self.pieces))
-
-    def search(self, query, k):
-        scores = collections.Counter()
-        total = len(self.pieces)
-        for word in set(re.findall(r"\w+", query.lower())):
-            found = self.postings.get(word, ())
-            rarity = math.log(1 + (total - len(found) + 0.5) / (len(found) + 0.5))
-            for number, count in found:
-                norm = 1.2 * (0.25 + 0.75 * self.pieces[number][3] / self.average)
-                scores[number] += rarity * count * 2.2 / (count + norm)
-        best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:k]
-        return [self.pieces[number][:3] for number, _ in best]
-
-
 def rank_of(question, pieces):
-    path, line, _, _ = question
-    for place, (found, first, last) in enumerate(pieces, 1):
-        if found == path and first <= line <= last:
+    path, line, name, _ = question
+    for place, (found, first, last, symbol, _) in enumerate(pieces, 1):
+        # A class that holds the function is not the answer, a piece no larger than a window is.
+        fits = symbol.split("::")[-1] == name or last - first < WINDOW
+        if fits and found == path and first <= line <= last:
             return place
     return None
-
-
-def measures(ranks):
-    n = max(1, len(ranks))
-    hit = lambda k: sum(1 for r in ranks if r and r <= k) / n
-    return sum(1 / r for r in ranks if r) / n, hit(1), hit(5), hit(10)
 
 
 def main():
@@ -162,48 +123,40 @@ def main():
     parser.add_argument("llmc")
     parser.add_argument("work", type=Path)
     parser.add_argument("trees", nargs="+", help="language:name=folder")
+    parser.add_argument("--count-tokens", help="the `count` example of llmc-tokens")
+    parser.add_argument("--plot", type=Path, help="where to draw the MRR of each tree")
     parser.add_argument("--misses", action="store_true", help="print what was not found")
     options = parser.parse_args()
-    print("| tree | questions | system | MRR | Hit@1 | Hit@5 | Hit@10 |")
-    print("|---|---|---|---|---|---|---|")
-    sums = collections.defaultdict(list)
+    results, names, languages = Results(options.count_tokens), [], []
     for tree in options.trees:
         language, rest = tree.split(":", 1)
         name, folder = rest.split("=", 1)
+        names.append(name)
+        languages += [language] if language not in languages else []
         target = options.work / name
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         questions = prepare(language, folder, target)
-        subprocess.run([options.llmc, "rag", "index", "--root", target], check=True, stdout=subprocess.DEVNULL)
-        server = Server([options.llmc, "mcp", "--root", str(target), "--mode", "classic",
-                         "--set", "mcp.rag.top_k=10", "--set", "mcp.rag.token_budget=1000000",
-                         "--set", "mcp.limits.rate_limit_rps=100000"])
-        systems = {"LLMC": [], "plain windows": [], "plain lines": []}
-        plain = {"plain windows": Plain(target, WINDOW), "plain lines": Plain(target, 1)}
+        llmc = Llmc(options.llmc, target)
+        systems = {"LLMC": llmc.pieces}
+        for system, size in BASELINES.items():
+            plain = Plain(target, size)
+            systems[system] = lambda query, plain=plain: plain.search(query, DEPTH)
         for question in questions:
-            text, _ = server.call("rag_search", query=question[3], k=DEPTH)
-            pieces = []
-            for snippet in json.loads(text)["snippets"]:
-                path, lines = snippet["src"].rsplit("#L", 1)
-                first, last = lines.split("-L")
-                # A class that holds the function is not the answer, a piece no larger than a window is.
-                fits = snippet.get("symbol", "").split("::")[-1] == question[2] or int(last) - int(first) < WINDOW
-                pieces.append((path, int(first), int(last)) if fits else (path, 0, 0))
-            rank = rank_of(question, pieces)
-            systems["LLMC"].append(rank)
-            if options.misses and rank is None:
-                print("miss:", question, pieces[:3], file=sys.stderr)
-            for system, index in plain.items():
-                systems[system].append(rank_of(question, index.search(question[3], DEPTH)))
-        server.process.kill()
-        for system, ranks in systems.items():
-            sums[(language, system)] += ranks
-            sums[("all", system)] += ranks
-            print("| {} | {} | {} | {:.3f} | {:.2f} | {:.2f} | {:.2f} |".format(
-                name, len(ranks), system, *measures(ranks)), flush=True)
-    for (group, system), ranks in sorted(sums.items()):
-        print("| **{}** | {} | {} | {:.3f} | {:.2f} | {:.2f} | {:.2f} |".format(
-            group, len(ranks), system, *measures(ranks)))
+            for system, search in systems.items():
+                pieces = search(question[3])
+                rank = rank_of(question, pieces)
+                results.add([name, f"**{language}**", "**all**"], system, rank, pieces)
+                if options.misses and rank is None and system == "LLMC":
+                    print("miss:", question, [p[:3] for p in pieces[:3]], file=sys.stderr)
+        llmc.close()
+        print(name, "done", file=sys.stderr)
+    groups = names + [f"**{language}**" for language in languages] + ["**all**"]
+    print(results.table(groups, SYSTEMS))
+    if options.plot:
+        values = [[measures(results.ranks[group, system])[0] for system in SYSTEMS] for group in groups]
+        labels = [group.strip("*") for group in groups]
+        options.plot.write_text(bars("Docstring → function: mean reciprocal rank", labels, SYSTEMS, values))
 
 
 main()

@@ -7,6 +7,7 @@ builds the index of TREE anew (in TREE/.llmc/index) and prints a Markdown table.
 
 import argparse
 import json
+import os
 import random
 import re
 import resource
@@ -20,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from mcp import Server  # noqa: E402
 
 QUESTIONS = 1000
+CHANGES = 40
+IDLE = 20
 COMMON = ["self", "return", "fn", "new error", "test", "the", "use std", "let mut", "pub", "impl for",
           "string", "result ok", "get", "value", "type name"]
 
@@ -47,15 +50,50 @@ def questions(tree):
     return [q for q in found if re.search(r"[A-Za-z]{2}", q)]
 
 
+def changes(llmc, tree):
+    """Milliseconds that the watcher takes to take in one changed file, each time another one."""
+    files = sorted(p for p in tree.rglob("*.rs") if p.is_file() and 1000 < p.stat().st_size < 40000)
+    draw = random.Random(2).sample(files, CHANGES)
+    watch = subprocess.Popen([llmc, "rag", "watch", "--root", tree, "--log-level", "debug"], text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    os.set_blocking(watch.stderr.fileno(), True)
+    took = []
+    wait_for = lambda words: next(json.loads(line) for line in watch.stderr if words in line)
+    # It looks twice: once more after the folders are watched.
+    wait_for("index updated"), wait_for("index updated")
+    time.sleep(1)
+    for path in draw:
+        text = path.read_text(errors="surrogateescape")
+        path.unlink()  # The trees may be hard links of one another.
+        path.write_text(text + "\npub fn changed_just_now() {}\n", errors="surrogateescape")
+        note = wait_for("changed files taken in")
+        assert "changed: 1" in note["updated"], note
+        number, unit = re.fullmatch(r"([\d.]+)(ms|µs|s)", note["took"]).groups()
+        took.append(float(number) * {"ms": 1, "µs": 0.001, "s": 1000}[unit])
+    watch.kill()
+    watch.wait()
+    return sorted(took)
+
+
+def anonymous(server):
+    """Memory that is not a mapped file, in bytes."""
+    for line in Path(f"/proc/{server.process.pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Anonymous:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("llmc")
     parser.add_argument("tree", type=Path)
     parser.add_argument("--keep", action="store_true", help="use the index that is there")
+    parser.add_argument("--build-only", action="store_true")
     options = parser.parse_args()
     index = [options.llmc, "rag", "index", "--root", options.tree]
     if not options.keep:
         shutil.rmtree(options.tree / ".llmc" / "index", ignore_errors=True)
+    load = os.getloadavg()[0]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     subprocess.run(index, check=True, stdout=subprocess.DEVNULL)
@@ -66,25 +104,39 @@ def main():
         [options.llmc, "rag", "stats", "--json", "--root", options.tree],
         check=True, capture_output=True).stdout)
     print("| measure | value |\n|---|---|")
-    mib = stats["bytes"] / 2**20
-    print(f"| source | {mib:.1f} MiB, {stats['files']} files, {stats['chunks']} chunks |")
+    megabytes = stats["bytes"] / 1e6
+    print(f"| source | {megabytes:.1f} MB, {stats['files']:,} files, {stats['chunks']:,} chunks; load average {load:.1f} |")
     if not options.keep:
-        print(f"| build | {build:.1f} s, {cpu:.1f} CPU-s, {mib / build:.1f} MiB/s, {stats['files'] / build:.0f} files/s |")
-        print(f"| peak memory of the build | {after.ru_maxrss / 1024:.0f} MiB |")
-    print(f"| index | {stats['index_bytes'] / 2**20:.1f} MiB, {stats['index_bytes'] / stats['bytes']:.2f} of the source |")
+        print(f"| build | {build:.1f} s, {cpu:.1f} CPU-s, {megabytes / build:.1f} MB/s, {stats['files'] / build:.0f} files/s |")
+        print(f"| peak memory of the build | {after.ru_maxrss * 1024 / 1e6:.0f} MB |")
+    print(f"| index | {stats['index_bytes'] / 1e6:.1f} MB, {stats['index_bytes'] / stats['bytes']:.2f} of the source |", flush=True)
+    if options.build_only:
+        return
+    at = lambda sorted_, share: sorted_[min(len(sorted_) - 1, int(share * len(sorted_)))]
     server = Server([options.llmc, "mcp", "--root", str(options.tree), "--mode", "classic",
                      "--set", "mcp.limits.rate_limit_rps=100000"])
     asked = questions(options.tree)
     for question in asked[:50]:
         server.call("rag_search", query=question)
-    # The server takes its first look at the tree meanwhile.
-    time.sleep(3)
-    seconds = sorted(server.call("rag_search", query=question)[1] for question in asked)
-    at = lambda share: 1000 * seconds[min(len(seconds) - 1, int(share * len(seconds)))]
-    print(f"| rag_search, {len(seconds)} questions | p50 {at(.5):.1f} ms, p95 {at(.95):.1f} ms, p99 {at(.99):.1f} ms |")
+    # The server takes its first looks at the tree meanwhile.
+    while (busy := server.cpu_seconds()) + 0.02 < (time.sleep(3), server.cpu_seconds())[1]:
+        pass
+    seconds = sorted(server.call("rag_search", query=question)[1] * 1000 for question in asked)
+    print(f"| `rag_search`, {len(seconds):,} mixed questions | p50 {at(seconds, .5):.1f} ms, p95 {at(seconds, .95):.1f} ms, "
+          f"p99 {at(seconds, .99):.1f} ms |")
+    common = sorted(server.call("rag_search", query=COMMON[n % len(COMMON)])[1] * 1000 for n in range(150))
+    print(f"| only very common words | p50 {at(common, .5):.1f} ms, p95 {at(common, .95):.1f} ms |")
     memory = server.memory()
-    print(f"| memory of the server | {memory['rss'] / 2**20:.0f} MiB resident, {memory['pss'] / 2**20:.0f} MiB of its own |")
+    print(f"| memory of the server | {memory['rss'] / 1e6:.0f} MB resident, {anonymous(server) / 1e6:.0f} MB of it not mapped files, "
+          f"peak {memory['peak'] / 1e6:.0f} MB |", flush=True)
+    time.sleep(3)
+    busy = server.cpu_seconds()
+    time.sleep(IDLE)
+    print(f"| watching, nothing changes | {(server.cpu_seconds() - busy) / IDLE:.2%} of a processor |")
     server.process.kill()
+    server.process.wait()
+    took = changes(options.llmc, options.tree)
+    print(f"| one changed file, {len(took)} times | p50 {at(took, .5):.0f} ms, p95 {at(took, .95):.0f} ms, most {took[-1]:.0f} ms |")
 
 
 main()

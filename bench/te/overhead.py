@@ -12,6 +12,8 @@ from report import load, median_and_min, table, verdict
 SHARE = 0.10
 SECONDS = 0.1
 SIZES = [100_000, 1_000_000, 10_000_000]
+# The target speaks of outputs up to here, with some room for line ends; larger ones are shown beside it.
+JUDGED = 11_000_000
 
 
 def measure(door, runs):
@@ -30,10 +32,11 @@ def measure(door, runs):
             served.append(door.serve(entry)[1])
         extra = statistics.median(served) - statistics.median(plain)
         allowed = max(SHARE * statistics.median(plain), SECONDS)
-        worst = worst and extra <= allowed
+        judged = size <= JUDGED
+        worst = worst and (extra <= allowed or not judged)
         rows.append([
             entry.name, f"{size / 1e6:.1f} MB", median_and_min(plain), median_and_min(served),
-            f"{extra * 1000:+.0f} ms", f"{allowed * 1000:.0f} ms", verdict(extra <= allowed),
+            f"{extra * 1000:+.0f} ms", f"{allowed * 1000:.0f} ms", verdict(extra <= allowed) if judged else "larger than asked",
         ])
         print(f"{entry.name}: {extra * 1000:+.0f} ms", file=sys.stderr, flush=True)
     door.close()
@@ -42,7 +45,7 @@ def measure(door, runs):
         f"\n\n{runs} runs of each, taking turns; {len(os.sched_getaffinity(0))} cores, load average {busy:.1f} when they "
         "began. Alone: the process is started and its output read to the end. "
         "Enveloped: the call over MCP to a running server, which confines the process, condenses its output and stores "
-        f"it. Target: at most {SHARE:.0%} or {SECONDS * 1000:.0f} ms more, whichever is larger: {verdict(worst)}."
+        f"it. Target for outputs of up to 10 MB: at most {SHARE:.0%} or {SECONDS * 1000:.0f} ms more, whichever is larger: {verdict(worst)}."
     )
 
 

@@ -16,6 +16,8 @@ pub struct TemplateOpts {
     pub allowlist: Vec<String>,
     /// The name of the repository, for the first line.
     pub project_name: String,
+    /// Further keys to set, by path, with their values in TOML syntax.
+    pub settings: Vec<(String, String)>,
     /// Remarks for the reader, a paragraph each.
     pub notes: Vec<String>,
 }
@@ -121,6 +123,11 @@ fn write_key(text: &mut String, key: &Key, opts: &TemplateOpts) {
             (example, format!("  # default: {}", says.replace('`', "")))
         }
     };
+    let set = opts.settings.iter().find(|(path, _)| path == key.path);
+    if let Some((_, value)) = set {
+        let _ = writeln!(text, "{} = {value}", key.name());
+        return;
+    }
     let _ = match key.path {
         "mcp.mode" => writeln!(text, "mode = {value}"),
         "mcp.tools.run_cmd_allowlist" if !opts.allowlist.is_empty() => {

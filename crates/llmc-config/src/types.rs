@@ -285,6 +285,7 @@ section! {
         sub_model: Option<String>,
         base_url: Option<String>,
         max_depth: u32,
+        direct_tokens: u64,
         price_per_mtok_in: Option<f64>,
         price_per_mtok_out: Option<f64>,
         token_budget: u64,
@@ -425,19 +426,6 @@ impl CodeExecution {
     }
 }
 
-impl McpRlm {
-    /// Whether the list of prefixes lets this `provider/model` be used; `ollama_chat/` is read as `ollama/`.
-    pub fn allows_model(&self, model: &str) -> bool {
-        let model = plain_ollama(model);
-        match &self.allowed_model_prefixes {
-            None => true,
-            Some(prefixes) => prefixes
-                .iter()
-                .any(|prefix| model.starts_with(plain_ollama(prefix).as_str())),
-        }
-    }
-}
-
 impl NamedToken {
     /// The token a row describes, or the field at fault and what is wrong with it.
     pub(crate) fn from_row(row: &Row) -> Result<Self, (&'static str, &'static str)> {
@@ -488,12 +476,5 @@ impl TokenDigest {
 impl fmt::Debug for TokenDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenDigest(***)")
-    }
-}
-
-fn plain_ollama(model: &str) -> String {
-    match model.strip_prefix("ollama_chat/") {
-        Some(rest) => format!("ollama/{rest}"),
-        None => model.to_owned(),
     }
 }

@@ -314,7 +314,9 @@ fn is_model(text: &str) -> bool {
     let Some((provider, model)) = text.split_once('/') else {
         return false;
     };
-    (PROVIDERS.contains(&provider) || provider == "ollama_chat") && !model.trim().is_empty()
+    // No way around a list of allowed models by names that look like paths.
+    let plain = |part: &str| !matches!(part.trim(), "" | "." | "..");
+    (PROVIDERS.contains(&provider) || provider == "ollama_chat") && model.split('/').all(plain)
 }
 
 /// `https://user:password@host` with the part before `@` hidden.

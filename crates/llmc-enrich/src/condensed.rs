@@ -1,5 +1,7 @@
 //! The shape every condenser returns, so that one place can turn it into header, body and breadcrumbs.
 
+use crate::excerpt::line_count;
+
 /// What there was in all; only what applies is set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -28,4 +30,21 @@ pub struct Condensed {
     pub truncated: bool,
     /// The place (path) where most of it is.
     pub hot_zone: Option<String>,
+}
+
+impl Condensed {
+    /// A text that is shown as it is.
+    pub fn whole(text: &str) -> Self {
+        let lines = line_count(text);
+        Self {
+            body: text.to_owned(),
+            totals: Totals {
+                lines: Some(lines),
+                size: Some(text.len() as u64),
+                ..Totals::default()
+            },
+            shown: lines,
+            ..Self::default()
+        }
+    }
 }

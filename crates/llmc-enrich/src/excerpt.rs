@@ -36,19 +36,14 @@ impl Favour {
 
 /// The head and tail of a text within the budget, the lines between counted; untouched when it fits.
 pub(crate) fn excerpt(text: &str, budget: usize, favour: Favour) -> Condensed {
+    if fits(text, budget) {
+        return Condensed::whole(text);
+    }
     let totals = Totals {
         lines: Some(line_count(text)),
         size: Some(text.len() as u64),
         ..Totals::default()
     };
-    if fits(text, budget) {
-        return Condensed {
-            body: text.to_owned(),
-            shown: line_count(text),
-            totals,
-            ..Condensed::default()
-        };
-    }
     let clean = settled(text);
     let suspicious = match favour {
         Favour::Head => Suspicious::default(),

@@ -8,10 +8,10 @@ mod status;
 
 use llmc_tokens::{count, fits};
 
-use crate::excerpt::{Favour, excerpt, line_count};
+use crate::excerpt::{Favour, excerpt};
 use crate::room::{clip, plural};
 use crate::terminal::settled;
-use crate::{Condensed, Totals, diff};
+use crate::{Condensed, diff};
 
 /// Condenses what `git subcommand args…` printed to `budget` tokens; untouched when it fits.
 pub fn condense(subcommand: &str, args: &[String], text: &str, budget: usize) -> Condensed {
@@ -42,17 +42,7 @@ fn untouched(subcommand: &str, text: &str, budget: usize) -> Condensed {
     if matches!(subcommand, "diff" | "show") && diff::looks_like_diff(text) {
         return diff::condense(text, budget);
     }
-    let lines = line_count(text);
-    Condensed {
-        body: text.to_owned(),
-        totals: Totals {
-            lines: Some(lines),
-            size: Some(text.len() as u64),
-            ..Totals::default()
-        },
-        shown: lines,
-        ..Condensed::default()
-    }
+    Condensed::whole(text)
 }
 
 /// The commit's header and message, then its diff.

@@ -39,19 +39,14 @@ pub struct Ends<'a> {
 
 /// Condenses a log to `budget` tokens; untouched when it fits.
 pub fn condense(text: &str, budget: usize) -> Condensed {
+    if fits(text, budget) {
+        return Condensed::whole(text);
+    }
     let totals = Totals {
         lines: Some(line_count(text)),
         size: Some(text.len() as u64),
         ..Totals::default()
     };
-    if fits(text, budget) {
-        return Condensed {
-            body: text.to_owned(),
-            shown: line_count(text),
-            totals,
-            ..Condensed::default()
-        };
-    }
     let clean = settled(text);
     let survey = Survey::of(&[(&clean, 0)]);
     within(budget, |tokens| {

@@ -14,9 +14,9 @@ use crate::alarms::Alarms;
 use crate::entries::{FoundPath, FoundPaths, condense_find};
 use crate::excerpt::{Favour, excerpt, excerpt_ends, line_count};
 use crate::preview::{self, Asked, Text};
-use crate::room::crumb_cost;
+use crate::room::{crumb_cost, plural};
 use crate::sniff::{self, Kind};
-use crate::{Condensed, Totals, diff, git, grep, logs, testrun};
+use crate::{Condensed, diff, git, grep, logs, testrun};
 use program::{Program, operands};
 
 /// What a command printed, as much of it as is at hand.
@@ -72,7 +72,9 @@ pub fn tell(
     let plain = |found| Told { found, kind: None };
     let whole = stdout.tail.is_none() && stderr.tail.is_none();
     if whole && count(stdout.head) + count(stderr.head) <= budget.saturating_sub(HEADER) {
-        let mut found = untouched(&joined(stdout.head, stderr.head));
+        let mut found = Condensed::whole(&joined(stdout.head, stderr.head));
+        // Where everything is there, its size tells nothing.
+        found.totals.size = None;
         if program == Program::Grep && matches!(exit_code, Some(0 | 1)) {
             let lines = line_count(stdout.head);
             (found.totals.matches, found.totals.lines) = (Some(lines), None);
@@ -108,7 +110,11 @@ pub fn tell(
         found.truncated = true;
         return plain(found);
     }
-    let mut found = excerpt_ends(larger, alarms, budget);
+    let by_name = match program {
+        Program::Git { .. } | Program::Diff => begun(captured, larger, budget),
+        _ => None,
+    };
+    let mut found = by_name.unwrap_or_else(|| excerpt_ends(larger, alarms, budget));
     let other = match std::ptr::eq(larger, stdout) {
         true => stderr,
         false => stdout,
@@ -126,6 +132,20 @@ pub fn tell(
         found.totals.size = found.totals.size.map(|size| size + other.total_bytes);
     }
     plain(found)
+}
+
+/// What the beginning of an output says that is not at hand as a whole, for programs that print one thing after the other.
+fn begun(captured: &Captured<'_>, text: &Text<'_>, budget: usize) -> Option<Condensed> {
+    let mut found = condense(captured.argv, text.head, "", captured.exit_code, budget)?;
+    let rest = text.total_lines.saturating_sub(line_count(text.head));
+    found.breadcrumbs.push(format!(
+        "only the first {} bytes are taken apart, not the {} after them",
+        text.head.len(),
+        plural(rest, "line")
+    ));
+    found.truncated = true;
+    found.totals.size = Some(text.total_bytes);
+    Some(found)
 }
 
 /// The output of programs that print matches, files or paths.
@@ -181,7 +201,7 @@ fn by_program(
                 }
             };
             if stdout.tail.is_some() && captured.alarms.count() > 0 {
-                let alarms = crate::room::plural(captured.alarms.count(), "line");
+                let alarms = plural(captured.alarms.count(), "line");
                 found
                     .breadcrumbs
                     .push(format!("{alarms} in all that look like errors"));
@@ -238,19 +258,6 @@ fn ends_of<'a>(text: &Text<'a>) -> Text<'a> {
 
 /// Tokens left for the header, which the caller writes.
 const HEADER: usize = 60;
-
-fn untouched(text: &str) -> Condensed {
-    let lines = line_count(text);
-    Condensed {
-        body: text.to_owned(),
-        totals: Totals {
-            lines: Some(lines),
-            ..Totals::default()
-        },
-        shown: lines,
-        ..Condensed::default()
-    }
-}
 
 fn file_kind(argv: &[String], stdout: &Text<'_>) -> Kind {
     let path = operands(argv).last().unwrap_or_default();

@@ -14,6 +14,7 @@ mod table;
 
 use llmc_tokens::{count, fits};
 
+use crate::excerpt::line_count;
 use crate::logs::{self, Ends};
 use crate::sniff::Kind;
 use crate::syntax::{self, Language};
@@ -42,6 +43,8 @@ pub enum Asked {
     Head(u64),
     /// The last lines.
     Tail(u64),
+    /// Lines from this one on, counted from 1; the text at hand begins with it.
+    From(u64),
 }
 
 /// Tokens left for the header, which the caller writes, and for the remarks.
@@ -113,6 +116,13 @@ pub fn condense(
             let wanted = lines.min(text.total_lines);
             let short = taken.lines < wanted || taken.clipped;
             let remarks = range_remark(1, &taken, wanted, text.total_lines);
+            answer(taken.text, taken.lines, short, remarks)
+        }
+        Asked::From(first) => {
+            let wanted = line_count(text.head);
+            let taken = first_lines(text.head, wanted, room.saturating_sub(REMARKS));
+            let short = taken.lines < wanted || taken.clipped;
+            let remarks = range_remark(first, &taken, wanted, text.total_lines);
             answer(taken.text, taken.lines, short, remarks)
         }
         Asked::Tail(lines) => {

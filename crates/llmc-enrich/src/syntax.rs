@@ -6,16 +6,19 @@
 //! error, since the text itself can still be shown.
 
 mod language;
+mod names;
 mod outline;
 mod references;
 mod table;
+mod wrapped;
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use tree_sitter::{Node, ParseOptions, Parser, Tree, TreeCursor};
+use tree_sitter::{Node, ParseOptions, Parser, Range, Tree, TreeCursor};
 
 pub use language::Language;
+use names::{declares_function, name_of};
 pub use outline::{Outline, outline, outline_of};
 use references::Collector;
 pub use references::{Reference, ReferenceKind};
@@ -180,7 +183,7 @@ fn look(
     if !effort.take(source.len()) {
         return None;
     }
-    let tree = parse(&grammar, source, effort)?;
+    let tree = parse(&grammar, source, None, effort)?;
     let mut walk = Walk {
         source,
         grammar: &grammar,
@@ -189,17 +192,29 @@ fn look(
         open: Vec::new(),
         found: Vec::new(),
         uses: (want == Want::References).then(|| Collector::new(language, &grammar)),
+        macros: (language == Language::Rust)
+            .then(|| grammar.id_for_node_kind("macro_invocation", true)),
+        wraps: 0,
     };
-    if !walk.run(effort) && want == Want::References {
+    if !walk.run_from(0, effort) && want == Want::References {
         return None;
     }
     let uses = walk.uses.map_or_else(Vec::new, |uses| uses.found);
     Some((walk.found, uses))
 }
 
-fn parse(grammar: &tree_sitter::Language, source: &str, effort: &Effort) -> Option<Tree> {
+/// Parses a source, or the part of it that is named.
+fn parse(
+    grammar: &tree_sitter::Language,
+    source: &str,
+    part: Option<Range>,
+    effort: &Effort,
+) -> Option<Tree> {
     let mut parser = Parser::new();
     parser.set_language(grammar).ok()?;
+    if let Some(part) = part {
+        parser.set_included_ranges(&[part]).ok()?;
+    }
     // Asked every few microseconds, while the clock of the processor takes a system call.
     let mut asked = 0_u32;
     let mut progress = |_: &_| {
@@ -234,13 +249,17 @@ struct Walk<'t> {
     open: Vec<Open>,
     found: Vec<Definition>,
     uses: Option<Collector>,
+    /// The node of a macro call, in the language whose macros wrap items.
+    macros: Option<u16>,
+    /// How many wrapping macros are around.
+    wraps: usize,
 }
 
 impl Walk<'_> {
     /// Goes over all nodes without recursion, since the depth of a tree is up to whoever wrote the file; says whether
-    /// it came to the end.
-    fn run(&mut self, effort: &Effort) -> bool {
-        let (mut local, mut depth, mut steps) = (0_usize, 0_usize, 0_u32);
+    /// it came to the end. What it finds lies in `depth` definitions already.
+    fn run_from(&mut self, mut depth: usize, effort: &mut Effort) -> bool {
+        let (mut local, mut steps) = (0_usize, 0_u32);
         loop {
             steps = steps.wrapping_add(1);
             if (steps.is_multiple_of(4096) && !effort.has_time())
@@ -268,7 +287,10 @@ impl Walk<'_> {
                 uses.see(node, self.cursor.field_id(), self.source);
             }
             open.local = self.table.is_local(node.kind_id());
-            if self.cursor.goto_first_child() {
+            let wrapped = local == 0
+                && self.macros == Some(node.kind_id())
+                && self.wrapped(node, depth, effort);
+            if !wrapped && self.cursor.goto_first_child() {
                 local += usize::from(open.local);
                 depth += usize::from(open.definition);
                 self.open.push(open);
@@ -299,6 +321,10 @@ impl Walk<'_> {
         local: usize,
     ) -> Option<Definition> {
         let name = name_of(node, entry.name)?;
+        // What a macro wraps may be anything; what does not read as an item is none.
+        if self.wraps > 0 && node.has_error() {
+            return None;
+        }
         let mut kind = entry.kind;
         let mut body = node.child_by_field_name("body");
         match entry.name {
@@ -441,74 +467,6 @@ fn one_line_signature(text: &str, before_name: usize) -> String {
         Some((at, _)) => format!("{}…", &kept[..at]),
         None => kept.to_owned(),
     }
-}
-
-/// Whether what a C declaration declares is a function.
-fn declares_function(node: Node<'_>) -> bool {
-    let mut at = node.child_by_field_name("declarator");
-    for _ in 0..DECLARATOR_DEPTH {
-        match at {
-            Some(node) if node.kind() == "function_declarator" => {
-                // `int (*call)(void)` is a variable.
-                return node
-                    .child_by_field_name("declarator")
-                    .is_none_or(|inner| inner.kind() != "parenthesized_declarator");
-            }
-            Some(node) => at = node.child_by_field_name("declarator"),
-            None => return false,
-        }
-    }
-    false
-}
-
-/// How many declarators may lie in one another; nobody writes ten stars.
-const DECLARATOR_DEPTH: usize = 12;
-
-fn name_of(node: Node<'_>, how: Name) -> Option<Node<'_>> {
-    let first = match how {
-        Name::Field | Name::Bodied | Name::BodiedOrDeclared => node.child_by_field_name("name")?,
-        Name::Declarator => node.child_by_field_name("declarator")?,
-        Name::Type => node.child_by_field_name("type")?,
-        Name::Property => node.child_by_field_name("property")?,
-        Name::FirstChild => node.named_child(0)?,
-        Name::Left => {
-            let left = node.child_by_field_name("left")?;
-            return matches!(left.kind(), "identifier" | "constant").then_some(left);
-        }
-        Name::Assigned => {
-            let target = node
-                .child_by_field_name("name")
-                .or_else(|| node.child_by_field_name("key"))
-                .or_else(|| node.child_by_field_name("left"))?;
-            match target.kind() {
-                "member_expression" => target.child_by_field_name("property")?,
-                "identifier" | "property_identifier" => target,
-                _ => return None,
-            }
-        }
-    };
-    innermost_name(first)
-}
-
-/// Follows `Outer::inner`, pointers, arrays and type arguments to the bare name.
-fn innermost_name(mut node: Node<'_>) -> Option<Node<'_>> {
-    for _ in 0..DECLARATOR_DEPTH {
-        if node.named_child_count() == 0 {
-            return Some(node);
-        }
-        match node.kind() {
-            "destructor_name" | "operator_name" | "operator_cast" | "computed_property_name" => {
-                return Some(node);
-            }
-            _ => {}
-        }
-        node = node
-            .child_by_field_name("name")
-            .or_else(|| node.child_by_field_name("declarator"))
-            .or_else(|| node.child_by_field_name("type"))
-            .or_else(|| node.named_child(0))?;
-    }
-    None
 }
 
 #[cfg(test)]

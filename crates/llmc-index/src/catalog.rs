@@ -8,6 +8,7 @@
 )]
 
 mod rows;
+mod vectors;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -24,7 +25,7 @@ pub(crate) use rows::{file_of, language_name, unit_id};
 use rows::{file_row, pick, signed, stamp, symbol_row, unit_row, unsigned};
 
 /// Grows with every change of the tables, of the words or of how files are cut: an older index is built again.
-pub(crate) const VERSION: i32 = 1;
+pub(crate) const VERSION: i32 = 2;
 
 const SCHEMA: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -65,6 +66,7 @@ CREATE TABLE symbols (
 ) WITHOUT ROWID;
 CREATE INDEX symbols_name ON symbols (name);
 CREATE TABLE dead (file INTEGER PRIMARY KEY);
+CREATE TABLE vectors (unit INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 ";
 
 /// When a file was what it was; the cheap sign that it did not change.
@@ -191,6 +193,20 @@ impl Catalog {
         Ok(self.conn.execute_batch("COMMIT")?)
     }
 
+    /// Leaves the log to [`Catalog::take_log_in`]: taking it in waits for the disk.
+    pub(crate) fn leave_log_alone(&self) -> Result<()> {
+        Ok(self
+            .conn
+            .query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?)
+    }
+
+    /// Takes the log into the file, as far as readers allow.
+    pub(crate) fn take_log_in(&self) -> Result<()> {
+        Ok(self
+            .conn
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
+    }
+
     pub(crate) fn roll_back(&self) {
         // Nothing to do when there is no transaction.
         let _ = self.conn.execute_batch("ROLLBACK");
@@ -300,6 +316,9 @@ impl Catalog {
         let id = signed(id);
         self.conn
             .prepare_cached("DELETE FROM units WHERE id BETWEEN ? AND ?")?
+            .execute([first, last])?;
+        self.conn
+            .prepare_cached("DELETE FROM vectors WHERE unit BETWEEN ? AND ?")?
             .execute([first, last])?;
         self.conn
             .prepare_cached("DELETE FROM symbols WHERE file = ?")?

@@ -22,6 +22,9 @@ pub enum Error {
     /// Its place cannot be written.
     #[error("the index cannot be written: {0}")]
     Unwritable(String),
+    /// The provider of vectors fails.
+    #[error("no vectors: {0}")]
+    Embedding(String),
     /// A symbol nobody defines.
     #[error("no symbol {name:?} in the index")]
     NoSymbol {

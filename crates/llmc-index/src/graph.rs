@@ -15,8 +15,10 @@ use crate::symbols::{self, Defined, can_meet};
 use crate::text::TextSearcher;
 use crate::uses::{self, Site};
 
-/// Uses and nodes that an answer lists.
+/// Nodes that an answer lists.
 const LISTED: usize = 100;
+/// Uses from which on no further step is taken.
+const ENOUGH: usize = 1000;
 /// How far a question may reach.
 const DEEPEST: usize = 5;
 /// From here on a name that is only mentioned is meant.
@@ -42,6 +44,10 @@ pub struct UseSite {
     pub depth: usize,
 }
 
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 fn is_direct(depth: &usize) -> bool {
     *depth <= 1
 }
@@ -55,6 +61,9 @@ pub struct WhereUsed {
     pub sites: Vec<UseSite>,
     /// How many there are.
     pub total: usize,
+    /// Files that mention the name and were not read, because too many do; the nearest were.
+    #[serde(skip_serializing_if = "is_none")]
+    pub unread_files: usize,
     /// The definitions that share the name, when there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ambiguous: Vec<String>,
@@ -124,12 +133,15 @@ impl Index {
             let asked = symbols::defined(symbol, catalog, &mut sources)?;
             let name = asked.first().map(Defined::name).unwrap_or_default();
             let mut all: Vec<UseSite> = Vec::new();
+            let mut unread = 0;
             let mut done: HashSet<String> = asked.iter().map(Defined::id).collect();
             let mut level = vec![(asked.clone(), 1.0)];
             for depth in 1..=depth.clamp(1, DEEPEST) {
                 let mut next = Vec::new();
                 for (defined, sure) in level {
-                    for site in uses::sites(&defined, catalog, text, &mut sources, stop)? {
+                    let sites = uses::sites(&defined, catalog, text, &mut sources, stop)?;
+                    unread += sites.unread;
+                    for site in sites.found {
                         let known = all
                             .iter()
                             .any(|known| known.line == site.line && known.path == site.source.path);
@@ -146,16 +158,15 @@ impl Index {
                     }
                 }
                 level = next;
-                if all.len() > 10 * LISTED {
+                if all.len() > ENOUGH {
                     break;
                 }
             }
-            let total = all.len();
-            all.truncate(LISTED);
             Ok(WhereUsed {
                 symbol: name,
+                total: all.len(),
                 sites: all,
-                total,
+                unread_files: unread,
                 ambiguous: ambiguous(&asked),
             })
         })
@@ -326,6 +337,7 @@ fn callers(
 ) -> Result<Vec<(Defined, f32)>> {
     let sites = uses::sites(std::slice::from_ref(of), catalog, text, sources, stop)?;
     let calls = sites
+        .found
         .into_iter()
         .filter(|site| leads(of, site.kind, site.confidence));
     let mut found: Vec<(Defined, f32)> = Vec::new();

@@ -15,19 +15,28 @@ use serde::Serialize;
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::progress::Progress;
 use crate::text::{TextIndex, TextSearcher};
-use crate::update::{self, Progress, Updated, Writer};
+use crate::update::{self, Kept, Updated, Writer};
+use crate::vectors::Embedder;
 
-/// Views that are kept open.
-const MOST_VIEWS: usize = 4;
+/// Catalogues that are kept open.
+const MOST_CATALOGS: usize = 4;
 
 /// An index of one workspace. Any number may exist for one directory, in any number of processes.
 #[derive(Debug)]
 pub struct Index {
     places: Places,
-    /// Views that nobody uses now: one for each question that was answered at the same time as others.
-    views: Mutex<Vec<View>>,
+    /// Catalogues that nobody uses now: one for each question that was answered at the same time as others.
+    catalogs: Mutex<Vec<OpenCatalog>>,
+    /// The text part, which all questions share: mapped once for each, it would take its memory once for each.
+    text: Mutex<Option<OpenText>>,
+    /// What the last update had open, for the next one.
+    kept: Mutex<Option<Kept>>,
     progress: Arc<Progress>,
+    pub(crate) embedder: Option<Box<dyn Embedder>>,
+    /// Why the last update did not come to its end.
+    trouble: Mutex<Option<String>>,
 }
 
 /// Whether questions can be answered from the index.
@@ -47,8 +56,12 @@ impl Index {
     pub fn at(dir: &Path) -> Self {
         Self {
             places: Places(dir.to_owned()),
-            views: Mutex::default(),
+            catalogs: Mutex::default(),
+            text: Mutex::default(),
+            kept: Mutex::default(),
             progress: Arc::default(),
+            embedder: None,
+            trouble: Mutex::default(),
         }
     }
 
@@ -78,7 +91,49 @@ impl Index {
     /// # Errors
     /// [`Error::Busy`] while another one writes; [`Error::Unwritable`] with the reason.
     pub fn update(&self, roots: &Roots, stop: &Stop) -> Result<Updated> {
-        Writer::open(&self.places)?.update_all(roots, &self.progress, stop)
+        self.remember(|| {
+            let writer = Writer::open(&self.places)?;
+            self.progress.begin();
+            let done = writer.update_all(roots, &self.progress, stop);
+            self.progress.end();
+            done
+        })
+    }
+
+    /// Looks at every byte of the text part, which is too long a look for every opening of a large one; what is damaged
+    /// is built again by the next update.
+    pub(crate) fn look_for_damage(&self) {
+        if let Ok(false) = self.with_parts(|_, text| text.is_sound()) {
+            tracing::warn!("the text part of the index is damaged");
+            self.places.mark_damaged();
+        }
+    }
+
+    /// Why there is no index, or none that is up to date; nothing where all is well.
+    pub fn trouble(&self) -> Option<String> {
+        self.last_trouble()
+            .or_else(|| match update::can_lock(&self.places) {
+                Err(error @ Error::Unwritable(_)) => Some(error.to_string()),
+                _ => None,
+            })
+    }
+
+    /// Why the last update of this process failed.
+    pub(crate) fn last_trouble(&self) -> Option<String> {
+        let trouble = self.trouble.lock();
+        trouble.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn remember<T>(&self, update: impl FnOnce() -> Result<T>) -> Result<T> {
+        let done = update();
+        let trouble = match &done {
+            Ok(_) => None,
+            Err(error @ Error::Unwritable(_)) => Some(error.to_string()),
+            // Busy, damaged, stopped: the next update sees to it.
+            Err(_) => return done,
+        };
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        done
     }
 
     /// Brings the index in line with these files, named as the index names them; those it does not know are left alone.
@@ -86,7 +141,29 @@ impl Index {
     /// # Errors
     /// As for [`Index::update`].
     pub fn update_files(&self, roots: &Roots, paths: &[String]) -> Result<Updated> {
-        Writer::open(&self.places)?.update_some(roots, paths)
+        self.remember(|| {
+            let kept = self.kept().take();
+            let (updated, kept) = Writer::reopen(&self.places, kept)?.update_some(roots, paths)?;
+            *self.kept() = kept;
+            Ok(updated)
+        })
+    }
+
+    /// Puts right what updates in a hurry have left for later; to be called when there is time.
+    ///
+    /// # Errors
+    /// As for [`Index::update`].
+    pub fn tidy(&self) -> Result<()> {
+        *self.kept() = None;
+        Writer::open(&self.places)?.tidy()
+    }
+
+    pub(crate) fn writer(&self) -> Result<Writer> {
+        Writer::open(&self.places)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes that the index takes on disk.
@@ -107,7 +184,7 @@ impl Index {
         &self,
         work: impl FnOnce(&Catalog, &TextSearcher) -> Result<T>,
     ) -> Result<T> {
-        self.with_parts(|catalog, text| work(catalog, &text.searcher()))
+        self.with_parts(|catalog, text| work(catalog, &text.searcher()?))
     }
 
     /// The same with the text part itself.
@@ -115,84 +192,111 @@ impl Index {
         &self,
         work: impl FnOnce(&Catalog, &TextIndex) -> Result<T>,
     ) -> Result<T> {
-        let mut view = self.views().pop();
+        let mut open = self.catalogs().pop();
         // Files that somebody has tampered with can make a library panic; that is damage like any other.
         let done = catch_unwind(AssertUnwindSafe(|| {
-            let view = self.refreshed(&mut view)?;
-            work(&view.catalog, &view.text)
+            let (catalog, text) = self.refreshed(&mut open)?;
+            work(catalog, &text)
         }));
         let done = done.unwrap_or_else(|_| Err(Error::Damaged("reading it failed".into())));
         if let Err(Error::Damaged(why)) = &done {
             tracing::warn!(why, "the index is damaged");
+            *self.text() = None;
             self.places.mark_damaged();
-        } else if let Some(view) = view {
-            let mut views = self.views();
-            if views.len() < MOST_VIEWS {
-                views.push(view);
+        } else if let Some(open) = open {
+            let mut catalogs = self.catalogs();
+            if catalogs.len() < MOST_CATALOGS {
+                catalogs.push(open);
             }
         }
         done
     }
 
-    fn views(&self) -> MutexGuard<'_, Vec<View>> {
-        self.views.lock().unwrap_or_else(PoisonError::into_inner)
+    fn catalogs(&self) -> MutexGuard<'_, Vec<OpenCatalog>> {
+        self.catalogs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refreshed<'v>(&self, view: &'v mut Option<View>) -> Result<&'v View> {
+    fn text(&self) -> MutexGuard<'_, Option<OpenText>> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Both parts as they are now.
+    fn refreshed<'c>(
+        &self,
+        open: &'c mut Option<OpenCatalog>,
+    ) -> Result<(&'c Catalog, Arc<TextIndex>)> {
+        let mut text = self.text();
         if self.places.marked_damaged() {
-            *view = None;
+            (*open, *text) = (None, None);
             return Err(Error::Missing);
         }
-        let catalog = Mark::of(&self.places.catalog()).ok_or(Error::Missing)?;
-        let text = Mark::of(&self.places.text().join("meta.json")).ok_or(Error::Missing)?;
-        if view
-            .as_ref()
-            .is_some_and(|view| view.at.0.inode != catalog.inode)
-        {
-            *view = None;
+        let inode = Mark::of(&self.places.catalog())
+            .ok_or(Error::Missing)?
+            .inode;
+        let pieces = Mark::of(&self.places.pieces()).ok_or(Error::Missing)?;
+        // Another inode is another index, built anew.
+        if open.as_ref().is_none_or(|open| open.inode != inode) {
+            *open = Some(OpenCatalog {
+                catalog: Catalog::open(&self.places.catalog())?,
+                inode,
+            });
         }
-        match view {
-            Some(view) => {
-                if view.at.1 != text {
-                    view.text.reload()?;
-                    view.at.1 = text;
+        match text.as_mut().filter(|text| text.inode == inode) {
+            Some(text) => {
+                if text.at != pieces {
+                    text.text.reload()?;
+                    text.at = pieces;
                 }
             }
             None => {
-                *view = Some(View {
-                    catalog: Catalog::open(&self.places.catalog())?,
-                    text: TextIndex::open(&self.places.text())?,
-                    at: (catalog, text),
+                *text = Some(OpenText {
+                    text: Arc::new(TextIndex::open(&self.places.text())?),
+                    inode,
+                    at: pieces,
                 });
             }
         }
-        view.as_ref().ok_or(Error::Missing)
+        let catalog = open.as_ref().map(|open| &open.catalog);
+        let text = text.as_ref().map(|text| text.text.clone());
+        catalog.zip(text).ok_or(Error::Missing)
     }
 }
 
-struct View {
+/// A catalogue, and which file it was.
+struct OpenCatalog {
     catalog: Catalog,
-    text: TextIndex,
-    /// The files that were opened: the catalogue's and the text part's list of segments.
-    at: (Mark, Mark),
+    inode: u64,
 }
 
-impl std::fmt::Debug for View {
+/// The text part, of which catalogue's index it was, and the state of its list of pieces.
+struct OpenText {
+    text: Arc<TextIndex>,
+    inode: u64,
+    at: Mark,
+}
+
+impl std::fmt::Debug for OpenCatalog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("View").field("at", &self.at).finish()
+        f.debug_struct("OpenCatalog").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for OpenText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenText").field("at", &self.at).finish()
     }
 }
 
 /// Tells one state of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
-    inode: u64,
+pub(crate) struct Mark {
+    pub(crate) inode: u64,
     size: u64,
     mtime: (i64, i64),
 }
 
 impl Mark {
-    fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         let found = fs::symlink_metadata(path).ok()?;
         found.is_file().then(|| Self {
             inode: found.ino(),
@@ -213,6 +317,11 @@ impl Places {
 
     pub(crate) fn text(&self) -> PathBuf {
         self.0.join("text")
+    }
+
+    /// The text part's list of its pieces.
+    pub(crate) fn pieces(&self) -> PathBuf {
+        self.text().join("meta.json")
     }
 
     pub(crate) fn lock(&self) -> PathBuf {

@@ -133,7 +133,7 @@ fn inspected(
     let cut = one.source.cut();
     let sites = uses::sites(std::slice::from_ref(one), catalog, text, sources, stop)?;
     let users = |tests: bool| {
-        let users = sites.iter().filter(|site| {
+        let users = sites.found.iter().filter(|site| {
             let is_test = site.origin == Origin::Test || site.inside.as_ref().is_some_and(in_tests);
             let counts = leads(one, site.kind, site.confidence);
             is_test == tests && counts && site.confidence >= 0.3

@@ -17,9 +17,10 @@
 //! answered from the files themselves (`live`). `watch` follows the files while a server runs.
 //!
 //! A question (`query`) becomes candidates (`search`), by BM25 over names, paths and text; `rank` orders them by what
-//! BM25 cannot see, and documents what a score means; `snippet` deals out the token budget. Questions about symbols are
-//! answered by `symbols` (which definition is meant), `uses` (who uses it, and how sure that is), `graph`, `inspect`
-//! and `plan`.
+//! BM25 cannot see, and documents what a score means; `vectors` adds what is near in meaning, where somebody provides
+//! vectors; `snippet` deals out the token budget. Questions about symbols are
+//! answered by `symbols` (which definition is meant), `uses` (who uses it), `resolve` (how sure that is), `graph`,
+//! `inspect` and `plan`.
 //!
 //! Nothing in here opens one of the agent's files but through [`llmc_host::Roots`].
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -33,8 +34,10 @@ mod inspect;
 mod live;
 mod plan;
 mod prepare;
+mod progress;
 mod query;
 mod rank;
+mod resolve;
 mod score;
 mod search;
 mod snippet;
@@ -45,6 +48,7 @@ mod text;
 mod units;
 mod update;
 mod uses;
+mod vectors;
 mod watch;
 mod words;
 
@@ -54,7 +58,9 @@ pub use graph::{Direction, Lineage, Node, Related, UseSite, WhereUsed};
 pub use index::{Index, State};
 pub use inspect::Inspected;
 pub use plan::{Plan, Step};
+pub use progress::Progress;
 pub use search::{Answer, Request, Scope};
 pub use snippet::Snippet;
 pub use stats::Stats;
-pub use update::{Progress, Updated};
+pub use update::Updated;
+pub use vectors::Embedder;

@@ -55,7 +55,15 @@ impl Index {
     pub fn plan(&self, roots: &Roots, query: &str, stop: &Stop) -> Result<Plan> {
         let question = Question::new(query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
-        let (ranked, _, state) = self.ranked(roots, &question, Scope::Both, &mut sources, stop)?;
+        let (meaning, _) = self.meaning(query, stop);
+        let (ranked, _, state) = self.ranked(
+            roots,
+            &question,
+            meaning.as_ref(),
+            Scope::Both,
+            &mut sources,
+            stop,
+        )?;
         let best = ranked.first().map_or(0.0, |first| first.score);
         let mut steps: Vec<Step> = ranked
             .iter()

@@ -18,6 +18,7 @@ use crate::snippet::{self, Snippet};
 use crate::source::Sources;
 use crate::text::TextSearcher;
 use crate::units::Unit;
+use crate::vectors::{self, WEIGHT};
 
 /// Units taken from the text part.
 const TAKEN: usize = 160;
@@ -68,6 +69,8 @@ pub struct Answer {
     pub unverified: Vec<String>,
     /// Whether the index answered.
     pub index: State,
+    /// Why there is no index, or none that is up to date.
+    pub note: Option<String>,
 }
 
 /// A unit the index proposes.
@@ -75,9 +78,14 @@ struct Proposal {
     file: FileRow,
     unit: Unit,
     score: f32,
+    /// How near its vector is to the question's.
+    near: f32,
     users: u64,
     pointed: bool,
 }
+
+/// The question's vector and the model it is of.
+pub(crate) type Meaning = (Vec<u8>, i64);
 
 impl Index {
     /// Finds what answers a question. Every text is read from its file for this answer.
@@ -87,8 +95,15 @@ impl Index {
     pub fn search(&self, roots: &Roots, request: &Request<'_>, stop: &Stop) -> Result<Answer> {
         let question = Question::new(request.query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
-        let (ranked, weights, state) =
-            self.ranked(roots, &question, request.scope, &mut sources, stop)?;
+        let (meaning, no_vectors) = self.meaning(request.query, stop);
+        let (ranked, weights, state) = self.ranked(
+            roots,
+            &question,
+            meaning.as_ref(),
+            request.scope,
+            &mut sources,
+            stop,
+        )?;
         let snippets = snippet::deal_out(&question, &weights, &ranked, request.k, request.budget);
         let unverified = snippets
             .iter()
@@ -98,8 +113,36 @@ impl Index {
         Ok(Answer {
             snippets,
             unverified,
+            note: self.note(state).or(no_vectors),
             index: state,
         })
+    }
+
+    /// The question's vector, or why there is none.
+    pub(crate) fn meaning(&self, question: &str, stop: &Stop) -> (Option<Meaning>, Option<String>) {
+        match self.vector_of(question, stop) {
+            Ok(vector) => (vector.zip(self.model_number()), None),
+            Err(why) => (None, Some(format!("ranked without vectors: {why}"))),
+        }
+    }
+
+    fn note(&self, state: State) -> Option<String> {
+        match state {
+            State::Ready => self.last_trouble(),
+            State::Building => {
+                let (done, total) = (self.progress().done(), self.progress().total());
+                let counted = self.progress().is_at_work() && total > 0;
+                Some(if counted {
+                    format!("searched live; the index has {done} of {total} files")
+                } else {
+                    "searched live; the index is being built".to_owned()
+                })
+            }
+            State::None => Some(match self.trouble() {
+                Some(why) => format!("searched live; {why}"),
+                None => "searched live; there is no index yet".to_owned(),
+            }),
+        }
     }
 
     /// The units that answer a question, best first.
@@ -107,13 +150,14 @@ impl Index {
         &self,
         roots: &Roots,
         question: &Question,
+        meaning: Option<&Meaning>,
         scope: Scope,
         sources: &mut Sources<'_>,
         stop: &Stop,
     ) -> Result<(Vec<Candidate>, Weights, State)> {
         let state = self.state();
         let proposed = if state == State::Ready {
-            match self.with(|catalog, text| propose(question, scope, catalog, text)) {
+            match self.with(|catalog, text| propose(question, meaning, scope, catalog, text)) {
                 Ok(proposed) => Some(proposed),
                 // The files are still there to be searched.
                 Err(Error::Damaged(_) | Error::Missing | Error::Busy | Error::Unwritable(_)) => {
@@ -126,7 +170,8 @@ impl Index {
         };
         let (candidates, weights, state) = match proposed {
             Some((proposals, weights)) => {
-                let candidates = prove(proposals, &weights, sources, stop)?;
+                let by_words = if meaning.is_some() { 1.0 - WEIGHT } else { 1.0 };
+                let candidates = prove(proposals, &weights, by_words, sources, stop)?;
                 (candidates, weights, state)
             }
             None => {
@@ -150,6 +195,7 @@ pub(crate) fn no_words() -> Error {
 /// What the index says.
 fn propose(
     question: &Question,
+    meaning: Option<&Meaning>,
     scope: Scope,
     catalog: &Catalog,
     text: &TextSearcher,
@@ -161,9 +207,20 @@ fn propose(
     } else {
         text.best(scope.realms(), &wanted, TAKEN)?
     };
+    let mut near: HashMap<u64, f32> = match meaning {
+        Some((vector, model)) => vectors::nearest(vector, *model, catalog, TAKEN)?
+            .into_iter()
+            .collect(),
+        None => HashMap::new(),
+    };
+    let mut found: Vec<(f32, u64, f32)> = found
+        .into_iter()
+        .map(|(score, id)| (score, id, near.remove(&id).unwrap_or(0.0)))
+        .collect();
+    found.extend(near.into_iter().map(|(id, near)| (0.0, id, near)));
     let mut files: HashMap<u64, Option<FileRow>> = HashMap::new();
     let mut proposals = Vec::with_capacity(found.len());
-    for (score, id) in found {
+    for (score, id, near) in found {
         // What only the text part knows belongs to an update that is not done.
         let Some(row) = catalog.unit(id)? else {
             continue;
@@ -177,6 +234,9 @@ fn propose(
             }
         };
         let Some(file) = file else { continue };
+        if !scope.realms().contains(&file.realm) {
+            continue;
+        }
         let users = if row.unit.symbol.is_empty() {
             0
         } else {
@@ -186,6 +246,7 @@ fn propose(
             file,
             unit: row.unit,
             score,
+            near,
             users,
             pointed: false,
         });
@@ -194,7 +255,11 @@ fn propose(
         let Proposal {
             unit, file, users, ..
         } = proposal;
-        proposal.score * rank::by_name(question, unit, file.origin, *users)
+        let base = match meaning {
+            Some(_) => (1.0 - WEIGHT) * weights.share(proposal.score) + WEIGHT * proposal.near,
+            None => proposal.score,
+        };
+        base * rank::by_name(question, unit, file.origin, *users)
     };
     proposals.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
     proposals.truncate(READ);
@@ -233,6 +298,7 @@ fn point_at(
                 file,
                 unit,
                 score: 0.0,
+                near: 0.0,
                 users: 0,
                 pointed: true,
             }),
@@ -263,6 +329,7 @@ fn file_named(catalog: &Catalog, path: &str) -> Result<Option<FileRow>> {
 fn prove(
     proposals: Vec<Proposal>,
     weights: &Weights,
+    by_words: f32,
     sources: &mut Sources<'_>,
     stop: &Stop,
 ) -> Result<Vec<Candidate>> {
@@ -278,7 +345,7 @@ fn prove(
             changed.entry(path).or_default().push(proposal);
             continue;
         }
-        let base = weights.share(proposal.score);
+        let base = by_words * weights.share(proposal.score) + (1.0 - by_words) * proposal.near;
         let mut candidate = Candidate::new(source, proposal.unit, proposal.file.origin, base);
         candidate.users = proposal.users;
         candidate.pointed = proposal.pointed;

@@ -6,10 +6,12 @@
 
 mod folder;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use tantivy::collector::{DocSetCollector, TopDocs};
 use tantivy::columnar::Column;
+use tantivy::indexer::{IndexWriterOptions, NoMergePolicy};
 use tantivy::query::{BooleanQuery, BoostQuery, Occur, Query, TermQuery};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
@@ -22,7 +24,7 @@ use tantivy::{
 use crate::classify::Realm;
 use crate::error::{Error, Result};
 use crate::words::WordTokenizer;
-use folder::Folder;
+use folder::{Folder, For};
 
 /// Memory for indexing when much is new, and when little is.
 const LARGE_ARENA: usize = 64 << 20;
@@ -115,8 +117,10 @@ impl Fields {
 /// The text part of an index, open.
 pub(crate) struct TextIndex {
     index: Index,
-    reader: IndexReader,
+    /// Opened by the first search: who only writes would keep files alive that are long merged.
+    reader: OnceLock<IndexReader>,
     fields: Fields,
+    dir: PathBuf,
 }
 
 /// What a unit has to say, ready for the index.
@@ -132,11 +136,11 @@ pub(crate) struct Words {
 impl TextIndex {
     /// Opens what is there; [`Error::Missing`] if nothing is.
     pub(crate) fn open(dir: &Path) -> Result<Self> {
-        let directory = Folder::open(dir).ok_or(Error::Missing)?;
+        let directory = Folder::open(dir, For::Searching).ok_or(Error::Missing)?;
         if !Index::exists(&directory).map_err(|_| Error::Missing)? {
             return Err(Error::Missing);
         }
-        let opened = Self::with(Index::open(directory)?)?;
+        let opened = Self::with(Index::open(directory)?, dir)?;
         let size = |entry: std::fs::DirEntry| entry.metadata().map_or(0, |found| found.len());
         let bytes: u64 = std::fs::read_dir(dir)?.flatten().map(size).sum();
         if bytes <= CHECKED_AT_ONCE && !opened.is_sound()? {
@@ -147,24 +151,26 @@ impl TextIndex {
 
     /// Whether every byte is as it was written.
     pub(crate) fn is_sound(&self) -> Result<bool> {
-        Ok(self.index.validate_checksum()?.is_empty())
+        // Mapped, since a file is looked at in one piece.
+        let mapped = Folder::open(&self.dir, For::Writing).ok_or(Error::Missing)?;
+        Ok(Index::open(mapped)?.validate_checksum()?.is_empty())
     }
 
     /// Opens or makes it.
     pub(crate) fn open_or_make(dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(dir)?;
-        let directory = Folder::open(dir)
+        let directory = Folder::open(dir, For::Writing)
             .ok_or_else(|| Error::Unwritable("its folder cannot be opened".into()))?;
         let (schema, _) = Fields::schema();
         let settings = IndexSettings::default();
         if Index::exists(&directory).map_err(tantivy::TantivyError::from)? {
-            Self::with(Index::open(directory)?)
+            Self::with(Index::open(directory)?, dir)
         } else {
-            Self::with(Index::create(directory, schema, settings)?)
+            Self::with(Index::create(directory, schema, settings)?, dir)
         }
     }
 
-    fn with(mut index: Index) -> Result<Self> {
+    fn with(mut index: Index, dir: &Path) -> Result<Self> {
         let (schema, fields) = Fields::schema();
         if index.schema() != schema {
             return Err(Error::Damaged("another version wrote it".into()));
@@ -174,16 +180,25 @@ impl TextIndex {
         let tokenizers = index.tokenizers();
         tokenizers.register("words", TextAnalyzer::from(WordTokenizer));
         tokenizers.register("uses", TextAnalyzer::from(WhitespaceTokenizer::default()));
-        let reader = index
+        Ok(Self {
+            index,
+            reader: OnceLock::new(),
+            fields,
+            dir: dir.to_owned(),
+        })
+    }
+
+    fn reader(&self) -> Result<&IndexReader> {
+        if let Some(reader) = self.reader.get() {
+            return Ok(reader);
+        }
+        let reader = self
+            .index
             .reader_builder()
             .reload_policy(ReloadPolicy::Manual)
             .doc_store_cache_num_blocks(0)
             .try_into()?;
-        Ok(Self {
-            index,
-            reader,
-            fields,
-        })
+        Ok(self.reader.get_or_init(|| reader))
     }
 
     /// The generation of the last commit; `None` before the first.
@@ -194,25 +209,40 @@ impl TextIndex {
 
     /// Looks for later commits.
     pub(crate) fn reload(&self) -> Result<()> {
-        Ok(self.reader.reload()?)
+        Ok(self.reader()?.reload()?)
     }
 
-    pub(crate) fn searcher(&self) -> TextSearcher {
-        TextSearcher {
-            searcher: self.reader.searcher(),
+    pub(crate) fn searcher(&self) -> Result<TextSearcher> {
+        Ok(TextSearcher {
+            searcher: self.reader()?.searcher(),
             fields: self.fields,
-        }
+        })
+    }
+
+    /// In how many pieces it lies; each of them is searched by itself.
+    pub(crate) fn pieces(&self) -> Result<usize> {
+        Ok(self.index.searchable_segment_metas()?.len())
     }
 
     pub(crate) fn writer(&self, size: Size) -> Result<TextWriter> {
         let arena = match size {
-            Size::Large => LARGE_ARENA,
-            Size::Small => SMALL_ARENA,
+            Size::Build => LARGE_ARENA,
+            Size::Update | Size::Few => SMALL_ARENA,
         };
-        let writer = self.index.writer_with_num_threads(1, arena)?;
-        let mut policy = tantivy::merge_policy::LogMergePolicy::default();
-        policy.set_min_num_segments(6);
-        writer.set_merge_policy(Box::new(policy));
+        let options = IndexWriterOptions::builder()
+            .num_worker_threads(1)
+            .num_merge_threads(1)
+            .memory_budget_per_thread(arena)
+            .build();
+        let writer = self.index.writer_with_options(options)?;
+        match size {
+            Size::Few => writer.set_merge_policy(Box::new(NoMergePolicy)),
+            Size::Build | Size::Update => {
+                let mut policy = tantivy::merge_policy::LogMergePolicy::default();
+                policy.set_min_num_segments(6);
+                writer.set_merge_policy(Box::new(policy));
+            }
+        }
         Ok(TextWriter {
             writer,
             fields: self.fields,
@@ -220,11 +250,15 @@ impl TextIndex {
     }
 }
 
-/// How much is about to be written.
+/// What is about to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
-    Large,
-    Small,
+    /// Everything.
+    Build,
+    /// What has changed in the whole tree.
+    Update,
+    /// A few files, at once: pieces are left as they are, and joined when there is time.
+    Few,
 }
 
 pub(crate) struct TextWriter {

@@ -9,6 +9,7 @@ mod code;
 mod sections;
 mod windows;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use llmc_enrich::syntax::{self, Analysis, DefinitionKind, Effort, Language};
@@ -17,6 +18,11 @@ use crate::classify;
 
 /// Processor time for one file; a grammar that loops falls back to windows.
 const PARSE_TIME: Duration = Duration::from_millis(1500);
+/// Larger sources are tables that nobody reads, and their tree takes eighty times their size in memory.
+const PARSED: usize = 2 << 20;
+/// Sources from this size on are parsed one at a time.
+const LARGE: usize = 256 << 10;
+static LARGE_ONE: Mutex<()> = Mutex::new(());
 /// Units kept of one file; ids leave room for no more.
 pub(crate) const MAX_UNITS: usize = 1 << 16;
 
@@ -95,6 +101,11 @@ pub(crate) fn cut(path: &str, text: &str) -> Cut {
     let lines = Lines::new(text);
     let language = Language::detect(path, text);
     let analysis = language.and_then(|language| {
+        if text.len() > PARSED {
+            return None;
+        }
+        let _alone =
+            (text.len() >= LARGE).then(|| LARGE_ONE.lock().unwrap_or_else(PoisonError::into_inner));
         let mut effort = Effort::new(usize::MAX, PARSE_TIME);
         syntax::analysis(language, text, &mut effort)
     });

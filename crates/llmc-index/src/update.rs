@@ -14,7 +14,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,8 +23,9 @@ use rustix::fs::Stat;
 
 use crate::catalog::{Catalog, Known, unit_id};
 use crate::error::{Error, Result};
-use crate::index::Places;
+use crate::index::{Mark, Places};
 use crate::prepare::{Found, Prepared, look_at};
+use crate::progress::Progress;
 use crate::text::{Size, TextIndex, TextWriter};
 
 /// Files and bytes after which a step is committed; a crash costs at most one step.
@@ -33,25 +33,6 @@ const STEP_FILES: usize = 4000;
 const STEP_BYTES: u64 = 48 << 20;
 /// Prepared files that wait for the writer.
 const QUEUE: usize = 16;
-
-/// How far an update has come; shared with whoever shows it.
-#[derive(Debug, Default)]
-pub struct Progress {
-    done: AtomicU64,
-    total: AtomicU64,
-}
-
-impl Progress {
-    /// Files looked at.
-    pub fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
-    }
-
-    /// Files there are; 0 until they have been counted.
-    pub fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
-    }
-}
 
 /// What an update did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,10 +47,29 @@ pub struct Updated {
     pub bytes: u64,
 }
 
-/// The one who may write: holds the lock until dropped.
-pub(crate) struct Writer {
+/// Pieces of the text part from which on it is tidied.
+const MANY_PIECES: usize = 8;
+
+/// Both parts of an index, open for writing, while nobody writes.
+pub(crate) struct Kept {
     catalog: Catalog,
     text: TextIndex,
+    /// The state they were left in: the catalogue's file, and the text part's list of pieces.
+    at: (Mark, Mark),
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").field("at", &self.at).finish()
+    }
+}
+
+/// The one who may write: holds the lock until dropped.
+pub(crate) struct Writer {
+    places: Places,
+    catalog: Catalog,
+    text: TextIndex,
+    size: Size,
     out: Option<TextWriter>,
     generation: i64,
     /// What stands in the open transaction.
@@ -89,17 +89,24 @@ struct Step {
 impl Writer {
     /// Takes the lock and opens both parts; what cannot be used is cleared away and begun anew.
     pub(crate) fn open(places: &Places) -> Result<Self> {
+        Self::reopen(places, None)
+    }
+
+    /// The same with what is still open from the last time, if nobody has written since.
+    pub(crate) fn reopen(places: &Places, kept: Option<Kept>) -> Result<Self> {
         let lock = lock(places)?;
         if places.marked_damaged() {
             places.clear()?;
+        } else if let Some(kept) = kept.filter(|kept| kept.is_as_left(places)) {
+            return Self::reconciled(places, kept.catalog, kept.text, lock);
         }
         match Self::open_parts(places) {
-            Ok((catalog, text)) => Self::reconciled(catalog, text, lock),
+            Ok((catalog, text)) => Self::reconciled(places, catalog, text, lock),
             Err(Error::Damaged(why)) => {
                 tracing::warn!(why, "the index is built again");
                 places.clear()?;
                 let (catalog, text) = Self::open_parts(places)?;
-                Self::reconciled(catalog, text, lock)
+                Self::reconciled(places, catalog, text, lock)
             }
             Err(error) => Err(error),
         }
@@ -117,12 +124,19 @@ impl Writer {
         }
     }
 
-    fn reconciled(catalog: Catalog, text: TextIndex, lock: File) -> Result<Self> {
+    fn reconciled(places: &Places, catalog: Catalog, text: TextIndex, lock: File) -> Result<Self> {
         let generation = catalog.number("generation")?.unwrap_or(0);
         let done = text.generation()?.unwrap_or(0);
+        let size = if generation == 0 {
+            Size::Build
+        } else {
+            Size::Update
+        };
         let mut writer = Self {
+            places: places.clone(),
             catalog,
             text,
+            size,
             out: None,
             generation,
             step: None,
@@ -159,9 +173,7 @@ impl Writer {
             step.text = true;
         }
         if self.out.is_none() {
-            let first = self.generation == 0;
-            let size = if first { Size::Large } else { Size::Small };
-            self.out = Some(self.text.writer(size)?);
+            self.out = Some(self.text.writer(self.size)?);
         }
         self.out.as_mut().ok_or(Error::Busy)
     }
@@ -301,7 +313,14 @@ impl Writer {
     }
 
     /// Looks at these files only; they are named as the index names them. Unknown ones are left to [`Writer::update_all`].
-    pub(crate) fn update_some(mut self, roots: &Roots, paths: &[String]) -> Result<Updated> {
+    /// Also what can be kept open for the next time.
+    pub(crate) fn update_some(
+        mut self,
+        roots: &Roots,
+        paths: &[String],
+    ) -> Result<(Updated, Option<Kept>)> {
+        self.size = Size::Few;
+        self.catalog.leave_log_alone()?;
         let mut seen = HashSet::new();
         for path in paths {
             let Some(known) = self.catalog.known_of(path)? else {
@@ -319,38 +338,91 @@ impl Writer {
                 Err(_) => self.take_out(known.id)?,
             }
         }
-        self.finish()
+        self.close()?;
+        let places = self.places.clone();
+        let at = Mark::of(&places.catalog()).zip(Mark::of(&places.pieces()));
+        let kept = at.map(|at| Kept {
+            catalog: self.catalog,
+            text: self.text,
+            at,
+        });
+        Ok((self.updated, kept))
+    }
+
+    /// Joins the pieces that small updates leave behind, and takes the catalogue's log into its file.
+    pub(crate) fn tidy(mut self) -> Result<()> {
+        if self.text.pieces()? >= MANY_PIECES {
+            self.begin(0)?;
+            self.out()?;
+            self.commit()?;
+        }
+        self.catalog.take_log_in()?;
+        self.finish().map(|_| ())
+    }
+
+    /// Makes room for the vectors of a model; those of another are of no use.
+    pub(crate) fn use_model(self, model: i64) -> Result<()> {
+        if self.catalog.number("embedding")? == Some(model) {
+            return Ok(());
+        }
+        self.catalog.begin()?;
+        self.catalog.forget_vectors()?;
+        self.catalog.set_number("embedding", model)?;
+        self.catalog.commit()
+    }
+
+    pub(crate) fn put_vectors(self, vectors: &[(i64, Vec<u8>)]) -> Result<()> {
+        self.catalog.begin()?;
+        self.catalog.put_vectors(vectors)?;
+        self.catalog.commit()
     }
 
     fn finish(mut self) -> Result<Updated> {
-        self.commit()?;
-        if let Some(out) = self.out.take() {
-            out.finish()?;
-        }
+        self.close()?;
         Ok(self.updated)
     }
-}
 
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if self.step.is_some() {
+    fn close(&mut self) -> Result<()> {
+        let done = self.commit();
+        if done.is_err() {
             self.catalog.roll_back();
+        }
+        done?;
+        match self.out.take() {
+            Some(out) => out.finish(),
+            None => Ok(()),
         }
     }
 }
 
-fn lock(places: &Places) -> Result<File> {
+impl Kept {
+    fn is_as_left(&self, places: &Places) -> bool {
+        let now = Mark::of(&places.catalog()).zip(Mark::of(&places.pieces()));
+        now.is_some_and(|now| now.0.inode == self.at.0.inode && now.1 == self.at.1)
+    }
+}
+
+/// Whether the place can be written at all.
+pub(crate) fn can_lock(places: &Places) -> Result<()> {
+    open_lock(places).map(|_| ())
+}
+
+fn open_lock(places: &Places) -> Result<File> {
     places.make()?;
-    let file = OpenOptions::new()
+    Ok(OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
         .custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0))
-        .open(places.lock())?;
+        .open(places.lock())?)
+}
+
+fn lock(places: &Places) -> Result<File> {
+    let file = open_lock(places)?;
     // Who only asks whether somebody writes holds the lock for a moment.
-    for _ in 0..10 {
+    for _ in 0..50 {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(5)),
@@ -377,7 +449,7 @@ fn count_files(fd: &OwnedFd, options: &walk::WalkOptions, progress: &Arc<Progres
     struct Counter(Arc<Progress>);
     impl Visitor for Counter {
         fn visit(&mut self, _: &walk::Found<'_>) -> Visit {
-            self.0.total.fetch_add(1, Ordering::Relaxed);
+            self.0.count();
             Visit::Done
         }
     }
@@ -396,7 +468,7 @@ impl Visitor for Looker {
     fn visit(&mut self, file: &walk::Found<'_>) -> Visit {
         let path = names::shown(file.path());
         let opened: llmc_host::Result<(OwnedFd, Stat)> = file.open();
-        self.progress.done.fetch_add(1, Ordering::Relaxed);
+        self.progress.step();
         let Ok((fd, stat)) = opened else {
             return Visit::Unreadable;
         };

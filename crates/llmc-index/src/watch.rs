@@ -16,9 +16,12 @@ use llmc_host::{Roots, Stop, names};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
 
 use crate::error::Error;
 use crate::index::Index;
+use crate::update::Updated;
 
 /// How long after a change more changes are waited for, and for how long at most.
 const CALM: Duration = Duration::from_millis(100);
@@ -28,6 +31,8 @@ const BREATH: Duration = Duration::from_secs(1);
 /// How often the tree is looked at without watches, and with them.
 const BLIND_RESCAN: Duration = Duration::from_secs(15);
 const RESCAN: Duration = Duration::from_secs(600);
+/// The priority of a look at the whole tree, as for `nice`.
+const PATIENT: i32 = 10;
 /// A look at the whole tree is followed by a rest of this many times as long.
 const REST: u32 = 10;
 const SHORTEST_REST: Duration = Duration::from_millis(200);
@@ -36,9 +41,10 @@ impl Index {
     /// Brings the index up to date and keeps it so until told to stop, or until it turns out that it cannot be written.
     pub fn keep_current(&self, roots: &Roots, stop: &Stop) {
         let mut watch: Option<Watch> = None;
+        let mut checked = false;
         while !stop.struck() {
             let started = Instant::now();
-            match self.update(roots, stop) {
+            match self.update_in_the_background(roots, !checked, stop) {
                 Ok(done) => tracing::debug!(?done, "index updated"),
                 // Another process keeps it; this one looks again later, should that one end.
                 Err(Error::Busy) => {}
@@ -49,11 +55,15 @@ impl Index {
                 }
                 Err(error) => tracing::warn!(error = %error, "index not updated"),
             }
+            checked = true;
             let rest = (started.elapsed() * REST).max(SHORTEST_REST);
             let not_before = Instant::now() + rest;
             let folders = self.with(|catalog, _| catalog.folders());
             if let Ok(folders) = folders {
                 watch = Watch::on(watch, roots, &folders);
+            }
+            if let Err(error) = self.embed_new(roots, stop) {
+                tracing::warn!(error = %error, "vectors are behind");
             }
             let more_watched = watch.as_ref().is_some_and(|watch| watch.grown);
             // What happened in a folder before it was watched is seen by looking once more.
@@ -62,6 +72,30 @@ impl Index {
             }
             self.until_more_is_needed(roots, watch.as_mut(), not_before, stop);
         }
+    }
+
+    /// A look at the whole tree that lets others go first: it may take minutes, and somebody may be waiting for an answer.
+    fn update_in_the_background(
+        &self,
+        roots: &Roots,
+        check: bool,
+        stop: &Stop,
+    ) -> crate::Result<Updated> {
+        std::thread::scope(|scope| {
+            let updated = std::thread::Builder::new()
+                .name("index-update".to_owned())
+                .spawn_scoped(scope, || {
+                    // The threads that this one starts are as patient.
+                    let _ = setpriority_process(Some(gettid()), PATIENT);
+                    if check {
+                        self.look_for_damage();
+                    }
+                    self.update(roots, stop)
+                })?;
+            updated
+                .join()
+                .unwrap_or_else(|_| Err(Error::Unwritable("the update failed".into())))
+        })
     }
 
     /// Takes in single files until the whole tree has to be looked at.
@@ -81,9 +115,17 @@ impl Index {
             return wait_until(Instant::now() + BLIND_RESCAN);
         };
         let rescan = Instant::now() + RESCAN;
+        let mut untidy = false;
         while Instant::now() < rescan && !stop.struck() {
             let Changes { files, more } = watch.changes(stop);
+            if files.is_empty() && !more && untidy && !stop.struck() {
+                let tidied = self.tidy();
+                let embedded = self.embed_new(roots, stop);
+                tracing::debug!(?tidied, ?embedded, "tidied");
+                untidy = false;
+            }
             if !files.is_empty() {
+                untidy = true;
                 let files: Vec<String> = files.into_iter().collect();
                 let unknown = match self.with(|catalog, _| {
                     let known = |path: &String| catalog.known_of(path).map(|found| found.is_some());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use llmc_tools::resources::{Content, HANDLE_TEMPLATE};
+use llmc_tools::resources::{Content, HANDLE_TEMPLATE, STUB_TEMPLATE, STUBS};
 use llmc_tools::{App, Call, Caller, Effect, Form, Kind, Progress, Surface, ToolDef, mode};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
@@ -107,7 +107,7 @@ impl ServerHandler for McpHandler {
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("llmc", env!("CARGO_PKG_VERSION")))
-            .with_instructions(mode::instructions(self.app.config().mcp.mode))
+            .with_instructions(mode::instructions(self.app.config()))
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -119,6 +119,8 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        // Whoever asks what there is will soon ask for it.
+        self.app.expect_questions();
         let list = ListToolsResult::with_all_items(self.tools.to_vec());
         Ok(cacheable!(context, list))
     }
@@ -180,11 +182,14 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let documents = self.app.sidecars().list().iter();
-        let list = documents
-            .map(|document| {
-                Resource::new(&document.uri, &document.name).with_description("Project document")
-            })
-            .collect();
+        let documents = documents.map(|document| {
+            Resource::new(&document.uri, &document.name).with_description("Project document")
+        });
+        let stubs = self.app.offers_scripts().then(|| {
+            Resource::new(STUBS, "tools.pyi")
+                .with_description("Every tool as a typed Python function")
+        });
+        let list = documents.chain(stubs).collect();
         let list = ListResourcesResult::with_all_items(list);
         Ok(cacheable!(context, list))
     }
@@ -196,7 +201,12 @@ impl ServerHandler for McpHandler {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let handle =
             ResourceTemplate::new(HANDLE_TEMPLATE, "handle").with_description("A stored result");
-        let list = ListResourceTemplatesResult::with_all_items(vec![handle]);
+        let mut list = vec![handle];
+        if self.app.offers_scripts() {
+            let stub = ResourceTemplate::new(STUB_TEMPLATE, "stub");
+            list.push(stub.with_description("One tool as a typed Python function"));
+        }
+        let list = ListResourceTemplatesResult::with_all_items(list);
         Ok(cacheable!(context, list))
     }
 
@@ -279,9 +289,9 @@ fn listed(tool: &ToolDef) -> Tool {
 fn progress(context: &RequestContext<RoleServer>) -> Option<Progress> {
     let token = context.meta.get_progress_token()?;
     let peer = context.peer.clone();
-    Some(Arc::new(move |seconds, tool: &str| {
+    Some(Arc::new(move |seconds, words: &str| {
         let mut note = ProgressNotificationParam::new(token.clone(), seconds);
-        note.message = Some(format!("{tool}: {seconds:.0} s"));
+        note.message = Some(words.to_owned());
         let peer = peer.clone();
         tokio::spawn(async move { peer.notify_progress(note).await });
     }))

@@ -189,6 +189,13 @@ pub fn error_document(text: &str) -> Value {
     }
 }
 
+/// The code of an error document as most tools have it, also when recursive analysis says it in its own words.
+pub fn common_code(document: &Value) -> &str {
+    let code = document["meta"]["error_code"].as_str().unwrap_or_default();
+    let row = llmc_tools::ROWS.iter().find(|row| row.rlm == Some(code));
+    row.and_then(|row| row.linux).unwrap_or(code)
+}
+
 fn as_document(envelope: &llmc_envelope::te::TeText) -> Value {
     let code = envelope.header.error.as_deref().unwrap_or_default();
     let row = llmc_tools::ROWS.iter().find(|row| row.te == Some(code));

@@ -4,6 +4,7 @@
 //! - [`Process`]: a child whose output is collected and whose end is waited for, never longer than [`PATIENCE`]
 //! - [`McpClient`]: JSON-RPC lines to and from `llmc mcp`
 //! - [`Screen`]: a program in a terminal, and what that terminal shows
+//! - [`ModelServer`]: a scripted language model that speaks three providers' protocols
 //! - [`HttpServer`]: `llmc serve` on a free port of loopback, and requests to it byte by byte
 //!
 //! Nothing here waits without a limit, sleeps to let something happen, or sees the caller's environment. A dev-dependency
@@ -16,12 +17,14 @@
 
 mod client;
 mod http;
+mod model;
 mod process;
 mod screen;
 mod workspace;
 
-pub use client::{META_2026, McpClient, error_document};
+pub use client::{META_2026, McpClient, common_code, error_document};
 pub use http::{HttpServer, Reply, read_chunk, read_reply, request};
+pub use model::{Asked, ModelServer, Play, Protocol};
 pub use process::{Ended, PATIENCE, Process};
 pub use screen::Screen;
 pub use workspace::Workspace;

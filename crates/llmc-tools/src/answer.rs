@@ -3,7 +3,7 @@
 use llmc_envelope::HandleId;
 use llmc_envelope::receipt::Receipt;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Kind, Result};
 
@@ -35,6 +35,8 @@ pub struct Facts {
     pub program: Option<String>,
     /// How bytes that are not plain UTF-8 were turned into text.
     pub encoding: Option<&'static str>,
+    /// What the tool itself says beside its data.
+    pub meta: Map<String, Value>,
 }
 
 impl Answer {
@@ -86,6 +88,9 @@ impl Answer {
         }
         if let Some(encoding) = facts.encoding {
             meta["encoding"] = encoding.into();
+        }
+        for (key, value) in &facts.meta {
+            meta[key.as_str()] = value.clone();
         }
         let data = if self.data.is_null() {
             self.text.clone().into()

@@ -18,13 +18,16 @@ use tokio::sync::Semaphore;
 
 use crate::confinement::Truth;
 use crate::cx::Caller;
+use crate::embedding;
 use crate::error::{Error, Kind, Result};
 use crate::mode;
 use crate::observe::Observer;
 use crate::processes::Processes;
 use crate::resources::Sidecars;
+use crate::rlm::{self, Analyses};
+use crate::script::Scripts;
 use crate::shell;
-use crate::tool::ToolDef;
+use crate::tool::{Effect, ToolDef};
 
 /// Sessions whose budgets are tracked at the same time.
 const SESSIONS: usize = 4096;
@@ -51,6 +54,7 @@ pub struct App {
     linux: Workspace,
     handles: OnceLock<Result<HandleStore>>,
     processes: Processes,
+    analyses: Analyses,
     commands: OnceLock<Result<Runner>>,
     index: OnceLock<Index>,
     keeping_index: AtomicBool,
@@ -60,8 +64,10 @@ pub struct App {
     observer: Observer,
     listing: Vec<&'static ToolDef>,
     sidecars: Sidecars,
-    /// Places for calls that run at the same time, for each principal: one cannot keep another waiting.
-    running: Mutex<BTreeMap<String, Arc<Semaphore>>>,
+    /// Places for calls that run at the same time, for each principal: one cannot keep another waiting. Scripts have
+    /// their own, or many of them would keep every other call waiting.
+    running: Mutex<BTreeMap<(String, bool), Arc<Semaphore>>>,
+    scripts: Scripts,
     served: Mutex<BTreeMap<(String, String), u64>>,
     session_id: String,
     started: Instant,
@@ -116,6 +122,7 @@ impl App {
             linux,
             handles: OnceLock::new(),
             processes: Processes::default(),
+            analyses: Analyses::default(),
             commands: OnceLock::new(),
             index: OnceLock::new(),
             keeping_index: AtomicBool::new(false),
@@ -125,6 +132,7 @@ impl App {
             listing,
             sidecars,
             running: Mutex::default(),
+            scripts: Scripts::default(),
             served: Mutex::default(),
             session_id: uuid::Uuid::new_v4().to_string(),
             started: Instant::now(),
@@ -178,15 +186,16 @@ impl App {
     }
 
     /// This principal's places for calls that run at the same time; the others wait their turn.
-    pub(crate) fn running(&self, principal: &str) -> Arc<Semaphore> {
+    pub(crate) fn running(&self, principal: &str, effect: Effect) -> Arc<Semaphore> {
+        let key = (principal.to_owned(), effect == Effect::Scripts);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(places) = running.get(principal) {
+        if let Some(places) = running.get(&key) {
             return places.clone();
         }
         let places = self.config().mcp.limits.concurrency_per_token;
         let places = usize::try_from(places).unwrap_or(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
-        running.insert(principal.to_owned(), places.clone());
+        running.insert(key, places.clone());
         places
     }
 
@@ -282,13 +291,31 @@ impl App {
 
     /// The body of `GET /health`: what this server is and what holds its programs.
     pub fn health(&self) -> Value {
-        json!({
+        let mut health = json!({
             "ok": true,
             "version": "v0",
             "confinement": Truth::confinement(self),
             "profile": self.config().mcp.exec.profile.as_str(),
             "index": self.index().state(),
-        })
+        });
+        if let Some(progress) = self.index_progress() {
+            health["index_progress"] = progress;
+        }
+        health
+    }
+
+    /// How far this process is with looking at the whole tree, while it does.
+    pub fn index_progress(&self) -> Option<Value> {
+        let progress = self.index().progress();
+        let (done, total) = (progress.done(), progress.total());
+        progress
+            .is_at_work()
+            .then(|| json!({"done": done, "total": total.max(done)}))
+    }
+
+    /// What scripts need that outlives them.
+    pub(crate) fn scripts(&self) -> &Scripts {
+        &self.scripts
     }
 
     /// Programs that outlive the call that started them.
@@ -296,12 +323,39 @@ impl App {
         &self.processes
     }
 
+    /// What recursive analyses share.
+    pub(crate) fn analyses(&self) -> &Analyses {
+        &self.analyses
+    }
+
+    /// What whoever sits at the shell asks of the next analysis.
+    pub fn analyse_from_shell(&self, shell: rlm::Shell) {
+        self.analyses.prepare(shell);
+    }
+
     /// The index of the workspace; without a state directory there is none, and searches go over the files.
     pub fn index(&self) -> &Index {
-        self.index.get_or_init(|| match &self.stores {
-            Some(dir) => Index::at(&dir.join("index")),
-            None => Index::nowhere(),
+        self.index.get_or_init(|| {
+            let index = match &self.stores {
+                Some(dir) => Index::at(&dir.join("index")),
+                None => Index::nowhere(),
+            };
+            match embedding::embedder(self.config()) {
+                Some(embedder) => index.with_embedder(embedder),
+                None => index,
+            }
         })
+    }
+
+    /// Begins to keep the index where questions are to be expected: tools that need it are offered, and the workspace
+    /// is a repository or has an index already. Elsewhere (a home directory, a mode without retrieval) the first
+    /// question begins it.
+    pub fn expect_questions(self: &Arc<App>) {
+        let offered = self.listing.iter().any(|tool| tool.retrieves);
+        let worth_it = || self.root().join(".git").exists() || self.index().bytes() > 0;
+        if offered && !self.keeping_index.load(Ordering::Relaxed) && worth_it() {
+            self.keep_index();
+        }
     }
 
     /// Keeps the index current in the background from now on; asking again changes nothing.

@@ -73,12 +73,13 @@ impl Outcome {
 
 impl App {
     /// Carries out a call.
-    pub async fn call(self: &Arc<App>, call: Call) -> Outcome {
+    pub async fn call(self: &Arc<App>, mut call: Call) -> Outcome {
         let started = Instant::now();
         let correlation_id = call
             .correlation_id
             .clone()
             .unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
+        call.correlation_id = Some(correlation_id.clone());
         let tool = catalog::find(&call.name);
         let caller = Arc::new(call.caller.clone());
         let args_text = Value::Object(call.args.clone()).to_string();
@@ -132,7 +133,8 @@ impl App {
                 format!("{} is not among this token's tools", tool.name),
             ));
         }
-        if tool.effect != Effect::Reads
+        // A script only looks by itself; what it calls is asked about when it calls.
+        if !matches!(tool.effect, Effect::Reads | Effect::Scripts)
             && (self.config().mcp.tools.read_only || call.caller.read_only)
         {
             return Err(Error::new(
@@ -140,6 +142,12 @@ impl App {
                 format!("{}: this server is read only", tool.name),
             )
             .hint("the operator set mcp.tools.read_only or gave this token read access only"));
+        }
+        if tool.effect == Effect::SendsOut && !self.config().mcp.rlm.enabled {
+            return Err(
+                Error::new(Kind::EgressDenied, format!("{} is switched off", tool.name))
+                    .hint("the operator set mcp.rlm.enabled = false"),
+            );
         }
         if tool.effect == Effect::SendsOut
             && call.caller.remote
@@ -172,7 +180,7 @@ impl App {
             return self.run(tool, call, caller).await;
         }
         let cancel = call.cancel.clone();
-        let running = self.running(&caller.principal);
+        let running = self.running(&caller.principal, tool.effect);
         let place = tokio::select! {
             place = running.acquire() => place,
             () = cancel.cancelled() => return Err(Error::new(Kind::Cancelled, "cancelled")),
@@ -188,9 +196,10 @@ impl App {
         call: Call,
         caller: Arc<Caller>,
     ) -> Result<Answer> {
-        let cx = Cx::new(self.clone(), caller, Stop::default());
+        let cx = Cx::new(self.clone(), caller, Stop::default()).for_call(&call);
         let limit = (tool.time_limit)(&cx);
         let stop = Stop::at(Instant::now() + limit);
+        let mut told = cx.told();
         let work = (tool.run)(cx.with_stop(stop.clone()), call.args);
         let mut task = tokio::spawn(work.in_current_span());
         let started = Instant::now();
@@ -209,9 +218,10 @@ impl App {
                     stop.cancel();
                     return Err(Error::new(Kind::TimedOut, format!("{}: no answer within {} s", tool.name, limit.as_secs())));
                 }
-                _ = beat.tick() => if let Some(progress) = &call.progress {
-                    progress(started.elapsed().as_secs_f64(), tool.name);
-                },
+                _ = beat.tick() => tell(&call.progress, tool, started, &told.borrow()),
+                Ok(()) = told.changed() => {
+                    tell(&call.progress, tool, started, &told.borrow_and_update());
+                }
             }
         };
         match joined {
@@ -235,6 +245,18 @@ impl App {
                 ))
             }
         }
+    }
+}
+
+/// Tells the client how far a call is, if it wants to know.
+fn tell(progress: &Option<Progress>, tool: &ToolDef, started: Instant, words: &str) {
+    let Some(progress) = progress else { return };
+    let seconds = started.elapsed().as_secs_f64();
+    let name = tool.name;
+    if words.is_empty() {
+        progress(seconds, &format!("{name}: {seconds:.0} s"));
+    } else {
+        progress(seconds, &format!("{name}: {words}, {seconds:.0} s"));
     }
 }
 

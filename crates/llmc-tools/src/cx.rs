@@ -6,8 +6,11 @@ use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Draft, Payload};
 use llmc_host::{Stop, Workspace};
 use serde::Serialize;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::call::Call;
 use crate::error::{Error, Kind, Result};
 
 /// Through which door a call came.
@@ -92,11 +95,41 @@ pub struct Cx {
     app: Arc<App>,
     caller: Arc<Caller>,
     stop: Stop,
+    /// What the call is at, in words.
+    words: watch::Sender<String>,
+    correlation_id: Arc<str>,
+    cancel: CancellationToken,
 }
 
 impl Cx {
     pub(crate) fn new(app: Arc<App>, caller: Arc<Caller>, stop: Stop) -> Cx {
-        Cx { app, caller, stop }
+        Cx {
+            app,
+            caller,
+            stop,
+            words: watch::Sender::default(),
+            correlation_id: Arc::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// Tells a caller who asked for progress what the call is at.
+    pub fn tell(&self, words: String) {
+        self.words.send_replace(words);
+    }
+
+    /// Where what is told can be heard.
+    pub(crate) fn told(&self) -> watch::Receiver<String> {
+        self.words.subscribe()
+    }
+
+    /// The same for a call that somebody waits for, and may stop waiting for.
+    pub(crate) fn for_call(self, call: &Call) -> Cx {
+        Cx {
+            cancel: call.cancel.clone(),
+            correlation_id: call.correlation_id.as_deref().unwrap_or_default().into(),
+            ..self
+        }
     }
 
     pub(crate) fn with_stop(&self, stop: Stop) -> Cx {
@@ -114,6 +147,16 @@ impl Cx {
     /// Who calls.
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// The call's id in logs and audits.
+    pub fn correlation_id(&self) -> &str {
+        &self.correlation_id
+    }
+
+    /// Fires when the caller changes its mind or goes away; file work asks its [`Stop`].
+    pub fn cancel(&self) -> &CancellationToken {
+        &self.cancel
     }
 
     /// The name under which leases are taken.

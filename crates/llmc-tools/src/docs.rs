@@ -19,6 +19,7 @@ pub fn tools_markdown() -> String {
             Effect::Writes => "writes",
             Effect::Runs => "runs programs",
             Effect::SendsOut => "sends data out",
+            Effect::Scripts => "runs a script; its calls are judged one by one",
         };
         let aliases: Vec<String> = tool
             .aliases

@@ -106,6 +106,22 @@ impl Kind {
         };
         own.unwrap_or(row.http_code)
     }
+
+    /// The built-in exception that a script catches.
+    pub fn exception(self) -> &'static str {
+        use Kind::*;
+        match self {
+            NotFound | HandleExpired => "FileNotFoundError",
+            AuthFailed | InvalidPath | CommandDenied | EgressDenied | IsolationRequired
+            | PermissionDenied => "PermissionError",
+            TimedOut => "TimeoutError",
+            BadArgs | BadPattern | UnknownTool | NotADirectory | IsDirectory | NoMatch => {
+                "ValueError"
+            }
+            PreconditionFailed | AlreadyExists | Busy | TooLarge | RateLimited | BudgetExceeded
+            | NoAnswer | Cancelled | ProviderFailed | WriteFailed | Internal => "RuntimeError",
+        }
+    }
 }
 
 /// A failed call: what kind, what happened, what to do next.
@@ -162,13 +178,24 @@ impl Error {
 
     /// The body of a failed REST call: HTTP's code, and the tool's own beside it.
     pub fn rest_body(&self, family: Family, correlation_id: &str) -> Value {
-        json!({
+        let mut body = json!({
             "code": self.kind.row().http_code,
             "message": self.message,
             "hint": self.hint,
             "correlation_id": correlation_id,
             "error_code": self.kind.code(family),
-        })
+        });
+        for (key, value) in self.told_everywhere() {
+            body[key] = value.clone();
+        }
+        body
+    }
+
+    /// Facts that belong in every form of the error: a script that failed has printed something, and failed somewhere.
+    pub fn told_everywhere(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        ["output", "output_handle", "traceback"]
+            .into_iter()
+            .filter_map(|key| Some((key, self.extra.get(key)?)))
     }
 
     /// The body of a failed MCP call: `{"error": …, "meta": {…}}`.
@@ -286,6 +313,7 @@ impl From<llmc_index::Error> for Error {
             }
             Index::Busy => Error::new(Kind::Busy, message).hint("try again"),
             Index::Unwritable(_) => Error::new(Kind::WriteFailed, message),
+            Index::Embedding(_) => Error::new(Kind::ProviderFailed, message),
             Index::Damaged(_) => Error::new(Kind::Internal, message).hint("try again"),
         }
     }

@@ -7,8 +7,10 @@
 //! - [`mode`]: which tools an MCP client is listed
 //! - [`Observer`]: metrics, audit, telemetry and the log line of a call
 //! - [`Processes`]: programs that outlive the call that started them
+//! - [`AnalysisShell`]: what the shell may ask of a recursive analysis, and no client
 //! - [`Truth`]: what holds commands, and what does not, in one line
 //! - [`state`]: the state directory and its stores, looked at from outside
+//! - [`stubs`]: tools as typed Python functions, found by words and explained
 //! - [`docs`]: the reference pages, generated
 //!
 //! Nothing in here knows MCP, HTTP or the command line.
@@ -24,15 +26,19 @@ mod compare;
 mod confinement;
 mod cx;
 pub mod docs;
+mod embedding;
 mod error;
 pub mod mode;
 mod observe;
 mod processes;
 mod rag;
 pub mod resources;
+mod rlm;
 mod schema;
+mod script;
 pub mod shell;
 pub mod state;
+pub mod stubs;
 mod te;
 mod tool;
 
@@ -44,4 +50,5 @@ pub use cx::{Caller, Cx, Form, Surface};
 pub use error::{Error, Family, Kind, ROWS, Result, Row};
 pub use observe::{Histogram, Latency, Metrics, Observer, SeenCall, Whose};
 pub use processes::Processes;
+pub use rlm::Shell as AnalysisShell;
 pub use tool::{Effect, Tool, ToolDef};

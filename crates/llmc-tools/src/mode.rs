@@ -2,6 +2,7 @@
 
 use llmc_config::{Config, Mode};
 
+use crate::call::nearest;
 use crate::catalog::{self, TOOLS};
 use crate::tool::{Effect, ToolDef};
 
@@ -27,15 +28,10 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
         Mode::CodeExecution => vec!["read_file", "list_dir", "execute_code", "init"],
         Mode::Hybrid => {
             let hybrid = &config.mcp.hybrid;
-            for name in hybrid
-                .promoted_tools
-                .iter()
-                .filter(|name| catalog::find(name).is_none())
-            {
-                warnings.push(format!(
-                    "mcp.hybrid.promoted_tools names {name}, but there is no such tool; skipped"
-                ));
-            }
+            warnings.extend(phantoms(
+                "mcp.hybrid.promoted_tools",
+                &hybrid.promoted_tools,
+            ));
             let code = hybrid.include_execute_code.then_some("execute_code");
             let promoted = hybrid.promoted_tools.iter().map(String::as_str);
             ["read_file", "list_dir"]
@@ -51,10 +47,14 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
         .filter_map(|name| catalog::find(name))
         .map(|tool| tool.name)
         .collect();
-    let runs = config.mcp.tools.enable_run_cmd;
+    let offered = |effect: Effect| match effect {
+        Effect::Runs => config.mcp.tools.enable_run_cmd,
+        Effect::SendsOut => config.mcp.rlm.enabled,
+        Effect::Reads | Effect::Writes | Effect::Scripts => true,
+    };
     let list: Vec<&ToolDef> = TOOLS
         .iter()
-        .filter(|tool| wanted.contains(&tool.name) && (runs || tool.effect != Effect::Runs))
+        .filter(|tool| wanted.contains(&tool.name) && offered(tool.effect))
         .collect();
     if config.mcp.mode == Mode::Hybrid {
         let size: usize = list.iter().map(|tool| tool.listing().len()).sum();
@@ -63,17 +63,46 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
             warnings.push(format!("the tool list takes {size} characters, more than mcp.hybrid.bootstrap_budget_warning = {limit}"));
         }
     }
+    for token in &config.mcp.auth.tokens {
+        let key = format!("the list of tools of token {}", token.name);
+        warnings.extend(phantoms(&key, token.tools.as_deref().unwrap_or_default()));
+    }
     (list, warnings)
 }
 
+/// Names in a list of the configuration that no tool has, each with the one that was probably meant.
+fn phantoms(list: &str, names: &[String]) -> Vec<String> {
+    let unknown = names.iter().filter(|name| catalog::find(name).is_none());
+    unknown
+        .map(|name| {
+            let meant = nearest(name, TOOLS.iter().map(|tool| tool.name))
+                .map(|name| format!("; did you mean {name}?"))
+                .unwrap_or_default();
+            format!("{list}: there is no tool {name:?}, skipped{meant}")
+        })
+        .collect()
+}
+
 /// What a model is told once, at the start.
-pub fn instructions(mode: Mode) -> &'static str {
+pub fn instructions(config: &Config) -> String {
+    let scripts = config.mcp.mode == Mode::Hybrid && config.mcp.hybrid.include_execute_code;
+    let words = words(config.mcp.mode);
+    match scripts {
+        true => format!("{words} {SCRIPTS}"),
+        false => words.to_owned(),
+    }
+}
+
+/// What hybrid mode says about scripts, where it has them.
+const SCRIPTS: &str = "For several steps write one execute_code script: every tool is a function there (tools.search(\"words\"), \
+     tools.help(\"name\")), and only what it prints comes back. Files it opens itself do not last; linux_fs_write keeps them.";
+
+fn words(mode: Mode) -> &'static str {
     match mode {
         Mode::Hybrid => {
-            "LLMC: files and commands of one workspace. Paths are relative to its root. Reads end with a `# LLMC:` line: \
-             what was shown, the total, a sha tag. Pass that tag as expected_sha256 when you write or edit, so that no \
-             one's change is lost. Whatever is left out is named there, with a handle or an offset that returns it. \
-             Prefer linux_fs_edit to rewriting; on NO_MATCH its answer shows the nearest lines."
+            "LLMC: files and commands of one workspace; paths are relative to its root. Reads end with a `# LLMC:` line: what \
+             was shown, the total, what returns the rest, a sha tag. Pass the tag as expected_sha256 when you write or edit, \
+             so that no one's change is lost. Prefer linux_fs_edit; on NO_MATCH it shows the nearest lines."
         }
         Mode::Classic => {
             "LLMC: files and search of one workspace. Paths are relative to its root. Every cut answer names its total and \
@@ -87,6 +116,84 @@ pub fn instructions(mode: Mode) -> &'static str {
         Mode::CodeExecution => {
             "LLMC: write one short Python program with execute_code instead of many calls; every tool is a function in \
              `tools`. Only what it prints comes back. tools.search(\"words\") finds tools, tools.help(\"name\") explains one."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hybrid(promoted: &[&str]) -> Config {
+        let mut config = Config::default();
+        config.mcp.mode = Mode::Hybrid;
+        config.mcp.hybrid.promoted_tools = promoted.iter().map(|&name| name.to_owned()).collect();
+        config
+    }
+
+    fn names(config: &Config) -> Vec<&'static str> {
+        listing(config).0.iter().map(|tool| tool.name).collect()
+    }
+
+    #[test]
+    fn promoted_tools_are_listed_once_in_the_catalogues_order() {
+        let config = hybrid(&["te_grep", "read_file", "linux.fs_move", "te_grep"]);
+        let listed = names(&config);
+        let wanted = ["read_file", "list_dir", "linux_fs_move", "te_grep"];
+        assert_eq!(listed[..4], wanted);
+        assert_eq!(listed.last(), Some(&"init"));
+        assert!(names(&hybrid(&[])).starts_with(&["read_file", "list_dir"]));
+        let mut without = hybrid(&["te_grep"]);
+        without.mcp.hybrid.include_execute_code = false;
+        assert!(!names(&without).contains(&"execute_code"));
+        assert!(!instructions(&without).contains("execute_code"));
+        assert!(instructions(&config).contains("execute_code"));
+    }
+
+    #[test]
+    fn a_name_without_a_tool_is_a_warning_that_names_the_nearest() {
+        let (_, warnings) = listing(&hybrid(&["linux_fs_wriet", "xyzzy", "run_cmd"]));
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(
+            warnings[0].contains("linux_fs_wriet")
+                && warnings[0].contains("did you mean linux_fs_write?")
+        );
+        assert!(warnings[1].contains("xyzzy") && !warnings[1].contains("did you mean"));
+        assert_eq!(listing(&Config::default()).1, [""; 0]);
+    }
+
+    #[test]
+    fn the_budget_is_measured_on_all_that_a_model_is_sent() {
+        let mut config = hybrid(&["linux_fs_write"]);
+        let list = listing(&config).0;
+        let sent: usize = list.iter().map(|tool| tool.listing().len()).sum();
+        let schemas: usize = list
+            .iter()
+            .map(|tool| {
+                serde_json::Value::Object(tool.schema().clone())
+                    .to_string()
+                    .len()
+            })
+            .sum();
+        assert!(sent > schemas);
+        for (limit, warned) in [(sent, 0), (sent - 1, 1), (schemas, 1)] {
+            config.mcp.hybrid.bootstrap_budget_warning = limit as u64;
+            let warnings = listing(&config).1;
+            assert_eq!(warnings.len(), warned, "{limit}: {warnings:?}");
+        }
+    }
+
+    #[test]
+    fn commands_that_are_switched_off_are_not_listed_in_any_mode() {
+        for mode in Mode::ALL {
+            let mut config = Config::default();
+            config.mcp.mode = *mode;
+            config.mcp.tools.enable_run_cmd = false;
+            let (list, _) = listing(&config);
+            assert!(
+                list.iter().all(|tool| tool.effect != Effect::Runs),
+                "{mode}"
+            );
         }
     }
 }

@@ -31,6 +31,7 @@ use crate::error::Kind;
 use crate::tool::ToolDef;
 
 use audit::Audit;
+pub(crate) use audit::Rows;
 pub use histogram::Histogram;
 pub use latency::Latency;
 pub use metrics::{Metrics, Whose};
@@ -108,9 +109,15 @@ impl<'a> Event<'a> {
             model: caller.model.clone(),
             tool: outcome.tool,
             error: error.map(|error| (error.kind, family)),
-            // A complaint about arguments quotes them, and a model may have put a file's content into the wrong one.
+            // A complaint about arguments quotes them, and a model may have put a file's content into the wrong one; a
+            // provider's complaint may quote what it was sent.
             message: error
-                .filter(|error| !matches!(error.kind, Kind::BadArgs | Kind::BadPattern))
+                .filter(|error| {
+                    !matches!(
+                        error.kind,
+                        Kind::BadArgs | Kind::BadPattern | Kind::ProviderFailed
+                    )
+                })
                 .map(|error| mask_secrets(&error.message)),
             path: facts.path,
             truncated: facts.truncated,
@@ -614,8 +621,8 @@ fn suits(value: &Value, schema: &Value) -> bool {
 
 /// Puts a size in the place of what is to be written: a file's content is never recorded.
 fn leave_content_out(value: &mut Value) {
-    const CONTENT: [&str; 7] = [
-        "content", "old_text", "new_text", "patch", "input", "code", "context",
+    const CONTENT: [&str; 8] = [
+        "content", "old_text", "new_text", "patch", "input", "code", "context", "task",
     ];
     match value {
         Value::Object(map) => {

@@ -17,6 +17,9 @@ const FRESHEN: Duration = Duration::from_secs(2);
 /// How often somebody who waits for the index looks.
 const WAIT: Duration = Duration::from_millis(20);
 
+/// How often it tells the caller how far the index is.
+const TELL: Duration = Duration::from_millis(500);
+
 /// The arguments of a search as the caller gave them.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
@@ -81,6 +84,7 @@ pub(crate) fn scope(cx: &Cx, asked: Option<&str>) -> Result<Scope> {
 /// Searches within the limits.
 pub(crate) fn search(cx: &Cx, query: &str, limits: &Limited, stop: &Stop) -> Result<Found> {
     freshen(cx, stop);
+    tell_progress(cx);
     let request = Request {
         query,
         scope: limits.scope,
@@ -150,7 +154,21 @@ pub(crate) fn document(found: &Found, limits: &Limited) -> Value {
     if !limits.clamped.is_empty() {
         document["clamped"] = json!(limits.clamped);
     }
+    if let Some(note) = &found.note {
+        document["note"] = json!(note);
+    }
     document
+}
+
+/// Tells the caller how far the index is; whether it is being built.
+fn tell_progress(cx: &Cx) -> bool {
+    let progress = cx.app().index().progress();
+    let at_work = progress.is_at_work();
+    if at_work {
+        let (done, total) = (progress.done(), progress.total().max(progress.done()));
+        cx.tell(format!("indexing, {done} of {total} files"));
+    }
+    at_work
 }
 
 /// Waits for an index, for questions that cannot be answered without one: the shell builds it, a server waits for its
@@ -165,9 +183,17 @@ pub(crate) fn await_index(cx: &Cx, stop: &Stop) -> Result<()> {
         index.update(&cx.files().roots, stop)?;
         return Ok(());
     }
+    let mut told: Option<Instant> = None;
     while index.state() != State::Ready {
         if cx.app().index_failed() {
-            return Err(llmc_index::Error::Missing.into());
+            let error = Error::from(llmc_index::Error::Missing);
+            return Err(match index.trouble() {
+                Some(why) => error.hint(why),
+                None => error,
+            });
+        }
+        if told.is_none_or(|told| told.elapsed() >= TELL) && tell_progress(cx) {
+            told = Some(Instant::now());
         }
         if let Err(error) = stop.check() {
             let done = index.progress().done();

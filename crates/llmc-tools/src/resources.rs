@@ -1,5 +1,6 @@
 //! Documents that clients can read when they need them, instead of paying for them in every prompt.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,9 +13,17 @@ use crate::app::App;
 use crate::catalog::linux_handle_read::page;
 use crate::cx::{Caller, Cx};
 use crate::error::{Error, Kind, Result};
+use crate::stubs;
+use crate::tool::Effect;
 
 const DOCS: &str = "llmc://docs/";
 const HANDLE: &str = "llmc://handle/";
+const STUB: &str = "llmc://stubs/";
+
+/// The URI of all tools as Python functions, and the template of one.
+pub const STUBS: &str = "llmc://stubs/tools.pyi";
+/// See [`STUBS`].
+pub const STUB_TEMPLATE: &str = "llmc://stubs/{tool}.pyi";
 
 /// The URI template under which stored results can be read.
 pub const HANDLE_TEMPLATE: &str = "llmc://handle/{id}";
@@ -161,9 +170,11 @@ impl App {
                 kind,
             ));
         }
+        if let Some(name) = uri.strip_prefix(STUB) {
+            return self.read_stub(name);
+        }
         let Some(id) = uri.strip_prefix(HANDLE) else {
-            let shown = names::shown(uri.as_bytes());
-            return Err(Error::new(Kind::NotFound, format!("no resource {shown}")));
+            return Err(missing(uri));
         };
         let id = HandleId::parse(id)
             .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
@@ -182,4 +193,51 @@ impl App {
             Err(error) => Content::Bytes(error.into_bytes()),
         })
     }
+
+    /// All tools as Python functions, or one of them.
+    fn read_stub(&self, file: &str) -> Result<Content> {
+        let tools = stubs::scriptable(self.config());
+        let text = if file == stubs::FILE {
+            Some(stubs::module(&tools))
+        } else {
+            let name = file.strip_suffix(".pyi");
+            let tool = tools.iter().find(|tool| name == Some(tool.name));
+            tool.and_then(|tool| stubs::stub(tool))
+        };
+        match text {
+            Some(text) => Ok(Content::Text(text, "text/x-python")),
+            None => Err(missing(&format!("{STUB}{file}"))),
+        }
+    }
+
+    /// Whether MCP clients are offered scripts, and so have a use for stubs.
+    pub fn offers_scripts(&self) -> bool {
+        let mut listed = self.listing().iter();
+        listed.any(|tool| tool.effect == Effect::Scripts)
+    }
+
+    /// Puts the stubs into the state directory, without anybody waiting for it. What cannot be written is not there.
+    pub fn keep_stubs(self: &Arc<App>) {
+        let (app, offers) = (self.clone(), self.offers_scripts());
+        let Some(dir) = self.stores().map(Path::to_owned).filter(|_| offers) else {
+            return;
+        };
+        let write = move || {
+            let text = stubs::module(&stubs::scriptable(app.config()));
+            if let Err(error) = stubs::write(&dir, &text) {
+                tracing::warn!(%error, "the tools' stubs cannot be written");
+            }
+        };
+        let spawned = std::thread::Builder::new()
+            .name("llmc-stubs".to_owned())
+            .spawn(write);
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread to write the tools' stubs");
+        }
+    }
+}
+
+fn missing(uri: &str) -> Error {
+    let shown = names::shown(uri.as_bytes());
+    Error::new(Kind::NotFound, format!("no resource {shown}"))
 }

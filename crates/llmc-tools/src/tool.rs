@@ -27,6 +27,8 @@ pub enum Effect {
     Runs,
     /// Sends data off the machine.
     SendsOut,
+    /// Runs a script, whose calls are judged one by one.
+    Scripts,
 }
 
 /// A tool. The first paragraph of the argument type's documentation is what the model reads.
@@ -43,6 +45,8 @@ pub trait Tool: 'static {
     const DESTRUCTIVE: bool = false;
     /// Whether calling twice is the same as calling once (told to clients as a hint).
     const IDEMPOTENT: bool = true;
+    /// Whether it asks the index, which is then built before the first question.
+    const RETRIEVES: bool = false;
     /// The arguments.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
 
@@ -71,6 +75,8 @@ pub struct ToolDef {
     pub destructive: bool,
     /// See [`Tool::IDEMPOTENT`].
     pub idempotent: bool,
+    /// See [`Tool::RETRIEVES`].
+    pub retrieves: bool,
     make_lean: fn() -> Lean,
     pub(crate) run: fn(Cx, Map<String, Value>) -> Running,
     pub(crate) time_limit: fn(&Cx) -> Duration,
@@ -86,6 +92,7 @@ impl ToolDef {
             family: T::FAMILY,
             destructive: T::DESTRUCTIVE,
             idempotent: T::IDEMPOTENT,
+            retrieves: T::RETRIEVES,
             make_lean: lean::<T::Args>,
             run: run::<T>,
             time_limit: T::time_limit,

@@ -93,6 +93,14 @@ impl Feed {
     }
 }
 
+/// What the server at an address says of itself, to anybody.
+///
+/// # Errors
+/// It does not answer, or not as a server of this kind does.
+pub fn health(address: &Address) -> Result<String, String> {
+    server::health(address)
+}
+
 /// How far to look back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {

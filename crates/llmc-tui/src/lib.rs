@@ -28,7 +28,7 @@ mod theme;
 mod view;
 
 pub use again::Again;
-pub use feed::{Address, BadAddress, Feed, News, Since};
+pub use feed::{Address, BadAddress, Feed, News, Since, health};
 pub use keys::Key;
 pub use live::{Ended, Setup, run};
 pub use picture::{Picture, SessionLine, Slow, Step, Sums, ToolLine};

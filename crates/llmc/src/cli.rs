@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use llmc_clients::{Client, Scope};
 use llmc_server::http::Listen;
 use llmc_tui::{Address, Since};
 
@@ -12,7 +15,7 @@ use llmc_tui::{Address, Since};
     name = "llmc",
     version,
     propagate_version = true,
-    after_help = "Examples:\n  llmc mcp                          what an MCP client starts\n  llmc serve                        the same over HTTP, with a dashboard\n  llmc tui                          calls, tokens and savings as they happen\n  llmc tools                        the tools and what each costs in tokens\n  llmc tool read_file --path src/main.rs --max-lines 20\n  llmc config init                  write a commented llmc.toml\n\nExit codes: 0 ok, 2 bad arguments or configuration, 3 not there, 4 refused, 5 time limit, 6 conflict, 7 too large,\n70 internal, 74 write failed, 130 cancelled (docs/errors.md has all)."
+    after_help = "Examples:\n  llmc mcp                          what an MCP client starts\n  llmc serve                        the same over HTTP, with a dashboard\n  llmc tui                          calls, tokens and savings as they happen\n  llmc tools                        the tools and what each costs in tokens\n  llmc tool read_file --path src/main.rs --max-lines 20\n  llmc init                         write an llmc.toml fitted to this repository\n  llmc install claude-code          add this server to a client's settings\n\nExit codes: 0 ok, 2 bad arguments or configuration, 3 not there, 4 refused, 5 time limit, 6 conflict, 7 too large,\n70 internal, 74 write failed, 130 cancelled (docs/errors.md has all)."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -23,6 +26,7 @@ pub(crate) struct Cli {
 
 /// Flags every verb takes.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Common options")]
 pub(crate) struct Common {
     /// Configuration file [default: LLMC_CONFIG, then llmc.toml in the workspace]
     #[arg(long, value_name = "FILE", global = true)]
@@ -52,6 +56,9 @@ pub(crate) enum Verb {
     /// Serve MCP over standard input and output
     ///
     /// What Claude Desktop, Claude Code, Codex, Cursor, Continue and Cline start. Logs go to standard error.
+    #[command(
+        after_help = "Examples:\n  llmc mcp --root ~/work/project\n  llmc mcp --mode te --log-level warn\n  echo '{\"jsonrpc\":\"2.0\",\"method\":\"tools/list\",\"id\":1}' | llmc mcp"
+    )]
     Mcp,
     /// Serve HTTP: MCP at /mcp, REST, metrics and a dashboard
     ///
@@ -84,7 +91,10 @@ pub(crate) enum Verb {
     /// Run a command and show what matters of its output
     ///
     /// The Tool Envelope on the command line, also installed as `te`; `llmc te --help` tells the rest.
-    #[command(disable_help_flag = true)]
+    #[command(
+        disable_help_flag = true,
+        after_help = "Examples:\n  llmc te grep -rn TODO src\n  llmc te --json cargo test\n  llmc te --handle res_01J… --chunk 1\n  llmc te analyze --since 7"
+    )]
     Te {
         /// TE flags, then the command and its arguments; or analyze
         #[arg(
@@ -95,6 +105,7 @@ pub(crate) enum Verb {
         words: Vec<String>,
     },
     /// List the tools with their cost in tokens
+    #[command(after_help = "Examples:\n  llmc tools\n  llmc tools --mode te --schemas")]
     Tools {
         /// Also print what a model is sent
         #[arg(long)]
@@ -104,14 +115,38 @@ pub(crate) enum Verb {
     ///
     /// Says what this kernel gives, what the configuration makes of it, and proves it: this executable, run inside the
     /// boundary like any command, tries to get out. Exit code 4 if something escapes or a demand is not met.
+    #[command(
+        after_help = "Examples:\n  llmc doctor\n  llmc doctor --set 'mcp.exec.profile=\"restricted\"'\n  llmc doctor --json"
+    )]
     Doctor {
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
+    /// Ask a running server whether it is well
+    ///
+    /// For containers and service managers: exit code 0 and what the server says, or 1 and why not. Needs no token.
+    /// Without --url it asks at mcp.server.port of this machine.
+    #[command(
+        after_help = "Examples:\n  llmc health\n  llmc health --port 8080\n  llmc health --url unix:/run/user/1000/llmc.sock"
+    )]
+    Health {
+        /// Which server: http://127.0.0.1:PORT (loopback only) or unix:PATH
+        #[arg(long, value_name = "URL")]
+        url: Option<Address>,
+    },
     /// Build, watch and ask the code index
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  llmc rag index\n  llmc rag search 'where are sessions closed'\n  llmc rag where-used Pool::take"
+    )]
     Rag(RagVerb),
+    /// Ask a question of something too big to read
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  llmc rlm query 'Which requests failed, and why?' --file logs/app.log"
+    )]
+    Rlm(RlmVerb),
     /// Watch calls, tokens and savings live in the terminal
     ///
     /// Reads the record that every server and shell call of this workspace keeps, and changes nothing in it. Quitting
@@ -124,13 +159,88 @@ pub(crate) enum Verb {
     )]
     Tui(TuiArgs),
     /// Show, write or check the configuration
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  llmc config show\n  llmc config check --config other.toml\n  llmc config init --print"
+    )]
     Config(ConfigVerb),
-    /// Write a commented llmc.toml (the same as `config init`)
+    /// Write a commented llmc.toml fitted to this repository (the same as `config init`)
+    ///
+    /// Looks at languages, build files and tests, chooses the mode and the programs that may be run, says why, and writes
+    /// the two documents that clients can read. What is there stays unless --force is given.
+    #[command(after_help = INIT_EXAMPLES)]
     Init(InitArgs),
+    /// Add this server to an MCP client's settings
+    ///
+    /// One entry is merged into the client's own file: comments, order and everything else stay. Shows the difference,
+    /// asks, keeps a copy of the old file beside it and replaces it in one step. Doing it twice changes nothing. The flags
+    /// --root, --config, --mode, --log-level and --set become part of the entry. Without CLIENT: how things stand.
+    #[command(
+        after_help = "Examples:\n  llmc install                              every client, its file, and what is there\n  llmc install claude-code                  for every project, asks before it writes\n  llmc install cursor --scope project --yes\n  llmc install claude-desktop --root ~/work/project --mode te\n  llmc install codex --print                only the entry, to paste\n  llmc install zed --uninstall"
+    )]
+    Install(InstallArgs),
     /// Work on this repository
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Examples:\n  llmc repo validate")]
     Repo(RepoVerb),
+    /// Print the completions of a shell
+    #[command(
+        after_help = "Examples:\n  llmc completions bash > ~/.local/share/bash-completion/completions/llmc\n  llmc completions zsh > ~/.zfunc/_llmc\n  llmc completions fish > ~/.config/fish/completions/llmc.fish"
+    )]
+    Completions {
+        /// For which shell
+        shell: Shell,
+    },
+    /// Print the manual page, or write one for each verb
+    #[command(after_help = "Examples:\n  llmc man | man -l -\n  llmc man ~/.local/share/man/man1")]
+    Man {
+        /// Write llmc.1, llmc-mcp.1 and so on into this folder
+        folder: Option<PathBuf>,
+    },
+}
+
+const INIT_EXAMPLES: &str =
+    "Examples:\n  llmc init\n  llmc init --print > /tmp/llmc.toml\n  llmc init --force";
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct InstallArgs {
+    /// Which client; leave it out to see how things stand
+    #[arg(value_parser = clients())]
+    pub(crate) client: Option<Client>,
+    /// Take the entry away again
+    #[arg(long)]
+    pub(crate) uninstall: bool,
+    /// Print the entry as a file of its own and write nothing
+    #[arg(long, conflicts_with = "uninstall")]
+    pub(crate) print: bool,
+    /// Show the difference and write nothing
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) dry_run: bool,
+    /// Write without asking
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Replace or remove an entry of the same name that starts something else
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Whose settings: user or project [default: what serves the open project]
+    #[arg(long, value_name = "SCOPE", value_parser = scopes())]
+    pub(crate) scope: Option<Scope>,
+    /// The entry's name
+    #[arg(long, default_value = "llmc")]
+    pub(crate) name: String,
+    /// The program to start [default: this one]
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) command: Option<String>,
+    /// The settings file, where it is not in its usual place
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+fn clients() -> impl TypedValueParser<Value = Client> {
+    PossibleValuesParser::new(Client::ALL.map(Client::id)).try_map(|id| id.parse::<Client>())
+}
+
+fn scopes() -> impl TypedValueParser<Value = Scope> {
+    PossibleValuesParser::new(["user", "project"]).try_map(|word| word.parse::<Scope>())
 }
 
 #[derive(Debug, Clone, Args)]
@@ -149,20 +259,29 @@ pub(crate) struct TuiArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigVerb {
     /// Print every key with its value and where the value comes from
+    #[command(
+        after_help = "Examples:\n  llmc config show\n  llmc config show --set mcp.tools.exec_timeout=300 | grep exec_timeout"
+    )]
     Show,
     /// Write a commented llmc.toml and the two sidecar documents
+    #[command(after_help = INIT_EXAMPLES)]
     Init(InitArgs),
     /// Validate the configuration and say what the mode costs
+    #[command(
+        after_help = "Examples:\n  llmc config check\n  llmc config check --config other.toml"
+    )]
     Check,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RagVerb {
     /// Bring the index up to date with the files
+    #[command(after_help = "Examples:\n  llmc rag index\n  llmc rag index --root ~/work/project")]
     Index,
     /// Keep the index up to date until interrupted
+    #[command(after_help = "Examples:\n  llmc rag watch")]
     Watch,
-    /// Find code and documentation by meaning, name or pasted error
+    /// Find code and documentation by words, name or pasted error
     #[command(
         after_help = "Examples:\n  llmc rag search 'where are sessions closed'\n  llmc rag search parse_header -k 1 --json\n  cargo test 2>&1 | tail -20 | llmc rag search -"
     )]
@@ -184,6 +303,9 @@ pub(crate) enum RagVerb {
         json: bool,
     },
     /// List the uses of a symbol
+    #[command(
+        after_help = "Examples:\n  llmc rag where-used Pool::take\n  llmc rag where-used take --depth 2 --json"
+    )]
     WhereUsed {
         /// A name: take, Pool::take or src/pool.rs#Pool::take
         symbol: String,
@@ -195,6 +317,9 @@ pub(crate) enum RagVerb {
         json: bool,
     },
     /// List what calls a symbol, or what it calls
+    #[command(
+        after_help = "Examples:\n  llmc rag lineage Pool::take\n  llmc rag lineage main --direction callees --depth 3"
+    )]
     Lineage {
         /// A name: take, Pool::take or src/pool.rs#Pool::take
         symbol: String,
@@ -209,6 +334,9 @@ pub(crate) enum RagVerb {
         json: bool,
     },
     /// Show all about a symbol or a file
+    #[command(
+        after_help = "Examples:\n  llmc rag inspect Pool\n  llmc rag inspect src/pool.rs --json"
+    )]
     Inspect {
         /// A name, or a path
         what: String,
@@ -217,6 +345,9 @@ pub(crate) enum RagVerb {
         json: bool,
     },
     /// Say what to read for a question, and in which order
+    #[command(
+        after_help = "Examples:\n  llmc rag plan 'add a timeout to the pool'\n  git log -1 --format=%B | llmc rag plan -"
+    )]
     Plan {
         /// The question; - reads it from standard input
         #[arg(required = true)]
@@ -226,18 +357,75 @@ pub(crate) enum RagVerb {
         json: bool,
     },
     /// Show what the index holds
+    #[command(after_help = "Examples:\n  llmc rag stats\n  llmc rag stats --json")]
     Stats {
         /// Print the tool's document
         #[arg(long)]
         json: bool,
     },
     /// Check every byte of the index
+    #[command(after_help = "Examples:\n  llmc rag doctor")]
     Doctor,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RlmVerb {
+    /// Answer a task about a file, by a model that searches it with code
+    ///
+    /// The model is rlm.model; where data may go is decided by mcp.rlm (profile restricted unless set otherwise: this
+    /// machine only). Progress goes to standard error, the answer to standard output. Ctrl-C stops spending at once.
+    #[command(
+        after_help = "Examples:\n  llmc rlm query 'Which requests failed, and why?' --file logs/app.log --max-bytes 50000000\n  llmc rlm query 'What does it do?' --file src/big.rs --model ollama/qwen3:8b --budget-usd 0.50 --json\n  journalctl -b | llmc rlm query 'When did the disk fill up?' --file -\n  llmc rlm query 'Why?' --file a.log --trace run.jsonl; llmc rlm query 'Why?' --file a.log --replay run.jsonl"
+    )]
+    Query(RlmArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RlmArgs {
+    /// The task: what you want to know
+    pub(crate) task: String,
+    /// The file it is about; - reads standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// provider/model, in the place of rlm.model; the egress policy still decides
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// Dollars it may cost [default: 1.0]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
+    pub(crate) budget_usd: Option<f64>,
+    /// Turns it may take, 1 to 10 [default: 5]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) max_turns: Option<i64>,
+    /// Largest file it reads [default: mcp.rlm.default_max_bytes]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    pub(crate) max_bytes: Option<i64>,
+    /// Seconds it may take in all [default: mcp.rlm.default_timeout_s]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub(crate) timeout_s: Option<i64>,
+    /// Language of the file, when its name does not tell
+    #[arg(long)]
+    pub(crate) language: Option<String>,
+    /// Record what is asked, answered and run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Put sizes and hashes in the place of every text in the trace
+    #[arg(long, requires = "trace")]
+    pub(crate) redact: bool,
+    /// Answer from a trace, without any provider
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trace", "model"])]
+    pub(crate) replay: Option<PathBuf>,
+    /// Print the tool's document
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Tell progress line by line even when standard error is no terminal
+    #[arg(long)]
+    pub(crate) progress: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RepoVerb {
     /// The same as `config check`
+    #[command(after_help = "Examples:\n  llmc repo validate")]
     Validate,
 }
 

@@ -11,6 +11,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Counts what is allocated. Scripts run in this executable started again, and their memory limit is kept by its allocator.
+#[global_allocator]
+static MEMORY: llmc_sandbox::CountingAllocator = llmc_sandbox::CountingAllocator;
+
 fn main() -> ExitCode {
     // Commands are confined by this executable, started again; that must come before any thread.
     if let Some(code) = llmc_host::exec::helper_main(std::env::args_os()) {
@@ -18,6 +22,10 @@ fn main() -> ExitCode {
     }
     // And what they print is read by it, started a third time.
     if let Some(code) = llmc_tools::shell::te_main(std::env::args_os()) {
+        return code;
+    }
+    // Scripts run in it, too, started a fourth time.
+    if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {
         return code;
     }
     let done = match cli::Cli::try_parse() {

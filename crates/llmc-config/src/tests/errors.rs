@@ -196,6 +196,10 @@ fn wrong_types_and_ranges_tell_what_is_right() {
             "model = \"acme/x\"",
             "rlm.model: must be provider/model with provider ollama, openai, anthropic",
         ),
+        (
+            "model = \"ollama/../openai/x\"",
+            "rlm.model: must be provider/model with provider ollama, openai, anthropic",
+        ),
     ];
     for (line, expect) in cases {
         check(

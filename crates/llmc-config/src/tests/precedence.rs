@@ -149,31 +149,6 @@ fn defaults_that_follow_from_other_keys() {
 }
 
 #[test]
-fn model_prefixes_decide_and_an_empty_list_allows_nothing() {
-    let cases = [
-        ("mcp.enabled=true", "ollama/a", true),
-        ("mcp.enabled=true", "ollama_chat/a", true),
-        ("mcp.enabled=true", "openai/a", false),
-        (
-            "mcp.rlm.allowed_model_prefixes=['ollama_chat/']",
-            "ollama/a",
-            true,
-        ),
-        ("mcp.rlm.allowed_model_prefixes=[]", "ollama/a", false),
-        ("mcp.rlm.profile='unrestricted'", "openai/a", true),
-        (
-            "mcp.rlm={profile='unrestricted', allowed_model_prefixes=[]}",
-            "openai/a",
-            false,
-        ),
-    ];
-    for (set, model, expect) in cases {
-        let config = loaded("", &[], &[set]).config;
-        assert_eq!(config.mcp.rlm.allows_model(model), expect, "{set} {model}");
-    }
-}
-
-#[test]
 fn environment_values_come_bare_or_as_toml() {
     let roots = "LLMC_MCP__TOOLS__ALLOWED_ROOTS";
     let cases = [

@@ -51,10 +51,11 @@ fn the_reference_has_every_key_with_default_and_environment_name() {
 }
 
 #[test]
-fn the_template_loads_and_changes_only_mode_and_allowlist() {
+fn the_template_loads_and_changes_only_what_it_was_told() {
     let opts = TemplateOpts {
         allowlist: vec!["cargo".to_owned(), "git".to_owned(), "a\"b".to_owned()],
         project_name: "demo\n[mcp]".to_owned(),
+        settings: vec![("mcp.te.timeout".to_owned(), "300".to_owned())],
         notes: vec!["Rust workspace.\nenabled = false".to_owned()],
     };
     let text = template(&opts);
@@ -62,13 +63,17 @@ fn the_template_loads_and_changes_only_mode_and_allowlist() {
     assert!(from_template.warnings.is_empty());
     let mut expect = loaded("", &[], &[]).config;
     expect.mcp.tools.run_cmd_allowlist = opts.allowlist;
+    expect.mcp.te.timeout = 300;
     assert_eq!(from_template.config, expect);
     let set = from_template
         .entries()
         .iter()
         .filter(|entry| entry.source.describe("f").starts_with("f:"));
     let set: Vec<&str> = set.map(|entry| entry.key.as_str()).collect();
-    assert_eq!(set, ["mcp.mode", "mcp.tools.run_cmd_allowlist"]);
+    assert_eq!(
+        set,
+        ["mcp.mode", "mcp.tools.run_cmd_allowlist", "mcp.te.timeout"]
+    );
 
     let plain = loaded(&template(&TemplateOpts::default()), &[], &[]);
     assert_eq!(plain.config, loaded("", &[], &[]).config);

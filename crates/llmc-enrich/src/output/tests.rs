@@ -158,3 +158,41 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_diff_too_large_to_hold_is_still_told_by_file_and_hunk() {
+    let one = |n: usize| {
+        format!(
+            "diff --git a/f{n}.rs b/f{n}.rs\n--- a/f{n}.rs\n+++ b/f{n}.rs\n@@ -1 +1 @@\n-old {n}\n+new {n}\n"
+        )
+    };
+    let head: String = (0..400).map(one).collect();
+    let tail = one(999);
+    let nothing = Text {
+        head: "",
+        tail: None,
+        total_bytes: 0,
+        total_lines: 0,
+    };
+    let captured = Captured {
+        argv: &argv("git diff v1 v2"),
+        stdout: Text {
+            head: &head,
+            tail: Some(&tail),
+            total_bytes: 20 << 20,
+            total_lines: 500_000,
+        },
+        stderr: nothing,
+        alarms: &Alarms::default(),
+        exit_code: Some(0),
+    };
+    let told = tell(&captured, |_| None, 500).found;
+    assert!(told.body.contains("400 files, 400 hunks"), "{}", told.body);
+    assert!(told.truncated);
+    assert_eq!(told.totals.size, Some(20 << 20));
+    let crumbs = told.breadcrumbs.join("\n");
+    assert!(
+        crumbs.contains("not the 497,600 lines after them"),
+        "{crumbs}"
+    );
+}

@@ -37,10 +37,17 @@ pub struct Reference {
 }
 
 impl Reference {
+    /// Whether it is a member of something, a name or not.
+    pub fn is_member(&self, source: &str) -> bool {
+        let before = source.get(..self.start).unwrap_or_default().trim_end();
+        // Three dots spread a value.
+        MARKS.iter().any(|mark| before.ends_with(mark)) && !before.ends_with("..")
+    }
+
     /// What stands before it and a dot or a double colon: `Pool` in `Pool::open`.
     pub fn qualifier<'s>(&self, source: &'s str) -> Option<&'s str> {
         let before = source.get(..self.start)?.trim_end();
-        let before = ["::", "->", "?.", "."]
+        let before = MARKS
             .iter()
             .find_map(|mark| before.strip_suffix(mark))?
             .trim_end();
@@ -55,6 +62,9 @@ impl Reference {
     }
 }
 
+/// The marks between a thing and its member.
+const MARKS: [&str; 4] = ["::", "->", "?.", "."];
+
 /// References kept of one file, as for definitions.
 const MAX_REFERENCES: usize = 200_000;
 /// The longest name worth keeping.
@@ -67,6 +77,9 @@ const IMPORT: u8 = 1 << 3;
 const INHERIT: u8 = 1 << 4;
 /// A name only where it is called: the words of a shell command.
 const WORD: u8 = 1 << 5;
+/// A type, whose names may stand in quotes.
+const TYPE: u8 = 1 << 6;
+const QUOTED: u8 = 1 << 7;
 
 /// What the kinds of nodes mean, in whichever grammar they occur.
 const KINDS: &[(u8, &[&str])] = &[
@@ -85,6 +98,8 @@ const KINDS: &[(u8, &[&str])] = &[
         ],
     ),
     (WORD, &["word"]),
+    (TYPE, &["type"]),
+    (QUOTED, &["string_content"]),
     (
         CALL,
         &[
@@ -212,6 +227,7 @@ struct Around {
     field: Option<NonZeroU16>,
     import: bool,
     inherit: bool,
+    typed: bool,
 }
 
 /// Gathers references on a walk over the tree.
@@ -254,7 +270,11 @@ impl Collector {
             field,
             import: bits & IMPORT != 0 || outer.is_some_and(|outer| outer.import),
             inherit: bits & INHERIT != 0 || is_base || outer.is_some_and(|outer| outer.inherit),
+            typed: bits & TYPE != 0 || outer.is_some_and(|outer| outer.typed),
         });
+        if bits & QUOTED != 0 && self.path.last().is_some_and(|here| here.typed) {
+            self.quoted(node, source);
+        }
         if bits & (NAME | WORD) == 0 || self.found.len() >= MAX_REFERENCES {
             return;
         }
@@ -286,6 +306,34 @@ impl Collector {
             line: node.start_position().row as u64 + 1,
             start: range.start,
         });
+    }
+
+    /// The names in a type that is written as a string, because it comes into being later.
+    fn quoted(&mut self, node: Node<'_>, source: &str) {
+        let range = node.byte_range();
+        let text = source.get(range.clone()).unwrap_or_default();
+        let mut at = 0;
+        for name in text.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            let start = range.start + at;
+            at += name.len();
+            at += text[at..].chars().next().map_or(0, char::len_utf8);
+            let fits = (2..=MAX_NAME).contains(&name.len())
+                && !name.starts_with(|c: char| c.is_ascii_digit());
+            if fits && self.found.len() < MAX_REFERENCES {
+                self.found.push(Reference {
+                    name: name.to_owned(),
+                    kind: ReferenceKind::Mention,
+                    line: node.start_position().row as u64 + 1,
+                    start,
+                });
+            }
+        }
+    }
+
+    /// Forgets what was found since there were this many.
+    pub(super) fn back_to(&mut self, found: usize) {
+        self.found.truncate(found);
+        self.defined.clear();
     }
 
     /// Goes back up from a node.

@@ -65,6 +65,53 @@ mod tests { fn inner() {} }
 }
 
 #[test]
+fn items_that_a_rust_macro_wraps() {
+    check(
+        "src/net.rs",
+        "cfg_net! {
+    /// Waits for a client.
+    pub fn listen(at: &str) -> Socket {
+        let port = parse(at);
+        open! { port }
+    }
+    cfg_unix! {
+        impl Socket { fn close(self) {} }
+    }
+}
+impl Socket {
+    cfg_io! {
+        pub fn send(&self) {}
+    }
+}
+table! { a => 1, fn, b => 2 }
+fn after() {}
+",
+        &[
+            "3 Function listen",
+            "8 Impl Socket",
+            "8 Function close",
+            "11 Impl Socket",
+            "13 Function send",
+            "17 Function after",
+        ],
+    );
+    let source = "cfg_net! { fn listen() { accept(1); } }\n";
+    let found = analysis(Language::Rust, source, &mut Effort::default()).expect("parsed");
+    let uses: Vec<_> = found
+        .references
+        .iter()
+        .map(|found| (found.name.as_str(), found.kind))
+        .collect();
+    assert_eq!(
+        uses,
+        [
+            ("cfg_net", ReferenceKind::Call),
+            ("accept", ReferenceKind::Call)
+        ]
+    );
+}
+
+#[test]
 fn python() {
     check(
         "app/db.py",
@@ -464,6 +511,24 @@ def show():
 }
 
 #[test]
+fn names_in_quoted_types() {
+    let source = "def f(a: 'Pool', b: t.Optional[\"Conn\"]) -> 'list[Row]':\n    return 'Other'\n";
+    let found = analysis(Language::Python, source, &mut Effort::default()).expect("parsed");
+    let names: Vec<&str> = found
+        .references
+        .iter()
+        .map(|found| found.name.as_str())
+        .collect();
+    for name in ["Pool", "Conn", "Row"] {
+        assert!(names.contains(&name), "{names:?}");
+        let one = found.references.iter().find(|one| one.name == name);
+        let start = one.expect("found").start;
+        assert!(source[start..].starts_with(name), "{name}");
+    }
+    assert!(!names.contains(&"Other"), "{names:?}");
+}
+
+#[test]
 fn what_qualifies_a_name() {
     let source = "fn a() { Pool :: open(); db.pool.take(); free() }";
     let mut effort = Effort::default();
@@ -582,7 +647,7 @@ fn cost_of_parsing() {
     let effort = Effort::new(1 << 30, Duration::from_secs(60));
     let grammar = Language::Rust.grammar().unwrap();
     let start = processor_time();
-    let tree = parse(&grammar, &source, &effort);
+    let tree = parse(&grammar, &source, None, &effort);
     println!(
         "{} KB parsed in {:?}",
         source.len() / 1000,

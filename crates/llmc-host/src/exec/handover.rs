@@ -6,7 +6,7 @@
 //! and lets go too. A follower that is done waits for the next run of the same caller, so that most runs start none.
 
 use std::ffi::OsString;
-use std::io::{self, PipeReader, Read};
+use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -314,20 +314,12 @@ impl Taken<'_> {
     /// # Errors
     /// The run could not be set up; the server is told in words.
     pub fn follow(&mut self, on_output: &mut dyn FnMut(Stream, &[u8])) -> Result<Finished> {
-        let stop = Stop::default();
-        let (over, end) = io::pipe().map_err(|error| broken("following a run", error))?;
-        let (control, watched) = (self.control, stop.clone());
-        std::thread::scope(|scope| {
-            // Looks, but reads nothing: what comes next is the next order.
-            scope.spawn(move || {
-                if has_gone(control, &over) {
-                    watched.cancel();
-                }
-            });
-            let done = runner::follow(&mut self.tree, &self.terms, on_output, &stop);
-            drop(end);
-            done
-        })
+        let control = self.control;
+        let go_on = || match has_gone(control) {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        };
+        runner::follow(&mut self.tree, &self.terms, on_output, &go_on)
     }
 
     /// Tells the server how it went.
@@ -339,17 +331,11 @@ impl Taken<'_> {
     }
 }
 
-/// Waits until the server has gone, or the run is over.
-fn has_gone(control: &UnixStream, over: &PipeReader) -> bool {
-    let mut watched = [
-        PollFd::new(control, PollFlags::RDHUP),
-        PollFd::new(over, PollFlags::IN),
-    ];
-    loop {
-        match poll(&mut watched, None) {
-            Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return !watched[0].revents().is_empty(),
-            Err(_) => return true,
-        }
+/// Whether the server has gone. Reads nothing: what comes next is the next order.
+fn has_gone(control: &UnixStream) -> bool {
+    let mut watched = [PollFd::new(control, PollFlags::RDHUP)];
+    match poll(&mut watched, Some(&Timespec::default())) {
+        Ok(_) => !watched[0].revents().is_empty(),
+        Err(errno) => errno != rustix::io::Errno::INTR,
     }
 }

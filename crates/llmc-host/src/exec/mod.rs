@@ -12,6 +12,7 @@
 //! - [`Program`]: an allowed name and the file it stands for
 //! - [`Spec`], [`Finished`], [`Stream`]: one run
 //! - [`Follower`], [`Followed`], [`Orders`], [`Taken`]: a run whose output is the business of another process
+//! - [`Voice`]: what a run is told while it runs
 //! - [`run_plain`]: a user's own command, not confined
 //! - [`Process`], [`Manner`]: a run that is talked to and outlives the call that started it
 //! - [`aim`]: a process of the host that may be sent a signal
@@ -20,11 +21,13 @@
 //! - [`hide_process`]: keeps the server's memory and environment from its user's other processes
 //! - [`GitCommand`]: git in a form in which a repository cannot make it run anything
 //! - [`split_words`]: a command line cut into words, without a shell
+//! - [`Worker`], [`seal`], [`close_inherited`]: this executable once more, as a process that can do nothing but compute
 //! - [`helper_main`]: what `main` calls first of all
 //!
 //! Nothing here knows about tools, envelopes or transports, and nothing outside `helper` changes the process it runs in.
 
 mod broker;
+mod converse;
 mod ends;
 mod fds;
 mod find;
@@ -49,7 +52,9 @@ mod tmp;
 mod tree;
 mod trial;
 mod words;
+mod worker;
 
+pub use converse::Voice;
 pub use handover::{Followed, Follower, Orders, Taken};
 pub use helper::helper_main;
 pub use interpreters::is_interpreter;
@@ -62,6 +67,7 @@ pub use process::{Ending, Io, Manner, Process, Seen, Sent};
 pub use programs::{Program, Unresolved};
 pub use protect::Quarantined;
 pub use runner::{Finished, Runner, Spec, Stream};
-pub use settings::{Confinement, Limits, Profile, SEARCH_PATH, Settings};
+pub use settings::{Children, Confinement, Limits, Profile, SEARCH_PATH, Settings};
 pub use trial::{Trial, Verdict, trials};
 pub use words::split_words;
+pub use worker::{Worker, WorkerEnd, close_inherited, seal};

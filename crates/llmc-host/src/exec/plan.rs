@@ -21,6 +21,8 @@ pub(super) const BROKER: &str = "__confine-broker";
 pub(super) const INNER: &str = "__confine-init";
 /// The hidden argument of the program that tries to get out, for live trials.
 pub(super) const ATTEMPT: &str = "__attempt";
+/// The hidden argument of the step between a helper and a program that may start no other; the program and its name follow.
+pub(super) const ALONE: &str = "__alone";
 /// How that program begins the line in which it says that it was refused; the kernel's number follows.
 pub(super) const REFUSED: &str = "llmc-refused ";
 /// Longest message: a follower's report may carry an answer of 8 MiB, each byte of it escaped.
@@ -62,6 +64,8 @@ pub(super) struct Places {
     pub(super) kept: Vec<OsString>,
     /// Hidden behind an empty directory.
     pub(super) masked: Vec<OsString>,
+    /// All that may be read; everything without.
+    pub(super) seen: Option<Vec<OsString>>,
 }
 
 /// Which sockets a run may make. Unix sockets, which reach the host's daemons, are in neither.

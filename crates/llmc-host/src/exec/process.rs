@@ -452,7 +452,7 @@ impl Follower {
     }
 }
 
-fn wait_for_room(file: &File, patience: Duration) {
+pub(super) fn wait_for_room(file: &File, patience: Duration) {
     let Ok(patience) = Timespec::try_from(patience) else {
         return;
     };

@@ -127,12 +127,17 @@ impl Program {
     /// The one program that may lie where commands can write: a server under development does. It is named by the kernel's
     /// link to the running file, so neither the place nor what has been put there since matters.
     pub(super) fn own() -> std::io::Result<Program> {
-        let path = PathBuf::from("/proc/self/exe");
+        let path = Program::own_path();
         Ok(Program {
             name: "llmc".to_owned(),
             seal: seal(&path)?,
             path,
         })
+    }
+
+    /// The kernel's name for this executable, in whichever mount namespace.
+    pub(super) fn own_path() -> PathBuf {
+        PathBuf::from("/proc/self/exe")
     }
 
     /// Fails if the file is no longer the one that was found at start.

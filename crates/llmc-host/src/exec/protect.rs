@@ -78,6 +78,7 @@ impl Guard {
             write: os(settings.writable().cloned()),
             sealed: os(settings.sealed()),
             read: os(settings.read_roots.iter().cloned()),
+            seen: settings.sees.as_ref().map(|seen| os(seen.iter().cloned())),
             ..Places::default()
         };
         let canonical =

@@ -16,11 +16,11 @@ use super::broker::Broker;
 use super::ends::Ends;
 use super::handover::Hand;
 use super::level::{Features, Level, Protection};
-use super::plan::{Failure, Input, Places, Plan, Report, Sockets, Target};
+use super::plan::{ALONE, Failure, Input, Places, Plan, Report, Sockets, Target};
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved};
 use super::protect::{Guard, Quarantined, Watch};
-use super::settings::{Confinement, Profile, Settings};
+use super::settings::{Children, Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree, is_variable};
 use crate::error::{Error, Result};
@@ -239,7 +239,7 @@ impl Runner {
             timeout: spec.timeout,
             max_output: spec.max_output,
         };
-        let ended = follow(&mut tree, &terms, on_output, stop);
+        let ended = follow(&mut tree, &terms, on_output, &|| stop.check());
         // Reaps the helper; nothing of the run is left after this, so what it planted can be looked for in peace.
         drop(tree);
         drop(tmp);
@@ -274,9 +274,17 @@ impl Runner {
     pub(super) fn launch_with<'a>(&'a self, spec: &Spec<'a>, input: Input) -> Result<Launched<'a>> {
         let Vetted { program, argv, env } = self.vetted(spec)?;
         let watch = self.guard.before(self.level.protected);
+        let argv = argv.into_iter().map(OsString::from);
+        let (file, argv) = match self.settings.children {
+            Children::Allowed => (program.path.clone(), argv.collect()),
+            Children::Refused => {
+                let first = ["llmc".into(), ALONE.into(), program.path.clone().into()];
+                (Program::own_path(), first.into_iter().chain(argv).collect())
+            }
+        };
         let mut target = Target {
-            program: program.path.clone().into(),
-            argv: argv.into_iter().map(OsString::from).collect(),
+            program: file.into(),
+            argv,
             env: self.environment(spec, &env)?,
             input,
         };
@@ -547,12 +555,12 @@ pub(super) struct Terms {
     pub(super) max_output: u64,
 }
 
-/// Follows a run to its end. What it did to protected names is not known here.
+/// Follows a run to its end, or until `go_on` says otherwise. What it did to protected names is not known here.
 pub(super) fn follow(
     tree: &mut Tree,
     terms: &Terms,
     on_output: &mut dyn FnMut(Stream, &[u8]),
-    stop: &Stop,
+    go_on: &dyn Fn() -> Result<()>,
 ) -> Result<Finished> {
     let started = Instant::now();
     let run = Run {
@@ -561,7 +569,7 @@ pub(super) fn follow(
         over: None,
         report: None,
     };
-    let run = run.follow(tree, on_output, stop)?;
+    let run = run.follow(tree, on_output, go_on)?;
     let (exit_code, signal) = match (run.over, run.report) {
         (Some(_), _) => (None, None),
         (None, Some(Report::Exited(code))) => (Some(code), None),
@@ -602,7 +610,7 @@ impl Run {
         mut self,
         tree: &mut Tree,
         on_output: &mut dyn FnMut(Stream, &[u8]),
-        stop: &Stop,
+        go_on: &dyn Fn() -> Result<()>,
     ) -> Result<Run> {
         let wrong = |error| broken("following the helper", error);
         let mut gone: Option<Instant> = None;
@@ -619,7 +627,7 @@ impl Run {
                 return Ok(self);
             }
             if self.over.is_none() && gone.is_none() && self.report.is_none() {
-                self.over = match stop.check() {
+                self.over = match go_on() {
                     Err(Error::Cancelled) => Some(Over::Cancelled),
                     Err(_) => Some(Over::TimedOut),
                     Ok(()) if now >= self.deadline => Some(Over::TimedOut),

@@ -45,6 +45,16 @@ pub enum Confinement {
     Off,
 }
 
+/// Whether a run may start processes of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Children {
+    /// As many as its limits allow.
+    #[default]
+    Allowed,
+    /// None: the program is alone, with its threads. The kernel's filter refuses, so this needs `seccomp`.
+    Refused,
+}
+
 /// Bounds on what one run may use.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Limits {
@@ -99,6 +109,10 @@ pub struct Settings {
     pub protected: Vec<PathBuf>,
     /// The state directory, hidden from commands; what they plant is moved there. Must exist before commands run.
     pub state_dir: Option<PathBuf>,
+    /// All that runs may read beside their own `/tmp`, `/dev` and `/proc`; the whole file system without. Needs `landlock`.
+    pub sees: Option<Vec<PathBuf>>,
+    /// Whether runs may start processes.
+    pub children: Children,
     /// Whether commands may use the network.
     pub network: bool,
     /// The executable that becomes the helper.
@@ -152,6 +166,8 @@ impl Default for Settings {
             extra_write: Vec::new(),
             protected: Vec::new(),
             state_dir: None,
+            sees: None,
+            children: Children::default(),
             network: false,
             helper: PathBuf::from("/proc/self/exe"),
             limits: Limits::default(),

@@ -12,6 +12,7 @@
     clippy::unwrap_used
 )]
 
+mod alone;
 mod attacks;
 mod endings;
 mod escapes;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
             Ok(())
         }));
     };
+    alone::list(&mut add);
     escapes::list(&mut add);
     guarding::list(&mut add);
     endings::list(&mut add);

@@ -2,6 +2,9 @@
 //!
 //! What the index holds can be built again from the files, so waiting for the disk at every small update buys nothing: a
 //! killed process loses nothing that way, and after a power cut a torn index is seen and built anew.
+//!
+//! Who searches does not map the long lists of who has which word but reads those a question needs: mapped, whatever was
+//! ever asked for would count as memory of a server that runs for weeks. Merging reads everything once and maps it.
 #![allow(
     clippy::disallowed_methods,
     reason = "these are the index's own files, not the agent's"
@@ -9,27 +12,63 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tantivy::HasLen;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
 use tantivy::directory::{
-    AntiCallToken, Directory, DirectoryLock, FileHandle, Lock, MmapDirectory, TerminatingWrite,
-    WatchCallback, WatchHandle, WritePtr,
+    AntiCallToken, Directory, DirectoryLock, FileHandle, Lock, MmapDirectory, OwnedBytes,
+    TerminatingWrite, WatchCallback, WatchHandle, WritePtr,
 };
+
+/// What the folder is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum For {
+    Searching,
+    Writing,
+}
 
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     mapped: MmapDirectory,
     path: PathBuf,
+    what: For,
 }
 
 impl Folder {
-    pub(super) fn open(path: &Path) -> Option<Self> {
+    pub(super) fn open(path: &Path, what: For) -> Option<Self> {
         Some(Self {
             mapped: MmapDirectory::open(path).ok()?,
             path: path.to_owned(),
+            what,
         })
+    }
+}
+
+/// A file that is read piece by piece.
+#[derive(Debug)]
+struct Lists {
+    file: File,
+    len: usize,
+}
+
+impl HasLen for Lists {
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl FileHandle for Lists {
+    fn read_bytes(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
+        if range.start > range.end || range.end > self.len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let mut bytes = vec![0; range.len()];
+        self.file.read_exact_at(&mut bytes, range.start as u64)?;
+        Ok(OwnedBytes::new(bytes))
     }
 }
 
@@ -53,7 +92,18 @@ impl TerminatingWrite for Unsynced {
 
 impl Directory for Folder {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
-        self.mapped.get_file_handle(path)
+        let lists = path.extension().is_some_and(|end| end == "idx");
+        if self.what == For::Writing || !lists {
+            return self.mapped.get_file_handle(path);
+        }
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => OpenReadError::FileDoesNotExist(path.to_owned()),
+            _ => OpenReadError::wrap_io_error(error, path.to_owned()),
+        };
+        let file = File::open(self.path.join(path)).map_err(failed)?;
+        let len = file.metadata().map_err(failed)?.len();
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        Ok(Arc::new(Lists { file, len }))
     }
 
     fn delete(&self, path: &Path) -> Result<(), DeleteError> {

@@ -8,6 +8,7 @@
 mod answers;
 mod fuzz;
 mod graph;
+mod languages;
 mod updates;
 mod watching;
 mod work;

@@ -80,6 +80,38 @@ fn single_files() {
 }
 
 #[test]
+fn many_small_updates_are_tidied() {
+    let work = Work::new(TWO);
+    work.update();
+    let pieces = || {
+        let files = fs::read_dir(work.index_dir().join("text")).unwrap();
+        let names = files.map(|file| file.unwrap().path());
+        names
+            .filter(|path| path.extension().is_some_and(|end| end == "idx"))
+            .count()
+    };
+    let other = Index::at(&work.index_dir());
+    for nth in 0..12 {
+        work.write("a.rs", &format!("pub fn version_{nth}() {{}}\n"));
+        // Now and then somebody else writes in between.
+        let writer = if nth % 5 == 4 { &other } else { &work.index };
+        let done = writer.update_files(&work.roots, &["a.rs".to_owned()]);
+        assert_eq!(done.unwrap().changed, 1);
+        let name = format!("version_{nth}");
+        assert_eq!(work.found(&name, Scope::Repo), ["a.rs#L1-L1"]);
+    }
+    work.write("b.rs", "pub fn later() {}\n");
+    let done = work.index.update_files(&work.roots, &["b.rs".to_owned()]);
+    assert_eq!(done.unwrap().changed, 1);
+    work.index.tidy().unwrap();
+    assert!(pieces() < 4, "{}", pieces());
+    assert_eq!(work.found("version_11", Scope::Repo), ["a.rs#L1-L1"]);
+    assert_eq!(work.found("later", Scope::Repo), ["b.rs#L1-L1"]);
+    let done = work.update();
+    assert_eq!((done.changed, done.removed), (0, 0));
+}
+
+#[test]
 fn strange_files_are_passed_over() {
     let work = Work::new(TWO);
     fs::write(work.path("binary.rs"), b"fn binary_blob() {}\0").unwrap();
@@ -97,6 +129,8 @@ fn strange_files_are_passed_over() {
     work.write(".gitignore", "ignored/\n");
     work.write("ignored/x.rs", "fn ignored_one() {}\n");
     work.update();
+    let passed = work.index.stats().unwrap().passed;
+    assert!(passed.contains(&("too large", 1)), "{passed:?}");
     assert!(work.found("binary_blob", Scope::Repo).is_empty());
     assert!(work.found("ignored_one", Scope::Repo).is_empty());
     assert!(work.found("root nologin passwd", Scope::Repo).is_empty());
@@ -224,4 +258,41 @@ fn a_stopped_update_keeps_its_steps_and_is_taken_up() {
     assert_ne!(work.index.state(), State::Ready);
     work.update();
     assert_eq!(work.index.state(), State::Ready);
+}
+
+#[test]
+fn an_index_of_another_version_is_built_again() {
+    let work = Work::new(TWO);
+    work.update();
+    let catalog = rusqlite::Connection::open(work.index_dir().join("catalog.db")).unwrap();
+    catalog.pragma_update(None, "user_version", 1).unwrap();
+    drop(catalog);
+    let index = Index::at(&work.index_dir());
+    let work = Work { index, ..work };
+    let answer = work.ask("alpha_wolf", Scope::Repo);
+    assert_eq!(answer.index, State::None);
+    assert_eq!(answer.snippets[0].src(), "a.rs#L1-L3");
+    assert_eq!(work.update().changed, 2);
+    assert_eq!(work.ask("alpha_wolf", Scope::Repo).index, State::Ready);
+}
+
+#[test]
+fn a_switched_branch_comes_out_right() {
+    let work = Work::new(TWO);
+    work.update();
+    // What a checkout does: files gone, new, renamed and changed, all at once.
+    fs::remove_file(work.path("a.rs")).unwrap();
+    fs::rename(work.path("b.rs"), work.path("moved.rs")).unwrap();
+    work.write("c/new.rs", "pub fn gamma_ray() {}\n");
+    work.update();
+    assert!(work.found("alpha_wolf", Scope::Repo).is_empty());
+    assert_eq!(work.found("beta_carotene", Scope::Repo), ["moved.rs#L1-L3"]);
+    assert_eq!(work.found("gamma_ray", Scope::Repo), ["c/new.rs#L1-L1"]);
+    fs::remove_dir_all(work.path("c")).unwrap();
+    fs::rename(work.path("moved.rs"), work.path("b.rs")).unwrap();
+    work.write("a.rs", "pub fn alpha_wolf() -> u8 {\n    1\n}\n");
+    work.update();
+    assert_eq!(work.found("alpha_wolf", Scope::Repo), ["a.rs#L1-L3"]);
+    assert_eq!(work.found("beta_carotene", Scope::Repo), ["b.rs#L1-L3"]);
+    assert!(work.found("gamma_ray", Scope::Repo).is_empty());
 }

@@ -169,6 +169,16 @@ impl Meter {
                 app.index().bytes(),
             ),
             (
+                "llmc_index_files_done",
+                "Files that the present or last look at the tree has seen.",
+                app.index().progress().done(),
+            ),
+            (
+                "llmc_index_files_total",
+                "Files that a first build has to see; 0 where they were not counted.",
+                app.index().progress().total(),
+            ),
+            (
                 "llmc_uptime_seconds",
                 "Seconds since the start.",
                 app.started().elapsed().as_secs(),

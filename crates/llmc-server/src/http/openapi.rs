@@ -253,7 +253,7 @@ fn schemas() -> Value {
         ]),
         "Health": object(&[
             ("ok", flag()), ("version", json!({"const": "v0"})), ("confinement", text()), ("profile", text()),
-            ("index", index()),
+            ("index", index()), ("index_progress?", anything()),
         ]),
         "ToolCall": closed(&[
             ("session_id?", text()), ("name", text()), ("args?", json!({"type": "object"})),
@@ -268,7 +268,7 @@ fn schemas() -> Value {
         ]),
         "SearchAnswer": object(&[
             ("snippets", list(snippet.clone())), ("provenance", flag()), ("freshness?", anything()),
-            ("index", index()), ("clamped?", anything()),
+            ("index", index()), ("clamped?", anything()), ("note?", text()),
         ]),
         "Bootload": closed(&[("session_id", text()), ("task_id", text())]),
         "BootloadAnswer": object(&[
@@ -299,7 +299,7 @@ fn schemas() -> Value {
         "Gauges": object(&[
             ("totals", reference("Totals")), ("requests_in_progress", count()), ("connections", count()),
             ("watchers", count()), ("auth_failures", count()), ("rate_limited", count()), ("uptime_s", count()),
-            ("events_dropped", count()),
+            ("events_dropped", count()), ("index_progress", json!({"type": ["object", "null"]})),
             ("handles", json!({"type": ["object", "null"], "properties": {"count": count(), "bytes": count()}})),
         ]),
         "Summary": object(&[

@@ -5,7 +5,7 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTI
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use llmc_tools::{Error, Family, Kind};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Bodies are JSON, and say so.
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
@@ -21,6 +21,8 @@ pub(super) struct Refusal {
     hint: Option<String>,
     /// The tool's own code, when a tool was called.
     error_code: Option<&'static str>,
+    /// What else it has to tell.
+    facts: Option<Box<Map<String, Value>>>,
     /// Seconds.
     retry_after: Option<u64>,
 }
@@ -45,6 +47,7 @@ impl Refusal {
             message: message.into(),
             hint: None,
             error_code: None,
+            facts: None,
             retry_after: None,
         }
     }
@@ -67,8 +70,13 @@ impl Refusal {
     /// A failed tool call.
     pub(super) fn of_tool(error: Error, family: Family) -> Refusal {
         let error_code = error.kind.code(family);
+        let facts = error.told_everywhere();
+        let facts: Map<_, _> = facts
+            .map(|(key, value)| (key.to_owned(), value.clone()))
+            .collect();
         Refusal {
             error_code: Some(error_code),
+            facts: Some(Box::new(facts)),
             ..Refusal::from(error)
         }
     }
@@ -82,6 +90,9 @@ impl Refusal {
         });
         if let Some(code) = self.error_code {
             body["error_code"] = code.into();
+        }
+        for (key, value) in self.facts.iter().flat_map(|facts| facts.iter()) {
+            body[key] = value.clone();
         }
         body
     }

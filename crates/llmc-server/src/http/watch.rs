@@ -116,6 +116,7 @@ async fn gauges(door: &Arc<Door>, whose: Whose<'_>) -> Value {
     gauges["totals"] = door.app.observer().totals(whose);
     gauges["uptime_s"] = door.app.started().elapsed().as_secs().into();
     gauges["events_dropped"] = door.app.observer().dropped().into();
+    gauges["index_progress"] = door.app.index_progress().unwrap_or(Value::Null);
     gauges
 }
 

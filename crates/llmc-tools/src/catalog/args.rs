@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 
 /// A number within bounds, or the default.
-pub(super) fn bounded(
+pub(crate) fn bounded(
     name: &str,
     value: Option<i64>,
     default: i64,

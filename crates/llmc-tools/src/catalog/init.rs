@@ -25,7 +25,7 @@ impl Tool for Init {
     type Args = Args;
 
     async fn run(cx: &Cx, _: Args) -> Result<Answer> {
-        let words = mode::instructions(cx.app().config().mcp.mode);
-        Ok(Answer::text(words, &Receipt::new(), Facts::default()))
+        let words = mode::instructions(cx.app().config());
+        Ok(Answer::text(&words, &Receipt::new(), Facts::default()))
     }
 }

@@ -21,6 +21,7 @@ impl Tool for Inspect {
     const NAME: &'static str = "inspect";
     const ALIASES: &'static [&'static str] = &["rag.inspect"];
     const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
     type Args = Args;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {

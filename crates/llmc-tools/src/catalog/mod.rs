@@ -1,5 +1,6 @@
 //! All tools. Adding one is its file plus two lines here.
 
+mod execute_code;
 mod get_metrics;
 mod health;
 mod init;
@@ -33,6 +34,7 @@ mod rag_where_used;
 mod read_file;
 mod repo_read;
 mod repo_write_patch;
+mod rlm_query;
 mod run_cmd;
 mod run_pytest;
 mod stat;
@@ -53,6 +55,8 @@ mod args;
 mod pages;
 
 use crate::tool::ToolDef;
+
+pub(crate) use args::bounded;
 
 /// Every tool, in the order clients see.
 pub static TOOLS: &[ToolDef] = &[
@@ -101,6 +105,8 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<rag_plan::RagPlan>(),
     ToolDef::of::<rag_stats::RagStats>(),
     ToolDef::of::<rag_bootload::RagBootload>(),
+    ToolDef::of::<execute_code::ExecuteCode>(),
+    ToolDef::of::<rlm_query::RlmQuery>(),
     ToolDef::of::<get_metrics::GetMetrics>(),
     ToolDef::of::<health::Health>(),
     ToolDef::of::<init::Init>(),

@@ -22,6 +22,7 @@ impl Tool for RagBootload {
     const NAME: &'static str = "rag_bootload";
     const ALIASES: &'static [&'static str] = &["rag.bootload"];
     const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
     type Args = Args;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {

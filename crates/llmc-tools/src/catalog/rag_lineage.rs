@@ -25,6 +25,7 @@ impl Tool for RagLineage {
     const NAME: &'static str = "rag_lineage";
     const ALIASES: &'static [&'static str] = &["rag.lineage"];
     const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
     type Args = Args;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {

@@ -21,6 +21,7 @@ impl Tool for RagPlan {
     const NAME: &'static str = "rag_plan";
     const ALIASES: &'static [&'static str] = &["rag.plan"];
     const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
     type Args = Args;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {

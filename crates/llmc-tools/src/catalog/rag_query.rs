@@ -25,6 +25,7 @@ impl Tool for RagQuery {
     const NAME: &'static str = "rag_query";
     const ALIASES: &'static [&'static str] = &["rag.query"];
     const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
     type Args = Args;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {

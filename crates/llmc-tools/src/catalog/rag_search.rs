@@ -9,7 +9,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct RagSearch;
 
-/// Find code by meaning, name or pasted error. Snippets are current.
+/// Find code by words, name or pasted error. Snippets are current.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
@@ -25,6 +25,7 @@ impl Tool for RagSearch {
     const NAME: &'static str = "rag_search";
     const ALIASES: &'static [&'static str] = &["rag.search"];
     const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
     type Args = Args;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {

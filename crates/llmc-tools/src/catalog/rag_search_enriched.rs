@@ -28,6 +28,7 @@ impl Tool for RagSearchEnriched {
     const NAME: &'static str = "rag_search_enriched";
     const ALIASES: &'static [&'static str] = &["rag.search_enriched"];
     const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
     type Args = Args;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {

@@ -8,7 +8,7 @@ use super::args::bounded;
 use super::pages;
 use crate::answer::Answer;
 use crate::cx::Cx;
-use crate::error::{Family, Result};
+use crate::error::{Error, Family, Result};
 use crate::te::{self, Frame};
 use crate::tool::{Effect, Tool};
 
@@ -54,7 +54,12 @@ pub(super) fn view(
     stop: &Stop,
 ) -> Result<Answer> {
     let roots = &cx.files().roots;
-    let file = roots.open_file(path)?;
+    let file = match (roots.open_file(path), Place::of(path)) {
+        (Err(llmc_host::Error::NotFound { .. }), Some(place)) if asked == Asked::Whole => {
+            return view_place(cx, cmd, &place, stop);
+        }
+        (opened, _) => opened?,
+    };
     let shown = roots.shown(&file.path);
     let size = file.size();
     let mut head = file.read_range(0, HEAD)?;
@@ -94,6 +99,70 @@ pub(super) fn view(
         path: Some(shown),
         handle,
         withheld_bytes: whole.total_bytes.saturating_sub(found.body.len() as u64),
+    };
+    Ok(te::seal(cx, &found, frame))
+}
+
+/// Lines of a file, as answers name them: `src/a.rs#L10-L20`.
+struct Place<'p> {
+    path: &'p str,
+    first: u64,
+    last: u64,
+}
+
+impl Place<'_> {
+    fn of(named: &str) -> Option<Place<'_>> {
+        let (path, lines) = named.rsplit_once("#L")?;
+        let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+        Some(Place {
+            path,
+            first: first.parse().ok()?,
+            last: last.strip_prefix('L').unwrap_or(last).parse().ok()?,
+        })
+    }
+}
+
+/// Shows the lines of a place, as many as fit.
+fn view_place(cx: &Cx, cmd: &'static str, place: &Place<'_>, stop: &Stop) -> Result<Answer> {
+    let &Place { path, first, last } = place;
+    if first == 0 || last < first {
+        return Err(Error::bad_args(format!(
+            "#L{first}-L{last}: lines count from 1, and the last is not before the first"
+        )));
+    }
+    let roots = &cx.files().roots;
+    let file = roots.open_file(path)?;
+    let shown = roots.shown(&file.path);
+    let start = file.read_range(0, 8 << 10)?;
+    if is_binary(&start) {
+        return view(cx, cmd, path, Asked::Whole, stop);
+    }
+    let kind = sniff(&shown, &start);
+    let slice = file.read_lines(first - 1, last - first + 1, stop)?;
+    if first > slice.total_lines {
+        return Err(Error::bad_args(format!(
+            "{path} has {} lines, none from {first} on",
+            slice.total_lines
+        )));
+    }
+    let text = Text {
+        head: &slice.text,
+        tail: None,
+        total_bytes: slice.total_bytes,
+        total_lines: slice.total_lines,
+    };
+    let found = condense(&shown, kind, &text, Asked::From(first), te::budget(cx));
+    let handle = if found.truncated {
+        pages::keep_file(cx, roots, path, &slice, stop)?
+    } else {
+        None
+    };
+    let frame = Frame {
+        cmd,
+        content_type: Some(crate::shell::wrap::content_type(kind)),
+        path: Some(shown),
+        handle,
+        withheld_bytes: (slice.text.len() as u64).saturating_sub(found.body.len() as u64),
     };
     Ok(te::seal(cx, &found, frame))
 }

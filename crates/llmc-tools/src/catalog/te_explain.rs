@@ -27,6 +27,7 @@ pub(super) struct Args {
 impl Tool for TeExplain {
     const NAME: &'static str = "te_explain";
     const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
     const FAMILY: Family = Family::Te;
     type Args = Args;
 

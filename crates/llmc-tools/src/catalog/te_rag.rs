@@ -15,7 +15,7 @@ const HEADING: usize = 40;
 
 pub(super) struct TeRag;
 
-/// Find code by meaning.
+/// Find code by words or names.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
@@ -25,6 +25,7 @@ pub(super) struct Args {
 impl Tool for TeRag {
     const NAME: &'static str = "te_rag";
     const EFFECT: Effect = Effect::Reads;
+    const RETRIEVES: bool = true;
     const FAMILY: Family = Family::Te;
     type Args = Args;
 
@@ -46,9 +47,7 @@ impl Tool for TeRag {
                 body.push_str("\n\n");
             }
             let mut breadcrumbs = Vec::new();
-            if found.index != llmc_index::State::Ready {
-                breadcrumbs.push("index not ready: searched the files".to_owned());
-            }
+            breadcrumbs.extend(found.note.clone());
             if !found.unverified.is_empty() {
                 breadcrumbs.push(format!(
                     "changed meanwhile: {}",

@@ -88,8 +88,28 @@ impl Audit {
     }
 }
 
+/// A further table of the same kind, written by whoever has something to add to it.
+pub(crate) struct Rows {
+    place: Place,
+}
+
+impl Rows {
+    /// Rows under this header, in a file below `root`.
+    pub(crate) fn new(root: &Path, path: &Path, header: &'static [&'static str]) -> Rows {
+        Rows {
+            place: Place::under(root, path, header),
+        }
+    }
+
+    /// Adds a row; waits for other servers for a moment at most.
+    pub(crate) fn add(&self, cells: &[String]) -> io::Result<()> {
+        self.place.append(&line(cells), PATIENCE)
+    }
+}
+
 /// Where the file is.
 struct Place {
+    header: &'static [&'static str],
     /// Where looking begins; followed like any path.
     base: PathBuf,
     /// Folders from there on, none of which may be a link.
@@ -99,16 +119,22 @@ struct Place {
 
 impl Place {
     fn new(root: &Path, path: &Path) -> Place {
+        Place::under(root, path, &HEADER)
+    }
+
+    fn under(root: &Path, path: &Path, header: &'static [&'static str]) -> Place {
         let path = without_dots(path);
         let name = path.file_name().unwrap_or_default().to_owned();
         let folder = path.parent().unwrap_or(Path::new("/"));
         match folder.strip_prefix(root) {
             Ok(below) => Place {
+                header,
                 base: root.to_owned(),
                 below: below.iter().map(ToOwned::to_owned).collect(),
                 name,
             },
             Err(_) => Place {
+                header,
                 base: folder.to_owned(),
                 below: Vec::new(),
                 name,
@@ -174,7 +200,7 @@ impl Place {
             let before = file.metadata()?.len();
             let mut text = Vec::new();
             if before == 0 {
-                text.extend_from_slice(&self::line(&HEADER.map(str::to_owned)));
+                text.extend_from_slice(&titles(self.header));
             }
             text.extend_from_slice(line);
             return file.write_all(&text).inspect_err(|_| {
@@ -198,7 +224,7 @@ impl Place {
             return Ok(());
         }
         let oldest = Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24);
-        let Some(kept) = young(&file, oldest)? else {
+        let Some(kept) = young(&file, oldest, self.header)? else {
             return Ok(());
         };
         // A name nobody can have prepared.
@@ -263,9 +289,9 @@ fn lock(file: &File, patience: Duration) -> io::Result<()> {
 }
 
 /// The lines that stay, when there are some that do not.
-fn young(file: &File, oldest: Timestamp) -> io::Result<Option<Vec<u8>>> {
+fn young(file: &File, oldest: Timestamp, header: &[&str]) -> io::Result<Option<Vec<u8>>> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(file);
-    let mut kept = line(&HEADER.map(str::to_owned));
+    let mut kept = titles(header);
     let mut dropped = false;
     for record in reader.records() {
         let record = record.map_err(io::Error::other)?;
@@ -279,6 +305,11 @@ fn young(file: &File, oldest: Timestamp) -> io::Result<Option<Vec<u8>>> {
         kept.extend_from_slice(&line(&record.iter().map(str::to_owned).collect::<Vec<_>>()));
     }
     Ok(dropped.then_some(kept))
+}
+
+fn titles(header: &[&str]) -> Vec<u8> {
+    let cells: Vec<String> = header.iter().map(|title| (*title).to_owned()).collect();
+    line(&cells)
 }
 
 fn line(cells: &[String]) -> Vec<u8> {

@@ -57,6 +57,17 @@ pub(super) fn look(address: &Address, token: Option<&str>) -> Result<Picture, St
     Ok(picture)
 }
 
+/// Asks a server how it is.
+pub(super) fn health(address: &Address) -> Result<String, String> {
+    let asked = || -> Result<String, Trouble> {
+        let mut text = String::new();
+        let body = get(address, None, "/health")?;
+        body.take(SUMMARY).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    asked().map_err(|trouble| words(address, &trouble))
+}
+
 struct Watcher<'a> {
     address: &'a Address,
     token: Option<&'a str>,

@@ -13,6 +13,7 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
     start_server(&loaded)?;
     let app = App::start(loaded)?;
     app.announce_commands();
+    app.keep_stubs();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("llmc")

@@ -1,10 +1,16 @@
 //! What each verb does.
 
+mod colour;
 mod config;
 mod doctor;
+mod health;
+mod init;
+mod install;
 mod mcp;
 mod rag;
+mod rlm;
 mod serve;
+mod shell;
 mod te;
 mod tool;
 mod tools;
@@ -18,7 +24,7 @@ use llmc_config::{Inputs, Loaded, LogLevel};
 use llmc_tools::{App, Error, Kind};
 use serde_json::{Map, Value};
 
-use crate::cli::{Cli, Common, ConfigVerb, RepoVerb, Verb};
+use crate::cli::{Cli, Common, ConfigVerb, RepoVerb, RlmVerb, Verb};
 use crate::log;
 
 /// A verb that did not end well: what to say and the exit code.
@@ -62,10 +68,15 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Tool { words } => tool::run(common, &words),
         Verb::Tools { schemas } => tools::run(common, schemas),
         Verb::Doctor { json } => doctor::run(common, json),
+        Verb::Health { url } => health::run(common, url),
         Verb::Rag(verb) => rag::run(common, verb),
+        Verb::Rlm(RlmVerb::Query(args)) => rlm::query(common, args),
         Verb::Tui(args) => tui::run(common, &args),
         Verb::Config(ConfigVerb::Show) => config::show(common),
-        Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => config::init(common, &args),
+        Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => init::run(common, &args),
+        Verb::Install(args) => install::run(common, &args),
+        Verb::Completions { shell } => shell::completions(shell),
+        Verb::Man { folder } => shell::man(folder.as_deref()),
         Verb::Config(ConfigVerb::Check) | Verb::Repo(RepoVerb::Validate) => config::check(common),
     }
 }

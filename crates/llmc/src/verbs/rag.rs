@@ -157,7 +157,11 @@ fn with_bar(app: &Arc<App>) -> llmc_index::Result<(Updated, Duration)> {
         let (app, stop) = (Arc::clone(app), stop.clone());
         std::thread::spawn(move || {
             let started = Instant::now();
-            let done = app.index().update(&app.files().roots, &stop)?;
+            let roots = &app.files().roots;
+            let done = app.index().update(roots, &stop)?;
+            if let Err(error) = app.index().embed_new(roots, &stop) {
+                tracing::warn!(error = %error, "vectors are behind");
+            }
             Ok((done, started.elapsed()))
         })
     };

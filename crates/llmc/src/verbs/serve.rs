@@ -16,6 +16,8 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
     let mode = loaded.config.mcp.mode.as_str();
     let app = App::start(loaded)?;
     app.announce_commands();
+    app.expect_questions();
+    app.keep_stubs();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_name("llmc")

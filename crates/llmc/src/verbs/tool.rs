@@ -3,9 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
-use llmc_tools::{Call, Caller, Error, Form, Kind, Outcome, Surface, ToolDef, catalog, nearest};
+use llmc_tools::{
+    App, Call, Caller, Error, Form, Kind, Outcome, Progress, Surface, ToolDef, catalog, nearest,
+};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -165,7 +168,9 @@ fn arguments(tool: &'static ToolDef, matches: &ArgMatches) -> Result<Map<String,
                 .into(),
             Some("number") => last
                 .parse::<f64>()
-                .map_err(|_| bad("a number", last))?
+                .ok()
+                .filter(|number| number.is_finite())
+                .ok_or_else(|| bad("a number", last))?
                 .into(),
             Some("array") => values
                 .iter()
@@ -232,6 +237,17 @@ pub(super) fn call(
     form: Form,
 ) -> Result<Outcome, Failure> {
     let app = start_quietly(common)?;
+    call_on(&app, tool, args, form, None)
+}
+
+/// Calls a tool of an application that has been started; Ctrl-C cancels the call.
+pub(super) fn call_on(
+    app: &Arc<App>,
+    tool: &ToolDef,
+    args: Map<String, Value>,
+    form: Form,
+    progress: Option<Progress>,
+) -> Result<Outcome, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -246,7 +262,7 @@ pub(super) fn call(
         });
         let caller = Caller {
             form,
-            ..Caller::local(Surface::Cli, &app)
+            ..Caller::local(Surface::Cli, app)
         };
         let name = tool.name.to_owned();
         app.call(Call {
@@ -254,7 +270,7 @@ pub(super) fn call(
             args,
             caller,
             cancel,
-            progress: None,
+            progress,
             correlation_id: None,
         })
         .await
@@ -273,8 +289,14 @@ pub(super) fn report(error: &Error, body: Option<Value>) {
             if let Some(hint) = &error.hint {
                 text.push_str(&format!("\n  hint: {hint}"));
             }
-            if let Some(Value::String(nearest)) = error.extra.get("nearest") {
-                text.push_str(&format!("\n  nearest:\n{nearest}"));
+            for (key, words) in [
+                ("nearest", "nearest"),
+                ("traceback", "where"),
+                ("output", "printed before"),
+            ] {
+                if let Some(Value::String(said)) = error.extra.get(key) {
+                    text.push_str(&format!("\n  {words}:\n{}", said.trim_end_matches('\n')));
+                }
             }
             text
         }

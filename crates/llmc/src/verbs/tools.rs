@@ -55,7 +55,7 @@ pub(super) fn run(common: &Common, schemas: bool) -> Result<ExitCode, Failure> {
             list.len(),
             tokens,
             bytes,
-            llmc_tokens::count(mode::instructions(*mode))
+            llmc_tokens::count(&mode::instructions(&other))
         );
     }
     out.push_str("\n* this configuration's mode; - not listed in it. Tokens are o200k; other models differ a little.\n");

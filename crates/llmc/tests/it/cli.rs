@@ -555,8 +555,8 @@ fn list_resources(workspace: &Workspace) {
     let list = workspace.mcp([""; 0]).request("resources/list", json!({}));
     assert_eq!(
         list["result"]["resources"].as_array().unwrap().len(),
-        2,
-        "{list}"
+        3,
+        "two sidecars and the stubs: {list}"
     );
 }
 

@@ -1,16 +1,19 @@
 //! The program from outside: over MCP, from the shell, killed, attacked, observed.
 //!
+//! - `modes`: how one is chosen, what it costs, the security checklist of hybrid mode
 //! - `protocol`: the three revisions of MCP, modes, aliases, resources
 //! - `shapes`: what every tool answers, field by field, and what it refuses
 //! - `hostile`: paths, patterns, files and lines that mean harm
 //! - `crash`: kill -9 at any moment, several processes on one file
 //! - `observe`: logs, audit, telemetry, metrics, handles over restarts
 //! - `commands`: programs inside the boundary
+//! - `code`: scripts that call tools; `code_escapes`: scripts that mean harm
 //! - `procs`: programs that outlive their calls
 //! - `confined`: what the server says about confinement, proves, demands and hides
 //! - `soak`: very many commands, and nothing left of them
 //! - `policy`: the restricted profile, the operator's rules, git
-//! - `cli`: the verbs of the command line
+//! - `cli`: the verbs of the command line; `shell`: help, completions, colour, exit codes
+//! - `install`: clients' settings; `init`: a configuration fitted to the repository
 //! - `exit`: how a server ends
 //! - `te`: the Tool Envelope
 //! - `envelope`: what every enveloped answer keeps, whatever is in the files
@@ -18,8 +21,10 @@
 //! - `http`: every route's answer; `http_gates`: who gets none; `http_hostile`: requests that mean harm;
 //!   `http_life`: TLS, sockets, start and end; `http_watch`: what dashboards read
 //! - `rag`: the code index
+//! - `rlm`: recursive analysis, against a scripted model
 //! - `tui`: the live picture, in a real terminal
-//! - `docs`: the generated reference pages
+//! - `deploy`: what containers rely on
+//! - `docs`: the generated reference pages; `guides`: the written ones, whose examples are run
 
 #![allow(
     clippy::unwrap_used,
@@ -28,25 +33,35 @@
 )]
 
 mod cli;
+mod code;
+mod code_escapes;
+mod code_python;
 mod commands;
 mod confined;
 mod crash;
+mod deploy;
 mod docs;
 mod envelope;
 mod exit;
+mod guides;
 mod hostile;
 mod http;
 mod http_gates;
 mod http_hostile;
 mod http_life;
 mod http_watch;
+mod init;
+mod install;
+mod modes;
 mod observe;
 mod policy;
 mod procs;
 mod protocol;
 mod rag;
+mod rlm;
 mod run_pytest;
 mod shapes;
+mod shell;
 mod soak;
 mod te;
 mod te_cli;

@@ -64,6 +64,8 @@ const CLASSIC: &[&str] = &[
     "rag_plan",
     "rag_stats",
     "rag_bootload",
+    "execute_code",
+    "rlm_query",
     "get_metrics",
     "health",
     "init",
@@ -74,9 +76,10 @@ const HYBRID: &[&str] = &[
     "linux_fs_write",
     "linux_fs_edit",
     "run_cmd",
+    "execute_code",
     "init",
 ];
-const CODE_EXECUTION: &[&str] = &["read_file", "list_dir", "init"];
+const CODE_EXECUTION: &[&str] = &["read_file", "list_dir", "execute_code", "init"];
 
 fn names(answer: &Value) -> Vec<&str> {
     answer["result"]["tools"]
@@ -200,11 +203,13 @@ fn clients_are_told_what_a_tool_does_to_the_world() {
         ("linux_proc_send", true, false),
         ("linux_proc_stop", true, true),
         ("linux_proc_kill", true, false),
+        ("execute_code", true, false),
+        ("rlm_query", false, false),
     ];
     for tool in list["result"]["tools"].as_array().unwrap() {
         let name = tool["name"].as_str().unwrap();
         let hints = &tool["annotations"];
-        assert_eq!(hints["openWorldHint"], false, "{name}");
+        assert_eq!(hints["openWorldHint"], name == "rlm_query", "{name}");
         match writers.iter().find(|(writer, ..)| *writer == name) {
             None => assert_eq!(hints["readOnlyHint"], true, "{name}"),
             Some((_, destructive, idempotent)) => {
@@ -542,7 +547,11 @@ fn documents_and_handles_are_resources() {
         .collect();
     assert_eq!(
         uris,
-        ["llmc://docs/agents.core.min.md", "llmc://docs/notes.txt"]
+        [
+            "llmc://docs/agents.core.min.md",
+            "llmc://docs/notes.txt",
+            "llmc://stubs/tools.pyi"
+        ]
     );
     let answer = client.request(
         "resources/read",

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use llmc_envelope::te::parse;
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{Asked, McpClient, ModelServer, Play, Workspace};
 use serde_json::{Value, json};
 
 use crate::{classic, keys, workspace};
@@ -252,6 +252,11 @@ fn an_index_that_cannot_be_written_is_done_without() {
         json!({"query": "idle connection"}),
     );
     assert_eq!(found["index"], "none");
+    let note = found["note"].as_str().unwrap();
+    assert!(
+        note.starts_with("searched live; the index cannot be written: "),
+        "{note}"
+    );
     assert!(!found["snippets"].as_array().unwrap().is_empty());
     let (code, text) = refused(&mut client, "rag_where_used", json!({"symbol": "take"}));
     assert_eq!(code, "NOT_FOUND", "{text}");
@@ -260,11 +265,175 @@ fn an_index_that_cannot_be_written_is_done_without() {
 }
 
 #[test]
+fn a_full_disk_is_said_and_searched_live() {
+    let workspace = workspace(SHOP);
+    let words: String = (0..40_000)
+        .map(|n| format!("word{n} other{n}x\n"))
+        .collect();
+    workspace.write("docs/many.md", words);
+    std::fs::create_dir(workspace.path(".llmc")).unwrap();
+    // A disk of 200 kB, in namespaces of its own so that nobody else sees it.
+    let script = "mount -t tmpfs -o size=200k none .llmc && \"$@\"";
+    let on_it = |args: &[&str]| {
+        let mut command = workspace.command_of("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", script, "sh"]);
+        command.arg(workspace.program()).args(args);
+        command
+    };
+    let index = on_it(&["rag", "index"]).output().unwrap();
+    let error = String::from_utf8_lossy(&index.stderr);
+    if error.contains("unshare:") || error.contains("mount:") {
+        eprintln!("not tried: no mounts here: {error}");
+        return;
+    }
+    assert_eq!(index.status.code(), Some(74), "{error}");
+    assert!(error.contains("the index cannot be written"), "{error}");
+    let found = on_it(&["rag", "search", "idle connection", "--json"]).output();
+    let found: Value = serde_json::from_slice(&found.unwrap().stdout).unwrap();
+    assert_eq!(found["index"], "none");
+    assert!(!found["snippets"].as_array().unwrap().is_empty(), "{found}");
+}
+
+#[test]
+fn a_repository_is_indexed_before_the_first_question() {
+    let repository = workspace(SHOP);
+    std::fs::create_dir(repository.path(".git")).unwrap();
+    let mut client = classic(&repository);
+    client.request("tools/list", json!({}));
+    let end = Instant::now() + Duration::from_secs(30);
+    while client.json("health", json!({}))["index"] != "ready" {
+        assert!(Instant::now() < end);
+    }
+    // A folder that is no repository may be somebody's home; and a mode without retrieval will not ask.
+    let folder = workspace(SHOP);
+    let mut client = classic(&folder);
+    client.request("tools/list", json!({}));
+    assert_eq!(client.json("health", json!({}))["index"], "none");
+    assert!(!folder.path(".llmc/index").exists());
+    let other = workspace(SHOP);
+    std::fs::create_dir(other.path(".git")).unwrap();
+    let mut client = other.mcp(["--mode", "hybrid"]);
+    client.initialize("2025-06-18");
+    client.request("tools/list", json!({}));
+    assert!(!other.path(".llmc/index").exists());
+}
+
+#[test]
+fn who_waits_for_the_index_is_told_how_far_it_is() {
+    let workspace = workspace(SHOP);
+    for n in 0..300 {
+        let text: String = (0..40)
+            .map(|i| format!("fn unit_{n}_{i}() {{\n    call_{i}()\n}}\n"))
+            .collect();
+        workspace.write(format!("src/part_{n}.rs"), text);
+    }
+    let mut client = classic(&workspace);
+    let params = json!({
+        "name": "rag_where_used", "arguments": {"symbol": "Pool::take"}, "_meta": {"progressToken": "p"},
+    });
+    let id = client.send_request("tools/call", params);
+    let note = client.next_message().unwrap();
+    assert_eq!(note["method"], "notifications/progress", "{note}");
+    let message = note["params"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("rag_where_used: indexing, ") && message.contains(" files"),
+        "{message}"
+    );
+    let (is_error, text) = client.tool_answer(id);
+    assert!(!is_error && text.contains("src/main.rs"), "{text}");
+}
+
+/// A model that knows three things and which words stand for them.
+fn meanings(asked: &Asked) -> Play {
+    let texts = match &asked.body["input"] {
+        Value::Array(texts) => texts.clone(),
+        one => vec![one.clone()],
+    };
+    let vector = |text: &Value| {
+        let text = text.as_str().unwrap_or_default().to_lowercase();
+        let has = |words: &[&str]| f32::from(words.iter().any(|word| text.contains(word)));
+        vec![
+            has(&["idle", "reuse", "spare socket"]),
+            has(&["guide", "documentation"]),
+            0.1,
+        ]
+    };
+    Play::Vectors(texts.iter().map(vector).collect())
+}
+
+#[test]
+fn vectors_find_what_shares_no_word() {
+    for provider in ["ollama", "openai"] {
+        let model = ModelServer::start(meanings);
+        let workspace = workspace(SHOP).with_env("OPENAI_API_KEY", "sk-test");
+        workspace.write("src/api_token.txt", "idle secret");
+        let embedding = [
+            format!("mcp.rag.embedding.provider=\"{provider}\""),
+            format!("mcp.rag.embedding.base_url=\"{}\"", model.url()),
+            "mcp.rag.embedding.model=\"three\"".to_owned(),
+        ];
+        let flags = embedding.iter().flat_map(|set| ["--set", set.as_str()]);
+        let flags: Vec<&str> = flags.collect();
+        let ended = workspace.llmc(["rag", "index"].iter().chain(&flags));
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        let sent = model.asked();
+        assert!(sent.iter().any(|asked| asked.raw.contains("idle.pop")));
+        assert!(
+            sent.iter().all(|asked| !asked.raw.contains("idle secret")),
+            "what is on the denylist is not sent"
+        );
+        let ask = |query: &str| {
+            let search = ["rag", "search", query, "--json"];
+            let ended = workspace.llmc(search.iter().chain(&flags));
+            serde_json::from_str::<Value>(&ended.stdout).unwrap_or_else(|_| panic!("{ended:?}"))
+        };
+        let found = ask("spare socket");
+        let first = found["snippets"][0]["src"].as_str().unwrap_or_default();
+        assert!(first.starts_with("src/pool.rs#"), "{found}");
+        assert!(found.get("note").is_none(), "{found}");
+        // Words still count: what has both comes first.
+        let both = ask("take an idle connection");
+        assert_eq!(both["snippets"][0]["symbol"], "Pool::take", "{both}");
+        drop(model);
+        let without = ask("take an idle connection");
+        assert_eq!(without["snippets"][0]["symbol"], "Pool::take", "{without}");
+        let note = without["note"].as_str().unwrap();
+        assert!(note.starts_with("ranked without vectors: "), "{note}");
+    }
+}
+
+#[test]
+fn very_many_uses_are_listed_in_part_and_kept_whole() {
+    let workspace = workspace("//- a.rs\npub fn popular_one() {}\n");
+    for n in 0..310 {
+        workspace.write(
+            format!("users/user_{n}.rs"),
+            format!("fn user_{n}() {{\n    popular_one();\n}}\n"),
+        );
+    }
+    let mut client = ready(&workspace);
+    let found = document(
+        &mut client,
+        "rag_where_used",
+        json!({"symbol": "popular_one"}),
+    );
+    assert_eq!(found["sites"].as_array().unwrap().len(), 100);
+    assert_eq!(
+        (&found["total"], &found["unread_files"]),
+        (&json!(300), &json!(10))
+    );
+    assert!(found["hint"].as_str().unwrap().starts_with("10 more files"));
+    let handle = found["handle"].as_str().unwrap();
+    let rest = client.text("te_handle", json!({"handle": handle}));
+    assert!(rest.contains("popular_one();"), "{rest}");
+}
+
+#[test]
 fn from_the_shell() {
     let workspace = workspace(SHOP);
     let before = workspace.llmc(["rag", "search", "idle", "connection"]);
     assert!(
-        before.stdout.contains("no index was used"),
+        before.stdout.contains("there is no index yet"),
         "{}",
         before.stdout
     );

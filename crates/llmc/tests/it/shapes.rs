@@ -1,6 +1,6 @@
 //! What every tool answers, field by field, and how it refuses what it cannot take.
 
-use llmc_testkit::McpClient;
+use llmc_testkit::{McpClient, common_code};
 use serde_json::{Value, json};
 
 use crate::{classic, keys, workspace};
@@ -553,7 +553,7 @@ fn refused(client: &mut McpClient, tool: &str, args: &Value) -> Value {
     assert_eq!(keys(&error), ["error", "meta"], "{tool} {args}");
     assert!(!error["error"].as_str().unwrap().is_empty());
     let meta = &error["meta"];
-    assert_eq!(meta["error_code"], "BAD_ARGS", "{tool} {args}: {error}");
+    assert_eq!(common_code(&error), "BAD_ARGS", "{tool} {args}: {error}");
     assert_eq!(meta["retryable"], false);
     assert_eq!(meta["correlation_id"].as_str().unwrap().len(), 36, "a UUID");
     error

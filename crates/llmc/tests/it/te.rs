@@ -330,6 +330,10 @@ fn head_and_tail_are_what_unix_says_they_are() {
             "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n",
         ),
         ("te_cat", json!({"path": "n.txt", "lines": 1}), "1\n"),
+        // Places as answers print them.
+        ("te_cat", json!({"path": "n.txt#L50-L52"}), "50\n51\n52\n"),
+        ("te_cat", json!({"path": "n.txt#L7"}), "7\n"),
+        ("te_cat", json!({"path": "n.txt#L99-L200"}), "99\n100\n"),
     ] {
         let answer = enveloped(&mut client, tool, args.clone());
         assert_eq!(answer.body, body, "{tool} {args}");
@@ -339,9 +343,55 @@ fn head_and_tail_are_what_unix_says_they_are() {
     for (tool, args) in [
         ("te_head", json!({"path": "n.txt", "lines": 0})),
         ("te_tail", json!({"path": "n.txt", "lines": -1})),
+        ("te_cat", json!({"path": "n.txt#L0-L5"})),
+        ("te_cat", json!({"path": "n.txt#L9-L5"})),
+        ("te_cat", json!({"path": "n.txt#L101"})),
     ] {
         assert_eq!(failed(&mut client, tool, args).0, "invalid_args");
     }
+    for path in ["m.txt#L1-L2", "n.txt#L", "n.txt#Lx-Ly", "n.txt#L-1"] {
+        let (code, _) = failed(&mut client, "te_cat", json!({"path": path}));
+        assert_eq!(code, "not_found", "{path}");
+    }
+    std::os::unix::fs::symlink(workspace.outside("canary"), workspace.path("out")).unwrap();
+    for path in ["../outside/canary#L1", "out#L1-L2"] {
+        let (code, body) = failed(&mut client, "te_cat", json!({"path": path}));
+        assert_eq!(code, "path_denied", "{path}");
+        workspace.assert_no_leak(&body);
+    }
+    // A file that is really called so is that file.
+    workspace.write("n.txt#L50-L52", "itself\n");
+    let answer = enveloped(&mut client, "te_cat", json!({"path": "n.txt#L50-L52"}));
+    assert_eq!(answer.body, "itself\n");
+    let place = enveloped(&mut client, "te_cat", json!({"path": "n.txt#L50-L53"}));
+    assert!(
+        place
+            .breadcrumbs
+            .iter()
+            .any(|said| said.contains("lines 50-53 of 100")),
+        "{:?}",
+        place.breadcrumbs
+    );
+}
+
+#[test]
+fn a_read_up_to_some_bytes_ends_between_lines_and_keeps_the_rest() {
+    let workspace = workspace(FIXTURE);
+    let mut client = te(&workspace);
+    let whole = workspace.read("src/store.rs");
+    let args = json!({"path": "src/store.rs"});
+    let answer = enveloped(&mut client, "repo_read", args);
+    assert_eq!(answer.body, whole);
+    assert!(!answer.header.truncated);
+    let args = json!({"path": "src/store.rs", "max_bytes": 30});
+    let cut = enveloped(&mut client, "repo_read", args);
+    assert_eq!(cut.body, "pub struct Store;\n\n");
+    assert!(cut.header.truncated);
+    let handle = cut.header.handle.unwrap().to_string();
+    let rest = client.json("linux_handle_read", json!({"handle": handle}));
+    assert_eq!(rest["data"], whole);
+    let args = json!({"path": "src/store.rs", "max_bytes": 0});
+    assert_eq!(failed(&mut client, "repo_read", args).0, "invalid_args");
 }
 
 #[test]

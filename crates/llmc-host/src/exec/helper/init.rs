@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use nix::sys::signal::{SigSet, Signal as Nix};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -15,9 +16,10 @@ use rustix::process::{
     DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, getpgid, ioctl_tiocsctty, kill_process,
     kill_process_group, pidfd_open, set_dumpable_behavior, wait,
 };
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 
 use super::outer::leash;
-use super::{caps, landlock, limits, loopback, mounts, reaper, seccomp, spaces};
+use super::{caps, landlock, limits, mounts, reaper, seccomp, spaces};
 use crate::exec::fds;
 use crate::exec::level::{Feature, Features};
 use crate::exec::plan::{self, Failure, Input, Plan, Report, SEEN, Start, Target};
@@ -87,10 +89,6 @@ fn confine(plan: &Plan) -> Result<Option<u32>, Failure> {
         }
         stand_at(plan, &here)?;
     }
-    if plan.features.net {
-        // Without it programs that talk to themselves fail, but nothing gets out: no reason to refuse the run.
-        let _ = loopback::up();
-    }
     limits::set(plan).map_err(|errno| Failure::new(None, "resource limits", errno))?;
     if plan.features == Default::default() {
         return Ok(None);
@@ -157,6 +155,15 @@ fn start(target: &Target, plan: &Plan, input: Option<OwnedFd>) -> Result<Pid, Fa
     // The command must not reach into this process, whose memory and descriptors it would otherwise share an owner with.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| failed("hiding the helper", errno.into()))?;
+    let none_ignored = || -> io::Result<()> {
+        for signal in [SIGHUP, SIGINT, SIGQUIT] {
+            signal_hook::flag::register(signal, Arc::default())?;
+        }
+        Ok(())
+    };
+    // A server that a shell put in the background ignores some signals, and a command would inherit that: nobody could
+    // interrupt it. What is caught here is back to normal there.
+    none_ignored().map_err(|error| failed("resetting signals", error))?;
     let mut command = Command::new(&target.program);
     if let Some((name, args)) = target.argv.split_first() {
         command.arg0(name).args(args);

@@ -1,4 +1,4 @@
-//! Landlock: what may be written, whatever the mounts say.
+//! Landlock: what may be written, whatever the mounts say, and what may be read where that is bounded too.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,10 +24,25 @@ const DEVICES: [&str; 6] = [
     "/dev/urandom",
 ];
 
+/// What every program needs to read, wherever the bounds are: its loader's list, the time zone, itself, its processes.
+const NEEDED: [&str; 6] = [
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/proc/self/exe",
+    "/proc",
+    "/dev",
+    "/tmp",
+];
+
 /// Restricts this process and returns the ABI that is really in force.
 pub(super) fn restrict(plan: &Plan) -> io::Result<u32> {
     let written = AccessFs::from_write(NEWEST);
-    let mut ruleset = Ruleset::default().handle_access(written).map_err(other)?;
+    let read = AccessFs::from_read(NEWEST);
+    let handled = match plan.places.seen {
+        Some(_) => AccessFs::from_all(NEWEST),
+        None => written,
+    };
+    let mut ruleset = Ruleset::default().handle_access(handled).map_err(other)?;
     ruleset = ruleset.scope(Scope::from_all(NEWEST)).map_err(other)?;
     if plan.sockets == Sockets::Nothing {
         ruleset = ruleset
@@ -43,9 +58,14 @@ pub(super) fn restrict(plan: &Plan) -> io::Result<u32> {
     if plan.features.mount {
         places.extend(["/tmp", "/dev/shm"].map(OsString::from));
     }
+    let mut seen = plan.places.seen.clone().unwrap_or_default();
+    if plan.places.seen.is_some() {
+        seen.extend(NEEDED.map(OsString::from));
+    }
     let status = ruleset
         .create()
         .and_then(|created| created.add_rules(path_beneath_rules(places, written)))
+        .and_then(|created| created.add_rules(path_beneath_rules(seen, read)))
         .and_then(|created| created.restrict_self())
         .map_err(other)?;
     // Best effort may well have enforced nothing.

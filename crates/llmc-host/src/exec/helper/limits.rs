@@ -23,7 +23,7 @@ pub(super) fn set(plan: &Plan) -> Result<(), Errno> {
 }
 
 /// Lowers a limit, hard and soft; one that is lower already stays.
-fn lower(resource: Resource, to: u64) -> Result<(), Errno> {
+pub(super) fn lower(resource: Resource, to: u64) -> Result<(), Errno> {
     let now = getrlimit(resource);
     let to = now.maximum.map_or(to, |maximum| maximum.min(to));
     setrlimit(

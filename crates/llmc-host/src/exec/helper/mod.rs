@@ -8,6 +8,7 @@
 //! Order matters: mounts need the capabilities that are dropped next; Landlock comes before the system call filter that
 //! forbids it; the filter comes last because everything before would trip over it.
 
+mod alone;
 mod attempt;
 mod broker;
 mod caps;
@@ -18,13 +19,16 @@ mod loopback;
 mod mounts;
 mod outer;
 mod reaper;
+mod seal;
 mod seccomp;
 mod spaces;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::plan::{ATTEMPT, BROKER, INNER, OUTER};
+use super::plan::{ALONE, ATTEMPT, BROKER, INNER, OUTER};
+
+pub use seal::{close_inherited, seal};
 
 /// Becomes the helper if that is what this process was started as, else `None`.
 ///
@@ -35,6 +39,7 @@ pub fn helper_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode>
         OUTER => outer::run(),
         BROKER => broker::run(),
         INNER => init::run(),
+        ALONE => alone::run(args),
         ATTEMPT => {
             let words = args.map(|word| word.to_string_lossy().into_owned());
             attempt::run(&words.collect::<Vec<_>>())

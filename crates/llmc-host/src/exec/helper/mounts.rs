@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
+use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -198,11 +199,15 @@ fn seal(path: &Path, options: MountFlags) -> Result<()> {
 /// The host's mounts with the flags that a user namespace may not take away. Where mounts are stacked, the top one.
 fn mount_table() -> Result<BTreeMap<PathBuf, MountFlags>> {
     let table = OsStr::new("/proc/self/mountinfo");
+    // The kernel does not say how long it is: room for it at once spares most of the reads.
+    let mut text = Vec::with_capacity(64 << 10);
     #[expect(
         clippy::disallowed_methods,
         reason = "a file of the kernel, not of the agent"
     )]
-    let text = std::fs::read(table).map_err(|error| at("reading", table)(errno(&error)))?;
+    std::fs::File::open(table)
+        .and_then(|mut file| file.read_to_end(&mut text))
+        .map_err(|error| at("reading", table)(errno(&error)))?;
     let mut mounts = BTreeMap::new();
     for line in text.split(|b| *b == b'\n') {
         let mut fields = line.split(|b| *b == b' ');

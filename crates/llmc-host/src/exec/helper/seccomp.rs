@@ -95,6 +95,54 @@ pub(super) fn filter(sockets: Sockets) -> io::Result<()> {
     apply_filter(&program(sockets)?).map_err(io::Error::other)
 }
 
+/// Lets this thread, and whatever it becomes, start threads but no process. Comes on top of [`filter`].
+pub(super) fn alone() -> io::Result<()> {
+    apply_filter(&no_children()?).map_err(io::Error::other)
+}
+
+fn no_children() -> io::Result<Block> {
+    let mut calls: BTreeMap<u32, Block> = BTreeMap::new();
+    let mut on = |call: i64, block: Block| {
+        let call = u32::try_from(call).map_err(io::Error::other)?;
+        calls.insert(call, block);
+        io::Result::Ok(())
+    };
+    #[cfg(target_arch = "x86_64")]
+    for call in [libc::SYS_fork, libc::SYS_vfork] {
+        on(call, refuse(libc::EPERM))?;
+    }
+    on(libc::SYS_clone3, refuse(libc::ENOSYS))?;
+    let mut thread = vec![
+        step(LOAD, argument(0)),
+        branch(IF_ANY_BIT, libc::CLONE_THREAD as u32, 1, 0),
+    ];
+    thread.extend(refuse(libc::EPERM));
+    thread.extend(allow());
+    on(libc::SYS_clone, thread)?;
+    let calls: Vec<(u32, Block)> = calls.into_iter().collect();
+    let mut program = preamble();
+    program.extend(search(&calls, &allow()));
+    Ok(program)
+}
+
+/// Refuses this thread, and all that come from it, every call but these.
+pub(super) fn only_these(calls: &[i64]) -> io::Result<()> {
+    apply_filter(&allowlist(calls)?).map_err(io::Error::other)
+}
+
+fn allowlist(calls: &[i64]) -> io::Result<Block> {
+    let numbers = calls
+        .iter()
+        .map(|call| u32::try_from(*call).map_err(io::Error::other));
+    let allowed: BTreeMap<u32, Block> = numbers
+        .map(|call| Ok((call?, allow())))
+        .collect::<io::Result<_>>()?;
+    let allowed: Vec<(u32, Block)> = allowed.into_iter().collect();
+    let mut program = preamble();
+    program.extend(search(&allowed, &refuse(libc::EPERM)));
+    Ok(program)
+}
+
 fn program(sockets: Sockets) -> io::Result<Block> {
     let mut calls: BTreeMap<u32, Block> = BTreeMap::new();
     let mut on = |call: i64, block: Block| {
@@ -118,6 +166,13 @@ fn program(sockets: Sockets) -> io::Result<Block> {
     on(libc::SYS_socketpair, socketpair())?;
 
     let calls: Vec<(u32, Block)> = calls.into_iter().collect();
+    let mut program = preamble();
+    program.extend(search(&calls, &allow()));
+    Ok(program)
+}
+
+/// Ends in the call's number, once it is sure what the number means.
+fn preamble() -> Block {
     let mut program = vec![
         step(LOAD, ARCHITECTURE),
         branch(IF_EQUAL, MACHINE, 1, 0),
@@ -129,8 +184,7 @@ fn program(sockets: Sockets) -> io::Result<Block> {
         branch(IF_AT_LEAST, X32, 0, 1),
         step(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
     ]);
-    program.extend(search(&calls));
-    Ok(program)
+    program
 }
 
 /// Internet sockets (and netlink, by which programs list interfaces), or none.
@@ -182,19 +236,19 @@ fn unless(compare: u32, word: u32, values: &[u32]) -> Block {
     block
 }
 
-/// A search tree over the calls' numbers. A call that is not among them is allowed.
-fn search(calls: &[(u32, Block)]) -> Block {
+/// A search tree over the calls' numbers, with a verdict of one step for a call that is not among them.
+fn search(calls: &[(u32, Block)], otherwise: &[sock_filter]) -> Block {
     match calls {
-        [] => allow(),
+        [] => otherwise.to_vec(),
         [(call, block)] => {
-            let mut tree = vec![branch(IF_EQUAL, *call, 1, 0)];
-            tree.extend(allow());
+            let mut tree = vec![branch(IF_EQUAL, *call, otherwise.len() as u8, 0)];
+            tree.extend(otherwise.iter().cloned());
             tree.extend(block.iter().cloned());
             tree
         }
         _ => {
             let (low, high) = calls.split_at(calls.len() / 2);
-            let (below, above) = (search(low), search(high));
+            let (below, above) = (search(low, otherwise), search(high, otherwise));
             // A branch reaches 255 steps, a jump any number.
             let mut tree = vec![
                 branch(IF_AT_LEAST, high[0].0, 0, 1),
@@ -279,6 +333,37 @@ mod tests {
             assert_eq!(verdict(&program, call, [0, 0]), wanted, "call {call}");
             #[cfg(target_arch = "x86_64")]
             assert_ne!(verdict(&program, call | i64::from(X32), [0, 0]), ALLOW);
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_alone_may_start_threads_only() {
+        let program = no_children().unwrap();
+        let thread = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
+        let spawn = (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as u64;
+        assert_eq!(verdict(&program, libc::SYS_clone, [thread, 0]), ALLOW);
+        assert_eq!(verdict(&program, libc::SYS_clone, [spawn, 0]), REFUSE);
+        assert_eq!(verdict(&program, libc::SYS_clone, [17, 0]), REFUSE);
+        assert_ne!(verdict(&program, libc::SYS_clone3, [0, 0]), ALLOW);
+        #[cfg(target_arch = "x86_64")]
+        for call in [libc::SYS_fork, libc::SYS_vfork] {
+            assert_eq!(verdict(&program, call, [0, 0]), REFUSE);
+        }
+        assert_eq!(verdict(&program, libc::SYS_read, [0, 0]), ALLOW);
+        assert_eq!(verdict(&program, libc::SYS_execve, [0, 0]), ALLOW);
+    }
+
+    #[test]
+    fn a_worker_may_call_what_is_listed_and_nothing_else() {
+        let needed = [libc::SYS_read, libc::SYS_futex, libc::SYS_exit_group];
+        let program = allowlist(&needed).unwrap();
+        for call in 0..600 {
+            let wanted = if needed.contains(&call) {
+                ALLOW
+            } else {
+                REFUSE
+            };
+            assert_eq!(verdict(&program, call, [0, 0]), wanted, "call {call}");
         }
     }
 

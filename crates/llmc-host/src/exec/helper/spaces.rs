@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use nix::sched::{CloneFlags, unshare};
 
-use super::caps;
+use super::{caps, loopback};
 use crate::exec::level::{Feature, Features};
 use crate::exec::plan::{self, Failure, Report};
 
@@ -42,13 +42,16 @@ pub(super) fn pid() -> Result<(), Failure> {
         .map_err(|errno| Failure::new(Some(Feature::PidSpace), "new pid namespace", errno))
 }
 
-/// Enters a network without anything in it.
+/// Enters a network that leads nowhere but to itself.
 pub(super) fn net(features: Features) -> Result<(), Failure> {
     if !features.net {
         return Ok(());
     }
     unshare(CloneFlags::CLONE_NEWNET)
-        .map_err(|errno| Failure::new(Some(Feature::NetSpace), "new network namespace", errno))
+        .map_err(|errno| Failure::new(Some(Feature::NetSpace), "new network namespace", errno))?;
+    // Without it programs that talk to themselves fail, but nothing gets out: no reason to refuse the run.
+    let _ = loopback::up();
+    Ok(())
 }
 
 /// Enters mounts of its own, and with them names and shared memory of its own.

@@ -4,8 +4,8 @@ import { ask } from "/api.js";
 import { $, el, foreign, plural } from "/dom.js";
 
 const STATES = {
-  none: "There is no code index on this server, so nothing can be found.",
-  building: "The index is still being built; this may not be all.",
+  none: "There is no code index: the files themselves were searched.",
+  building: "The index is still being built: the files themselves were searched.",
 };
 
 let asked = 0;
@@ -34,7 +34,7 @@ async function look(q, scope) {
     const answer = await ask("/rag/search", { body: scope ? { q, scope } : { q } });
     if (mine !== asked) return;
     const { snippets, index, freshness } = answer;
-    const parts = [STATES[index], index === "none" ? "" : snippets.length ? plural(snippets.length, "snippet") : "Nothing was found."];
+    const parts = [STATES[index], snippets.length ? plural(snippets.length, "snippet") : "Nothing was found."];
     $("#found").textContent = parts.filter(Boolean).join(" ");
     const unverified = new Set(freshness?.unverified ?? []);
     $("#snippets").replaceChildren(...snippets.map((snippet) => el("li", {},

@@ -1,12 +1,12 @@
 //! What `llmc doctor` found, for people and for programs.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 
 use llmc_host::exec::Verdict;
 use serde_json::{Value, json};
 
 use super::{Findings, interpreters};
+use crate::verbs::colour::Paint;
 
 /// Room for the words on the left.
 const LEFT: usize = 15;
@@ -57,7 +57,7 @@ pub(super) fn text(found: &Findings) -> String {
         row("not there", format!("{}: {}", missing.name, missing.why));
     }
     row("", String::new());
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = Paint::stdout().is_on();
     for trial in &found.trials {
         let (word, detail) = words(&trial.verdict);
         let word = match colour {

@@ -1,14 +1,15 @@
 //! Documents of the retrieval tools, for people.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
 
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::{Value, json};
 
+use crate::verbs::colour::Paint;
+
 /// Snippets for a person: place, score, name, numbered lines with the words of the question in bold.
 pub(super) fn found(document: &Value, query: &str) -> String {
-    let bold = std::io::stdout().is_terminal();
+    let bold = Paint::stdout().is_on();
     let mut out = String::new();
     let snippets = document["snippets"].as_array().cloned().unwrap_or_default();
     for snippet in &snippets {
@@ -47,8 +48,11 @@ pub(super) fn found(document: &Value, query: &str) -> String {
     if let Some(changed) = document["freshness"]["unverified"].as_array() {
         let _ = writeln!(out, "changed meanwhile: {}", json!(changed));
     }
-    if document["index"] != "ready" {
-        out.push_str("no index was used; llmc rag index builds one\n");
+    if let Some(note) = document["note"].as_str() {
+        let _ = writeln!(out, "{note}");
+    }
+    if document["index"] == "none" {
+        out.push_str("llmc rag index builds one\n");
     }
     out
 }

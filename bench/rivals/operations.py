@@ -1,0 +1,156 @@
+"""How long single operations take and how much memory they need, with the servers taking turns."""
+
+import statistics
+import time
+from pathlib import Path
+
+import plot
+from mcp import Server, scratch
+from report import megabytes, milliseconds, table, verdict
+
+from project import Project
+from servers import COMMANDER, FILES, Kind, Session, command
+from twelve import FIRST, ITERATIONS, LAST, PAGERANK, WEIGHTED
+
+LLMC = Kind("classic", "LLMC", "classic")
+WARM = 3
+# What one server still does after its answer is not to count against the next one.
+PAUSE = 0.01
+NO_OP, TOOL, RETRIEVAL = 0.015, 0.150, 0.200
+
+
+def measure(bench, plots):
+    present = [LLMC]
+    present += [COMMANDER] if bench.desktop_commander else []
+    present += [FILES] if bench.filesystem else []
+    seconds, memory = {}, {}
+    p = Project()
+    try:
+        for name, ways in operations().items():
+            sessions, homes = {}, [scratch() for _ in present]
+            for kind, home in zip(present, homes):
+                if kind in ways:
+                    sessions[kind] = Session(
+                        kind, Server(command(kind, bench, p.root), home.name), lambda _: 0, str(p.root)
+                    )
+            taken = {kind: [] for kind in sessions}
+            for turn in range(WARM + bench.runs):
+                for kind, session in sessions.items():
+                    time.sleep(PAUSE)
+                    began = time.perf_counter()
+                    ways[kind](session, turn)
+                    if turn >= WARM:
+                        taken[kind].append(time.perf_counter() - began)
+            for kind, session in sessions.items():
+                seconds[name, kind], memory[name, kind] = taken[kind], session.server.memory()
+                session.close()
+            for home in homes:
+                home.cleanup()
+    finally:
+        p.remove()
+    rows = [[name, *(cell(seconds, memory, name, kind) for kind in present)] for name in operations()]
+    head = ["operation", *(f"{title(kind)}: median, p95; memory" for kind in present)]
+    text = "\n\n".join([table(head, rows), goals(seconds), NOTE.format(runs=bench.runs)])
+    if plots:
+        series = {
+            title(kind): [p95(seconds[name, kind]) * 1000 if (name, kind) in seconds else None for name in operations()]
+            for kind in present
+        }
+        names = [name.replace("`", "") for name in operations()]
+        text += plot.put("operations", plot.groups(
+            "95th percentile, milliseconds, logarithmic", names, series, [plot.LLMC, plot.RIVAL, plot.OTHER], log=True
+        ))
+    return text, []
+
+
+NOTE = (
+    "{runs} calls of each, the servers taking turns; a fresh server for each operation. Time runs from the request to the "
+    "parsed answer; memory is the peak resident size, summed over the server's processes. LLMC in mode `classic`, which "
+    "has all these tools in one list. Desktop Commander's search is `start_search` and `get_more_search_results`. A dash: no tool for it."
+)
+
+
+def operations():
+    """{name: {server: how}}."""
+    def turned(turn, *names):
+        texts = [ITERATIONS.format(100 + turn), ITERATIONS.format(101 + turn)]
+        return dict(zip(names, texts))
+
+    ping = {kind: lambda s, _: s.server.request("ping", {}) for kind in (LLMC, COMMANDER, FILES)}
+    length = LAST - FIRST + 1
+    return {
+        "no-op (`ping`)": ping,
+        "read 60 lines of a file": {
+            LLMC: lambda s, _: s.call("read_file", path=WEIGHTED, offset_lines=FIRST - 1, max_lines=length),
+            COMMANDER: lambda s, _: s.call("read_file", path=f"{s.root}/{WEIGHTED}", offset=FIRST - 1, length=length),
+            FILES: lambda s, _: s.call("read_text_file", path=f"{s.root}/{WEIGHTED}", head=LAST),
+        },
+        "list a directory": {
+            LLMC: lambda s, _: s.call("list_dir", path="networkx/algorithms"),
+            COMMANDER: lambda s, _: s.call("list_directory", path=f"{s.root}/networkx/algorithms", depth=1),
+            FILES: lambda s, _: s.call("list_directory", path=f"{s.root}/networkx/algorithms"),
+        },
+        "search 570 files": {
+            LLMC: lambda s, _: s.call("te_grep", pattern="backend_priority"),
+            COMMANDER: lambda s, _: s.search("backend_priority", thinking=0),
+        },
+        "edit a line": {
+            LLMC: lambda s, turn: s.call("linux_fs_edit", path=copy(s), **turned(turn, "old_text", "new_text")),
+            COMMANDER: lambda s, turn: s.call(
+                "edit_block", file_path=f"{s.root}/{copy(s)}", **turned(turn, "old_string", "new_string")
+            ),
+            FILES: lambda s, turn: s.call(
+                "edit_file", path=f"{s.root}/{copy(s)}", edits=[turned(turn, "oldText", "newText")]
+            ),
+        },
+        "run `echo hi`": {
+            LLMC: lambda s, _: s.call("run_cmd", argv=["bash", "-c", "echo hi"]),
+            COMMANDER: lambda s, _: s.call("start_process", command="echo hi", timeout_ms=5000),
+        },
+        "retrieval (`rag_search`)": {
+            LLMC: lambda s, turn: s.call("rag_search", query=QUESTIONS[turn % len(QUESTIONS)]),
+        },
+    }
+
+
+QUESTIONS = [
+    "shortest path between two nodes with negative weights", "read a graph from an edge list file", "_weight_function",
+    "where are backends loaded", "NetworkXNoPath No path to harbour", "draw nodes with matplotlib", "random geometric graph",
+    "eccentricity radius center", "convert to pandas", "maximum flow preflow push",
+]
+
+
+def copy(session):
+    """A file of its own for each server to edit."""
+    name = f"edited_by_{session.kind.key}.py"
+    path = Path(session.root) / name
+    if not path.exists():
+        path.write_text((Path(session.root) / PAGERANK).read_text())
+    return name
+
+
+def title(kind):
+    return kind.title.partition(",")[0]
+
+
+def p95(values):
+    return statistics.quantiles(values, n=20, method="inclusive")[-1]
+
+
+def cell(seconds, memory, name, kind):
+    if (name, kind) not in seconds:
+        return "–"
+    taken = seconds[name, kind]
+    return f"{milliseconds(statistics.median(taken))}, {milliseconds(p95(taken))}; {megabytes(memory[name, kind]['peak'])}"
+
+
+def goals(seconds):
+    names = list(operations())
+    no_op = p95(seconds[names[0], LLMC])
+    tool = max(p95(seconds[name, LLMC]) for name in names[1:-1])
+    retrieval = p95(seconds[names[-1], LLMC])
+    return (
+        f"LLMC's p95: no-op {milliseconds(no_op)}, target ≤ 15 ms: {verdict(no_op <= NO_OP)}; the slowest tool call "
+        f"{milliseconds(tool)}, target ≤ 150 ms: {verdict(tool <= TOOL)}; retrieval {milliseconds(retrieval)}, "
+        f"target ≤ 200 ms: {verdict(retrieval <= RETRIEVAL)}."
+    )

@@ -1,0 +1,479 @@
+//! The clients: where each keeps its servers, in which format, and from where it starts them.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// An MCP client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    /// Anthropic's desktop application.
+    ClaudeDesktop,
+    /// Anthropic's command line agent.
+    ClaudeCode,
+    /// OpenAI's command line agent.
+    Codex,
+    /// The Cursor editor.
+    Cursor,
+    /// Visual Studio Code with Copilot.
+    VsCode,
+    /// The Continue extension.
+    Continue,
+    /// The Cline extension and command line.
+    Cline,
+    /// The Zed editor.
+    Zed,
+    /// Google's command line agent.
+    Gemini,
+    /// The Windsurf editor.
+    Windsurf,
+}
+
+/// Whose settings are changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of the user, for every project.
+    User,
+    /// Those that lie in the project.
+    Project,
+}
+
+/// How a settings file is written, and under which key its servers stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// JSON, with comments and trailing commas where there are some; entries may need a `type`.
+    Json {
+        /// The object that holds the servers.
+        servers: &'static str,
+        /// Whether an entry says that it is started and spoken to over its standard streams.
+        typed: bool,
+    },
+    /// TOML, a table for each server below this one.
+    Toml {
+        /// The table that holds the servers.
+        servers: &'static str,
+    },
+    /// A YAML file of its own for each server.
+    YamlFile,
+}
+
+/// In which folder a client starts its servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starts {
+    /// In the project it works on: the server finds its workspace by itself.
+    InProject,
+    /// Anywhere, but it replaces this variable by the project's folder.
+    Variable(&'static str),
+    /// Anywhere: the workspace must be written down.
+    Anywhere,
+}
+
+/// Where the user's and the project's files are.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The home folder.
+    pub home: PathBuf,
+    /// `XDG_CONFIG_HOME`, usually `.config` in the home folder.
+    pub config: PathBuf,
+    /// `CODEX_HOME`, usually `.codex` in the home folder.
+    pub codex: PathBuf,
+    /// `CLINE_DIR`, usually `.cline` in the home folder.
+    pub cline: PathBuf,
+    /// The project.
+    pub project: PathBuf,
+}
+
+impl Place {
+    /// Reads the variables that move things, as the clients themselves do: an empty or relative one does not count.
+    pub fn new(
+        home: PathBuf,
+        project: PathBuf,
+        variable: impl Fn(&str) -> Option<std::ffi::OsString>,
+    ) -> Place {
+        let moved = |name: &str, usual: &str| {
+            let path = variable(name).map(PathBuf::from);
+            path.filter(|path| path.is_absolute())
+                .unwrap_or_else(|| home.join(usual))
+        };
+        Place {
+            config: moved("XDG_CONFIG_HOME", ".config"),
+            codex: moved("CODEX_HOME", ".codex"),
+            cline: moved("CLINE_DIR", ".cline"),
+            home,
+            project,
+        }
+    }
+}
+
+/// What is known about a client.
+struct Facts {
+    id: &'static str,
+    title: &'static str,
+    format: Format,
+    /// The project's file; empty when there is none.
+    project: &'static str,
+    /// From where it starts servers of the user's file, and of the project's.
+    starts: [Starts; 2],
+    /// What makes it read the file again.
+    next: &'static str,
+}
+
+const MCP_SERVERS: Format = Format::Json {
+    servers: "mcpServers",
+    typed: false,
+};
+
+impl Client {
+    /// All of them, in reading order.
+    pub const ALL: [Client; 10] = [
+        Client::ClaudeDesktop,
+        Client::ClaudeCode,
+        Client::Codex,
+        Client::Cursor,
+        Client::VsCode,
+        Client::Continue,
+        Client::Cline,
+        Client::Zed,
+        Client::Gemini,
+        Client::Windsurf,
+    ];
+
+    fn facts(self) -> Facts {
+        use Starts::{Anywhere, InProject, Variable};
+        let workspace_folder = Variable("${workspaceFolder}");
+        let facts = |id, title, format, project, starts, next| Facts {
+            id,
+            title,
+            format,
+            project,
+            starts,
+            next,
+        };
+        match self {
+            Client::ClaudeDesktop => facts(
+                "claude-desktop",
+                "Claude Desktop",
+                MCP_SERVERS,
+                "",
+                [Anywhere, Anywhere],
+                "quit Claude Desktop and start it again",
+            ),
+            Client::ClaudeCode => facts(
+                "claude-code",
+                "Claude Code",
+                Format::Json {
+                    servers: "mcpServers",
+                    typed: true,
+                },
+                ".mcp.json",
+                [InProject, InProject],
+                "start a new `claude` session; `/mcp` shows the server",
+            ),
+            Client::Codex => facts(
+                "codex",
+                "Codex CLI",
+                Format::Toml {
+                    servers: "mcp_servers",
+                },
+                ".codex/config.toml",
+                [InProject, InProject],
+                "start a new `codex` session; `/mcp` shows the server",
+            ),
+            Client::Cursor => facts(
+                "cursor",
+                "Cursor",
+                MCP_SERVERS,
+                ".cursor/mcp.json",
+                [Anywhere, workspace_folder],
+                "switch the server on under Settings, MCP",
+            ),
+            Client::VsCode => facts(
+                "vscode",
+                "VS Code",
+                Format::Json {
+                    servers: "servers",
+                    typed: true,
+                },
+                ".vscode/mcp.json",
+                [Anywhere, workspace_folder],
+                "run `MCP: List Servers` in the command palette and start it",
+            ),
+            Client::Continue => facts(
+                "continue",
+                "Continue",
+                Format::YamlFile,
+                ".continue/mcpServers",
+                [Anywhere, Anywhere],
+                "reload the window; agent mode has the tools",
+            ),
+            Client::Cline => facts(
+                "cline",
+                "Cline",
+                MCP_SERVERS,
+                "",
+                [Anywhere, Anywhere],
+                "open Cline's MCP servers; it has read the file by then",
+            ),
+            Client::Zed => facts(
+                "zed",
+                "Zed",
+                Format::Json {
+                    servers: "context_servers",
+                    typed: false,
+                },
+                ".zed/settings.json",
+                [Anywhere, Anywhere],
+                "trust the project if Zed asks; the Agent panel's settings show the server with a green dot",
+            ),
+            Client::Gemini => facts(
+                "gemini",
+                "Gemini CLI",
+                MCP_SERVERS,
+                ".gemini/settings.json",
+                [InProject, InProject],
+                "start a new `gemini` session; `/mcp` shows the server",
+            ),
+            Client::Windsurf => facts(
+                "windsurf",
+                "Windsurf",
+                MCP_SERVERS,
+                "",
+                [Anywhere, Anywhere],
+                "press refresh in the MCP list of Cascade",
+            ),
+        }
+    }
+
+    /// The name on the command line.
+    pub fn id(self) -> &'static str {
+        self.facts().id
+    }
+
+    /// The name its makers give it.
+    pub fn title(self) -> &'static str {
+        self.facts().title
+    }
+
+    /// How its file is written.
+    pub fn format(self) -> Format {
+        self.facts().format
+    }
+
+    /// What the user does next.
+    pub fn next(self) -> &'static str {
+        self.facts().next
+    }
+
+    /// From where it starts servers.
+    pub fn starts(self, scope: Scope) -> Starts {
+        let [user, project] = self.facts().starts;
+        match scope {
+            Scope::User => user,
+            Scope::Project => project,
+        }
+    }
+
+    /// Whose settings to change when nobody says: the user's where that serves every project, the project's where only
+    /// that names the right folder, and the user's again where there is nothing else.
+    pub fn usual_scope(self) -> Scope {
+        if self.starts(Scope::User) == Starts::InProject || self.facts().project.is_empty() {
+            Scope::User
+        } else {
+            Scope::Project
+        }
+    }
+
+    /// The file that holds the entry of this name; `None` when the client has no settings of that scope.
+    pub fn file(self, scope: Scope, place: &Place, name: &str) -> Option<PathBuf> {
+        let path = match (scope, self.facts().project) {
+            (Scope::Project, "") => return None,
+            (Scope::Project, project) => place.project.join(project),
+            (Scope::User, _) => self.users_file(place),
+        };
+        Some(match self.format() {
+            Format::YamlFile => path.join(format!("{name}.yaml")),
+            _ => path,
+        })
+    }
+
+    fn users_file(self, place: &Place) -> PathBuf {
+        let Place { home, config, .. } = place;
+        match self {
+            Client::ClaudeDesktop => config.join("Claude/claude_desktop_config.json"),
+            Client::ClaudeCode => home.join(".claude.json"),
+            Client::Codex => place.codex.join("config.toml"),
+            Client::Cursor => home.join(".cursor/mcp.json"),
+            Client::VsCode => config.join("Code/User/mcp.json"),
+            Client::Continue => home.join(".continue/mcpServers"),
+            Client::Cline => cline(place),
+            Client::Zed => config.join("zed/settings.json"),
+            Client::Gemini => home.join(".gemini/settings.json"),
+            Client::Windsurf => home.join(".codeium/windsurf/mcp_config.json"),
+        }
+    }
+}
+
+/// Cline's command line has a folder of its own; the extension keeps its file in the editor's storage. Whichever is there
+/// is meant, the extension's first.
+fn cline(place: &Place) -> PathBuf {
+    let file = "settings/cline_mcp_settings.json";
+    let storage = "User/globalStorage/saoudrizwan.claude-dev";
+    let editors = ["Code", "VSCodium", "Cursor", "Windsurf"];
+    let mut extensions = editors.map(|editor| place.config.join(editor).join(storage));
+    let own = place.cline.join("data");
+    let there = |folder: &&mut PathBuf| is_dir(folder);
+    if let Some(found) = extensions.iter_mut().find(there) {
+        return found.join(file);
+    }
+    if is_dir(&place.cline) {
+        return own.join(file);
+    }
+    let [usual, ..] = extensions;
+    usual.join(file)
+}
+
+fn is_dir(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_dir())
+}
+
+impl FromStr for Client {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Client, String> {
+        let known = Client::ALL.into_iter();
+        let asked = text.to_ascii_lowercase().replace([' ', '_'], "-");
+        let names = |client: Client| {
+            let title = client.title().to_ascii_lowercase().replace(' ', "-");
+            [client.id().to_owned(), title]
+        };
+        known
+            .clone()
+            .find(|client| names(*client).contains(&asked))
+            .ok_or_else(|| {
+                let ids: Vec<&str> = known.map(Client::id).collect();
+                format!("one of {}", ids.join(", "))
+            })
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Scope, String> {
+        match text {
+            "user" => Ok(Scope::User),
+            "project" => Ok(Scope::Project),
+            _ => Err("one of user, project".to_owned()),
+        }
+    }
+}
+
+impl AsRef<OsStr> for Scope {
+    fn as_ref(&self) -> &OsStr {
+        OsStr::new(match self {
+            Scope::User => "user",
+            Scope::Project => "project",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> Place {
+        Place::new("/h".into(), "/p".into(), |_| None)
+    }
+
+    #[test]
+    fn every_client_has_its_files() {
+        let file = |client: Client, scope| client.file(scope, &place(), "llmc");
+        let found: Vec<String> = Client::ALL
+            .iter()
+            .map(|client| {
+                let user = file(*client, Scope::User).unwrap();
+                let project = file(*client, Scope::Project).unwrap_or_default();
+                format!("{client} {} {}", user.display(), project.display())
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                "claude-desktop /h/.config/Claude/claude_desktop_config.json ",
+                "claude-code /h/.claude.json /p/.mcp.json",
+                "codex /h/.codex/config.toml /p/.codex/config.toml",
+                "cursor /h/.cursor/mcp.json /p/.cursor/mcp.json",
+                "vscode /h/.config/Code/User/mcp.json /p/.vscode/mcp.json",
+                "continue /h/.continue/mcpServers/llmc.yaml /p/.continue/mcpServers/llmc.yaml",
+                "cline /h/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json ",
+                "zed /h/.config/zed/settings.json /p/.zed/settings.json",
+                "gemini /h/.gemini/settings.json /p/.gemini/settings.json",
+                "windsurf /h/.codeium/windsurf/mcp_config.json ",
+            ]
+        );
+    }
+
+    #[test]
+    fn clients_are_found_by_id_and_by_title() {
+        for client in Client::ALL {
+            assert_eq!(client.id().parse(), Ok(client));
+            assert_eq!(client.title().parse(), Ok(client));
+        }
+        assert!("emacs".parse::<Client>().unwrap_err().contains("windsurf"));
+    }
+
+    #[test]
+    fn clines_file_is_the_one_that_is_there() {
+        let base = tempfile::tempdir().unwrap();
+        let place = Place::new(base.path().into(), "/p".into(), |_| None);
+        let shown = || {
+            let file = Client::Cline.file(Scope::User, &place, "llmc").unwrap();
+            file.strip_prefix(base.path())
+                .unwrap()
+                .display()
+                .to_string()
+        };
+        let code = ".config/Code/User/globalStorage/saoudrizwan.claude-dev";
+        let settings = "settings/cline_mcp_settings.json";
+        assert_eq!(shown(), format!("{code}/{settings}"), "nothing is there");
+        std::fs::create_dir_all(base.path().join(".cline")).unwrap();
+        assert_eq!(shown(), format!(".cline/data/{settings}"));
+        std::fs::create_dir_all(base.path().join(code)).unwrap();
+        assert_eq!(shown(), format!("{code}/{settings}"));
+    }
+
+    #[test]
+    fn variables_move_files_when_they_are_absolute() {
+        let set = |name: &str| match name {
+            "XDG_CONFIG_HOME" => Some("/x".into()),
+            "CODEX_HOME" => Some("relative".into()),
+            _ => None,
+        };
+        let place = Place::new("/h".into(), "/p".into(), set);
+        assert_eq!(
+            (place.config, place.codex),
+            ("/x".into(), "/h/.codex".into())
+        );
+    }
+
+    #[test]
+    fn a_usual_scope_never_names_another_project() {
+        for client in Client::ALL {
+            let scope = client.usual_scope();
+            assert!(
+                client.file(scope, &place(), "llmc").is_some(),
+                "{client} has that file"
+            );
+            if scope == Scope::User && client.starts(scope) == Starts::Anywhere {
+                assert!(client.file(Scope::Project, &place(), "x").is_none());
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Entries in JSON, with or without comments.
+//!
+//! The text is kept as a tree of every byte; an edit replaces or adds one branch of it.
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
+use serde_json::Value;
+
+use crate::edit::Trouble;
+use crate::entry::Entry;
+use crate::plan::Others;
+
+/// Comments and trailing commas, which editors allow in their settings, and nothing else beyond JSON.
+const JSONC: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_loose_object_property_names: false,
+    allow_trailing_commas: true,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+pub(crate) fn put(
+    text: &str,
+    servers: &str,
+    typed: bool,
+    entry: &Entry,
+    others: Others,
+) -> Result<String, Trouble> {
+    let root = parse(text)?;
+    let container = match one(&top(&root)?, servers)? {
+        Some(there) => object(&there, servers)?,
+        None => top(&root)?.object_value_or_set(servers),
+    };
+    let there = one(&container, entry.name())?;
+    let fresh = there.is_none();
+    match there {
+        None => {
+            container.append(entry.name(), whole(typed, entry));
+        }
+        Some(there) => match there.object_value() {
+            Some(fields) if recognised(&fields, entry) => {
+                if typed && fields.get("type").is_none() {
+                    fields.insert(0, "type", "stdio".into());
+                }
+                set(&fields, "command", entry.command.as_str().into());
+                set(&fields, "args", list(&entry.args));
+            }
+            _ if others == Others::Replace => there.set_value(whole(typed, entry)),
+            _ => return Err(Trouble::Foreign(starts(&there))),
+        },
+    }
+    let after = root.to_string();
+    kept(text, &after, servers, entry.name(), fresh)?;
+    Ok(after)
+}
+
+pub(crate) fn take(
+    text: &str,
+    servers: &str,
+    entry: &Entry,
+    others: Others,
+) -> Result<String, Trouble> {
+    let root = parse(text)?;
+    let Some(container) = one(&top(&root)?, servers)? else {
+        return Ok(text.to_owned());
+    };
+    let Some(there) = one(&object(&container, servers)?, entry.name())? else {
+        return Ok(text.to_owned());
+    };
+    let ours = there
+        .object_value()
+        .is_some_and(|fields| recognised(&fields, entry));
+    if !ours && others == Others::Keep {
+        return Err(Trouble::Foreign(starts(&there)));
+    }
+    there.remove();
+    let after = root.to_string();
+    kept(text, &after, servers, entry.name(), false)?;
+    Ok(after)
+}
+
+fn parse(text: &str) -> Result<CstRootNode, Trouble> {
+    CstRootNode::parse(text, &JSONC).map_err(|error| {
+        let (line, column) = (error.line_display(), error.column_display());
+        Trouble::Broken(format!(
+            "line {line}, column {column}: {}",
+            lower(&error.kind().to_string())
+        ))
+    })
+}
+
+fn top(root: &CstRootNode) -> Result<CstObject, Trouble> {
+    // A text of comments alone has no value yet; anything but an object is not ours to replace.
+    root.object_value_or_create()
+        .ok_or_else(|| Trouble::Unexpected("it does not hold an object".to_owned()))
+}
+
+/// The property of this name. Readers differ in which of two they take, so two are refused.
+fn one(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, Trouble> {
+    let called = |property: &CstObjectProp| property.decoded_name().is_some_and(|own| own == name);
+    let mut found = object.properties().into_iter().filter(called);
+    match (found.next(), found.next()) {
+        (_, Some(_)) => Err(Trouble::Unexpected(format!("`{name}` stands there twice"))),
+        (first, None) => Ok(first),
+    }
+}
+
+fn object(property: &CstObjectProp, name: &str) -> Result<CstObject, Trouble> {
+    property
+        .object_value()
+        .ok_or_else(|| Trouble::Unexpected(format!("`{name}` is not an object")))
+}
+
+fn whole(typed: bool, entry: &Entry) -> CstInputValue {
+    let mut fields = vec![
+        ("command".to_owned(), entry.command.as_str().into()),
+        ("args".to_owned(), list(&entry.args)),
+    ];
+    if typed {
+        fields.insert(0, ("type".to_owned(), "stdio".into()));
+    }
+    CstInputValue::Object(fields)
+}
+
+fn list(args: &[String]) -> CstInputValue {
+    CstInputValue::Array(args.iter().map(|arg| arg.as_str().into()).collect())
+}
+
+/// Sets a field unless it already says that: an entry that is as it should be stays byte for byte.
+fn set(fields: &CstObject, name: &str, value: CstInputValue) {
+    let says = |there: &CstObjectProp| there.value().and_then(|value| value.to_serde_value());
+    match fields.get(name) {
+        Some(there) if says(&there) == Some(plain(&value)) => {}
+        Some(there) => there.set_value(value),
+        None => {
+            fields.append(name, value);
+        }
+    }
+}
+
+fn plain(value: &CstInputValue) -> Value {
+    match value {
+        CstInputValue::String(text) => text.as_str().into(),
+        CstInputValue::Array(items) => items.iter().map(plain).collect(),
+        _ => Value::Null,
+    }
+}
+
+fn recognised(fields: &CstObject, entry: &Entry) -> bool {
+    let fields = fields.to_serde_value().unwrap_or_default();
+    let args = fields["args"].as_array().map(Vec::as_slice);
+    let args: Vec<&str> = args
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    entry.recognises(fields["command"].as_str(), &args)
+}
+
+/// What an entry starts, in a few words; never its environment, which may hold secrets.
+fn starts(property: &CstObjectProp) -> String {
+    let value = property.value().and_then(|value| value.to_serde_value());
+    let value = value.unwrap_or_default();
+    match (&value["command"], &value["url"]) {
+        (Value::String(command), _) => command.clone(),
+        (_, Value::String(url)) => url.clone(),
+        _ => "no command".to_owned(),
+    }
+}
+
+/// Whether everything but the entry says the same, in the same order, and a new one has cost no comment.
+fn kept(before: &str, after: &str, servers: &str, name: &str, fresh: bool) -> Result<(), Trouble> {
+    let (before, after) = (parse(before)?, parse(after)?);
+    let rest = |root: &CstRootNode| {
+        let mut value = root
+            .to_serde_value()
+            .unwrap_or_else(|| serde_json::json!({}));
+        if let Some(container) = value.get_mut(servers).and_then(Value::as_object_mut) {
+            container.shift_remove(name);
+            if container.is_empty() {
+                value.as_object_mut()?.shift_remove(servers);
+            }
+        }
+        Some(value.to_string())
+    };
+    let comments = |root: &CstRootNode| {
+        let mut found = Vec::new();
+        collect(&root.children(), &mut found);
+        found
+    };
+    match rest(&before) == rest(&after) && (!fresh || comments(&before) == comments(&after)) {
+        true => Ok(()),
+        false => Err(Trouble::WouldLose),
+    }
+}
+
+fn collect(nodes: &[CstNode], found: &mut Vec<String>) {
+    for node in nodes {
+        match node.as_comment() {
+            Some(comment) => found.push(comment.raw_value()),
+            None => collect(&node.children(), found),
+        }
+    }
+}
+
+fn lower(text: &str) -> String {
+    let mut chars = text.chars();
+    chars
+        .next()
+        .map(|first| first.to_lowercase().chain(chars).collect())
+        .unwrap_or_default()
+}

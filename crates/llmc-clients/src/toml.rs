@@ -1,0 +1,177 @@
+//! Entries in TOML.
+
+use serde_json::{Map, Value as Plain};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
+
+use crate::edit::Trouble;
+use crate::entry::Entry;
+use crate::plan::Others;
+
+pub(crate) fn put(
+    text: &str,
+    servers: &str,
+    entry: &Entry,
+    others: Others,
+) -> Result<String, Trouble> {
+    let mut document = parse(text)?;
+    let container = document.entry(servers).or_insert_with(|| {
+        // Only its tables below are written, not a header of its own.
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    });
+    let inline = container.is_inline_table();
+    let container = tables(container, servers)?;
+    match container.get_mut(entry.name()) {
+        None => {
+            container.insert(entry.name(), whole(entry, inline));
+        }
+        Some(there) => match there.as_table_like_mut() {
+            Some(fields) if recognised(fields, entry) => {
+                set(fields, "command", entry.command.as_str().into());
+                set(fields, "args", Value::Array(list(&entry.args)));
+            }
+            _ if others == Others::Replace => *there = whole(entry, inline),
+            _ => return Err(Trouble::Foreign(starts(there))),
+        },
+    }
+    let after = document.to_string();
+    kept(text, &after, servers, entry.name())?;
+    Ok(after)
+}
+
+pub(crate) fn take(
+    text: &str,
+    servers: &str,
+    entry: &Entry,
+    others: Others,
+) -> Result<String, Trouble> {
+    let mut document = parse(text)?;
+    let Some(container) = document.get_mut(servers) else {
+        return Ok(text.to_owned());
+    };
+    let container = tables(container, servers)?;
+    let Some(there) = container.get(entry.name()) else {
+        return Ok(text.to_owned());
+    };
+    let ours = there
+        .as_table_like()
+        .is_some_and(|fields| recognised(fields, entry));
+    if !ours && others == Others::Keep {
+        return Err(Trouble::Foreign(starts(there)));
+    }
+    container.remove(entry.name());
+    let after = document.to_string();
+    kept(text, &after, servers, entry.name())?;
+    Ok(after)
+}
+
+fn parse(text: &str) -> Result<DocumentMut, Trouble> {
+    text.parse::<DocumentMut>().map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+        Trouble::Broken(format!("line {line}: {}", error.message().trim()))
+    })
+}
+
+fn tables<'a>(item: &'a mut Item, servers: &str) -> Result<&'a mut dyn TableLike, Trouble> {
+    item.as_table_like_mut()
+        .ok_or_else(|| Trouble::Unexpected(format!("`{servers}` is not a table")))
+}
+
+fn whole(entry: &Entry, inline: bool) -> Item {
+    if inline {
+        let mut fields = InlineTable::new();
+        fields.insert("command", entry.command.as_str().into());
+        fields.insert("args", Value::Array(list(&entry.args)));
+        return value(fields);
+    }
+    let mut fields = Table::new();
+    fields.insert("command", value(entry.command.as_str()));
+    fields.insert("args", value(list(&entry.args)));
+    Item::Table(fields)
+}
+
+fn list(args: &[String]) -> Array {
+    args.iter().map(String::as_str).collect()
+}
+
+/// Sets a field unless it already says that; what stands beside the value, a comment say, stays.
+fn set(fields: &mut dyn TableLike, name: &str, new: Value) {
+    match fields.get_mut(name) {
+        Some(Item::Value(old)) if simple(old) == simple(&new) => {}
+        Some(Item::Value(old)) => {
+            let decor = old.decor().clone();
+            *old = new;
+            *old.decor_mut() = decor;
+        }
+        _ => {
+            fields.insert(name, Item::Value(new));
+        }
+    }
+}
+
+fn recognised(fields: &dyn TableLike, entry: &Entry) -> bool {
+    let args = fields.get("args").and_then(Item::as_array);
+    let args: Vec<&str> = args
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    entry.recognises(fields.get("command").and_then(Item::as_str), &args)
+}
+
+fn starts(item: &Item) -> String {
+    let field = |name: &str| item.get(name).and_then(Item::as_str);
+    field("command")
+        .or_else(|| field("url"))
+        .unwrap_or("no command")
+        .to_owned()
+}
+
+/// Whether everything but the entry says the same, in the same order.
+fn kept(before: &str, after: &str, servers: &str, name: &str) -> Result<(), Trouble> {
+    let rest = |text: &str| -> Result<String, Trouble> {
+        let mut all = table(parse(text)?.as_table());
+        if let Some(Plain::Object(container)) = all.get_mut(servers) {
+            container.shift_remove(name);
+            if container.is_empty() {
+                all.shift_remove(servers);
+            }
+        }
+        Ok(Plain::Object(all).to_string())
+    };
+    match rest(before)? == rest(after)? {
+        true => Ok(()),
+        false => Err(Trouble::WouldLose),
+    }
+}
+
+fn table(fields: &dyn TableLike) -> Map<String, Plain> {
+    let fields = fields.iter();
+    fields
+        .map(|(key, item)| (key.to_owned(), plain(item)))
+        .collect()
+}
+
+fn plain(item: &Item) -> Plain {
+    match item {
+        Item::None => Plain::Null,
+        Item::Value(value) => simple(value),
+        Item::Table(fields) => Plain::Object(table(fields)),
+        Item::ArrayOfTables(tables) => tables
+            .iter()
+            .map(|fields| Plain::Object(table(fields)))
+            .collect(),
+    }
+}
+
+fn simple(value: &Value) -> Plain {
+    match value {
+        Value::String(text) => text.value().as_str().into(),
+        Value::Array(items) => items.iter().map(simple).collect(),
+        Value::InlineTable(fields) => Plain::Object(table(fields)),
+        // Numbers, dates and truth values: as they are written, which an edit elsewhere does not change.
+        other => other.to_string().trim().into(),
+    }
+}

@@ -1,0 +1,216 @@
+//! Vectors beside words, where somebody provides them: units that mean what is asked without sharing a word with it.
+//!
+//! Vectors are stored as one byte for each number. A question is compared with every one of them, which is exact and
+//! needs no second index; above [`MOST`] units words alone have to do. A unit's strength is then a weighted sum: the
+//! share that BM25 gives it, and how near its vector is to the question's.
+
+use std::collections::BinaryHeap;
+use std::path::Path;
+
+use llmc_host::{Roots, Stop};
+
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::index::Index;
+use crate::source::Sources;
+use crate::units::Lines;
+
+/// Something that turns texts into vectors: a server in the network, or one day a model of our own.
+pub trait Embedder: std::fmt::Debug + Send + Sync {
+    /// The model's name: vectors of different models cannot be compared.
+    fn model(&self) -> &str;
+
+    /// One vector for each text, in order.
+    ///
+    /// # Errors
+    /// Why not, in words fit to be shown.
+    fn embed(&self, texts: &[String], stop: &Stop) -> std::result::Result<Vec<Vec<f32>>, String>;
+}
+
+/// How much the vector counts; the rest is the words'.
+pub(crate) const WEIGHT: f32 = 0.4;
+/// Units up to which vectors are kept and compared.
+const MOST: u64 = 200_000;
+/// Texts that are sent at a time, and how much of each.
+const BATCH: usize = 32;
+const LONGEST: usize = 6000;
+/// Vectors are expected to have no more numbers than this.
+const WIDEST: usize = 8192;
+
+impl Index {
+    /// Uses vectors of this provider too.
+    pub fn with_embedder(mut self, embedder: Box<dyn Embedder>) -> Self {
+        self.embedder = Some(embedder);
+        self
+    }
+
+    /// Gets the vectors of units that have none yet; how many.
+    ///
+    /// # Errors
+    /// The provider fails ([`Error::Embedding`]), or the index cannot be written.
+    pub fn embed_new(&self, roots: &Roots, stop: &Stop) -> Result<u64> {
+        let Some(embedder) = &self.embedder else {
+            return Ok(0);
+        };
+        let mut done = 0;
+        self.writer()?.use_model(number_of(embedder.model()))?;
+        let mut after = 0;
+        while !stop.struck() {
+            let (units, all) = self
+                .with(|catalog, _| Ok((catalog.without_vector(after, BATCH)?, catalog.units()?)))?;
+            let Some(last) = units.last() else { break };
+            if all > MOST {
+                tracing::warn!(
+                    units = all,
+                    "too many units for vectors; words alone decide"
+                );
+                break;
+            }
+            after = last.0;
+            let (ids, texts) = self.texts(roots, &units)?;
+            if texts.is_empty() {
+                continue;
+            }
+            let vectors = embedder.embed(&texts, stop).map_err(Error::Embedding)?;
+            if vectors.len() != texts.len() {
+                return Err(Error::Embedding("not one vector for each text".into()));
+            }
+            let vectors: Vec<(i64, Vec<u8>)> = ids
+                .into_iter()
+                .zip(vectors.iter().map(|vector| stored(vector)))
+                .collect();
+            done += vectors.len() as u64;
+            self.writer()?.put_vectors(&vectors)?;
+        }
+        Ok(done)
+    }
+
+    /// The texts of these units, of files that are what the index knows.
+    fn texts(
+        &self,
+        roots: &Roots,
+        units: &[(i64, u64, u32, u32)],
+    ) -> Result<(Vec<i64>, Vec<String>)> {
+        let mut sources = Sources::new(roots);
+        let (mut ids, mut texts) = (Vec::new(), Vec::new());
+        self.with(|catalog, _| {
+            for (id, file, first, last) in units {
+                let Some(file) = catalog.file(*file)? else {
+                    continue;
+                };
+                // What may hold secrets leaves this process for nobody.
+                if roots.rules().denylisted(Path::new(&file.path)) {
+                    continue;
+                }
+                let Some(source) = sources.get(&file.path) else {
+                    continue;
+                };
+                if source.hash != file.hash {
+                    continue;
+                }
+                let text = Lines::new(&source.text).range(*first, *last);
+                let text = &text[..text.floor_char_boundary(LONGEST)];
+                ids.push(*id);
+                texts.push(format!("{}\n{text}", file.path));
+            }
+            Ok(())
+        })?;
+        Ok((ids, texts))
+    }
+
+    /// The question's vector; nothing where there is no provider, and why where it fails.
+    pub(crate) fn vector_of(
+        &self,
+        question: &str,
+        stop: &Stop,
+    ) -> std::result::Result<Option<Vec<u8>>, String> {
+        let Some(embedder) = &self.embedder else {
+            return Ok(None);
+        };
+        let question = &question[..question.floor_char_boundary(LONGEST)];
+        let mut vectors = embedder.embed(&[question.to_owned()], stop)?;
+        match (vectors.pop(), vectors.is_empty()) {
+            (Some(vector), true) => Ok(Some(stored(&vector))),
+            _ => Err("not one vector for one text".to_owned()),
+        }
+    }
+
+    /// The number of the model whose vectors are in use.
+    pub(crate) fn model_number(&self) -> Option<i64> {
+        let embedder = self.embedder.as_ref()?;
+        Some(number_of(embedder.model()))
+    }
+}
+
+/// The units nearest to a vector, with how near each is, from 0 to 1.
+pub(crate) fn nearest(
+    to: &[u8],
+    model: i64,
+    catalog: &Catalog,
+    limit: usize,
+) -> Result<Vec<(u64, f32)>> {
+    if catalog.number("embedding")? != Some(model) {
+        return Ok(Vec::new());
+    }
+    // The worst of the best is on top, to be pushed out by a better one.
+    let mut best: BinaryHeap<std::cmp::Reverse<(i64, i64)>> = BinaryHeap::new();
+    catalog.each_vector(|unit, vector| {
+        if vector.len() != to.len() {
+            return;
+        }
+        let near = product(to, vector);
+        if best.len() < limit {
+            best.push(std::cmp::Reverse((near, unit)));
+        } else if best.peek().is_some_and(|worst| worst.0.0 < near) {
+            best.pop();
+            best.push(std::cmp::Reverse((near, unit)));
+        }
+    })?;
+    let found = best.into_iter().map(|std::cmp::Reverse((near, unit))| {
+        let near = near as f32 / (127.0 * 127.0);
+        (u64::try_from(unit).unwrap_or(0), near.clamp(0.0, 1.0))
+    });
+    Ok(found.collect())
+}
+
+fn product(a: &[u8], b: &[u8]) -> i64 {
+    let pairs = a.iter().zip(b);
+    let product = pairs.map(|(a, b)| i32::from(a.cast_signed()) * i32::from(b.cast_signed()));
+    i64::from(product.sum::<i32>())
+}
+
+/// A vector of length 1 in bytes, so that a product is a cosine.
+fn stored(vector: &[f32]) -> Vec<u8> {
+    let vector = &vector[..vector.len().min(WIDEST)];
+    let length = vector.iter().map(|n| n * n).sum::<f32>().sqrt();
+    let scale = if length.is_finite() && length > 0.0 {
+        127.0 / length
+    } else {
+        0.0
+    };
+    // The cast clamps, and makes 0 of what is no number.
+    let bytes = vector
+        .iter()
+        .map(|n| ((n * scale).round() as i8).cast_unsigned());
+    bytes.collect()
+}
+
+fn number_of(model: &str) -> i64 {
+    let hash = crate::prepare::hash_of(model.as_bytes());
+    i64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_keep_the_angle() {
+        let near = |a: &[f32], b: &[f32]| product(&stored(a), &stored(b)) as f32 / (127.0 * 127.0);
+        assert!((near(&[3.0, 4.0], &[3.0, 4.0]) - 1.0).abs() < 0.02);
+        assert!(near(&[1.0, 0.0], &[0.0, 5.0]).abs() < 0.02);
+        assert!((near(&[1.0, 0.0], &[-2.0, 0.0]) + 1.0).abs() < 0.02);
+        assert_eq!(stored(&[0.0, f32::NAN]), [0, 0]);
+        assert_eq!(stored(&[f32::INFINITY, 1.0]), [0, 0]);
+    }
+}

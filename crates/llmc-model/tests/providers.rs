@@ -1,0 +1,354 @@
+//! Asking the scripted model in the three providers' languages, through everything that can go wrong.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use llmc_model::{
+    Caps, Embedder, Embeddings, Error, Gateway, Keys, Ledger, Lookup, Message, Patience, Policy,
+    Price, Profile, Reply, Request, Role, Route, Usage, system_lookup,
+};
+use llmc_testkit::{ModelServer, Play};
+
+const PRICE: Price = Price::new(1.0, 0.5, 10.0);
+
+fn policy(profile: Profile) -> Policy {
+    Policy {
+        profile,
+        allowed_models: Some(vec![
+            "ollama/".into(),
+            "openai/".into(),
+            "anthropic/".into(),
+        ]),
+        allowed_hosts: Vec::new(),
+    }
+}
+
+async fn route(server: &ModelServer, model: &str) -> Route {
+    policy(Profile::Restricted)
+        .admit(
+            &model.parse().unwrap(),
+            Some(&server.url()),
+            Some(PRICE),
+            &system_lookup(),
+        )
+        .await
+        .unwrap()
+}
+
+fn gateway() -> Gateway {
+    Gateway {
+        keys: Keys::from(|name| (name != "X").then(|| format!("key-of-{name}"))),
+        patience: Patience {
+            attempts: 4,
+            first_pause: Duration::from_millis(1),
+            longest_pause: Duration::from_millis(4),
+        },
+    }
+}
+
+fn request() -> Request {
+    Request {
+        system: "Be brief.".into(),
+        messages: vec![Message {
+            role: Role::User,
+            text: "How many?".into(),
+        }],
+        wanted: 100,
+        least: 10,
+    }
+}
+
+fn ledger() -> Ledger {
+    Ledger::new(Caps {
+        usd: 1.0,
+        tokens: 100_000,
+    })
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+async fn ask(server: &ModelServer, model: &str, ledger: &Ledger) -> Result<Reply, Error> {
+    let route = route(server, model).await;
+    gateway().ask(&route, &request(), ledger, soon()).await
+}
+
+#[tokio::test]
+async fn each_provider_is_asked_in_its_own_language() {
+    let server = ModelServer::start(|_| Play::SayCounting("Three.".into(), [40, 2, 30]));
+    let books = ledger();
+    for (model, path, cached) in [
+        ("ollama/m", "/api/chat", 0),
+        ("openai/m", "/chat/completions", 30),
+        ("anthropic/m", "/v1/messages", 30),
+    ] {
+        let reply = ask(&server, model, &books).await.unwrap();
+        assert_eq!(reply.text, "Three.");
+        assert!(!reply.cut);
+        let usage = Usage {
+            input: 40,
+            output: 2,
+            cached,
+        };
+        assert_eq!(reply.usage, Some(usage), "{model}");
+        let asked = server.asked().pop().unwrap();
+        assert_eq!(asked.path, path);
+        assert_eq!(asked.model(), "m");
+        assert_eq!(asked.system(), "Be brief.");
+        assert_eq!(asked.prompt(), "How many?");
+    }
+    let asked = server.asked();
+    assert_eq!(asked[0].body["stream"], false);
+    assert_eq!(asked[0].body["options"]["num_predict"], 100);
+    assert_eq!(asked[0].body["options"]["num_ctx"], 8192);
+    assert_eq!(asked[1].body["max_tokens"], 100);
+    assert_eq!(asked[2].body["max_tokens"], 100);
+    assert_eq!(asked[2].headers["anthropic-version"], "2023-06-01");
+    // Each key goes to its own provider and nowhere else.
+    assert!(!asked[0].raw.contains("key-of") && !asked[0].headers.contains_key("authorization"));
+    assert_eq!(
+        asked[1].headers["authorization"],
+        "Bearer key-of-OPENAI_API_KEY"
+    );
+    assert_eq!(asked[2].headers["x-api-key"], "key-of-ANTHROPIC_API_KEY");
+    assert!(!asked[2].headers.contains_key("authorization"));
+    let spent = books.summary();
+    assert_eq!(spent.by_model.len(), 3);
+    assert_eq!((spent.total.calls, spent.total.tokens_in), (3, 120));
+}
+
+#[tokio::test]
+async fn answers_that_were_cut_say_so_and_missing_usage_counts_as_reserved() {
+    for model in ["ollama/m", "openai/m", "anthropic/m"] {
+        let server =
+            ModelServer::saying([Play::Cut("Thr".into()), Play::SayUncounted("Three.".into())]);
+        assert!(ask(&server, model, &ledger()).await.unwrap().cut, "{model}");
+        let books = ledger();
+        assert_eq!(ask(&server, model, &books).await.unwrap().usage, None);
+        assert_eq!(books.summary().total.tokens_out, 100, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn busy_and_broken_providers_are_asked_again() {
+    let server = ModelServer::saying([
+        Play::Busy(0),
+        Play::Status(503, String::new()),
+        Play::Status(529, "{}".into()),
+        Play::Say("Three.".into()),
+    ]);
+    let books = ledger();
+    let reply = ask(&server, "openai/m", &books).await.unwrap();
+    assert_eq!(reply.text, "Three.");
+    assert_eq!(server.asked().len(), 4);
+    // What the provider refused costs nothing.
+    let total = books.summary().total;
+    assert_eq!((total.calls, total.unconfirmed_calls), (1, 0));
+}
+
+#[tokio::test]
+async fn retries_end_after_so_many_and_before_the_deadline() {
+    let server = ModelServer::start(|_| Play::Status(500, "{\"error\":\"out of order\"}".into()));
+    let failed = ask(&server, "ollama/m", &ledger()).await.unwrap_err();
+    assert_eq!(server.asked().len(), 4);
+    assert!(failed.to_string().contains("500: out of order"), "{failed}");
+    // Asked to wait longer than there is time, it does not even begin to.
+    let server = ModelServer::start(|_| Play::Busy(3600));
+    let failed = ask(&server, "openai/m", &ledger()).await.unwrap_err();
+    assert_eq!(server.asked().len(), 1);
+    assert!(matches!(
+        failed,
+        Error::Provider {
+            retryable: true,
+            ..
+        }
+    ));
+}
+
+#[tokio::test]
+async fn refusals_are_final() {
+    for (status, word) in [
+        (400, "400"),
+        (401, "OPENAI_API_KEY"),
+        (404, "no such model"),
+    ] {
+        let server = ModelServer::start(move |_| Play::Status(status, "{}".into()));
+        let failed = ask(&server, "openai/m", &ledger()).await.unwrap_err();
+        assert_eq!(server.asked().len(), 1);
+        assert!(failed.to_string().contains(word), "{failed}");
+        assert!(!failed.to_string().contains("key-of"), "{failed}");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_paid_for_and_asked_for_again() {
+    for lost in [Play::Die, Play::Truncated] {
+        let server = ModelServer::saying([lost, Play::SayCounting("Three.".into(), [20, 2, 0])]);
+        let books = ledger();
+        assert_eq!(
+            ask(&server, "openai/m", &books).await.unwrap().text,
+            "Three."
+        );
+        let total = books.summary().total;
+        assert_eq!((total.calls, total.unconfirmed_calls), (1, 1));
+        assert_eq!(total.tokens_out, 102);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_nobody_understands_is_an_error_and_paid_for() {
+    for play in [
+        Play::Garbage,
+        Play::Status(200, "[]".into()),
+        Play::Status(200, "{\"choices\":[]}".into()),
+    ] {
+        let server = ModelServer::saying([play]);
+        let books = ledger();
+        let failed = ask(&server, "openai/m", &books).await.unwrap_err();
+        assert!(matches!(failed, Error::Provider { .. }), "{failed}");
+        assert_eq!(books.summary().total.unconfirmed_calls, 1);
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let elsewhere = ModelServer::start(|_| Play::Say("stolen".into()));
+    let to = format!("{}/api/chat", elsewhere.url());
+    let server = ModelServer::start(move |_| Play::Redirect(to.clone()));
+    let failed = ask(&server, "ollama/m", &ledger()).await.unwrap_err();
+    assert!(failed.to_string().contains("redirects"), "{failed}");
+    assert_eq!(elsewhere.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_silent_provider_is_left_at_the_deadline() {
+    let server = ModelServer::start(|_| Play::Hang);
+    let route = route(&server, "ollama/m").await;
+    let books = ledger();
+    let deadline = Instant::now() + Duration::from_millis(100);
+    let failed = gateway().ask(&route, &request(), &books, deadline).await;
+    assert_eq!(failed, Err(Error::TimedOut));
+    server.wait_for_hang_ups(1);
+    assert_eq!(books.summary().total.unconfirmed_calls, 1);
+}
+
+#[tokio::test]
+async fn whoever_stops_waiting_hangs_up() {
+    let server = ModelServer::start(|_| Play::Hang);
+    let route = route(&server, "ollama/m").await;
+    let task = tokio::spawn(async move {
+        let books = ledger();
+        let _ = gateway().ask(&route, &request(), &books, soon()).await;
+    });
+    let waiting = tokio::task::spawn_blocking(move || {
+        server.wait_for(1);
+        server
+    });
+    let server = waiting.await.unwrap();
+    task.abort();
+    tokio::task::spawn_blocking(move || server.wait_for_hang_ups(1))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_sent_that_the_ledger_does_not_cover() {
+    let server = ModelServer::start(|_| Play::Say("Three.".into()));
+    let books = Ledger::new(Caps {
+        usd: 0.000_01,
+        tokens: 100_000,
+    });
+    let failed = ask(&server, "openai/m", &books).await.unwrap_err();
+    assert!(matches!(failed, Error::Budget { .. }), "{failed}");
+    assert_eq!(server.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_dead_provider_is_an_error() {
+    let url = ModelServer::start(|_| Play::Die).url();
+    let route = policy(Profile::Restricted)
+        .admit(
+            &"ollama/m".parse().unwrap(),
+            Some(&url),
+            Some(PRICE),
+            &system_lookup(),
+        )
+        .await
+        .unwrap();
+    // The listener of a dropped server may take one more connection; a port nobody has is certain.
+    let books = ledger();
+    let failed = gateway().ask(&route, &request(), &books, soon()).await;
+    assert!(matches!(
+        failed,
+        Err(Error::Provider {
+            retryable: true,
+            ..
+        })
+    ));
+}
+
+#[tokio::test]
+async fn a_key_never_travels_in_the_clear() {
+    let lookup: Lookup = Arc::new(|_, port| Ok(vec![SocketAddr::from(([192, 0, 2, 1], port))]));
+    let route = policy(Profile::Unrestricted)
+        .admit(
+            &"openai/m".parse().unwrap(),
+            Some("http://models.example"),
+            Some(PRICE),
+            &lookup,
+        )
+        .await
+        .unwrap();
+    let failed = gateway().ask(&route, &request(), &ledger(), soon()).await;
+    assert!(matches!(failed, Err(Error::Egress { .. })), "{failed:?}");
+}
+
+#[tokio::test]
+async fn a_name_server_that_changes_its_mind_changes_nothing() {
+    let server = ModelServer::start(|_| Play::Say("Three.".into()));
+    let (port, asked) = (server.address().port(), Arc::new(AtomicUsize::new(0)));
+    let count = asked.clone();
+    let lookup: Lookup = Arc::new(move |_, port| {
+        let host = match count.fetch_add(1, Ordering::Relaxed) {
+            0 => [127, 0, 0, 1],
+            _ => [192, 0, 2, 1],
+        };
+        Ok(vec![SocketAddr::from((host, port))])
+    });
+    let url = format!("http://localhost:{port}");
+    let model = "ollama/m".parse().unwrap();
+    let local = policy(Profile::Restricted);
+    let route = local
+        .admit(&model, Some(&url), Some(PRICE), &lookup)
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        let reply = gateway().ask(&route, &request(), &ledger(), soon()).await;
+        assert_eq!(reply.unwrap().text, "Three.");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    let again = local.admit(&model, Some(&url), Some(PRICE), &lookup).await;
+    assert!(matches!(again, Err(Error::Egress { .. })));
+}
+
+#[tokio::test]
+async fn texts_become_vectors_in_order() {
+    let vectors = vec![vec![1.0, 2.0], vec![3.0, 4.0]];
+    let texts = ["a".to_owned(), "b".to_owned()];
+    for (model, path) in [("ollama/e", "/api/embed"), ("openai/e", "/embeddings")] {
+        let played = vectors.clone();
+        let server = ModelServer::start(move |_| Play::Vectors(played.clone()));
+        let embeddings = Embeddings::new(gateway(), route(&server, model).await).unwrap();
+        assert_eq!(embeddings.embed(&texts, soon()).await.unwrap(), vectors);
+        assert_eq!(server.asked()[0].path, path);
+        let few = embeddings.embed(&texts[..1], soon()).await;
+        assert!(few.is_err(), "{few:?}");
+    }
+    let server = ModelServer::start(|_| Play::Die);
+    let none = Embeddings::new(gateway(), route(&server, "anthropic/e").await);
+    assert!(none.is_err());
+}

@@ -1,0 +1,98 @@
+//! Code in a model's answer: what stands in closed fences, and nothing else.
+
+/// What an answer holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Blocks {
+    /// The code, block by block.
+    pub(crate) code: Vec<String>,
+    /// Whether a fence was opened and never closed: the answer was cut, and half a block does something else.
+    pub(crate) unclosed: bool,
+    /// Blocks in another language.
+    pub(crate) foreign: usize,
+}
+
+/// Words behind a fence that mean code to run.
+const OURS: [&str; 5] = ["", "python", "py", "python3", "repl"];
+
+pub(crate) fn blocks(answer: &str) -> Blocks {
+    let mut found = Blocks::default();
+    // The fence that is open: its character, its length, and the code so far if it is ours.
+    let mut open: Option<(char, usize, Option<String>)> = None;
+    for line in answer.lines() {
+        let trimmed = line.trim();
+        match &mut open {
+            None => {
+                if let Some((mark, length)) = fence(trimmed) {
+                    let info = trimmed[length..].trim();
+                    // A fence of backticks has none in its info, or it is code in a sentence.
+                    if mark == '`' && info.contains('`') {
+                        continue;
+                    }
+                    let word = info.split([' ', '{', ',']).next().unwrap_or_default();
+                    let ours = OURS.contains(&word.to_ascii_lowercase().as_str());
+                    open = Some((mark, length, ours.then(String::new)));
+                }
+            }
+            Some((mark, length, code)) => {
+                let closes = fence(trimmed).is_some_and(|(other, longer)| {
+                    other == *mark && longer >= *length && longer == trimmed.len()
+                });
+                if closes {
+                    match code.take() {
+                        Some(code) if !code.trim().is_empty() => found.code.push(code),
+                        Some(_) => {}
+                        None => found.foreign += 1,
+                    }
+                    open = None;
+                } else if let Some(code) = code {
+                    code.push_str(line);
+                    code.push('\n');
+                }
+            }
+        }
+    }
+    found.unclosed = open.is_some();
+    found
+}
+
+/// The mark and length of a fence that a line begins with.
+fn fence(line: &str) -> Option<(char, usize)> {
+    let mark = line.chars().next().filter(|c| *c == '`' || *c == '~')?;
+    let length = line.chars().take_while(|c| *c == mark).count();
+    (length >= 3).then_some((mark, length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(answer: &str) -> Vec<String> {
+        blocks(answer).code
+    }
+
+    #[test]
+    fn code_is_what_stands_in_closed_fences() {
+        assert_eq!(
+            code("So:\n```python\na = 1\n```\nthen\n```\nb\n```"),
+            ["a = 1\n", "b\n"]
+        );
+        assert_eq!(code("~~~py\nx\n~~~"), ["x\n"]);
+        assert_eq!(
+            code("````python\nprint('''```''')\n```\n````"),
+            ["print('''```''')\n```\n"]
+        );
+        assert_eq!(code("  ```repl\n  x\n  ```"), ["  x\n"]);
+        assert!(code("FINAL(42)").is_empty());
+        assert!(code("use ```FINAL(42)``` now").is_empty());
+        assert!(code("```python\n```").is_empty());
+        let other = blocks("```json\n{}\n```");
+        assert_eq!((other.code.len(), other.foreign), (0, 1));
+    }
+
+    #[test]
+    fn half_a_block_is_not_code() {
+        let cut = blocks("```python\na = 1\n```\n```python\nfor x in");
+        assert_eq!(cut.code, ["a = 1\n"]);
+        assert!(cut.unclosed);
+    }
+}

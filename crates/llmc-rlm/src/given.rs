@@ -1,0 +1,92 @@
+//! A script's arguments, taken one by one and checked.
+
+use llmc_sandbox::{Exception, HostCall, HostError};
+use serde_json::Value;
+
+/// The arguments of one call.
+pub(crate) struct Given {
+    usage: &'static str,
+    call: HostCall,
+    taken: Vec<&'static str>,
+    positions: usize,
+}
+
+impl Given {
+    pub(crate) fn new(call: HostCall, usage: &'static str) -> Given {
+        Given {
+            usage,
+            call,
+            taken: Vec::new(),
+            positions: 0,
+        }
+    }
+
+    /// The next argument, by position or by name; `None` when it was left out or is `None`.
+    pub(crate) fn value(&mut self, name: &'static str) -> Result<Option<Value>, HostError> {
+        let at = self.positions;
+        self.positions += 1;
+        self.taken.push(name);
+        let positional = self.call.args.get_mut(at).map(Value::take);
+        let named = self.call.kwargs.shift_remove(name);
+        match (positional, named) {
+            (Some(_), Some(_)) => Err(self.wrong(&format!("{name} is given twice"))),
+            (positional, named) => Ok(positional.or(named).filter(|value| !value.is_null())),
+        }
+    }
+
+    pub(crate) fn text(&mut self, name: &'static str) -> Result<String, HostError> {
+        match self.value(name)? {
+            Some(Value::String(text)) => Ok(text),
+            _ => Err(self.wrong(&format!("{name} must be a string"))),
+        }
+    }
+
+    pub(crate) fn int(&mut self, name: &'static str) -> Result<Option<i64>, HostError> {
+        match self.value(name)? {
+            None => Ok(None),
+            Some(value) => match value.as_i64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(self.wrong(&format!("{name} must be a whole number"))),
+            },
+        }
+    }
+
+    /// A count within bounds; above them it is lowered.
+    pub(crate) fn count(
+        &mut self,
+        name: &'static str,
+        default: usize,
+        most: usize,
+    ) -> Result<usize, HostError> {
+        match self.int(name)? {
+            None => Ok(default),
+            Some(number) => match usize::try_from(number) {
+                Ok(number) => Ok(number.min(most)),
+                Err(_) => Err(self.wrong(&format!("{name} must not be negative"))),
+            },
+        }
+    }
+
+    pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, HostError> {
+        match self.value(name)? {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(flag),
+            Some(_) => Err(self.wrong(&format!("{name} must be True or False"))),
+        }
+    }
+
+    /// Complains about arguments that nobody took.
+    pub(crate) fn finish(self) -> Result<(), HostError> {
+        if self.call.args.len() > self.positions {
+            return Err(self.wrong("too many arguments"));
+        }
+        match self.call.kwargs.keys().next() {
+            Some(name) => Err(self.wrong(&format!("no argument {name}"))),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn wrong(&self, what: &str) -> HostError {
+        HostError::raise(Exception::Type, format!("{what}; usage: {}", self.usage))
+    }
+}

@@ -1,0 +1,322 @@
+# What the system's Python runs before the script: it takes the channel to the server away from the script's own streams,
+# builds the module of tools, runs the script and says how it ended. Nothing here holds the script; the boundary does.
+import ast
+import asyncio
+import builtins
+import inspect
+import json
+import linecache
+import os
+import signal
+import struct
+import sys
+import threading
+import traceback
+import types
+
+SCRIPT = "<script>"
+VALUE = "_llmc_value"
+SPARE = 64 << 10
+
+
+def private(fd):
+    """Moves a descriptor out of the way of the standard ones."""
+    import fcntl
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
+
+
+class Channel:
+    """Messages to and from the server, in frames."""
+
+    def __init__(self):
+        self.input, self.output = private(0), private(1)
+        self.lock = threading.Lock()
+        self.waiting, self.last = {}, 0
+        null = os.open("/dev/null", os.O_RDWR)
+        os.dup2(null, 0)
+        os.close(null)
+
+    def exactly(self, size):
+        parts = []
+        while size:
+            part = os.read(self.input, min(size, 1 << 20))
+            if not part:
+                os._exit(1)
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def hear(self):
+        return json.loads(self.exactly(struct.unpack("<I", self.exactly(4))[0]))
+
+    def say(self, kind, payload):
+        frame = memoryview(kind + struct.pack("<I", len(payload)) + payload)
+        with self.lock:
+            while frame:
+                frame = frame[os.write(self.output, frame) :]
+
+    def ask(self, name, args, kwargs, answered):
+        with self.lock:
+            self.last += 1
+            number = self.last
+            self.waiting[number] = answered
+        call = {"id": number, "name": name, "args": args, "kwargs": kwargs}
+        try:
+            payload = json.dumps(call, allow_nan=False, ensure_ascii=False).encode()
+        except BaseException:
+            del self.waiting[number]
+            raise
+        self.say(b"c", payload)
+
+    def listen(self):
+        while True:
+            reply = self.hear()
+            answered = self.waiting.pop(reply["id"], None)
+            if answered:
+                answered(reply)
+
+
+def result(reply):
+    if "raise" in reply:
+        name, message = reply["raise"]
+        raise getattr(builtins, name)(message)
+    return reply["value"]
+
+
+def tool(channel, name):
+    """A function of the host, to be called."""
+
+    def call(*args, **kwargs):
+        done, box = threading.Event(), []
+        channel.ask(name, args, kwargs, lambda reply: (box.append(reply), done.set()))
+        done.wait()
+        return result(box[0])
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def awaitable(channel, name):
+    """The same, to be awaited."""
+
+    async def call(*args, **kwargs):
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+
+        def settle(reply):
+            if not answer.done():
+                answer.set_result(reply)
+
+        def answered(reply):
+            try:
+                loop.call_soon_threadsafe(settle, reply)
+            except RuntimeError:
+                pass  # nobody waits for it any more
+
+        channel.ask(name, args, kwargs, answered)
+        return result(await answer)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def error_code(error):
+    """The code that the message of a failed call begins with."""
+    head = str(error).split(":", 1)
+    code = head[0]
+    known = len(head) == 2 and code.replace("_", "a").isalpha() and code.isascii()
+    return code if known and (code.isupper() or code.islower()) else None
+
+
+def module(channel, start):
+    """The module of tools."""
+    made = types.ModuleType(start["module"] or "tools")
+    aio = types.ModuleType(made.__name__ + ".aio")
+    for name in start["functions"] + start["module_functions"]:
+        setattr(made, name, tool(channel, name))
+        setattr(aio, name, awaitable(channel, name))
+    made.aio, made.error_code = aio, error_code
+    if start["module"]:
+        sys.modules[made.__name__], sys.modules[aio.__name__] = made, aio
+    return made
+
+
+def forwarded(channel):
+    """Sends on whatever is written to the standard outputs, by whichever way. Returns what waits for the rest of it."""
+    reader, writer = os.pipe()
+    reader = private(reader)
+    for fd in (1, 2):
+        os.dup2(writer, fd)
+    os.close(writer)
+
+    def forward():
+        while part := os.read(reader, SPARE):
+            channel.say(b"o", part)
+
+    thread = threading.Thread(target=forward, daemon=True)
+    thread.start()
+    sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)
+    sys.stderr = open(2, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)
+
+    def finish():
+        for stream in (sys.__stdout__, sys.stdout, sys.__stderr__, sys.stderr):
+            try:
+                stream.flush()
+            except BaseException:
+                pass
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd in (1, 2):
+            os.dup2(null, fd)
+        thread.join(2)
+
+    return finish
+
+
+def bound(tree):
+    """Names that a script binds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id, node.lineno
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name, node.lineno
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                yield name, node.lineno
+
+
+def compiled(start):
+    tree = ast.parse(start["code"], SCRIPT)
+    for name, line in bound(tree):
+        if name in start["reserved"] and not imports_it(tree, name, start["module"]):
+            raise Reserved(name, line)
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = tree.body[-1]
+        target = ast.copy_location(ast.Name(VALUE, ast.Store()), last)
+        tree.body[-1] = ast.copy_location(ast.Assign([target], last.value), last)
+    return compile(tree, SCRIPT, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def imports_it(tree, name, known):
+    """`import tools` and `from tools import read_file` bind a reserved name to what it is anyway."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+            return False
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == name:
+            return False
+    return known is not None
+
+
+class Reserved(Exception):
+    pass
+
+
+def execute(code, names):
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(types.FunctionType(code, names)())
+    else:
+        exec(code, names)
+
+
+def shown(value, most):
+    text = value if isinstance(value, str) else "" if value is None else repr(value)
+    try:
+        data = json.loads(json.dumps(value, allow_nan=False))
+    except BaseException:
+        data = None
+    if len(text) > most:
+        text, data = text[: most + 1], None
+    return {"repr": text, "json": data}
+
+
+def frames(error):
+    """The way to where it happened, in the script's own lines."""
+    lines, last = [], None
+    stack = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == SCRIPT]
+    kept = stack if len(stack) <= 7 else stack[:2] + [None] + stack[-5:]
+    for frame in kept:
+        if frame is None:
+            lines.append(f"  … {len(stack) - 7} more")
+            continue
+        lines.append(f"  line {frame.lineno}, in {frame.name}")
+        if frame.line:
+            lines.append(f"    {frame.line[:160]}")
+    if stack:
+        last = stack[-1].lineno
+    return "".join(line + "\n" for line in lines), last
+
+
+def trouble(error):
+    told = {"kind": "exception", "exception": type(error).__name__, "message": text_of(error)}
+    if isinstance(error, Reserved):
+        name, line = error.args
+        message = f"{name} is reserved and cannot be bound"
+        return {"kind": "reserved", "exception": "", "message": message, "line": line, "traceback": ""}
+    if isinstance(error, SyntaxError) and error.filename == SCRIPT:
+        code = (error.text or "").rstrip("\n")
+        text = code.lstrip()
+        caret = max((error.offset or 1) - 1 - (len(code) - len(text)), 0)
+        where = f"  line {error.lineno}\n    {text[:160]}\n    {' ' * min(caret, 160)}^\n"
+        return told | {"kind": "syntax", "message": error.msg, "line": error.lineno, "traceback": where}
+    if isinstance(error, MemoryError):
+        told["kind"] = "memory"
+    if isinstance(error, RecursionError):
+        told["kind"] = "recursion"
+    told["traceback"], told["line"] = frames(error)
+    return told
+
+
+def text_of(error):
+    try:
+        return str(error)[:4096]
+    except BaseException:
+        return "(its message cannot be shown)"
+
+
+def main():
+    threading.stack_size(1 << 20)
+    channel = Channel()
+    start = channel.hear()
+    sys.setrecursionlimit(start["recursion"] + 60)
+    try:
+        import resource
+
+        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CPU, (start["cpu"], start["cpu"] + 1))
+    except (ImportError, ValueError, OSError):
+        pass  # the clock still ends the run
+    os.chdir("/tmp")
+    finish = forwarded(channel)
+    threading.Thread(target=channel.listen, daemon=True).start()
+    tools = module(channel, start)
+    names = {"__name__": "__main__", "__builtins__": builtins}
+    names |= {name: getattr(tools, name) for name in start["functions"]}
+    names |= start["values"]
+    if start["module"]:
+        names[start["module"]] = tools
+    code = start["code"]
+    linecache.cache[SCRIPT] = (len(code), None, code.splitlines(keepends=True), SCRIPT)
+    # Something to let go of when memory runs out, so that the end can still be told.
+    spare = bytearray(4 << 20)
+    told = {}
+    try:
+        execute(compiled(start), names)
+        told = {"value": shown(names.get(VALUE), start["output"])}
+    except SystemExit as error:
+        if error.code in (None, 0):
+            told = {"value": shown(None, 0)}
+        else:
+            told = {"trouble": trouble(error)}
+    except BaseException as error:
+        del spare
+        told = {"trouble": trouble(error)}
+    finish()
+    clock = os.times()
+    told["cpu_us"] = int((clock.user + clock.system) * 1e6)
+    channel.say(b"d", json.dumps(told).encode())
+    # Threads and exit handlers of the script have no say any more.
+    os._exit(0)
+
+
+main()

@@ -1,0 +1,184 @@
+//! Ways out.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use llmc_host::exec::{Worker, seal};
+use llmc_sandbox::TroubleKind;
+
+use crate::world::{fails, open, run, runtime, shows};
+
+pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
+    add("escapes::files_environment_and_clock_are_refused", world);
+    add("escapes::attribute_walking_leads_nowhere", walking);
+    add("escapes::the_kernel_holds_the_worker", kernel);
+    add("escapes::native_code_in_a_worker_gets_nowhere", native);
+}
+
+fn world() {
+    for code in [
+        "open('/etc/passwd').read()",
+        "open('/tmp/x', 'w')",
+        "from pathlib import Path\nPath('/etc/passwd').read_text()",
+        "from pathlib import Path\nPath('/tmp/x').write_text('x')",
+        "from pathlib import Path\nlist(Path('/').iterdir())",
+        "import os\nos.environ['PATH']",
+        "import os\nos.getenv('PATH')",
+        "from datetime import datetime\ndatetime.now()",
+        "from datetime import date\ndate.today()",
+    ] {
+        let trouble = fails(code, TroubleKind::Exception);
+        assert_eq!(trouble.exception, "PermissionError", "{code}: {trouble:?}");
+        assert!(trouble.message.contains("call a tool"), "{trouble:?}");
+    }
+    for code in [
+        "import os\nos.system('id')",
+        "import os\nos.fork()",
+        "import os\nwhile True: os.fork()",
+        "import os\nos.execv('/bin/sh', ['sh'])",
+        "import os\nos.kill(1, 9)",
+        "import os\nos.listdir('/')",
+        "import sys\nsys.modules['os']",
+        "__import__('os').system('id')",
+        "import importlib",
+        "import socket\nsocket.socket()",
+        "exec('import os')",
+        "compile('1', '', 'eval')",
+        "globals()['__builtins__']",
+        "__builtins__.open('/etc/passwd')",
+    ] {
+        fails(code, TroubleKind::Exception);
+    }
+}
+
+fn walking() {
+    for code in [
+        "().__class__.__bases__[0].__subclasses__()",
+        "''.__class__.__mro__",
+        "(lambda: 0).__globals__",
+        "(lambda: 0).__code__",
+        "print.__self__",
+        "[].append.__self__.__class__.__base__",
+        "type(tools).__subclasses__()",
+        "tools.echo.__closure__",
+        "'{0.__class__.__base__}'.format('')",
+        "import json\njson.__loader__",
+        "import json\njson.codecs",
+        "try:\n  1/0\nexcept Exception as e:\n  e.__traceback__.tb_frame.f_globals",
+    ] {
+        let outcome = run(code);
+        // Whatever such a walk finds, nothing at its end is the host's.
+        if let llmc_sandbox::Ending::Value(shown) = outcome.ending {
+            assert!(
+                !shown.repr.contains("subprocess") && !shown.repr.contains("os."),
+                "{code}: {shown:?}"
+            );
+        }
+    }
+    assert_eq!(shows("type(1)('3') + 1"), "4");
+}
+
+fn kernel() {
+    runtime().block_on(async {
+        let session = open().await;
+        let pid = session.worker_id().unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name));
+            line.unwrap_or_default()
+                .split_whitespace()
+                .nth(1)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        assert_eq!(field("Seccomp:"), "2", "{status}");
+        assert_eq!(field("NoNewPrivs:"), "1");
+        for set in ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"] {
+            assert_eq!(field(set).trim_matches('0'), "", "{set}");
+        }
+        for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+            let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+            assert!(status.contains("Seccomp:\t2"), "{status}");
+        }
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        assert!(environ.is_empty(), "{}", String::from_utf8_lossy(&environ));
+        // The socket and the null device, nothing of the server's.
+        for fd in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+            let target = std::fs::read_link(fd.unwrap().path()).unwrap();
+            let target = target.to_string_lossy().into_owned();
+            assert!(
+                target.starts_with("socket:") || target == "/dev/null",
+                "{target}"
+            );
+        }
+    });
+}
+
+/// The hidden arguments of a worker that has been taken over, with and without what holds it.
+const ATTACKER: &str = "__attacker";
+const FREE: &str = "free";
+
+/// Becomes such a worker, if this process was started as one: tries what only machine code could try, and says what
+/// worked.
+pub(crate) fn attacker_main() -> Option<ExitCode> {
+    let mut args = std::env::args().skip(1);
+    if args.next()? != ATTACKER {
+        return None;
+    }
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let mut socket = UnixStream::from(stdin);
+    let parent = i32::try_from(std::os::unix::process::parent_id()).unwrap();
+    let parent = rustix::process::Pid::from_raw(parent).unwrap();
+    if args.next().as_deref() != Some(FREE) {
+        seal(1 << 30).unwrap();
+    }
+    let attempts: [(&str, &dyn Fn() -> bool); 12] = [
+        ("read", &|| std::fs::read("/etc/passwd").is_ok()),
+        ("list", &|| std::fs::read_dir("/").is_ok()),
+        ("stat", &|| std::fs::metadata("/etc/passwd").is_ok()),
+        ("write", &|| {
+            std::fs::write("/tmp/llmc-attacker", "x").is_ok()
+        }),
+        ("environment", &|| {
+            std::fs::read("/proc/self/environ").is_ok()
+        }),
+        ("internet", &|| {
+            std::net::UdpSocket::bind("127.0.0.1:0").is_ok()
+        }),
+        ("unix", &|| {
+            std::os::unix::net::UnixDatagram::unbound().is_ok()
+        }),
+        ("pair", &|| UnixStream::pair().is_ok()),
+        ("program", &|| {
+            std::process::Command::new("/bin/true").status().is_ok()
+        }),
+        ("thread", &|| {
+            std::thread::Builder::new().spawn(|| ()).is_ok()
+        }),
+        ("signal", &|| {
+            rustix::process::test_kill_process(parent).is_ok()
+        }),
+        ("directory", &|| std::env::set_current_dir("/tmp").is_ok()),
+    ];
+    let worked = attempts.iter().filter(|(_, attempt)| attempt());
+    let mut worked: Vec<&str> = worked.map(|(name, _)| *name).collect();
+    worked.push("end");
+    socket.write_all(worked.join(" ").as_bytes()).unwrap();
+    Some(ExitCode::SUCCESS)
+}
+
+fn native() {
+    let try_all = |how: &str| {
+        let (worker, mut socket) = Worker::start(&[ATTACKER, how]).unwrap();
+        let mut worked = String::new();
+        socket.read_to_string(&mut worked).unwrap();
+        worker.wait();
+        worked
+    };
+    // Without what holds a worker every attempt works, or the second line would prove nothing.
+    assert_eq!(try_all(FREE).split(' ').count(), 13);
+    assert_eq!(try_all("sealed"), "end");
+    let _ = std::fs::remove_file("/tmp/llmc-attacker");
+}

@@ -1,0 +1,52 @@
+//! Scripts, hostile ones above all, in real workers.
+//!
+//! The test binary plays both parts: it is the server under test and the worker that this starts.
+
+// With a main of its own, clippy does not see that this is a test.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used
+)]
+
+mod calls;
+mod endings;
+mod escapes;
+mod language;
+mod python;
+mod sessions;
+mod world;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+#[global_allocator]
+static MEMORY: llmc_sandbox::CountingAllocator = llmc_sandbox::CountingAllocator;
+
+fn main() -> ExitCode {
+    if let Some(code) = llmc_host::exec::helper_main(std::env::args_os()) {
+        return code;
+    }
+    if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {
+        return code;
+    }
+    if let Some(code) = escapes::attacker_main() {
+        return code;
+    }
+    let mut trials = Vec::new();
+    let mut add = |name: &'static str, test: fn()| {
+        trials.push(Trial::test(name, move || {
+            test();
+            Ok(())
+        }));
+    };
+    language::list(&mut add);
+    calls::list(&mut add);
+    sessions::list(&mut add);
+    endings::list(&mut add);
+    escapes::list(&mut add);
+    python::list(&mut add);
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

@@ -1,0 +1,151 @@
+//! A host for scripts under test, and one helper that runs them.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use llmc_sandbox::{
+    Ending, Exception, Host, HostCall, HostError, Limits, Names, Outcome, Sandbox, Session, Setup,
+    Trouble, TroubleKind,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// Functions that scripts under test can call.
+pub(crate) const FUNCTIONS: [&str; 7] = ["echo", "add", "fail", "meet", "hang", "big", "FINAL"];
+
+#[derive(Default)]
+pub(crate) struct Toys {
+    /// Names of the calls that came.
+    pub(crate) seen: Mutex<Vec<String>>,
+    pub(crate) printed: Mutex<String>,
+    met: tokio::sync::Notify,
+    waiting: Mutex<u32>,
+    /// Fires when a call hangs.
+    pub(crate) hangs: tokio::sync::Notify,
+}
+
+impl Host for Toys {
+    async fn call(&self, call: HostCall) -> Result<Value, HostError> {
+        self.seen.lock().unwrap().push(call.name.clone());
+        match call.name.as_str() {
+            "echo" => Ok(json!({"args": call.args, "kwargs": call.kwargs})),
+            "add" => Ok(json!(
+                call.args.iter().filter_map(Value::as_i64).sum::<i64>()
+            )),
+            "fail" => Err(HostError::raise(
+                Exception::FileNotFound,
+                "NOT_FOUND: no such thing",
+            )),
+            // Returns when two calls are there at the same time.
+            "meet" => {
+                let met = self.met.notified();
+                let both = {
+                    let mut waiting = self.waiting.lock().unwrap();
+                    *waiting += 1;
+                    *waiting == 2
+                };
+                if both {
+                    self.met.notify_waiters();
+                } else {
+                    met.await;
+                }
+                Ok(call.args.into_iter().next().unwrap_or_default())
+            }
+            "hang" => {
+                self.hangs.notify_one();
+                call.cancel.cancelled().await;
+                Err(HostError::value("CANCELLED: over"))
+            }
+            "big" => Ok(json!(
+                "x".repeat(usize::try_from(call.args[0].as_u64().unwrap()).unwrap())
+            )),
+            "FINAL" => Err(HostError::stop()),
+            other => Err(HostError::value(format!("BAD_ARGS: {other}"))),
+        }
+    }
+
+    fn printed(&self, text: &str) {
+        self.printed.lock().unwrap().push_str(text);
+    }
+}
+
+pub(crate) fn names() -> Names {
+    Names {
+        functions: FUNCTIONS.map(str::to_owned).to_vec(),
+        module: Some("tools".to_owned()),
+        module_functions: vec!["search".to_owned()],
+        values: vec![("seven".to_owned(), json!(7))],
+        reserved: vec!["tools".to_owned()],
+    }
+}
+
+pub(crate) fn setup() -> Setup {
+    Setup {
+        names: names(),
+        ..Setup::default()
+    }
+}
+
+/// Limits that a test does not wait long for.
+pub(crate) fn limits() -> Limits {
+    Limits {
+        wall: Duration::from_secs(20),
+        cpu: Duration::from_secs(20),
+        memory_bytes: 64 << 20,
+        output_bytes: 1 << 20,
+        calls: 100,
+        ..Limits::default()
+    }
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+pub(crate) async fn open() -> Session {
+    Sandbox::default().session("me", setup()).await.unwrap()
+}
+
+/// Runs one script by itself.
+pub(crate) fn run(code: &str) -> Outcome {
+    run_with(code, &limits()).0
+}
+
+pub(crate) fn run_with(code: &str, limits: &Limits) -> (Outcome, Toys) {
+    runtime().block_on(async {
+        let toys = Toys::default();
+        let mut session = open().await;
+        let outcome = session
+            .run(code, limits, &toys, &CancellationToken::new())
+            .await;
+        (outcome, toys)
+    })
+}
+
+/// What a script printed, and the value it ended with.
+pub(crate) fn shows(code: &str) -> String {
+    let outcome = run(code);
+    match outcome.ending {
+        Ending::Value(shown) => outcome.output + &shown.repr,
+        other => panic!("{code}\n{other:?}\n{}", outcome.output),
+    }
+}
+
+pub(crate) fn trouble(outcome: &Outcome) -> &Trouble {
+    match &outcome.ending {
+        Ending::Failed(trouble) => trouble,
+        other => panic!("{other:?}\n{}", outcome.output),
+    }
+}
+
+/// Why a script fails.
+pub(crate) fn fails(code: &str, kind: TroubleKind) -> Trouble {
+    let outcome = run(code);
+    let trouble = trouble(&outcome).clone();
+    assert_eq!(trouble.kind, kind, "{code}\n{trouble:?}");
+    trouble
+}

@@ -1,0 +1,46 @@
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::answer::Answer;
+use crate::cx::Cx;
+use crate::error::Result;
+use crate::script::{self, Script};
+use crate::tool::{Effect, Tool};
+
+pub(super) struct ExecuteCode;
+
+/// Run Python calling tools.NAME(...); prints and the last value return.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Args {
+    code: String,
+    /// keeps variables between calls
+    session: Option<String>,
+    /// seconds
+    timeout: Option<f64>,
+}
+
+impl Tool for ExecuteCode {
+    const NAME: &'static str = "execute_code";
+    const EFFECT: Effect = Effect::Scripts;
+    const DESTRUCTIVE: bool = true;
+    const IDEMPOTENT: bool = false;
+    type Args = Args;
+
+    fn time_limit(cx: &Cx) -> Duration {
+        // The script's own limit strikes first; this is for whatever could hang around it.
+        let script = Duration::from_secs(cx.app().config().mcp.code_execution.timeout);
+        script + script::QUEUE + Duration::from_secs(10)
+    }
+
+    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+        let script = Script {
+            code: args.code,
+            session: args.session,
+            timeout: args.timeout,
+        };
+        script::run(cx, script).await
+    }
+}

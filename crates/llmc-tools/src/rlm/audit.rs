@@ -1,0 +1,84 @@
+//! One row about each call: who, how long, how much, with what end; never a word of what.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Known;
+use crate::cx::Cx;
+use crate::error::{Error, Family};
+use crate::observe::Rows;
+
+/// The file in the state directory.
+const FILE: &str = "rlm_audit.csv";
+
+const HEADER: &[&str] = &[
+    "timestamp",
+    "correlation_id",
+    "session_id",
+    "agent_id",
+    "rlm_session_id",
+    "tool",
+    "duration_ms",
+    "bytes_read",
+    "model",
+    "calls",
+    "turns",
+    "tokens_in",
+    "tokens_out",
+    "tokens_cached",
+    "cost_usd",
+    "error_code",
+];
+
+/// Writes the row, and the same into the log.
+pub(super) async fn write(cx: &Cx, known: &Known, took: Duration, error: Option<&Error>) {
+    let total = &known.spent.total;
+    let code = error.map_or("", |error| error.kind.code(Family::Rlm));
+    let duration_ms = took.as_secs_f64() * 1000.0;
+    tracing::info!(
+        target: "llmc::rlm",
+        tool = "rlm_query",
+        duration_ms = duration_ms.round(),
+        bytes_read = known.bytes_read,
+        model = known.model.as_str(),
+        calls = total.calls,
+        turns = known.turns,
+        tokens_in = total.tokens_in,
+        tokens_out = total.tokens_out,
+        cost_usd = total.cost_usd,
+        error_code = code,
+        "analysis"
+    );
+    let app = cx.app();
+    let Some(dir) = app
+        .stores()
+        .filter(|_| app.config().mcp.observability.enabled)
+    else {
+        return;
+    };
+    let caller = cx.caller();
+    let cells = [
+        Timestamp::now().to_string(),
+        cx.correlation_id().to_owned(),
+        caller.session.clone(),
+        caller.agent.clone(),
+        known.session.clone(),
+        "rlm_query".to_owned(),
+        format!("{duration_ms:.3}"),
+        known.bytes_read.to_string(),
+        known.model.clone(),
+        (total.calls + total.unconfirmed_calls).to_string(),
+        known.turns.to_string(),
+        total.tokens_in.to_string(),
+        total.tokens_out.to_string(),
+        total.tokens_cached.to_string(),
+        format!("{:.9}", total.cost_usd),
+        code.to_owned(),
+    ];
+    let (root, path) = (app.root().to_owned(), dir.join(FILE));
+    let written = tokio::task::spawn_blocking(move || Rows::new(&root, &path, HEADER).add(&cells));
+    if let Ok(Err(error)) = written.await {
+        tracing::error!(%error, "the audit of analyses cannot be written");
+    }
+}

@@ -1,0 +1,232 @@
+//! Scripts: Python that calls tools, in a worker that can do nothing else.
+//!
+//! A script's calls take the one path that every call takes, with the rights, the session and the correlation id of whoever
+//! called `execute_code`, and leave their own events. What comes back is data, as over REST: a script has no use for
+//! receipts, and what it prints is what the model reads.
+
+mod answer;
+mod host;
+mod sessions;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use llmc_config::Sandbox as Backend;
+use llmc_sandbox::{Ending, Limits, Names, Options, Outcome, Python, Sandbox, Setup};
+
+use crate::answer::Answer;
+use crate::app::App;
+use crate::cx::Cx;
+use crate::error::{Error, Kind, Result};
+use crate::stubs;
+
+pub(crate) use host::Tools;
+pub(crate) use sessions::Sessions;
+
+/// The name under which a script finds the tools.
+const MODULE: &str = "tools";
+/// What it finds there beside them.
+const FUNCTIONS: [&str; 2] = ["search", "help"];
+/// How long a script may wait for its turn before its own time begins.
+pub(crate) const QUEUE: Duration = Duration::from_secs(60);
+
+/// What scripts need that outlives them.
+#[derive(Debug, Default)]
+pub(crate) struct Scripts {
+    sandbox: OnceLock<Sandbox>,
+    python: OnceLock<Result<Arc<Python>>>,
+    sessions: Sessions,
+}
+
+/// A script to run.
+#[derive(Debug)]
+pub(crate) struct Script {
+    /// Python.
+    pub(crate) code: String,
+    /// The name under which its variables are kept.
+    pub(crate) session: Option<String>,
+    /// Seconds.
+    pub(crate) timeout: Option<f64>,
+}
+
+/// Runs a script to its end.
+pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
+    if script.code.trim().is_empty() {
+        return Err(Error::bad_args("code is empty")
+            .hint("write Python; tools.search(\"words\") finds tools"));
+    }
+    let python = cx.app().config().mcp.code_execution.sandbox == Backend::Python;
+    if python && script.session.is_some() {
+        return Err(
+            Error::bad_args("sessions are kept by the embedded interpreter only").hint(
+                "leave session out, or the operator sets mcp.code_execution.sandbox = \"monty\"",
+            ),
+        );
+    }
+    let (limits, lowered) = limits(cx.app(), script.timeout)?;
+    let mut notes: Vec<String> = lowered.into_iter().collect();
+    let outcome = match &script.session {
+        None if python => in_python(cx, &script.code, &limits).await?,
+        None => once(cx, &script.code, &limits, None).await?.0,
+        Some(name) => {
+            sessions::check_name(name)?;
+            let sessions = &cx.app().scripts().sessions;
+            let session = sessions.enter(cx, name).await?;
+            let (state, new) = match session.load()? {
+                Some(state) => (Some(state), false),
+                None => (None, true),
+            };
+            if new {
+                notes.push(format!("session {name} is new"));
+            }
+            let kept = Some((state, sessions::MOST));
+            let ran = once(cx, &script.code, &limits, kept).await;
+            let (outcome, state) = ran.inspect_err(|error| {
+                if error.kind == Kind::HandleExpired {
+                    session.forget();
+                }
+            })?;
+            match state {
+                Some(Ok(state)) => session.store(&state)?,
+                Some(Err(why)) => notes.push(format!("session not kept: {why}")),
+                None if outcome.rolled_back && !new => {
+                    notes.push(format!("session {name} is as it was before this call"));
+                }
+                None => {}
+            }
+            outcome
+        }
+    };
+    match outcome.ending {
+        // Nothing ends a tool's script but the script.
+        Ending::Stopped => Err(Error::new(Kind::Internal, "the script was stopped")),
+        Ending::Value(shown) => Ok(answer::value(cx, &outcome.output, &shown, notes)),
+        Ending::Failed(trouble) => Err(answer::trouble(cx, &outcome.output, trouble, notes)),
+    }
+}
+
+/// What is to be kept of a script's variables: the state it begins with, and the most that the next may take.
+type Kept = Option<(Option<Vec<u8>>, u64)>;
+/// What was kept, or why not; nothing if the script left nothing to keep.
+type State = Option<std::result::Result<Vec<u8>, String>>;
+
+/// One script in one worker.
+async fn once(cx: &Cx, code: &str, limits: &Limits, kept: Kept) -> Result<(Outcome, State)> {
+    let (state, most) = match kept {
+        Some((state, most)) => (state, Some(most)),
+        None => (None, None),
+    };
+    let setup = Setup {
+        names: names(cx.app()),
+        state,
+        ..Setup::default()
+    };
+    let sandbox = cx.app().scripts().sandbox(cx.app());
+    let opened = sandbox.session(&cx.caller().principal, setup);
+    let mut session = tokio::select! {
+        session = tokio::time::timeout(QUEUE, opened) => match session {
+            Ok(session) => session.map_err(no_worker)?,
+            Err(_) => {
+                return Err(Error::new(Kind::Busy, "too many scripts at once").hint("try again"));
+            }
+        },
+        () = cx.cancel().cancelled() => return Err(Error::new(Kind::Cancelled, "cancelled")),
+    };
+    let outcome = session
+        .run(code, limits, &Tools::new(cx), cx.cancel())
+        .await;
+    let state = match most {
+        Some(most) if !outcome.rolled_back => {
+            let dumped = session.dump(most).await;
+            Some(dumped.map_err(|error| error.to_string()))
+        }
+        _ => None,
+    };
+    Ok((outcome, state))
+}
+
+/// One script in the system's Python, if the kernel holds it.
+async fn in_python(cx: &Cx, code: &str, limits: &Limits) -> Result<Outcome> {
+    let python = cx.blocking(|cx, _| cx.app().scripts().python(cx)).await?;
+    let (names, tools) = (names(cx.app()), Tools::new(cx));
+    Ok(python.run(code, &names, limits, &tools, cx.cancel()).await)
+}
+
+fn no_worker(error: llmc_sandbox::Error) -> Error {
+    use llmc_sandbox::Error as Sandbox;
+    let message = error.to_string();
+    match error {
+        Sandbox::Refused(_) => Error::new(Kind::IsolationRequired, message)
+            .hint("scripts need a kernel that filters system calls (seccomp)"),
+        Sandbox::BadState(_) => Error::new(Kind::HandleExpired, message)
+            .hint("it is damaged or of another version; call again to begin it anew"),
+        _ => Error::new(Kind::Internal, message).hint("try again"),
+    }
+}
+
+/// What a script finds beside Python: every tool that this configuration offers to scripts. Rights are asked per call.
+fn names(app: &App) -> Names {
+    let tools = stubs::scriptable(app.config());
+    let plain = |name: &&&str| !name.contains('.');
+    let aliases = tools
+        .iter()
+        .flat_map(|tool| tool.aliases.iter().filter(plain));
+    let further = FUNCTIONS.iter().chain(aliases);
+    Names {
+        functions: tools.iter().map(|tool| tool.name.to_owned()).collect(),
+        module: Some(MODULE.to_owned()),
+        module_functions: further.map(|name| (*name).to_owned()).collect(),
+        values: Vec::new(),
+        reserved: vec![MODULE.to_owned()],
+    }
+}
+
+/// What a script may spend, and a word if that is less than it asked for.
+fn limits(app: &App, timeout: Option<f64>) -> Result<(Limits, Option<String>)> {
+    let config = &app.config().mcp.code_execution;
+    let most = Duration::from_secs(config.timeout);
+    let (wall, lowered) = match timeout {
+        None => (most, None),
+        Some(seconds) if !seconds.is_finite() || seconds <= 0.0 => {
+            return Err(Error::bad_args(format!(
+                "timeout must be more than 0 seconds, not {seconds}"
+            )));
+        }
+        Some(seconds) if seconds > most.as_secs_f64() => (
+            most,
+            Some(format!("timeout lowered to {} s", config.timeout)),
+        ),
+        Some(seconds) => (Duration::from_secs_f64(seconds), None),
+    };
+    let limits = Limits {
+        wall,
+        cpu: wall,
+        memory_bytes: config.max_memory_mb << 20,
+        output_bytes: config.max_output_bytes,
+        calls: config.max_tool_calls,
+        ..Limits::default()
+    };
+    Ok((limits, lowered))
+}
+
+impl Scripts {
+    /// The system's Python, found and proven when the first script needs it.
+    fn python(&self, cx: &Cx) -> Result<Arc<Python>> {
+        let opened = self.python.get_or_init(|| {
+            let app = cx.app();
+            let memory = app.config().mcp.code_execution.max_memory_mb << 20;
+            let python = Python::open(&app.command_settings(), memory)?;
+            Ok(Arc::new(python))
+        });
+        opened.clone()
+    }
+
+    fn sandbox(&self, app: &App) -> &Sandbox {
+        self.sandbox.get_or_init(|| {
+            Sandbox::new(Options {
+                memory_bytes: app.config().mcp.code_execution.max_memory_mb << 20,
+                ..Options::default()
+            })
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! A script's calls, on the one path that all calls take.
+
+use llmc_sandbox::{Exception, Host, HostCall, HostError};
+use serde_json::{Map, Value, json};
+
+use crate::call::{Call, nearest};
+use crate::catalog;
+use crate::cx::{Caller, Cx, Form, Surface};
+use crate::error::{Error, Family};
+use crate::stubs;
+use crate::tool::ToolDef;
+
+/// Answers a script with the tools of whoever called it.
+#[derive(Debug)]
+pub(crate) struct Tools<'a> {
+    cx: &'a Cx,
+    caller: Caller,
+}
+
+impl Tools<'_> {
+    pub(crate) fn new(cx: &Cx) -> Tools<'_> {
+        // The same rights, session and agent; another door, and data rather than text.
+        let caller = Caller {
+            surface: Surface::Code,
+            form: Form::Data,
+            ..cx.caller().clone()
+        };
+        Tools { cx, caller }
+    }
+
+    fn offered(&self) -> Vec<&'static ToolDef> {
+        stubs::scriptable(self.cx.app().config())
+    }
+
+    /// `tools.search("words")`
+    fn search(&self, call: &HostCall) -> Result<Value, HostError> {
+        let query = one_text(call, "query")?;
+        let found = stubs::search(&self.offered(), query);
+        let found = found.into_iter().map(|found| {
+            json!({"name": found.name, "signature": found.signature, "summary": found.summary})
+        });
+        Ok(found.collect())
+    }
+
+    /// `tools.help("name")`
+    fn help(&self, call: &HostCall) -> Result<Value, HostError> {
+        let name = one_text(call, "name")?;
+        let name = name.strip_prefix("tools.").unwrap_or(name);
+        let offered = self.offered();
+        let tool = catalog::find(name)
+            .filter(|tool| offered.iter().any(|offered| offered.name == tool.name));
+        match tool {
+            Some(tool) => Ok(stubs::help(tool).into()),
+            None => {
+                let near = nearest(name, offered.iter().map(|tool| tool.name));
+                let near = near.map_or_else(String::new, |name| format!("; did you mean {name}?"));
+                Err(HostError::value(format!(
+                    "BAD_ARGS: there is no tool {name}{near}"
+                )))
+            }
+        }
+    }
+}
+
+impl Host for Tools<'_> {
+    async fn call(&self, call: HostCall) -> Result<Value, HostError> {
+        match call.name.as_str() {
+            "search" => return self.search(&call),
+            "help" => return self.help(&call),
+            _ => {}
+        }
+        let HostCall {
+            name,
+            args,
+            kwargs,
+            cancel,
+        } = call;
+        // A script knows only names that it was given; this is for a worker that lies.
+        let offered = self.offered();
+        let tool = catalog::find(&name)
+            .filter(|tool| offered.iter().any(|offered| offered.name == tool.name));
+        let Some(tool) = tool else {
+            return Err(HostError::value(format!(
+                "BAD_ARGS: there is no tool {name}"
+            )));
+        };
+        let args = named(tool, args, kwargs)?;
+        let call = Call {
+            name,
+            args,
+            caller: self.caller.clone(),
+            cancel,
+            progress: None,
+            correlation_id: Some(self.cx.correlation_id().to_owned()),
+        };
+        let outcome = self.cx.app().call(call).await;
+        match outcome.result {
+            Ok(answer) if answer.data.is_null() => Ok(answer.text.into()),
+            Ok(answer) => Ok(answer.data),
+            Err(error) => Err(raised(&error, tool.family)),
+        }
+    }
+}
+
+/// The arguments by their names: positional ones in the schema's order, as the stubs show them.
+fn named(
+    tool: &ToolDef,
+    args: Vec<Value>,
+    kwargs: Map<String, Value>,
+) -> Result<Map<String, Value>, HostError> {
+    let usage = |why: String| {
+        HostError::value(format!(
+            "BAD_ARGS: {}: {why} (usage: {}, * required)",
+            tool.name,
+            tool.signature()
+        ))
+    };
+    let properties = tool.schema().get("properties").and_then(Value::as_object);
+    let mut names = properties.into_iter().flat_map(Map::keys);
+    let mut named = kwargs;
+    for value in args {
+        let Some(name) = names.next() else {
+            return Err(usage("too many arguments".to_owned()));
+        };
+        if named.contains_key(name) {
+            return Err(usage(format!("{name} is given twice")));
+        }
+        named.insert(name.clone(), value);
+    }
+    Ok(named)
+}
+
+/// A failed call as the exception that fits it.
+fn raised(error: &Error, family: Family) -> HostError {
+    let exception = match error.kind.exception() {
+        "FileNotFoundError" => Exception::FileNotFound,
+        "PermissionError" => Exception::Permission,
+        "TimeoutError" => Exception::Timeout,
+        "ValueError" => Exception::Value,
+        _ => Exception::Runtime,
+    };
+    let mut message = format!("{}: {}", error.kind.code(family), error.message);
+    if let Some(hint) = &error.hint {
+        message.push_str(&format!(" ({hint})"));
+    }
+    if let Some(Value::String(nearest)) = error.extra.get("nearest") {
+        message.push_str(&format!("\nnearest lines:\n{nearest}"));
+    }
+    HostError::raise(exception, message)
+}
+
+/// The only argument of a function that takes one text.
+fn one_text<'a>(call: &'a HostCall, name: &str) -> Result<&'a str, HostError> {
+    let mut given = call.args.iter().chain(call.kwargs.get(name));
+    match (given.next(), given.next()) {
+        (Some(Value::String(text)), None) => Ok(text),
+        _ => Err(HostError::value(format!(
+            "BAD_ARGS: {}({name}): one string",
+            call.name
+        ))),
+    }
+}

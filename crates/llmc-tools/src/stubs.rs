@@ -1,0 +1,242 @@
+//! Tools as Python functions: what a program that calls them is written against.
+//!
+//! A script reaches every enabled tool, and a model that writes one should neither guess nor be sent fifty schemas. So the
+//! catalogue is also written as typed Python stubs ([`module`]), found by words ([`search`]) and explained one by one
+//! ([`help`]). All of it is made of the schemas that calls are checked against, and `manual` adds what those leave out.
+//!
+//! Names and words are data, never code: a name that is no plain identifier gets no function, and whatever else is
+//! written stands in a string literal that cannot end early.
+
+mod file;
+mod find;
+mod manual;
+mod python;
+
+use llmc_config::Config;
+use serde_json::{Map, Value};
+
+use crate::catalog::TOOLS;
+use crate::error::Kind;
+use crate::tool::{Effect, ToolDef};
+
+pub use file::{FILE, write};
+pub use find::{Found, search};
+
+use manual::{Arg, Entry};
+use python::{Parameter, identifier, quoted, typed};
+
+/// Words for a model at its start; a script is past that.
+const NOT_IN_SCRIPTS: &str = "init";
+
+/// What scripts are told about the module as a whole.
+const PREFACE: &str = "\
+Tools of this workspace, as execute_code offers them.
+
+Call tools.NAME(...) and get a dict, list or str; await tools.aio.NAME(...) to run several at once with asyncio.gather.
+A failing tool raises FileNotFoundError, PermissionError, TimeoutError, ValueError or RuntimeError; the message starts
+with its code, which tools.error_code(e) returns.";
+
+/// Every tool that a script may call under this configuration, in the catalogue's order; the caller's rights still hold.
+pub fn scriptable(config: &Config) -> Vec<&'static ToolDef> {
+    let runs = config.mcp.tools.enable_run_cmd;
+    let analyses = config.mcp.rlm.enabled;
+    TOOLS
+        .iter()
+        .filter(|tool| tool.name != NOT_IN_SCRIPTS && tool.effect != Effect::Scripts)
+        .filter(|tool| runs || tool.effect != Effect::Runs)
+        .filter(|tool| analyses || tool.effect != Effect::SendsOut)
+        .collect()
+}
+
+/// All stubs as one Python module.
+pub fn module(tools: &[&ToolDef]) -> String {
+    let stubs: Vec<Stub> = tools.iter().filter_map(|tool| Stub::of(tool)).collect();
+    let mut out = format!(
+        "{}\nfrom typing import Any, Literal\n\n",
+        quoted::docstring(PREFACE, "")
+    );
+    for stub in &stubs {
+        out.push_str(&stub.function());
+        out.push('\n');
+    }
+    out.push_str(FIXED);
+    out.push_str("class _Aio:\n");
+    out.push_str(&quoted::docstring("The same tools, to be awaited.", "    "));
+    for stub in &stubs {
+        out.push_str(&format!("    async def {}: ...\n", stub.signature("self")));
+    }
+    out.push_str("\naio: _Aio\n");
+    out
+}
+
+/// One tool's stub, unless its name is no Python name.
+pub fn stub(tool: &ToolDef) -> Option<String> {
+    Some(Stub::of(tool)?.function())
+}
+
+/// `read_file(path: str, offset_lines: int = 0, max_lines: int | None = None) -> str`.
+pub fn signature(tool: &ToolDef) -> Option<String> {
+    Some(Stub::of(tool)?.signature(""))
+}
+
+/// All about one tool: how to call it, what comes back, what goes wrong.
+pub fn help(tool: &ToolDef) -> String {
+    Stub::of(tool).map_or_else(|| tool.signature(), |stub| stub.page())
+}
+
+/// What every script has beside the tools.
+const FIXED: &str = "\
+def search(query: str) -> list[dict[str, Any]]:
+    \"\"\"Finds tools by words: [{name, signature, summary}], best first.\"\"\"
+    ...
+
+def help(name: str) -> str:
+    \"\"\"Explains one tool.\"\"\"
+    ...
+
+def error_code(error: BaseException) -> str | None:
+    \"\"\"The code of a failed tool call, such as NOT_FOUND.\"\"\"
+    ...
+
+";
+
+/// A tool as a Python function.
+struct Stub<'a> {
+    name: &'a str,
+    summary: &'a str,
+    parameters: Vec<Parameter<'a>>,
+    /// Whether there are arguments that Python cannot name.
+    unnamed: bool,
+    family: crate::error::Family,
+    entry: &'static Entry,
+}
+
+impl<'a> Stub<'a> {
+    fn of(tool: &'a ToolDef) -> Option<Stub<'a>> {
+        let entry = manual::of(tool.name).unwrap_or(&manual::PLAIN);
+        let stub = Stub::from(tool.name, tool.description(), tool.schema(), entry)?;
+        Some(Stub {
+            family: tool.family,
+            ..stub
+        })
+    }
+
+    fn from(
+        name: &'a str,
+        summary: &'a str,
+        schema: &'a Map<String, Value>,
+        entry: &'static Entry,
+    ) -> Option<Stub<'a>> {
+        if !identifier(name) {
+            return None;
+        }
+        let required = schema.get("required").and_then(Value::as_array);
+        let required = |name: &str| required.is_some_and(|list| list.iter().any(|one| one == name));
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let mut parameters: Vec<Parameter> = properties
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| identifier(name))
+            .map(|(name, schema)| {
+                let told = entry.args.iter().find(|arg| arg.0 == name);
+                Parameter {
+                    name,
+                    kind: typed(schema),
+                    required: required(name),
+                    default: told.map_or("", |Arg(_, default, _)| default),
+                    limits: told.map_or("", |Arg(_, _, limits)| limits),
+                    words: schema
+                        .get("description")
+                        .and_then(Value::as_str)
+                        .unwrap_or(""),
+                }
+            })
+            .collect();
+        let unnamed = properties.is_some_and(|all| all.len() > parameters.len());
+        // Python wants those without a default first.
+        parameters.sort_by_key(|parameter| !parameter.required);
+        Some(Stub {
+            name,
+            summary,
+            parameters,
+            unnamed,
+            family: crate::error::Family::Linux,
+            entry,
+        })
+    }
+
+    fn signature(&self, first: &str) -> String {
+        let first = (!first.is_empty()).then(|| first.to_owned());
+        let named = self.parameters.iter().map(Parameter::declared);
+        let rest = self.unnamed.then(|| "**others: Any".to_owned());
+        let all: Vec<String> = first.into_iter().chain(named).chain(rest).collect();
+        format!("{}({}) -> {}", self.name, all.join(", "), self.returns())
+    }
+
+    fn returns(&self) -> &'static str {
+        match self.entry.returns {
+            "dict" => "dict[str, Any]",
+            other => other,
+        }
+    }
+
+    fn function(&self) -> String {
+        let mut words = self.summary.to_owned();
+        if !self.entry.gives.is_empty() {
+            words.push_str("\n\nReturns ");
+            words.push_str(self.entry.gives);
+        }
+        format!(
+            "def {}:\n{}    ...\n",
+            self.signature(""),
+            quoted::docstring(&words, "    ")
+        )
+    }
+
+    fn page(&self) -> String {
+        let mut page = format!("{}\n{}\n", self.signature(""), self.summary);
+        if !self.parameters.is_empty() {
+            page.push_str("\nArguments:\n");
+        }
+        for parameter in &self.parameters {
+            page.push_str(&format!("  {}\n", parameter.explained()));
+        }
+        if !self.entry.gives.is_empty() {
+            page.push_str(&format!("\nReturns {}\n", self.entry.gives));
+        }
+        page.push_str(&format!("\nRaises {}\n", self.raised()));
+        page.push_str(&format!(
+            "Together with others: await asyncio.gather(tools.aio.{}(...), ...)\n",
+            self.name
+        ));
+        page
+    }
+
+    /// `ValueError (BAD_ARGS), PermissionError (INVALID_PATH, …), …`.
+    fn raised(&self) -> String {
+        let mut raised: Vec<(&str, Vec<&str>)> = Vec::new();
+        let usual = [Kind::BadArgs];
+        for kind in usual
+            .iter()
+            .chain(self.entry.fails)
+            .chain([&Kind::TimedOut])
+        {
+            let code = kind.code(self.family);
+            match raised
+                .iter_mut()
+                .find(|(name, _)| *name == kind.exception())
+            {
+                Some((_, codes)) if codes.contains(&code) => {}
+                Some((_, codes)) => codes.push(code),
+                None => raised.push((kind.exception(), vec![code])),
+            }
+        }
+        let told = raised
+            .iter()
+            .map(|(name, codes)| format!("{name} ({})", codes.join(", ")));
+        told.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests;

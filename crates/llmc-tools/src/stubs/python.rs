@@ -1,0 +1,175 @@
+//! The little Python that stubs are made of: names, types, string literals.
+
+use serde_json::Value;
+
+/// Words that Python keeps for itself, and the few names that a stub module uses.
+const RESERVED: &[&str] = &[
+    "False",
+    "None",
+    "True",
+    "and",
+    "as",
+    "assert",
+    "async",
+    "await",
+    "break",
+    "class",
+    "continue",
+    "def",
+    "del",
+    "elif",
+    "else",
+    "except",
+    "finally",
+    "for",
+    "from",
+    "global",
+    "if",
+    "import",
+    "in",
+    "is",
+    "lambda",
+    "nonlocal",
+    "not",
+    "or",
+    "pass",
+    "raise",
+    "return",
+    "try",
+    "while",
+    "with",
+    "yield",
+    "self",
+    "others",
+    "aio",
+    "help",
+    "search",
+    "error_code",
+];
+
+/// Whether a name can stand in Python source as it is.
+pub(super) fn identifier(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && name.len() <= 64
+        && !RESERVED.contains(&name)
+}
+
+/// The Python type that a property's schema asks for.
+pub(super) fn typed(schema: &Value) -> String {
+    if let Some(Value::Array(values)) = schema.get("enum") {
+        let texts: Vec<String> = values
+            .iter()
+            .filter_map(Value::as_str)
+            .map(quoted::literal)
+            .collect();
+        if !texts.is_empty() && texts.len() == values.len() {
+            return format!("Literal[{}]", texts.join(", "));
+        }
+    }
+    match schema.get("type").and_then(Value::as_str) {
+        Some("string") => "str".to_owned(),
+        Some("integer") => "int".to_owned(),
+        Some("number") => "float".to_owned(),
+        Some("boolean") => "bool".to_owned(),
+        Some("object") => "dict[str, Any]".to_owned(),
+        Some("array") => match schema.get("items") {
+            Some(items) => format!("list[{}]", typed(items)),
+            None => "list[Any]".to_owned(),
+        },
+        _ => "Any".to_owned(),
+    }
+}
+
+/// One argument.
+pub(super) struct Parameter<'a> {
+    pub(super) name: &'a str,
+    pub(super) kind: String,
+    pub(super) required: bool,
+    /// A Python literal from the manual, or nothing.
+    pub(super) default: &'static str,
+    pub(super) limits: &'static str,
+    /// From the schema.
+    pub(super) words: &'a str,
+}
+
+impl Parameter<'_> {
+    /// As it stands in a signature.
+    pub(super) fn declared(&self) -> String {
+        match (self.required, self.default) {
+            (true, _) => format!("{}: {}", self.name, self.kind),
+            (false, "") => format!("{}: {} | None = None", self.name, self.kind),
+            (false, default) => format!("{}: {} = {default}", self.name, self.kind),
+        }
+    }
+
+    /// As it is explained to somebody who asked.
+    pub(super) fn explained(&self) -> String {
+        let mut line = format!("{}: {}", self.name, self.kind);
+        match (self.required, self.default) {
+            (true, _) => line.push_str(", required"),
+            (false, "") => line.push_str(", optional"),
+            (false, default) => line.push_str(&format!(" = {default}")),
+        }
+        let words = if self.limits.is_empty() {
+            self.words
+        } else {
+            self.limits
+        };
+        if !words.is_empty() {
+            line.push_str(&format!(" ({words})"));
+        }
+        line
+    }
+}
+
+/// Text inside Python string literals.
+pub(super) mod quoted {
+    use std::fmt::Write;
+
+    /// Longest text that goes into one literal.
+    const LONGEST: usize = 2000;
+
+    /// A literal on one line.
+    pub(in super::super) fn literal(text: &str) -> String {
+        format!("\"{}\"", escaped(text, false))
+    }
+
+    /// A docstring with its line end; lines after the first are indented like it.
+    pub(in super::super) fn docstring(text: &str, indent: &str) -> String {
+        let text = escaped(text, true).replace('\n', &format!("\n{indent}"));
+        // Trailing blanks on empty lines are noise in every editor.
+        let lines: Vec<&str> = text.split('\n').map(str::trim_end).collect();
+        format!("{indent}\"\"\"{}\"\"\"\n", lines.join("\n"))
+    }
+
+    /// Quotes and backslashes escaped, and whatever acts on a terminal, ends a line or turns the writing direction.
+    fn escaped(text: &str, lines: bool) -> String {
+        let mut out = String::new();
+        for c in text.chars().take(LONGEST) {
+            match c {
+                '\n' if lines => out.push(c),
+                '"' | '\\' => {
+                    out.push('\\');
+                    out.push(c);
+                }
+                c if acts(c) => {
+                    let _ = match u32::from(c) {
+                        code @ ..=0xff => write!(out, "\\x{code:02x}"),
+                        code @ ..=0xffff => write!(out, "\\u{code:04x}"),
+                        code => write!(out, "\\U{code:08x}"),
+                    };
+                }
+                c => out.push(c),
+            }
+        }
+        out
+    }
+
+    fn acts(c: char) -> bool {
+        c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    }
+}

@@ -1,0 +1,206 @@
+//! `llmc rlm query`: recursive analysis from the shell.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, IsTerminal, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use llmc_rlm::{Detail, Recorder, Tape};
+use llmc_tools::{AnalysisShell, App, Form, Kind, Progress, catalog};
+use serde_json::{Map, Value};
+
+use super::{Failure, print, start_quietly, tool};
+use crate::cli::{Common, RlmArgs};
+
+/// The most that is read from standard input.
+const LONGEST: u64 = (256 << 20) + 1;
+/// How often the progress line is drawn.
+const FRAME: Duration = Duration::from_millis(120);
+
+pub(super) fn query(common: &Common, args: RlmArgs) -> Result<ExitCode, Failure> {
+    if args.budget_usd.is_some_and(|budget| !budget.is_finite()) {
+        return Err(Failure::new(
+            Kind::BadArgs,
+            "--budget-usd must be a number of dollars",
+        ));
+    }
+    let Some(definition) = catalog::find("rlm_query") else {
+        return Err(Failure::new(Kind::UnknownTool, "no tool rlm_query"));
+    };
+    let app = start_quietly(common)?;
+    let shell = shell(&args)?;
+    let json = args.json;
+    let (bar, progress) = progress(args.progress);
+    let call = arguments(&app, args)?;
+    app.analyse_from_shell(shell);
+    let outcome = tool::call_on(&app, definition, call, Form::Text, Some(progress));
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    match &outcome.result {
+        Ok(answer) if json => print(&answer.text)?,
+        Ok(answer) => {
+            print(answer.data["answer"].as_str().unwrap_or_default())?;
+            let _ = writeln!(
+                std::io::stderr(),
+                "{}",
+                told(&answer.data, &answer.facts.meta)
+            );
+        }
+        Err(error) if json => {
+            let _ = writeln!(std::io::stderr(), "{}", outcome.text());
+            return Ok(ExitCode::from(error.kind.row().exit));
+        }
+        Err(error) => {
+            tool::report(error, None);
+            if let Some(budget) = error.extra.get("budget_summary") {
+                let _ = writeln!(std::io::stderr(), "  spent: {}", spent(budget));
+            }
+            return Ok(ExitCode::from(error.kind.row().exit));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the tool is called with.
+fn arguments(app: &Arc<App>, args: RlmArgs) -> Result<Map<String, Value>, Failure> {
+    let (path, context) = if args.file == Path::new("-") {
+        (None, Some(standard_input()?))
+    } else {
+        (Some(in_workspace(app, &args.file)?), None)
+    };
+    let given = [
+        ("task", Some(args.task.into())),
+        ("path", path.map(Value::from)),
+        ("context", context.map(Value::from)),
+        ("budget_usd", args.budget_usd.map(Value::from)),
+        ("max_turns", args.max_turns.map(Value::from)),
+        ("max_bytes", args.max_bytes.map(Value::from)),
+        ("timeout_s", args.timeout_s.map(Value::from)),
+        ("language", args.language.map(Value::from)),
+    ];
+    let given = given.into_iter();
+    Ok(given
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect())
+}
+
+fn standard_input() -> Result<String, Failure> {
+    let mut text = Vec::new();
+    std::io::stdin()
+        .take(LONGEST)
+        .read_to_end(&mut text)
+        .map_err(|error| Failure::new(Kind::Internal, format!("standard input: {error}")))?;
+    Ok(String::from_utf8(text)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// A path as the shell means it, told as the workspace knows it.
+fn in_workspace(app: &Arc<App>, file: &Path) -> Result<String, Failure> {
+    let absolute = std::path::absolute(file)
+        .map_err(|error| Failure::new(Kind::BadArgs, format!("--file: {error}")))?;
+    let path = absolute.strip_prefix(app.root()).unwrap_or(file);
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::new(Kind::BadArgs, "--file: the name is not UTF-8"))
+}
+
+/// The flags that are no arguments of the tool.
+fn shell(args: &RlmArgs) -> Result<AnalysisShell, Failure> {
+    let detail = if args.redact {
+        Detail::Redacted
+    } else {
+        Detail::Full
+    };
+    let record = match &args.trace {
+        Some(path) => Some(Recorder::new(create(path)?, detail)),
+        None => None,
+    };
+    let replay = match &args.replay {
+        Some(path) => {
+            let file = OpenOptions::new().read(true).open(path);
+            let file = file.map_err(|error| not_opened(Kind::NotFound, path, &error))?;
+            let tape = Tape::read(BufReader::new(file));
+            Some(tape.map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))?)
+        }
+        None => None,
+    };
+    Ok(AnalysisShell {
+        model: args.model.clone(),
+        record,
+        replay,
+    })
+}
+
+/// A trace holds what the file holds: nobody else may read it, and no link decides where it goes.
+fn create(path: &Path) -> Result<File, Failure> {
+    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits();
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(i32::try_from(no_follow).unwrap_or(0))
+        .open(path)
+        .map_err(|error| not_opened(Kind::WriteFailed, path, &error))
+}
+
+fn not_opened(kind: Kind, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(kind, format!("{}: {error}", PathBuf::from(path).display()))
+}
+
+/// A line that is drawn again and again on a terminal; lines one after the other when asked for; else nothing.
+fn progress(lines: bool) -> (ProgressBar, Progress) {
+    let terminal = std::io::stderr().is_terminal();
+    let bar = if terminal && !lines {
+        ProgressBar::new_spinner()
+    } else {
+        ProgressBar::hidden()
+    };
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    if terminal && !lines {
+        bar.enable_steady_tick(FRAME);
+    }
+    let drawn = bar.clone();
+    let progress = move |_: f64, words: &str| {
+        // A call's heartbeat has only its name to tell.
+        if words == "rlm_query" {
+            return;
+        }
+        if lines {
+            let _ = writeln!(std::io::stderr(), "{words}");
+        }
+        drawn.set_message(words.to_owned());
+    };
+    (bar, Arc::new(progress))
+}
+
+/// What an answer took, in a line.
+fn told(data: &Value, meta: &Map<String, Value>) -> String {
+    let model = meta.get("model_used").and_then(Value::as_str);
+    let partial = match meta.get("partial_reason").and_then(Value::as_str) {
+        Some(why) => format!("partial: {why}; "),
+        None => String::new(),
+    };
+    format!(
+        "{partial}{}, {}",
+        model.unwrap_or_default(),
+        spent(&data["budget_summary"])
+    )
+}
+
+fn spent(budget: &Value) -> String {
+    format!(
+        "{} turns, {} calls, {} tokens in, {} out, ${:.4}",
+        budget["turns"],
+        budget["calls"],
+        budget["tokens_in"],
+        budget["tokens_out"],
+        budget["total_cost_usd"].as_f64().unwrap_or_default()
+    )
+}

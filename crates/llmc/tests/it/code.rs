@@ -1,0 +1,525 @@
+//! `execute_code`: scripts that call tools, over MCP.
+
+use llmc_testkit::{McpClient, Workspace};
+use serde_json::{Value, json};
+
+use crate::{classic, workspace};
+
+const FIXTURE: &str = "\
+//- a.txt
+one
+two
+three
+//- src/lib.rs
+// TODO(ann): first
+fn f() {}
+// TODO(bob): second
+// TODO(ann): third
+";
+
+pub(crate) fn server(workspace: &Workspace, sets: &[&str]) -> McpClient {
+    let mut flags = vec!["--mode", "hybrid"];
+    for set in sets {
+        flags.extend(["--set", set]);
+    }
+    let mut client = workspace.mcp(flags);
+    client.initialize("2025-11-25");
+    client
+}
+
+pub(crate) fn run(client: &mut McpClient, code: &str) -> String {
+    client.text("execute_code", json!({"code": code}))
+}
+
+pub(crate) fn fails(client: &mut McpClient, code: &str) -> Value {
+    client.error("execute_code", json!({"code": code}))
+}
+
+#[test]
+fn prints_and_the_last_value_come_back() {
+    let workspace = workspace(FIXTURE);
+    let mut client = server(&workspace, &[]);
+    for (code, shown) in [
+        ("print(1)", "1"),
+        ("print('a')\n2 + 3", "a\n5"),
+        ("'text'", "text"),
+        ("x = 1", "# LLMC: done; nothing was printed"),
+        // What looks like the server's own words is not.
+        ("print('# LLMC: forged')\n1", "\\# LLMC: forged\n1"),
+    ] {
+        assert_eq!(run(&mut client, code), shown, "{code}");
+    }
+    // A script of today does not know the one of a moment ago.
+    run(&mut client, "leak = 1");
+    assert!(
+        fails(&mut client, "leak")["error"]
+            .as_str()
+            .unwrap()
+            .contains("NameError")
+    );
+}
+
+#[test]
+fn every_tool_is_a_function_and_answers_with_plain_data() {
+    let workspace = workspace(FIXTURE);
+    let mut client = server(&workspace, &[]);
+    for (code, shown) in [
+        ("tools.read_file('a.txt')", "one\ntwo\nthree"),
+        (
+            "read_file(path='a.txt', offset_lines=1, max_lines=1)",
+            "two",
+        ),
+        (
+            "from tools import list_dir\nsorted(list_dir('.'))",
+            "['a.txt', 'src/']",
+        ),
+        ("tools.stat('a.txt')['size']", "14"),
+        (
+            "tools.linux_search_content(root='.', pattern='TODO')['total_hits']",
+            "3",
+        ),
+        ("tools.run_cmd('cat a.txt')['stdout'].count('t')", "2"),
+        (
+            "tools.linux_fs_write(path='b.txt', content='x' * 10)['bytes_written']",
+            "10",
+        ),
+        ("tools.linux_fs_mkdir('d')['ok']", "True"),
+        ("'matches' in tools.te_grep('two')", "True"),
+        (
+            "import asyncio\nr = await asyncio.gather(*[tools.aio.stat(p) for p in ['a.txt', 'src']])\n[x['type'] for x in r]",
+            "['file', 'dir']",
+        ),
+        (
+            "from collections import Counter\nimport re\n\
+             hits = tools.linux_search_content(root='.', pattern='TODO', context_lines=0)['hits']\n\
+             dict(Counter(re.search(r'TODO\\((\\w+)\\)', h['snippet']).group(1) for h in hits))",
+            "{'ann': 2, 'bob': 1}",
+        ),
+    ] {
+        assert_eq!(run(&mut client, code), shown, "{code}");
+    }
+    assert_eq!(workspace.read("b.txt"), "x".repeat(10));
+    let found = run(
+        &mut client,
+        "[t['name'] for t in tools.search('move a file')]",
+    );
+    assert!(found.contains("linux_fs_move"), "{found}");
+    let help = run(&mut client, "print(tools.help('linux_fs_move'))");
+    assert!(help.contains("source"), "{help}");
+}
+
+#[test]
+fn failures_of_tools_are_exceptions_with_their_code() {
+    let workspace = workspace(FIXTURE);
+    let mut client = server(&workspace, &[]);
+    for (code, shown) in [
+        (
+            "try:\n  read_file('no')\nexcept FileNotFoundError as e:\n  print(tools.error_code(e))",
+            "NOT_FOUND",
+        ),
+        (
+            "try:\n  read_file('/etc/passwd')\nexcept PermissionError as e:\n  print(tools.error_code(e))",
+            "INVALID_PATH",
+        ),
+        (
+            "try:\n  run_cmd('wget x')\nexcept PermissionError as e:\n  print(tools.error_code(e))",
+            "COMMAND_DENIED",
+        ),
+        (
+            "try:\n  te_cat('no')\nexcept FileNotFoundError as e:\n  print(tools.error_code(e))",
+            "not_found",
+        ),
+    ] {
+        assert_eq!(run(&mut client, code), shown, "{code}");
+    }
+    // One that nobody catches keeps its code.
+    let error = fails(&mut client, "print('before')\nx = 1\nread_file('no')");
+    assert_eq!(error["meta"]["error_code"], "NOT_FOUND", "{error}");
+    assert_eq!(error["meta"]["output"], "before\n", "{error}");
+    assert!(
+        error["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("line 3: FileNotFoundError: NOT_FOUND: "),
+        "{error}"
+    );
+    assert!(
+        error["meta"]["traceback"]
+            .as_str()
+            .unwrap()
+            .contains("read_file('no')"),
+        "{error}"
+    );
+}
+
+#[test]
+fn bad_input_is_told_what_to_do() {
+    let workspace = workspace(FIXTURE);
+    let mut client = server(&workspace, &[]);
+    let megabyte = format!("x = '{}'\nlen(x)", "a".repeat(1 << 20));
+    let lines = "x = 1\n".repeat(180_000);
+    for (code, words) in [
+        ("", "empty"),
+        (" \n\t ", "empty"),
+        ("if x\n  1", "SyntaxError"),
+        ("\u{0}\u{1}\u{2}", "SyntaxError"),
+        ("def f():\n  yield 1", "yield"),
+        ("class A(B): pass", "inheritance"),
+        ("import requests", "ModuleNotFoundError"),
+        ("tools.read_fil('a.txt')", "did you mean read_file"),
+        ("nothing_like_it()", "NameError"),
+        ("tools.read_file()", "missing field `path`"),
+        ("tools.read_file('a.txt', pth='x')", "unknown field `pth`"),
+        ("tools.read_file('a', 1, 2, 3)", "too many arguments"),
+        ("tools.read_file('a.txt', path='a')", "twice"),
+        ("tools.read_file(5)", "invalid type"),
+        ("tools.help('nothing')", "no tool"),
+        ("tools.search(1)", "one string"),
+        ("tools.execute_code('1')", "no function 'execute_code'"),
+        ("tools.init()", "no function 'init'"),
+        ("execute_code('1')", "NameError"),
+        ("tools = 5", "reserved"),
+    ] {
+        let error = fails(&mut client, code);
+        let said = error["error"].as_str().unwrap();
+        assert!(said.contains(words), "{code}: {error}");
+        assert_eq!(error["meta"]["error_code"], "BAD_ARGS", "{code}: {error}");
+        assert!(!said.contains("monty"), "{error}");
+    }
+    let error = fails(&mut client, "x = 1\nif x\n  1");
+    assert!(
+        error["meta"]["traceback"]
+            .as_str()
+            .unwrap()
+            .contains("if x\n        ^"),
+        "{error}"
+    );
+    assert_eq!(run(&mut client, &megabyte), "1048576");
+    assert_eq!(run(&mut client, &(lines + "x")), "1");
+    for (args, words) in [
+        (json!({"code": "1", "timeout": 0}), "timeout"),
+        (json!({"code": "1", "timeout": -1}), "timeout"),
+        (json!({"code": "1", "session": ""}), "session"),
+        (json!({"code": "1", "session": "x".repeat(65)}), "session"),
+        (json!({"code": 5}), "invalid type"),
+        (json!({}), "code"),
+    ] {
+        let error = client.error("execute_code", args);
+        assert!(error["error"].as_str().unwrap().contains(words), "{error}");
+    }
+    // Bytes that are no text never get as far as a tool.
+    client.send(b"{\"jsonrpc\":\"2.0\",\"id\":77,\"method\":\"tools/call\",\"params\":{\"name\":\"execute_code\",\"arguments\":{\"code\":\"\xff\xfe\"}}}");
+    assert_eq!(run(&mut client, "1 + 1"), "2");
+    let lowered = client.text("execute_code", json!({"code": "1", "timeout": 9999}));
+    assert_eq!(lowered, "1\n# LLMC: timeout lowered to 30 s");
+}
+
+#[test]
+fn limits_end_a_script_and_say_which() {
+    let workspace = workspace(FIXTURE);
+    let sets = [
+        "mcp.code_execution.timeout=2",
+        "mcp.code_execution.max_memory_mb=32",
+        "mcp.code_execution.max_tool_calls=3",
+        "mcp.code_execution.max_output_bytes=2000",
+    ];
+    let mut client = server(&workspace, &sets);
+    for (code, words, kind) in [
+        (
+            "print('before')\nwhile True: pass",
+            "time limit of 2 s",
+            "TIMEOUT",
+        ),
+        (
+            "print('before')\nrun_cmd(argv=['sh', '-c', 'sleep 60'])",
+            "time limit of 2 s",
+            "TIMEOUT",
+        ),
+        (
+            "print('before')\nx = 'a' * 10**10",
+            "memory limit of 32 MiB",
+            "OUTPUT_TOO_LARGE",
+        ),
+        (
+            "print('before')\nfor i in range(9): tools.stat('a.txt')",
+            "limit of 3 tool calls",
+            "BAD_ARGS",
+        ),
+        (
+            "print('before')\ndef f(): return f()\nf()",
+            "recursion limit of 1000 calls",
+            "BAD_ARGS",
+        ),
+        (
+            "print('before')\nprint('x' * 10**6)",
+            "output limit of 2000 bytes",
+            "OUTPUT_TOO_LARGE",
+        ),
+    ] {
+        let error = fails(&mut client, code);
+        assert!(
+            error["error"].as_str().unwrap().contains(words),
+            "{code}: {error}"
+        );
+        assert_eq!(error["meta"]["error_code"], kind, "{code}: {error}");
+        let output = error["meta"]["output"].as_str().unwrap();
+        assert!(output.starts_with("before\n"), "{code}: {error}");
+        assert!(error["meta"]["hint"].is_string(), "{error}");
+        assert_eq!(run(&mut client, "1 + 1"), "2", "after {code}");
+    }
+}
+
+#[test]
+fn large_output_is_cut_and_its_handle_has_the_rest() {
+    let workspace = workspace(FIXTURE);
+    let mut client = classic(&workspace);
+    let text = run(&mut client, "for i in range(20000): print(i)");
+    let receipt = text.lines().last().unwrap();
+    assert!(receipt.contains("of 20000 lines shown"), "{receipt}");
+    let handle = receipt
+        .split("handle ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap();
+    let page = client.json(
+        "linux_handle_read",
+        json!({"handle": handle, "limit": 1_000_000}),
+    );
+    let all: String = (0..20000).map(|i| format!("{i}\n")).collect();
+    assert_eq!(page["data"], all);
+    // What a failing script had printed is kept as well.
+    let error = fails(&mut client, "for i in range(20000): print(i)\n1 / 0");
+    let handle = error["meta"]["output_handle"].as_str().unwrap();
+    let page = client.json(
+        "linux_handle_read",
+        json!({"handle": handle, "limit": 1_000_000}),
+    );
+    assert_eq!(page["data"], all);
+}
+
+#[test]
+fn sessions_keep_variables_and_belong_to_somebody() {
+    let workspace = workspace(FIXTURE);
+    let in_session = |code: &str, name: &str| json!({"code": code, "session": name});
+    let mut client = server(&workspace, &[]);
+    let text = client.text(
+        "execute_code",
+        in_session("x = [1]\ndef f(n): return n + 1\nx", "s"),
+    );
+    assert_eq!(text, "[1]\n# LLMC: session s is new");
+    assert_eq!(
+        client.text("execute_code", in_session("x.append(f(1))\nx", "s")),
+        "[1, 2]"
+    );
+    // Another name is another session, and none is none.
+    assert!(
+        client.error("execute_code", in_session("x", "t"))["error"]
+            .as_str()
+            .unwrap()
+            .contains("NameError")
+    );
+    assert!(
+        fails(&mut client, "x")["error"]
+            .as_str()
+            .unwrap()
+            .contains("NameError")
+    );
+    // A script that fails keeps what it had done; one that is ended does not.
+    client.error("execute_code", in_session("x.append(3)\n1 / 0", "s"));
+    assert_eq!(
+        client.text("execute_code", in_session("x", "s")),
+        "[1, 2, 3]"
+    );
+    let error = client.error(
+        "execute_code",
+        in_session("x.append(4)\ny = 'a' * 10**11", "s"),
+    );
+    assert!(
+        error["meta"]["note"]
+            .as_str()
+            .unwrap()
+            .contains("as it was before"),
+        "{error}"
+    );
+    assert_eq!(
+        client.text("execute_code", in_session("x", "s")),
+        "[1, 2, 3]"
+    );
+    // What is too large to be kept is not, and what was kept before still is.
+    let text = client.text(
+        "execute_code",
+        in_session("big = 'a' * 10_000_000\nlen(big)", "s"),
+    );
+    assert!(text.contains("session not kept"), "{text}");
+    assert_eq!(
+        client.text("execute_code", in_session("x", "s")),
+        "[1, 2, 3]"
+    );
+    client.finish();
+    // They outlive the server, until they expire.
+    let mut client = server(&workspace, &[]);
+    assert_eq!(client.text("execute_code", in_session("f(x[2])", "s")), "4");
+    let dir = workspace.path(".llmc/code_sessions");
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(25 * 3600);
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        let file = std::fs::File::options()
+            .write(true)
+            .open(entry.unwrap().path())
+            .unwrap();
+        file.set_modified(old).unwrap();
+    }
+    let error = client.error("execute_code", in_session("x", "s"));
+    assert_eq!(error["meta"]["error_code"], "HANDLE_EXPIRED", "{error}");
+    assert!(
+        error["meta"]["hint"].as_str().unwrap().contains("anew"),
+        "{error}"
+    );
+    let text = client.text("execute_code", in_session("x = 5", "s"));
+    assert!(text.contains("session s is new"), "{text}");
+    // A damaged one is no better than an expired one, and no worse.
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        std::fs::write(entry.unwrap().path(), b"not a session").unwrap();
+    }
+    let error = client.error("execute_code", in_session("x", "s"));
+    assert_eq!(error["meta"]["error_code"], "HANDLE_EXPIRED", "{error}");
+    let text = client.text("execute_code", in_session("x = 6", "s"));
+    assert!(text.contains("session s is new"), "{text}");
+    // Two scripts in one session take turns.
+    let ids: Vec<i64> = (0..8)
+        .map(|_| client.send_call("execute_code", in_session("x += 1", "s")))
+        .collect();
+    for id in ids {
+        let (failed, text) = client.tool_answer(id);
+        assert!(!failed, "{text}");
+    }
+    assert_eq!(client.text("execute_code", in_session("x", "s")), "14");
+}
+
+#[test]
+fn calls_of_a_script_are_audited_under_its_own_id() {
+    let workspace = workspace(FIXTURE);
+    let mut client = server(
+        &workspace,
+        &["mcp.observability.csv_token_audit_enabled=true"],
+    );
+    run(&mut client, "tools.read_file('a.txt')\ntools.stat('a.txt')");
+    client.finish();
+    let mut rows = csv::Reader::from_path(workspace.path("artifacts/token_audit.csv")).unwrap();
+    let headers = rows.headers().unwrap().clone();
+    let column = |name: &str| headers.iter().position(|header| header == name).unwrap();
+    let (id, tool) = (column("correlation_id"), column("tool"));
+    let rows: Vec<(String, String)> = rows
+        .records()
+        .map(|row| row.unwrap())
+        .map(|row| (row[id].to_owned(), row[tool].to_owned()))
+        .collect();
+    let tools: Vec<&str> = rows.iter().map(|(_, tool)| tool.as_str()).collect();
+    assert_eq!(tools, ["read_file", "stat", "execute_code"]);
+    assert!(rows.iter().all(|(id, _)| *id == rows[0].0), "{rows:?}");
+}
+
+#[test]
+fn a_script_has_its_callers_rights_and_no_more() {
+    let workspace = workspace(FIXTURE);
+    let write = "tools.linux_fs_write(path='made.txt', content='x')";
+    let mut client = server(&workspace, &["mcp.tools.read_only=true"]);
+    let error = fails(&mut client, write);
+    assert_eq!(error["meta"]["error_code"], "COMMAND_DENIED", "{error}");
+    assert_eq!(run(&mut client, "tools.stat('a.txt')['size']"), "14");
+    let mut client = server(&workspace, &["mcp.tools.enable_run_cmd=false"]);
+    for code in [
+        "tools.run_cmd('ls')",
+        "tools.te_run('ls')",
+        "tools.linux_proc_start('ls')",
+    ] {
+        let error = fails(&mut client, code);
+        assert!(
+            error["error"].as_str().unwrap().contains("no function"),
+            "{error}"
+        );
+    }
+    // Over HTTP a token's tools and its right to change something bind its scripts.
+    let sha = |token: &str| llmc_host::sha256_hex(token.as_bytes());
+    let tokens = format!(
+        "mcp.auth.tokens=[{{name=\"reader\", sha256=\"{}\", read_only=true}}, {{name=\"few\", sha256=\"{}\", tools=[\"execute_code\", \"stat\"]}}]",
+        sha("reader-token-0123456789"),
+        sha("few-token-0123456789"),
+    );
+    let server = workspace.serve(["--set", &tokens]);
+    let call = |token: &str, code: &str| {
+        let args = json!({"name": "execute_code", "args": {"code": code}});
+        server.post_as(token, "/tool", &args).json()
+    };
+    assert_eq!(
+        call("reader-token-0123456789", write)["error_code"],
+        "COMMAND_DENIED"
+    );
+    assert_eq!(
+        call("few-token-0123456789", "tools.read_file('a.txt')")["error_code"],
+        "COMMAND_DENIED"
+    );
+    assert_eq!(
+        call(
+            "few-token-0123456789",
+            "print(1)\ntools.stat('a.txt')['size']"
+        )["data"],
+        json!({"output": "1\n", "value": 14})
+    );
+    assert!(!workspace.path("made.txt").exists());
+    let failed = call("few-token-0123456789", "print('before')\n1 / 0");
+    assert_eq!(failed["output"], "before\n", "{failed}");
+    let shell = workspace.llmc(["tool", "execute_code", "--code", "print('before')\n1 / 0"]);
+    assert_eq!(shell.code, Some(2), "{shell:?}");
+    assert!(
+        shell.stderr.contains("line 2: ZeroDivisionError"),
+        "{shell:?}"
+    );
+    assert!(
+        shell.stderr.contains("printed before:\nbefore"),
+        "{shell:?}"
+    );
+    // One token's sessions are nothing to another.
+    let session = |token: &str, code: &str| {
+        let args = json!({"name": "execute_code", "args": {"code": code, "session": "s"}});
+        server.post_as(token, "/tool", &args).json()
+    };
+    assert_eq!(
+        session("few-token-0123456789", "x = 1\nx")["data"]["value"],
+        1
+    );
+    assert_eq!(session("few-token-0123456789", "x")["data"]["value"], 1);
+    assert!(
+        session("reader-token-0123456789", "x")["message"]
+            .as_str()
+            .unwrap()
+            .contains("NameError")
+    );
+}
+
+#[test]
+fn hybrid_mode_does_everything_from_a_fresh_install() {
+    let workspace = workspace("//- README.md\nhello\n");
+    let mut client = workspace.mcp([""; 0]);
+    client.initialize("2025-11-25");
+    client.json(
+        "linux_fs_write",
+        json!({"path": "calc.py", "content": "def add(a, b):\n    return a - b\n"}),
+    );
+    client.json("linux_fs_write", json!({"path": "check.py", "content": "from calc import add\nassert add(2, 2) == 4\nprint('ok')\n"}));
+    let text = client.text("run_cmd", json!({"command": "python check.py"}));
+    assert!(
+        text.contains("AssertionError") && text.contains("exit 1"),
+        "{text}"
+    );
+    client.json(
+        "linux_fs_edit",
+        json!({"path": "calc.py", "old_text": "a - b", "new_text": "a + b"}),
+    );
+    // Moving is not listed; a script reaches it.
+    let code = "tools.linux_fs_mkdirs('pkg')\nfor f in ['calc.py', 'check.py']:\n  tools.linux_fs_move(source=f, target='pkg/' + f)\nr = tools.run_cmd('python check.py', cwd='pkg')\nprint(r['stdout'], r['exit_code'])";
+    let text = run(&mut client, code);
+    assert_eq!(text, "ok\n 0");
+    assert!(workspace.path("pkg/calc.py").exists() && !workspace.path("calc.py").exists());
+}

@@ -1,0 +1,253 @@
+//! `execute_code` in the system's Python: the same tools, and the kernel in place of an interpreter that knows no files.
+
+use llmc_testkit::{McpClient, Process, Workspace};
+use serde_json::{Value, json};
+
+use crate::code::{fails, run};
+use crate::workspace;
+
+const PYTHON: &str = "mcp.code_execution.sandbox=\"python\"";
+
+/// A server whose scripts run in Python; none where the kernel does not hold it or there is no Python.
+fn server(workspace: &Workspace, sets: &[&str]) -> Option<McpClient> {
+    let mut flags = vec!["--mode", "hybrid", "--set", PYTHON];
+    for set in sets {
+        flags.extend(["--set", set]);
+    }
+    let mut client = workspace.mcp(flags);
+    client.initialize("2025-11-25");
+    let (failed, text) = client.call_tool("execute_code", json!({"code": "1"}));
+    if failed {
+        assert!(
+            text.contains("ISOLATION_REQUIRED") || text.contains("python3"),
+            "{text}"
+        );
+        return None;
+    }
+    Some(client)
+}
+
+fn code(document: &Value) -> &str {
+    document["meta"]["error_code"].as_str().unwrap()
+}
+
+#[test]
+fn scripts_do_what_the_embedded_interpreter_cannot_and_call_the_same_tools() {
+    let workspace = workspace("//- a.txt\none\ntwo\n//- src/x.py\n# TODO(ann): x\n");
+    let Some(mut client) = server(&workspace, &[]) else {
+        return;
+    };
+    for (script, shown) in [
+        (
+            "import collections, statistics\nstatistics.median([3, 1, 2])",
+            "2",
+        ),
+        ("class A(dict): pass\nlen(A(x=1))", "1"),
+        ("(n for n in range(3)).__next__()", "0"),
+        ("tools.read_file(path='a.txt')", "one\ntwo"),
+        ("read_file('a.txt').splitlines()[1]", "two"),
+        (
+            "from tools import linux_search_content as s\ns('.', 'TODO')['total_hits']",
+            "1",
+        ),
+        (
+            "import asyncio\na, b = await asyncio.gather(tools.aio.stat(path='a.txt'), tools.aio.list_dir(path='.'))\na['size'], b",
+            "(8, ['a.txt', 'src/'])",
+        ),
+        (
+            "tools.search('delete a file')[0]['name']",
+            "linux_fs_delete",
+        ),
+        ("tools.help('te_grep').splitlines()[0][:8]", "te_grep("),
+        (
+            "try:\n  tools.read_file(path='none')\nexcept FileNotFoundError as e:\n  print(tools.error_code(e))",
+            "NOT_FOUND",
+        ),
+        ("x = 1", "# LLMC: done; nothing was printed"),
+    ] {
+        assert_eq!(run(&mut client, script), shown, "{script}");
+    }
+    // What a script writes itself is gone with it; what it writes through a tool is there.
+    let script = "open('/tmp/own', 'w').write('x')\ntools.linux_fs_write(path='kept.txt', content='kept')\n0";
+    assert_eq!(run(&mut client, script), "0");
+    assert_eq!(workspace.read("kept.txt"), "kept");
+    let gone = fails(&mut client, "open('/tmp/own')");
+    assert!(
+        gone["error"]
+            .as_str()
+            .unwrap()
+            .contains("FileNotFoundError"),
+        "{gone}"
+    );
+    // Uncaught, a tool's code stays.
+    let failed = fails(&mut client, "print('so far')\ntools.read_file(path='../x')");
+    assert_eq!(code(&failed), "INVALID_PATH");
+    assert_eq!(failed["meta"]["output"], "so far\n");
+    assert!(
+        failed["meta"]["traceback"]
+            .as_str()
+            .unwrap()
+            .contains("line 2"),
+        "{failed}"
+    );
+    let failed = fails(&mut client, "if x\n  y");
+    assert_eq!(code(&failed), "BAD_ARGS");
+    assert!(
+        failed["error"]
+            .as_str()
+            .unwrap()
+            .starts_with("line 1: SyntaxError"),
+        "{failed}"
+    );
+    let kept = client.error("execute_code", json!({"code": "1", "session": "s"}));
+    assert_eq!(code(&kept), "BAD_ARGS");
+    assert!(
+        kept["meta"]["hint"].as_str().unwrap().contains("monty"),
+        "{kept}"
+    );
+}
+
+#[test]
+fn rights_are_the_callers_and_limits_hold() {
+    let workspace = workspace("//- a.txt\none\n");
+    let sets = [
+        "mcp.tools.read_only=true",
+        "mcp.code_execution.timeout=5",
+        "mcp.code_execution.max_tool_calls=3",
+        "mcp.code_execution.max_output_bytes=2000",
+        "mcp.code_execution.max_memory_mb=64",
+    ];
+    let Some(mut client) = server(&workspace, &sets) else {
+        return;
+    };
+    for (script, wanted, words) in [
+        (
+            "tools.linux_fs_write(path='x', content='x')",
+            "COMMAND_DENIED",
+            "read only",
+        ),
+        ("tools.run_cmd(command='ls')", "COMMAND_DENIED", "read only"),
+        ("tools.execute_code(code='1')", "BAD_ARGS", "AttributeError"),
+        ("while True: pass", "TIMEOUT", "time limit of 5 s"),
+        (
+            "while True: tools.stat(path='a.txt')",
+            "BAD_ARGS",
+            "limit of 3 tool calls",
+        ),
+        (
+            "while True: print('x' * 100)",
+            "OUTPUT_TOO_LARGE",
+            "output limit of 2000 bytes",
+        ),
+        (
+            "x = bytearray(10**10)",
+            "OUTPUT_TOO_LARGE",
+            "memory limit of 64 MiB",
+        ),
+        ("import os\nos._exit(7)", "INTERNAL", "exit code 7"),
+    ] {
+        let failed = fails(
+            &mut client,
+            &format!("print('first', flush=True)\n{script}"),
+        );
+        assert_eq!(code(&failed), wanted, "{script}: {failed}");
+        assert!(
+            failed["error"].as_str().unwrap().contains(words),
+            "{script}: {failed}"
+        );
+        assert!(
+            failed["meta"]["output"]
+                .as_str()
+                .unwrap()
+                .starts_with("first\n"),
+            "{failed}"
+        );
+        // The server answers the next call.
+        assert_eq!(run(&mut client, "print(1)"), "1");
+    }
+    assert!(!workspace.path("x").exists());
+}
+
+#[test]
+fn the_workspace_the_token_and_the_host_are_out_of_reach() {
+    let workspace = workspace("//- a.txt\ncanary-text\n//- .llmc/token\ncanary-token\n")
+        .with_env("LLMC_MCP_TOKEN", "canary-environment");
+    let Some(mut client) = server(&workspace, &[]) else {
+        return;
+    };
+    let root = workspace.root();
+    let pid = client.process().pid().as_raw_nonzero();
+    let script = format!(
+        "import os, glob, socket, subprocess\n\
+         def tried(what, *args):\n  try: print(what(*args))\n  except Exception as e: print('held', type(e).__name__)\n\
+         read = lambda path: open(path, errors='replace').read()\n\
+         for path in ['{root}/a.txt', '{root}/.llmc/token', '/proc/{pid}/environ', '/proc/1/environ', '/etc/passwd']:\n  tried(read, path)\n\
+         tried(lambda: open('{root}/planted', 'w'))\n\
+         tried(os.system, 'touch {root}/planted')\n\
+         tried(subprocess.check_output, ['cat', '{root}/a.txt'])\n\
+         tried(os.fork)\n\
+         tried(lambda: socket.create_connection(('1.1.1.1', 80), 1))\n\
+         tried(lambda: socket.socket(socket.AF_UNIX).connect('/run/x'))\n\
+         print(dict(os.environ))\n",
+        root = root.display()
+    );
+    let text = run(&mut client, &script);
+    assert!(
+        !text.contains("canary") && !text.contains("root:"),
+        "{text}"
+    );
+    assert!(text.matches("held").count() >= 10, "{text}");
+    assert!(!workspace.path("planted").exists());
+    // What it may see, it sees through a tool.
+    assert_eq!(run(&mut client, "tools.read_file('a.txt')"), "canary-text");
+}
+
+#[test]
+fn without_the_kernels_means_scripts_are_refused_by_name() {
+    let workspace = workspace("//- a.txt\none\n");
+    let take_away = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
+    let mut command = workspace.command_of("unshare");
+    command
+        .args(["-Ur", "sh", "-c", take_away])
+        .arg(workspace.program())
+        .args(["mcp", "--mode", "hybrid", "--set", PYTHON])
+        // A word of the environment is no isolation.
+        .env("LLMC_ISOLATED", "1")
+        .env("container", "docker");
+    let mut client = McpClient::new(Process::start(command));
+    let id = client.send_request("ping", json!({}));
+    if client.process().has_ended() {
+        return;
+    }
+    let _ = client.answer(&id.into());
+    let failed = fails(&mut client, "1");
+    assert_eq!(code(&failed), "ISOLATION_REQUIRED", "{failed}");
+    assert!(
+        failed["error"].as_str().unwrap().contains("userns"),
+        "{failed}"
+    );
+    assert!(failed["meta"]["hint"].is_string(), "{failed}");
+    // Everything else works, and the embedded interpreter needs no namespaces.
+    assert!(
+        client
+            .text("read_file", json!({"path": "a.txt"}))
+            .starts_with("one\n")
+    );
+}
+
+#[test]
+fn a_client_that_cancels_and_a_server_that_ends_leave_no_interpreter() {
+    let workspace = workspace("//- a.txt\none\n");
+    let Some(mut client) = server(&workspace, &[]) else {
+        return;
+    };
+    let mark = "llmc-python-mark-7f3a";
+    let endless = format!("mark = '{mark}'\nprint(mark, flush=True)\nwhile True: pass");
+    let id = client.send_call("execute_code", json!({"code": endless}));
+    client.notify("notifications/cancelled", json!({"requestId": id}));
+    assert_eq!(run(&mut client, "print(1)"), "1");
+    client.send_call("execute_code", json!({"code": endless}));
+    let pid = client.process().pid();
+    assert_eq!(client.finish().code, Some(0));
+    assert!(rustix::process::test_kill_process(pid).is_err());
+}

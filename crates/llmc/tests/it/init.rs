@@ -1,0 +1,119 @@
+//! `llmc init`: what it finds in a repository, what it makes of it, and what it leaves alone.
+
+use crate::workspace;
+
+/// A repository, the programs that must be allowed, and the commands that its environment contract names.
+const REPOSITORIES: [(&str, &[&str], &[&str]); 8] = [
+    (
+        "//- Cargo.toml\n[package]\n//- src/main.rs\n",
+        &["cargo"],
+        &["Build: `cargo build`", "Test: `cargo test`"],
+    ),
+    (
+        "//- package.json\n{\"scripts\": {\"test\": \"vitest\", \"build\": \"tsc\"}}\n//- pnpm-lock.yaml\n",
+        &["pnpm", "node"],
+        &["Test: `pnpm run test`", "Build: `pnpm run build`"],
+    ),
+    (
+        "//- package.json\n{\"scripts\": {\"test\": \"echo \\\"Error: no test specified\\\" && exit 1\"}}\n",
+        &["npm", "node"],
+        &["(fill in)"],
+    ),
+    (
+        "//- pyproject.toml\n[tool.pytest.ini_options]\n//- uv.lock\n",
+        &["python", "uv"],
+        &["Test: `run_pytest`"],
+    ),
+    (
+        "//- go.mod\nmodule x\n//- main.go\n",
+        &["go"],
+        &["Test: `go test ./...`"],
+    ),
+    (
+        "//- Makefile\nall:\n\tcc x.c\ncheck: all\n//- x.c\n",
+        &["make"],
+        &["Build: `make`", "Test: `make check`"],
+    ),
+    ("//- README.md\nhello\n", &[], &["(fill in)"]),
+    (
+        "//- package.json\n{not json\n//- Makefile\n\u{0}\n",
+        &["npm", "make"],
+        &[],
+    ),
+];
+
+#[test]
+fn the_file_fits_the_repository_and_is_valid() {
+    for (fixture, programs, commands) in REPOSITORIES {
+        let workspace = workspace(&format!("//- .git/HEAD\nref\n{fixture}"));
+        let said = workspace.llmc(["init"]);
+        assert_eq!(
+            (said.code, said.stderr.as_str()),
+            (Some(0), ""),
+            "{fixture}"
+        );
+        let text = workspace.read("llmc.toml");
+        let list = text
+            .lines()
+            .find(|line| line.starts_with("run_cmd_allowlist"))
+            .unwrap();
+        for program in ["rg", "git"].iter().chain(programs) {
+            assert!(
+                list.contains(&format!("\"{program}\"")),
+                "{program}: {list}"
+            );
+        }
+        assert!(
+            !list.contains("\"bash\"") && !list.contains("\"sh\""),
+            "{list}"
+        );
+        assert_eq!(
+            text.contains("\nexec_timeout = 300\n"),
+            !programs.is_empty()
+        );
+        // Reasons are given in both places.
+        for part in ["seven tools", "confinement", "add \"bash\""] {
+            let there =
+                said.stdout.contains(part) || (part == "confinement" && programs.is_empty());
+            assert!(there, "{part}: {}", said.stdout);
+        }
+        assert!(text.contains("seven tools"), "{text}");
+        let contract = workspace.read("DOCS/contracts.env.min.md");
+        for command in commands {
+            assert!(contract.contains(command), "{command}: {contract}");
+        }
+        let check = workspace.llmc(["config", "check"]);
+        assert_eq!(check.code, Some(0), "{}", check.stderr);
+        assert!(check.stdout.contains("mode hybrid"), "{}", check.stdout);
+        // Both documents are there to be read by clients.
+        let mut client = workspace.mcp([""; 0]);
+        client.initialize("2025-11-25");
+        let list = client.request("resources/list", serde_json::json!({}));
+        let list = list.to_string();
+        assert!(list.contains("llmc://docs/agents.core.min.md"), "{list}");
+        assert!(list.contains("llmc://docs/contracts.env.min.md"), "{list}");
+    }
+}
+
+#[test]
+fn languages_are_told_by_their_files() {
+    let workspace = workspace(
+        "//- .git/HEAD\nref\n//- a.rs\n//- b.rs\n//- sub/c.py\n//- node_modules/x/y.js\n//- .hidden/z.go\n",
+    );
+    let said = workspace.llmc(["init"]).stdout;
+    assert!(said.contains("Rust (2), Python (1)"), "{said}");
+    assert!(
+        !said.contains("JavaScript") && !said.contains("Go ("),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_large_tree_and_links_in_circles_do_not_hold_it_up() {
+    let workspace = workspace("//- .git/HEAD\nref\n//- a/b.rs\n");
+    std::os::unix::fs::symlink("..", workspace.path("a/up")).unwrap();
+    std::os::unix::fs::symlink("/", workspace.path("a/root")).unwrap();
+    let said = workspace.llmc(["init"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("Rust (1)"), "{}", said.stdout);
+}

@@ -1,0 +1,364 @@
+//! `llmc install`: every client's settings, as people find them.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use llmc_testkit::{Ended, Screen, Workspace};
+
+use crate::workspace;
+
+/// Where each client's entry goes when nobody says where, below the home folder or the project, and what its file is.
+const USUAL: [(&str, &str, &str); 10] = [
+    (
+        "claude-desktop",
+        "home/.config/Claude/claude_desktop_config.json",
+        "mcpServers",
+    ),
+    ("claude-code", "home/.claude.json", "mcpServers"),
+    ("codex", "home/.codex/config.toml", "mcp_servers"),
+    ("cursor", "w/.cursor/mcp.json", "mcpServers"),
+    ("vscode", "w/.vscode/mcp.json", "servers"),
+    ("continue", "w/.continue/mcpServers/llmc.yaml", "mcpServers"),
+    (
+        "cline",
+        "home/.config/Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+        "mcpServers",
+    ),
+    ("zed", "w/.zed/settings.json", "context_servers"),
+    ("gemini", "home/.gemini/settings.json", "mcpServers"),
+    (
+        "windsurf",
+        "home/.codeium/windsurf/mcp_config.json",
+        "mcpServers",
+    ),
+];
+
+fn run(workspace: &Workspace, args: &[&str]) -> Ended {
+    workspace.llmc([&["install"], args].concat())
+}
+
+fn ok(ended: &Ended) -> &str {
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (Some(0), ""),
+        "{ended:?}"
+    );
+    &ended.stdout
+}
+
+/// Every file below a folder, but for the server's own state.
+fn files(folder: PathBuf) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.clone()];
+    while let Some(next) = folders.pop() {
+        for entry in next.read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() && !path.is_symlink() {
+                true => folders.push(path),
+                false => found.push(path.strip_prefix(&folder).unwrap().display().to_string()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The program and arguments that a client would start, read from its file by another reader than the one that wrote it.
+fn starts(text: &str, servers: &str) -> Vec<String> {
+    let strings = |text: &str| -> Vec<String> { serde_json::from_str(text).unwrap() };
+    if let Ok(json) = serde_json::from_str::<serde_json::Value>(text) {
+        let entry = &json[servers]["llmc"];
+        let mut words = vec![entry["command"].as_str().unwrap().to_owned()];
+        words.extend(strings(&entry["args"].to_string()));
+        return words;
+    }
+    // TOML and YAML, whose two lines are also JSON.
+    let value = |key: &str| {
+        let line = text
+            .lines()
+            .map(str::trim)
+            .find(|line| line.starts_with(key));
+        line.unwrap()[key.len()..]
+            .trim_start_matches([' ', '=', ':'])
+            .to_owned()
+    };
+    let mut words = vec![serde_json::from_str(&value("command")).unwrap()];
+    words.extend(strings(&value("args")));
+    words
+}
+
+#[test]
+fn what_is_written_starts_a_server_that_answers() {
+    for (client, place, servers) in USUAL {
+        let workspace = workspace("//- .git/HEAD\nref\n//- a.txt\none\n");
+        let file = workspace.base().join(place);
+        // Shown and not written, printed and not written, asked for where nobody can answer.
+        assert!(ok(&run(&workspace, &[client, "--dry-run"])).contains("+++"));
+        assert!(ok(&run(&workspace, &[client, "--print"])).contains("llmc"));
+        let asked = run(&workspace, &[client]);
+        assert_eq!(asked.code, Some(2));
+        assert!(asked.stderr.contains("--yes"), "{}", asked.stderr);
+        assert!(!file.exists(), "{client}");
+
+        let said = run(&workspace, &[client, "--yes"]);
+        assert!(
+            ok(&said).contains(&format!("+++ {}", file.display())),
+            "{said:?}"
+        );
+        let text = fs::read_to_string(&file).unwrap();
+        let words = starts(&text, servers);
+        let printed = run(&workspace, &[client, "--print"]);
+        assert_eq!(ok(&printed), text, "printed is what a new file holds");
+        // As the client starts it: in the project, or anywhere with the project named.
+        let variable = "${workspaceFolder}";
+        let root = workspace.root().display().to_string();
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| word.replace(variable, &root))
+            .collect();
+        let mut command = workspace.command_of(&words[0]);
+        command.args(&words[1..]);
+        if words.contains(&"--root".to_owned()) {
+            command.current_dir("/");
+        }
+        let mut server = llmc_testkit::McpClient::new(llmc_testkit::Process::start(command));
+        server.initialize("2025-11-25");
+        let answer = server.text("read_file", serde_json::json!({"path": "a.txt"}));
+        assert!(answer.starts_with("one\n"), "{client}: {answer}");
+
+        // Again: nothing to do, nothing kept aside.
+        let again = run(&workspace, &[client, "--yes"]);
+        assert!(ok(&again).contains("already installed"), "{again:?}");
+        let around = file.parent().unwrap().read_dir().unwrap();
+        assert_eq!(around.count(), 1, "{client}");
+        // Other flags: renewed, with what was there kept.
+        let other = run(&workspace, &[client, "--mode", "te", "--yes"]);
+        assert!(ok(&other).contains("what was there: "), "{other:?}");
+        assert!(fs::read_to_string(&file).unwrap().contains("te"));
+        ok(&run(&workspace, &[client, "--uninstall", "--yes"]));
+        let left = fs::read_to_string(&file).unwrap_or_default();
+        assert!(!left.contains("llmc"), "{client}: {left}");
+        let gone = run(&workspace, &[client, "--uninstall", "--yes"]);
+        assert!(ok(&gone).contains("not installed"), "{gone:?}");
+    }
+}
+
+#[test]
+fn bad_files_are_never_damaged() {
+    for (client, place, servers) in USUAL {
+        let (broken, foreign) = match client {
+            "codex" => (
+                "model = \n".to_owned(),
+                "[mcp_servers.llmc] # theirs\ncommand = \"npx\"\n".to_owned(),
+            ),
+            // Nothing is broken for who reads only its first line: whatever is there is somebody else's.
+            "continue" => ("- {\n".to_owned(), "name: llmc # theirs\n".to_owned()),
+            _ => (
+                format!("{{\n  \"{servers}\": {{\n"),
+                format!(
+                    "{{\n  // theirs\n  \"{servers}\": {{\"llmc\": {{\"command\": \"npx\"}}}},\n}}\n"
+                ),
+            ),
+        };
+        let workspace = workspace("//- .git/HEAD\nref\n");
+        let file = workspace.base().join(place);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let refused = |code: i32, hint: &str| {
+            let before = fs::read(&file).unwrap();
+            for args in [&[client, "--yes"][..], &[client, "--uninstall", "--yes"]] {
+                let ended = run(&workspace, args);
+                assert_eq!(ended.code, Some(code), "{client}: {ended:?}");
+                assert!(ended.stderr.contains(hint), "{client}: {}", ended.stderr);
+                assert!(ended.stderr.contains(file.to_str().unwrap()));
+            }
+            assert_eq!(fs::read(&file).unwrap(), before, "{client}");
+            let around = file.parent().unwrap().read_dir().unwrap();
+            assert_eq!(around.count(), 1, "{client}: nothing beside it");
+        };
+        fs::write(&file, &broken).unwrap();
+        match client {
+            "continue" => refused(6, "--force"),
+            _ => refused(2, "correct the file"),
+        }
+        fs::write(&file, &foreign).unwrap();
+        refused(6, "--name");
+        // By another name, beside theirs.
+        let beside = run(&workspace, &[client, "--name", "llmc-2", "--yes"]);
+        ok(&beside);
+        assert!(fs::read_to_string(&file).unwrap().contains("theirs"));
+        // In its place, when told so, with theirs kept.
+        let forced = run(&workspace, &[client, "--force", "--yes"]);
+        let backup = ok(&forced)
+            .lines()
+            .find_map(|line| line.strip_prefix("what was there: "));
+        assert!(
+            fs::read_to_string(backup.unwrap())
+                .unwrap()
+                .contains("theirs")
+        );
+        assert!(
+            run(&workspace, &[client, "--yes"])
+                .stdout
+                .contains("already")
+        );
+
+        // Read-only: shown, refused, untouched.
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+        let before = fs::read_to_string(&file).unwrap();
+        let ended = run(&workspace, &[client, "--mode", "te", "--yes"]);
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        assert!(ended.stderr.contains("read-only"), "{ended:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), before);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+
+        // A link, as those have who keep their settings elsewhere.
+        let kept = workspace.base().join("home/dotfiles");
+        fs::rename(&file, &kept).unwrap();
+        symlink(&kept, &file).unwrap();
+        ok(&run(&workspace, &[client, "--mode", "te", "--yes"]));
+        assert!(file.is_symlink(), "{client}");
+        assert!(fs::read_to_string(&kept).unwrap().contains("te"));
+        fs::remove_file(&kept).unwrap();
+        let ended = run(&workspace, &[client, "--yes"]);
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        assert!(file.is_symlink() && !kept.exists());
+    }
+}
+
+#[test]
+fn scopes_roots_and_flags() {
+    let workspace = workspace("//- .git/HEAD\nref\n//- my.toml\n[mcp]\n");
+    let root = workspace.root().display().to_string();
+    let printed = |args: &[&str]| ok(&run(&workspace, &[args, &["--print"]].concat())).to_owned();
+    let cases: [(&[&str], &str); 7] = [
+        (&["claude-code"], r#"["mcp"]"#),
+        (&["claude-code", "--scope", "project"], r#"["mcp"]"#),
+        (&["vscode"], r#"["mcp", "--root", "${workspaceFolder}"]"#),
+        (&["vscode", "--scope", "user"], r#"["mcp", "--root", "W"]"#),
+        (&["claude-desktop"], r#"["mcp", "--root", "W"]"#),
+        (&["gemini", "--root", "."], r#"["mcp", "--root", "W"]"#),
+        (
+            &[
+                "gemini",
+                "--config",
+                "my.toml",
+                "--mode",
+                "te",
+                "--log-level",
+                "warn",
+                "--set",
+                "mcp.tools.exec_timeout=5",
+            ],
+            r#"["mcp", "--config", "W/my.toml", "--mode", "te", "--log-level", "warn", "--set", "mcp.tools.exec_timeout=5"]"#,
+        ),
+    ];
+    for (args, expected) in cases {
+        let text = printed(args);
+        assert!(
+            text.contains(&expected.replace('W', &root)),
+            "{args:?}: {text}"
+        );
+    }
+    assert!(
+        printed(&["codex", "--command", "llmc", "--name", "x-1"])
+            .starts_with("[mcp_servers.x-1]\ncommand = \"llmc\"\n")
+    );
+    for (args, says) in [
+        (
+            &["windsurf", "--scope", "project", "--yes"][..],
+            "no settings in a project",
+        ),
+        (&["emacs"], "windsurf"),
+        (
+            &["cursor", "--name", "a b", "--print"],
+            "no name for a server",
+        ),
+        (&["cursor", "--mode", "fast", "--print"], "hybrid"),
+        (&["--uninstall"], "which client"),
+        (&["cursor", "--print", "--uninstall"], "cannot be used with"),
+    ] {
+        let ended = run(&workspace, args);
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (Some(2), ""),
+            "{args:?}"
+        );
+        assert!(ended.stderr.contains(says), "{args:?}: {}", ended.stderr);
+    }
+    assert_eq!(workspace.tree(), [".git", ".git/HEAD", "my.toml"]);
+    assert_eq!(files(workspace.base().join("home")), [""; 0]);
+}
+
+#[test]
+fn without_a_client_it_tells_how_things_stand() {
+    let workspace = workspace(
+        "//- .git/HEAD\nref\n//- .cursor/mcp.json\n{broken\n//- .zed/settings.json\n{\"context_servers\": {\"llmc\": {\"command\": \"x\"}}}\n",
+    );
+    ok(&run(&workspace, &["gemini", "--yes"]));
+    ok(&run(&workspace, &["codex", "--mode", "te", "--yes"]));
+    let said = run(&workspace, &[]);
+    let said = ok(&said);
+    for (client, state) in [
+        ("gemini", "installed"),
+        ("codex", "out of date"),
+        ("cursor", "unusable"),
+        ("zed", "name taken"),
+        ("windsurf", "-"),
+    ] {
+        let row = said.lines().find(|line| line.starts_with(client)).unwrap();
+        assert!(row[client.len()..].trim_start().starts_with(state), "{row}");
+    }
+}
+
+#[test]
+fn continues_other_file_is_looked_at() {
+    let workspace = workspace(
+        "//- .git/HEAD\nref\n//- .continue/config.yaml\nmcpServers:\n  - name: \"llmc\"\n    command: npx\n",
+    );
+    let ended = run(&workspace, &["continue", "--yes"]);
+    assert_eq!(ended.code, Some(6), "{ended:?}");
+    assert!(ended.stderr.contains("config.yaml"), "{ended:?}");
+    ok(&run(&workspace, &["continue", "--name", "llmc-2", "--yes"]));
+}
+
+#[test]
+fn a_person_is_asked() {
+    for (key, written) in [("n", false), ("y", true)] {
+        let workspace = workspace("//- .git/HEAD\nref\n");
+        let mut command = workspace.command();
+        command.args(["install", "gemini"]);
+        let mut screen = Screen::start(command);
+        screen.shows("+++");
+        screen.press(&format!("{key}\r"));
+        let (_, code, raw) = screen.ended();
+        assert_eq!(code, Some(0));
+        assert!(raw.contains("\x1b[32m+"), "in colour: {raw}");
+        assert_eq!(
+            workspace.base().join("home/.gemini/settings.json").exists(),
+            written
+        );
+    }
+}
+
+#[test]
+fn files_in_other_places() {
+    let workspace = workspace("//- .git/HEAD\nref\n//- mine.json\n{\"a\": 1}\n");
+    ok(&run(
+        &workspace,
+        &["windsurf", "--file", "mine.json", "--yes"],
+    ));
+    assert!(workspace.read("mine.json").contains("\"a\": 1"));
+    assert!(workspace.read("mine.json").contains("mcpServers"));
+    // Where the variables that clients themselves read move them.
+    let moved = workspace.base().join("moved");
+    let workspace = workspace
+        .with_env("XDG_CONFIG_HOME", moved.to_str().unwrap())
+        .with_env("CODEX_HOME", moved.to_str().unwrap());
+    ok(&run(&workspace, &["claude-desktop", "--yes"]));
+    ok(&run(&workspace, &["codex", "--yes"]));
+    assert!(moved.join("Claude/claude_desktop_config.json").is_file());
+    assert!(moved.join("config.toml").is_file());
+    let homeless = workspace.with_env("HOME", "");
+    assert_eq!(run(&homeless, &["gemini", "--yes"]).code, Some(2));
+}

@@ -1,0 +1,377 @@
+//! What `rlm_query` takes and answers, on every surface that has it.
+
+use llmc_testkit::{ModelServer, Play};
+use serde_json::{Value, json};
+
+use super::{alone, ask, client, code_of, fail, with_models};
+use crate::keys;
+
+fn final_server() -> ModelServer {
+    ModelServer::start(|_| Play::code("FINAL('found')"))
+}
+
+#[test]
+fn a_success_has_data_and_meta_and_no_error() {
+    let server = final_server();
+    let workspace = with_models(&server, "");
+    let answer = ask(&workspace);
+    assert_eq!(keys(&answer), ["data", "meta"]);
+    assert_eq!(
+        keys(&answer["data"]),
+        ["answer", "budget_summary", "session_id"]
+    );
+    assert_eq!(
+        keys(&answer["meta"]),
+        ["model_used", "source", "sub_model_used", "trace_included"]
+    );
+    let size = workspace.read("hay.txt").len();
+    let source = json!({"type": "path", "path": "hay.txt", "bytes_read": size, "truncated": false});
+    assert_eq!(answer["meta"]["source"], source);
+    assert_eq!(answer["meta"]["model_used"], "ollama/lead");
+    assert_eq!(answer["meta"]["trace_included"], false);
+    let budget = &answer["data"]["budget_summary"];
+    assert_eq!(
+        keys(budget),
+        [
+            "by_model",
+            "calls",
+            "tokens_cached",
+            "tokens_in",
+            "tokens_out",
+            "total_cost_usd",
+            "turns"
+        ]
+    );
+    assert_eq!(
+        (
+            &budget["calls"],
+            &budget["turns"],
+            &budget["total_cost_usd"]
+        ),
+        (&json!(1), &json!(1), &json!(0.0))
+    );
+    assert_eq!(budget["tokens_in"], server.asked()[0].tokens());
+    let context = json!({"task": "?", "context": "some words"});
+    let answer = client(&workspace).json("rlm_query", context);
+    let source = json!({"type": "context", "bytes_read": 10, "truncated": false});
+    assert_eq!(answer["meta"]["source"], source);
+}
+
+#[test]
+fn an_error_has_a_message_a_code_and_whether_to_retry() {
+    let server = final_server();
+    let workspace = with_models(&server, "");
+    let error = fail(&workspace, json!({"context": "both"}));
+    assert_eq!(keys(&error), ["error", "meta"]);
+    assert_eq!(code_of(&error), "invalid_args");
+    assert_eq!(error["meta"]["retryable"], false);
+    assert!(error["meta"]["correlation_id"].as_str().unwrap().len() >= 32);
+}
+
+#[test]
+fn arguments_out_of_bounds_are_refused_before_anything_is_asked() {
+    let server = final_server();
+    let workspace = with_models(&server, "");
+    let mut client = client(&workspace);
+    let path = |more: Value| {
+        let mut args = json!({"task": "?", "path": "hay.txt"});
+        args.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        args
+    };
+    let cases = [
+        json!({"path": "hay.txt"}),
+        json!({"task": "?"}),
+        json!({"task": "?", "path": "hay.txt", "context": "x"}),
+        json!({"task": "", "path": "hay.txt"}),
+        json!({"task": " \n", "path": "hay.txt"}),
+        json!({"task": "x".repeat(5_001), "path": "hay.txt"}),
+        json!({"task": 5, "path": "hay.txt"}),
+        json!({"task": "?", "context": ""}),
+        path(json!({"budget_usd": 0})),
+        path(json!({"budget_usd": -1})),
+        path(json!({"budget_usd": 0.009})),
+        path(json!({"budget_usd": 1e9})),
+        path(json!({"budget_usd": "NaN"})),
+        path(json!({"max_turns": 0})),
+        path(json!({"max_turns": 11})),
+        path(json!({"max_turns": 2.5})),
+        path(json!({"max_bytes": 0})),
+        path(json!({"max_bytes": -5})),
+        path(json!({"timeout_s": 0})),
+        path(json!({"timeout_s": -1})),
+        path(json!({"language": "cobol"})),
+        path(json!({"file_path": "hay.txt"})),
+        path(json!({"trace": "x"})),
+    ];
+    for args in cases {
+        assert_eq!(
+            client.code("rlm_query", args.clone()),
+            "invalid_args",
+            "{args}"
+        );
+    }
+    // At the bounds it works.
+    let most =
+        json!({"task": "ä".repeat(5_000), "path": "hay.txt", "budget_usd": 0.01, "max_turns": 10});
+    client.json("rlm_query", most);
+    client.json(
+        "rlm_query",
+        path(json!({"budget_usd": 100, "max_turns": 1, "timeout_s": 60})),
+    );
+    assert_eq!(server.asked().len(), 2);
+}
+
+#[test]
+fn files_that_cannot_be_read_have_codes_of_their_own() {
+    let server = final_server();
+    let workspace = with_models(&server, "");
+    workspace.write("binary.dat", b"\x7fELF\0\0\0\0text");
+    workspace.write("empty.txt", "");
+    workspace.write("latin.txt", b"caf\xe9 au lait");
+    let mut client = client(&workspace);
+    for (path, code) in [
+        ("missing.txt", "file_not_found"),
+        ("binary.dat", "invalid_args"),
+        ("empty.txt", "invalid_args"),
+        (".", "invalid_args"),
+    ] {
+        let args = json!({"task": "?", "path": path});
+        assert_eq!(client.code("rlm_query", args), code, "{path}");
+    }
+    let small = json!({"task": "?", "path": "hay.txt", "max_bytes": 100});
+    let error = client.error("rlm_query", small);
+    assert_eq!(code_of(&error), "file_too_large");
+    assert!(
+        error["meta"]["hint"]
+            .as_str()
+            .unwrap()
+            .contains("max_bytes")
+    );
+    let context = json!({"task": "?", "context": "x".repeat(101), "max_bytes": 100});
+    assert_eq!(client.code("rlm_query", context), "file_too_large");
+    workspace.write("big.txt", "x\n".repeat(200_000));
+    assert_eq!(
+        client.code("rlm_query", json!({"task": "?", "path": "big.txt"})),
+        "file_too_large"
+    );
+    assert_eq!(server.asked().len(), 0);
+    let odd = client.json("rlm_query", json!({"task": "?", "path": "latin.txt"}));
+    assert_eq!(odd["data"]["answer"], "found");
+}
+
+#[test]
+fn a_file_that_changes_or_vanishes_under_the_reader_is_no_disaster() {
+    let server = final_server();
+    let workspace = with_models(&server, "");
+    let mut client = client(&workspace);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let path = workspace.path("moving.txt");
+        let stop = &stop;
+        scope.spawn(move || {
+            let mut round = 0_usize;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                round += 1;
+                if round.is_multiple_of(5) {
+                    let _ = std::fs::remove_file(&path);
+                } else {
+                    std::fs::write(&path, "words\n".repeat(round % 7_000)).unwrap();
+                }
+            }
+        });
+        for _ in 0..30 {
+            let args = json!({"task": "?", "path": "moving.txt"});
+            let (failed, text) = client.call_tool("rlm_query", args);
+            let document: Value = serde_json::from_str(&text).unwrap();
+            if failed {
+                let code = code_of(&document);
+                assert!(
+                    ["file_not_found", "internal_error", "invalid_args"].contains(&code),
+                    "{text}"
+                );
+            }
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn it_is_listed_where_it_should_be() {
+    let server = final_server();
+    let workspace = with_models(&server, "");
+    let listed = |flags: &[&str]| {
+        let mut client = workspace.mcp(flags);
+        client.initialize("2025-11-25");
+        let tools = client.request("tools/list", json!({}));
+        let tools = tools["result"]["tools"].as_array().unwrap().clone();
+        tools.into_iter().find(|tool| tool["name"] == "rlm_query")
+    };
+    let tool = listed(&[]).expect("classic lists it");
+    let properties = keys(&tool["inputSchema"]["properties"]);
+    assert_eq!(
+        properties,
+        [
+            "budget_usd",
+            "context",
+            "language",
+            "max_bytes",
+            "max_turns",
+            "model",
+            "path",
+            "task",
+            "timeout_s"
+        ]
+    );
+    assert_eq!(tool["inputSchema"]["required"], json!(["task"]));
+    assert!(listed(&["--mode", "hybrid"]).is_none());
+    let promoted = [
+        "--mode",
+        "hybrid",
+        "--set",
+        "mcp.hybrid.promoted_tools=['rlm_query']",
+    ];
+    assert!(listed(&promoted).is_some());
+    let mut client = workspace.mcp(promoted);
+    client.initialize("2025-11-25");
+    let answer = client.json("rlm_query", json!({"task": "?", "path": "hay.txt"}));
+    assert_eq!(answer["data"]["answer"], "found");
+    assert!(listed(&["--mode", "te"]).is_none());
+    assert!(listed(&["--set", "mcp.rlm.enabled=false"]).is_none());
+    let ended = workspace.llmc([
+        "tool",
+        "rlm_query",
+        "--task",
+        "?",
+        "--path",
+        "hay.txt",
+        "--set",
+        "mcp.rlm.enabled=false",
+    ]);
+    assert_eq!(ended.code, Some(4), "{}", ended.stderr);
+}
+
+#[test]
+fn over_http_it_exists_only_where_the_operator_says_so() {
+    let server = final_server();
+    let workspace = with_models(&server, "");
+    let args = json!({"task": "?", "path": "hay.txt"});
+    let closed = workspace.serve::<&str>([]);
+    let reply = closed.tool("rlm_query", args.clone());
+    assert_eq!(reply.status, 403, "{}", reply.text());
+    assert_eq!(reply.json()["error_code"], "egress_denied");
+    assert_eq!(server.asked().len(), 0);
+    let open = workspace.serve(["--set", "mcp.rlm.allow_http=true"]);
+    let reply = open.tool("rlm_query", args);
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let document = reply.json();
+    assert_eq!(keys(&document), ["data", "meta"]);
+    assert_eq!(document["data"]["answer"], "found");
+    assert_eq!(document["meta"]["model_used"], "ollama/lead");
+    assert!(document["meta"]["correlation_id"].is_string());
+}
+
+#[test]
+fn progress_says_turn_tokens_cost_and_what_it_looks_at() {
+    let server = alone(&["print(context_search('needle')['total'])", "FINAL('x')"]);
+    let workspace = with_models(&server, "");
+    let mut client = client(&workspace);
+    let params = json!({
+        "name": "rlm_query",
+        "arguments": {"task": "?", "path": "hay.txt"},
+        "_meta": {"progressToken": "p"},
+    });
+    let id = client.send_request("tools/call", params);
+    let mut told = Vec::new();
+    loop {
+        let message = client.next_message().expect("an answer");
+        if message["id"] == json!(id) {
+            break;
+        }
+        told.push(
+            message["params"]["message"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+        );
+    }
+    assert!(
+        told.iter().any(|line| line
+            .starts_with("rlm_query: turn 1/5, 0 calls, 0 tokens, $0.0000: asking ollama/lead")),
+        "{told:?}"
+    );
+    assert!(
+        told.iter()
+            .any(|line| line.starts_with("rlm_query: turn 1/5, 1 calls")
+                && line.contains("context_search \"needle\"")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn every_call_leaves_a_row_and_no_word_of_its_content() {
+    let server = ModelServer::start(|asked| {
+        if asked.prompt().contains("canary") {
+            Play::Status(400, "{\"error\":\"canary-echo\"}".into())
+        } else {
+            Play::code("print(context_search('needle')['hits'])\nFINAL('the canary-answer')")
+        }
+    });
+    let workspace = with_models(&server, "");
+    let mut client = workspace.mcp(["--log-level", "debug"]);
+    client.initialize("2025-11-25");
+    client.json(
+        "rlm_query",
+        json!({"task": "Where is it?", "path": "hay.txt"}),
+    );
+    client.error(
+        "rlm_query",
+        json!({"task": "A canary-task?", "context": "a canary-context"}),
+    );
+    client.error(
+        "rlm_query",
+        json!({"task": "A canary-task?", "path": "missing"}),
+    );
+    let log = client.finish().stderr;
+    let audit = workspace.read(".llmc/rlm_audit.csv");
+    let rows: Vec<Vec<String>> = csv::Reader::from_reader(audit.as_bytes())
+        .records()
+        .map(|row| row.unwrap().iter().map(str::to_owned).collect())
+        .collect();
+    assert_eq!(rows.len(), 3, "{audit}");
+    let column = |name: &str| {
+        audit
+            .lines()
+            .next()
+            .unwrap()
+            .split(',')
+            .position(|title| title == name)
+            .unwrap()
+    };
+    let cell = |row: usize, name: &str| rows[row][column(name)].as_str();
+    assert_eq!(
+        cell(0, "bytes_read"),
+        workspace.read("hay.txt").len().to_string()
+    );
+    assert_eq!(cell(0, "model"), "ollama/lead");
+    assert_eq!(
+        (cell(0, "calls"), cell(0, "turns"), cell(0, "error_code")),
+        ("1", "1", "")
+    );
+    assert_eq!(cell(0, "tokens_in"), server.asked()[0].tokens().to_string());
+    assert!(cell(0, "duration_ms").parse::<f64>().unwrap() > 0.0);
+    assert!(log.contains(cell(0, "correlation_id")), "{log}");
+    assert_eq!(
+        (cell(1, "error_code"), cell(2, "error_code")),
+        ("provider_error", "file_not_found")
+    );
+    for place in [&log, &audit] {
+        for word in ["canary", "Where is it", "needle", "of hay"] {
+            assert!(!place.contains(word), "{word} in {place}");
+        }
+    }
+    let telemetry = std::fs::read(workspace.path(".llmc/te_telemetry.db")).unwrap();
+    let telemetry = String::from_utf8_lossy(&telemetry);
+    assert!(!telemetry.contains("canary"));
+}
