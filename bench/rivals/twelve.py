@@ -161,10 +161,7 @@ def explore():
         "explore an unknown repository",
         "What is this project, what are its parts, how is it used and installed?",
         {
-            HYBRID: lambda s, p: (
-                s.call("list_dir", path="networkx"),
-                s.call("read_file", path="README.md", offset_lines=14, max_lines=45),
-            ),
+            HYBRID: lambda s, p: s.shell(one),
             TE: lambda s, p: (s.call("te_ls", path="networkx"), s.call("te_cat", path="README.md#L15-L59")),
             COMMANDER: lambda s, p: (
                 s.call("list_directory", path=f"{s.root}/networkx", depth=1),

@@ -5,6 +5,7 @@
 //! another. Every call works within an [`Effort`]: what cannot be parsed within it has no definitions, which is never an
 //! error, since the text itself can still be shown.
 
+mod gate;
 mod language;
 mod names;
 mod outline;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use tree_sitter::{Node, ParseOptions, Parser, Range, Tree, TreeCursor};
 
+pub use gate::set_gate;
 pub use language::Language;
 use names::{declares_function, name_of};
 pub use outline::{Outline, outline, outline_of};
@@ -183,6 +185,7 @@ fn look(
     if !effort.take(source.len()) {
         return None;
     }
+    let _noted = gate::enter(source)?;
     let tree = parse(&grammar, source, None, effort)?;
     let mut walk = Walk {
         source,

@@ -20,7 +20,7 @@ pub enum Error {
         path: String,
     },
     /// No roots are configured, so nothing may be touched.
-    #[error("{path}: no roots are allowed (mcp.tools.allowed_roots is empty)")]
+    #[error("{path}: no roots are allowed")]
     NoRoots {
         /// As asked.
         path: String,

@@ -11,6 +11,8 @@ mod rows;
 mod vectors;
 
 use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -102,7 +104,6 @@ pub(crate) struct NewFile {
 /// A file as an answer needs it.
 #[derive(Debug, Clone)]
 pub(crate) struct FileRow {
-    pub(crate) id: u64,
     pub(crate) path: String,
     pub(crate) hash: Hash,
     pub(crate) origin: Origin,
@@ -152,7 +153,13 @@ impl Catalog {
 
     /// Opens for writing, making it if need be. What is there but not usable is [`Error::Damaged`].
     pub(crate) fn open_for_writing(path: &Path) -> Result<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        // SQLite would not say why it cannot make a file. One that is there is not opened here: closing it again would
+        // let go of the locks that SQLite holds on it.
+        match OpenOptions::new().write(true).create_new(true).open(path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
+            _ => {}
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         let conn = connect(path, flags)?;
         let catalog = Self { conn };
         catalog
@@ -369,14 +376,14 @@ impl Catalog {
     pub(crate) fn file(&self, id: u64) -> Result<Option<FileRow>> {
         let mut row = self
             .conn
-            .prepare_cached("SELECT id, path, hash, origin, realm FROM files WHERE id = ?")?;
+            .prepare_cached("SELECT path, hash, origin, realm FROM files WHERE id = ?")?;
         Ok(row.query_row([signed(id)], file_row).optional()?)
     }
 
     /// Files of that name, wherever they are; a name that very many files have is nobody's.
     pub(crate) fn files_named(&self, name: &str) -> Result<Vec<FileRow>> {
         let mut rows = self.conn.prepare_cached(
-            "SELECT id, path, hash, origin, realm FROM files WHERE name = ? LIMIT 2000",
+            "SELECT path, hash, origin, realm FROM files WHERE name = ? LIMIT 2000",
         )?;
         let rows = rows.query_map([name], file_row)?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -387,15 +394,6 @@ impl Catalog {
             "SELECT id, kind, symbol, scope, first, last, head FROM units WHERE id = ?",
         )?;
         Ok(row.query_row([signed(id)], unit_row).optional()?)
-    }
-
-    /// The units of a file, in order.
-    pub(crate) fn units_of(&self, file: u64) -> Result<Vec<UnitRow>> {
-        let mut rows = self.conn.prepare_cached(
-            "SELECT id, kind, symbol, scope, first, last, head FROM units WHERE id BETWEEN ? AND ?",
-        )?;
-        let rows = rows.query_map([unit_id(file, 0), unit_id(file + 1, 0) - 1], unit_row)?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// The symbols of that name, letter for letter.

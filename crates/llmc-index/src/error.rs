@@ -2,10 +2,13 @@
 
 use std::io;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
+use tantivy::directory::error::OpenWriteError;
 
 /// Shorthand used all over the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+const DISK_FULL: &str = "the disk is full";
 
 /// The index cannot do its work now.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +25,9 @@ pub enum Error {
     /// Its place cannot be written.
     #[error("the index cannot be written: {0}")]
     Unwritable(String),
+    /// There is no room for it.
+    #[error("the index cannot be written: {0}")]
+    Full(&'static str),
     /// The provider of vectors fails.
     #[error("no vectors: {0}")]
     Embedding(String),
@@ -45,10 +51,17 @@ impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
-            Some(ErrorCode::DiskFull) => Self::Unwritable("the disk is full".into()),
+            Some(ErrorCode::DiskFull) => Self::Full(DISK_FULL),
             Some(ErrorCode::ReadOnly) => Self::Unwritable("the place is read-only".into()),
             Some(ErrorCode::PermissionDenied) => Self::Unwritable("no permission".into()),
             Some(ErrorCode::CannotOpen) => Self::Missing,
+            // SQLite's shared file could not grow by a page.
+            Some(ErrorCode::SystemIoFailure)
+                if error.sqlite_error().map(|error| error.extended_code)
+                    == Some(ffi::SQLITE_IOERR_SHMSIZE) =>
+            {
+                Self::Full(DISK_FULL)
+            }
             Some(ErrorCode::SystemIoFailure) => {
                 Self::Unwritable("reading or writing the disk failed".into())
             }
@@ -63,7 +76,8 @@ impl From<tantivy::TantivyError> for Error {
         use tantivy::TantivyError as T;
         match error {
             T::LockFailure(..) => Self::Busy,
-            T::IoError(error) => Self::from(io::Error::new(error.kind(), error.to_string())),
+            T::IoError(error) => error.kind().into(),
+            T::OpenWriteError(OpenWriteError::IoError { io_error, .. }) => io_error.kind().into(),
             T::OpenWriteError(_) => Self::Unwritable("a file cannot be created".into()),
             T::OpenDirectoryError(_) | T::OpenReadError(_) => {
                 Self::Damaged("a part of it is missing".into())
@@ -77,11 +91,18 @@ impl From<tantivy::TantivyError> for Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
+        // The kind's words alone: the full message may hold a path.
+        error.kind().into()
+    }
+}
+
+impl From<io::ErrorKind> for Error {
+    fn from(kind: io::ErrorKind) -> Self {
+        match kind {
             io::ErrorKind::NotFound => Self::Missing,
-            io::ErrorKind::StorageFull => Self::Unwritable("the disk is full".into()),
+            io::ErrorKind::StorageFull => Self::Full(DISK_FULL),
+            io::ErrorKind::QuotaExceeded => Self::Full("the disk quota is used up"),
             io::ErrorKind::ReadOnlyFilesystem => Self::Unwritable("the place is read-only".into()),
-            // The kind's words alone: the full message may hold a path.
             kind => Self::Unwritable(kind.to_string()),
         }
     }

@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llmc_host::{Roots, Stop};
+use rustix::fs::statvfs;
 use serde::Serialize;
 
+use crate::casualties;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::progress::Progress;
@@ -55,7 +57,10 @@ impl Index {
     /// The index in this directory. Nothing is opened or made yet.
     pub fn at(dir: &Path) -> Self {
         Self {
-            places: Places(dir.to_owned()),
+            places: Places {
+                dir: dir.to_owned(),
+                closed: None,
+            },
             catalogs: Mutex::default(),
             text: Mutex::default(),
             kept: Mutex::default(),
@@ -65,10 +70,12 @@ impl Index {
         }
     }
 
-    /// An index that can neither be read nor written: every search goes over the files.
-    pub fn nowhere() -> Self {
+    /// An index that can neither be read nor written, and why: every search goes over the files.
+    pub fn nowhere(why: String) -> Self {
         // Nothing can ever exist below a device.
-        Self::at(Path::new("/dev/null/index"))
+        let mut index = Self::at(Path::new("/dev/null/index"));
+        index.places.closed = Some(why);
+        index
     }
 
     /// How far an update of this process has come.
@@ -91,13 +98,39 @@ impl Index {
     /// # Errors
     /// [`Error::Busy`] while another one writes; [`Error::Unwritable`] with the reason.
     pub fn update(&self, roots: &Roots, stop: &Stop) -> Result<Updated> {
-        self.remember(|| {
+        let done = self.remember(|| {
             let writer = Writer::open(&self.places)?;
+            casualties::watch(&self.places.parsing());
             self.progress.begin();
             let done = writer.update_all(roots, &self.progress, stop);
             self.progress.end();
             done
-        })
+        });
+        if let Err(Error::Full(_)) = done {
+            self.make_room();
+        }
+        done
+    }
+
+    /// Takes away what was built of an index that did not fit: nobody can use it, and others need the room.
+    fn make_room(&self) {
+        let complete = self.with(|catalog, _| catalog.number("complete"));
+        if let Ok(Some(1)) = complete {
+            return;
+        }
+        *self.kept() = None;
+        self.catalogs().clear();
+        *self.text() = None;
+        if let Err(error) = update::clear(&self.places) {
+            tracing::warn!(error = %error, "what was built of the index is still there");
+        }
+    }
+
+    /// Bytes that are free where the index lies.
+    pub(crate) fn room(&self) -> u64 {
+        let there = self.places.dir.ancestors().find(|place| place.exists());
+        let found = there.and_then(|place| statvfs(place).ok());
+        found.map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     /// Looks at every byte of the text part, which is too long a look for every opening of a large one; what is damaged
@@ -111,15 +144,15 @@ impl Index {
 
     /// Why there is no index, or none that is up to date; nothing where all is well.
     pub fn trouble(&self) -> Option<String> {
-        self.last_trouble()
+        self.failure()
             .or_else(|| match update::can_lock(&self.places) {
-                Err(error @ Error::Unwritable(_)) => Some(error.to_string()),
+                Err(error @ (Error::Unwritable(_) | Error::Full(_))) => Some(error.to_string()),
                 _ => None,
             })
     }
 
     /// Why the last update of this process failed.
-    pub(crate) fn last_trouble(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         let trouble = self.trouble.lock();
         trouble.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -128,9 +161,9 @@ impl Index {
         let done = update();
         let trouble = match &done {
             Ok(_) => None,
-            Err(error @ Error::Unwritable(_)) => Some(error.to_string()),
-            // Busy, damaged, stopped: the next update sees to it.
-            Err(_) => return done,
+            // Somebody else is at it, or it was told to stop.
+            Err(Error::Busy | Error::Host(_) | Error::Missing) => return done,
+            Err(error) => Some(error.to_string()),
         };
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
         done
@@ -156,6 +189,10 @@ impl Index {
     pub fn tidy(&self) -> Result<()> {
         *self.kept() = None;
         Writer::open(&self.places)?.tidy()
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
     }
 
     pub(crate) fn writer(&self) -> Result<Writer> {
@@ -203,7 +240,7 @@ impl Index {
             tracing::warn!(why, "the index is damaged");
             *self.text() = None;
             self.places.mark_damaged();
-        } else if let Some(open) = open {
+        } else if let Some(open) = open.filter(|_| !matches!(done, Err(Error::Missing))) {
             let mut catalogs = self.catalogs();
             if catalogs.len() < MOST_CATALOGS {
                 catalogs.push(open);
@@ -308,15 +345,19 @@ impl Mark {
 
 /// Where the parts of an index lie.
 #[derive(Debug, Clone)]
-pub(crate) struct Places(PathBuf);
+pub(crate) struct Places {
+    dir: PathBuf,
+    /// Why nothing can be kept there.
+    closed: Option<String>,
+}
 
 impl Places {
     pub(crate) fn catalog(&self) -> PathBuf {
-        self.0.join("catalog.db")
+        self.dir.join("catalog.db")
     }
 
     pub(crate) fn text(&self) -> PathBuf {
-        self.0.join("text")
+        self.dir.join("text")
     }
 
     /// The text part's list of its pieces.
@@ -325,22 +366,30 @@ impl Places {
     }
 
     pub(crate) fn lock(&self) -> PathBuf {
-        self.0.join("writer.lock")
+        self.dir.join("writer.lock")
+    }
+
+    /// What processes are parsing, and what they died on.
+    pub(crate) fn parsing(&self) -> PathBuf {
+        self.dir.join("parsing")
     }
 
     fn damaged(&self) -> PathBuf {
-        self.0.join("damaged")
+        self.dir.join("damaged")
     }
 
     /// Makes the directory, closed to others.
     pub(crate) fn make(&self) -> Result<()> {
-        if self.0.is_symlink() {
+        if let Some(why) = &self.closed {
+            return Err(Error::Unwritable(why.clone()));
+        }
+        if self.dir.is_symlink() {
             return Err(Error::Unwritable("its folder is a link".into()));
         }
         Ok(DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&self.0)?)
+            .create(&self.dir)?)
     }
 
     /// Asks the next writer to begin anew.

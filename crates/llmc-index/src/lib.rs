@@ -14,9 +14,10 @@
 //!
 //! One process writes at a time (`update`), under a lock and in steps that survive a kill; any number read. A damaged
 //! index, or one of another version, is built again; until then, and wherever it cannot be written, questions are
-//! answered from the files themselves (`live`). `watch` follows the files while a server runs.
+//! answered from the files themselves (`live`). A source that parsers die on is left unparsed (`casualties`). `watch` follows the files while a server runs.
 //!
-//! A question (`query`) becomes candidates (`search`), by BM25 over names, paths and text; `rank` orders them by what
+//! A question (`query`) becomes candidates (`search`), by BM25 over names, paths and text, and by the places that a stack
+//! trace names (`trace`); `rank` orders them by what
 //! BM25 cannot see, and documents what a score means; `vectors` adds what is near in meaning, where somebody provides
 //! vectors; `snippet` deals out the token budget. Questions about symbols are
 //! answered by `symbols` (which definition is meant), `uses` (who uses it), `resolve` (how sure that is), `graph`,
@@ -25,6 +26,7 @@
 //! Nothing in here opens one of the agent's files but through [`llmc_host::Roots`].
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod casualties;
 mod catalog;
 mod classify;
 mod error;
@@ -45,6 +47,7 @@ mod source;
 mod stats;
 mod symbols;
 mod text;
+mod trace;
 mod units;
 mod update;
 mod uses;

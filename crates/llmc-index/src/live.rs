@@ -3,7 +3,7 @@
 //! One pass over all files counts which of the question's words each of them has; the best files are then cut into
 //! units and scored like those of the index.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +19,7 @@ use crate::rank::Candidate;
 use crate::score::Weights;
 use crate::search::Scope;
 use crate::source::Sources;
+use crate::trace::{self, Located};
 use crate::words::each_word;
 
 /// Files that are cut into units.
@@ -35,7 +36,7 @@ pub(crate) fn search(
     scope: Scope,
     sources: &mut Sources<'_>,
     stop: &Stop,
-) -> Result<(Vec<Candidate>, Weights)> {
+) -> Result<(Vec<Candidate>, Weights, Vec<Located>)> {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let words: Vec<String> = question
         .words
@@ -48,12 +49,14 @@ pub(crate) fn search(
         .map(|(place, word)| (word.clone(), place))
         .collect();
     let places = Arc::new(places);
+    let named = Arc::new(trace::names(&question.places));
     let dir = roots.open_dir(".")?;
     let options = dir.walk_options(roots)?;
     let until = Instant::now() + PATIENCE;
     walk::walk(&dir.fd, &options, stop, || Counter {
         places: places.clone(),
         seen: seen.clone(),
+        named: named.clone(),
         scope,
         until,
     })?;
@@ -95,7 +98,12 @@ pub(crate) fn search(
             }
         }
     }
-    Ok((candidates, weights))
+    let located = trace::located(&question.places, |name| {
+        let named = seen.named.iter();
+        let named = named.filter(|path| classify::file_name(path) == name);
+        Ok(named.cloned().collect())
+    })?;
+    Ok((candidates, weights, located))
 }
 
 #[derive(Default)]
@@ -103,11 +111,14 @@ struct Seen {
     files: u64,
     /// How often each word of the question stands in a file.
     hits: Vec<(String, Vec<u32>)>,
+    /// Files that are called as a stack trace calls them.
+    named: Vec<String>,
 }
 
 struct Counter {
     places: Arc<HashMap<String, usize>>,
     seen: Arc<Mutex<Seen>>,
+    named: Arc<HashSet<String>>,
     scope: Scope,
     until: Instant,
 }
@@ -120,6 +131,10 @@ impl Visitor for Counter {
         let path = names::shown(file.path());
         if !self.scope.realms().contains(&classify::realm(&path)) {
             return Visit::Done;
+        }
+        if self.named.contains(classify::file_name(&path)) {
+            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.named.push(path.clone());
         }
         let Ok((fd, stat)) = file.open() else {
             return Visit::Unreadable;

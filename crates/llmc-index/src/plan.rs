@@ -34,6 +34,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Whether the index answered.
     pub index: State,
+    /// Why there is no index, or none that is up to date.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// One thing to read.
@@ -55,7 +58,7 @@ impl Index {
     pub fn plan(&self, roots: &Roots, query: &str, stop: &Stop) -> Result<Plan> {
         let question = Question::new(query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
-        let (meaning, _) = self.meaning(query, stop);
+        let (meaning, no_vectors) = self.meaning(query, stop);
         let (ranked, _, state) = self.ranked(
             roots,
             &question,
@@ -93,6 +96,7 @@ impl Index {
             confidence: rounded(best),
             steps,
             index: state,
+            note: self.note(state).or(no_vectors),
         })
     }
 }
@@ -116,7 +120,7 @@ fn direct(question: &Question, candidate: &Candidate) -> Step {
     } else {
         format!("{} {}", unit.kind.as_str(), unit.qualified())
     };
-    let why = if candidate.pointed {
+    let why = if candidate.pointed.is_some() {
         format!("{what}; the trace points here")
     } else {
         format!("{what}; has {}", shared.join(", "))

@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::trace::{self, Place};
 use crate::words::{each_word, folded};
 
 /// The part of a question that is read: a pasted log keeps its beginning and its end.
 const HEAD: usize = 12 << 10;
 const TAIL: usize = 4 << 10;
-/// Places taken from a stack trace.
-const MAX_PLACES: usize = 8;
 
 /// Words of a sentence that say nothing about code.
 const STOP_WORDS: &[&str] = &[
@@ -34,8 +33,8 @@ pub(crate) struct Question {
     pub(crate) names: HashSet<String>,
     /// Every bare word, folded: a name of one plain word is one of these.
     pub(crate) plain: HashSet<String>,
-    /// Files and lines that a stack trace or an error message names.
-    pub(crate) places: Vec<(String, u32)>,
+    /// Files and lines that a stack trace or an error message names, the innermost first.
+    pub(crate) places: Vec<Place>,
     /// Whether it asks about tests.
     pub(crate) about_tests: bool,
 }
@@ -45,7 +44,7 @@ impl Question {
     pub(crate) fn new(asked: &str) -> Option<Self> {
         let text = clipped(asked);
         let mut question = Question {
-            places: places(&text),
+            places: trace::places(&text),
             ..Question::default()
         };
         let mut order: Vec<String> = Vec::new();
@@ -123,71 +122,9 @@ fn is_name(run: &str) -> bool {
         || first.is_some() && chars.clone().any(char::is_uppercase) && chars.any(char::is_lowercase)
 }
 
-/// `src/a.rs:12`, `File "a/b.py", line 3`, `(web/x.js:4:10)`.
-fn places(text: &str) -> Vec<(String, u32)> {
-    let mut found: Vec<(String, u32)> = Vec::new();
-    let is_path = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
-    let mut rest = text;
-    while let Some(start) = rest.find(is_path) {
-        rest = &rest[start..];
-        let len = rest.find(|c| !is_path(c)).unwrap_or(rest.len());
-        let (path, after) = rest.split_at(len);
-        rest = after;
-        let line = after
-            .strip_prefix(':')
-            .or_else(|| after.strip_prefix('('))
-            .or_else(|| {
-                let after = after.trim_start_matches(['"', '\'', ',', ' ']);
-                after
-                    .strip_prefix("line ")
-                    .or(after.strip_prefix("on line "))
-            });
-        let digits = line.map_or("", |line| {
-            &line[..line
-                .find(|c: char| !c.is_ascii_digit())
-                .unwrap_or(line.len())]
-        });
-        let named = path.rsplit('/').next().is_some_and(|name| {
-            name.rsplit_once('.')
-                .is_some_and(|(stem, extension)| !stem.is_empty() && !extension.is_empty())
-        });
-        if let Ok(line) = digits.parse()
-            && named
-        {
-            let path = path.trim_start_matches("./").trim_start_matches('/');
-            if !found.iter().any(|known| known.0 == path && known.1 == line) {
-                found.push((path.to_owned(), line));
-            }
-            if found.len() >= MAX_PLACES {
-                break;
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stack_traces_name_places() {
-        let python = "Traceback (most recent call last):\n  File \"/srv/app/db/pool.py\", line 12, in take\nKeyError: 'x'";
-        let rust = "thread 'main' panicked at crates/a/src/lib.rs:7:9:\nindex out of bounds";
-        let java = "at com.shop.Cart.add(Cart.java:44)";
-        for (text, expected) in [
-            (python, ("srv/app/db/pool.py", 12)),
-            (rust, ("crates/a/src/lib.rs", 7)),
-            (java, ("Cart.java", 44)),
-        ] {
-            assert_eq!(
-                places(text),
-                [(expected.0.to_owned(), expected.1)],
-                "{text}"
-            );
-        }
-        assert!(places("at 12:30 the v1.2 came").is_empty());
-    }
 
     #[test]
     fn names_and_words() {

@@ -13,6 +13,7 @@ use crate::classify::Origin;
 use crate::query::Question;
 use crate::score::Weights;
 use crate::source::Source;
+use crate::trace::Pointed;
 use crate::units::{Lines, Unit, UnitKind};
 use crate::words::{each_word, folded, words};
 
@@ -30,8 +31,8 @@ pub(crate) struct Candidate {
     pub(crate) base: f32,
     /// How many units use its name.
     pub(crate) users: u64,
-    /// Whether a stack trace points at it.
-    pub(crate) pointed: bool,
+    /// Where a stack trace points at it.
+    pub(crate) pointed: Option<Pointed>,
     pub(crate) score: f32,
     words: HashSet<String>,
 }
@@ -44,10 +45,15 @@ impl Candidate {
             origin,
             base,
             users: 0,
-            pointed: false,
+            pointed: None,
             score: 0.0,
             words: HashSet::new(),
         }
+    }
+
+    /// How many calls away from where an error was raised; far for what no trace points at.
+    fn depth(&self) -> usize {
+        self.pointed.map_or(usize::MAX, |pointed| pointed.depth)
     }
 
     fn key(&self) -> (&str, u32, u32) {
@@ -105,6 +111,7 @@ pub(crate) fn rank(
     }
     sort(&mut all);
     raise_neighbours(&mut all);
+    lead_by_trace(&mut all);
     sort(&mut all);
     let mut all = thinned(all);
     for candidate in &mut all {
@@ -151,7 +158,7 @@ fn by_text(question: &Question, weights: &Weights, candidate: &mut Candidate) {
     if verbatim {
         score *= 1.5;
     }
-    if candidate.pointed {
+    if candidate.pointed.is_some() {
         score = score.max(0.3) * 1.5;
     }
     candidate.score = score;
@@ -198,10 +205,24 @@ fn raise_neighbours(all: &mut [Candidate]) {
     }
 }
 
+/// Whoever pastes a trace wants the line that raised it and then its callers, whatever words they have in common with it.
+fn lead_by_trace(all: &mut [Candidate]) {
+    let others = all.iter().filter(|one| one.pointed.is_none());
+    let mut least = others.map(|one| one.score).fold(0.0, f32::max);
+    let mut frames: Vec<&mut Candidate> =
+        all.iter_mut().filter(|one| one.pointed.is_some()).collect();
+    frames.sort_by_key(|frame| std::cmp::Reverse(frame.depth()));
+    for frame in frames {
+        least = frame.score.max(least);
+        frame.score = least;
+    }
+}
+
 fn sort(all: &mut [Candidate]) {
     all.sort_by(|a, b| {
         b.score
             .total_cmp(&a.score)
+            .then_with(|| a.depth().cmp(&b.depth()))
             .then_with(|| a.key().cmp(&b.key()))
     });
 }

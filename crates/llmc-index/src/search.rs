@@ -1,13 +1,13 @@
 //! Answers a question: candidates from the index (or from the files themselves), proven against the disk, ranked, and
 //! cut to the budget.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use llmc_host::{Roots, Stop};
 use serde::Serialize;
 
 use crate::catalog::{Catalog, FileRow};
-use crate::classify::{Realm, file_name};
+use crate::classify::Realm;
 use crate::error::{Error, Result};
 use crate::index::{Index, State};
 use crate::live;
@@ -17,6 +17,7 @@ use crate::score::Weights;
 use crate::snippet::{self, Snippet};
 use crate::source::Sources;
 use crate::text::TextSearcher;
+use crate::trace::{self, Located};
 use crate::units::Unit;
 use crate::vectors::{self, WEIGHT};
 
@@ -81,7 +82,6 @@ struct Proposal {
     /// How near its vector is to the question's.
     near: f32,
     users: u64,
-    pointed: bool,
 }
 
 /// The question's vector and the model it is of.
@@ -126,9 +126,9 @@ impl Index {
         }
     }
 
-    fn note(&self, state: State) -> Option<String> {
+    pub(crate) fn note(&self, state: State) -> Option<String> {
         match state {
-            State::Ready => self.last_trouble(),
+            State::Ready => self.failure(),
             State::Building => {
                 let (done, total) = (self.progress().done(), self.progress().total());
                 let counted = self.progress().is_at_work() && total > 0;
@@ -160,30 +160,30 @@ impl Index {
             match self.with(|catalog, text| propose(question, meaning, scope, catalog, text)) {
                 Ok(proposed) => Some(proposed),
                 // The files are still there to be searched.
-                Err(Error::Damaged(_) | Error::Missing | Error::Busy | Error::Unwritable(_)) => {
-                    None
-                }
-                Err(error) => return Err(error),
+                Err(error @ (Error::BadRequest(_) | Error::Host(_))) => return Err(error),
+                Err(_) => None,
             }
         } else {
             None
         };
-        let (candidates, weights, state) = match proposed {
-            Some((proposals, weights)) => {
+        let (mut candidates, weights, located, state) = match proposed {
+            Some((proposals, weights, located)) => {
                 let by_words = if meaning.is_some() { 1.0 - WEIGHT } else { 1.0 };
                 let candidates = prove(proposals, &weights, by_words, sources, stop)?;
-                (candidates, weights, state)
+                (candidates, weights, located, state)
             }
             None => {
-                let (candidates, weights) = live::search(roots, question, scope, sources, stop)?;
+                let (candidates, weights, located) =
+                    live::search(roots, question, scope, sources, stop)?;
                 let state = if state == State::Ready {
                     State::None
                 } else {
                     state
                 };
-                (candidates, weights, state)
+                (candidates, weights, located, state)
             }
         };
+        trace::point(&located, &mut candidates, sources);
         Ok((rank::rank(question, &weights, candidates), weights, state))
     }
 }
@@ -199,7 +199,7 @@ fn propose(
     scope: Scope,
     catalog: &Catalog,
     text: &TextSearcher,
-) -> Result<(Vec<Proposal>, Weights)> {
+) -> Result<(Vec<Proposal>, Weights, Vec<Located>)> {
     let weights = Weights::from_index(question, text, scope.realms());
     let wanted = weights.wanted();
     let found = if wanted.is_empty() {
@@ -248,7 +248,6 @@ fn propose(
             score,
             near,
             users,
-            pointed: false,
         });
     }
     let strength = |proposal: &Proposal| {
@@ -263,66 +262,12 @@ fn propose(
     };
     proposals.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
     proposals.truncate(READ);
-    point_at(question, scope, catalog, &mut proposals)?;
-    Ok((proposals, weights))
-}
-
-/// Adds the units that a stack trace points at.
-fn point_at(
-    question: &Question,
-    scope: Scope,
-    catalog: &Catalog,
-    proposals: &mut Vec<Proposal>,
-) -> Result<()> {
-    for (path, line) in &question.places {
-        let Some(file) = file_named(catalog, path)? else {
-            continue;
-        };
-        if !scope.realms().contains(&file.realm) {
-            continue;
-        }
-        let units = catalog.units_of(file.id)?;
-        let inside = units
-            .into_iter()
-            .map(|row| row.unit)
-            .filter(|unit| (unit.first..=unit.last).contains(line))
-            .min_by_key(|unit| unit.last - unit.first);
-        let Some(unit) = inside else { continue };
-        let known = proposals.iter_mut().find(|known| {
-            known.file.id == file.id
-                && (known.unit.first, known.unit.last) == (unit.first, unit.last)
-        });
-        match known {
-            Some(known) => known.pointed = true,
-            None => proposals.push(Proposal {
-                file,
-                unit,
-                score: 0.0,
-                near: 0.0,
-                users: 0,
-                pointed: true,
-            }),
-        }
-    }
-    Ok(())
-}
-
-/// The one file a path from elsewhere means: the one that shares more of its end with it than any other.
-fn file_named(catalog: &Catalog, path: &str) -> Result<Option<FileRow>> {
-    let shared = |file: &FileRow| {
-        let (a, b) = (path.rsplit('/'), file.path.rsplit('/'));
-        a.zip(b).take_while(|(a, b)| a == b).count()
-    };
-    let files = catalog.files_named(file_name(path))?;
-    let most = files.iter().map(shared).max();
-    let mut nearest = files.into_iter().filter(|file| Some(shared(file)) == most);
-    let first = nearest.next();
-    // Several share as much: no way to tell which is meant.
-    Ok(if nearest.next().is_none() {
-        first
-    } else {
-        None
-    })
+    let located = trace::located(&question.places, |name| {
+        let files = catalog.files_named(name)?.into_iter();
+        let files = files.filter(|file| scope.realms().contains(&file.realm));
+        Ok(files.map(|file| file.path).collect())
+    })?;
+    Ok((proposals, weights, located))
 }
 
 /// Reads the files behind the proposals: same content, same lines; else the units are found and scored anew.
@@ -348,7 +293,6 @@ fn prove(
         let base = by_words * weights.share(proposal.score) + (1.0 - by_words) * proposal.near;
         let mut candidate = Candidate::new(source, proposal.unit, proposal.file.origin, base);
         candidate.users = proposal.users;
-        candidate.pointed = proposal.pointed;
         candidates.push(candidate);
     }
     for (path, proposals) in changed {
@@ -361,11 +305,6 @@ fn prove(
             .iter()
             .map(|one| (one.unit.symbol.as_str(), one.users))
             .collect();
-        let pointed: HashSet<&str> = proposals
-            .iter()
-            .filter(|one| one.pointed)
-            .map(|one| one.unit.symbol.as_str())
-            .collect();
         for unit in &source.cut().units {
             let score = weights.score(&path, unit, &source.lines());
             let (Some(origin), true) = (origin, score > 0.0) else {
@@ -374,7 +313,6 @@ fn prove(
             let base = weights.share(score);
             let mut candidate = Candidate::new(source.clone(), unit.clone(), origin, base);
             candidate.users = users.get(unit.symbol.as_str()).copied().unwrap_or(0);
-            candidate.pointed = !unit.symbol.is_empty() && pointed.contains(unit.symbol.as_str());
             candidates.push(candidate);
         }
     }

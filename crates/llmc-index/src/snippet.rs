@@ -6,6 +6,9 @@ use crate::score::Weights;
 use crate::units::{Lines, Unit, UnitKind};
 use crate::words::each_word;
 
+/// Lines shown above the one that a trace points at, where there is no room for all.
+const ABOVE: u32 = 8;
+
 /// Some lines of a file, as they are on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snippet {
@@ -60,7 +63,8 @@ pub(crate) fn deal_out(
     for (candidate, share) in chosen.iter().zip(shares) {
         let lines = candidate.source.lines();
         let unit = &candidate.unit;
-        let Some((first, last, tokens)) = fit(question, weights, unit, &lines, share.min(left))
+        let Some((first, last, tokens)) =
+            fit(question, weights, candidate, &lines, share.min(left))
         else {
             continue;
         };
@@ -115,10 +119,11 @@ fn shares(sizes: &[usize], budget: usize) -> Vec<usize> {
 fn fit(
     question: &Question,
     weights: &Weights,
-    unit: &Unit,
+    candidate: &Candidate,
     lines: &Lines<'_>,
     budget: usize,
 ) -> Option<(u32, u32, usize)> {
+    let unit = &candidate.unit;
     let whole = without_end(lines.range(unit.first, unit.last));
     let (bytes, tokens) = llmc_tokens::lines_within(whole, budget);
     if bytes == whole.len() && !whole.is_empty() {
@@ -135,6 +140,22 @@ fn fit(
     } else {
         unit.last
     };
+    let shown = from(start, end, lines, budget);
+    let Some(pointed) = candidate.pointed else {
+        return shown;
+    };
+    // The line that a trace points at is what is wanted, however far down it stands.
+    let has_it = |shown: &(u32, u32, usize)| (shown.0..=shown.1).contains(&pointed.line);
+    let above = pointed.line.saturating_sub(ABOVE).max(unit.first);
+    shown
+        .filter(has_it)
+        .or_else(|| from(above, unit.last, lines, budget).filter(has_it))
+        .or_else(|| from(pointed.line, unit.last, lines, budget))
+        .or(shown)
+}
+
+/// As many lines from `start` on as the budget allows, and their tokens.
+fn from(start: u32, end: u32, lines: &Lines<'_>, budget: usize) -> Option<(u32, u32, usize)> {
     let text = lines.range(start, end);
     let (mut bytes, _) = llmc_tokens::lines_within(text, budget);
     loop {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::casualties;
 use crate::error::{Error, Result};
 use crate::index::{Index, State};
 
@@ -26,6 +27,8 @@ pub struct Stats {
     pub updated: i64,
     /// Files whose content is not indexed, by reason.
     pub passed: Vec<(&'static str, u64)>,
+    /// Files that are cut into windows because parsing them killed two processes.
+    pub unparsed: Vec<String>,
 }
 
 impl Index {
@@ -50,6 +53,7 @@ impl Index {
                     .into_iter()
                     .map(|(why, count)| (why.as_str(), count))
                     .collect(),
+                unparsed: casualties::given_up(&self.places().parsing()),
             })
         });
         match counted {

@@ -24,7 +24,7 @@ use tantivy::{
 use crate::classify::Realm;
 use crate::error::{Error, Result};
 use crate::words::WordTokenizer;
-use folder::{Folder, For};
+use folder::{Folder, For, Refusal};
 
 /// Memory for indexing when much is new, and when little is.
 const LARGE_ARENA: usize = 64 << 20;
@@ -121,6 +121,7 @@ pub(crate) struct TextIndex {
     reader: OnceLock<IndexReader>,
     fields: Fields,
     dir: PathBuf,
+    refusal: Refusal,
 }
 
 /// What a unit has to say, ready for the index.
@@ -140,7 +141,8 @@ impl TextIndex {
         if !Index::exists(&directory).map_err(|_| Error::Missing)? {
             return Err(Error::Missing);
         }
-        let opened = Self::with(Index::open(directory)?, dir)?;
+        let refusal = directory.refusal();
+        let opened = Self::with(Index::open(directory)?, dir, refusal)?;
         let size = |entry: std::fs::DirEntry| entry.metadata().map_or(0, |found| found.len());
         let bytes: u64 = std::fs::read_dir(dir)?.flatten().map(size).sum();
         if bytes <= CHECKED_AT_ONCE && !opened.is_sound()? {
@@ -161,16 +163,17 @@ impl TextIndex {
         std::fs::create_dir_all(dir)?;
         let directory = Folder::open(dir, For::Writing)
             .ok_or_else(|| Error::Unwritable("its folder cannot be opened".into()))?;
+        let refusal = directory.refusal();
         let (schema, _) = Fields::schema();
         let settings = IndexSettings::default();
         if Index::exists(&directory).map_err(tantivy::TantivyError::from)? {
-            Self::with(Index::open(directory)?, dir)
+            Self::with(Index::open(directory)?, dir, refusal)
         } else {
-            Self::with(Index::create(directory, schema, settings)?, dir)
+            Self::with(Index::create(directory, schema, settings)?, dir, refusal)
         }
     }
 
-    fn with(mut index: Index, dir: &Path) -> Result<Self> {
+    fn with(mut index: Index, dir: &Path, refusal: Refusal) -> Result<Self> {
         let (schema, fields) = Fields::schema();
         if index.schema() != schema {
             return Err(Error::Damaged("another version wrote it".into()));
@@ -185,6 +188,7 @@ impl TextIndex {
             reader: OnceLock::new(),
             fields,
             dir: dir.to_owned(),
+            refusal,
         })
     }
 
@@ -234,6 +238,7 @@ impl TextIndex {
             .num_merge_threads(1)
             .memory_budget_per_thread(arena)
             .build();
+        self.refusal.forget();
         let writer = self.index.writer_with_options(options)?;
         match size {
             Size::Few => writer.set_merge_policy(Box::new(NoMergePolicy)),
@@ -246,6 +251,7 @@ impl TextIndex {
         Ok(TextWriter {
             writer,
             fields: self.fields,
+            refusal: self.refusal.clone(),
         })
     }
 }
@@ -264,6 +270,7 @@ pub(crate) enum Size {
 pub(crate) struct TextWriter {
     writer: IndexWriter,
     fields: Fields,
+    refusal: Refusal,
 }
 
 impl TextWriter {
@@ -276,8 +283,10 @@ impl TextWriter {
         doc.add_text(fields.word(realm, Place::Path), words.path);
         doc.add_text(fields.word(realm, Place::Text), words.text);
         doc.add_text(fields.uses, words.uses);
-        self.writer.add_document(doc)?;
-        Ok(())
+        let added = self.writer.add_document(doc);
+        added
+            .map(|_| ())
+            .map_err(|error| self.refusal.behind(error))
     }
 
     pub(crate) fn remove(&self, file: u64) {
@@ -286,15 +295,18 @@ impl TextWriter {
     }
 
     pub(crate) fn commit(&mut self, generation: i64) -> Result<()> {
-        let mut commit = self.writer.prepare_commit()?;
-        commit.set_payload(&generation.to_string());
-        commit.commit()?;
-        Ok(())
+        let done = self.writer.prepare_commit().and_then(|mut commit| {
+            commit.set_payload(&generation.to_string());
+            commit.commit()
+        });
+        done.map(|_| ()).map_err(|error| self.refusal.behind(error))
     }
 
     /// Waits for the merging of segments.
     pub(crate) fn finish(self) -> Result<()> {
-        Ok(self.writer.wait_merging_threads()?)
+        let refusal = self.refusal;
+        let done = self.writer.wait_merging_threads();
+        done.map_err(|error| refusal.behind(error))
     }
 }
 

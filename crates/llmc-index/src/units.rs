@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use llmc_enrich::syntax::{self, Analysis, DefinitionKind, Effort, Language};
 
-use crate::classify;
+use crate::{casualties, classify};
 
 /// Processor time for one file; a grammar that loops falls back to windows.
 const PARSE_TIME: Duration = Duration::from_millis(1500);
@@ -107,7 +107,7 @@ pub(crate) fn cut(path: &str, text: &str) -> Cut {
         let _alone =
             (text.len() >= LARGE).then(|| LARGE_ONE.lock().unwrap_or_else(PoisonError::into_inner));
         let mut effort = Effort::new(usize::MAX, PARSE_TIME);
-        syntax::analysis(language, text, &mut effort)
+        casualties::named(path, || syntax::analysis(language, text, &mut effort))
     });
     let mut cut = match (language, analysis) {
         (Some(language), Some(found)) => from_code(language, found, &lines),

@@ -407,6 +407,12 @@ pub(crate) fn can_lock(places: &Places) -> Result<()> {
     open_lock(places).map(|_| ())
 }
 
+/// Takes away everything but the lock.
+pub(crate) fn clear(places: &Places) -> Result<()> {
+    let _lock = lock(places)?;
+    places.clear()
+}
+
 fn open_lock(places: &Places) -> Result<File> {
     places.make()?;
     Ok(OpenOptions::new()

@@ -38,20 +38,29 @@ const REST: u32 = 10;
 const SHORTEST_REST: Duration = Duration::from_millis(200);
 
 impl Index {
-    /// Brings the index up to date and keeps it so until told to stop, or until it turns out that it cannot be written.
+    /// Brings the index up to date and keeps it so until told to stop.
     pub fn keep_current(&self, roots: &Roots, stop: &Stop) {
         let mut watch: Option<Watch> = None;
         let mut checked = false;
+        let mut said = None;
         while !stop.struck() {
             let started = Instant::now();
             match self.update_in_the_background(roots, !checked, stop) {
-                Ok(done) => tracing::debug!(?done, "index updated"),
+                Ok(done) => {
+                    said = None;
+                    tracing::debug!(?done, "index updated");
+                }
                 // Another process keeps it; this one looks again later, should that one end.
                 Err(Error::Busy) => {}
                 Err(Error::Host(_)) if stop.struck() => return,
-                Err(error @ Error::Unwritable(_)) => {
-                    tracing::warn!(error = %error, "no index is kept; searches go over the files");
-                    return;
+                Err(error @ (Error::Full(_) | Error::Unwritable(_))) => {
+                    let why = error.to_string();
+                    if said.as_ref() != Some(&why) {
+                        tracing::warn!(why, "the index waits until it can be written");
+                        said = Some(why);
+                    }
+                    self.until_it_may_fit(&error, started.elapsed() * REST, stop);
+                    continue;
                 }
                 Err(error) => tracing::warn!(error = %error, "index not updated"),
             }
@@ -96,6 +105,25 @@ impl Index {
                 .join()
                 .unwrap_or_else(|_| Err(Error::Unwritable("the update failed".into())))
         })
+    }
+
+    /// Waits until another attempt to write the index may succeed. On a full disk that is when there is clearly more room
+    /// than there was: an attempt that fails again fills the disk for everybody.
+    fn until_it_may_fit(&self, error: &Error, rest: Duration, stop: &Stop) {
+        let had = self.room();
+        let enough = had.saturating_add((had / 4).max(1));
+        let again = match error {
+            Error::Full(_) => RESCAN,
+            _ => BLIND_RESCAN,
+        };
+        let started = Instant::now();
+        while started.elapsed() < again.max(rest) && !stop.struck() {
+            std::thread::sleep(BREATH);
+            let fits = matches!(error, Error::Full(_)) && self.room() >= enough;
+            if fits && started.elapsed() >= rest {
+                return;
+            }
+        }
     }
 
     /// Takes in single files until the whole tree has to be looked at.

@@ -77,8 +77,6 @@ struct State {
     /// Why the session cannot go on.
     fatal: Option<Error>,
     loading: bool,
-    /// Whether models may no longer be asked.
-    closed: bool,
 }
 
 impl Functions {
@@ -116,11 +114,6 @@ impl Functions {
     /// Lets the text be loaded, or no longer.
     pub(crate) fn set_loading(&self, loading: bool) {
         self.state().loading = loading;
-    }
-
-    /// From now on no model is asked.
-    pub(crate) fn close(&self) {
-        self.state().closed = true;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -419,16 +412,6 @@ impl Host for Functions {
             ));
         };
         let given = Given::new(call, usage);
-        let asks = matches!(
-            name.as_str(),
-            "llm_query" | "llm_query_batched" | "rlm_query"
-        );
-        if asks && self.state().closed {
-            return Err(HostError::raise(
-                Exception::Runtime,
-                "no turns are left, and models are asked no more; call FINAL",
-            ));
-        }
         match name.as_str() {
             "context_search" => self.search(given).await,
             "context_slice" => self.slice(given),

@@ -57,7 +57,7 @@ answer, say that."
 pub(crate) fn opening(task: &str, text: &Text, name: Option<&str>) -> String {
     let (head, tail) = (text.part(0, Some(HEAD)), text.part(-TAIL, None));
     let named = name.map_or(String::new(), |name| format!(" ({name})"));
-    let lines = memchr::memchr_iter(b'\n', text.as_str().as_bytes()).count() + 1;
+    let lines = text.as_str().lines().count();
     format!(
         "Task: {task}\n\nThe text{named} has {} characters in {lines} lines. It begins with:\n{}\n\nand ends with:\n{}\n",
         text.chars(),
@@ -83,11 +83,11 @@ fn marked(text: &str) -> String {
 
 /// What comes after a turn's output.
 pub(crate) fn turns_left(turn: u32, max_turns: u32) -> String {
-    if turn < max_turns {
+    if turn + 1 < max_turns {
         format!("[turn {turn} of {max_turns} done]")
     } else {
-        "[No turns are left. Reply with one python block that calls FINAL(...) with the best answer that what you have \
-         seen supports. No model can be asked any more. Without that call there is no answer.]"
+        "[This is the last turn. Reply with one python block that calls FINAL(...) with the best answer that what you \
+         have seen supports. Without that call there is no answer.]"
             .to_owned()
     }
 }

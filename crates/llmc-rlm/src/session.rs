@@ -194,11 +194,7 @@ impl Talk {
             wanted: TURN_TOKENS.0,
             least: TURN_TOKENS.1,
         };
-        // The turns that were allowed, and one more in which nothing is left but to call something final.
-        for turn in 1..=max_turns + 1 {
-            if turn > max_turns {
-                self.functions.close();
-            }
+        for turn in 1..=max_turns {
             if self.depth == 0 {
                 desk.turn.store(turn, Ordering::Relaxed);
             }
@@ -228,7 +224,7 @@ impl Talk {
             request.messages.push(user(told));
         }
         Err(Error::NoAnswer(format!(
-            "{max_turns} turns and a last one went by, and FINAL was not called"
+            "the turns that were allowed ({max_turns}) went by, and FINAL was not called"
         )))
     }
 

@@ -58,8 +58,6 @@ pub struct App {
     commands: OnceLock<Result<Runner>>,
     index: OnceLock<Index>,
     keeping_index: AtomicBool,
-    /// Set when the thread that keeps the index has given up.
-    index_failed: AtomicBool,
     kept_files: Mutex<VecDeque<KeptFile>>,
     observer: Observer,
     listing: Vec<&'static ToolDef>,
@@ -96,10 +94,12 @@ impl App {
         let state = make_state_dir(&state_dir).and_then(|()| {
             WriteState::open(&state_dir, config.mcp.locks.lease()).map_err(Error::from)
         });
+        let index = OnceLock::new();
         let state = match state {
             Ok(state) => Some(Arc::new(state)),
             Err(error) => {
                 tracing::warn!(error = %error, "state directory cannot be used: files are read only, handles live in memory");
+                let _ = index.set(Index::nowhere(error.to_string()));
                 None
             }
         };
@@ -124,9 +124,8 @@ impl App {
             processes: Processes::default(),
             analyses: Analyses::default(),
             commands: OnceLock::new(),
-            index: OnceLock::new(),
+            index,
             keeping_index: AtomicBool::new(false),
-            index_failed: AtomicBool::new(false),
             kept_files: Mutex::default(),
             observer,
             listing,
@@ -301,6 +300,9 @@ impl App {
         if let Some(progress) = self.index_progress() {
             health["index_progress"] = progress;
         }
+        if let Some(why) = self.index().failure() {
+            health["index_trouble"] = why.into();
+        }
         health
     }
 
@@ -338,7 +340,7 @@ impl App {
         self.index.get_or_init(|| {
             let index = match &self.stores {
                 Some(dir) => Index::at(&dir.join("index")),
-                None => Index::nowhere(),
+                None => Index::nowhere("there is no state directory".to_owned()),
             };
             match embedding::embedder(self.config()) {
                 Some(embedder) => index.with_embedder(embedder),
@@ -369,16 +371,10 @@ impl App {
             .spawn(move || {
                 let roots = app.files().roots.clone();
                 app.index().keep_current(&roots, &Stop::default());
-                app.index_failed.store(true, Ordering::Relaxed);
             });
         if let Err(error) = spawned {
             tracing::warn!(error = %error, "no thread to keep the index");
         }
-    }
-
-    /// Whether nobody keeps the index any more, because it cannot be written.
-    pub(crate) fn index_failed(&self) -> bool {
-        self.index_failed.load(Ordering::Relaxed)
     }
 
     /// What the configuration says about commands.

@@ -64,7 +64,10 @@ pub(crate) fn document(cx: &Cx, task: &str, stop: &Stop) -> Result<Value> {
             "index building: {} files so far",
             cx.app().index().progress().done()
         ),
-        State::None => "no index yet; searches go over the files".to_owned(),
+        State::None => match cx.app().index().trouble() {
+            Some(why) => format!("{why}; searches go over the files"),
+            None => "no index yet; searches go over the files".to_owned(),
+        },
     });
     let snippets = found.as_ref().map_or_else(Vec::new, |found| {
         found.snippets.iter().map(rag::shown).collect()

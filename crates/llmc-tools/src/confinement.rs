@@ -29,7 +29,8 @@ impl Truth {
     /// What is known without asking the kernel.
     fn of_settings(app: &App) -> Truth {
         let mcp = &app.config().mcp;
-        let network = match mcp.tools.allow_outbound_network {
+        let restricted = mcp.exec.profile == llmc_config::ExecProfile::Restricted;
+        let network = match mcp.tools.allow_outbound_network && !restricted {
             true => "on",
             false => "off",
         };

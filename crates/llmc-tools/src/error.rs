@@ -191,11 +191,19 @@ impl Error {
         body
     }
 
-    /// Facts that belong in every form of the error: a script that failed has printed something, and failed somewhere.
+    /// Facts that belong in every form of the error: what ran has printed something and failed somewhere, and what was
+    /// not found may stand nearby in other words.
     pub fn told_everywhere(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        ["output", "output_handle", "traceback"]
-            .into_iter()
-            .filter_map(|key| Some((key, self.extra.get(key)?)))
+        [
+            "output",
+            "output_handle",
+            "traceback",
+            "stdout",
+            "stderr",
+            "nearest",
+        ]
+        .into_iter()
+        .filter_map(|key| Some((key, self.extra.get(key)?)))
     }
 
     /// The body of a failed MCP call: `{"error": …, "meta": {…}}`.
@@ -223,7 +231,9 @@ impl From<llmc_host::Error> for Error {
             ),
             Host::NoRoots { .. } => (
                 Kind::InvalidPath,
-                Some("the operator must list roots in mcp.tools.allowed_roots"),
+                Some(
+                    "the operator must list roots in mcp.tools.allowed_roots or mcp.linux_ops.roots.allowed_roots",
+                ),
             ),
             Host::BadPath { .. } | Host::SpecialFile { .. } | Host::Denylisted { .. } => {
                 (Kind::InvalidPath, None)
@@ -242,13 +252,14 @@ impl From<llmc_host::Error> for Error {
                 Kind::PreconditionFailed,
                 Some("read the file again and redo the change"),
             ),
-            Host::NoMatch { found: 0, .. } => {
-                (Kind::NoMatch, Some("copy old_text exactly from the file"))
-            }
+            Host::NoMatch { found: 0, .. } => (
+                Kind::NoMatch,
+                Some("copy the old text exactly from the file"),
+            ),
             Host::NoMatch { .. } => (
                 Kind::NoMatch,
                 Some(
-                    "add surrounding lines to old_text, or set expected_replacements to the count",
+                    "add surrounding lines to the old text, or set expected_replacements to the count",
                 ),
             ),
             Host::Busy { .. } => (Kind::Busy, Some("try again")),
@@ -312,7 +323,7 @@ impl From<llmc_index::Error> for Error {
                 Error::new(Kind::NotFound, message).hint("run llmc rag index, or try again soon")
             }
             Index::Busy => Error::new(Kind::Busy, message).hint("try again"),
-            Index::Unwritable(_) => Error::new(Kind::WriteFailed, message),
+            Index::Unwritable(_) | Index::Full(_) => Error::new(Kind::WriteFailed, message),
             Index::Embedding(_) => Error::new(Kind::ProviderFailed, message),
             Index::Damaged(_) => Error::new(Kind::Internal, message).hint("try again"),
         }

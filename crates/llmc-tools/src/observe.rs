@@ -310,6 +310,7 @@ impl Observer {
         let mut audit = None;
         if settings.csv_token_audit_enabled {
             if config.mcp.docker.persist_token_audit {
+                let days = settings.retention_days;
                 audit = Some(Audit::new(&loaded.root, &loaded.csv_path(), days));
             } else {
                 tracing::warn!(

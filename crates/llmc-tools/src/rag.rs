@@ -185,12 +185,10 @@ pub(crate) fn await_index(cx: &Cx, stop: &Stop) -> Result<()> {
     }
     let mut told: Option<Instant> = None;
     while index.state() != State::Ready {
-        if cx.app().index_failed() {
-            let error = Error::from(llmc_index::Error::Missing);
-            return Err(match index.trouble() {
-                Some(why) => error.hint(why),
-                None => error,
-            });
+        if !index.progress().is_at_work()
+            && let Some(why) = index.failure()
+        {
+            return Err(Error::from(llmc_index::Error::Missing).hint(why));
         }
         if told.is_none_or(|told| told.elapsed() >= TELL) && tell_progress(cx) {
             told = Some(Instant::now());
@@ -235,6 +233,12 @@ pub(crate) fn stats(cx: &Cx) -> Result<Value> {
     });
     if !passed.is_empty() {
         document["not_indexed"] = by_name(&passed);
+    }
+    if !stats.unparsed.is_empty() {
+        document["parser_died_on"] = json!(stats.unparsed);
+    }
+    if let Some(why) = index.failure() {
+        document["trouble"] = json!(why);
     }
     if state == State::Building {
         let progress = index.progress();

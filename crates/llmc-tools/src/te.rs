@@ -25,12 +25,20 @@ pub(crate) struct Frame {
     pub(crate) withheld_bytes: u64,
 }
 
-/// How many tokens this caller's answer may have; condensers leave room for the header themselves.
+/// What header and breadcrumbs may cost beyond what condensers leave room for.
+const FRAME: u64 = 80;
+
+/// How many tokens the body of this caller's answer may have.
 pub(crate) fn budget(cx: &Cx) -> usize {
     let answer = cx.app().config().mcp.te.budget_for(&cx.caller().agent);
     // A spent session still gets its header and its handle: answers shrink, they never fail.
-    let budget = remaining(cx).map_or(answer, |left| answer.min(left));
-    usize::try_from(budget).unwrap_or(usize::MAX)
+    room(remaining(cx).map_or(answer, |left| answer.min(left)))
+}
+
+/// What a budget leaves for the body when header and breadcrumbs are paid for.
+pub(crate) fn room(budget: u64) -> usize {
+    let frame = FRAME.min(budget / 4);
+    usize::try_from(budget - frame).unwrap_or(usize::MAX)
 }
 
 /// What is left of the session's budget, if it has one.

@@ -7,6 +7,8 @@ mod cli;
 mod log;
 mod verbs;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -28,11 +30,21 @@ fn main() -> ExitCode {
     if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {
         return code;
     }
-    let done = match cli::Cli::try_parse() {
+    let done = match cli::Cli::try_parse_from(words()) {
         Ok(cli) => verbs::run(cli),
         Err(error) => verbs::say(&error),
     };
     // What was logged comes before the last word.
     log::flush();
     done.unwrap_or_else(verbs::Failure::report)
+}
+
+/// The command line. Started under the name `te`, by a link, this is `llmc te`.
+fn words() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let name = words.first().map(Path::new).and_then(Path::file_name);
+    if name == Some("te".as_ref()) {
+        words.splice(..1, ["llmc".into(), "te".into()]);
+    }
+    words
 }

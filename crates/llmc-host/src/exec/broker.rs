@@ -22,6 +22,8 @@ const END: Duration = Duration::from_secs(6);
 pub(super) struct Broker {
     helper: Child,
     socket: UnixStream,
+    /// Slots that were asked for and not yet taken.
+    asked: usize,
 }
 
 impl Broker {
@@ -36,6 +38,7 @@ impl Broker {
         let broker = Broker {
             helper: outer.process,
             socket: outer.leash,
+            asked: 0,
         };
         plan::forgive_gone(plan::send(&broker.socket, &Start { features }))?;
         match plan::receive(&broker.socket)? {
@@ -45,9 +48,19 @@ impl Broker {
         }
     }
 
-    /// A new run's first process, waiting for its plan.
-    pub(super) fn slot(&mut self) -> io::Result<Result<UnixStream, Failure>> {
+    /// Asks for a slot without waiting for it.
+    pub(super) fn ask(&mut self) -> io::Result<()> {
         self.socket.write_all(b"w")?;
+        self.asked += 1;
+        Ok(())
+    }
+
+    /// A new run's first process, waiting for its plan. All are alike, so whoever takes one need not have asked for it.
+    pub(super) fn slot(&mut self) -> io::Result<Result<UnixStream, Failure>> {
+        if self.asked == 0 {
+            self.ask()?;
+        }
+        self.asked -= 1;
         match plan::receive(&self.socket)? {
             Report::Slot => {}
             Report::Failed(failure) => return Ok(Err(failure)),

@@ -5,16 +5,13 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::time::Duration;
 
+use super::follow::{Finished, Stream, TICK, Terms, broken, failed, follow};
 use super::plan::Input;
 use super::process::wait_for_room;
-use super::runner::{Finished, Launched, Runner, Spec, Stream, Terms, broken, failed, follow};
+use super::runner::{Launched, Runner, Spec};
 use crate::error::Result;
 use crate::stop::Stop;
-
-/// How often a writer looks whether it is still wanted.
-const TICK: Duration = Duration::from_millis(20);
 
 /// Where a run's input is written. Dropping it closes the input.
 #[derive(Debug)]

@@ -20,15 +20,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::fds;
+use super::follow::{self, Finished, Stream, TICK, Terms, broken};
 use super::plan;
 use super::protect::Quarantined;
-use super::runner::{self, Finished, Launched, Runner, Spec, Stream, Terms, broken};
+use super::runner::{Launched, Runner, Spec};
 use super::tree::Tree;
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 
-/// How often one looks whether the caller has changed their mind.
-const TICK: Duration = Duration::from_millis(20);
 /// How long the other process may take once the run is over or was told to be.
 const END: Duration = Duration::from_secs(8);
 /// How many wait for the next run.
@@ -112,9 +111,15 @@ impl Runner {
         // The follower's copies are the only ones: it must see the end of the output.
         drop(outputs);
         let stopped = wait_for_word(&hand.control, &leash, &mut hand.process, stop);
-        let word: Option<T> = word(&hand.control);
+        let said: Option<(bool, T)> = word(&hand.control);
         let _ = leash.shutdown(Shutdown::Write);
-        wait_for_end(&leash);
+        let (all_dead, word) = match said {
+            Some((all_dead, word)) => (all_dead, Some(word)),
+            None => (false, None),
+        };
+        if !all_dead {
+            wait_for_end(&leash);
+        }
         if word.as_ref().is_some_and(again) {
             self.put_back(hand);
         }
@@ -319,7 +324,7 @@ impl Taken<'_> {
             true => Err(Error::Cancelled),
             false => Ok(()),
         };
-        runner::follow(&mut self.tree, &self.terms, on_output, &go_on)
+        follow::follow(&mut self.tree, &self.terms, on_output, &go_on)
     }
 
     /// Tells the server how it went.
@@ -327,7 +332,7 @@ impl Taken<'_> {
     /// # Errors
     /// It has gone.
     pub fn report(self, word: &impl Serialize) -> io::Result<()> {
-        plan::send(self.control, word)
+        plan::send(self.control, &(self.tree.gone(), word))
     }
 }
 

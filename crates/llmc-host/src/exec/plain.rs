@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::runner::Stream;
+use super::follow::Stream;
 
 /// How much is read at a time.
 const BLOCK: usize = 64 << 10;

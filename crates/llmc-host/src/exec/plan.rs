@@ -117,6 +117,8 @@ pub(super) enum Report {
     Exited(i32),
     /// A signal ended the command.
     Killed(i32),
+    /// After either of these: nobody is left in the run but the helper, which goes now.
+    Alone,
     /// The run could not be set up.
     Failed(Failure),
 }
@@ -154,11 +156,20 @@ impl Failure {
 }
 
 /// Writes one message.
-pub(super) fn send(mut to: impl Write, message: &impl Serialize) -> io::Result<()> {
-    let mut bytes = vec![0; 4];
-    serde_json::to_writer(&mut bytes, message)?;
-    let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
+pub(super) fn send(to: impl Write, message: &impl Serialize) -> io::Result<()> {
+    send_all(to, std::slice::from_ref(message))
+}
+
+/// Writes messages so that they arrive together.
+pub(super) fn send_all(mut to: impl Write, messages: &[impl Serialize]) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    for message in messages {
+        let start = bytes.len() + 4;
+        bytes.extend([0; 4]);
+        serde_json::to_writer(&mut bytes, message)?;
+        let length = u32::try_from(bytes.len() - start).map_err(io::Error::other)?;
+        bytes[start - 4..start].copy_from_slice(&length.to_le_bytes());
+    }
     to.write_all(&bytes)
 }
 

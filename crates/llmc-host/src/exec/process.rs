@@ -19,18 +19,17 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
 
+use super::follow::{DRAIN, END, LONGEST, TICK, broken, failed};
 use super::pids;
 use super::plan::{Input, Report};
 use super::protect::{Guard, Quarantined, Watch};
 use super::ring::Ring;
-use super::runner::{DRAIN, END, LONGEST, Launched, Runner, Spec, broken, failed};
+use super::runner::{Launched, Runner, Spec};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
 use crate::error::{Error, Result};
 use crate::stop::Stop;
 
-/// How often a waiting writer looks whether its caller has changed their mind.
-const TICK: Duration = Duration::from_millis(20);
 /// A pause after output that pushed out older output: a flood that nobody reads must not take a processor.
 const FLOOD: Duration = Duration::from_millis(2);
 /// The longest line that a terminal takes while it collects lines; the kernel drops the rest without a word.

@@ -79,8 +79,16 @@ impl Programs {
     /// The program that a caller's `argv[0]` means.
     pub(super) fn get(&self, asked: &str) -> Result<&Program> {
         let by_path = asked.contains('/');
+        // By another way to the same file, too: on most systems /bin is a link. But not by another name: there are
+        // files that are many programs, and the name decides which.
+        let path = Path::new(asked);
+        let really = by_path.then(|| std::fs::canonicalize(path).ok()).flatten();
+        let same_file = |program: &Program| {
+            really.as_deref() == Some(&program.path)
+                && path.file_name() == Some(OsStr::new(&program.name))
+        };
         let hit = self.found.iter().find(|program| match by_path {
-            true => program.path.as_os_str() == OsStr::new(asked),
+            true => program.path.as_os_str() == OsStr::new(asked) || same_file(program),
             false => program.name == asked,
         });
         if let Some(program) = hit {

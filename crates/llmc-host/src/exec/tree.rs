@@ -1,7 +1,8 @@
 //! The server's hold on one run: the helper, its socket, its output.
 //!
-//! The end of a run is the end of the socket: both helpers hold it and neither leaves before everything below is dead. A
-//! pipe proves nothing, since any descendant may hold it open. Dropping the hold ends the run.
+//! The end of a run is the end of the socket: both helpers hold it and neither leaves before everything below is dead.
+//! Most runs end a little earlier, when pid 1 says that it is alone: what is left then is the kernel tidying up, which
+//! nobody needs to wait for. A pipe proves nothing, since any descendant may hold it open. Dropping the hold ends the run.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,9 +19,9 @@ use rustix::io::Errno;
 
 use super::ends::{Ends, Ours};
 use super::fds;
+use super::follow::Stream;
 use super::outer::Outer;
 use super::plan::{self, Failure, Plan, Report, SEEN};
-use super::runner::Stream;
 
 /// How long a helper may take to take a message; it does nothing else then.
 const SEND: Duration = Duration::from_secs(10);
@@ -48,7 +49,7 @@ pub(super) enum Event {
     /// This much output, now in the block.
     Output(Stream, usize),
     Report(Report),
-    /// Both helpers are gone, and with them everything else.
+    /// Everything is dead that was ever started in the run.
     Gone,
     /// Nothing, for as long as one was willing to wait.
     Nothing,
@@ -164,8 +165,13 @@ impl Tree {
 
     /// What happens next, waiting at most `patience`.
     pub(super) fn next(&mut self, patience: Duration) -> io::Result<Event> {
-        if let Some(report) = plan::take(&mut self.inbox)? {
-            return Ok(Event::Report(report));
+        match plan::take(&mut self.inbox)? {
+            Some(Report::Alone) => {
+                self.gone = true;
+                return Ok(Event::Gone);
+            }
+            Some(report) => return Ok(Event::Report(report)),
+            None => {}
         }
         let mut watched = Vec::with_capacity(3);
         let mut owners = Vec::with_capacity(3);
@@ -223,6 +229,11 @@ impl Tree {
     /// The bytes that [`Event::Output`] spoke of.
     pub(super) fn block(&self) -> &[u8] {
         &self.block
+    }
+
+    /// Whether everything is dead, as far as was heard.
+    pub(super) fn gone(&self) -> bool {
+        self.gone
     }
 
     /// Whether output can still come.

@@ -89,7 +89,7 @@ fn denied<T>(command: &str, operator: char) -> Result<T> {
     Err(Error::CommandDenied {
         command: clipped(command),
         why: format!("no shell reads the command, so {operator} has no meaning here"),
-        hint: "give argv, where it is plain text, or quote it; run one program per call".to_owned(),
+        hint: "give argv, where it is plain text, or put it in single quotes; run one program per call".to_owned(),
     })
 }
 

@@ -14,6 +14,7 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("files_outside_stay_as_they_are", files);
     add("metadata_outside_stays_as_it_is", metadata);
     add("the_network_is_out_of_reach", network);
+    add("no_two_runs_share_a_network", networks);
     add("sockets_of_the_host_are_out_of_reach", sockets);
     add("other_processes_are_out_of_reach", processes);
     add("the_boundary_cannot_be_taken_down", boundary);
@@ -179,6 +180,26 @@ fn network() {
     assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
     let ran = world.run(&runner, &["attack", "write", &world.outside("new")]);
     assert_eq!(ran.finished.exit_code, Some(1), "{ran:?}");
+}
+
+/// One after the other and side by side, all at the same port.
+fn networks() {
+    let world = World::new();
+    let runner = world.runner(Confinement::Auto);
+    if !runner.level().netns {
+        return;
+    }
+    let argv = ["attack", "own-port", "127.0.0.1:7777"];
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let ran = world.run(&runner, &argv);
+                    assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+                }
+            });
+        }
+    });
 }
 
 fn sockets() {

@@ -22,11 +22,10 @@ pub(crate) fn file_of(unit: u64) -> u64 {
 
 pub(super) fn file_row(row: &Row<'_>) -> rusqlite::Result<FileRow> {
     Ok(FileRow {
-        id: unsigned(row.get(0)?),
-        path: row.get(1)?,
-        hash: row.get(2)?,
-        origin: pick(&Origin::ALL, row.get(3)?),
-        realm: pick(&[Realm::Repo, Realm::Docs], row.get(4)?),
+        path: row.get(0)?,
+        hash: row.get(1)?,
+        origin: pick(&Origin::ALL, row.get(2)?),
+        realm: pick(&[Realm::Repo, Realm::Docs], row.get(3)?),
     })
 }
 

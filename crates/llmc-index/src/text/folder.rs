@@ -15,7 +15,7 @@ use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tantivy::HasLen;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
@@ -23,6 +23,8 @@ use tantivy::directory::{
     AntiCallToken, Directory, DirectoryLock, FileHandle, Lock, MmapDirectory, OwnedBytes,
     TerminatingWrite, WatchCallback, WatchHandle, WritePtr,
 };
+
+use crate::error::Error;
 
 /// What the folder is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +38,35 @@ pub(super) struct Folder {
     mapped: MmapDirectory,
     path: PathBuf,
     what: For,
+    refusal: Refusal,
+}
+
+/// Why the disk last refused to take something. Tantivy writes on threads of its own, and when one of them fails it tells
+/// that it did but not why.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Refusal(Arc<Mutex<Option<io::ErrorKind>>>);
+
+impl Refusal {
+    /// What is behind a failure: what the disk said, if it said something.
+    pub(super) fn behind(&self, error: tantivy::TantivyError) -> Error {
+        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(kind) => kind.into(),
+            None => error.into(),
+        }
+    }
+
+    pub(super) fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn noted<T>(&self, done: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &done
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.kind());
+        }
+        done
+    }
 }
 
 impl Folder {
@@ -44,7 +75,12 @@ impl Folder {
             mapped: MmapDirectory::open(path).ok()?,
             path: path.to_owned(),
             what,
+            refusal: Refusal::default(),
         })
+    }
+
+    pub(super) fn refusal(&self) -> Refusal {
+        self.refusal.clone()
     }
 }
 
@@ -72,11 +108,11 @@ impl FileHandle for Lists {
     }
 }
 
-struct Unsynced(File);
+struct Unsynced(File, Refusal);
 
 impl Write for Unsynced {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
+        self.1.noted(self.0.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -115,15 +151,18 @@ impl Directory for Folder {
     }
 
     fn open_write(&self, path: &Path) -> Result<WritePtr, OpenWriteError> {
-        let file = OpenOptions::new()
+        let made = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .open(self.path.join(path))
+            .open(self.path.join(path));
+        let file = self
+            .refusal
+            .noted(made)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => OpenWriteError::FileAlreadyExists(path.to_owned()),
                 _ => OpenWriteError::wrap_io_error(error, path.to_owned()),
             })?;
-        Ok(BufWriter::new(Box::new(Unsynced(file))))
+        Ok(BufWriter::new(Box::new(Unsynced(file, self.refusal()))))
     }
 
     fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
@@ -134,8 +173,9 @@ impl Directory for Folder {
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         let new = self.path.join(name);
-        std::fs::write(&new, data)?;
-        std::fs::rename(new, self.path.join(path))
+        let written =
+            std::fs::write(&new, data).and_then(|()| std::fs::rename(new, self.path.join(path)));
+        self.refusal.noted(written)
     }
 
     fn sync_directory(&self) -> io::Result<()> {

@@ -94,9 +94,54 @@ fn english_names_and_scopes() {
 #[test]
 fn a_stack_trace_leads_to_its_lines() {
     let work = Work::new(SHOP);
-    work.update();
     let trace = "thread 'main' panicked at /build/x/src/pool.rs:16:9:\nsomething odd happened\nnote: run with RUST_BACKTRACE=1";
     assert_eq!(work.found(trace, Scope::Repo)[0], "src/pool.rs#L14-L17");
+    work.update();
+    assert_eq!(work.found(trace, Scope::Repo)[0], "src/pool.rs#L14-L17");
+    // The file as it is now counts, not as it was indexed.
+    let text = std::fs::read_to_string(work.path("src/pool.rs")).unwrap();
+    work.write("src/pool.rs", &format!("\n\n\n\n{text}"));
+    assert_eq!(work.found(trace, Scope::Repo)[0], "src/pool.rs#L13-L16");
+}
+
+#[test]
+fn who_raised_comes_first_and_then_its_callers() {
+    let helpers: String = (0..40)
+        .map(|n| format!("def checkout_{n}(pool, wait):\n    return pool.take(wait)\n\n"))
+        .collect();
+    let work = Work::new(&format!(
+        "//- shop/db.py\nclass Pool:\n    def take(self, wait):\n        return self.find(wait)\n\n    def find(self, key):\n        return self.idle[key]\n//- shop/web.py\ndef checkout(pool):\n    return pool.take(2)\n//- shop/other.py\n{helpers}"
+    ));
+    let trace = "Traceback (most recent call last):
+  File \"/app/shop/web.py\", line 2, in checkout
+    return pool.take(2)
+  File \"/app/shop/db.py\", line 3, in take
+    return self.find(wait)
+  File \"/app/shop/db.py\", line 6, in find
+    return self.idle[key]
+KeyError: 2";
+    for state in [State::None, State::Ready] {
+        assert_eq!(work.index.state(), state);
+        let found = work.found(trace, Scope::Repo);
+        assert_eq!(
+            found[..3],
+            ["shop/db.py#L5-L6", "shop/db.py#L2-L3", "shop/web.py#L1-L2"],
+            "{state:?}"
+        );
+        work.update();
+    }
+}
+
+#[test]
+fn the_line_of_a_trace_is_shown_however_far_down_it_stands() {
+    let body: String = (0..300).map(|n| format!("    step_{n}();\n")).collect();
+    let work = Work::new(&format!(
+        "//- src/long.rs\npub fn long_work() {{\n{body}}}\n"
+    ));
+    work.update();
+    let answer = work.ask_for("panicked at src/long.rs:250:5", Scope::Repo, 1, 60);
+    let shown = &answer.snippets[0];
+    assert!((shown.first..=shown.last).contains(&250), "{shown:?}");
 }
 
 #[test]

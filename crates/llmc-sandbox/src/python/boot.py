@@ -4,9 +4,11 @@ import ast
 import asyncio
 import builtins
 import inspect
+import io
 import json
 import linecache
 import os
+import select
 import signal
 import struct
 import sys
@@ -142,22 +144,65 @@ def module(channel, start):
     return made
 
 
+class Printed(io.RawIOBase):
+    """What is printed is with the server before `print` returns, whatever the script does next."""
+
+    def __init__(self, channel, pipe, fd):
+        self.channel, self.pipe, self.fd = channel, pipe, fd
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.fd
+
+    def write(self, data):
+        self.pipe.drain()
+        part = bytes(data[:SPARE])
+        self.channel.say(b"o", part)
+        return len(part)
+
+
+class Pipe:
+    """Where the descriptors of the standard outputs lead, for whatever writes to them past Python's streams."""
+
+    def __init__(self, channel):
+        self.channel, self.lock = channel, threading.Lock()
+        reader, writer = os.pipe()
+        self.reader = private(reader)
+        os.close(reader)
+        os.set_blocking(self.reader, False)
+        for fd in (1, 2):
+            os.dup2(writer, fd)
+        os.close(writer)
+
+    def drain(self):
+        """Sends on what is there. False if nobody can write any more."""
+        with self.lock:
+            try:
+                while part := os.read(self.reader, SPARE):
+                    self.channel.say(b"o", part)
+                return False
+            except BlockingIOError:
+                return True
+
+    def forward(self):
+        while True:
+            select.select([self.reader], [], [])
+            if not self.drain():
+                break
+
+
 def forwarded(channel):
-    """Sends on whatever is written to the standard outputs, by whichever way. Returns what waits for the rest of it."""
-    reader, writer = os.pipe()
-    reader = private(reader)
-    for fd in (1, 2):
-        os.dup2(writer, fd)
-    os.close(writer)
+    """Sends on whatever is written to the standard outputs, by whichever way. Returns what sends the rest of it."""
+    pipe = Pipe(channel)
+    threading.Thread(target=pipe.forward, daemon=True).start()
 
-    def forward():
-        while part := os.read(reader, SPARE):
-            channel.say(b"o", part)
+    def stream(fd):
+        raw = Printed(channel, pipe, fd)
+        return io.TextIOWrapper(io.BufferedWriter(raw, SPARE), "utf-8", "replace", line_buffering=True)
 
-    thread = threading.Thread(target=forward, daemon=True)
-    thread.start()
-    sys.stdout = open(1, "w", encoding="utf-8", errors="replace", closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)
+    sys.stdout, sys.stderr = stream(1), stream(2)
 
     def finish():
         for stream in (sys.__stdout__, sys.stdout, sys.__stderr__, sys.stderr):
@@ -168,7 +213,7 @@ def forwarded(channel):
         null = os.open("/dev/null", os.O_RDWR)
         for fd in (1, 2):
             os.dup2(null, fd)
-        thread.join(2)
+        pipe.drain()
 
     return finish
 

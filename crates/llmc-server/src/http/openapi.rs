@@ -253,7 +253,7 @@ fn schemas() -> Value {
         ]),
         "Health": object(&[
             ("ok", flag()), ("version", json!({"const": "v0"})), ("confinement", text()), ("profile", text()),
-            ("index", index()), ("index_progress?", anything()),
+            ("index", index()), ("index_progress?", anything()), ("index_trouble?", text()),
         ]),
         "ToolCall": closed(&[
             ("session_id?", text()), ("name", text()), ("args?", json!({"type": "object"})),

@@ -200,6 +200,10 @@ fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Opt
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    // A list of the values in order would fit, too.
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Error::bad_args("the body does not fit: an object is expected").into());
+    }
     serde_json::from_slice(body)
         .map_err(|error| Error::bad_args(format!("the body does not fit: {error}")).into())
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::answer::{Answer, Facts};
-use crate::cx::{Cx, Form};
+use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, Kind, Result};
 use crate::tool::{Effect, Tool};
 
@@ -58,6 +58,10 @@ impl Tool for ListDir {
                 truncated: listing.entries.len() as u64 != listing.total,
                 ..Facts::default()
             };
+            if cx.caller().form == Form::Data && cx.caller().surface != Surface::Code {
+                let names = listing.entries.iter().map(|entry| shown(&entry.path));
+                return Ok(Answer::data(names.collect::<Vec<String>>(), facts));
+            }
             let names = listing.entries.iter().map(|entry| match entry.kind {
                 EntryKind::Dir => shown(&entry.path) + "/",
                 _ => shown(&entry.path),

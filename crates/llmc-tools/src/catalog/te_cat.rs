@@ -98,7 +98,11 @@ pub(super) fn view(
         content_type: Some(crate::shell::wrap::content_type(kind)),
         path: Some(shown),
         handle,
-        withheld_bytes: whole.total_bytes.saturating_sub(found.body.len() as u64),
+        // Lines that nobody asked for are not withheld.
+        withheld_bytes: match found.truncated {
+            true => whole.total_bytes.saturating_sub(found.body.len() as u64),
+            false => 0,
+        },
     };
     Ok(te::seal(cx, &found, frame))
 }

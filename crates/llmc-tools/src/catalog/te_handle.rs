@@ -13,6 +13,9 @@ use crate::error::{Error, Family, Kind, Result};
 use crate::te;
 use crate::tool::{Effect, Tool};
 
+/// Results up to this size have their chunks counted at once; beyond it that takes its time.
+const COUNTED: u64 = 2 << 20;
+
 pub(super) struct TeHandle;
 
 /// Retrieve a truncated result by handle.
@@ -37,7 +40,10 @@ impl Tool for TeHandle {
 
 /// One chunk of a stored result, the first unless told otherwise.
 pub(crate) fn retrieve(cx: &Cx, handle: &str, chunk: Option<i64>, stop: &Stop) -> Result<Answer> {
-    let piece = piece(cx, handle, chunk.unwrap_or(0), stop)?;
+    let mut piece = piece(cx, handle, chunk.unwrap_or(0), stop)?;
+    if piece.chunks.is_none() && piece.info.total_bytes <= COUNTED {
+        piece.chunks = Some(count(cx, &piece.info, chunk_budget(cx), stop)?);
+    }
     let last = piece.chunks == Some(piece.number + 1);
     let mut header = TeHeader::new("handle");
     header.size = Some(piece.info.total_bytes);
@@ -61,6 +67,12 @@ pub(crate) fn retrieve(cx: &Cx, handle: &str, chunk: Option<i64>, stop: &Stop) -
     };
     let body = String::from_utf8_lossy(&piece.bytes);
     Ok(te::stored(cx, &header, &body, &crumbs, facts))
+}
+
+/// Tokens of a chunk. It is asked for by somebody who knows what it costs: an answer's budget, not what is left of a
+/// session's.
+fn chunk_budget(cx: &Cx) -> usize {
+    te::room(cx.app().config().mcp.te.budget_for(&cx.caller().agent))
 }
 
 /// A chunk, and what is known about the result it is from.
@@ -93,9 +105,7 @@ pub(crate) fn about(cx: &Cx, handle: &str, stop: &Stop) -> Result<(HandleInfo, b
 /// Chunk `wanted` of a stored result.
 pub(crate) fn piece(cx: &Cx, handle: &str, wanted: i64, stop: &Stop) -> Result<Piece> {
     let (info, stale) = about(cx, handle, stop)?;
-    // A chunk is asked for by somebody who knows what it costs: the answer's budget, not what is left of a session's.
-    let budget = cx.app().config().mcp.te.budget_for(&cx.caller().agent);
-    let budget = usize::try_from(budget).unwrap_or(2000);
+    let budget = chunk_budget(cx);
     let past = |count: u64| {
         Error::bad_args(format!(
             "chunk {wanted} is not there; chunks are 0 to {}",

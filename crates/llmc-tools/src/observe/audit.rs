@@ -41,13 +41,9 @@ pub(super) struct Audit {
 
 impl Audit {
     /// Links below `root` are not followed; a path elsewhere is the operator's own.
-    pub(super) fn new(root: &Path, path: &Path, retention_days: u32) -> Audit {
+    pub(super) fn new(root: &Path, path: &Path, retention_days: u64) -> Audit {
         let place = Place::new(root, path);
-        if retention_days > 0
-            && let Err(error) = place.prune(retention_days)
-        {
-            tracing::warn!(%error, "old audit lines stay");
-        }
+        place.keep(retention_days);
         Audit {
             place,
             failed: false,
@@ -101,8 +97,10 @@ impl Rows {
         }
     }
 
-    /// Adds a row; waits for other servers for a moment at most.
-    pub(crate) fn add(&self, cells: &[String]) -> io::Result<()> {
+    /// Adds a row, and drops those that are older than so many days; 0 keeps them all. Waits for other servers for a
+    /// moment at most.
+    pub(crate) fn add(&self, cells: &[String], retention_days: u64) -> io::Result<()> {
+        self.place.keep(retention_days);
         self.place.append(&line(cells), PATIENCE)
     }
 }
@@ -207,6 +205,15 @@ impl Place {
                 // Half a line would spoil the next one.
                 let _ = file.set_len(before);
             });
+        }
+    }
+
+    /// Drops lines that are older than so many days; 0 keeps them all.
+    fn keep(&self, retention_days: u64) {
+        if retention_days > 0
+            && let Err(error) = self.prune(u32::try_from(retention_days).unwrap_or(u32::MAX))
+        {
+            tracing::warn!(%error, "old audit lines stay");
         }
     }
 

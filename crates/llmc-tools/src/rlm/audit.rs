@@ -77,7 +77,9 @@ pub(super) async fn write(cx: &Cx, known: &Known, took: Duration, error: Option<
         code.to_owned(),
     ];
     let (root, path) = (app.root().to_owned(), dir.join(FILE));
-    let written = tokio::task::spawn_blocking(move || Rows::new(&root, &path, HEADER).add(&cells));
+    let days = app.config().mcp.observability.retention_days;
+    let written =
+        tokio::task::spawn_blocking(move || Rows::new(&root, &path, HEADER).add(&cells, days));
     if let Ok(Err(error)) = written.await {
         tracing::error!(%error, "the audit of analyses cannot be written");
     }

@@ -205,13 +205,15 @@ pub(crate) fn run(cx: &Cx, asked: &Asked, stop: &Stop) -> Result<Ran> {
         late.push(format!("ended after {} MiB of output", MAX_OUTPUT >> 20));
         wrapped.truncated = true;
     }
+    let roots = &cx.files().roots;
     let undone = |planted: &Quarantined| {
         format!(
             "{} is protected; the change was undone",
-            planted.path.display()
+            roots.shown_absolute(&planted.path)
         )
     };
     late.extend(quarantined.iter().map(undone));
+    late.extend(by_design(&asked.argv, ended.ending));
     for note in late {
         // Breadcrumbs are the last lines of an envelope, so one more can follow.
         match wrapped.enriched {
@@ -224,6 +226,20 @@ pub(crate) fn run(cx: &Cx, asked: &Asked, stop: &Stop) -> Result<Ran> {
         ending: ended.ending,
         wrapped,
     })
+}
+
+/// What git says when it may not write its own configuration helps nobody.
+fn by_design(argv: &[String], ending: Ending) -> Option<String> {
+    let (program, rest) = argv.split_first()?;
+    let command = rest.iter().find(|word| !word.starts_with('-'))?;
+    let configures = ["config", "remote", "init"].contains(&command.as_str());
+    (program_name(std::slice::from_ref(program)) == "git" && configures && ending.code() != Some(0)).then(
+        || {
+            "git's configuration and hooks are protected from commands: git config, remote and init fail by design; \
+             ask the user to run it"
+                .to_owned()
+        },
+    )
 }
 
 /// By a `te` of our own.
@@ -333,6 +349,14 @@ impl Ran {
             .fold(receipt, |receipt, note| receipt.note(note));
         if let Some(handle) = wrapped.handle {
             receipt = receipt.handle(handle);
+        }
+        for (sign, note) in [
+            ('\u{1b}', "terminal escapes left out"),
+            ('\u{fffd}', "not UTF-8, odd bytes shown as \u{fffd}"),
+        ] {
+            if wrapped.stdout.contains(sign) || wrapped.stderr.contains(sign) {
+                receipt = receipt.note(note);
+            }
         }
         let text = plain(&wrapped.stdout, &wrapped.stderr, self.ending);
         Answer::text(&text, &receipt, facts)

@@ -192,7 +192,8 @@ fn with_bar(app: &Arc<App>) -> llmc_index::Result<(Updated, Duration)> {
 fn watch(common: &Common) -> Result<ExitCode, Failure> {
     let app = start_quietly(common)?;
     let done = with_bar(&app);
-    if let Err(error @ llmc_index::Error::Unwritable(_)) = done {
+    use llmc_index::Error as Index;
+    if let Err(error @ (Index::Unwritable(_) | Index::Full(_))) = done {
         return Err(Error::from(error).into());
     }
     print(&format!(

@@ -52,7 +52,7 @@ fn tools_answer_undecorated_data() {
     assert_eq!(body["meta"]["length"], 8);
     assert_eq!(body["meta"]["truncated"], false);
     let body = server.tool("list_dir", json!({"path": "."})).ok();
-    assert_eq!(body["data"], json!(["a.txt", "src/"]));
+    assert_eq!(body["data"], json!(["a.txt", "src"]));
     let body = server.tool("stat", json!({"path": "a.txt"})).ok();
     assert_eq!(keys(&body["data"]), ["mode", "mtime", "size", "type"]);
     let body = server.tool("run_cmd", json!({"command": "cat a.txt"})).ok();
@@ -60,6 +60,31 @@ fn tools_answer_undecorated_data() {
     assert_eq!(body["data"], ran, "a mode does not limit REST");
     // A session is optional, and so are arguments where a tool needs none.
     server.post("/tool", &json!({"name": "health"})).ok();
+}
+
+#[test]
+fn what_was_found_before_a_tool_failed_is_told() {
+    let workspace = workspace(FIXTURE);
+    let server = workspace.serve(["--mode", "classic"]);
+    let slow = json!({"argv": ["sh", "-c", "echo early; sleep 60"], "timeout": 0.5});
+    let body = server.tool("run_cmd", slow).refused(504, "TIMEOUT");
+    assert_eq!(body["stdout"], "early\n", "{body}");
+    let edit = json!({"path": "a.txt", "old_text": "ones", "new_text": "x"});
+    let body = server.tool("linux_fs_edit", edit).refused(409, "CONFLICT");
+    assert!(body["nearest"].to_string().contains("one"), "{body}");
+}
+
+#[test]
+fn a_body_is_an_object() {
+    let workspace = workspace(FIXTURE);
+    let server = workspace.serve(["--mode", "classic"]);
+    for body in [json!(["s", "stat", {"path": "a.txt"}]), json!([])] {
+        let refused = server.post("/tool", &body).refused(422, "BAD_ARGS");
+        assert!(
+            refused["message"].to_string().contains("an object"),
+            "{refused}"
+        );
+    }
 }
 
 #[test]

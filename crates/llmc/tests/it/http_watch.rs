@@ -2,6 +2,7 @@
 
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use llmc_testkit::{HttpServer, read_chunk, read_reply, request};
 use serde_json::{Value, json};
@@ -18,6 +19,11 @@ struct Events(BufReader<TcpStream>);
 
 impl Events {
     fn open(server: &HttpServer, token: &str) -> Events {
+        Events::with_first(server, token).0
+    }
+
+    /// Also the gauges that come at once.
+    fn with_first(server: &HttpServer, token: &str) -> (Events, Value) {
         let mut stream = server.connect();
         let headers = [("X-LLMC-Token", token), ("Accept", "text/event-stream")];
         stream
@@ -36,7 +42,7 @@ impl Events {
         let mut events = Events(stream);
         let (kind, first) = events.next().unwrap();
         assert_eq!(kind, "gauges", "at once: {first}");
-        events
+        (events, first)
     }
 
     fn next(&mut self) -> Option<(String, Value)> {
@@ -134,6 +140,65 @@ fn the_summary_adds_up() {
     assert_eq!(summary["server"]["mode"], "hybrid");
     assert_eq!(summary["gauges"]["watchers"], 1);
     assert_eq!(summary["gauges"]["handles"]["count"], 1);
+}
+
+#[test]
+fn the_build_of_the_index_can_be_followed() {
+    const FILES: u64 = 2000;
+    let workspace = workspace("");
+    for n in 0..FILES {
+        let text: String = (0..20)
+            .map(|i| format!("fn unit_{n}_{i}() {{\n    call_{i}()\n}}\n"))
+            .collect();
+        workspace.write(format!("src/part_{n}.rs"), text);
+    }
+    let server = workspace.serve(["--mode", "hybrid"]);
+    assert_eq!(server.get("/health").ok()["index"], "none");
+    let gauge = |name: &str| {
+        let text = server.get("/metrics").text();
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        value.unwrap().trim().parse::<u64>().unwrap()
+    };
+    // In the middle: all are counted, some are done.
+    let midway = |done: u64, total: u64| total == FILES && (1..FILES).contains(&done);
+    let told = |progress: &Value| {
+        progress["done"]
+            .as_u64()
+            .zip(progress["total"].as_u64())
+            .is_some_and(|(done, total)| midway(done, total))
+    };
+    // The first question begins it.
+    server.post("/rag/search", &json!({"q": "unit"})).ok();
+    let mut seen = std::collections::BTreeSet::new();
+    let end = Instant::now() + Duration::from_secs(120);
+    loop {
+        let health = server.get("/health").ok();
+        if health["index"] == "ready" {
+            break;
+        }
+        if health["index"] == "building" && told(&health["index_progress"]) {
+            seen.insert("health");
+        }
+        let (done, total) = (
+            gauge("llmc_index_files_done"),
+            gauge("llmc_index_files_total"),
+        );
+        if midway(done, total) {
+            seen.insert("metrics");
+        }
+        let summary = server.get("/api/summary").ok();
+        if summary["server"]["index"] == "building" && told(&summary["gauges"]["index_progress"]) {
+            seen.insert("summary");
+        }
+        let (_, gauges) = Events::with_first(&server, &server.token);
+        if told(&gauges["index_progress"]) {
+            seen.insert("events");
+        }
+        assert!(Instant::now() < end, "{health}");
+    }
+    let all = ["events", "health", "metrics", "summary"];
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), all);
+    assert!(gauge("llmc_index_bytes") > 0);
 }
 
 #[test]

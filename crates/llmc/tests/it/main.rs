@@ -58,6 +58,8 @@ mod policy;
 mod procs;
 mod protocol;
 mod rag;
+mod rag_disk;
+mod rag_hostile;
 mod rlm;
 mod run_pytest;
 mod shapes;

@@ -52,6 +52,32 @@ fn enveloped(client: &mut McpClient, args: Value) -> (llmc_envelope::te::TeHeade
 }
 
 #[test]
+fn git_that_may_not_configure_says_so() {
+    let workspace = committed("//- a.txt\none\n");
+    let allowed = "mcp.tools.run_cmd_allowlist=[\"git\", \"ls\"]";
+    let mut client = workspace.mcp(["--mode", "classic", "--set", allowed]);
+    client.initialize("2025-11-25");
+    for command in ["git config user.name x", "git remote add o x", "git init"] {
+        let text = client.text("run_cmd", json!({"command": command}));
+        let fine = text.contains("fail by design") || !text.contains("exit ");
+        assert!(fine, "{command}: {text}");
+    }
+    let text = client.text("run_cmd", json!({"command": "git config user.name x"}));
+    assert!(text.contains("fail by design"), "{text}");
+    // A program by another way to the same file, but not by another name.
+    if std::fs::canonicalize("/bin").is_ok_and(|bin| bin == std::path::Path::new("/usr/bin")) {
+        let text = client.text("run_cmd", json!({"argv": ["/bin/ls"]}));
+        assert!(text.contains("a.txt"), "{text}");
+        std::os::unix::fs::symlink("/usr/bin/ls", workspace.path("list")).unwrap();
+        let list = workspace.path("list").display().to_string();
+        assert_eq!(
+            client.code("run_cmd", json!({"argv": [list]})),
+            "COMMAND_DENIED"
+        );
+    }
+}
+
+#[test]
 fn a_restricted_server_reads_and_refuses_the_rest() {
     let workspace = committed(RESTRICTED);
     if !confined(&workspace) {
@@ -60,6 +86,8 @@ fn a_restricted_server_reads_and_refuses_the_rest() {
     let mut client = classic(&workspace);
     let health = client.json("health", json!({}));
     assert_eq!(health["profile"], "restricted");
+    let truth = health["confinement"].as_str().unwrap();
+    assert!(truth.contains("network off"), "{truth}");
     for (command, expected) in [
         ("rg -n foo src", "src/a.rs:1:fn foo() {}"),
         ("git log --oneline -5", "first"),

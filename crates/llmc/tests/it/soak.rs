@@ -16,8 +16,8 @@ const FLOODS: usize = 2;
 const GROWTH: u64 = 48 << 20;
 /// Processes that wait to follow the next run.
 const WAITING: usize = 2;
-/// The two helpers, one that waits for the next run, and those that wait to follow it.
-const HELPERS: usize = 3 + WAITING;
+/// The two helpers, two that wait for the next runs, and those that wait to follow them.
+const HELPERS: usize = 4 + WAITING;
 /// Calls on the way at the same time.
 const ABREAST: usize = 8;
 /// How soon nothing may be left.

@@ -32,6 +32,24 @@ fn json(workspace: &Workspace, args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
+#[test]
+fn a_link_named_te_is_te() {
+    let workspace = workspace("//- a.txt\none\ntwo\n");
+    let link = workspace.path("bin/te");
+    std::fs::create_dir(workspace.path("bin")).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_llmc"), &link).unwrap();
+    let by_link = workspace
+        .command_of(&link)
+        .args(["grep", "two", "a.txt"])
+        .output()
+        .unwrap();
+    assert_eq!(by_link.status.code(), Some(0), "{by_link:?}");
+    assert_eq!(
+        text(&by_link),
+        text(&run(&workspace, &["grep", "two", "a.txt"]))
+    );
+}
+
 /// A file of many functions, more than a budget holds.
 fn source(functions: usize) -> String {
     (0..functions)

@@ -36,25 +36,37 @@ pub(super) fn keep_over_exec() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives up everything a command has no use for, for good.
-pub(super) fn drop_most() -> Result<(), Errno> {
+/// Sees to it that no program started from here has more than a command may keep. What this process has is untouched, so
+/// this can be done long before there is a command.
+pub(super) fn bound_programs() -> Result<(), Errno> {
     let sets = capabilities(None)?;
-    let kept = match rustix::process::geteuid().is_root() {
-        true => KEPT & sets.permitted,
-        false => CapabilitySet::empty(),
-    };
-    clear_ambient_capability_set()?;
-    if sets.effective.contains(CapabilitySet::SETPCAP) {
-        for bit in 0..63 {
-            let capability = CapabilitySet::from_bits_retain(1 << bit);
-            if !kept.contains(capability)
-                && remove_capability_from_bounding_set(capability) == Err(Errno::INVAL)
-            {
-                // The kernel knows no more than these.
-                break;
-            }
+    if !sets.effective.contains(CapabilitySet::SETPCAP) {
+        return Ok(());
+    }
+    let kept = kept(sets);
+    for bit in 0..63 {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        if !kept.contains(capability)
+            && remove_capability_from_bounding_set(capability) == Err(Errno::INVAL)
+        {
+            // The kernel knows no more than these.
+            break;
         }
     }
+    Ok(())
+}
+
+fn kept(sets: CapabilitySets) -> CapabilitySet {
+    match rustix::process::geteuid().is_root() {
+        true => KEPT & sets.permitted,
+        false => CapabilitySet::empty(),
+    }
+}
+
+/// Gives up everything a command has no use for, for good.
+pub(super) fn drop_most() -> Result<(), Errno> {
+    let kept = kept(capabilities(None)?);
+    clear_ambient_capability_set()?;
     set_capabilities(
         None,
         CapabilitySets {

@@ -30,7 +30,8 @@ pub(super) fn run() -> io::Result<()> {
     // A session without the broker, so that a signal to the group cannot reach it.
     let _ = rustix::process::setsid();
     let Start { features } = plan::receive(&leash)?;
-    if let Err(failure) = spaces::net(features) {
+    // The broker has put it into its network.
+    if let Err(failure) = bound_programs(features) {
         return plan::send(&leash, &Report::Failed(failure));
     }
     // The working directory, the two outputs and perhaps an input. If there is no plan after all, the server is gone or
@@ -40,15 +41,17 @@ pub(super) fn run() -> io::Result<()> {
         return Err(io::ErrorKind::InvalidData.into());
     };
     rustix::process::fchdir(cwd)?;
-    rustix::stdio::dup2_stdout(out)?;
-    rustix::stdio::dup2_stderr(err)?;
     let plan = plan::receive(&leash)?;
-    carry_out(&plan, &leash, fds.next())
+    let ends = Ends {
+        input: fds.next(),
+        outputs: Some((out, err)),
+    };
+    carry_out(&plan, &leash, ends)
 }
 
 /// Runs without a pid namespace, where the outer helper already has everything.
 pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()> {
-    if let Err(failure) = spaces::net(features) {
+    if let Err(failure) = spaces::net(features).and_then(|()| bound_programs(features)) {
         return plan::send(leash, &Report::Failed(failure));
     }
     let plan: Plan = plan::receive(leash)?;
@@ -57,21 +60,37 @@ pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()>
         true => fds::receive(leash)?.pop(),
         false => None,
     };
-    carry_out(&plan, leash, input)
+    let ends = Ends {
+        input,
+        outputs: None,
+    };
+    carry_out(&plan, leash, ends)
 }
 
-fn carry_out(plan: &Plan, leash: &UnixStream, input: Option<OwnedFd>) -> io::Result<()> {
-    let report = match confine(plan) {
-        Ok(landlock) => match &plan.target {
-            Some(target) => live(target, plan, leash, input),
-            None => Some(Report::Ready { landlock }),
-        },
-        Err(failure) => Some(Report::Failed(failure)),
-    };
-    match report {
-        Some(report) => plan::send(leash, &report),
-        None => Ok(()),
+/// Bounds what programs can have, which needs no plan.
+fn bound_programs(features: Features) -> Result<(), Failure> {
+    if features == Features::default() {
+        return Ok(());
     }
+    caps::bound_programs().map_err(|errno| Failure::new(None, "bounding capabilities", errno))
+}
+
+/// What the command reads from and writes to. This process keeps none of it, so that the server sees the end of the output
+/// when the command's last process has gone; outputs that are not given are its own.
+struct Ends {
+    input: Option<OwnedFd>,
+    outputs: Option<(OwnedFd, OwnedFd)>,
+}
+
+fn carry_out(plan: &Plan, leash: &UnixStream, ends: Ends) -> io::Result<()> {
+    let reports = match confine(plan) {
+        Ok(landlock) => match &plan.target {
+            Some(target) => live(target, plan, leash, ends),
+            None => vec![Report::Ready { landlock }],
+        },
+        Err(failure) => vec![Report::Failed(failure)],
+    };
+    plan::send_all(leash, &reports)
 }
 
 /// Puts the boundary up around this process. Returns the Landlock ABI in force.
@@ -90,7 +109,7 @@ fn confine(plan: &Plan) -> Result<Option<u32>, Failure> {
         stand_at(plan, &here)?;
     }
     limits::set(plan).map_err(|errno| Failure::new(None, "resource limits", errno))?;
-    if plan.features == Default::default() {
+    if plan.features == Features::default() {
         return Ok(None);
     }
     caps::drop_most().map_err(|errno| Failure::new(None, "dropping capabilities", errno))?;
@@ -120,14 +139,9 @@ fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
     }
 }
 
-/// Starts the command and stays until it is over. `None` if the server went first.
-fn live(
-    target: &Target,
-    plan: &Plan,
-    leash: &UnixStream,
-    input: Option<OwnedFd>,
-) -> Option<Report> {
-    let over = start(target, plan, input).and_then(|command| {
+/// Starts the command and stays until it is over. Nothing to report if the server went first.
+fn live(target: &Target, plan: &Plan, leash: &UnixStream, ends: Ends) -> Vec<Report> {
+    let over = start(target, plan, ends).and_then(|command| {
         let signals = only_wait()?;
         match target.input == Input::Nothing || introduce(command, leash).is_ok() {
             true => Ok(watch(&signals, command, leash)),
@@ -138,8 +152,20 @@ fn live(
         reaper::end_all();
     }
     match over {
-        Ok(report) => report,
-        Err(failure) => Some(Report::Failed(failure)),
+        Ok(Some(report)) if plan.features.pid && alone() => vec![report, Report::Alone],
+        Ok(report) => report.into_iter().collect(),
+        Err(failure) => vec![Report::Failed(failure)],
+    }
+}
+
+/// Whether pid 1 is the only process of its namespace: whatever has lost its parent is its child.
+fn alone() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return false,
+            Err(errno) => return errno == Errno::CHILD,
+        }
     }
 }
 
@@ -147,7 +173,8 @@ fn live(
     clippy::disallowed_methods,
     reason = "this is how llmc-host starts programs"
 )]
-fn start(target: &Target, plan: &Plan, input: Option<OwnedFd>) -> Result<Pid, Failure> {
+fn start(target: &Target, plan: &Plan, ends: Ends) -> Result<Pid, Failure> {
+    let Ends { input, outputs } = ends;
     let failed = |step: &str, error: io::Error| Failure::new(None, step, error);
     if !plan.features.pid {
         reaper::adopt_orphans().map_err(|errno| failed("becoming a subreaper", errno.into()))?;
@@ -177,6 +204,9 @@ fn start(target: &Target, plan: &Plan, input: Option<OwnedFd>) -> Result<Pid, Fa
         _ => {
             command.process_group(0);
         }
+    }
+    if let Some((out, err)) = outputs {
+        command.stdout(out).stderr(err);
     }
     let child = command
         .env_clear()

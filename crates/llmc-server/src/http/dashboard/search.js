@@ -8,6 +8,9 @@ const STATES = {
   building: "The index is still being built: the files themselves were searched.",
 };
 
+// What the server adds, as a sentence of its own.
+const because = (note) => note && `(${note})`;
+
 let asked = 0;
 
 export function start() {
@@ -33,8 +36,8 @@ async function look(q, scope) {
   try {
     const answer = await ask("/rag/search", { body: scope ? { q, scope } : { q } });
     if (mine !== asked) return;
-    const { snippets, index, freshness } = answer;
-    const parts = [STATES[index], snippets.length ? plural(snippets.length, "snippet") : "Nothing was found."];
+    const { snippets, index, freshness, note } = answer;
+    const parts = [STATES[index], index === "building" ? null : because(note), snippets.length ? plural(snippets.length, "snippet") : "Nothing was found."];
     $("#found").textContent = parts.filter(Boolean).join(" ");
     const unverified = new Set(freshness?.unverified ?? []);
     $("#snippets").replaceChildren(...snippets.map((snippet) => el("li", {},

@@ -95,15 +95,16 @@ export function confinement({ confinement, profile }) {
     el("p", { class: "about" }, "Profile ", foreign(profile), profile === "unrestricted" ? ": the list of programs is a wish, not a wall." : "."));
 }
 
-function progress(state, at) {
-  return at ? `${state}, ${whole(at.done)} of ${whole(at.total)} files` : state;
+function progress({ index, index_trouble: trouble }, at) {
+  if (at) return `${index}, ${whole(at.done)} of ${whole(at.total)} files`;
+  return trouble ? `${index}: ${trouble}` : index;
 }
 
 export function facts({ server, gauges }) {
   const list = [
     ["Program", server.program], ["Workspace", server.workspace], ["Mode", server.mode],
     ["Writes", server.read_only ? "refused: read only" : "allowed"],
-    ["Code index", progress(server.index, gauges.index_progress)], ["Your token", server.principal], ["Up", span(gauges.uptime_s)],
+    ["Code index", progress(server, gauges.index_progress)], ["Your token", server.principal], ["Up", span(gauges.uptime_s)],
     ["Connections", whole(gauges.connections)], ["Watchers", whole(gauges.watchers)], ["In progress", whole(gauges.requests_in_progress)],
     ["Refused tokens", whole(gauges.auth_failures)], ["Over the rate", whole(gauges.rate_limited)], ["Not recorded", whole(gauges.events_dropped)],
   ];

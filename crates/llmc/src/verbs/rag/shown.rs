@@ -197,6 +197,9 @@ pub(super) fn plan(document: &Value) -> String {
     }
     let sure = document["confidence"].as_f64().unwrap_or(0.0);
     let _ = writeln!(out, "confidence {sure:.2}");
+    if let Some(note) = document["note"].as_str() {
+        let _ = writeln!(out, "{note}");
+    }
     out
 }
 
@@ -222,6 +225,19 @@ pub(super) fn stats(document: &Value) -> String {
             let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));
             let _ = writeln!(out, "{title}: {}", counts.collect::<Vec<_>>().join(", "));
         }
+    }
+    let died: Vec<&str> = list(&document["parser_died_on"])
+        .filter_map(Value::as_str)
+        .collect();
+    if !died.is_empty() {
+        let _ = writeln!(
+            out,
+            "not parsed, since it killed the parser: {}",
+            died.join(", ")
+        );
+    }
+    if let Some(why) = document["trouble"].as_str() {
+        let _ = writeln!(out, "{why}");
     }
     out
 }

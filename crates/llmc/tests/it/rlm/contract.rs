@@ -310,6 +310,31 @@ fn progress_says_turn_tokens_cost_and_what_it_looks_at() {
 }
 
 #[test]
+fn rows_end_with_their_time() {
+    let server = ModelServer::start(|_| Play::code("FINAL('done')"));
+    let workspace = with_models(&server, "");
+    let ask = |days: u32| {
+        let kept = format!("mcp.observability.retention_days={days}");
+        let mut client = workspace.mcp(["--set", &kept]);
+        client.initialize("2025-11-25");
+        client.json("rlm_query", json!({"task": "Is it?", "path": "hay.txt"}));
+        client.finish();
+    };
+    let file = ".llmc/rlm_audit.csv";
+    ask(0);
+    let row = workspace.read(file).lines().last().unwrap().to_owned();
+    let (_, rest) = row.split_once(',').unwrap();
+    let aged = format!("{}2020-01-01T00:00:00Z,{rest}\n", workspace.read(file));
+    std::fs::write(workspace.path(file), aged).unwrap();
+    ask(0);
+    assert_eq!(workspace.read(file).matches("2020-01-01").count(), 1);
+    ask(30);
+    let audit = workspace.read(file);
+    assert_eq!(audit.matches("2020-01-01").count(), 0, "{audit}");
+    assert_eq!(audit.lines().count(), 1 + 3, "{audit}");
+}
+
+#[test]
 fn every_call_leaves_a_row_and_no_word_of_its_content() {
     let server = ModelServer::start(|asked| {
         if asked.prompt().contains("canary") {

@@ -303,34 +303,31 @@ fn nothing_is_final_but_a_call() {
         let error = fail(&workspace, json!({"max_turns": 2}));
         assert_eq!(code_of(&error), "no_answer", "{said}");
         let asked = server.asked();
-        // Two turns, and one in which nothing else is left.
-        assert_eq!(asked.len(), 3, "{said}");
+        assert_eq!(asked.len(), 2, "{said}");
         assert!(
-            asked[2].prompt().contains("No turns are left"),
+            asked[1].prompt().contains("This is the last turn"),
             "{}",
-            asked[2].prompt()
+            asked[1].prompt()
         );
+        assert!(!asked[0].prompt().contains("This is the last turn"));
     }
 }
 
 #[test]
-fn the_last_turn_can_still_answer_but_asks_nobody() {
+fn the_last_turn_can_do_what_the_others_can() {
     let server = leading(
         &[
             "seen = context_search('needle')['hits'][0]['text']",
-            "try:\n    llm_query('x')\nexcept RuntimeError as e:\n    FINAL(seen + '; ' + str(e))",
+            "FINAL(seen + '; ' + llm_query('x'))",
         ],
         |_| Play::Say("asked".into()),
     );
     let workspace = with_models(&server, "");
-    let args = json!({"task": "?", "path": "hay.txt", "max_turns": 1});
+    let args = json!({"task": "?", "path": "hay.txt", "max_turns": 2});
     let answer = client(&workspace).json("rlm_query", args);
-    let text = answer["data"]["answer"].as_str().unwrap();
-    assert!(
-        text.starts_with("the needle is 4711; no turns are left"),
-        "{text}"
-    );
-    assert_eq!(server.asked().len(), 2);
+    assert_eq!(answer["data"]["answer"], "the needle is 4711; asked");
+    assert_eq!(answer["data"]["budget_summary"]["turns"], 2);
+    assert_eq!(server.asked().len(), 3);
 }
 
 #[test]

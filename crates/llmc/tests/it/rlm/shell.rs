@@ -82,7 +82,7 @@ fn flags_bound_the_query_and_exit_codes_tell_its_end() {
     let ended = run(&["--max-turns", "1"]);
     assert_eq!(ended.code, Some(7), "{}", ended.stderr);
     assert!(
-        ended.stderr.contains("spent: 2 turns, 2 calls"),
+        ended.stderr.contains("spent: 1 turns, 1 calls"),
         "{}",
         ended.stderr
     );

@@ -1,0 +1,216 @@
+//! Questions and files that nobody wishes for, asked of a server.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::time::{Duration, Instant};
+
+use llmc_envelope::te::parse;
+use llmc_testkit::{McpClient, Process, Workspace};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::rag::{SHOP, document, ready, refused};
+use crate::{classic, workspace};
+
+const ASKING: [&str; 4] = ["rag_search", "rag_query", "rag_search_enriched", "rag_plan"];
+
+#[test]
+fn every_kind_of_question() {
+    let workspace = workspace(SHOP);
+    let fresh = classic(&workspace);
+    // While there is no index, and when there is one.
+    for mut client in [fresh, ready(&workspace)] {
+        for query in ["", "   \t\n", "\u{0}\u{1}\u{2}", "?!…", "🙂🙃", "\u{feff}"] {
+            for tool in ASKING {
+                let (code, text) = refused(&mut client, tool, json!({"query": query}));
+                assert_eq!(code, "BAD_ARGS", "{tool} {query:?}: {text}");
+                assert!(text.contains("no words"), "{tool} {query:?}: {text}");
+            }
+            let (is_error, text) = client.call_tool("te_rag", json!({"query": query}));
+            assert!(is_error && text.contains("no words"), "{text}");
+        }
+        let blob: String = (0..100_000_u32)
+            .map(|n| char::from_u32(0x20 + n.wrapping_mul(2_654_435_761) % 0x2000).unwrap())
+            .collect();
+        let long = "take an idle connection ".repeat(5000);
+        for query in [&long, &blob, &"x".repeat(100_000), &"a_".repeat(50_000)] {
+            for tool in ASKING.iter().chain(&["te_rag"]) {
+                // A single word of this length is data, which nobody looks for.
+                let (is_error, text) = client.call_tool(tool, json!({"query": query}));
+                let fine = match is_error {
+                    true => text.contains("no words"),
+                    false => *query != long || text.contains("src/pool.rs#L"),
+                };
+                assert!(fine, "{tool}: {}", &text[..200.min(text.len())]);
+            }
+        }
+        for wrong in [json!(7), json!(["x"]), json!({"x": 1}), Value::Null] {
+            let (code, text) = refused(&mut client, "rag_search", json!({"query": wrong}));
+            assert_eq!(code, "BAD_ARGS", "{text}");
+        }
+        let found = document(
+            &mut client,
+            "rag_search",
+            json!({"query": "takes an idle connection or opens one"}),
+        );
+        assert_eq!(found["snippets"][0]["symbol"], "Pool::take", "it goes on");
+    }
+}
+
+#[test]
+fn symbols_that_nobody_or_several_define() {
+    let workspace = workspace(SHOP);
+    workspace.write(
+        "src/queue.rs",
+        "pub struct Queue;\n\nimpl Queue {\n    pub fn take(&mut self) -> u8 {\n        2\n    }\n}\n",
+    );
+    let mut client = ready(&workspace);
+    let both = json!(["src/pool.rs#Pool::take", "src/queue.rs#Queue::take"]);
+    for tool in ["rag_where_used", "rag_lineage", "inspect"] {
+        let found = document(&mut client, tool, json!({"symbol": "take"}));
+        assert_eq!(found["ambiguous"], both, "{tool}: {found}");
+        let one = document(&mut client, tool, json!({"symbol": both[1]}));
+        assert!(one.get("ambiguous").is_none(), "{tool}: {one}");
+        let (code, text) = refused(&mut client, tool, json!({"symbol": "Pool::tak"}));
+        assert_eq!(code, "NOT_FOUND", "{tool}");
+        assert!(text.contains("did you mean take"), "{tool}: {text}");
+        let (code, text) = refused(&mut client, tool, json!({"symbol": " "}));
+        assert_eq!(code, "BAD_ARGS", "{tool}: {text}");
+    }
+    let told = parse(&client.text("te_explain", json!({"symbol": "take"}))).unwrap();
+    assert!(
+        told.body.contains("src/pool.rs#Pool::take")
+            && told.body.contains("src/queue.rs#Queue::take"),
+        "{}",
+        told.body
+    );
+}
+
+/// A server that may read no more than anybody: as root, permissions would mean nothing.
+fn as_nobody(workspace: &Workspace) -> McpClient {
+    let mut command = workspace.command_of("unshare");
+    command
+        .args(["--user", "--map-user=1000", "--map-group=1000"])
+        .arg(workspace.program())
+        .args(["mcp", "--mode", "classic"]);
+    McpClient::new(Process::start(command))
+}
+
+#[test]
+fn strange_files_are_passed_over_with_and_without_an_index() {
+    let workspace = workspace(SHOP);
+    workspace.write("src/closed.rs", "pub fn behind_closed_doors() {}\n");
+    let closed = workspace.path("src/closed.rs");
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let huge = std::fs::File::create(workspace.path("src/huge.rs")).unwrap();
+    huge.set_len(500 << 20).unwrap();
+    std::fs::write(
+        workspace.path("src/blob.rs"),
+        b"fn in_a_blob() {}\0\xff\xfe",
+    )
+    .unwrap();
+    symlink("..", workspace.path("src/around")).unwrap();
+    symlink("itself", workspace.path("src/itself")).unwrap();
+    symlink(workspace.outside(""), workspace.path("src/out")).unwrap();
+    symlink(workspace.outside("canary"), workspace.path("src/canary.rs")).unwrap();
+    symlink("nowhere.rs", workspace.path("src/dangling.rs")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        workspace.path("src/pipe.rs"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    let mut client = as_nobody(&workspace);
+    let id = client.send_request("ping", json!({}));
+    if client.process().has_ended() {
+        // This machine allows nobody a user namespace.
+        client = classic(&workspace);
+    } else {
+        let _ = client.answer(&id.into());
+        client.initialize("2025-11-25");
+    }
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        for query in ["behind_closed_doors", "canary do not leak", "in_a_blob"] {
+            let found = document(&mut client, "rag_search", json!({"query": query}));
+            workspace.assert_no_leak(&found.to_string());
+            for snippet in found["snippets"].as_array().unwrap() {
+                let src = snippet["src"].as_str().unwrap();
+                let strange = ["closed", "canary", "blob", "around", "out/", "huge", "pipe"];
+                assert!(!strange.iter().any(|name| src.contains(name)), "{found}");
+            }
+        }
+        let found = document(
+            &mut client,
+            "rag_search",
+            json!({"query": "takes an idle connection or opens one"}),
+        );
+        assert_eq!(found["snippets"][0]["symbol"], "Pool::take", "{found}");
+        if found["index"] == "ready" {
+            break;
+        }
+        assert!(Instant::now() < end, "{found}");
+    }
+    let stats = document(&mut client, "rag_stats", json!({}));
+    assert_eq!(stats["not_indexed"]["too large"], 1, "{stats}");
+    assert_eq!(stats["not_indexed"]["binary"], 1, "{stats}");
+}
+
+#[test]
+fn a_file_that_kills_the_parser_is_left_to_windows() {
+    let workspace = workspace(SHOP);
+    // Long enough to be met in the middle of it.
+    let long: String = (0..40_000)
+        .map(|n| format!("fn deadly_{n}(a: u8) -> u8 {{ a }}\n"))
+        .collect();
+    workspace.write("src/deadly.rs", long);
+    let stats = || {
+        let ended = workspace.llmc(["rag", "stats", "--json"]);
+        serde_json::from_str::<Value>(&ended.stdout).unwrap()
+    };
+    for deaths in 0..2 {
+        let mut command = workspace.command();
+        command.args(["rag", "index"]);
+        let child = Process::start(command);
+        let end = Instant::now() + Duration::from_secs(60);
+        let its = format!("run-{}-", child.pid().as_raw_nonzero());
+        // Its own notes say when it is in the middle.
+        let parses = || {
+            let notes = std::fs::read_dir(workspace.path(".llmc/index/parsing"));
+            notes.into_iter().flatten().flatten().any(|note| {
+                note.file_name().to_string_lossy().starts_with(&its)
+                    && std::fs::read(note.path())
+                        .is_ok_and(|text| String::from_utf8_lossy(&text).contains("src/deadly.rs"))
+            })
+        };
+        while !parses() {
+            assert!(Instant::now() < end, "{}", child.stderr());
+        }
+        child.signal(Signal::ABORT);
+        assert_eq!(child.wait().code, None, "{deaths}");
+        assert!(stats().get("parser_died_on").is_none());
+    }
+    let ended = workspace.llmc(["rag", "index"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(stats()["parser_died_on"], json!(["src/deadly.rs"]));
+    assert_eq!(stats()["state"], "ready");
+    let mut client = ready(&workspace);
+    let told = document(&mut client, "rag_stats", json!({}));
+    assert_eq!(told["parser_died_on"], json!(["src/deadly.rs"]));
+    let found = document(
+        &mut client,
+        "rag_search",
+        json!({"query": "deadly_777", "k": 1}),
+    );
+    assert_eq!(found["snippets"][0]["kind"], "text", "{found}");
+    let text = found["snippets"][0]["text"].as_str().unwrap();
+    assert!(text.contains("fn deadly_777("), "{found}");
+    // Another text is another source.
+    workspace.write("src/deadly.rs", "fn deadly_no_more() {}\n");
+    let end = Instant::now() + Duration::from_secs(30);
+    let inspect = json!({"symbol": "deadly_no_more"});
+    while client.call_tool("inspect", inspect.clone()).0 {
+        assert!(Instant::now() < end);
+    }
+}
