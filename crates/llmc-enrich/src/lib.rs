@@ -36,3 +36,4 @@ mod terminal;
 pub mod testrun;
 
 pub use condensed::{Condensed, Totals};
+pub use room::thousands;

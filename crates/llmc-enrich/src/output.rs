@@ -14,9 +14,9 @@ use crate::alarms::Alarms;
 use crate::entries::{FoundPath, FoundPaths, condense_find};
 use crate::excerpt::{Favour, excerpt, excerpt_ends, line_count};
 use crate::preview::{self, Asked, Text};
-use crate::room::{crumb_cost, plural};
+use crate::room::{crumb_cost, plural, thousands};
 use crate::sniff::{self, Kind};
-use crate::{Condensed, diff, git, grep, logs, testrun};
+use crate::{Condensed, Totals, diff, git, grep, logs, testrun};
 use program::{Program, operands};
 
 /// What a command printed, as much of it as is at hand.
@@ -51,6 +51,38 @@ pub fn known(argv: &[String]) -> Option<&'static str> {
 /// Whether this command runs tests, which print their results wherever they like.
 pub fn is_test_run(argv: &[String]) -> bool {
     matches!(Program::of(argv), Program::Tests(_))
+}
+
+/// One of the two that a command prints to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Printed {
+    Stdout,
+    Stderr,
+}
+
+/// Which output is a log of which only the ends are at hand; it should be surveyed before it is told.
+pub fn long_log(argv: &[String], stdout: &Text<'_>, stderr: &Text<'_>) -> Option<Printed> {
+    let printed = match Program::of(argv) {
+        Program::Cat => {
+            let is_log = stdout.tail.is_some() && file_kind(argv, stdout) == Kind::Log;
+            return is_log.then_some(Printed::Stdout);
+        }
+        Program::Tests(_) | Program::Other => larger(stdout, stderr),
+        _ => return None,
+    };
+    let text = match printed {
+        Printed::Stdout => stdout,
+        Printed::Stderr => stderr,
+    };
+    (text.tail.is_some() && logs::looks_like_log(text.head)).then_some(printed)
+}
+
+fn larger(stdout: &Text<'_>, stderr: &Text<'_>) -> Printed {
+    match stdout.total_bytes >= stderr.total_bytes {
+        true => Printed::Stdout,
+        false => Printed::Stderr,
+    }
 }
 
 /// Puts what a command printed within `budget` tokens, by what the command is and by what it printed.
@@ -94,9 +126,9 @@ pub fn tell(
         let found = found.unwrap_or_else(|| fallback(stdout.head, stderr.head, favour, budget));
         return plain(found);
     }
-    let larger = match stdout.total_bytes >= stderr.total_bytes {
-        true => stdout,
-        false => stderr,
+    let (larger, other, other_name) = match larger(stdout, stderr) {
+        Printed::Stdout => (stdout, stderr, "stderr"),
+        Printed::Stderr => (stderr, stdout, "stdout"),
     };
     // A long run's verdict stands at its end.
     let end = larger.tail.unwrap_or(larger.head);
@@ -110,24 +142,19 @@ pub fn tell(
         found.truncated = true;
         return plain(found);
     }
-    let by_name = match program {
-        Program::Git { .. } | Program::Diff => begun(captured, larger, budget),
+    let by_name = match (program, larger.tail) {
+        (Program::Git { .. } | Program::Diff, _) => begun(captured, larger, budget),
+        (_, Some(tail)) if larger.survey.is_some() => {
+            Some(logs::condense_ends(larger, tail, budget))
+        }
         _ => None,
     };
     let mut found = by_name.unwrap_or_else(|| excerpt_ends(larger, alarms, budget));
-    let other = match std::ptr::eq(larger, stdout) {
-        true => stderr,
-        false => stdout,
-    };
     if other.total_bytes > 0 {
-        let name = if std::ptr::eq(other, stderr) {
-            "stderr"
-        } else {
-            "stdout"
-        };
-        found
-            .breadcrumbs
-            .push(format!("{name}: {} lines, left out", other.total_lines));
+        found.breadcrumbs.push(format!(
+            "{other_name}: {} lines, left out",
+            other.total_lines
+        ));
         found.totals.lines = found.totals.lines.map(|lines| lines + other.total_lines);
         found.totals.size = found.totals.size.map(|size| size + other.total_bytes);
     }
@@ -136,15 +163,31 @@ pub fn tell(
 
 /// What the beginning of an output says that is not at hand as a whole, for programs that print one thing after the other.
 fn begun(captured: &Captured<'_>, text: &Text<'_>, budget: usize) -> Option<Condensed> {
-    let mut found = condense(captured.argv, text.head, "", captured.exit_code, budget)?;
+    const WHOSE: usize = 24;
+    let room = budget.saturating_sub(WHOSE);
+    let mut found = condense(captured.argv, text.head, "", captured.exit_code, room)?;
     let rest = text.total_lines.saturating_sub(line_count(text.head));
     found.breadcrumbs.push(format!(
         "only the first {} bytes are taken apart, not the {} after them",
         text.head.len(),
         plural(rest, "line")
     ));
+    // What was counted there is not all there is.
+    found.shown = line_count(&found.body).min(text.total_lines);
+    found.totals = Totals {
+        lines: Some(text.total_lines),
+        size: Some(text.total_bytes),
+        ..Totals::default()
+    };
+    found.body.insert_str(
+        0,
+        &format!(
+            "(of the first {} of {} bytes)\n",
+            thousands(text.head.len() as u64),
+            thousands(text.total_bytes)
+        ),
+    );
     found.truncated = true;
-    found.totals.size = Some(text.total_bytes);
     Some(found)
 }
 
@@ -195,6 +238,8 @@ fn by_program(
                 Kind::Binary => {
                     preview::condense_binary(path, stdout.head.as_bytes(), stdout.total_bytes)
                 }
+                // Of a log every line counts.
+                Kind::Log => preview::condense(path, kind, stdout, Asked::Whole, room),
                 _ => {
                     let text = ends_of(stdout);
                     preview::condense(path, kind, &text, Asked::Whole, room)

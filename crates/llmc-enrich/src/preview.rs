@@ -15,11 +15,11 @@ mod table;
 use llmc_tokens::{count, fits};
 
 use crate::excerpt::line_count;
-use crate::logs::{self, Ends};
+use crate::logs::{self, Survey};
 use crate::sniff::Kind;
 use crate::syntax::{self, Language};
 use crate::{Condensed, Totals};
-use excerpt::{Excerpt, first_lines, last_lines};
+use excerpt::{Edge, Excerpt, first_lines, last_lines};
 
 /// What is at hand of a text.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,8 @@ pub struct Text<'t> {
     pub total_bytes: u64,
     /// The lines of the whole.
     pub total_lines: u64,
+    /// What a log held when all of it streamed by, where only its ends are at hand.
+    pub survey: Option<&'t Survey>,
 }
 
 /// Which part was asked for.
@@ -82,15 +84,7 @@ pub fn condense(
         Asked::Whole if kind == Kind::Log => {
             let mut found = match text.tail {
                 None => logs::condense(text.head, room),
-                Some(tail) => logs::condense_ends(
-                    Ends {
-                        head: text.head,
-                        tail,
-                        lines: text.total_lines,
-                        bytes: text.total_bytes,
-                    },
-                    room,
-                ),
+                Some(tail) => logs::condense_ends(text, tail, room),
             };
             // The text may have grown when bytes that are no UTF-8 were replaced; the file has not.
             found.totals.size = Some(text.total_bytes);
@@ -112,7 +106,7 @@ pub fn condense(
             answer(body, shown, true, remarks)
         }
         Asked::Head(lines) => {
-            let taken = first_lines(text.head, lines, room.saturating_sub(REMARKS));
+            let taken = first_lines(text.head, lines, room.saturating_sub(REMARKS), edge(text));
             let wanted = lines.min(text.total_lines);
             let short = taken.lines < wanted || taken.clipped;
             let remarks = range_remark(1, &taken, wanted, text.total_lines);
@@ -120,14 +114,14 @@ pub fn condense(
         }
         Asked::From(first) => {
             let wanted = line_count(text.head);
-            let taken = first_lines(text.head, wanted, room.saturating_sub(REMARKS));
+            let taken = first_lines(text.head, wanted, room.saturating_sub(REMARKS), Edge::Whole);
             let short = taken.lines < wanted || taken.clipped;
             let remarks = range_remark(first, &taken, wanted, text.total_lines);
             answer(taken.text, taken.lines, short, remarks)
         }
         Asked::Tail(lines) => {
             let end = text.tail.unwrap_or(text.head);
-            let taken = last_lines(end, lines, room.saturating_sub(REMARKS));
+            let taken = last_lines(end, lines, room.saturating_sub(REMARKS), edge(text));
             let wanted = lines.min(text.total_lines);
             let short = taken.lines < wanted || taken.clipped;
             let first = (text.total_lines + 1).saturating_sub(taken.lines);
@@ -193,7 +187,7 @@ fn preview(path: &str, kind: Kind, text: &Text<'_>, room: usize) -> (String, u64
     }
     let title_room = 12;
     let left = room.saturating_sub(count(&body) + title_room);
-    let start = first_lines(text.head, u64::MAX, left);
+    let start = first_lines(text.head, u64::MAX, left, edge(text));
     if body.is_empty() {
         body = start.text;
     } else if start.lines > 0 {
@@ -225,22 +219,40 @@ fn lines_of_shape(
     about: &str,
     room: usize,
 ) -> Shape {
+    let title = format!("{} {what}{about}:\n", lines.len() + withheld);
+    titled(&title, lines, withheld, what, room)
+}
+
+/// As many lines as fit below a title, and a remark that counts the others.
+fn titled(title: &str, lines: Vec<String>, withheld: usize, what: &str, room: usize) -> Shape {
     if lines.is_empty() {
         return Shape::default();
     }
     let all = lines.len() + withheld;
-    let title = format!("{all} {what}{about}:\n");
     let taken = first_lines(
         &(lines.join("\n") + "\n"),
         u64::MAX,
-        room.saturating_sub(count(&title)),
+        room.saturating_sub(count(title)),
+        Edge::Whole,
     );
     let more = all as u64 - taken.lines;
     let remark = (more > 0).then(|| format!("{more} more {what}"));
     if taken.lines == 0 {
         return (String::new(), remark);
     }
-    (title + &taken.text, remark)
+    (title.to_owned() + &taken.text, remark)
+}
+
+/// What is known of the line at which the beginning of a text was cut off.
+fn edge(text: &Text<'_>) -> Edge {
+    match text.tail {
+        None => Edge::Whole,
+        Some(tail) if text.total_lines <= 1 => Edge::Bytes(
+            text.total_bytes
+                .saturating_sub(u64::from(tail.ends_with('\n'))),
+        ),
+        Some(_) => Edge::MoreThan,
+    }
 }
 
 #[cfg(test)]

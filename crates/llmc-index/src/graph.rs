@@ -7,6 +7,7 @@ use llmc_host::{Roots, Stop};
 use serde::Serialize;
 
 use crate::catalog::Catalog;
+use crate::decimals::three_decimals;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::snippet::Snippet;
@@ -15,16 +16,16 @@ use crate::symbols::{self, Defined, can_meet};
 use crate::text::TextSearcher;
 use crate::uses::{self, Site};
 
-/// Nodes that an answer lists.
-const LISTED: usize = 100;
 /// Uses from which on no further step is taken.
 const ENOUGH: usize = 1000;
+/// Symbols on a lineage from which on no further step is taken: each may mean reading hundreds of files.
+const ENOUGH_NODES: usize = 100;
+/// Neighbours of a snippet from which on no further step is taken.
+const ENOUGH_NEAR: usize = 8;
 /// How far a question may reach.
 const DEEPEST: usize = 5;
 /// From here on a name that is only mentioned is meant.
 const SURE: f32 = 0.7;
-/// Relations listed, of each kind.
-pub(crate) const FEW: usize = 8;
 
 /// One use of a symbol.
 #[derive(Debug, Clone, Serialize)]
@@ -38,13 +39,14 @@ pub struct UseSite {
     /// The line's text.
     pub text: String,
     /// From 0 to 1.
+    #[serde(serialize_with = "three_decimals")]
     pub confidence: f32,
     /// How many steps away from the symbol asked about, when more than one.
     #[serde(skip_serializing_if = "is_direct")]
     pub depth: usize,
 }
 
-fn is_none(count: &usize) -> bool {
+pub(crate) fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
@@ -61,6 +63,9 @@ pub struct WhereUsed {
     pub sites: Vec<UseSite>,
     /// How many there are.
     pub total: usize,
+    /// The last step taken, where there were too many uses to go as far as asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth_reached: Option<usize>,
     /// Files that mention the name and were not read, because too many do; the nearest were.
     #[serde(skip_serializing_if = "is_none")]
     pub unread_files: usize,
@@ -89,6 +94,7 @@ pub struct Node {
     /// Steps from the start.
     pub depth: usize,
     /// From 0 to 1; the product of the steps.
+    #[serde(serialize_with = "three_decimals")]
     pub confidence: f32,
 }
 
@@ -101,6 +107,14 @@ pub struct Lineage {
     pub direction: Direction,
     /// Nearest first.
     pub nodes: Vec<Node>,
+    /// How many there are.
+    pub total: usize,
+    /// The last step taken, where there were too many symbols to go as far as asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub depth_reached: Option<usize>,
+    /// Files that mention one of the names and were not read, because too many do; the nearest were.
+    #[serde(skip_serializing_if = "is_none")]
+    pub unread_files: usize,
     /// The definitions that share the name, when there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ambiguous: Vec<String>,
@@ -114,6 +128,17 @@ pub struct Related {
     pub symbol: String,
     /// Its lines.
     pub src: String,
+}
+
+/// The symbols near a snippet.
+#[derive(Debug, Clone, Default)]
+pub struct Near {
+    /// The surest first, nearer steps before farther ones.
+    pub neighbours: Vec<Related>,
+    /// The last step taken, where there were too many to go as far as asked.
+    pub depth_reached: Option<usize>,
+    /// Files that may hold more and were not read, because too many do.
+    pub unread_files: usize,
 }
 
 impl Index {
@@ -134,9 +159,11 @@ impl Index {
             let name = asked.first().map(Defined::name).unwrap_or_default();
             let mut all: Vec<UseSite> = Vec::new();
             let mut unread = 0;
+            let mut depth_reached = None;
+            let deepest = depth.clamp(1, DEEPEST);
             let mut done: HashSet<String> = asked.iter().map(Defined::id).collect();
             let mut level = vec![(asked.clone(), 1.0)];
-            for depth in 1..=depth.clamp(1, DEEPEST) {
+            for depth in 1..=deepest {
                 let mut next = Vec::new();
                 for (defined, sure) in level {
                     let sites = uses::sites(&defined, catalog, text, &mut sources, stop)?;
@@ -158,7 +185,8 @@ impl Index {
                     }
                 }
                 level = next;
-                if all.len() > ENOUGH {
+                if all.len() > ENOUGH && !level.is_empty() && depth < deepest {
+                    depth_reached = Some(depth);
                     break;
                 }
             }
@@ -166,6 +194,7 @@ impl Index {
                 symbol: name,
                 total: all.len(),
                 sites: all,
+                depth_reached,
                 unread_files: unread,
                 ambiguous: ambiguous(&asked),
             })
@@ -188,14 +217,21 @@ impl Index {
             let mut sources = Sources::new(roots);
             let asked = symbols::defined(symbol, catalog, &mut sources)?;
             let mut nodes = Vec::new();
+            let mut unread = 0;
+            let mut depth_reached = None;
+            let deepest = depth.clamp(1, DEEPEST);
             let mut done: HashSet<String> = asked.iter().map(Defined::id).collect();
             let mut level: Vec<(Defined, f32)> =
                 asked.iter().map(|one| (one.clone(), 1.0)).collect();
-            for depth in 1..=depth.clamp(1, DEEPEST) {
+            for depth in 1..=deepest {
                 let mut next: Vec<(Defined, f32)> = Vec::new();
                 for (from, sure) in level {
                     let steps = match direction {
-                        Direction::Callers => callers(&from, catalog, text, &mut sources, stop)?,
+                        Direction::Callers => {
+                            let found = callers(&from, catalog, text, &mut sources, stop)?;
+                            unread += found.unread;
+                            found.users
+                        }
                         Direction::Callees => callees(&from, catalog, &mut sources, stop)?,
                     };
                     for (to, step) in steps {
@@ -210,19 +246,22 @@ impl Index {
                         symbol: to.name(),
                         src: to.src(),
                         depth,
-                        confidence: rounded(*sure),
+                        confidence: *sure,
                     });
                 }
                 level = next;
-                if nodes.len() >= LISTED {
+                if nodes.len() >= ENOUGH_NODES && !level.is_empty() && depth < deepest {
+                    depth_reached = Some(depth);
                     break;
                 }
             }
-            nodes.truncate(LISTED);
             Ok(Lineage {
                 symbol: asked.first().map(Defined::name).unwrap_or_default(),
                 direction,
+                total: nodes.len(),
                 nodes,
+                depth_reached,
+                unread_files: unread,
                 ambiguous: ambiguous(&asked),
             })
         })
@@ -238,18 +277,18 @@ impl Index {
         snippets: &[Snippet],
         depth: usize,
         stop: &Stop,
-    ) -> Result<Vec<Vec<Related>>> {
+    ) -> Result<Vec<Near>> {
         self.with(|catalog, text| {
             let mut sources = Sources::new(roots);
             let near = snippets.iter().map(|snippet| {
                 let Some(symbol) = &snippet.symbol else {
-                    return Ok(Vec::new());
+                    return Ok(Near::default());
                 };
                 let id = format!("{}#{symbol}", snippet.path);
                 match symbols::defined(&id, catalog, &mut sources) {
                     Ok(defined) => around(&defined, depth, catalog, text, &mut sources, stop),
                     // A section of text is no symbol.
-                    Err(Error::NoSymbol { .. } | Error::BadRequest(_)) => Ok(Vec::new()),
+                    Err(Error::NoSymbol { .. } | Error::BadRequest(_)) => Ok(Near::default()),
                     Err(error) => Err(error),
                 }
             });
@@ -258,7 +297,7 @@ impl Index {
     }
 }
 
-/// The surest neighbours first, nearer steps before farther ones.
+/// Who calls a symbol and what it calls, step by step.
 fn around(
     of: &[Defined],
     depth: usize,
@@ -266,24 +305,31 @@ fn around(
     text: &TextSearcher,
     sources: &mut Sources<'_>,
     stop: &Stop,
-) -> Result<Vec<Related>> {
+) -> Result<Near> {
     let mut all: Vec<Defined> = Vec::new();
+    let mut found = Near::default();
+    let deepest = depth.clamp(1, DEEPEST);
+    let mut done: HashSet<String> = of.iter().map(Defined::src).collect();
     let mut level: Vec<Defined> = of.iter().take(1).cloned().collect();
-    for _ in 0..depth.clamp(1, DEEPEST) {
+    for depth in 1..=deepest {
         let mut near: Vec<(Defined, f32)> = Vec::new();
         for one in &level {
-            near.extend(callers(one, catalog, text, sources, stop)?);
+            let callers = callers(one, catalog, text, sources, stop)?;
+            found.unread_files += callers.unread;
+            near.extend(callers.users);
             near.extend(callees(one, catalog, sources, stop)?);
         }
         near.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.id().cmp(&b.0.id())));
-        near.retain(|(one, _)| !all.iter().chain(of).any(|known| known.is(one)));
-        level = near.into_iter().take(FEW).map(|(one, _)| one).collect();
+        near.retain(|(one, _)| done.insert(one.src()));
+        level = near.into_iter().map(|(one, _)| one).collect();
         all.extend(level.iter().cloned());
-        if all.len() >= FEW {
+        if all.len() >= ENOUGH_NEAR && !level.is_empty() && depth < deepest {
+            found.depth_reached = Some(depth);
             break;
         }
     }
-    Ok(few(all.into_iter()))
+    found.neighbours = related(all.into_iter());
+    Ok(found)
 }
 
 fn used(site: &Site, depth: usize, sure: f32) -> UseSite {
@@ -292,13 +338,9 @@ fn used(site: &Site, depth: usize, sure: f32) -> UseSite {
         line: site.line,
         symbol: site.user().map(|user| user.name()).unwrap_or_default(),
         text: site.text(),
-        confidence: rounded(sure),
+        confidence: sure,
         depth,
     }
-}
-
-fn rounded(number: f32) -> f32 {
-    (number * 100.0).round() / 100.0
 }
 
 /// The definitions of one name, unless they are one thing: a type and the blocks that add to it.
@@ -327,29 +369,40 @@ pub(crate) fn leads(to: &Defined, kind: ReferenceKind, confidence: f32) -> bool 
     }
 }
 
-/// Those who call a symbol or derive from it, with how sure that is.
+/// Those who call a symbol or derive from it.
+struct Callers {
+    /// With how sure that is.
+    users: Vec<(Defined, f32)>,
+    /// Files that may hold more, and were not read.
+    unread: usize,
+}
+
 fn callers(
     of: &Defined,
     catalog: &Catalog,
     text: &TextSearcher,
     sources: &mut Sources<'_>,
     stop: &Stop,
-) -> Result<Vec<(Defined, f32)>> {
+) -> Result<Callers> {
     let sites = uses::sites(std::slice::from_ref(of), catalog, text, sources, stop)?;
     let calls = sites
         .found
         .into_iter()
         .filter(|site| leads(of, site.kind, site.confidence));
-    let mut found: Vec<(Defined, f32)> = Vec::new();
+    let mut users: Vec<(Defined, f32)> = Vec::new();
+    let mut known: HashSet<(String, u32)> = HashSet::new();
     for site in calls {
         if let Some(user) = site.user()
             && !user.is(of)
-            && !found.iter().any(|(known, _)| known.is(&user))
+            && known.insert((user.source.path.clone(), user.symbol.line))
         {
-            found.push((user, site.confidence));
+            users.push((user, site.confidence));
         }
     }
-    Ok(found)
+    Ok(Callers {
+        users,
+        unread: sites.unread,
+    })
 }
 
 /// Those a symbol calls, with how sure that is: for each name the likeliest definition.
@@ -446,19 +499,14 @@ fn likelihood(
     0.6 / rivals.max(1) as f32
 }
 
-pub(crate) fn few(defined: impl Iterator<Item = Defined>) -> Vec<Related> {
-    let mut all: Vec<Related> = Vec::new();
-    for one in defined {
-        let src = one.src();
-        if !all.iter().any(|known| known.src == src) {
-            all.push(Related {
-                symbol: one.name(),
-                src,
-            });
-        }
-        if all.len() == FEW {
-            break;
-        }
-    }
-    all
+/// The same as answers give them, each place once.
+pub(crate) fn related(defined: impl Iterator<Item = Defined>) -> Vec<Related> {
+    let mut known: HashSet<String> = HashSet::new();
+    let related = defined.map(|one| Related {
+        symbol: one.name(),
+        src: one.src(),
+    });
+    related
+        .filter(|one| known.insert(one.src.clone()))
+        .collect()
 }

@@ -1,12 +1,14 @@
 //! All about one symbol or file at once.
 
+use std::collections::HashMap;
+
 use llmc_host::{Roots, Stop};
 use serde::Serialize;
 
-use crate::catalog::{Catalog, language_name};
+use crate::catalog::{Catalog, file_of, language_name};
 use crate::classify::{Origin, Realm};
 use crate::error::{Error, Result};
-use crate::graph::{FEW, Related, ambiguous, callees, few, leads};
+use crate::graph::{Related, ambiguous, callees, is_none, leads, related};
 use crate::index::Index;
 use crate::snippet::src;
 use crate::source::Sources;
@@ -33,6 +35,9 @@ pub struct Inspected {
     pub doc: String,
     /// Its text, within the budget; of a file, its outline.
     pub text: String,
+    /// How many lines that text has in all, when they do not fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines_total: Option<usize>,
     /// Who calls it.
     pub callers: Vec<Related>,
     /// What it calls.
@@ -41,6 +46,9 @@ pub struct Inspected {
     pub tests: Vec<Related>,
     /// Documentation that names it.
     pub docs: Vec<Related>,
+    /// Files that mention the name and were not read, because too many do; the nearest were.
+    #[serde(skip_serializing_if = "is_none")]
+    pub unread_files: usize,
     /// The definitions that share the name, when there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ambiguous: Vec<String>,
@@ -100,6 +108,7 @@ impl Index {
         if text.is_empty() {
             text = source.text.clone();
         }
+        let (text, lines_total) = within(&text, budget);
         let docs =
             self.with(|catalog, found| docs_naming(symbols::module_name(&path), catalog, found));
         Ok(Inspected {
@@ -108,11 +117,13 @@ impl Index {
             src: src(&path, 1, lines.len()),
             signature: String::new(),
             doc: doc_at(&lines, 1),
-            text: within(&text, budget),
+            text,
+            lines_total,
             callers: Vec::new(),
             callees: Vec::new(),
             tests: Vec::new(),
             docs: docs.unwrap_or_default(),
+            unread_files: 0,
             ambiguous: Vec::new(),
             path,
         })
@@ -138,7 +149,7 @@ fn inspected(
             let counts = leads(one, site.kind, site.confidence);
             is_test == tests && counts && site.confidence >= 0.3
         });
-        few(users.filter_map(Site::user).filter(|user| !user.is(one)))
+        related(users.filter_map(Site::user).filter(|user| !user.is(one)))
     };
     let callees = callees(one, catalog, sources, stop)?;
     let definition = cut
@@ -149,7 +160,7 @@ fn inspected(
     let first = first_with_comments(&lines, one.symbol.first);
     let shown = lines.range(first, one.symbol.last);
     let shown = shown.strip_suffix('\n').unwrap_or(shown);
-    let shown = within(shown, budget);
+    let (shown, lines_total) = within(shown, budget);
     let count = u32::try_from(shown.matches('\n').count()).unwrap_or(0);
     Ok(Inspected {
         symbol: Some(one.name()),
@@ -163,10 +174,12 @@ fn inspected(
         signature: signature.map_or_else(String::new, |found| found.signature.clone()),
         doc: doc_of(&lines, first, one),
         text: shown,
+        lines_total,
         callers: users(false),
-        callees: few(callees.into_iter().map(|(defined, _)| defined)),
+        callees: related(callees.into_iter().map(|(defined, _)| defined)),
         tests: users(true),
         docs: docs_naming(&one.symbol.name, catalog, text)?,
+        unread_files: sites.unread,
         ambiguous: ambiguous(asked),
     })
 }
@@ -181,31 +194,39 @@ fn in_tests(symbol: &Symbol) -> bool {
 /// Sections of documentation that name a symbol.
 fn docs_naming(name: &str, catalog: &Catalog, text: &TextSearcher) -> Result<Vec<Related>> {
     let mut found = Vec::new();
+    // A name may stand in very many units of code; their files are looked up once each.
+    let mut documents: HashMap<u64, Option<String>> = HashMap::new();
     for id in text.users(&[Use::Mention], name)? {
-        let Some(row) = catalog.unit(id)? else {
-            continue;
+        let file = file_of(id);
+        let path = match documents.get(&file) {
+            Some(known) => known.clone(),
+            None => {
+                let row = catalog.file(file)?;
+                let path = row
+                    .filter(|row| row.realm == Realm::Docs)
+                    .map(|row| row.path);
+                documents.insert(file, path.clone());
+                path
+            }
         };
-        let file = catalog
-            .file(row.file)?
-            .filter(|file| file.realm == Realm::Docs);
-        if let Some(file) = file {
+        if let Some(path) = path
+            && let Some(row) = catalog.unit(id)?
+        {
             found.push(Related {
-                symbol: row.unit.symbol.clone(),
-                src: src(&file.path, row.unit.first, row.unit.last),
+                src: src(&path, row.unit.first, row.unit.last),
+                symbol: row.unit.symbol,
             });
-        }
-        if found.len() == FEW {
-            break;
         }
     }
     Ok(found)
 }
 
-/// The leading whole lines of a text that fit.
-fn within(text: &str, budget: usize) -> String {
+/// The leading whole lines of a text that fit, and how many it has if not all do.
+fn within(text: &str, budget: usize) -> (String, Option<usize>) {
     let (bytes, _) = llmc_tokens::lines_within(text, budget);
     let kept = &text[..bytes];
-    kept.strip_suffix('\n').unwrap_or(kept).to_owned()
+    let all = (bytes < text.len()).then(|| text.lines().count());
+    (kept.strip_suffix('\n').unwrap_or(kept).to_owned(), all)
 }
 
 const COMMENTS: &[&str] = &[

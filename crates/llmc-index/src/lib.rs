@@ -19,7 +19,7 @@
 //! A question (`query`) becomes candidates (`search`), by BM25 over names, paths and text, and by the places that a stack
 //! trace names (`trace`); `rank` orders them by what
 //! BM25 cannot see, and documents what a score means; `vectors` adds what is near in meaning, where somebody provides
-//! vectors; `snippet` deals out the token budget. Questions about symbols are
+//! vectors; `snippet` deals out the token budget; `decimals` says how scores are written. Questions about symbols are
 //! answered by `symbols` (which definition is meant), `uses` (who uses it), `resolve` (how sure that is), `graph`,
 //! `inspect` and `plan`.
 //!
@@ -29,6 +29,7 @@
 mod casualties;
 mod catalog;
 mod classify;
+mod decimals;
 mod error;
 mod graph;
 mod index;
@@ -56,14 +57,15 @@ mod watch;
 mod words;
 
 pub use classify::{Passed, Realm};
+pub use decimals::three_decimals;
 pub use error::{Error, Result};
-pub use graph::{Direction, Lineage, Node, Related, UseSite, WhereUsed};
+pub use graph::{Direction, Lineage, Near, Node, Related, UseSite, WhereUsed};
 pub use index::{Index, State};
 pub use inspect::Inspected;
 pub use plan::{Plan, Step};
 pub use progress::Progress;
 pub use search::{Answer, Request, Scope};
-pub use snippet::Snippet;
+pub use snippet::{LeftOut, Snippet};
 pub use stats::Stats;
 pub use update::Updated;
 pub use vectors::Embedder;

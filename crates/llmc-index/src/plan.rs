@@ -7,6 +7,7 @@
 use llmc_host::{Roots, Stop};
 use serde::Serialize;
 
+use crate::decimals::three_decimals;
 use crate::error::Result;
 use crate::graph::Related;
 use crate::index::{Index, State};
@@ -29,6 +30,7 @@ pub struct Plan {
     /// As asked, clipped.
     pub query: String,
     /// How likely the first steps answer it, from 0 to 1.
+    #[serde(serialize_with = "three_decimals")]
     pub confidence: f32,
     /// In the order of reading.
     pub steps: Vec<Step>,
@@ -47,6 +49,7 @@ pub struct Step {
     /// What speaks for it.
     pub why: String,
     /// From 0 to 1.
+    #[serde(serialize_with = "three_decimals")]
     pub confidence: f32,
 }
 
@@ -93,7 +96,7 @@ impl Index {
         }
         Ok(Plan {
             query: query.chars().take(200).collect(),
-            confidence: rounded(best),
+            confidence: best,
             steps,
             index: state,
             note: self.note(state).or(no_vectors),
@@ -128,7 +131,7 @@ fn direct(question: &Question, candidate: &Candidate) -> Step {
     Step {
         src: src(&candidate.source.path, unit.first, unit.last),
         why,
-        confidence: rounded(candidate.score),
+        confidence: candidate.score,
     }
 }
 
@@ -145,11 +148,7 @@ fn around(steps: &mut Vec<Step>, what: &str, name: &str, related: &[Related], co
         steps.push(Step {
             src: one.src.clone(),
             why: format!("{who}{what} {name}"),
-            confidence: rounded(confidence),
+            confidence,
         });
     }
-}
-
-fn rounded(number: f32) -> f32 {
-    (number * 100.0).round() / 100.0
 }

@@ -14,7 +14,7 @@ use crate::live;
 use crate::query::Question;
 use crate::rank::{self, Candidate};
 use crate::score::Weights;
-use crate::snippet::{self, Snippet};
+use crate::snippet::{self, LeftOut, Snippet};
 use crate::source::Sources;
 use crate::text::TextSearcher;
 use crate::trace::{self, Located};
@@ -70,7 +70,9 @@ pub struct Answer {
     pub unverified: Vec<String>,
     /// Whether the index answered.
     pub index: State,
-    /// Why there is no index, or none that is up to date.
+    /// Hits for which the budget was too small; the note says so too.
+    pub left_out: Option<LeftOut>,
+    /// Why there is no index, or none that is up to date, and what was left out.
     pub note: Option<String>,
 }
 
@@ -104,7 +106,13 @@ impl Index {
             &mut sources,
             stop,
         )?;
-        let snippets = snippet::deal_out(&question, &weights, &ranked, request.k, request.budget);
+        let (snippets, left_out) =
+            snippet::deal_out(&question, &weights, &ranked, request.k, request.budget);
+        let notes = [
+            left_out.as_ref().map(LeftOut::to_string),
+            self.note(state).or(no_vectors),
+        ];
+        let notes: Vec<String> = notes.into_iter().flatten().collect();
         let unverified = snippets
             .iter()
             .filter(|snippet| !sources.is_current(&snippet.path))
@@ -113,7 +121,8 @@ impl Index {
         Ok(Answer {
             snippets,
             unverified,
-            note: self.note(state).or(no_vectors),
+            left_out,
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
             index: state,
         })
     }

@@ -1,5 +1,7 @@
 //! Deals out a token budget: whole units where they fit, else cut between lines, exact to the token.
 
+use std::fmt;
+
 use crate::query::Question;
 use crate::rank::Candidate;
 use crate::score::Weights;
@@ -40,14 +42,45 @@ pub(crate) fn src(path: &str, first: u32, last: u32) -> String {
     format!("{path}#L{first}-L{last}")
 }
 
-/// The first `k` candidates within the budget, best first.
+/// Hits for which a budget was too small.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many.
+    pub hits: usize,
+    /// Of how many that were to be shown.
+    pub of: usize,
+    /// The budget.
+    pub budget: usize,
+    /// The lines of the best of them.
+    pub best: String,
+    /// The tokens that those have.
+    pub tokens: usize,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut {
+            hits,
+            of,
+            budget,
+            best,
+            tokens,
+        } = self;
+        write!(
+            f,
+            "{hits} of {of} hits left out, {budget} tokens are too few: the best of them, {best}, has {tokens}"
+        )
+    }
+}
+
+/// The first `k` candidates within the budget, best first, and what did not fit.
 pub(crate) fn deal_out(
     question: &Question,
     weights: &Weights,
     ranked: &[Candidate],
     k: usize,
     budget: usize,
-) -> Vec<Snippet> {
+) -> (Vec<Snippet>, Option<LeftOut>) {
     let chosen = &ranked[..ranked.len().min(k)];
     let sizes: Vec<usize> = chosen
         .iter()
@@ -60,12 +93,25 @@ pub(crate) fn deal_out(
     let shares = shares(&sizes, budget);
     let mut left = budget;
     let mut snippets = Vec::new();
+    let mut left_out: Option<LeftOut> = None;
     for (candidate, share) in chosen.iter().zip(shares) {
         let lines = candidate.source.lines();
         let unit = &candidate.unit;
-        let Some((first, last, tokens)) =
-            fit(question, weights, candidate, &lines, share.min(left))
-        else {
+        // Where the share is too small for a single line, a better hit comes before room for those below it.
+        let fitted = fit(question, weights, candidate, &lines, share.min(left))
+            .or_else(|| fit(question, weights, candidate, &lines, left));
+        let Some((first, last, tokens)) = fitted else {
+            let text = without_end(lines.range(unit.first, unit.last));
+            let of = chosen.len();
+            left_out
+                .get_or_insert_with(|| LeftOut {
+                    hits: 0,
+                    of,
+                    budget,
+                    best: src(&candidate.source.path, unit.first, unit.last),
+                    tokens: llmc_tokens::count(text),
+                })
+                .hits += 1;
             continue;
         };
         left -= tokens;
@@ -75,12 +121,12 @@ pub(crate) fn deal_out(
             path: candidate.source.path.clone(),
             first,
             last,
-            score: (candidate.score * 1000.0).round() / 1000.0,
+            score: candidate.score,
             symbol: named.then(|| unit.qualified()),
             kind: Some(unit.kind.as_str()),
         });
     }
-    snippets
+    (snippets, left_out)
 }
 
 /// How many tokens a text has, or `limit` if it has more.

@@ -69,6 +69,9 @@ pub(crate) fn document(cx: &Cx, task: &str, stop: &Stop) -> Result<Value> {
             None => "no index yet; searches go over the files".to_owned(),
         },
     });
+    if let Some(left_out) = found.as_ref().and_then(|found| found.left_out.as_ref()) {
+        notes.push(left_out.to_string());
+    }
     let snippets = found.as_ref().map_or_else(Vec::new, |found| {
         found.snippets.iter().map(rag::shown).collect()
     });

@@ -115,6 +115,7 @@ pub(crate) fn freshen(cx: &Cx, stop: &Stop) {
 struct Shown<'a> {
     text: &'a str,
     src: String,
+    #[serde(serialize_with = "llmc_index::three_decimals")]
     score: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
     symbol: Option<&'a str>,
@@ -153,6 +154,9 @@ pub(crate) fn document(found: &Found, limits: &Limited) -> Value {
     });
     if !limits.clamped.is_empty() {
         document["clamped"] = json!(limits.clamped);
+    }
+    if found.left_out.is_some() {
+        document["truncated"] = json!(true);
     }
     if let Some(note) = &found.note {
         document["note"] = json!(note);

@@ -21,8 +21,20 @@ pub(crate) struct Frame {
     pub(crate) path: Option<String>,
     /// What returns the rest.
     pub(crate) handle: Option<HandleId>,
+    /// How much there is behind it.
+    pub(crate) behind: Behind,
     /// Bytes that are not shown.
     pub(crate) withheld_bytes: u64,
+}
+
+/// How much a handle returns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// All there was.
+    #[default]
+    Everything,
+    /// What was printed before the command was ended for printing too much.
+    UntilEnded,
 }
 
 /// What header and breadcrumbs may cost beyond what condensers leave room for.
@@ -79,7 +91,10 @@ pub(crate) fn text(found: &Condensed, frame: Frame) -> (String, Facts) {
     header.content_type = frame.content_type;
     let mut crumbs = found.breadcrumbs.clone();
     if let (true, Some(id)) = (found.truncated, frame.handle) {
-        crumbs.push(format!("te_handle {id} returns the rest"));
+        crumbs.push(match frame.behind {
+            Behind::Everything => format!("te_handle {id} returns the rest"),
+            Behind::UntilEnded => format!("te_handle {id} returns what was printed until then"),
+        });
     }
     let facts = Facts {
         path: frame.path,

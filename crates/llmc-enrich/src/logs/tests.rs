@@ -145,21 +145,23 @@ fn a_short_log_is_untouched() {
 #[test]
 fn the_unread_middle_is_said() {
     let log = long_log();
-    let ends = Ends {
+    let text = Text {
         head: &log[..log
             .find("request 100 ")
             .and_then(|at| log[..at].rfind('\n'))
             .expect("a line")
             + 1],
-        tail: &log[log
-            .find("request 500 ")
-            .and_then(|at| log[..at].rfind('\n'))
-            .expect("a line")
-            + 1..],
-        lines: 643,
-        bytes: log.len() as u64,
+        tail: None,
+        total_lines: 643,
+        total_bytes: log.len() as u64,
+        survey: None,
     };
-    let condensed = condense_ends(ends, 400);
+    let tail = &log[log
+        .find("request 500 ")
+        .and_then(|at| log[..at].rfind('\n'))
+        .expect("a line")
+        + 1..];
+    let condensed = condense_ends(&text, tail, 400);
     assert!(
         condensed.breadcrumbs[0].ends_with(" lines between head and tail were not read"),
         "{:?}",
@@ -176,6 +178,170 @@ fn the_unread_middle_is_said() {
         (condensed.totals.lines, condensed.totals.size),
         (Some(643), Some(log.len() as u64))
     );
+}
+
+/// A log's ends of a few lines each, and what was found in pieces of this size.
+fn streamed(log: &[u8], size: usize) -> (Survey, String, String) {
+    let mut survey = Survey::default();
+    log.chunks(size).for_each(|part| survey.feed(part));
+    survey.finish();
+    let lines: Vec<_> = log.split_inclusive(|byte| *byte == b'\n').collect();
+    let text = |lines: &[&[u8]]| String::from_utf8_lossy(&lines.concat()).into_owned();
+    (
+        survey,
+        text(&lines[..5]),
+        text(&lines[lines.len() - 5..lines.len()]),
+    )
+}
+
+fn told(log: &[u8], size: usize, budget: usize) -> Condensed {
+    let (survey, head, tail) = streamed(log, size);
+    let text = Text {
+        head: &head,
+        tail: Some(&tail),
+        total_lines: log.split_inclusive(|byte| *byte == b'\n').count() as u64,
+        total_bytes: log.len() as u64,
+        survey: Some(&survey),
+    };
+    condense_ends(&text, &tail, budget)
+}
+
+#[test]
+fn a_log_that_streams_by_is_told_as_if_it_were_at_hand() {
+    let mut log = long_log().into_bytes();
+    log.extend_from_slice(b"2025-01-02T13:00:01Z \x1b[31mERROR\x1b[0m app: odd byte \xff\r\n");
+    log.extend_from_slice(b"  at app::main\n");
+    log.extend_from_slice(b"2025-01-02T13:00:02Z ERROR app: no line end");
+    let whole = condense(&String::from_utf8_lossy(&log), 600);
+    let summary = |body: &str| body.split("first lines:").next().map(str::to_owned);
+    for size in [1, 7, 4096, log.len()] {
+        let found = told(&log, size, 600);
+        assert!(
+            found
+                .body
+                .starts_with("646 lines: 15 ERROR, 6 WARN, 600 INFO, 25 without level\n"),
+            "{}",
+            found.body
+        );
+        assert_eq!(
+            summary(&found.body),
+            summary(&whole.body),
+            "pieces of {size}"
+        );
+    }
+}
+
+#[test]
+fn one_error_in_the_middle_of_a_long_log_is_counted_and_shown() {
+    let line = |n: u32| match n {
+        4001 => "10:00:00 ERROR db: the only one\n".to_owned(),
+        n => format!("10:00:00 INFO request {n} served\n"),
+    };
+    let log: String = (1..=6000).map(line).collect();
+    let found = told(log.as_bytes(), 1000, 300);
+    assert!(
+        found.body.starts_with(
+            "6,000 lines: 1 ERROR, 5,999 INFO\nerrors (1 line, 1 kind):\n4,001: 10:00:00 ERROR db: the only one\n"
+        ),
+        "{}",
+        found.body
+    );
+    assert_eq!(found.breadcrumbs.len(), 1, "{:?}", found.breadcrumbs);
+}
+
+#[test]
+fn the_last_error_is_shown_where_its_kind_finds_no_room() {
+    let log: String = (0..400_u32)
+        .map(|n| {
+            let name: String = format!("{n:05}")
+                .bytes()
+                .map(|digit| char::from(digit + 49))
+                .collect();
+            format!("10:00:00 ERROR unit {name} failed\n10:00:00 INFO next\n")
+        })
+        .collect();
+    let found = condense(&log, 300);
+    assert!(
+        found.body.contains("errors (400 lines, 400 kinds):\n1: "),
+        "{}",
+        found.body
+    );
+    assert!(
+        found
+            .body
+            .contains("\nlast 799: 10:00:00 ERROR unit aadjj failed\n"),
+        "{}",
+        found.body
+    );
+}
+
+#[test]
+fn errors_are_not_crowded_out_by_lines_of_many_kinds() {
+    let mut survey = Survey::default();
+    let name = |mut n: u32| {
+        let mut name = String::new();
+        while n > 0 {
+            name.push(char::from(b'a' + (n % 26) as u8));
+            n /= 26;
+        }
+        name
+    };
+    for n in 0..60_000 {
+        survey.read(&format!("INFO z{}\n", name(n)));
+    }
+    survey.read("ERROR late\n");
+    let shown = survey.kinds.iter().find(|kind| kind.is_error());
+    assert_eq!(
+        shown.map(|kind| (kind.first, kind.line.as_str())),
+        Some((60_001, "ERROR late"))
+    );
+}
+
+#[test]
+fn beyond_the_limit_it_is_said_how_much_was_read() {
+    // A line of 64 bytes; the limit is 1 MiB in tests.
+    let line = |n: u32| match n {
+        20_000 => format!("{:<63}\n", "10:00:00 ERROR where nobody looked"),
+        29_999 => format!("{:<63}\n", "10:00:00 ERROR near the end"),
+        n => format!("{:<63}\n", format!("10:00:00 INFO request {n}")),
+    };
+    let log: String = (1..=30_000).map(line).collect();
+    let found = told(log.as_bytes(), 5000, 300);
+    let read = (1 << 20) / 64 + 5;
+    assert!(
+        found.body.starts_with(&format!(
+            "30,000 lines, only {} of them read: 1 ERROR, {} INFO\n",
+            thousands(read),
+            thousands(read - 1)
+        )),
+        "{}",
+        found.body
+    );
+    assert!(
+        found.body.contains("\n29,999: 10:00:00 ERROR near the end"),
+        "{}",
+        found.body
+    );
+    assert_eq!(
+        found.breadcrumbs[0],
+        format!(
+            "{} lines between head and tail were not read",
+            thousands(30_000 - read)
+        )
+    );
+}
+
+#[test]
+fn a_line_longer_than_any_buffer_is_one_line() {
+    let log = format!("10:00:00 ERROR {}\n10:00:01 INFO x\n", "y".repeat(300_000));
+    let mut survey = Survey::default();
+    log.as_bytes()
+        .chunks(1000)
+        .for_each(|part| survey.feed(part));
+    survey.finish();
+    assert_eq!((survey.lines, survey.errors), (2, 1));
+    let shown = &survey.kinds[0].line;
+    assert!(shown.ends_with("yy…[+299615 bytes]"), "{shown}");
 }
 
 #[test]
@@ -301,8 +467,8 @@ proptest! {
     fn any_text_is_read_without_panic(text in "((ERROR|<3>|E0102 |\\{\"level\":|level=|\" 500| HTTP/1\\.1|\t|é|\r|[0-9]+)?\\PC{0,16}\n?){0,30}", budget in 0usize..200) {
         let condensed = condense(&text, budget);
         prop_assert!(condensed.shown <= condensed.totals.lines.unwrap_or(0));
-        let ends = Ends { head: &text, tail: &text, lines: 5, bytes: 9 };
-        condense_ends(ends, budget);
+        let ends = Text { head: &text, tail: None, total_lines: 5, total_bytes: 9, survey: None };
+        condense_ends(&ends, &text, budget);
         looks_like_log(&text);
     }
 }

@@ -173,6 +173,7 @@ fn a_diff_too_large_to_hold_is_still_told_by_file_and_hunk() {
         tail: None,
         total_bytes: 0,
         total_lines: 0,
+        survey: None,
     };
     let captured = Captured {
         argv: &argv("git diff v1 v2"),
@@ -181,13 +182,23 @@ fn a_diff_too_large_to_hold_is_still_told_by_file_and_hunk() {
             tail: Some(&tail),
             total_bytes: 20 << 20,
             total_lines: 500_000,
+            survey: None,
         },
         stderr: nothing,
         alarms: &Alarms::default(),
         exit_code: Some(0),
     };
     let told = tell(&captured, |_| None, 500).found;
-    assert!(told.body.contains("400 files, 400 hunks"), "{}", told.body);
+    let of = format!(
+        "(of the first {} of 20,971,520 bytes)\n400 files, 400 hunks",
+        crate::room::thousands(head.len() as u64)
+    );
+    assert!(told.body.starts_with(&of), "{}", told.body);
+    assert_eq!(
+        (told.totals.matches, told.totals.files, told.totals.lines),
+        (None, None, Some(500_000)),
+        "what was counted in a part is no total"
+    );
     assert!(told.truncated);
     assert_eq!(told.totals.size, Some(20 << 20));
     let crumbs = told.breadcrumbs.join("\n");

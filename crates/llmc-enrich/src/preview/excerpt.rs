@@ -11,14 +11,25 @@ pub(super) struct Excerpt {
     pub(super) clipped: bool,
 }
 
+/// How long a line is that stands where a text was cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Edge {
+    /// The text was not cut within a line.
+    Whole,
+    /// So many bytes.
+    Bytes(u64),
+    /// Longer than what is at hand of it.
+    MoreThan,
+}
+
 /// Bytes of a line beyond which it is clipped; nobody reads further across.
 const LONG: usize = 2000;
 const KEPT: usize = 400;
 /// More bytes than a token has in any text that is worth showing.
 const BYTES_PER_TOKEN: usize = 24;
 
-/// The first lines, at most `most`, that fit `room` tokens.
-pub(super) fn first_lines(text: &str, most: u64, room: usize) -> Excerpt {
+/// The first lines, at most `most`, that fit `room` tokens; the text may be cut at its end.
+pub(super) fn first_lines(text: &str, most: u64, room: usize, edge: Edge) -> Excerpt {
     let enough = room.saturating_mul(BYTES_PER_TOKEN);
     let mut gathered = String::new();
     let mut clips = Vec::new();
@@ -26,7 +37,7 @@ pub(super) fn first_lines(text: &str, most: u64, room: usize) -> Excerpt {
         if n as u64 >= most || gathered.len() > enough {
             break;
         }
-        let (shown, clipped) = clip(line, LONG, KEPT);
+        let (shown, clipped) = clip(line, LONG, KEPT, at_end(line, edge));
         gathered.push_str(&shown);
         clips.push(clipped);
     }
@@ -34,7 +45,9 @@ pub(super) fn first_lines(text: &str, most: u64, room: usize) -> Excerpt {
     gathered.truncate(bytes);
     let lines = gathered.split_inclusive('\n').count();
     if lines == 0 && most > 0 && room > 0 {
-        return squeezed(text.split_inclusive('\n').next(), room);
+        let line = text.split_inclusive('\n').next();
+        let edge = line.map_or(edge, |line| at_end(line, edge));
+        return squeezed(line, room, edge);
     }
     Excerpt {
         clipped: clips[..lines].contains(&true),
@@ -43,8 +56,11 @@ pub(super) fn first_lines(text: &str, most: u64, room: usize) -> Excerpt {
     }
 }
 
-/// The last lines, at most `most`, that fit `room` tokens.
-pub(super) fn last_lines(text: &str, most: u64, room: usize) -> Excerpt {
+/// The last lines, at most `most`, that fit `room` tokens; the text may be cut at its start.
+pub(super) fn last_lines(text: &str, most: u64, room: usize, edge: Edge) -> Excerpt {
+    // Whoever cuts the end off a text cuts between lines where there are several.
+    let lines = text.split_inclusive('\n').take(2).count();
+    let edge = if lines > 1 { Edge::Whole } else { edge };
     let enough = room.saturating_mul(BYTES_PER_TOKEN);
     let mut gathered = Vec::new();
     let mut bytes = 0;
@@ -52,7 +68,7 @@ pub(super) fn last_lines(text: &str, most: u64, room: usize) -> Excerpt {
     while !rest.is_empty() && (gathered.len() as u64) < most && bytes <= enough {
         let end = rest.strip_suffix('\n').unwrap_or(rest);
         let start = end.rfind('\n').map_or(0, |at| at + 1);
-        let shown = clip(&rest[start..], LONG, KEPT);
+        let shown = clip(&rest[start..], LONG, KEPT, edge);
         bytes += shown.0.len();
         gathered.push(shown);
         rest = &rest[..start];
@@ -75,7 +91,7 @@ pub(super) fn last_lines(text: &str, most: u64, room: usize) -> Excerpt {
         }
     }
     if fitting == 0 && most > 0 && room > 0 {
-        return squeezed(text.split_inclusive('\n').next_back(), room);
+        return squeezed(text.split_inclusive('\n').next_back(), room, edge);
     }
     Excerpt {
         text: last(fitting),
@@ -87,13 +103,13 @@ pub(super) fn last_lines(text: &str, most: u64, room: usize) -> Excerpt {
 }
 
 /// One line that is too long for the room, cut until it fits.
-fn squeezed(line: Option<&str>, room: usize) -> Excerpt {
+fn squeezed(line: Option<&str>, room: usize, edge: Edge) -> Excerpt {
     let Some(line) = line else {
         return Excerpt::default();
     };
     let mut kept = room.saturating_mul(4).min(KEPT);
     while kept > 8 {
-        let (text, clipped) = clip(line, kept, kept);
+        let (text, clipped) = clip(line, kept, kept, edge);
         if count(&text) <= room {
             return Excerpt {
                 text: text.into_owned(),
@@ -106,19 +122,29 @@ fn squeezed(line: Option<&str>, room: usize) -> Excerpt {
     Excerpt::default()
 }
 
+/// Where a text is cut at its end, only a line without an end is not whole.
+fn at_end(line: &str, edge: Edge) -> Edge {
+    match line.ends_with('\n') {
+        true => Edge::Whole,
+        false => edge,
+    }
+}
+
 /// The line, or its beginning and its length.
-fn clip(line: &str, long: usize, kept: usize) -> (std::borrow::Cow<'_, str>, bool) {
+fn clip(line: &str, long: usize, kept: usize, edge: Edge) -> (std::borrow::Cow<'_, str>, bool) {
     let bare = line.trim_end_matches(['\n', '\r']);
     if bare.len() <= long {
-        return (line.into(), false);
+        return (line.into(), edge != Edge::Whole);
     }
-    let mut at = kept;
-    while !bare.is_char_boundary(at) {
-        at -= 1;
-    }
+    let at = bare.floor_char_boundary(kept);
     let end = &line[bare.len()..];
+    let length = match edge {
+        Edge::Whole => bare.len().to_string(),
+        Edge::Bytes(bytes) => bytes.to_string(),
+        Edge::MoreThan => format!("more than {}", bare.len()),
+    };
     (
-        format!("{}… [{} bytes]{end}", &bare[..at], bare.len()).into(),
+        format!("{}… [{length} bytes]{end}", &bare[..at]).into(),
         true,
     )
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::{Shape as Shown, Text, lines_of_shape};
+use super::{Shape as Shown, Text, titled};
 use crate::room::cost;
 
 /// Different keys kept of one object; one with more is a map, whose keys are data.
@@ -13,7 +13,7 @@ const KEYS: usize = 200;
 /// Keys shown of an object before the rest is counted.
 const KEYS_SHOWN: usize = 24;
 /// Tokens of the line above a shape.
-const TITLE: usize = 16;
+const TITLE: usize = 24;
 /// Nesting that is told apart; below it values are skipped.
 const DEPTH: usize = 32;
 
@@ -48,6 +48,33 @@ impl Shape {
             None => return None,
         };
         self.keys.get_mut(at).map(|(_, shape)| shape)
+    }
+
+    /// Different keys of these objects. Those that were not kept are told apart in one object, not in several.
+    fn different(&self) -> u64 {
+        let more = if self.objects > 1 { 0 } else { self.more_keys };
+        self.keys.len() as u64 + more
+    }
+
+    /// What is directly below.
+    fn below(&self) -> impl Iterator<Item = &Shape> {
+        let keys = self.keys.iter().map(|(_, shape)| shape);
+        keys.chain(self.element.as_deref())
+    }
+
+    /// The keys that a reader meets first: the document's own, or those of its elements.
+    fn own_keys(&self) -> u64 {
+        self.different() + self.element.as_ref().map_or(0, |of| of.own_keys())
+    }
+
+    /// The keys at any depth.
+    fn all_keys(&self) -> u64 {
+        self.different() + self.below().map(Shape::all_keys).sum::<u64>()
+    }
+
+    /// Whether there may be more keys than were counted.
+    fn is_vague(&self) -> bool {
+        (self.objects > 1 && self.more_keys > 0) || self.below().any(Shape::is_vague)
     }
 
     /// `array of 1200 objects`, `string or null`.
@@ -140,13 +167,16 @@ pub(super) fn shape(text: &Text<'_>, room: usize) -> Shown {
     };
     let mut root = Shape::default();
     let mut whole = 0_u64;
-    loop {
+    let is_cut = loop {
         scan.blanks();
-        if scan.peek().is_none() || scan.value(&mut root, 0).is_none() {
-            break;
+        if scan.peek().is_none() {
+            break text.tail.is_some();
+        }
+        if scan.value(&mut root, 0).is_none() {
+            break true;
         }
         whole += 1;
-    }
+    };
     let mut lines = Vec::new();
     root.lines(0, &mut lines);
     let all = lines.len();
@@ -166,14 +196,25 @@ pub(super) fn shape(text: &Text<'_>, room: usize) -> Shown {
         .map(|(depth, line)| format!("{:indent$}{line}", "", indent = 2 * depth + 2))
         .collect();
     let about = match whole {
-        0 | 1 => format!(", {}", root.words()),
-        _ => format!(", {whole} documents"),
+        0 | 1 => root.words(),
+        _ => format!("{whole} documents"),
     };
     let withheld = all - kept.len();
     if kept.is_empty() && root.times() > 0 {
         return (format!("{}:\n", root.words()), None);
     }
-    lines_of_shape(kept, withheld, "keys", &about, room)
+    let (own, all) = (root.own_keys(), root.all_keys());
+    let at_least = match is_cut || root.is_vague() {
+        true => "at least ",
+        false => "",
+    };
+    let keys = if own == 1 { "key" } else { "keys" };
+    let nested = match all - own {
+        0 => String::new(),
+        nested => format!(" and {nested} nested"),
+    };
+    let title = format!("{at_least}{own} {keys}{nested}, {about}:\n");
+    titled(&title, kept, withheld, "keys", room)
 }
 
 struct Scan<'t> {

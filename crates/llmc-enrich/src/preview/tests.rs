@@ -9,6 +9,7 @@ fn whole(text: &str) -> Text<'_> {
         tail: None,
         total_bytes: text.len() as u64,
         total_lines: text.lines().count() as u64,
+        survey: None,
     }
 }
 
@@ -94,7 +95,7 @@ fn json_is_a_shape_and_a_sample() {
     has(
         &found,
         &[
-            "5 keys, object:\n",
+            "2 keys and 3 nested, object:\n",
             "  name: string\n",
             "  items: array of 300 objects\n",
             "    id: number\n",
@@ -132,6 +133,7 @@ fn json_cut_off_and_json_lines_have_a_shape_too() {
         tail: Some("\"}]}}\n"),
         total_bytes: 9_000_000,
         total_lines: 1,
+        survey: None,
     };
     let found = condense("x.json", Kind::Json, &text, Asked::Whole, 400);
     has(
@@ -154,6 +156,59 @@ fn json_cut_off_and_json_lines_have_a_shape_too() {
             "  msg: string\n",
         ],
     );
+}
+
+#[test]
+fn the_keys_of_json_are_counted_as_what_they_are() {
+    let items = vec!["{\"k\": 1, \"v\": 2}"; 500].join(",\n");
+    let text = format!("{{\"a\": [{items}], \"zlast\": 1}}\n");
+    has(
+        &preview_of("x.json", &text, 400),
+        &["2 keys and 2 nested, object:\n"],
+    );
+    // Of a document that is cut off, what is left may hold more.
+    let cut = Text {
+        tail: Some("1}\n"),
+        ..whole(&text[..text.len() - 100])
+    };
+    let found = condense("x.json", Kind::Json, &cut, Asked::Whole, 400);
+    has(&found, &["at least 1 key and 2 nested, object:\n"]);
+    // Those that are not listed one by one count too.
+    let many: Vec<_> = (0..300).map(|n| format!("\"key_{n}\": \"{n}\"")).collect();
+    let text = format!("{{{}}}\n", many.join(",\n"));
+    has(
+        &preview_of("x.json", &text, 600),
+        &["300 keys, object:\n", "  … 276 more keys\n"],
+    );
+}
+
+#[test]
+fn the_length_of_a_line_that_is_cut_off_is_the_lines_own() {
+    let (head, tail) = ("x".repeat(3000), "x".repeat(2500));
+    let cut = |total_lines, head| Text {
+        head,
+        tail: Some(&tail),
+        total_bytes: 5_000_000,
+        total_lines,
+        survey: None,
+    };
+    let said = |text: &Text<'_>, asked, says: &str| {
+        let found = condense("x.txt", Kind::Text, text, asked, 400);
+        assert!(
+            found.body.contains(says),
+            "{asked:?} {says}: {}",
+            found.body
+        );
+        assert!(found.truncated);
+    };
+    for asked in [Asked::Whole, Asked::Head(1), Asked::Tail(1)] {
+        said(&cut(1, &head), asked, "x… [5000000 bytes]");
+        said(&whole(&head), asked, "x… [3000 bytes]");
+    }
+    said(&cut(2, &head), Asked::Head(1), "x… [more than 3000 bytes]");
+    said(&cut(2, &head), Asked::Tail(1), "x… [more than 2500 bytes]");
+    let ended = head.clone() + "\n";
+    said(&cut(2, &ended), Asked::Head(1), "x… [3000 bytes]");
 }
 
 #[test]
@@ -326,6 +381,7 @@ proptest! {
                 tail: Some(&text[middle..]),
                 total_bytes: 1_000_000,
                 total_lines: 10_000,
+                survey: None,
             },
             false => whole(&text),
         };

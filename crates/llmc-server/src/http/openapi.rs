@@ -268,7 +268,7 @@ fn schemas() -> Value {
         ]),
         "SearchAnswer": object(&[
             ("snippets", list(snippet.clone())), ("provenance", flag()), ("freshness?", anything()),
-            ("index", index()), ("clamped?", anything()), ("note?", text()),
+            ("index", index()), ("clamped?", anything()), ("truncated?", flag()), ("note?", text()),
         ]),
         "Bootload": closed(&[("session_id", text()), ("task_id", text())]),
         "BootloadAnswer": object(&[

@@ -1,6 +1,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
+use super::relations::{self, FEW};
 use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -43,9 +45,15 @@ impl Tool for Inspect {
             };
             let facts = Facts {
                 path: Some(found.path.clone()),
+                truncated: found.unread_files > 0 || found.lines_total.is_some(),
                 ..Facts::default()
             };
-            Answer::json(&found, facts)
+            let mut document = json!(found);
+            relations::hint_at_unread(&mut document, found.unread_files);
+            let lists = ["callers", "callees", "tests", "docs"];
+            let cut = lists.map(|list| relations::cut(&mut document, list, FEW));
+            let whole = cut.contains(&true).then_some(&found);
+            relations::seal(cx, "inspect", document, whole, facts)
         })
         .await
     }

@@ -53,6 +53,7 @@ mod te_tail;
 
 mod args;
 mod pages;
+mod relations;
 
 use crate::tool::ToolDef;
 

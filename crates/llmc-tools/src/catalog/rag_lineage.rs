@@ -1,8 +1,10 @@
 use llmc_index::Direction;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::json;
 
 use super::args::bounded;
+use super::relations::{self, LISTED};
 use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
@@ -44,8 +46,16 @@ impl Tool for RagLineage {
             let depth = usize::try_from(depth).unwrap_or(1);
             let roots = &cx.files().roots;
             let index = cx.app().index();
-            let found = index.lineage(roots, &args.symbol, direction, depth, stop)?;
-            Answer::json(&found, Facts::default())
+            let mut found = index.lineage(roots, &args.symbol, direction, depth, stop)?;
+            let whole = (found.nodes.len() > LISTED).then(|| json!(found));
+            found.nodes.truncate(LISTED);
+            let facts = Facts {
+                truncated: found.unread_files > 0 || found.depth_reached.is_some(),
+                ..Facts::default()
+            };
+            let mut document = json!(found);
+            relations::hint_at_unread(&mut document, found.unread_files);
+            relations::seal(cx, "rag_lineage", document, whole.as_ref(), facts)
         })
         .await
     }

@@ -49,7 +49,11 @@ pub(super) async fn search(cx: &Cx, asked: Asked) -> Result<Answer> {
     cx.blocking(move |cx, stop| {
         let limits = rag::limited(cx, &asked)?;
         let found = rag::search(cx, &asked.query, &limits, stop)?;
-        Answer::json(&rag::document(&found, &limits), Facts::default())
+        let facts = Facts {
+            truncated: found.left_out.is_some(),
+            ..Facts::default()
+        };
+        Answer::json(&rag::document(&found, &limits), facts)
     })
     .await
 }

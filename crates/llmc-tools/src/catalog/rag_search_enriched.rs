@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::args::bounded;
+use super::relations::{self, FEW};
 use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
@@ -52,10 +53,29 @@ impl Tool for RagSearchEnriched {
                     .neighbours(roots, &found.snippets, depth, stop)?,
                 State::Building | State::None => Vec::new(),
             };
+            let mut facts = Facts {
+                truncated: found.left_out.is_some(),
+                ..Facts::default()
+            };
             for (place, near) in near.into_iter().enumerate() {
-                document["snippets"][place]["neighbours"] = json!(near);
+                let snippet = &mut document["snippets"][place];
+                snippet["neighbours"] = json!(near.neighbours);
+                if let Some(depth) = near.depth_reached {
+                    snippet["depth_reached"] = json!(depth);
+                    facts.truncated = true;
+                }
+                if near.unread_files > 0 {
+                    snippet["unread_files"] = json!(near.unread_files);
+                    facts.truncated = true;
+                }
             }
-            Answer::json(&document, Facts::default())
+            let whole = document.clone();
+            let mut cut = false;
+            for snippet in document["snippets"].as_array_mut().into_iter().flatten() {
+                cut |= relations::cut(snippet, "neighbours", FEW);
+            }
+            let whole = cut.then_some(&whole);
+            relations::seal(cx, "rag_search_enriched", document, whole, facts)
         })
         .await
     }

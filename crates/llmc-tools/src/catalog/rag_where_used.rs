@@ -3,14 +3,12 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::args::bounded;
+use super::relations::{self, LISTED};
 use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::rag;
 use crate::tool::{Effect, Tool};
-
-/// Uses that an answer lists; the rest is behind a handle.
-const LISTED: usize = 100;
 
 pub(super) struct RagWhereUsed;
 
@@ -39,30 +37,15 @@ impl Tool for RagWhereUsed {
                 .app()
                 .index()
                 .where_used(roots, &args.symbol, depth, stop)?;
-            let cut = found.sites.len() > LISTED;
-            let handle = if cut {
-                let (handle, _) = cx.keep_json(|draft| draft, "rag_where_used", &found);
-                handle
-            } else {
-                None
-            };
+            let whole = (found.sites.len() > LISTED).then(|| json!(found));
             found.sites.truncate(LISTED);
             let facts = Facts {
-                truncated: cut || found.unread_files > 0,
-                handle,
+                truncated: found.unread_files > 0 || found.depth_reached.is_some(),
                 ..Facts::default()
             };
             let mut document = json!(found);
-            if let Some(handle) = handle {
-                document["handle"] = json!(handle.to_string());
-            }
-            if found.unread_files > 0 {
-                document["hint"] = json!(format!(
-                    "{} more files mention this name; ask for path#Name, or grep for it",
-                    found.unread_files
-                ));
-            }
-            Answer::json(&document, facts)
+            relations::hint_at_unread(&mut document, found.unread_files);
+            relations::seal(cx, "rag_where_used", document, whole.as_ref(), facts)
         })
         .await
     }

@@ -1,6 +1,7 @@
+use llmc_enrich::logs::Survey;
 use llmc_enrich::preview::{Asked, Text, condense, condense_binary};
 use llmc_enrich::sniff::{Kind, is_binary, sniff};
-use llmc_host::Stop;
+use llmc_host::{OpenFile, Stop};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -9,7 +10,7 @@ use super::pages;
 use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Result};
-use crate::te::{self, Frame};
+use crate::te::{self, Behind, Frame};
 use crate::tool::{Effect, Tool};
 
 /// How much of a file's beginning is looked at for a preview.
@@ -74,9 +75,13 @@ pub(super) fn view(
     } else {
         None
     };
+    let kind = sniff(&shown, &head);
+    let survey = match (kind, asked) {
+        (Kind::Log, Asked::Whole) if tail.is_some() => Some(survey(&file, stop)?),
+        _ => None,
+    };
     // One pass over everything: true totals, and the hash that a handle is checked against.
     let whole = file.read_lines(0, 1, stop)?;
-    let kind = sniff(&shown, &head);
     let found = if is_binary(&head) {
         condense_binary(&shown, &head, whole.total_bytes)
     } else {
@@ -85,6 +90,7 @@ pub(super) fn view(
             tail: tail.as_deref(),
             total_bytes: whole.total_bytes,
             total_lines: whole.total_lines,
+            survey: survey.as_ref(),
         };
         condense(&shown, kind, &text, asked, te::budget(cx))
     };
@@ -98,6 +104,7 @@ pub(super) fn view(
         content_type: Some(crate::shell::wrap::content_type(kind)),
         path: Some(shown),
         handle,
+        behind: Behind::Everything,
         // Lines that nobody asked for are not withheld.
         withheld_bytes: match found.truncated {
             true => whole.total_bytes.saturating_sub(found.body.len() as u64),
@@ -105,6 +112,23 @@ pub(super) fn view(
         },
     };
     Ok(te::seal(cx, &found, frame))
+}
+
+/// All that a log holds, however long it is.
+fn survey(file: &OpenFile, stop: &Stop) -> Result<Survey> {
+    const BLOCK: usize = 1 << 20;
+    let (mut survey, mut at) = (Survey::default(), 0);
+    while at < file.size() && !survey.is_full() {
+        stop.check()?;
+        let block = file.read_range(at, BLOCK)?;
+        if block.is_empty() {
+            break;
+        }
+        at += block.len() as u64;
+        survey.feed(&block);
+    }
+    survey.finish();
+    Ok(survey)
 }
 
 /// Lines of a file, as answers name them: `src/a.rs#L10-L20`.
@@ -154,6 +178,7 @@ fn view_place(cx: &Cx, cmd: &'static str, place: &Place<'_>, stop: &Stop) -> Res
         tail: None,
         total_bytes: slice.total_bytes,
         total_lines: slice.total_lines,
+        survey: None,
     };
     let found = condense(&shown, kind, &text, Asked::From(first), te::budget(cx));
     let handle = if found.truncated {
@@ -166,6 +191,7 @@ fn view_place(cx: &Cx, cmd: &'static str, place: &Place<'_>, stop: &Stop) -> Res
         content_type: Some(crate::shell::wrap::content_type(kind)),
         path: Some(shown),
         handle,
+        behind: Behind::Everything,
         withheld_bytes: (slice.text.len() as u64).saturating_sub(found.body.len() as u64),
     };
     Ok(te::seal(cx, &found, frame))
@@ -177,14 +203,16 @@ enum Side {
     End,
 }
 
-/// Drops the part of a line that a cut left at one side.
+/// Drops the part of a line that a cut left at one side, unless it is all there is.
 fn cut_to_lines(bytes: &mut Vec<u8>, side: Side) {
     let mut ends = bytes.iter();
     if side == Side::End {
         if let Some(end) = ends.rposition(|b| *b == b'\n') {
             bytes.truncate(end + 1);
         }
-    } else if let Some(end) = ends.position(|b| *b == b'\n') {
+    } else if let Some(end) = ends.position(|b| *b == b'\n')
+        && end + 1 < bytes.len()
+    {
         bytes.drain(..=end);
     }
 }

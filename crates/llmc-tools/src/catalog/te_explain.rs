@@ -1,10 +1,11 @@
 use std::fmt::Write;
 
-use llmc_enrich::{Condensed, Totals};
+use llmc_enrich::{Condensed, Totals, thousands};
 use llmc_index::{Inspected, Related};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::relations::FEW;
 use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
@@ -36,25 +37,29 @@ impl Tool for TeExplain {
             rag::await_index(cx, stop)?;
             let budget = te::budget(cx).saturating_sub(HEADER).max(1);
             let roots = &cx.files().roots;
-            let found = cx
-                .app()
-                .index()
-                .inspect(roots, &args.symbol, budget, stop)?;
-            let whole = told(&found);
-            let (bytes, _) = llmc_tokens::lines_within(&whole, budget);
-            let body = whole[..bytes].trim_end().to_owned();
+            let index = cx.app().index();
+            let found = index.inspect(roots, &args.symbol, usize::MAX, stop)?;
+            let (whole, brief) = (told(&found, Lists::Whole), told(&found, Lists::Cut));
+            let (bytes, _) = llmc_tokens::lines_within(&brief, budget);
+            let body = brief[..bytes].trim_end().to_owned();
             let lines = whole.trim_end().lines().count() as u64;
+            let cut = body != whole.trim_end();
+            let unread = (found.unread_files > 0).then(|| {
+                let files = thousands(found.unread_files as u64);
+                format!("{files} more files mention this name and were not read")
+            });
             let condensed = Condensed {
-                truncated: body.len() < whole.trim_end().len(),
+                truncated: cut || unread.is_some(),
                 shown: body.lines().count() as u64,
                 body,
+                breadcrumbs: unread.into_iter().collect(),
                 totals: Totals {
                     lines: Some(lines),
                     ..Totals::default()
                 },
                 ..Condensed::default()
             };
-            let handle = if condensed.truncated {
+            let handle = if cut {
                 cx.keep(|draft| draft, "te", whole.as_bytes())
             } else {
                 None
@@ -63,7 +68,7 @@ impl Tool for TeExplain {
                 cmd: "explain",
                 path: Some(found.path.clone()),
                 handle,
-                withheld_bytes: (whole.len() - condensed.body.len()) as u64,
+                withheld_bytes: whole.len().saturating_sub(condensed.body.len()) as u64,
                 ..Frame::default()
             };
             Ok(te::seal(cx, &condensed, frame))
@@ -72,8 +77,17 @@ impl Tool for TeExplain {
     }
 }
 
+/// How long lists are told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    /// Their beginning, and how many there are.
+    Cut,
+    /// To the end, one a line.
+    Whole,
+}
+
 /// Relations first: they are short, and the text may be long.
-fn told(found: &Inspected) -> String {
+fn told(found: &Inspected, lists: Lists) -> String {
     let mut out = String::new();
     let symbol = found.symbol.as_deref().unwrap_or(&found.path);
     let _ = writeln!(out, "{} {symbol} {}", found.kind, found.src);
@@ -86,10 +100,19 @@ fn told(found: &Inspected) -> String {
         ("tests", &found.tests),
         ("docs", &found.docs),
     ] {
-        if !related.is_empty() {
-            let names = related.iter().map(name);
-            let _ = writeln!(out, "{what}: {}", names.collect::<Vec<_>>().join(", "));
-        }
+        let names = |most: usize, between: &str| {
+            let names = related.iter().take(most).map(name);
+            names.collect::<Vec<_>>().join(between)
+        };
+        let total = thousands(related.len() as u64);
+        let _ = match (related.len(), lists) {
+            (0, _) => Ok(()),
+            (..=FEW, _) => writeln!(out, "{what}: {}", names(FEW, ", ")),
+            (_, Lists::Cut) => writeln!(out, "{what} ({FEW} of {total}): {}", names(FEW, ", ")),
+            (_, Lists::Whole) => {
+                writeln!(out, "{what} ({total}):\n  {}", names(usize::MAX, "\n  "))
+            }
+        };
     }
     let _ = write!(out, "\n{}", found.text);
     out

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use llmc_enrich::{Condensed, git};
+use llmc_enrich::{Condensed, Totals, git};
 use llmc_host::exec::{Finished, Spec, Stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Kind, Result};
-use crate::te::{self, Frame};
+use crate::te::{self, Behind, Frame};
 use crate::tool::{Effect, Tool};
 
 /// A git that prints more than this is ended.
@@ -106,10 +106,25 @@ fn answer(cx: &Cx, ran: &Ran) -> Answer {
         None => ("", &ran.args[..]),
     };
     let mut found: Condensed = git::condense(subcommand, rest, &text, te::budget(cx));
-    if ran.finished.output_capped {
+    let behind = match ran.finished.output_capped {
+        true => Behind::UntilEnded,
+        false => Behind::Everything,
+    };
+    if behind == Behind::UntilEnded {
+        let until = format!("git was ended after {} MiB of output", MAX_OUTPUT >> 20);
+        // What was counted is not all there is, and the size is that of what was kept.
+        found.totals = Totals {
+            size: Some(raw.len() as u64),
+            ..Totals::default()
+        };
+        found.shown = found.body.len() as u64;
+        found
+            .body
+            .insert_str(0, &format!("({until}; this is of that much)\n"));
         found.truncated = true;
-        let note = format!("ended after {} MiB of output", MAX_OUTPUT >> 20);
-        found.breadcrumbs.push(note);
+        found
+            .breadcrumbs
+            .push(format!("{until}: ask for less, such as a path or --stat"));
     }
     let ending = match (ran.finished.exit_code, ran.finished.signal) {
         (Some(0), _) => None,
@@ -144,6 +159,7 @@ fn answer(cx: &Cx, ran: &Ran) -> Answer {
     let frame = Frame {
         cmd: "git",
         handle,
+        behind,
         withheld_bytes: match kept {
             true => (raw.len() as u64).saturating_sub(found.body.len() as u64),
             false => 0,

@@ -55,13 +55,15 @@ impl Tool for TeRag {
                 ));
             }
             let shown = found.snippets.len() as u64;
+            let left_out = found.left_out.as_ref().map_or(0, |left| left.hits as u64);
             let condensed = Condensed {
                 body: body.trim_end().to_owned(),
                 totals: Totals {
-                    matches: Some(shown),
+                    matches: Some(shown + left_out),
                     ..Totals::default()
                 },
                 shown,
+                truncated: left_out > 0,
                 breadcrumbs,
                 ..Condensed::default()
             };

@@ -202,7 +202,10 @@ pub(crate) fn run(cx: &Cx, asked: &Asked, stop: &Stop) -> Result<Ran> {
     let mut wrapped = ended.wrapped;
     let mut late = Vec::new();
     if ended.capped {
-        late.push(format!("ended after {} MiB of output", MAX_OUTPUT >> 20));
+        late.push(format!(
+            "ended after {} MiB of output; no more of it is kept",
+            MAX_OUTPUT >> 20
+        ));
         wrapped.truncated = true;
     }
     let roots = &cx.files().roots;

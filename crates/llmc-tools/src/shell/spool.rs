@@ -8,6 +8,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::PathBuf;
 
 use llmc_enrich::alarms::Alarms;
+use llmc_enrich::logs::Survey;
 use llmc_enrich::preview::Text;
 use llmc_host::exec::Stream;
 
@@ -171,8 +172,24 @@ impl Side {
     }
 
     fn write_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+        self.each_block(|block| out.write_all(block))
+    }
+
+    /// What it holds as a log, if all of it was kept to be read again.
+    pub(super) fn survey(&mut self) -> Option<Survey> {
+        let mut survey = Survey::default();
+        self.each_block(|block| {
+            survey.feed(block);
+            Ok(())
+        })
+        .ok()?;
+        survey.finish();
+        Some(survey)
+    }
+
+    fn each_block(&mut self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         match &mut self.spilled {
-            Spilled::Nothing => out.write_all(&self.head),
+            Spilled::Nothing => each(&self.head),
             Spilled::Lost(why) => Err(io::Error::other(why.clone())),
             Spilled::File(file) => {
                 file.rewind()?;
@@ -180,7 +197,7 @@ impl Side {
                 loop {
                     match file.read(&mut block)? {
                         0 => return Ok(()),
-                        read => out.write_all(&block[..read])?,
+                        read => each(&block[..read])?,
                     }
                 }
             }
@@ -201,6 +218,7 @@ impl Side {
                 tail: None,
                 bytes: self.bytes,
                 lines: self.lines(),
+                survey: None,
             };
         }
         let cut = memchr::memrchr(b'\n', &self.head).map_or(self.head.len(), |at| at + 1);
@@ -211,6 +229,7 @@ impl Side {
             tail: Some(lossy(&tail[from..])),
             bytes: self.bytes,
             lines: self.lines(),
+            survey: None,
         }
     }
 }
@@ -222,6 +241,7 @@ pub(super) struct Parts {
     tail: Option<String>,
     bytes: u64,
     lines: u64,
+    pub(super) survey: Option<Survey>,
 }
 
 impl Parts {
@@ -231,6 +251,7 @@ impl Parts {
             tail: self.tail.as_deref(),
             total_bytes: self.bytes,
             total_lines: self.lines,
+            survey: self.survey.as_ref(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What becomes of a command's output: untouched where it fits, an envelope and a handle where it does not.
 
-use llmc_enrich::output::{self, Captured};
+use llmc_enrich::output::{self, Captured, Printed};
 use llmc_enrich::sniff::Kind as FileKind;
 use llmc_envelope::HandleId;
 use llmc_envelope::cut::{Limits, cut};
@@ -118,7 +118,7 @@ pub(crate) fn wrap(
             .ok()
     };
     spool.alarms.finish();
-    let (stdout, stderr) = (spool.stdout.parts(), spool.stderr.parts());
+    let (mut stdout, mut stderr) = (spool.stdout.parts(), spool.stderr.parts());
     if wish.shape == Shape::Raw {
         return Wrapped {
             handle: kept(spool, &mut notes),
@@ -152,6 +152,11 @@ pub(crate) fn wrap(
             notes,
             ..Wrapped::default()
         };
+    }
+    match output::long_log(wish.argv, &stdout.text(), &stderr.text()) {
+        Some(Printed::Stdout) => stdout.survey = spool.stdout.survey(),
+        Some(Printed::Stderr) => stderr.survey = spool.stderr.survey(),
+        None => {}
     }
     let captured = Captured {
         argv: wish.argv,

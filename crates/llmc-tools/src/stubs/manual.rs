@@ -48,8 +48,7 @@ const RUN: &[Kind] = &[CommandDenied, IsolationRequired, InvalidPath];
 const PROCESS: &[Kind] = &[NotFound];
 const RAG: &[Kind] = &[NotFound, Busy];
 const TE: &str = "TE text: a header line of JSON with the totals, then the body";
-const SNIPPETS: &str =
-    "{snippets: [{text, src: \"path#L10-L20\", score, symbol?, kind?}], freshness, index}";
+const SNIPPETS: &str = "{snippets: [{text, src: \"path#L10-L20\", score, symbol?, kind?}], freshness, index, truncated?, note?}";
 const SEARCH: &[Arg] = &[
     Arg("scope", "", "repo, docs or both"),
     Arg("k", "", "at most mcp.rag.top_k"),
@@ -125,12 +124,12 @@ static ENTRIES: &[Entry] = &[
     Entry { tool: "run_pytest", returns: "str", gives: TE, args: &[Arg("args", "[]", "pytest's own words")], fails: &[CommandDenied, NotFound], words: "test tests unit python execute" },
     Entry { tool: "rag_search", returns: "dict", gives: SNIPPETS, args: SEARCH, fails: RAG, words: "semantic where implemented retrieval" },
     Entry { tool: "rag_query", returns: "dict", gives: SNIPPETS, args: SEARCH, fails: RAG, words: "" },
-    Entry { tool: "rag_search_enriched", returns: "dict", gives: "as rag_search, with neighbours in each snippet",
+    Entry { tool: "rag_search_enriched", returns: "dict", gives: "as rag_search, with neighbours in each snippet; 8 at most, else with neighbours_total and a handle",
         args: &[Arg("scope", "", "repo, docs or both"), Arg("k", "", "at most mcp.rag.top_k"), Arg("budget_tokens", "", "at most mcp.rag.token_budget"), Arg("graph_depth", "1", "1 to 5")],
         fails: RAG, words: "graph context" },
-    Entry { tool: "rag_where_used", returns: "dict", gives: "{symbol, sites: [{path, line, symbol, text, confidence}], total}", args: &[Arg("depth", "1", "1 to 5")], fails: RAG, words: "references callers usages find" },
-    Entry { tool: "rag_lineage", returns: "dict", gives: "{symbol, direction, nodes: [{symbol, src, depth, confidence}]}", args: &[Arg("direction", "\"callers\"", "or callees"), Arg("depth", "2", "1 to 5")], fails: RAG, words: "graph dependencies impact" },
-    Entry { tool: "inspect", returns: "dict", gives: "{symbol?, path, kind, src, signature, doc, text, callers, callees, tests, docs}", args: &[Arg("symbol", "", "either this or path")], fails: RAG, words: "definition function class explain" },
+    Entry { tool: "rag_where_used", returns: "dict", gives: "{symbol, sites: [{path, line, symbol, text, confidence}], total, truncated?, handle?}; 100 sites at most", args: &[Arg("depth", "1", "1 to 5")], fails: RAG, words: "references callers usages find" },
+    Entry { tool: "rag_lineage", returns: "dict", gives: "{symbol, direction, nodes: [{symbol, src, depth, confidence}], total, truncated?, handle?}; 100 nodes at most", args: &[Arg("direction", "\"callers\"", "or callees"), Arg("depth", "2", "1 to 5")], fails: RAG, words: "graph dependencies impact" },
+    Entry { tool: "inspect", returns: "dict", gives: "{symbol?, path, kind, src, signature, doc, text, callers, callees, tests, docs, truncated?, handle?}; 8 of each list at most, else with callers_total and so on", args: &[Arg("symbol", "", "either this or path")], fails: RAG, words: "definition function class explain" },
     Entry { tool: "rag_plan", returns: "dict", gives: "{query, confidence, steps: [{src, why, confidence}]}", args: &[], fails: RAG, words: "where start" },
     Entry { tool: "rag_stats", returns: "dict", gives: "{files, chunks, symbols, edges, languages, bytes, updated_iso, state}", args: &[], fails: &[], words: "languages count" },
     Entry { tool: "rag_bootload", returns: "dict", gives: "{plan, scope, notes, snippets, provenance, freshness}", args: &[], fails: RAG, words: "begin contract rules" },

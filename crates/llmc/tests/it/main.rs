@@ -20,7 +20,7 @@
 //! - `te_diff`, `run_pytest`: two of its tools, on real repositories and test runs
 //! - `http`: every route's answer; `http_gates`: who gets none; `http_hostile`: requests that mean harm;
 //!   `http_life`: TLS, sockets, start and end; `http_watch`: what dashboards read
-//! - `rag`: the code index
+//! - `rag`: the code index; `rag_whole`: what its answers say about what they leave out
 //! - `rlm`: recursive analysis, against a scripted model
 //! - `tui`: the live picture, in a real terminal
 //! - `deploy`: what containers rely on
@@ -60,6 +60,7 @@ mod protocol;
 mod rag;
 mod rag_disk;
 mod rag_hostile;
+mod rag_whole;
 mod rlm;
 mod run_pytest;
 mod shapes;

@@ -305,6 +305,56 @@ fn te_git_condenses_and_keeps_what_it_leaves_out() {
 }
 
 #[test]
+fn what_is_counted_in_a_part_of_a_large_diff_is_not_called_its_total() {
+    let workspace = committed("//- a.txt\none\n");
+    let lines = |word: &str| -> String {
+        (0..200_000)
+            .map(|n| format!("{word} line {n} of a file that changes as a whole\n"))
+            .collect()
+    };
+    for (name, word) in [("a.txt", "old"), ("b.txt", "same")] {
+        workspace.write(name, lines(word));
+    }
+    git(&workspace, &["add", "-A"]);
+    git(&workspace, &["commit", "-qm", "second"]);
+    for name in ["a.txt", "b.txt"] {
+        workspace.write(name, lines("new"));
+    }
+    let mut client = classic(&workspace);
+    let text = client.text("te_git", json!({"args": ["diff"]}));
+    let answer = llmc_envelope::te::parse(&text).unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        answer
+            .body
+            .starts_with("(git was ended after 16 MiB of output; this is of that much)\n"),
+        "{}",
+        answer.body
+    );
+    assert_eq!((answer.header.matches, answer.header.files), (None, None));
+    let id = answer.header.handle.expect("a handle");
+    assert!(
+        text.contains(&format!(
+            "te_handle {id} returns what was printed until then"
+        )) && !text.contains("returns the rest"),
+        "{text}"
+    );
+
+    let mut te = workspace.command_of(env!("CARGO_BIN_EXE_te"));
+    let ended = te.args(["git", "diff"]).output().unwrap();
+    let text = String::from_utf8(ended.stdout).unwrap();
+    let answer =
+        llmc_envelope::te::parse(text.trim_end_matches('\n')).unwrap_or_else(|| panic!("{text}"));
+    let size = answer.header.size.expect("a size");
+    assert!(size > 16 << 20, "{size}");
+    assert!(
+        answer.body.starts_with("(of the first 8,388,") && answer.body.contains("1 file, 1 hunk, "),
+        "{}",
+        answer.body
+    );
+    assert_eq!((answer.header.matches, answer.header.files), (None, None));
+}
+
+#[test]
 fn te_git_runs_nothing_of_the_repositorys_whatever_the_profile() {
     let workspace = committed("//- a.txt\none\n");
     let mark = workspace.path("mark");

@@ -118,8 +118,10 @@ fn a_shell_is_talked_to_through_a_terminal() {
         answer["offset"], hello["next_offset"],
         "goes on where it was"
     );
-    // The state is kept, and a key interrupts what runs.
-    send(&mut client, &id, "sleep 1000\n");
+    // The state is kept, and a key interrupts what runs. Pressed before that runs, it would be the shell's.
+    let waits = "sh -c 'echo go; exec sleep 1000'\n";
+    send(&mut client, &id, waits);
+    read(&mut client, &id, "go\n");
     send(&mut client, &id, "\u{3}");
     send(&mut client, &id, "echo x is $x\n");
     read(&mut client, &id, "x is 6");

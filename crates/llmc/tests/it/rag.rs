@@ -116,7 +116,7 @@ fn answers_have_their_fields() {
     );
     let args = json!({"symbol": "open_connection", "direction": "callers", "depth": 2});
     let lineage = document(&mut client, "rag_lineage", args);
-    assert_eq!(keys(&lineage), ["direction", "nodes", "symbol"]);
+    assert_eq!(keys(&lineage), ["direction", "nodes", "symbol", "total"]);
     assert_eq!(lineage["direction"], "callers");
     assert_eq!(
         keys(&lineage["nodes"][0]),

@@ -395,6 +395,29 @@ fn a_read_up_to_some_bytes_ends_between_lines_and_keeps_the_rest() {
 }
 
 #[test]
+fn the_length_of_a_line_longer_than_what_is_read_is_the_lines_own() {
+    let workspace = workspace("//- a.txt\n");
+    let line = "x".repeat(5_000_000) + "\n";
+    workspace.write("one.txt", &line);
+    workspace.write("two.txt", line + "short\n");
+    let mut client = te(&workspace);
+    for (tool, path, length) in [
+        ("te_cat", "one.txt", "[5000000 bytes]"),
+        ("te_head", "one.txt", "[5000000 bytes]"),
+        ("te_tail", "one.txt", "[5000000 bytes]"),
+        ("te_cat", "two.txt", "[more than 2097152 bytes]"),
+        ("te_head", "two.txt", "[more than 2097152 bytes]"),
+    ] {
+        let answer = enveloped(&mut client, tool, json!({"path": path}));
+        assert!(
+            answer.body.contains(length),
+            "{tool} {path}: {}",
+            answer.body
+        );
+    }
+}
+
+#[test]
 fn binary_files_are_named_not_shown() {
     let workspace = workspace("//- a.txt\n");
     workspace.write("pic.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0");

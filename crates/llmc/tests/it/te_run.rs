@@ -73,6 +73,51 @@ fn te_run_answers_in_an_envelope_and_tells_the_truth_about_the_end() {
     );
 }
 
+/// A log of so many lines, one of them an error.
+fn log_with_one_error(lines: u32, error: u32) -> String {
+    let line = |n: u32| match n == error {
+        true => format!("2026-11-16T06:00:00Z ERROR db: connection lost at request {n}\n"),
+        false => format!(
+            "2026-11-16T06:00:00Z INFO http: request {n} served from the cache in {} ms, as expected\n",
+            n % 90
+        ),
+    };
+    (1..=lines).map(line).collect()
+}
+
+#[test]
+fn one_error_in_a_long_log_is_counted_and_shown_however_it_is_read() {
+    let workspace = workspace("//- a.txt\n");
+    // The first is held in memory, the second is not.
+    for lines in [60_000, 120_000] {
+        let error = lines / 3 * 2 + 1;
+        workspace.write("app.log", log_with_one_error(lines, error));
+        let mut client = classic(&workspace);
+        for (tool, args) in [
+            ("te_cat", json!({"path": "app.log"})),
+            ("run_cmd", json!({"command": "cat app.log"})),
+            ("run_cmd", json!({"argv": ["sh", "-c", "cat app.log"]})),
+            ("run_cmd", json!({"argv": ["sh", "-c", "cat app.log >&2"]})),
+        ] {
+            let text = client.text(tool, args.clone());
+            let answer = parse(&text).unwrap_or_else(|| panic!("no envelope: {text}"));
+            let thousands = |n: u32| format!("{},{:03}", n / 1000, n % 1000);
+            let counts = format!(
+                "{} lines: 1 ERROR, {} INFO\nerrors (1 line, 1 kind):\n{}: 2026-11-16T06:00:00Z ERROR db: connection lost",
+                thousands(lines),
+                thousands(lines - 1),
+                thousands(error)
+            );
+            assert!(
+                answer.body.starts_with(&counts),
+                "{tool} {args}: {}",
+                answer.body
+            );
+            assert_eq!(answer.header.lines, Some(u64::from(lines)), "{tool} {args}");
+        }
+    }
+}
+
 #[test]
 fn handles_are_reached_through_run_cmd_and_chunks_are_bounded() {
     let workspace = workspace("//- a.txt\n");

@@ -34,7 +34,8 @@ pub(super) fn found(document: &Value, query: &str) -> String {
         }
         out.push('\n');
     }
-    if snippets.is_empty() {
+    // Where hits were left out, the note says how many.
+    if snippets.is_empty() && document["truncated"] != true {
         out.push_str("nothing found\n");
     }
     if let Some(names) = document["clamped"].as_array() {
@@ -132,15 +133,28 @@ pub(super) fn uses(document: &Value) -> String {
         );
     }
     let shown = list(&document["sites"]).count();
-    let total = document["total"].as_u64().unwrap_or(0);
-    let _ = writeln!(
-        out,
-        "{} uses of {}, {shown} shown",
-        total,
-        text(document, "symbol")
-    );
+    totals(&mut out, document, "uses", shown);
     others(&mut out, document);
     out
+}
+
+/// How many there are, and what was not looked at.
+fn totals(out: &mut String, document: &Value, what: &str, shown: usize) {
+    let symbol = text(document, "symbol");
+    let _ = writeln!(
+        out,
+        "{} {what} of {symbol}, {shown} shown",
+        document["total"]
+    );
+    if let Some(depth) = document["depth_reached"].as_u64() {
+        let _ = writeln!(out, "too many to go beyond step {depth}");
+    }
+    if let Some(hint) = document["hint"].as_str() {
+        let _ = writeln!(out, "{hint}");
+    }
+    if let Some(handle) = document["handle"].as_str() {
+        let _ = writeln!(out, "all of them: llmc te --handle {handle}");
+    }
 }
 
 pub(super) fn lineage(document: &Value) -> String {
@@ -156,6 +170,8 @@ pub(super) fn lineage(document: &Value) -> String {
             node["confidence"].as_f64().unwrap_or(0.0),
         );
     }
+    let shown = list(&document["nodes"]).count();
+    totals(&mut out, document, text(document, "direction"), shown);
     others(&mut out, document);
     out
 }
@@ -177,8 +193,18 @@ pub(super) fn inspected(document: &Value) -> String {
                 text(related, "src")
             );
         }
+        if let Some(total) = document[format!("{key}_total")].as_u64() {
+            let more = total - list(&document[key]).count() as u64;
+            let _ = writeln!(out, "          and {more} more");
+        }
     }
     let _ = writeln!(out, "\n{}", text(document, "text"));
+    if let Some(lines) = document["lines_total"].as_u64() {
+        let _ = writeln!(out, "… of {lines} lines");
+    }
+    if let Some(hint) = document["hint"].as_str() {
+        let _ = writeln!(out, "{hint}");
+    }
     others(&mut out, document);
     out
 }
