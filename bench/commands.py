@@ -12,6 +12,8 @@ OVERHEAD_TARGET = 0.005
 FASTER_TARGET = 3
 # A call is short: many of them make a steady median.
 CALLS_PER_RUN = 20
+# Those that take turns with Desktop Commander's, which are not.
+TURNS_PER_RUN = 4
 # Before each call of either server: what the other one still does after its answer is not to count.
 PAUSE = 0.05
 
@@ -56,12 +58,12 @@ def against_commander(llmc, bench, home):
     """Seconds of `echo hi` by either server, taking turns."""
     ours, theirs = [], []
     if not bench.desktop_commander:
-        for _ in range(bench.runs):
+        for _ in range(bench.runs * TURNS_PER_RUN):
             time.sleep(PAUSE)
             ours.append(llmc.call("run_cmd", argv=["echo", "hi"])[1])
         return ours, theirs
     with Server(bench.desktop_commander, home) as commander:
-        for turn in range(bench.runs + 2):
+        for turn in range(bench.runs * TURNS_PER_RUN + 2):
             time.sleep(PAUSE)
             text, mine = llmc.call("run_cmd", argv=["echo", "hi"])
             assert text == "hi\n", text
