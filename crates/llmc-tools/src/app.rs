@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use llmc_config::{Config, ExecProfile, Loaded};
 use llmc_envelope::handles::{Options, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore, Telemetry};
 use llmc_host::exec::{Confinement, Profile, Runner, Settings};
 use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Stop, Workspace, WriteState};
-use llmc_index::Index;
+use llmc_index::{Index, State};
 
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -31,6 +31,8 @@ use crate::tool::{Effect, ToolDef};
 
 /// Sessions whose budgets are tracked at the same time.
 const SESSIONS: usize = 4096;
+/// How long `health` says the same about the index.
+const INDEX_SEEN: Duration = Duration::from_millis(200);
 /// The record of calls, in the state directory.
 pub(crate) const TELEMETRY: &str = "te_telemetry.db";
 /// How many stored files are remembered, so that paging through one stores it once.
@@ -58,6 +60,8 @@ pub struct App {
     commands: OnceLock<Result<Runner>>,
     index: OnceLock<Index>,
     keeping_index: AtomicBool,
+    /// What `health` last said about the index.
+    index_seen: Mutex<Option<(Instant, State)>>,
     kept_files: Mutex<VecDeque<KeptFile>>,
     observer: Observer,
     listing: Vec<&'static ToolDef>,
@@ -126,6 +130,7 @@ impl App {
             commands: OnceLock::new(),
             index,
             keeping_index: AtomicBool::new(false),
+            index_seen: Mutex::default(),
             kept_files: Mutex::default(),
             observer,
             listing,
@@ -295,7 +300,7 @@ impl App {
             "version": "v0",
             "confinement": Truth::confinement(self),
             "profile": self.config().mcp.exec.profile.as_str(),
-            "index": self.index().state(),
+            "index": self.index_state(),
         });
         if let Some(progress) = self.index_progress() {
             health["index_progress"] = progress;
@@ -304,6 +309,20 @@ impl App {
             health["index_trouble"] = why.into();
         }
         health
+    }
+
+    /// The state of the index, looked up now and then: `health` is asked often, and this reads files.
+    fn index_state(&self) -> State {
+        let seen = self.index_seen.lock();
+        let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
+        match *seen {
+            Some((at, state)) if at.elapsed() < INDEX_SEEN => state,
+            _ => {
+                let state = self.index().state();
+                *seen = Some((Instant::now(), state));
+                state
+            }
+        }
     }
 
     /// How far this process is with looking at the whole tree, while it does.
