@@ -2,7 +2,7 @@
 //!
 //! Whoever greps for a name mostly wants to know where it is defined, then who uses it. So definitions come before uses,
 //! uses before tests, tests before what was generated or vendored. A definition is what the syntax tree says is one: see
-//! [`syntax`](mod@crate::syntax). Within a rank the files with the most hits come first, and every file gets its share
+//! [`llmc_syntax`]. Within a rank the files with the most hits come first, and every file gets its share
 //! before any gets a second one, so that one noisy file does not drown the rest.
 
 mod chance;
@@ -16,10 +16,10 @@ use std::ops::RangeInclusive;
 use llmc_tokens::count;
 
 use crate::place::{self, Purpose};
-use crate::syntax::{self, Effort, Language};
 use crate::{Condensed, Totals};
 use chance::Chance;
 use finder::Finder;
+use llmc_syntax::{Effort, Language};
 use select::{Group, select};
 
 /// What a search has found.
@@ -211,7 +211,7 @@ fn mark_definitions(
             continue;
         }
         let language = Language::detect(path, &text).unwrap_or(language);
-        let found = syntax::definitions(language, &text, &mut effort);
+        let found = llmc_syntax::definitions(language, &text, &mut effort);
         let lines = LineStarts::new(&text);
         let tests = test_modules(language, &found);
         file.tests.extend(file.hits.iter().copied().filter(|&hit| {
@@ -252,9 +252,10 @@ fn mark_definitions(
 }
 
 /// The lines of the modules that hold a Rust file's own tests.
-fn test_modules(language: Language, found: &[syntax::Definition]) -> Vec<RangeInclusive<u64>> {
-    let module = |found: &&syntax::Definition| {
-        found.kind == syntax::DefinitionKind::Module && matches!(&*found.name, "tests" | "test")
+fn test_modules(language: Language, found: &[llmc_syntax::Definition]) -> Vec<RangeInclusive<u64>> {
+    let module = |found: &&llmc_syntax::Definition| {
+        found.kind == llmc_syntax::DefinitionKind::Module
+            && matches!(&*found.name, "tests" | "test")
     };
     match language {
         Language::Rust => found

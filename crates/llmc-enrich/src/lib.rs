@@ -4,7 +4,6 @@
 //! - [`entries`]: found files and listed directories
 //! - [`grep`]: matches, definitions first
 //! - [`sniff`], [`preview`]: what a file holds, and the form in which it says most
-//! - [`syntax`]: what a source file defines, by its syntax tree
 //! - [`testrun`]: test runs, as counts and failures
 //! - [`diff`]: diffs by file and symbol, and the making of one
 //! - [`git`]: what git prints
@@ -31,7 +30,6 @@ mod place;
 pub mod preview;
 mod room;
 pub mod sniff;
-pub mod syntax;
 mod terminal;
 pub mod testrun;
 

@@ -2,7 +2,7 @@
 //!
 //! Always decided by whole path components and the parts of a file name: `contest/latest.rs` is no test.
 
-use crate::syntax::Language;
+use llmc_syntax::Language;
 
 /// What a file is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,9 +17,9 @@ use llmc_tokens::{count, fits};
 use crate::excerpt::line_count;
 use crate::logs::{self, Survey};
 use crate::sniff::Kind;
-use crate::syntax::{self, Language};
 use crate::{Condensed, Totals};
 use excerpt::{Edge, Excerpt, first_lines, last_lines};
+use llmc_syntax::Language;
 
 /// What is at hand of a text.
 #[derive(Debug, Clone, Copy)]
@@ -207,7 +207,7 @@ fn outline(path: &str, source: &str, room: usize) -> Shape {
         return Shape::default();
     };
     // A line of an outline takes ten tokens or more.
-    let found = syntax::outline(language, source, room / 10);
+    let found = llmc_syntax::outline(language, source, room / 10);
     lines_of_shape(found.lines, found.withheld, "definitions", "", room)
 }
 

@@ -1,6 +1,6 @@
 //! What a file holds, by its name and its first bytes.
 
-use crate::syntax::Language;
+use llmc_syntax::Language;
 
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! The workspace as the agent sees it: the only crate that touches the agent's files or starts programs.
+//! The workspace as the agent sees it: the only crate that touches the agent's files.
 //!
 //! - [`Roots`], [`RootedPath`]: the allowed directories, and paths proven to lie inside them
 //! - [`Rules`]: names that are off limits whatever the roots allow
@@ -6,7 +6,6 @@
 //! - [`Workspace`]: writing, editing, moving, deleting, each atomic and under a lease
 //! - [`lock`]: leases between agents and processes
 //! - [`walk`], [`search`]: listing and searching by descriptor
-//! - [`exec`]: commands, confined by the kernel
 //! - [`machine`]: processors, memory and disks
 //! - [`names`]: file names as text, without loss
 //! - [`Stop`]: the deadline and the caller's change of mind
@@ -14,7 +13,6 @@
 
 pub mod edit;
 mod error;
-pub mod exec;
 pub mod lock;
 pub mod machine;
 pub mod names;
@@ -34,7 +32,7 @@ pub use patch::{Patched, PatchedHow};
 pub use read::{
     ANSWER_LIMIT, Encoding, OpenDir, OpenFile, Slice, TAG_DIGITS, mtime_ns, read_beside, sha256_hex,
 };
-pub use roots::{Last, RootedPath, Roots};
+pub use roots::{Last, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{Access, CONFIG_FILE, Rules, STATE_DIR};
 pub use stop::Stop;
 pub use tree::{Depth, IfThere};

@@ -11,7 +11,7 @@ use rustix::fs::{self, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
-use crate::roots::{Last, RootedPath, Roots, kind, refuse_kernel_file_system};
+use crate::roots::{Last, RootedPath, Roots, file_type, refuse_kernel_file_system};
 use crate::rules::Access;
 use crate::stop::Stop;
 use crate::walk::{Ancestors, Guard, WalkOptions};
@@ -130,7 +130,7 @@ impl Roots {
     /// Opens a directory for listing and walking.
     pub fn open_dir(&self, asked: &str) -> Result<OpenDir> {
         let path = self.resolve(asked, Last::Follow, Access::Read)?;
-        if kind(&path.lstat()?) != FileType::Directory {
+        if file_type(&path.lstat()?) != FileType::Directory {
             return Err(Error::NotADirectory {
                 path: asked.to_owned(),
             });
@@ -143,7 +143,7 @@ impl Roots {
     /// Whether the path names a directory; for tools that take either.
     pub fn is_dir(&self, asked: &str) -> Result<bool> {
         let path = self.resolve(asked, Last::Follow, Access::Read)?;
-        Ok(kind(&path.lstat()?) == FileType::Directory)
+        Ok(file_type(&path.lstat()?) == FileType::Directory)
     }
 
     /// Reads `max_lines` lines after skipping `skip`, and the totals. A slice above 8 MiB is refused.
@@ -346,7 +346,7 @@ pub(crate) fn open_regular(path: &RootedPath) -> Result<(File, Stat)> {
 /// Errors unless the status is a regular file's.
 pub(crate) fn refuse_special(stat: &Stat, asked: &str) -> Result<()> {
     let path = asked.to_owned();
-    let what = match kind(stat) {
+    let what = match file_type(stat) {
         FileType::RegularFile => return Ok(()),
         FileType::Directory => return Err(Error::IsDirectory { path }),
         FileType::Fifo => "FIFO",

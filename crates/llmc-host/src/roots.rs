@@ -180,7 +180,7 @@ impl Roots {
         if last == Last::Keep
             && path
                 .lstat()
-                .is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+                .is_ok_and(|stat| file_type(&stat) == FileType::Symlink)
         {
             // Only whether it stays inside: the link goes, not what it points to.
             self.follow(asked, root, parts, Last::Follow, Access::Read)?;
@@ -421,14 +421,14 @@ impl RootedPath {
     }
 
     /// Opens the thing itself.
-    pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd> {
+    pub fn open(&self, flags: OFlags) -> Result<OwnedFd> {
         self.root
             .openat(&self.rel, flags, Mode::empty())
             .map_err(|errno| self.error(errno))
     }
 
     /// Status of the thing itself; a link is not followed.
-    pub(crate) fn lstat(&self) -> Result<Stat> {
+    pub fn lstat(&self) -> Result<Stat> {
         let fd = self.open(OFlags::PATH | OFlags::NOFOLLOW)?;
         fs::fstat(&fd).map_err(|errno| self.error(errno))
     }
@@ -496,16 +496,16 @@ impl RootedPath {
 }
 
 /// The type in a file status.
-pub(crate) fn kind(stat: &Stat) -> FileType {
+pub fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
 fn is_link(fd: &OwnedFd) -> bool {
-    fs::fstat(fd).is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+    fs::fstat(fd).is_ok_and(|stat| file_type(&stat) == FileType::Symlink)
 }
 
 /// Refuses procfs, sysfs and their kin: files there hold the server's own secrets or act when touched.
-pub(crate) fn refuse_kernel_file_system(fd: impl AsFd, asked: &str) -> Result<()> {
+pub fn refuse_kernel_file_system(fd: impl AsFd, asked: &str) -> Result<()> {
     let stat = fs::fstatfs(fd).map_err(|errno| Error::of(asked, errno))?;
     if crate::walk::is_kernel_file_system(&stat) {
         return Err(Error::SpecialFile {

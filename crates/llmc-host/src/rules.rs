@@ -152,7 +152,7 @@ impl Rules {
     }
 
     /// Globs of file names whose content is kept from every tool.
-    pub(crate) fn denied_names(&self) -> &[String] {
+    pub fn denied_names(&self) -> &[String] {
         &self.denied_names
     }
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use crate::error::{Error, Result};
 use crate::lock::{Leases, Locks};
 use crate::read::{open_regular, refuse_special};
-use crate::roots::{Last, RootedPath, kind, lstat_at, refuse_kernel_file_system};
+use crate::roots::{Last, RootedPath, file_type, lstat_at, refuse_kernel_file_system};
 use crate::rules::Access;
 use crate::scratch::{Placed, keep_attributes, same, sync_dir};
 use crate::stop::Stop;
@@ -86,7 +86,7 @@ impl Workspace {
             };
             refuse_kernel_file_system(&here, asked)?;
             let stat = fs::fstat(&here).map_err(|errno| Error::of(asked, errno))?;
-            if kind(&stat) != FileType::Directory {
+            if file_type(&stat) != FileType::Directory {
                 let whole = rel.len() == path.below_root().len();
                 let path = asked.to_owned();
                 return Err(if whole {
@@ -141,10 +141,10 @@ impl Workspace {
             }
         }
         let stat = from.lstat()?;
-        if !matches!(kind(&stat), FileType::Directory | FileType::Symlink) {
+        if !matches!(file_type(&stat), FileType::Directory | FileType::Symlink) {
             refuse_special(&stat, source)?;
         }
-        if kind(&stat) != FileType::Directory && target.ends_with('/') {
+        if file_type(&stat) != FileType::Directory && target.ends_with('/') {
             return Err(Error::NotADirectory {
                 path: target.to_owned(),
             });
@@ -164,7 +164,7 @@ impl Workspace {
         let leases = state.locks.acquire(&paths, owner, source)?.until(stop);
         let (from_dir, from_name) = from.parent()?;
         let (to_dir, to_name) = to.parent()?;
-        if kind(&stat) == FileType::Directory {
+        if file_type(&stat) == FileType::Directory {
             let visit = Visit {
                 workspace: self,
                 locks: &state.locks,
@@ -174,7 +174,7 @@ impl Workspace {
             };
             visit.check(&from_dir, from_name, (&from_abs, Some(&to_abs)), 0)?;
         }
-        if kind(&stat) != FileType::RegularFile {
+        if file_type(&stat) != FileType::RegularFile {
             // What a name means to git depends on what is around it, and a directory can be filled, or a link's target
             // changed, after it was looked at.
             let rules = self.roots.rules();
@@ -205,7 +205,7 @@ impl Workspace {
                     path: target.to_owned(),
                 });
             }
-            Err(Errno::XDEV) if kind(&stat) == FileType::RegularFile => {
+            Err(Errno::XDEV) if file_type(&stat) == FileType::RegularFile => {
                 self.copy_across(&from, &to, owner, stop)?;
             }
             Err(Errno::XDEV) => {
@@ -285,7 +285,7 @@ impl Workspace {
             });
         }
         let stat = path.lstat()?;
-        let is_dir = kind(&stat) == FileType::Directory;
+        let is_dir = file_type(&stat) == FileType::Directory;
         if is_dir && depth == Depth::FileOnly {
             return Err(Error::IsDirectory {
                 path: asked.to_owned(),
@@ -296,7 +296,7 @@ impl Workspace {
                 path: asked.to_owned(),
             });
         }
-        if !is_dir && kind(&stat) != FileType::Symlink {
+        if !is_dir && file_type(&stat) != FileType::Symlink {
             refuse_special(&stat, asked)?;
         }
         let leases = state
@@ -462,7 +462,9 @@ fn entries(dir: &OwnedFd, asked: &str) -> Result<Vec<(std::ffi::OsString, FileTy
         }
         let name = OsStr::from_bytes(name).to_os_string();
         let file_type = match entry.file_type() {
-            FileType::Unknown => lstat_at(dir, &name).map_or(FileType::Unknown, |stat| kind(&stat)),
+            FileType::Unknown => {
+                lstat_at(dir, &name).map_or(FileType::Unknown, |stat| file_type(&stat))
+            }
             known => known,
         };
         list.push((name, file_type));

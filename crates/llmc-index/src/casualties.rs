@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use llmc_enrich::syntax;
 use rustix::fs::OFlags;
 
 /// Deaths after which a source is given up.
@@ -46,7 +45,7 @@ pub(crate) fn watch(dir: &Path) {
     WATCHED.call_once(|| match Ledger::open(dir) {
         Ok(ledger) => {
             let ledger = Arc::new(ledger);
-            syntax::set_gate(move |source| Ledger::enter(&ledger, source));
+            llmc_syntax::set_gate(move |source| Ledger::enter(&ledger, source));
         }
         Err(error) => tracing::debug!(%error, "what is parsed is not noted"),
     });

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use llmc_enrich::syntax::{DefinitionKind, Reference, ReferenceKind};
 use llmc_host::{Roots, Stop};
+use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
 use serde::Serialize;
 
 use crate::catalog::Catalog;

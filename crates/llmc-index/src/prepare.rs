@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use llmc_enrich::syntax::ReferenceKind;
+use llmc_syntax::ReferenceKind;
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};
 

@@ -12,7 +12,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use llmc_enrich::syntax::{DefinitionKind, Language, Reference, ReferenceKind};
+use llmc_syntax::{DefinitionKind, Language, Reference, ReferenceKind};
 
 use crate::source::Source;
 use crate::symbols::{Defined, module_name};

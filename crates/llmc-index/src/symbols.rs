@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use llmc_enrich::syntax::{DefinitionKind, Language};
+use llmc_syntax::{DefinitionKind, Language};
 
 use crate::catalog::{Catalog, SymbolRow};
 use crate::classify::{Origin, file_name};

@@ -12,7 +12,7 @@ mod windows;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use llmc_enrich::syntax::{self, Analysis, DefinitionKind, Effort, Language};
+use llmc_syntax::{Analysis, DefinitionKind, Effort, Language};
 
 use crate::{casualties, classify};
 
@@ -92,8 +92,8 @@ pub(crate) struct Cut {
     pub(crate) language: Option<Language>,
     pub(crate) units: Vec<Unit>,
     pub(crate) symbols: Vec<Symbol>,
-    pub(crate) references: Vec<syntax::Reference>,
-    pub(crate) definitions: Vec<syntax::Definition>,
+    pub(crate) references: Vec<llmc_syntax::Reference>,
+    pub(crate) definitions: Vec<llmc_syntax::Definition>,
 }
 
 /// Cuts a file.
@@ -107,7 +107,7 @@ pub(crate) fn cut(path: &str, text: &str) -> Cut {
         let _alone =
             (text.len() >= LARGE).then(|| LARGE_ONE.lock().unwrap_or_else(PoisonError::into_inner));
         let mut effort = Effort::new(usize::MAX, PARSE_TIME);
-        casualties::named(path, || syntax::analysis(language, text, &mut effort))
+        casualties::named(path, || llmc_syntax::analysis(language, text, &mut effort))
     });
     let mut cut = match (language, analysis) {
         (Some(language), Some(found)) => from_code(language, found, &lines),

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
-use llmc_enrich::syntax::{DefinitionKind, Reference, ReferenceKind};
 use llmc_host::Stop;
+use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
 
 use crate::catalog::{Catalog, FileRow, file_of};
 use crate::classify::{Origin, Realm};

@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::stream::{self, StreamExt};
-use llmc_enrich::syntax::Language;
 use llmc_model::{Error as ModelError, Message, Request, Role};
 use llmc_sandbox::{Exception, Host, HostCall, HostError};
+use llmc_syntax::Language;
 use serde_json::{Value, json};
 
 use crate::desk::Desk;

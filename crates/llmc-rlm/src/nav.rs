@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llmc_enrich::syntax::{Definition, Effort, Language, definitions};
+use llmc_syntax::{Definition, Effort, Language, definitions};
 use serde_json::{Value, json};
 
 use crate::text::Text;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use llmc_enrich::syntax::Language;
 use llmc_model::{Caps, Error as ModelError, Ledger, Summary};
 use llmc_sandbox::Sandbox;
+use llmc_syntax::Language;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

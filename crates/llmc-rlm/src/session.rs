@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use llmc_enrich::syntax::Language;
 use llmc_model::{Error as ModelError, Message, Request, Role};
 use llmc_sandbox::{Ending, Limits, Names, Outcome, Sandbox, Session, Setup, Trouble, TroubleKind};
+use llmc_syntax::Language;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

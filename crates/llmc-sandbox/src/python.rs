@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use llmc_host::exec::{
+use llmc_exec::{
     Children, Confinement, Finished, Limits as Bounds, Profile, Program, Runner, Settings, Spec,
     Verdict, Voice, trials,
 };

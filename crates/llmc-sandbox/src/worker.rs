@@ -50,10 +50,10 @@ pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode>
 }
 
 fn work(memory: u64) -> io::Result<()> {
-    llmc_host::exec::close_inherited()?;
+    llmc_exec::close_inherited()?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     leave_with(socket.try_clone()?, memory)?;
-    if let Err(error) = llmc_host::exec::seal(memory) {
+    if let Err(error) = llmc_exec::seal(memory) {
         let why = format!("the kernel does not filter its system calls: {error}");
         return wire::send(&socket, &Said::Refused(why), &[]);
     }
@@ -102,7 +102,7 @@ fn work(memory: u64) -> io::Result<()> {
 )]
 fn leave_with(socket: UnixStream, memory: u64) -> io::Result<()> {
     let watch = move || {
-        if llmc_host::exec::seal(memory).is_err() {
+        if llmc_exec::seal(memory).is_err() {
             // The main thread finds the same and says so.
             return;
         }

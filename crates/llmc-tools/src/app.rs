@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use llmc_config::{Config, ExecProfile, Loaded};
 use llmc_envelope::handles::{Options, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore, Telemetry};
-use llmc_host::exec::{Confinement, Profile, Runner, Settings};
+use llmc_exec::{Confinement, Profile, Runner, Settings};
 use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Stop, Workspace, WriteState};
 use llmc_index::{Index, State};
 

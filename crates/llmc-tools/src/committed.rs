@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use llmc_host::exec::{Program, Runner, Spec, Stream};
+use llmc_exec::{Program, Runner, Spec, Stream};
 use llmc_host::{OpenDir, OpenFile, Stop};
 use sha1::Digest;
 

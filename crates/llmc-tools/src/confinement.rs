@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use llmc_config::ExecProfile;
-use llmc_host::exec::{Level, Runner, is_interpreter};
+use llmc_exec::{Level, Runner, is_interpreter};
 
 use crate::app::App;
 use crate::error::Result;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use llmc_host::exec::Process;
+use llmc_exec::Process;
 use ulid::Ulid;
 
 use crate::cx::Caller;

@@ -232,7 +232,7 @@ struct Checked {
     max_bytes: usize,
     timeout: Duration,
     max_turns: u32,
-    language: Option<llmc_enrich::syntax::Language>,
+    language: Option<llmc_syntax::Language>,
 }
 
 impl Checked {

@@ -19,7 +19,7 @@ static MEMORY: llmc_sandbox::CountingAllocator = llmc_sandbox::CountingAllocator
 
 fn main() -> ExitCode {
     // Commands are confined by this executable, started again; that must come before any thread.
-    if let Some(code) = llmc_host::exec::helper_main(std::env::args_os()) {
+    if let Some(code) = llmc_exec::helper_main(std::env::args_os()) {
         return code;
     }
     // And what they print is read by it, started a third time.

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::syntax::Language;
+use llmc_syntax::Language;
 
 /// How likely a hit is a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! From rows to values, and the numbers that stand for choices.
 
-use llmc_enrich::syntax::{DefinitionKind as D, Language};
+use llmc_syntax::{DefinitionKind as D, Language};
 use rusqlite::Row;
 
 use super::{FileRow, Stamp, SymbolRow, UnitRow};

@@ -1,6 +1,6 @@
 //! Units of source code, from what it defines.
 
-use llmc_enrich::syntax::{Definition, DefinitionKind, Language};
+use llmc_syntax::{Definition, DefinitionKind, Language};
 
 use super::windows;
 use super::{Lines, Symbol, Unit, UnitKind};

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use llmc_host::exec::{Worker, seal};
+use llmc_exec::{Worker, seal};
 use llmc_sandbox::TroubleKind;
 
 use crate::world::{fails, open, run, runtime, shows};

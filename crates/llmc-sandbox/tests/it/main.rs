@@ -26,7 +26,7 @@ use libtest_mimic::{Arguments, Trial};
 static MEMORY: llmc_sandbox::CountingAllocator = llmc_sandbox::CountingAllocator;
 
 fn main() -> ExitCode {
-    if let Some(code) = llmc_host::exec::helper_main(std::env::args_os()) {
+    if let Some(code) = llmc_exec::helper_main(std::env::args_os()) {
         return code;
     }
     if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {

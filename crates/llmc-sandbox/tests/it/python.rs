@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use llmc_host::exec::{Confinement, Settings};
+use llmc_exec::{Confinement, Settings};
 use llmc_sandbox::{Ending, Limit, Limits, Outcome, Python, TroubleKind};
 use tokio_util::sync::CancellationToken;
 

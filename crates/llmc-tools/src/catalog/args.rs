@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use llmc_host::exec::signal_number;
+use llmc_exec::signal_number;
 use serde::Deserialize;
 use serde_json::Value;
 

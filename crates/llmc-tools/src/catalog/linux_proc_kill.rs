@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use llmc_config::ExecProfile;
-use llmc_host::exec::{NotKilled, aim};
+use llmc_exec::{NotKilled, aim};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

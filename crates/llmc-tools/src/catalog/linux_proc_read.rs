@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use llmc_host::exec::Ending;
+use llmc_exec::Ending;
 use llmc_host::search::OutputPattern;
 use schemars::JsonSchema;
 use serde::Deserialize;

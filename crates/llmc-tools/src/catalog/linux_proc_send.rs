@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use llmc_host::exec::Sent;
+use llmc_exec::Sent;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -74,7 +74,7 @@ impl Tool for LinuxProcSend {
     }
 }
 
-fn gone(id: &str, process: &llmc_host::exec::Process) -> Error {
+fn gone(id: &str, process: &llmc_exec::Process) -> Error {
     match process.ending() {
         Some(_) => Error::new(Kind::NotFound, format!("{id}: the process has ended"))
             .hint("linux_proc_read tells its last output and exit code"),

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use llmc_host::exec::{Io, Manner, Spec, split_words};
+use llmc_exec::{Io, Manner, Spec, split_words};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use llmc_host::exec::{Ending, Io};
+use llmc_exec::{Ending, Io};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

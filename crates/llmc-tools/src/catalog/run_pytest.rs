@@ -3,7 +3,7 @@ mod words;
 use std::time::Duration;
 
 use llmc_enrich::{Condensed, Totals, output, testrun};
-use llmc_host::exec::{Finished, Program, Runner, Spec, Stream};
+use llmc_exec::{Finished, Program, Runner, Spec, Stream};
 use llmc_host::{OpenDir, Stop};
 use schemars::JsonSchema;
 use serde::Deserialize;

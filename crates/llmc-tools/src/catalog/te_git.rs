@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use llmc_enrich::{Condensed, Totals, git};
-use llmc_host::exec::{Finished, Spec, Stream};
+use llmc_exec::{Finished, Spec, Stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use llmc_envelope::neutral::{Ansi, finished, neutralise};
+use llmc_exec::Ending;
 use llmc_host::Stop;
-use llmc_host::exec::Ending;
 use llmc_host::search::OutputPattern;
 
 use super::Entry;

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use llmc_config::McpRlm;
 use llmc_enrich::sniff::is_binary;
-use llmc_enrich::syntax::Language;
 use llmc_host::{Error as HostError, OpenFile, Rules, Stop};
 use llmc_rlm::Text;
+use llmc_syntax::Language;
 use serde_json::{Map, Value};
 
 use crate::cx::Cx;

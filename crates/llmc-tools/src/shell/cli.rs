@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use llmc_enrich::output;
 use llmc_envelope::telemetry::{Filter, Mode, Row, Source};
-use llmc_host::exec::{PlainEnd, Stream, run_plain};
+use llmc_exec::{PlainEnd, Stream, run_plain};
 use llmc_host::{Stop, read_beside};
 
 use super::document::{Told, document};

@@ -3,8 +3,8 @@
 //! It is a program like any other: what it starts was checked before, it runs inside the boundary, and handles are
 //! stored for it by the server. It is asked for JSON as S0 describes it, unless the operator says otherwise.
 
+use llmc_exec::{Program, Quarantined, Spec, Stream};
 use llmc_host::Stop;
-use llmc_host::exec::{Program, Quarantined, Spec, Stream};
 use serde::Deserialize;
 
 use super::run::{Asked, MAX_OUTPUT};

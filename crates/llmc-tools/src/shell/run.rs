@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use llmc_envelope::receipt::Receipt;
 use llmc_envelope::telemetry::{Filter, Mode};
+use llmc_exec::{Follower, Quarantined, Runner, Spec, split_words};
 use llmc_host::Stop;
-use llmc_host::exec::{Follower, Quarantined, Runner, Spec, split_words};
 use serde_json::json;
 
 use super::document::{Told, document};

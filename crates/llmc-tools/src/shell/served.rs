@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use llmc_envelope::HandleStore;
 use llmc_envelope::handles::Options;
-use llmc_host::exec::{Finished, Orders, Taken};
+use llmc_exec::{Finished, Orders, Taken};
 use llmc_host::read_beside;
 use serde::{Deserialize, Serialize};
 

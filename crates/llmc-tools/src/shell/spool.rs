@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use llmc_enrich::alarms::Alarms;
 use llmc_enrich::logs::Survey;
 use llmc_enrich::preview::Text;
-use llmc_host::exec::Stream;
+use llmc_exec::Stream;
 
 /// What is kept of the beginning of each output.
 pub(super) const HEAD: usize = 8 << 20;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use llmc_config::{LogLevel, Source};
-use llmc_host::exec::{
+use llmc_exec::{
     Confinement, Level, Profile, Program, Runner, Settings, Trial, Unresolved, Verdict,
     is_interpreter, trials,
 };

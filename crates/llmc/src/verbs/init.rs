@@ -86,7 +86,7 @@ impl Choices {
         }
         let interpreters = allowlist
             .iter()
-            .filter(|name| llmc_host::exec::is_interpreter(name.as_str()));
+            .filter(|name| llmc_exec::is_interpreter(name.as_str()));
         Choices {
             interpreters: interpreters.cloned().collect(),
             builds: !programs.is_empty(),

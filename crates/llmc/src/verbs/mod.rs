@@ -122,7 +122,7 @@ fn start_server(loaded: &Loaded) -> Result<(), Failure> {
         config.mcp.observability.log_level,
         log::Writing::OnAThread,
     );
-    if let Err(error) = llmc_host::exec::hide_process() {
+    if let Err(error) = llmc_exec::hide_process() {
         tracing::warn!(%error, "other processes of this user can read the server's environment");
     }
     let effective: Map<String, Value> = loaded

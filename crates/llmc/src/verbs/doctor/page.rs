@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use llmc_host::exec::Verdict;
+use llmc_exec::Verdict;
 use serde_json::{Value, json};
 
 use super::{Findings, interpreters};

@@ -1,0 +1,190 @@
+//! A run while it goes on: its output, its limits, its end.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Failure, Report};
+use super::protect::Quarantined;
+use super::tree::{Event, Tree};
+use llmc_host::{Error, Result};
+
+/// How often a run looks whether its caller has changed their mind.
+pub(super) const TICK: Duration = Duration::from_millis(20);
+/// How long output is waited for once nobody is left to write it.
+pub(super) const DRAIN: Duration = Duration::from_millis(500);
+/// How long a run that was told to end is waited for. Only a process stuck in the kernel takes longer.
+pub(super) const END: Duration = Duration::from_secs(6);
+/// No run lasts longer, whatever its caller says: a clock has an end.
+pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Which of a command's two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// What it prints.
+    Stdout,
+    /// What it complains about.
+    Stderr,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Finished {
+    /// The exit code, if it ended by itself.
+    pub exit_code: Option<i32>,
+    /// The signal, if one ended it. A run that was ended from here has neither.
+    pub signal: Option<i32>,
+    /// The time limit struck.
+    pub timed_out: bool,
+    /// The caller went away.
+    pub cancelled: bool,
+    /// There was more output than allowed.
+    pub output_capped: bool,
+    /// From start to the death of the last process.
+    pub duration: Duration,
+    /// Protected names that the run created or changed; they were moved away.
+    pub quarantined: Vec<Quarantined>,
+}
+
+/// The bounds of a run, for whoever follows it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Terms {
+    /// The program's name, for complaints.
+    pub(super) program: String,
+    pub(super) timeout: Duration,
+    pub(super) max_output: u64,
+}
+
+/// Follows a run to its end, or until `go_on` says otherwise. What it did to protected names is not known here.
+pub(super) fn follow(
+    tree: &mut Tree,
+    terms: &Terms,
+    on_output: &mut dyn FnMut(Stream, &[u8]),
+    go_on: &dyn Fn() -> Result<()>,
+) -> Result<Finished> {
+    let started = Instant::now();
+    let run = Run {
+        deadline: started + terms.timeout.min(LONGEST),
+        left: terms.max_output,
+        over: None,
+        report: None,
+    };
+    let run = run.follow(tree, on_output, go_on)?;
+    let (exit_code, signal) = match (run.over, run.report) {
+        (Some(_), _) => (None, None),
+        (None, Some(Report::Exited(code))) => (Some(code), None),
+        (None, Some(Report::Killed(signal))) => (None, Some(signal)),
+        (None, Some(Report::Failed(failure))) => return Err(failed(&failure, &terms.program)),
+        (None, _) => return Err(broken("the helper", io::ErrorKind::UnexpectedEof.into())),
+    };
+    Ok(Finished {
+        exit_code,
+        signal,
+        timed_out: run.over == Some(Over::TimedOut),
+        cancelled: run.over == Some(Over::Cancelled),
+        output_capped: run.over == Some(Over::Capped),
+        duration: started.elapsed(),
+        quarantined: Vec::new(),
+    })
+}
+
+/// One run while it is followed.
+#[derive(Debug)]
+struct Run {
+    deadline: Instant,
+    left: u64,
+    over: Option<Over>,
+    report: Option<Report>,
+}
+
+/// Why a run was ended from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    TimedOut,
+    Cancelled,
+    Capped,
+}
+
+impl Run {
+    fn follow(
+        mut self,
+        tree: &mut Tree,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+        go_on: &dyn Fn() -> Result<()>,
+    ) -> Result<Run> {
+        let wrong = |error| broken("following the helper", error);
+        let mut gone: Option<Instant> = None;
+        let mut stuck: Option<Instant> = None;
+        loop {
+            let now = Instant::now();
+            if stuck.is_some_and(|deadline| now >= deadline) {
+                return Ok(self);
+            }
+            if self.over.is_some() {
+                stuck.get_or_insert(now + END);
+            }
+            if gone.is_some_and(|deadline| now >= deadline) || (gone.is_some() && tree.silent()) {
+                return Ok(self);
+            }
+            if self.over.is_none() && gone.is_none() && self.report.is_none() {
+                self.over = match go_on() {
+                    Err(Error::Cancelled) => Some(Over::Cancelled),
+                    Err(_) => Some(Over::TimedOut),
+                    Ok(()) if now >= self.deadline => Some(Over::TimedOut),
+                    Ok(()) => None,
+                };
+                if self.over.is_some() {
+                    tree.end();
+                }
+            }
+            let patience = match gone {
+                Some(deadline) => deadline - now,
+                None => TICK.min(
+                    self.deadline
+                        .saturating_duration_since(now)
+                        .max(Duration::from_millis(1)),
+                ),
+            };
+            match tree.next(patience).map_err(wrong)? {
+                Event::Output(stream, read) => {
+                    let bytes = &tree.block()[..read];
+                    let kept = usize::try_from(self.left).unwrap_or(usize::MAX).min(read);
+                    if kept > 0 {
+                        on_output(stream, &bytes[..kept]);
+                        self.left -= kept as u64;
+                    }
+                    if kept < read && self.over.is_none() {
+                        self.over = Some(Over::Capped);
+                        tree.end();
+                    }
+                }
+                Event::Report(report) => self.report = Some(report),
+                Event::Gone => gone = Some(Instant::now() + DRAIN),
+                Event::Nothing => {}
+            }
+        }
+    }
+}
+
+/// What went wrong in a helper, in words for the caller.
+pub(super) fn failed(failure: &Failure, program: &str) -> Error {
+    match (failure.step.as_str(), failure.feature) {
+        ("starting the program", _) => Error::CommandDenied {
+            command: program.to_owned(),
+            why: format!("the system cannot start it: {}", failure.io()),
+            hint: "check that its interpreter and libraries are installed".to_owned(),
+        },
+        ("the working directory", _) => Error::NotFound {
+            path: "the working directory".to_owned(),
+        },
+        (step, _) => broken(step, failure.io()),
+    }
+}
+
+pub(super) fn broken(what: &str, source: io::Error) -> Error {
+    Error::Io {
+        path: what.to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,76 @@
+//! The hostile program of a live trial: tries one thing and says how it went.
+//!
+//! It is this executable, so that a trial needs no shell, no Python and nothing on the list of allowed programs. What it
+//! prints is what it got hold of; a refusal is told as the kernel's number in the last line.
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::plan::REFUSED;
+
+/// How long a connection is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Makes the attempt that the words describe.
+pub(super) fn run(words: &[String]) -> io::Result<()> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut out = io::stdout();
+    match attempt(&words) {
+        Ok(got) => out.write_all(&got)?,
+        Err(error) => writeln!(out, "{REFUSED}{}", error.raw_os_error().unwrap_or(0))?,
+    }
+    out.flush()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "trying to get at what is none of its business is what it is for"
+)]
+fn attempt(words: &[&str]) -> io::Result<Vec<u8>> {
+    let nothing = |()| Vec::new();
+    match words {
+        // The process of the host that other attempts are aimed at; lives until its input ends.
+        ["wait"] => io::stdin().read_to_end(&mut Vec::new()).map(|_| Vec::new()),
+        ["write", path, text] => fs::write(path, text).map(nothing),
+        ["append", path] => OpenOptions::new()
+            .append(true)
+            .open(path)
+            .map(|_| Vec::new()),
+        ["plant", dir, name, text] => {
+            fs::create_dir_all(dir)?;
+            fs::write(format!("{dir}/{name}"), text).map(nothing)
+        }
+        ["chmod", path] => fs::set_permissions(path, Permissions::from_mode(0o777)).map(nothing),
+        ["read", path] => fs::read(path),
+        ["tcp", address, text] => {
+            let address = address.parse().map_err(io::Error::other)?;
+            let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+            socket.write_all(text.as_bytes()).map(nothing)
+        }
+        ["udp", address, text] => {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            socket.send_to(text.as_bytes(), address).map(|_| Vec::new())
+        }
+        ["unix", path, text] => UnixStream::connect(path)?
+            .write_all(text.as_bytes())
+            .map(nothing),
+        ["abstract", name, text] => {
+            let mut socket = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+            socket.write_all(text.as_bytes()).map(nothing)
+        }
+        ["kill", pid] => {
+            let pid = pid.parse().ok().and_then(Pid::from_raw);
+            let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+            kill_process(pid, Signal::KILL)?;
+            Ok(Vec::new())
+        }
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}

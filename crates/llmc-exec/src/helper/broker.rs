@@ -1,0 +1,229 @@
+//! The broker: makes pid namespaces to order, one per run, and has the next ones ready.
+//!
+//! Entering namespaces and starting a large executable is most of what a confined run costs, and none of it depends on
+//! the command. So it is done ahead of time, here, in a process without threads: the first processes of the next runs
+//! already wait for their plans. They are made when a run has ended, since whatever is done earlier slows that run down.
+//! The broker is itself pid 1 of a namespace around all runs; if it dies, so do they. It never sees a plan or any output:
+//! the server talks to each run directly.
+//!
+//! Networks are used again: a run has one to itself, and once it is dead nothing of it is left there, since no command may
+//! change more of a network than its own sockets.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, setns};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
+
+use super::outer::leash;
+use super::spaces;
+use crate::fds;
+use crate::level::Feature;
+use crate::plan::{self, Failure, INNER, Report, Start};
+
+/// How many wait for their plans.
+const READY: usize = 2;
+/// How many networks wait for a run.
+const NETWORKS: usize = 4;
+/// For how long nothing may happen before another one is made, though no run has ended.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// A run's first process, living or waiting for its plan.
+struct Init {
+    pidfd: OwnedFd,
+    /// Its side of the socket to the server, kept open until it is reaped: the server reads the end of the run off it.
+    theirs: UnixStream,
+    /// The network that nobody else has while it lives.
+    network: Option<OwnedFd>,
+    /// The server has let go of it, and it was killed for that.
+    ended: bool,
+}
+
+/// Serves the server until it goes away.
+pub(super) fn run() -> io::Result<()> {
+    let server = leash()?;
+    let start: Start = plan::receive(&server)?;
+    rustix::process::chdir("/")?;
+    let mut runs = Runs {
+        home: own("pid")?,
+        start,
+        inits: Vec::new(),
+        networks: Vec::new(),
+    };
+    plan::send(&server, &Report::Started)?;
+    let mut ready: Vec<UnixStream> = Vec::new();
+    // If one cannot be made ahead of time, the next wish finds out why.
+    let mut able = true;
+    loop {
+        let patience = match ready.len() {
+            _ if !able => None,
+            0 => Some(Duration::ZERO),
+            READY.. => None,
+            _ => Some(QUIET),
+        };
+        match runs.next(&server, patience)? {
+            News::Gone => return Ok(()),
+            News::Nothing => {}
+            News::Quiet | News::Ended if able && ready.len() < READY => match runs.make() {
+                Ok(slot) => ready.push(slot),
+                Err(_) => able = false,
+            },
+            News::Quiet | News::Ended => {}
+            News::Wish => {
+                let slot = match ready.pop() {
+                    Some(slot) => Ok(slot),
+                    None => runs.make(),
+                };
+                able = slot.is_ok();
+                match slot {
+                    Ok(slot) => {
+                        plan::send(&server, &Report::Slot)?;
+                        fds::send(&server, &[slot.as_fd()])?;
+                    }
+                    Err(failure) => plan::send(&server, &Report::Failed(failure))?,
+                }
+            }
+        }
+    }
+}
+
+/// What has happened.
+enum News {
+    /// The server wants a slot.
+    Wish,
+    /// The server has gone.
+    Gone,
+    /// A run has.
+    Ended,
+    /// Nothing, for as long as one was willing to wait.
+    Quiet,
+    /// Nothing of interest.
+    Nothing,
+}
+
+/// All that was made and has not been reaped.
+struct Runs {
+    start: Start,
+    /// The broker's own pid namespace.
+    home: OwnedFd,
+    inits: Vec<Init>,
+    /// Networks without a run.
+    networks: Vec<OwnedFd>,
+}
+
+impl Runs {
+    /// Waits for the server or for the end of a run.
+    fn next(&mut self, server: &UnixStream, patience: Option<Duration>) -> io::Result<News> {
+        let patience = patience
+            .map(Timespec::try_from)
+            .transpose()
+            .map_err(io::Error::other)?;
+        let inits = &mut self.inits;
+        let mut watched = vec![PollFd::new(server, PollFlags::IN)];
+        for init in inits.iter() {
+            watched.push(PollFd::new(&init.pidfd, PollFlags::IN));
+            // Its end is asked for once: it would be true again and again until the process is reaped.
+            watched.push(match init.ended {
+                true => PollFd::new(&init.pidfd, PollFlags::IN),
+                false => PollFd::new(&init.theirs, PollFlags::RDHUP),
+            });
+        }
+        match poll(&mut watched, patience.as_ref()) {
+            Err(rustix::io::Errno::INTR) => return Ok(News::Nothing),
+            Ok(0) => return Ok(News::Quiet),
+            other => other?,
+        };
+        let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(watched);
+        let mut news = News::Nothing;
+        // From the back, so that what is left keeps its place.
+        for at in (0..inits.len()).rev() {
+            if ready[1 + 2 * at] {
+                let init = inits.swap_remove(at);
+                let reaped = waitid(WaitId::PidFd(init.pidfd.as_fd()), WaitIdOptions::EXITED);
+                if reaped.is_ok() && self.networks.len() < NETWORKS {
+                    self.networks.extend(init.network);
+                }
+                news = News::Ended;
+            } else if ready[2 + 2 * at] && !inits[at].ended {
+                // It has seen the server go, too; this is for one that is stuck.
+                let _ = pidfd_send_signal(&inits[at].pidfd, Signal::KILL);
+                inits[at].ended = true;
+            }
+        }
+        if !ready[0] {
+            return Ok(news);
+        }
+        match { server }.read(&mut [0])? {
+            0 => Ok(News::Gone),
+            _ => Ok(News::Wish),
+        }
+    }
+
+    /// Starts the first process of a run. Returns the server's side of its socket.
+    fn make(&mut self) -> Result<UnixStream, Failure> {
+        let failed = |step, error| Failure::new(Some(Feature::PidSpace), step, error);
+        let network = self.enter_network()?;
+        let (ours, theirs) = UnixStream::pair().map_err(|error| failed("a socket", error))?;
+        spaces::pid()?;
+        let pidfd = spawn(&theirs);
+        // Back home, or there could be no second namespace.
+        setns(&self.home, CloneFlags::CLONE_NEWPID)
+            .map_err(|errno| failed("leaving a pid namespace", errno.into()))?;
+        let pidfd = pidfd.map_err(|error| failed("starting pid 1", error))?;
+        plan::send(&ours, &self.start).map_err(|error| failed("talking to pid 1", error))?;
+        self.inits.push(Init {
+            pidfd,
+            theirs,
+            network,
+            ended: false,
+        });
+        Ok(ours)
+    }
+
+    /// Goes where the next process is to start. The broker itself has no use for a network, so it stays there.
+    fn enter_network(&mut self) -> Result<Option<OwnedFd>, Failure> {
+        let features = self.start.features;
+        if !features.net {
+            return Ok(None);
+        }
+        let failed = |step, error| Failure::new(Some(Feature::NetSpace), step, error);
+        if let Some(network) = self.networks.pop() {
+            setns(&network, CloneFlags::CLONE_NEWNET)
+                .map_err(|errno| failed("entering a network namespace", errno.into()))?;
+            return Ok(Some(network));
+        }
+        spaces::net(features)?;
+        let network = own("net").map_err(|error| failed("a network namespace", error))?;
+        Ok(Some(network))
+    }
+}
+
+/// A namespace this process is in.
+fn own(kind: &str) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/ns/{kind}");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is how llmc-host starts programs"
+)]
+fn spawn(leash: &UnixStream) -> io::Result<OwnedFd> {
+    let init = Command::new("/proc/self/exe")
+        .arg0("llmc")
+        .arg(INNER)
+        .env_clear()
+        .stdin(Stdio::from(OwnedFd::from(leash.try_clone()?)))
+        .spawn()?;
+    Ok(pidfd_open(Pid::from_child(&init), PidfdFlags::empty())?)
+}

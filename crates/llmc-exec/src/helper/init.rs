@@ -1,0 +1,289 @@
+//! The inner helper: restricts itself, starts the command, reaps, and goes when the command or the server goes.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use nix::sys::signal::{SigSet, Signal as Nix};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Stat;
+use rustix::io::Errno;
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, getpgid, ioctl_tiocsctty, kill_process,
+    kill_process_group, pidfd_open, set_dumpable_behavior, wait,
+};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
+
+use super::outer::leash;
+use super::{caps, landlock, limits, mounts, reaper, seccomp, spaces};
+use crate::fds;
+use crate::level::{Feature, Features};
+use crate::plan::{self, Failure, Input, Plan, Report, SEEN, Start, Target};
+
+/// Runs as pid 1: waits for its plan, then until the command is over.
+pub(super) fn run() -> io::Result<()> {
+    let leash = leash()?;
+    // A session without the broker, so that a signal to the group cannot reach it.
+    let _ = rustix::process::setsid();
+    let Start { features } = plan::receive(&leash)?;
+    // The broker has put it into its network.
+    if let Err(failure) = bound_programs(features) {
+        return plan::send(&leash, &Report::Failed(failure));
+    }
+    // The working directory, the two outputs and perhaps an input. If there is no plan after all, the server is gone or
+    // had no use for it.
+    let mut fds = fds::receive(&leash)?.into_iter();
+    let (Some(cwd), Some(out), Some(err)) = (fds.next(), fds.next(), fds.next()) else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    rustix::process::fchdir(cwd)?;
+    let plan = plan::receive(&leash)?;
+    let ends = Ends {
+        input: fds.next(),
+        outputs: Some((out, err)),
+    };
+    carry_out(&plan, &leash, ends)
+}
+
+/// Runs without a pid namespace, where the outer helper already has everything.
+pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()> {
+    if let Err(failure) = spaces::net(features).and_then(|()| bound_programs(features)) {
+        return plan::send(leash, &Report::Failed(failure));
+    }
+    let plan: Plan = plan::receive(leash)?;
+    let wants = |target: &Target| target.input != Input::Nothing;
+    let input = match plan.target.as_ref().is_some_and(wants) {
+        true => fds::receive(leash)?.pop(),
+        false => None,
+    };
+    let ends = Ends {
+        input,
+        outputs: None,
+    };
+    carry_out(&plan, leash, ends)
+}
+
+/// Bounds what programs can have, which needs no plan.
+fn bound_programs(features: Features) -> Result<(), Failure> {
+    if features == Features::default() {
+        return Ok(());
+    }
+    caps::bound_programs().map_err(|errno| Failure::new(None, "bounding capabilities", errno))
+}
+
+/// What the command reads from and writes to. This process keeps none of it, so that the server sees the end of the output
+/// when the command's last process has gone; outputs that are not given are its own.
+struct Ends {
+    input: Option<OwnedFd>,
+    outputs: Option<(OwnedFd, OwnedFd)>,
+}
+
+fn carry_out(plan: &Plan, leash: &UnixStream, ends: Ends) -> io::Result<()> {
+    let reports = match confine(plan) {
+        Ok(landlock) => match &plan.target {
+            Some(target) => live(target, plan, leash, ends),
+            None => vec![Report::Ready { landlock }],
+        },
+        Err(failure) => vec![Report::Failed(failure)],
+    };
+    plan::send_all(leash, &reports)
+}
+
+/// Puts the boundary up around this process. Returns the Landlock ABI in force.
+fn confine(plan: &Plan) -> Result<Option<u32>, Failure> {
+    let here =
+        rustix::fs::stat(".").map_err(|errno| Failure::new(None, "looking around", errno))?;
+    if plan.features.mount {
+        spaces::mount(plan.features)?;
+        mounts::build(plan).map_err(|trouble| {
+            Failure::new(Some(Feature::MountSpace), &trouble.step, trouble.errno)
+        })?;
+        if plan.features.fresh_proc {
+            mounts::fresh_proc()
+                .map_err(|errno| Failure::new(Some(Feature::FreshProc), "mounting /proc", errno))?;
+        }
+        stand_at(plan, &here)?;
+    }
+    limits::set(plan).map_err(|errno| Failure::new(None, "resource limits", errno))?;
+    if plan.features == Features::default() {
+        return Ok(None);
+    }
+    caps::drop_most().map_err(|errno| Failure::new(None, "dropping capabilities", errno))?;
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|errno| Failure::new(None, "no_new_privs", errno))?;
+    let mut abi = None;
+    if plan.features.landlock {
+        let enforced = landlock::restrict(plan)
+            .map_err(|error| Failure::new(Some(Feature::Landlock), "landlock", error))?;
+        abi = Some(enforced);
+    }
+    if plan.features.seccomp {
+        seccomp::filter(plan.sockets)
+            .map_err(|error| Failure::new(Some(Feature::Seccomp), "seccomp", error))?;
+    }
+    Ok(abi)
+}
+
+/// Steps onto the new mounts, to the very directory this process was started in.
+fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
+    let failed = |errno| Failure::new(None, "the working directory", errno);
+    rustix::process::chdir(&plan.cwd).map_err(failed)?;
+    let there = rustix::fs::stat(".").map_err(failed)?;
+    match (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino) {
+        true => Ok(()),
+        false => Err(failed(Errno::STALE)),
+    }
+}
+
+/// Starts the command and stays until it is over. Nothing to report if the server went first.
+fn live(target: &Target, plan: &Plan, leash: &UnixStream, ends: Ends) -> Vec<Report> {
+    let over = start(target, plan, ends).and_then(|command| {
+        let signals = only_wait()?;
+        match target.input == Input::Nothing || introduce(command, leash).is_ok() {
+            true => Ok(watch(&signals, command, leash)),
+            false => Ok(None),
+        }
+    });
+    if !plan.features.pid {
+        reaper::end_all();
+    }
+    match over {
+        Ok(Some(report)) if plan.features.pid && alone() => vec![report, Report::Alone],
+        Ok(report) => report.into_iter().collect(),
+        Err(failure) => vec![Report::Failed(failure)],
+    }
+}
+
+/// Whether pid 1 is the only process of its namespace: whatever has lost its parent is its child.
+fn alone() -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return false,
+            Err(errno) => return errno == Errno::CHILD,
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is how llmc-host starts programs"
+)]
+fn start(target: &Target, plan: &Plan, ends: Ends) -> Result<Pid, Failure> {
+    let Ends { input, outputs } = ends;
+    let failed = |step: &str, error: io::Error| Failure::new(None, step, error);
+    if !plan.features.pid {
+        reaper::adopt_orphans().map_err(|errno| failed("becoming a subreaper", errno.into()))?;
+    }
+    // The command must not reach into this process, whose memory and descriptors it would otherwise share an owner with.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|errno| failed("hiding the helper", errno.into()))?;
+    let none_ignored = || -> io::Result<()> {
+        for signal in [SIGHUP, SIGINT, SIGQUIT] {
+            signal_hook::flag::register(signal, Arc::default())?;
+        }
+        Ok(())
+    };
+    // A server that a shell put in the background ignores some signals, and a command would inherit that: nobody could
+    // interrupt it. What is caught here is back to normal there.
+    none_ignored().map_err(|error| failed("resetting signals", error))?;
+    let mut command = Command::new(&target.program);
+    if let Some((name, args)) = target.argv.split_first() {
+        command.arg0(name).args(args);
+    }
+    match (target.input, &input) {
+        // This process leads the session, so the terminal becomes the session's, and its own group, in which the command
+        // stays, becomes the one in the foreground. A group of its own would start in the background and be stopped.
+        (Input::Terminal, Some(terminal)) => {
+            ioctl_tiocsctty(terminal).map_err(|errno| failed("the terminal", errno.into()))?;
+        }
+        _ => {
+            command.process_group(0);
+        }
+    }
+    if let Some((out, err)) = outputs {
+        command.stdout(out).stderr(err);
+    }
+    let child = command
+        .env_clear()
+        .envs(target.env.iter().map(|(name, value)| (name, value)))
+        .stdin(input.map_or_else(Stdio::null, Stdio::from))
+        .spawn()
+        .map_err(|error| failed("starting the program", error))?;
+    Ok(Pid::from_child(&child))
+}
+
+/// From now on no signal disturbs this process, which may share the command's group; ended children are asked for.
+///
+/// Not earlier: a command inherits what is blocked.
+fn only_wait() -> Result<SignalFd, Failure> {
+    let mut children = SigSet::empty();
+    children.add(Nix::SIGCHLD);
+    SigSet::all()
+        .thread_block()
+        .and_then(|()| SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC))
+        .map_err(|errno| Failure::new(None, "watching for children", errno))
+}
+
+/// Gives the server a descriptor of the command, by which it finds the number that the host knows the command under.
+fn introduce(command: Pid, leash: &UnixStream) -> io::Result<()> {
+    let pidfd = pidfd_open(command, PidfdFlags::empty())?;
+    plan::send(leash, &Report::Running)?;
+    fds::send(leash, &[pidfd.as_fd()])?;
+    let mut answer = [SEEN];
+    { leash }.read_exact(&mut answer)
+}
+
+/// Reaps whatever ends until that is the command itself, or the server is gone. Passes on signals that the server sends.
+fn watch(signals: &SignalFd, command: Pid, leash: &UnixStream) -> Option<Report> {
+    loop {
+        // First of all: it may have ended before anybody listened.
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid != command {
+                continue;
+            }
+            if let Some(code) = status.exit_status() {
+                return Some(Report::Exited(code));
+            }
+            if let Some(signal) = status.terminating_signal() {
+                return Some(Report::Killed(signal));
+            }
+        }
+        let mut watched = [
+            PollFd::new(leash, PollFlags::RDHUP | PollFlags::IN),
+            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+        ];
+        if poll(&mut watched, None).is_err() {
+            continue;
+        }
+        let leash_says = watched[0].revents();
+        if !watched[1].revents().is_empty() {
+            let _ = signals.read_signal();
+        }
+        if leash_says.is_empty() {
+            continue;
+        }
+        let mut signal = [0];
+        let ended = leash_says != PollFlags::IN;
+        if ended || !{ leash }.read(&mut signal).is_ok_and(|read| read == 1) {
+            return None;
+        }
+        pass_on(signal[0], command);
+    }
+}
+
+/// Sends a signal to the command and, where it leads one, to its group.
+fn pass_on(signal: u8, command: Pid) {
+    let Some(signal) = Signal::from_named_raw(signal.into()) else {
+        return;
+    };
+    // Nobody else reaps the command, so its number still means it.
+    let _ = match getpgid(Some(command)) {
+        Ok(group) if group == command => kill_process_group(command, signal),
+        _ => kill_process(command, signal),
+    };
+}

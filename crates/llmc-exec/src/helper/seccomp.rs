@@ -1,0 +1,416 @@
+//! The system call filter: ways out that neither mounts nor namespaces close.
+//!
+//! The program is laid out here rather than by the library that installs it: the kernel runs a new filter once for every
+//! system call there is, and a search tree makes that ten times cheaper than a list. That matters, since every run pays.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use nix::libc;
+use seccompiler::{apply_filter, sock_filter};
+
+use crate::plan::Sockets;
+
+/// Calls no command needs and every escape wants. Refused with `EPERM`.
+const REFUSED: &[i64] = &[
+    // Other processes' memory and descriptors.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // The mounts that make the boundary.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_setns,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_quotactl,
+    // The kernel itself.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_syslog,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    // Rings do file and socket work that no filter sees.
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Keyrings are shared with the user's other sessions.
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+];
+
+/// The machine whose calls are numbered as above. Other ways into the kernel (32-bit code) number them differently.
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u32 = 0xc000_00b7;
+
+/// From here on are the x86-64 kernel's calls for 32-bit pointers: the same calls under other numbers.
+#[cfg(target_arch = "x86_64")]
+const X32: u32 = 0x4000_0000;
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const AND: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
+const IF_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const IF_AT_LEAST: u32 = libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K;
+const IF_ANY_BIT: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+const GO: u32 = libc::BPF_JMP | libc::BPF_JA;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+/// Where the kernel puts the call's number, its machine and the low half of an argument.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const fn argument(n: u32) -> u32 {
+    16 + 8 * n
+}
+
+/// Part of a program that always ends in a verdict.
+type Block = Vec<sock_filter>;
+
+/// Filters this thread and all that come from it.
+pub(super) fn filter(sockets: Sockets) -> io::Result<()> {
+    apply_filter(&program(sockets)?).map_err(io::Error::other)
+}
+
+/// Lets this thread, and whatever it becomes, start threads but no process. Comes on top of [`filter`].
+pub(super) fn alone() -> io::Result<()> {
+    apply_filter(&no_children()?).map_err(io::Error::other)
+}
+
+fn no_children() -> io::Result<Block> {
+    let mut calls: BTreeMap<u32, Block> = BTreeMap::new();
+    let mut on = |call: i64, block: Block| {
+        let call = u32::try_from(call).map_err(io::Error::other)?;
+        calls.insert(call, block);
+        io::Result::Ok(())
+    };
+    #[cfg(target_arch = "x86_64")]
+    for call in [libc::SYS_fork, libc::SYS_vfork] {
+        on(call, refuse(libc::EPERM))?;
+    }
+    on(libc::SYS_clone3, refuse(libc::ENOSYS))?;
+    let mut thread = vec![
+        step(LOAD, argument(0)),
+        branch(IF_ANY_BIT, libc::CLONE_THREAD as u32, 1, 0),
+    ];
+    thread.extend(refuse(libc::EPERM));
+    thread.extend(allow());
+    on(libc::SYS_clone, thread)?;
+    let calls: Vec<(u32, Block)> = calls.into_iter().collect();
+    let mut program = preamble();
+    program.extend(search(&calls, &allow()));
+    Ok(program)
+}
+
+/// Refuses this thread, and all that come from it, every call but these.
+pub(super) fn only_these(calls: &[i64]) -> io::Result<()> {
+    apply_filter(&allowlist(calls)?).map_err(io::Error::other)
+}
+
+fn allowlist(calls: &[i64]) -> io::Result<Block> {
+    let numbers = calls
+        .iter()
+        .map(|call| u32::try_from(*call).map_err(io::Error::other));
+    let allowed: BTreeMap<u32, Block> = numbers
+        .map(|call| Ok((call?, allow())))
+        .collect::<io::Result<_>>()?;
+    let allowed: Vec<(u32, Block)> = allowed.into_iter().collect();
+    let mut program = preamble();
+    program.extend(search(&allowed, &refuse(libc::EPERM)));
+    Ok(program)
+}
+
+fn program(sockets: Sockets) -> io::Result<Block> {
+    let mut calls: BTreeMap<u32, Block> = BTreeMap::new();
+    let mut on = |call: i64, block: Block| {
+        let call = u32::try_from(call).map_err(io::Error::other)?;
+        calls.insert(call, block);
+        io::Result::Ok(())
+    };
+    for call in REFUSED {
+        on(*call, refuse(libc::EPERM))?;
+    }
+    // Its flags are in memory, where no filter can look; without it the C library takes clone.
+    on(libc::SYS_clone3, refuse(libc::ENOSYS))?;
+    let new_user = libc::CLONE_NEWUSER as u32;
+    for call in [libc::SYS_clone, libc::SYS_unshare] {
+        on(call, unless(IF_ANY_BIT, argument(0), &[new_user]))?;
+    }
+    // Typing into the terminal that started the server.
+    let typing = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
+    on(libc::SYS_ioctl, unless(IF_EQUAL, argument(1), &typing))?;
+    on(libc::SYS_socket, socket(sockets))?;
+    on(libc::SYS_socketpair, socketpair())?;
+
+    let calls: Vec<(u32, Block)> = calls.into_iter().collect();
+    let mut program = preamble();
+    program.extend(search(&calls, &allow()));
+    Ok(program)
+}
+
+/// Ends in the call's number, once it is sure what the number means.
+fn preamble() -> Block {
+    let mut program = vec![
+        step(LOAD, ARCHITECTURE),
+        branch(IF_EQUAL, MACHINE, 1, 0),
+        step(RETURN, libc::SECCOMP_RET_KILL_PROCESS),
+        step(LOAD, NUMBER),
+    ];
+    #[cfg(target_arch = "x86_64")]
+    program.extend([
+        branch(IF_AT_LEAST, X32, 0, 1),
+        step(RETURN, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
+    ]);
+    program
+}
+
+/// Internet sockets (and netlink, by which programs list interfaces), or none.
+fn socket(sockets: Sockets) -> Block {
+    match sockets {
+        Sockets::Nothing => refuse(libc::EPERM),
+        Sockets::Internet => {
+            let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+            only(
+                argument(0),
+                None,
+                &families.map(|family| family as u32),
+                allow(),
+            )
+        }
+    }
+}
+
+/// Connected pairs stay, but only such as cannot be connected again: a datagram socket could address a daemon.
+fn socketpair() -> Block {
+    let kinds = [libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32];
+    let by_kind = only(argument(1), Some(0xf), &kinds, allow());
+    only(argument(0), None, &[libc::AF_UNIX as u32], by_kind)
+}
+
+/// Goes on with `then` if a word of the call, behind its mask, is one of `values`; refuses otherwise.
+fn only(word: u32, mask: Option<u32>, values: &[u32], then: Block) -> Block {
+    let mut block = vec![step(LOAD, word)];
+    block.extend(mask.map(|mask| step(AND, mask)));
+    for (at, value) in values.iter().enumerate() {
+        // Over the values that are left and the refusal.
+        let over = (values.len() - at) as u8;
+        block.push(branch(IF_EQUAL, *value, over, 0));
+    }
+    block.extend(refuse(libc::EPERM));
+    block.extend(then);
+    block
+}
+
+/// Refuses if a word of the call compares with one of `values`; allows otherwise.
+fn unless(compare: u32, word: u32, values: &[u32]) -> Block {
+    let mut block = vec![step(LOAD, word)];
+    for (at, value) in values.iter().enumerate() {
+        let over = (values.len() - at) as u8;
+        block.push(branch(compare, *value, over, 0));
+    }
+    block.extend(allow());
+    block.extend(refuse(libc::EPERM));
+    block
+}
+
+/// A search tree over the calls' numbers, with a verdict of one step for a call that is not among them.
+fn search(calls: &[(u32, Block)], otherwise: &[sock_filter]) -> Block {
+    match calls {
+        [] => otherwise.to_vec(),
+        [(call, block)] => {
+            let mut tree = vec![branch(IF_EQUAL, *call, otherwise.len() as u8, 0)];
+            tree.extend(otherwise.iter().cloned());
+            tree.extend(block.iter().cloned());
+            tree
+        }
+        _ => {
+            let (low, high) = calls.split_at(calls.len() / 2);
+            let (below, above) = (search(low, otherwise), search(high, otherwise));
+            // A branch reaches 255 steps, a jump any number.
+            let mut tree = vec![
+                branch(IF_AT_LEAST, high[0].0, 0, 1),
+                step(GO, below.len() as u32),
+            ];
+            tree.extend(below);
+            tree.extend(above);
+            tree
+        }
+    }
+}
+
+fn allow() -> Block {
+    vec![step(RETURN, libc::SECCOMP_RET_ALLOW)]
+}
+
+fn refuse(errno: i32) -> Block {
+    vec![step(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32)]
+}
+
+fn step(code: u32, k: u32) -> sock_filter {
+    branch(code, k, 0, 0)
+}
+
+fn branch(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    let code = code as u16;
+    sock_filter { code, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+    const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+
+    /// What the kernel would say to a call.
+    fn verdict(program: &[sock_filter], call: i64, arguments: [u64; 2]) -> u32 {
+        let (mut at, mut a) = (0, 0_u32);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            at += 1;
+            let taken = match u32::from(code) {
+                LOAD => {
+                    a = match k {
+                        NUMBER => call as u32,
+                        ARCHITECTURE => MACHINE,
+                        16 => arguments[0] as u32,
+                        24 => arguments[1] as u32,
+                        _ => panic!("reads {k}"),
+                    };
+                    continue;
+                }
+                AND => {
+                    a &= k;
+                    continue;
+                }
+                GO => {
+                    at += k as usize;
+                    continue;
+                }
+                RETURN => return k,
+                IF_EQUAL => a == k,
+                IF_AT_LEAST => a >= k,
+                IF_ANY_BIT => a & k != 0,
+                _ => panic!("step {code}"),
+            };
+            at += usize::from(if taken { jt } else { jf });
+        }
+    }
+
+    #[test]
+    fn what_is_listed_is_refused_and_nothing_else() {
+        let program = program(Sockets::Internet).unwrap();
+        let special = [libc::SYS_clone3, libc::SYS_socket, libc::SYS_socketpair];
+        for call in (0..600).filter(|call| !special.contains(call)) {
+            let wanted = if REFUSED.contains(&call) {
+                REFUSE
+            } else {
+                ALLOW
+            };
+            assert_eq!(verdict(&program, call, [0, 0]), wanted, "call {call}");
+            #[cfg(target_arch = "x86_64")]
+            assert_ne!(verdict(&program, call | i64::from(X32), [0, 0]), ALLOW);
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_alone_may_start_threads_only() {
+        let program = no_children().unwrap();
+        let thread = (libc::CLONE_THREAD | libc::CLONE_VM | libc::CLONE_SIGHAND) as u64;
+        let spawn = (libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD) as u64;
+        assert_eq!(verdict(&program, libc::SYS_clone, [thread, 0]), ALLOW);
+        assert_eq!(verdict(&program, libc::SYS_clone, [spawn, 0]), REFUSE);
+        assert_eq!(verdict(&program, libc::SYS_clone, [17, 0]), REFUSE);
+        assert_ne!(verdict(&program, libc::SYS_clone3, [0, 0]), ALLOW);
+        #[cfg(target_arch = "x86_64")]
+        for call in [libc::SYS_fork, libc::SYS_vfork] {
+            assert_eq!(verdict(&program, call, [0, 0]), REFUSE);
+        }
+        assert_eq!(verdict(&program, libc::SYS_read, [0, 0]), ALLOW);
+        assert_eq!(verdict(&program, libc::SYS_execve, [0, 0]), ALLOW);
+    }
+
+    #[test]
+    fn a_worker_may_call_what_is_listed_and_nothing_else() {
+        let needed = [libc::SYS_read, libc::SYS_futex, libc::SYS_exit_group];
+        let program = allowlist(&needed).unwrap();
+        for call in 0..600 {
+            let wanted = if needed.contains(&call) {
+                ALLOW
+            } else {
+                REFUSE
+            };
+            assert_eq!(verdict(&program, call, [0, 0]), wanted, "call {call}");
+        }
+    }
+
+    #[test]
+    fn arguments_decide_where_they_matter() {
+        let program = program(Sockets::Internet).unwrap();
+        let (unix, inet) = (libc::AF_UNIX as u64, libc::AF_INET as u64);
+        let (stream, dgram) = (libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64);
+        let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+        let new_user = libc::CLONE_NEWUSER as u64;
+        let cases = [
+            (libc::SYS_socket, [unix, stream], REFUSE),
+            (libc::SYS_socket, [unix | 1 << 32, stream], REFUSE),
+            (libc::SYS_socket, [libc::AF_VSOCK as u64, stream], REFUSE),
+            (libc::SYS_socket, [libc::AF_ALG as u64, stream], REFUSE),
+            (libc::SYS_socket, [inet, stream], ALLOW),
+            (libc::SYS_socket, [libc::AF_INET6 as u64, dgram], ALLOW),
+            (libc::SYS_socketpair, [unix, stream | flags], ALLOW),
+            (
+                libc::SYS_socketpair,
+                [unix, libc::SOCK_SEQPACKET as u64],
+                ALLOW,
+            ),
+            (libc::SYS_socketpair, [unix, dgram | flags], REFUSE),
+            (libc::SYS_socketpair, [unix, libc::SOCK_RAW as u64], REFUSE),
+            (libc::SYS_socketpair, [inet, stream], REFUSE),
+            (libc::SYS_clone, [new_user | 17, 0], REFUSE),
+            (libc::SYS_clone, [17, 0], ALLOW),
+            (libc::SYS_unshare, [new_user, 0], REFUSE),
+            (libc::SYS_unshare, [libc::CLONE_FILES as u64, 0], ALLOW),
+            (libc::SYS_ioctl, [0, libc::TIOCSTI], REFUSE),
+            (libc::SYS_ioctl, [0, libc::TCGETS], ALLOW),
+            (
+                libc::SYS_clone3,
+                [0, 0],
+                libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32,
+            ),
+        ];
+        for (call, arguments, wanted) in cases {
+            assert_eq!(
+                verdict(&program, call, arguments),
+                wanted,
+                "{call} {arguments:?}"
+            );
+        }
+        let none = super::program(Sockets::Nothing).unwrap();
+        assert_eq!(verdict(&none, libc::SYS_socket, [inet, stream]), REFUSE);
+        assert_eq!(verdict(&none, libc::SYS_socketpair, [unix, stream]), ALLOW);
+    }
+}

@@ -1,0 +1,474 @@
+//! A run that outlives the call that started it: a server, a watcher, a REPL.
+//!
+//! It is started and confined like any other run. A thread of its own follows it and keeps its last output, every byte
+//! under the number it had in the whole stream, so that whoever reads knows what was missed. The thread ends with the
+//! run; the run ends with its program, when it is stopped, when it was silent for too long and nobody cared, when this
+//! hold on it is dropped, and with the server.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use rustix::termios::{LocalModes, tcgetattr};
+
+use super::follow::{DRAIN, END, LONGEST, TICK, broken, failed};
+use super::pids;
+use super::plan::{Input, Report};
+use super::protect::{Guard, Quarantined, Watch};
+use super::ring::Ring;
+use super::runner::{Launched, Runner, Spec};
+use super::tmp::OwnTmp;
+use super::tree::{Event, Tree};
+use llmc_host::Stop;
+use llmc_host::{Error, Result};
+
+/// A pause after output that pushed out older output: a flood that nobody reads must not take a processor.
+const FLOOD: Duration = Duration::from_millis(2);
+/// The longest line that a terminal takes while it collects lines; the kernel drops the rest without a word.
+const TERMINAL_LINE: usize = 4095;
+/// What ends the input of a terminal that collects lines.
+const END_OF_INPUT: u8 = 4;
+
+/// How one talks to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Io {
+    /// Through pipes; both outputs in one, in the order they were written.
+    Pipes,
+    /// Through a terminal, for programs that are different without one.
+    Terminal,
+}
+
+/// How a process is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Manner {
+    /// How one talks to it.
+    pub io: Io,
+    /// It is ended after so long without output, input or a reader.
+    pub idle: Duration,
+    /// How many bytes of its output are kept.
+    pub keep: usize,
+}
+
+/// A running program, or one that has ended and whose last output can still be read. Dropping it ends it.
+#[derive(Debug)]
+pub struct Process {
+    pid: i32,
+    helper: Option<i32>,
+    io: Io,
+    leash: UnixStream,
+    input: Mutex<Option<File>>,
+    shared: Arc<Shared>,
+    follower: Option<JoinHandle<()>>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    /// The exit code, if it ended by itself.
+    pub exit_code: Option<i32>,
+    /// The signal, if one ended it.
+    pub signal: Option<i32>,
+    /// It was ended because it was idle.
+    pub idle: bool,
+    /// When.
+    pub at: Instant,
+    /// Protected names that it created or changed; they were moved away.
+    pub quarantined: Vec<Quarantined>,
+}
+
+/// A look at the output.
+#[derive(Debug)]
+pub struct Seen {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The number of the first one in the whole stream. Later than asked for if older ones were dropped.
+    pub offset: u64,
+    /// The number that the next byte to come will have.
+    pub end: u64,
+    /// When the last output came.
+    pub last: Instant,
+    /// How it ended, if it has. Then no more output comes.
+    pub ending: Option<Ending>,
+}
+
+/// How much input went.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// So many bytes.
+    pub bytes: usize,
+    /// Whether the process still takes input.
+    pub open: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    ring: Ring,
+    /// When the last output came.
+    last: Instant,
+    /// When somebody last read or wrote.
+    touched: Instant,
+    ending: Option<Ending>,
+}
+
+impl Runner {
+    /// Starts a program and keeps it running. The time limit of `spec` bounds its life; its output has no limit.
+    ///
+    /// # Errors
+    /// As [`Runner::run`]; or there are no terminals here.
+    pub fn spawn(&self, spec: &Spec<'_>, manner: Manner) -> Result<Process> {
+        let input = match manner.io {
+            Io::Pipes => Input::Pipe,
+            Io::Terminal => Input::Terminal,
+        };
+        let wrong = |error| broken("starting the process", error);
+        let Launched {
+            program,
+            mut tree,
+            tmp,
+            watch,
+        } = self.launch_with(spec, input)?;
+        let started = tree.running().map_err(wrong).and_then(|started| {
+            let pidfd = started.map_err(|failure| failed(&failure, &program.name))?;
+            introduced(&tree, &pidfd).map_err(wrong)
+        });
+        let (pid, helper) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                drop(tree);
+                self.guard().after(watch);
+                return Err(error);
+            }
+        };
+        let now = Instant::now();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                ring: Ring::new(manner.keep),
+                last: now,
+                touched: now,
+                ending: None,
+            }),
+            changed: Condvar::new(),
+        });
+        let leash = tree.leash().map_err(wrong)?;
+        let input = Mutex::new(tree.take_input());
+        let follower = Follower {
+            deadline: now + spec.timeout.min(LONGEST),
+            idle: manner.idle,
+            tree,
+            tmp,
+            watch,
+            guard: self.guard(),
+            shared: shared.clone(),
+        };
+        let follower = std::thread::Builder::new()
+            .name("llmc-process".to_owned())
+            .spawn(move || follower.run())
+            .map_err(wrong)?;
+        Ok(Process {
+            pid,
+            helper,
+            io: manner.io,
+            leash,
+            input,
+            shared,
+            follower: Some(follower),
+        })
+    }
+}
+
+/// The host's numbers of a new process and of the helper above it.
+fn introduced(tree: &Tree, pidfd: &OwnedFd) -> io::Result<(i32, Option<i32>)> {
+    let pid = pids::of(pidfd)?;
+    let helper = pids::parent(pid);
+    tree.seen()?;
+    Ok((pid, helper))
+}
+
+impl Process {
+    /// The program's number on this host. It means nothing once the process has ended.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// The number of the helper above it, which everything that the program starts has among its ancestors.
+    pub fn helper(&self) -> Option<i32> {
+        self.helper
+    }
+
+    /// How one talks to it.
+    pub fn io(&self) -> Io {
+        self.io
+    }
+
+    /// How it ended, if it has.
+    pub fn ending(&self) -> Option<Ending> {
+        self.shared.lock().ending.clone()
+    }
+
+    /// Up to `most` bytes of output from the byte with number `from` on, without waiting.
+    pub fn look(&self, from: u64, most: usize) -> Seen {
+        let mut state = self.shared.lock();
+        state.touched = Instant::now();
+        let (offset, bytes) = state.ring.read(from, most);
+        Seen {
+            bytes,
+            offset,
+            end: state.ring.end(),
+            last: state.last,
+            ending: state.ending.clone(),
+        }
+    }
+
+    /// Waits for output beyond `end`, or for the end of the process.
+    pub fn wait(&self, end: u64, patience: Duration) {
+        let mut state = self.shared.lock();
+        state.touched = Instant::now();
+        let idle = |state: &mut State| state.ring.end() <= end && state.ending.is_none();
+        drop(
+            self.shared
+                .changed
+                .wait_timeout_while(state, patience, idle),
+        );
+    }
+
+    /// Writes to its input, as far as it reads within `patience`.
+    ///
+    /// # Errors
+    /// [`Error::BadRequest`] for a line that its terminal would cut.
+    pub fn send(&self, bytes: &[u8], patience: Duration, stop: &Stop) -> Result<Sent> {
+        let deadline = Instant::now() + patience;
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = Sent {
+            bytes: 0,
+            open: true,
+        };
+        let Some(file) = input.as_mut() else {
+            sent.open = false;
+            return Ok(sent);
+        };
+        if self.io == Io::Terminal {
+            check_lines(file, bytes)?;
+        }
+        while sent.bytes < bytes.len() {
+            {
+                let mut state = self.shared.lock();
+                state.touched = Instant::now();
+                sent.open = state.ending.is_none();
+            }
+            if !sent.open {
+                break;
+            }
+            match file.write(&bytes[sent.bytes..]) {
+                Ok(written) => sent.bytes += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() || stop.struck() {
+                        break;
+                    }
+                    wait_for_room(file, left.min(TICK));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::PIPE | Errno::IO) => sent.open = false,
+                    _ => return Err(broken("writing to the process", error)),
+                },
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Tells it that no more input comes. A terminal collects lines again afterwards.
+    ///
+    /// # Errors
+    /// As [`Process::send`].
+    pub fn close_input(&self, patience: Duration, stop: &Stop) -> Result<Sent> {
+        if self.io == Io::Terminal {
+            return self.send(&[END_OF_INPUT], patience, stop);
+        }
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        // Asked before: one that waited for this may be gone right after.
+        let alive = self.ending().is_none();
+        let open = input.take().is_some() && alive;
+        Ok(Sent { bytes: 0, open })
+    }
+
+    /// Sends signals to the program, then waits until it and everything below it is dead; after `grace` it is killed.
+    ///
+    /// `None` if something is stuck in the kernel.
+    pub fn stop(&self, signals: &[i32], grace: Duration) -> Option<Ending> {
+        let kill = signals.contains(&Signal::KILL.as_raw());
+        if !kill {
+            for signal in signals
+                .iter()
+                .filter_map(|signal| u8::try_from(*signal).ok())
+            {
+                // Whoever does not take it is dead already.
+                let _ = (&self.leash).write_all(&[signal]);
+            }
+            self.wait_end(grace);
+        }
+        self.end();
+        self.wait_end(END + DRAIN)
+    }
+
+    /// Ends it without waiting.
+    pub fn end(&self) {
+        let _ = self.leash.shutdown(Shutdown::Write);
+    }
+
+    /// Waits for its end.
+    pub fn wait_end(&self, patience: Duration) -> Option<Ending> {
+        let state = self.shared.lock();
+        let runs = |state: &mut State| state.ending.is_none();
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(state, patience, runs);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.ending.clone()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+        if let Some(follower) = self.follower.take() {
+            let _ = follower.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread that follows one process.
+struct Follower {
+    tree: Tree,
+    tmp: Option<OwnTmp>,
+    watch: Watch,
+    guard: Arc<Guard>,
+    shared: Arc<Shared>,
+    deadline: Instant,
+    idle: Duration,
+}
+
+impl Follower {
+    fn run(mut self) {
+        let (report, idle) = self.follow();
+        // Reaps the helper; nothing is left after this, so what was planted can be looked for in peace.
+        drop(self.tree);
+        drop(self.tmp);
+        let quarantined = self.guard.after(self.watch);
+        let (exit_code, signal) = match report {
+            Some(Report::Exited(code)) => (Some(code), None),
+            Some(Report::Killed(signal)) => (None, Some(signal)),
+            // Nothing was said, so the helper was let go, and the kernel killed what was below it.
+            _ => (None, Some(Signal::KILL.as_raw())),
+        };
+        let mut state = self.shared.lock();
+        state.ring.settle();
+        state.ending = Some(Ending {
+            exit_code,
+            signal,
+            idle,
+            at: Instant::now(),
+            quarantined,
+        });
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Collects output until everything is dead. Returns how the program ended, and whether for idleness.
+    fn follow(&mut self) -> (Option<Report>, bool) {
+        let mut report = None;
+        let mut gone: Option<Instant> = None;
+        let mut ended: Option<Instant> = None;
+        let mut idle = false;
+        loop {
+            let now = Instant::now();
+            let late = |deadline: Option<Instant>| deadline.is_some_and(|deadline| now >= deadline);
+            if late(gone) || late(ended) || (gone.is_some() && self.tree.silent()) {
+                return (report, idle);
+            }
+            let patience = match gone.or(ended) {
+                Some(deadline) => deadline - now,
+                None => {
+                    let bored = self.bored_at();
+                    if now >= bored || now >= self.deadline {
+                        idle = now >= bored;
+                        self.tree.end();
+                        ended = Some(now + END);
+                        continue;
+                    }
+                    bored.min(self.deadline) - now
+                }
+            };
+            match self.tree.next(patience) {
+                Ok(Event::Output(_, read)) => self.keep(read),
+                Ok(Event::Report(said)) => report = Some(said),
+                Ok(Event::Gone) => gone = Some(Instant::now() + DRAIN),
+                Ok(Event::Nothing) => {}
+                Err(_) => return (report, idle),
+            }
+        }
+    }
+
+    /// When the process will have been idle for too long, as it looks now.
+    fn bored_at(&self) -> Instant {
+        let state = self.shared.lock();
+        state.last.max(state.touched) + self.idle.min(LONGEST)
+    }
+
+    fn keep(&self, read: usize) {
+        if read == 0 {
+            return;
+        }
+        let mut state = self.shared.lock();
+        state.last = Instant::now();
+        let flood = state.ring.push(&self.tree.block()[..read]);
+        drop(state);
+        self.shared.changed.notify_all();
+        if flood {
+            std::thread::sleep(FLOOD);
+        }
+    }
+}
+
+pub(super) fn wait_for_room(file: &File, patience: Duration) {
+    let Ok(patience) = Timespec::try_from(patience) else {
+        return;
+    };
+    let mut watched = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)];
+    let _ = poll(&mut watched, Some(&patience));
+}
+
+/// Refuses a line that would be cut on its way, while the program lets the terminal collect lines.
+fn check_lines(terminal: &File, bytes: &[u8]) -> Result<()> {
+    let collects =
+        tcgetattr(terminal).is_ok_and(|modes| modes.local_modes.contains(LocalModes::ICANON));
+    let ends = |byte: &u8| matches!(*byte, b'\n' | b'\r' | END_OF_INPUT);
+    let longest = bytes.split(ends).map(<[u8]>::len).max().unwrap_or(0);
+    if collects && longest > TERMINAL_LINE {
+        return Err(Error::BadRequest(format!(
+            "a terminal takes lines of at most {TERMINAL_LINE} bytes, not {longest}; send shorter lines, or start the program without pty"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! What the operator decided about commands.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use llmc_host::Roots;
+
+/// Where allowed names are looked up, and the children's `PATH`. Fixed, so that no environment moves it.
+pub const SEARCH_PATH: [&str; 6] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
+
+/// Where the system's programs and libraries are. They stay read-only for commands when a write root lies above them, as
+/// `/` does: else no program there could be trusted. A root that is one of them, or lies inside, is the operator's word.
+const SYSTEM: [&str; 8] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot",
+];
+
+/// How far a list of allowed names is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Profile {
+    /// Whatever the operator listed, interpreters included: the list is no boundary.
+    #[default]
+    Unrestricted,
+    /// Reading programs with checked arguments, and only under full confinement.
+    Restricted,
+}
+
+/// How much kernel confinement a run must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Confinement {
+    /// All that works here.
+    #[default]
+    Auto,
+    /// All there is, or nothing runs.
+    Full,
+    /// None: the operator's word.
+    Off,
+}
+
+/// Whether a run may start processes of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Children {
+    /// As many as its limits allow.
+    #[default]
+    Allowed,
+    /// None: the program is alone, with its threads. The kernel's filter refuses, so this needs `seccomp`.
+    Refused,
+}
+
+/// Bounds on what one run may use.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Limits {
+    /// Writable private memory per process, in bytes (`RLIMIT_DATA`).
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads per run. Holds inside a user namespace and not for root, whom the kernel exempts.
+    pub processes: u64,
+    /// Size of one file a run may write.
+    pub file_bytes: u64,
+    /// Open descriptors per process.
+    pub open_files: u64,
+    /// Size of the private `/tmp`, and of `/dev/shm`.
+    pub tmp_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            memory_bytes: Some(8 << 30),
+            processes: 2048,
+            file_bytes: 4 << 30,
+            open_files: 4096,
+            tmp_bytes: 512 << 20,
+        }
+    }
+}
+
+/// Everything a [`Runner`](super::Runner) needs to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How far the list of names is trusted.
+    pub profile: Profile,
+    /// How much confinement a run must have.
+    pub confinement: Confinement,
+    /// Names of allowed programs.
+    pub allowlist: Vec<String>,
+    /// The operator's rules on arguments (`mcp.exec.policy_file`).
+    pub policy_file: Option<PathBuf>,
+    /// Where paths in checked arguments may lead; without it, the write and read roots.
+    pub roots: Option<Arc<Roots>>,
+    /// Directories that names are looked up in; also the children's `PATH`.
+    pub search_path: Vec<PathBuf>,
+    /// Directories that commands may write.
+    pub write_roots: Vec<PathBuf>,
+    /// Directories that commands may only read but must see even below the private `/tmp`.
+    pub read_roots: Vec<PathBuf>,
+    /// Directories below the write roots whose protected names are looked after wherever they are: the workspace.
+    pub homes: Vec<PathBuf>,
+    /// Further writable places (`mcp.exec.extra_write`); what they hold is not protected.
+    pub extra_write: Vec<PathBuf>,
+    /// Files of the server (configuration, audit, policy) that no command changes.
+    pub protected: Vec<PathBuf>,
+    /// The state directory, hidden from commands; what they plant is moved there. Must exist before commands run.
+    pub state_dir: Option<PathBuf>,
+    /// All that runs may read beside their own `/tmp`, `/dev` and `/proc`; the whole file system without. Needs `landlock`.
+    pub sees: Option<Vec<PathBuf>>,
+    /// Whether runs may start processes.
+    pub children: Children,
+    /// Whether commands may use the network.
+    pub network: bool,
+    /// The executable that becomes the helper.
+    pub helper: PathBuf,
+    /// Bounds on one run.
+    pub limits: Limits,
+}
+
+impl Settings {
+    /// Whether something is demanded that a kernel may not give, so that a server must ask before it serves.
+    pub fn demands_proof(&self) -> bool {
+        self.profile == Profile::Restricted
+            || self.confinement == Confinement::Full
+            || self.policy_file.is_some()
+            || !self.network
+    }
+
+    /// Where commands can write.
+    pub(super) fn writable(&self) -> impl Iterator<Item = &PathBuf> {
+        self.write_roots.iter().chain(&self.extra_write)
+    }
+
+    /// System directories inside writable places, which commands may read only. Links among them lead to others.
+    pub(super) fn sealed(&self) -> Vec<PathBuf> {
+        let below = |dir: &Path| {
+            self.writable()
+                .any(|root| dir != root && dir.starts_with(root))
+        };
+        let named = |dir: &Path| self.writable().any(|root| root.starts_with(dir));
+        let dirs = SYSTEM.iter().map(Path::new);
+        let dirs = dirs.filter(|dir| {
+            let is_dir = dir.symlink_metadata().is_ok_and(|status| status.is_dir());
+            is_dir && below(dir) && !named(dir)
+        });
+        dirs.map(Path::to_owned).collect()
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            profile: Profile::default(),
+            confinement: Confinement::default(),
+            allowlist: Vec::new(),
+            policy_file: None,
+            roots: None,
+            search_path: SEARCH_PATH.iter().map(PathBuf::from).collect(),
+            write_roots: Vec::new(),
+            read_roots: Vec::new(),
+            homes: Vec::new(),
+            extra_write: Vec::new(),
+            protected: Vec::new(),
+            state_dir: None,
+            sees: None,
+            children: Children::default(),
+            network: false,
+            helper: PathBuf::from("/proc/self/exe"),
+            limits: Limits::default(),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Planting configuration and hooks where the real ones are.
+
+use std::path::{Path, PathBuf};
+
+use super::{Aim, Attempt, Court, Trial, Verdict};
+use crate::level::Protection;
+use llmc_host::CONFIG_FILE;
+
+const CONFIG: &str = "change or plant llmc.toml";
+const HOOKS: &str = "plant a git hook";
+
+impl Court<'_> {
+    pub(super) fn protected(&self) -> Vec<Trial> {
+        let root = self.cwd.path.absolute();
+        let (git, hooks) = (root.join(".git"), root.join(".git/hooks"));
+        let hook = match git.is_dir() || !exists(&git) {
+            true if hooks.is_dir() => self.real(HOOKS, || self.plant(HOOKS, &hooks, Place::There)),
+            true if exists(&hooks) => self.real(HOOKS, || self.open(HOOKS, &hooks)),
+            true => self.planted(HOOKS, || self.plant(HOOKS, &hooks, Place::New)),
+            // In a linked worktree it is a file that says where the repository is.
+            false => self.real(HOOKS, || self.open(HOOKS, &git)),
+        };
+        let file = root.join(CONFIG_FILE);
+        let config = match exists(&file) {
+            true => self.real(CONFIG, || self.open(CONFIG, &file)),
+            false => self.planted(CONFIG, || self.create(&file)),
+        };
+        vec![config, hook]
+    }
+
+    /// Something of the user's: only where the kernel itself is to refuse, since undoing would mean moving it about.
+    fn real(&self, what: &'static str, attempt: impl FnOnce() -> Trial) -> Trial {
+        match self.runner.level().protected {
+            Protection::Mount => attempt(),
+            Protection::Detect => Trial {
+                what,
+                verdict: Verdict::Open("no mntns; undone after each run".to_owned()),
+            },
+            Protection::None => self.planted(what, attempt),
+        }
+    }
+
+    /// Something that is not there yet.
+    fn planted(&self, what: &'static str, attempt: impl FnOnce() -> Trial) -> Trial {
+        match self.runner.level().protected {
+            Protection::None => Trial {
+                what,
+                verdict: Verdict::Open("confinement is off".to_owned()),
+            },
+            Protection::Mount | Protection::Detect => attempt(),
+        }
+    }
+
+    /// Opens a file for writing and writes nothing.
+    fn open(&self, what: &'static str, file: &Path) -> Trial {
+        let attempt = self.confined(&["append", &file.display().to_string()]);
+        let mut opened = |attempt: &Attempt| attempt.refused.is_none();
+        self.judge(what, Aim::File, Ok(()), attempt, &mut opened)
+    }
+
+    fn create(&self, file: &Path) -> Trial {
+        let text = format!("# {}\n", self.mark);
+        let attempt = self.confined(&["write", &file.display().to_string(), &text]);
+        let mut stays = |attempt: &Attempt| {
+            for taken in moved(attempt) {
+                remove_file(&taken, &text);
+            }
+            remove_file(file, &text)
+        };
+        self.judge(CONFIG, Aim::File, Ok(()), attempt, &mut stays)
+    }
+
+    fn plant(&self, what: &'static str, hooks: &Path, place: Place) -> Trial {
+        let text = self.mark.as_str();
+        let hook = hooks.join(text);
+        let attempt = self.confined(&["plant", &hooks.display().to_string(), text, text]);
+        let mut stays = |attempt: &Attempt| {
+            if place == Place::New {
+                // What was taken away is the hooks directory, or the repository around it.
+                for taken in moved(attempt) {
+                    for hooks in [taken.clone(), taken.join("hooks")] {
+                        remove_file(&hooks.join(text), text);
+                        let _ = std::fs::remove_dir(hooks);
+                    }
+                    let _ = std::fs::remove_dir(taken);
+                }
+            }
+            let stays = remove_file(&hook, text);
+            if stays && place == Place::New {
+                // Only if empty.
+                let _ = std::fs::remove_dir(hooks);
+                let _ = hooks.parent().map(std::fs::remove_dir);
+            }
+            stays
+        };
+        self.judge(what, Aim::File, Ok(()), attempt, &mut stays)
+    }
+}
+
+/// Whether the directory to plant in was there before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    There,
+    New,
+}
+
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+fn moved(attempt: &Attempt) -> Vec<PathBuf> {
+    let taken = attempt.quarantined.iter();
+    taken.filter_map(|taken| taken.moved_to.clone()).collect()
+}
+
+/// Removes a file if it is the one that was planted; whether it was.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file that a trial planted, known by what it says"
+)]
+fn remove_file(path: &Path, text: &str) -> bool {
+    let ours = std::fs::read(path).is_ok_and(|found| found == text.as_bytes());
+    ours && std::fs::remove_file(path).is_ok()
+}

@@ -1,0 +1,248 @@
+//! Targets, made for the trials and gone after them.
+
+use std::io::{self, Read};
+use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Stdio};
+use std::time::{Duration, Instant};
+
+use super::own_program;
+use crate::settings::Settings;
+use llmc_host::OpenDir;
+
+/// How long a process that was killed may take to be gone, and one that was started to be there.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A directory where commands have no business, with a file in it. Not in `/tmp`, of which a run has its own.
+#[derive(Debug)]
+pub(super) struct Outside(PathBuf);
+
+impl Outside {
+    pub(super) fn new(settings: &Settings, cwd: &OpenDir, mark: &str) -> Result<Outside, String> {
+        let beside = cwd.path.absolute().parent().map(Path::to_owned);
+        let candidates = [Some(PathBuf::from("/var/tmp")), home(), beside];
+        let writable: Vec<&PathBuf> = settings
+            .write_roots
+            .iter()
+            .chain(&settings.extra_write)
+            .collect();
+        for dir in candidates.into_iter().flatten() {
+            let Ok(dir) = std::fs::canonicalize(dir) else {
+                continue;
+            };
+            let inside = writable.iter().any(|root| dir.starts_with(root));
+            if inside || dir.starts_with("/tmp") || dir.starts_with("/dev") {
+                continue;
+            }
+            let dir = dir.join(format!(".{mark}"));
+            let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
+            let outside = Outside(dir);
+            if made.is_ok() && std::fs::write(outside.file(), "").is_ok() {
+                outside.close();
+                return Ok(outside);
+            }
+        }
+        Err("no place outside the roots can be written from here".to_owned())
+    }
+
+    pub(super) fn file(&self) -> String {
+        self.0.join("file").display().to_string()
+    }
+
+    /// Whether the file says this; it no longer does then.
+    #[expect(clippy::disallowed_methods, reason = "a file made here")]
+    pub(super) fn was_written(&self, mark: &str) -> bool {
+        let written = std::fs::read(self.file()).is_ok_and(|text| text == mark.as_bytes());
+        let _ = std::fs::write(self.file(), "");
+        written
+    }
+
+    /// Whether everyone may write the file; they no longer may then.
+    pub(super) fn was_opened_up(&self) -> bool {
+        let opened = std::fs::metadata(self.file())
+            .is_ok_and(|status| status.permissions().mode() & 0o077 != 0);
+        self.close();
+        opened
+    }
+
+    fn close(&self) {
+        let _ = std::fs::set_permissions(self.file(), std::fs::Permissions::from_mode(0o600));
+    }
+}
+
+impl Drop for Outside {
+    #[expect(clippy::disallowed_methods, reason = "a directory made here")]
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn home() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from)
+}
+
+/// Ears on the host. What cannot be made is left out.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    tcp: Option<TcpListener>,
+    udp: Option<UdpSocket>,
+    unix: Option<(UnixListener, String)>,
+    unnamed: Option<(UnixListener, String)>,
+}
+
+impl Sockets {
+    pub(super) fn new(outside: Option<&Outside>, mark: &str) -> Sockets {
+        let tcp = TcpListener::bind("127.0.0.1:0").and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        let udp = UdpSocket::bind("127.0.0.1:0").and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        let unix = outside.and_then(|outside| {
+            let path = outside.0.join("socket");
+            let socket = quiet(UnixListener::bind(&path)).ok()?;
+            Some((socket, path.display().to_string()))
+        });
+        let unnamed = SocketAddr::from_abstract_name(mark)
+            .and_then(|address| quiet(UnixListener::bind_addr(&address)))
+            .map(|socket| (socket, mark.to_owned()));
+        Sockets {
+            tcp: tcp.ok(),
+            udp: udp.ok(),
+            unix,
+            unnamed: unnamed.ok(),
+        }
+    }
+
+    pub(super) fn tcp_address(&self) -> Option<String> {
+        Some(self.tcp.as_ref()?.local_addr().ok()?.to_string())
+    }
+
+    pub(super) fn udp_address(&self) -> Option<String> {
+        Some(self.udp.as_ref()?.local_addr().ok()?.to_string())
+    }
+
+    pub(super) fn unix_path(&self) -> Option<String> {
+        self.unix.as_ref().map(|(_, path)| path.clone())
+    }
+
+    pub(super) fn abstract_name(&self) -> Option<String> {
+        self.unnamed.as_ref().map(|(_, name)| name.clone())
+    }
+
+    // Who spoke is dead by the time one listens, so what was said has arrived or never will.
+
+    pub(super) fn tcp_heard(&self, mark: &str) -> bool {
+        let accepted = self.tcp.as_ref().and_then(|socket| socket.accept().ok());
+        accepted.is_some_and(|(from, _)| from.set_nonblocking(true).is_ok() && hears(from, mark))
+    }
+
+    pub(super) fn udp_heard(&self, mark: &str) -> bool {
+        let mut said = [0; 64];
+        let read = self.udp.as_ref().and_then(|udp| udp.recv(&mut said).ok());
+        read.is_some_and(|read| said[..read] == *mark.as_bytes())
+    }
+
+    pub(super) fn unix_heard(&self, mark: &str) -> bool {
+        heard(self.unix.as_ref(), mark)
+    }
+
+    pub(super) fn abstract_heard(&self, mark: &str) -> bool {
+        heard(self.unnamed.as_ref(), mark)
+    }
+}
+
+fn quiet(socket: io::Result<UnixListener>) -> io::Result<UnixListener> {
+    let socket = socket?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn heard(socket: Option<&(UnixListener, String)>, mark: &str) -> bool {
+    let accepted = socket.and_then(|(socket, _)| socket.accept().ok());
+    accepted.is_some_and(|(from, _)| from.set_nonblocking(true).is_ok() && hears(from, mark))
+}
+
+fn hears(mut from: impl Read, mark: &str) -> bool {
+    let mut said = vec![0; mark.len()];
+    from.read_exact(&mut said).is_ok() && said == mark.as_bytes()
+}
+
+/// A process of the host with a token in its environment, as the server has.
+#[derive(Debug)]
+pub(super) struct Victim {
+    process: Child,
+    /// It lives until this is closed.
+    _leash: Option<ChildStdin>,
+}
+
+impl Victim {
+    pub(super) fn new(mark: &str) -> io::Result<Victim> {
+        let mut process = own_program(&["wait"])
+            .env("LLMC_MCP_TOKEN", mark)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Victim {
+            _leash: process.stdin.take(),
+            process,
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it is gone, or goes now.
+    pub(super) fn dies(&mut self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if matches!(self.process.try_wait(), Ok(Some(_))) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A secret in the state directory, where the server keeps its own.
+#[derive(Debug)]
+pub(super) struct Token(PathBuf);
+
+impl Token {
+    pub(super) fn new(dir: &Path, mark: &str) -> io::Result<Token> {
+        let token = Token(dir.join(format!("{mark}.token")));
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&token.0)?;
+        io::Write::write_all(&mut file, mark.as_bytes())?;
+        Ok(token)
+    }
+
+    pub(super) fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Drop for Token {
+    #[expect(clippy::disallowed_methods, reason = "a file made here")]
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,213 @@
+//! The restricted profile with real programs and real files.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::Arc;
+
+use llmc_exec::{Confinement, Profile, Runner};
+use llmc_host::{Error, Roots, Rules};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::world::{World, text};
+
+pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
+    add("restricted_programs_do_their_work", work);
+    add("restricted_programs_stay_inside", inside);
+    add("a_restricted_list_is_checked_at_start", at_start);
+}
+
+/// Every program that has a rule.
+const PROGRAMS: &str = "rg grep ls cat head tail wc stat file diff find sed git";
+
+/// A server in the restricted profile, where this kernel allows one.
+fn restricted(world: &World) -> Option<Runner> {
+    let mut settings = world.settings(Confinement::Auto);
+    settings.profile = Profile::Restricted;
+    settings.network = true;
+    settings.allowlist = PROGRAMS.split(' ').map(str::to_owned).collect();
+    let dir = world.workspace.clone();
+    let denylist = ["**/.env".to_owned(), "*secret*".to_owned()];
+    let rules = Rules::default().with_denylist(&denylist, true).unwrap();
+    let roots = Roots::open(&dir, std::slice::from_ref(&dir), Arc::new(rules)).unwrap();
+    settings.roots = Some(Arc::new(roots));
+    match Runner::open(settings) {
+        Ok(runner) => {
+            assert!(!runner.level().network, "restricted means no network");
+            Some(runner)
+        }
+        Err(Error::IsolationRequired { .. }) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn work() {
+    let world = World::new();
+    std::fs::create_dir(world.workspace.join("src")).unwrap();
+    std::fs::write(
+        world.workspace.join("src/a.rs"),
+        "fn foo() {}\nfn bar() {}\nlast\n",
+    )
+    .unwrap();
+    std::fs::write(
+        world.workspace.join("src/b.rs"),
+        "fn foo() {}\nfn baz() {}\nlast\n",
+    )
+    .unwrap();
+    std::fs::write(world.workspace.join("-odd"), "odd\n").unwrap();
+    std::fs::write(world.workspace.join(".env"), "foo KEY\n").unwrap();
+    std::fs::write(world.workspace.join("src/Secrets.txt"), "foo KEY\n").unwrap();
+    let Some(runner) = restricted(&world) else {
+        return;
+    };
+    for (argv, expected) in [
+        (&["rg", "-n", "foo", "src"][..], "src/a.rs:1:fn foo() {}"),
+        (
+            &["rg", "-n", "fn ba", "src", "--sort", "path"],
+            "src/a.rs:2:fn bar() {}",
+        ),
+        (&["rg", "foo"], "src/b.rs:fn foo"),
+        (&["grep", "-rn", "foo", "src"], "src/b.rs:1:fn foo() {}"),
+        (&["ls", "-1", "src"], "a.rs\n"),
+        (&["cat", "src/a.rs"], "fn foo() {}\n"),
+        (&["cat", "--", "-odd"], "odd\n"),
+        (&["head", "-1", "src/a.rs"], "fn foo() {}\n"),
+        (&["head", "-n", "1", "src/a.rs"], "fn foo() {}\n"),
+        (&["tail", "-n+3", "src/a.rs"], "last\n"),
+        (&["wc", "-l", "src/a.rs"], "3 src/a.rs"),
+        (&["stat", "-c", "%s %n", "inside.txt"], "7 inside.txt"),
+        (&["diff", "-u", "src/a.rs", "src/b.rs"], "+fn baz() {}"),
+        (&["diff", "-rq", "src", "lib"], "Only in src: a.rs"),
+        (&["find", ".", "-name", "*.rs"], "./src/a.rs\n"),
+        (
+            &[
+                "find", "src", "(", "-name", "a*", "-o", "-empty", ")", "-printf", "%f\\n",
+            ],
+            "a.rs\n",
+        ),
+        (
+            &["sed", "-n", "1,2p", "src/a.rs"],
+            "fn foo() {}\nfn bar() {}\n",
+        ),
+        (
+            &["sed", "-n", "/bar/,$p", "src/a.rs"],
+            "fn bar() {}\nlast\n",
+        ),
+    ] {
+        let ran = world.run(&runner, argv);
+        assert!(ran.out.contains(expected), "{argv:?}: {ran:?}");
+        assert!(!ran.out.contains("KEY"), "{argv:?}: {ran:?}");
+    }
+    for argv in [
+        &["rg", "-uu", "foo"][..],
+        &["rg", "-uu", "-g", ".env", "KEY"],
+        &["rg", "-uu", "--iglob", ".ENV", "KEY"],
+        &["grep", "-r", "KEY", "."],
+        &["grep", "-r", "--include=.env", "KEY", "."],
+        &["diff", "-r", "-N", "src", "lib"],
+    ] {
+        let ran = world.run(&runner, argv);
+        assert!(!ran.out.contains("KEY"), "denylisted: {argv:?}: {ran:?}");
+    }
+}
+
+fn inside() {
+    let world = World::new();
+    let dir = &world.workspace;
+    let outside = world.outside("outside.txt");
+    symlink(&outside, dir.join("out")).unwrap();
+    symlink(&world.outside, dir.join("outdir")).unwrap();
+    symlink("inside.txt", dir.join("in")).unwrap();
+    symlink("/proc/self/root", dir.join("root")).unwrap();
+    mknodat(CWD, dir.join("pipe"), FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    std::fs::write(dir.join(".env"), "KEY\n").unwrap();
+    std::fs::create_dir(dir.join("sub")).unwrap();
+    let Some(runner) = restricted(&world) else {
+        return;
+    };
+    let magic = format!("/proc/self/root{outside}");
+    for operand in [
+        outside.as_str(),
+        "../outside/outside.txt",
+        "sub/../../outside/outside.txt",
+        "out",
+        "outdir/outside.txt",
+        "root/etc/passwd",
+        "/etc/passwd",
+        "/proc/self/environ",
+        &magic,
+        "/dev/zero",
+        "/dev/stdin",
+        "-",
+        "pipe",
+        ".env",
+        "./sub/../.ENV",
+        "",
+        "gone/../../outside/outside.txt",
+    ] {
+        for argv in [
+            &["cat", operand][..],
+            &["head", "--", operand],
+            &["grep", "x", operand],
+            &["rg", "x", operand],
+            &["sed", "-n", "1p", operand],
+            &["diff", "inside.txt", operand],
+            &["wc", operand],
+            &["tail", operand],
+            &["grep", "-f", operand, "inside.txt"],
+        ] {
+            let refused = world.try_run(&runner, argv);
+            let Err(Error::CommandDenied { why, .. }) = &refused else {
+                panic!("{argv:?}: {refused:?}");
+            };
+            assert!(!why.contains(&text(&world.base)), "{why}");
+        }
+    }
+    for argv in [
+        &["ls", "outdir/"][..],
+        &["ls", "out"],
+        &["stat", "out"],
+        &["find", "outdir", "-type", "f"],
+        &["find", ".", "-newer", "/etc/passwd"],
+        &["file", "/etc/passwd"],
+    ] {
+        let refused = world.try_run(&runner, argv);
+        assert!(
+            matches!(refused, Err(Error::CommandDenied { .. })),
+            "{argv:?}: {refused:?}"
+        );
+    }
+    for argv in [
+        &["cat", "in"][..],
+        &["cat", &text(&dir.join("inside.txt"))],
+        &["cat", "sub/../inside.txt"],
+        &["grep", "-r", "side", "."],
+        &["rg", "side"],
+    ] {
+        let ran = world.run(&runner, argv);
+        assert!(ran.out.contains("inside"), "{argv:?}: {ran:?}");
+        assert!(!ran.out.contains("outside"), "{argv:?}: {ran:?}");
+    }
+    // What is not there is for the program to say.
+    let ran = world.run(&runner, &["cat", "gone"]);
+    assert!(
+        ran.finished.exit_code == Some(1) && ran.err.contains("No such file"),
+        "{ran:?}"
+    );
+}
+
+fn at_start() {
+    let world = World::new();
+    let open = |name: &str| {
+        let mut settings = world.settings(Confinement::Auto);
+        settings.profile = Profile::Restricted;
+        settings.allowlist = vec![name.to_owned()];
+        Runner::open(settings)
+    };
+    for name in ["bash", "sh", "attack", "env", "/bin/sh"] {
+        assert!(matches!(open(name), Err(Error::BadPolicy { .. })), "{name}");
+    }
+    // A shell by another name.
+    let cat = world.bin.join("cat");
+    symlink("/bin/sh", &cat).unwrap();
+    std::fs::set_permissions(&world.bin, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(matches!(open(&text(&cat)), Err(Error::BadPolicy { .. })));
+}
