@@ -24,6 +24,7 @@
 //! - `rlm`: recursive analysis, against a scripted model
 //! - `tui`: the live picture, in a real terminal
 //! - `deploy`: what containers rely on
+//! - `goldens`: recorded answers of every tool on every surface
 //! - `docs`: the generated reference pages; `guides`: the written ones, whose examples are run
 
 #![allow(
@@ -43,6 +44,7 @@ mod deploy;
 mod docs;
 mod envelope;
 mod exit;
+mod goldens;
 mod guides;
 mod hostile;
 mod http;
