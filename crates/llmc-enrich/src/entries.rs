@@ -34,7 +34,6 @@ pub struct FoundPath {
 
 /// What an entry of a directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)]
 pub enum EntryKind {
     Directory,
     File,

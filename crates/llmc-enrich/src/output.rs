@@ -55,7 +55,6 @@ pub fn is_test_run(argv: &[String]) -> bool {
 
 /// One of the two that a command prints to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Printed {
     Stdout,
     Stderr,

@@ -4,7 +4,6 @@ use llmc_syntax::Language;
 
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Kind {
     Code,
     Json,

@@ -33,7 +33,6 @@ const LINE_BYTES: usize = 400;
 
 /// What ran the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub enum Framework {
     Pytest,
     Unittest,

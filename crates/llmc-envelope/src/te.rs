@@ -79,7 +79,6 @@ pub struct TeHeader {
 /// What a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum ContentType {
     Code,
     Json,

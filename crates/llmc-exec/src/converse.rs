@@ -10,8 +10,8 @@ use super::follow::{Finished, Stream, TICK, Terms, broken, failed, follow};
 use super::plan::Input;
 use super::process::wait_for_room;
 use super::runner::{Launched, Runner, Spec};
+use llmc_host::CancelToken;
 use llmc_host::Result;
-use llmc_host::Stop;
 
 /// Where a run's input is written. Dropping it closes the input.
 #[derive(Debug)]
@@ -19,13 +19,13 @@ pub struct Voice(File);
 
 impl Voice {
     /// Writes all of it, waiting for the run to read. `false` if nobody reads any more or the time is over.
-    pub fn say(&mut self, bytes: &[u8], stop: &Stop) -> bool {
+    pub fn say(&mut self, bytes: &[u8], stop: &CancelToken) -> bool {
         let mut rest = bytes;
         while !rest.is_empty() {
             match self.0.write(rest) {
                 Ok(written) => rest = &rest[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !stop.struck() => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !stop.is_cancelled() => {
                     wait_for_room(&self.0, TICK);
                 }
                 Err(_) => return false,
@@ -46,7 +46,7 @@ impl Runner {
         spec: &Spec<'_>,
         begin: impl FnOnce(Voice),
         on_output: &mut dyn FnMut(&[u8]),
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Finished> {
         let wrong = |error| broken("starting the process", error);
         let Launched {

@@ -25,7 +25,7 @@ use super::plan;
 use super::protect::Quarantined;
 use super::runner::{Launched, Runner, Spec};
 use super::tree::Tree;
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_host::{Error, Result};
 
 /// How long the other process may take once the run is over or was told to be.
@@ -73,7 +73,7 @@ impl Runner {
         follower: &Follower<'_>,
         order: &impl Serialize,
         again: impl FnOnce(&T) -> bool,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Followed<T>> {
         let wrong = |error| broken("handing a run over", error);
         // Before the run: a new one loads while the run is set going.
@@ -223,7 +223,7 @@ fn wait_for_word(
     control: &UnixStream,
     leash: &UnixStream,
     process: &mut Child,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Option<Error> {
     let mut stopped = None;
     let mut patience: Option<Instant> = None;

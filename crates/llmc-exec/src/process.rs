@@ -27,7 +27,7 @@ use super::ring::Ring;
 use super::runner::{Launched, Runner, Spec};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_host::{Error, Result};
 
 /// A pause after output that pushed out older output: a flood that nobody reads must not take a processor.
@@ -249,7 +249,7 @@ impl Process {
     ///
     /// # Errors
     /// [`Error::BadRequest`] for a line that its terminal would cut.
-    pub fn send(&self, bytes: &[u8], patience: Duration, stop: &Stop) -> Result<Sent> {
+    pub fn send(&self, bytes: &[u8], patience: Duration, stop: &CancelToken) -> Result<Sent> {
         let deadline = Instant::now() + patience;
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sent = Sent {
@@ -276,7 +276,7 @@ impl Process {
                 Ok(written) => sent.bytes += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    if left.is_zero() || stop.struck() {
+                    if left.is_zero() || stop.is_cancelled() {
                         break;
                     }
                     wait_for_room(file, left.min(TICK));
@@ -295,7 +295,7 @@ impl Process {
     ///
     /// # Errors
     /// As [`Process::send`].
-    pub fn close_input(&self, patience: Duration, stop: &Stop) -> Result<Sent> {
+    pub fn close_input(&self, patience: Duration, stop: &CancelToken) -> Result<Sent> {
         if self.io == Io::Terminal {
             return self.send(&[END_OF_INPUT], patience, stop);
         }

@@ -23,8 +23,8 @@ use super::protect::{Guard, Quarantined, Watch};
 use super::settings::{Children, Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree, is_variable};
+use llmc_host::CancelToken;
 use llmc_host::OpenDir;
-use llmc_host::Stop;
 use llmc_host::{Error, Result};
 
 /// How long a probe may take.
@@ -190,7 +190,7 @@ impl Runner {
         &self,
         spec: &Spec<'_>,
         on_output: &mut dyn FnMut(Stream, &[u8]),
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Finished> {
         let Launched {
             program,

@@ -21,8 +21,8 @@ use super::plan::{ATTEMPT, REFUSED};
 use super::programs::Program;
 use super::protect::Quarantined;
 use super::runner::{Runner, Spec};
+use llmc_host::CancelToken;
 use llmc_host::OpenDir;
-use llmc_host::Stop;
 
 /// How long one attempt may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -314,7 +314,7 @@ impl Court<'_> {
         let mut collect = |_, bytes: &[u8]| said.extend_from_slice(bytes);
         let finished = self
             .runner
-            .run(&spec, &mut collect, &Stop::default())
+            .run(&spec, &mut collect, &CancelToken::default())
             .map_err(|error| error.to_string())?;
         if finished.timed_out {
             return Err("it took too long".to_owned());

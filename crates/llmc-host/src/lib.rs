@@ -8,9 +8,10 @@
 //! - [`walk`], [`search`]: listing and searching by descriptor
 //! - [`machine`]: processors, memory and disks
 //! - [`names`]: file names as text, without loss
-//! - [`Stop`]: the deadline and the caller's change of mind
+//! - [`CancelToken`]: cancellation flag and deadline of a call
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod cancel;
 pub mod edit;
 mod error;
 pub mod lock;
@@ -22,11 +23,11 @@ mod roots;
 mod rules;
 mod scratch;
 pub mod search;
-mod stop;
 mod tree;
 pub mod walk;
 mod write;
 
+pub use cancel::CancelToken;
 pub use error::{Error, Result};
 pub use patch::{Patched, PatchedHow};
 pub use read::{
@@ -34,6 +35,5 @@ pub use read::{
 };
 pub use roots::{Last, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{Access, CONFIG_FILE, Rules, STATE_DIR};
-pub use stop::Stop;
 pub use tree::{Depth, IfThere};
 pub use write::{EDIT_LIMIT, ExpectedHash, Workspace, WriteMode, WriteState, Written};

@@ -19,9 +19,9 @@ use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::read::sha256_hex;
-use crate::stop::Stop;
 
 /// How long a call waits for a busy file before it says so.
 const WAIT: Duration = Duration::from_millis(450);
@@ -57,7 +57,7 @@ pub struct Leases<'a> {
     locks: &'a Locks,
     held: Vec<Held>,
     asked: String,
-    stop: Stop,
+    cancel: CancelToken,
 }
 
 /// One lease: the record's name and our token, or, where no record could be written, the locked file itself.
@@ -130,7 +130,7 @@ impl Locks {
             locks: self,
             held: Vec::new(),
             asked: asked.to_owned(),
-            stop: Stop::default(),
+            cancel: CancelToken::default(),
         };
         for path in &paths {
             leases
@@ -279,17 +279,17 @@ impl Leases<'_> {
     pub fn commit<T>(&self, op: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut files = Vec::with_capacity(self.held.len());
         for held in self.held.iter().filter(|held| held.locked.is_none()) {
-            files.push(self.lock_own(held, &self.stop)?);
+            files.push(self.lock_own(held, &self.cancel)?);
         }
         // The last look at the clock: whoever was told that time is up must not find the change made after all.
-        self.stop.check()?;
+        self.cancel.check()?;
         op()
     }
 
-    /// Makes the leases end with the call: once it is to stop, nothing is committed any more.
+    /// Makes the leases end with the call: once it is cancelled, nothing is committed any more.
     #[must_use]
-    pub fn until(mut self, stop: &Stop) -> Self {
-        self.stop = stop.clone();
+    pub fn until(mut self, cancel: &CancelToken) -> Self {
+        self.cancel = cancel.clone();
         self
     }
 
@@ -298,7 +298,7 @@ impl Leases<'_> {
         let Some(held) = self.held.first().filter(|held| held.locked.is_none()) else {
             return Ok(());
         };
-        let (mut file, mut record) = self.lock_own(held, &Stop::default())?;
+        let (mut file, mut record) = self.lock_own(held, &CancelToken::default())?;
         record.litter = litter;
         write_record(&mut file, &record).map_err(|source| Error::WriteFailed {
             path: self.asked.clone(),
@@ -307,7 +307,7 @@ impl Leases<'_> {
     }
 
     /// Locks our own record, which others hold only for a moment; waits no longer than the call may take.
-    fn lock_own(&self, held: &Held, stop: &Stop) -> Result<(File, Record)> {
+    fn lock_own(&self, held: &Held, cancel: &CancelToken) -> Result<(File, Record)> {
         let lost = |holder: String| Error::Busy {
             path: self.asked.clone(),
             holder,
@@ -323,7 +323,7 @@ impl Leases<'_> {
             if errno != Errno::WOULDBLOCK && errno != Errno::INTR {
                 return Err(gone());
             }
-            stop.check()?;
+            cancel.check()?;
             if started.elapsed() > OWN_WAIT {
                 return Err(lost(
                     "a process that does not let go of the lock".to_owned(),
@@ -343,7 +343,7 @@ impl Drop for Leases<'_> {
     fn drop(&mut self) {
         for held in &self.held {
             // Unlinked under its own lock, so nobody can be holding a record that is about to vanish.
-            if held.locked.is_some() || self.lock_own(held, &Stop::default()).is_ok() {
+            if held.locked.is_some() || self.lock_own(held, &CancelToken::default()).is_ok() {
                 let _ = fs::unlinkat(&self.locks.dir, held.name.as_str(), AtFlags::empty());
             }
         }
@@ -453,13 +453,13 @@ mod tests {
     fn a_call_that_is_told_to_stop_commits_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let locks = locks(dir.path(), LONG);
-        let stop = Stop::default();
+        let cancel = CancelToken::default();
         let lease = locks
             .acquire(&[PathBuf::from("/w/a")], "agent", "a")
             .unwrap()
-            .until(&stop);
+            .until(&cancel);
         lease.commit(|| Ok(())).unwrap();
-        stop.cancel();
+        cancel.cancel();
         let refused = lease.commit(|| -> Result<()> { panic!("must not run") });
         assert!(matches!(refused, Err(Error::Cancelled)));
     }

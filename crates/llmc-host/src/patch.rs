@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use diffy::patch_set::{FileMode, FileOperation, ParseOptions, PatchKind, PatchSet};
 use rustix::fs::{self, AtFlags, Mode, Stat};
 
+use crate::cancel::CancelToken;
 use crate::edit;
 use crate::error::{Error, Result};
 use crate::lock::Leases;
@@ -17,7 +18,6 @@ use crate::read::{each_block, open_regular};
 use crate::roots::{Last, RootedPath};
 use crate::rules::Access;
 use crate::scratch::{Placed, Watch};
-use crate::stop::Stop;
 use crate::write::{EDIT_LIMIT, Workspace, WriteState};
 
 /// Files in one patch.
@@ -68,7 +68,12 @@ impl Workspace {
     ///
     /// # Errors
     /// [`Error::NoMatch`] with the hunk that does not fit; nothing is written then.
-    pub fn apply_patch(&self, patch: &str, owner: &str, stop: &Stop) -> Result<Vec<Patched>> {
+    pub fn apply_patch(
+        &self,
+        patch: &str,
+        owner: &str,
+        cancel: &CancelToken,
+    ) -> Result<Vec<Patched>> {
         let state = self.state("patch")?;
         let wanted = parse(patch)?;
         let mut paths = Vec::new();
@@ -94,11 +99,11 @@ impl Workspace {
             .collect();
         keys.sort();
         keys.dedup();
-        let leases = state.locks.acquire(&keys, owner, "patch")?.until(stop);
+        let leases = state.locks.acquire(&keys, owner, "patch")?.until(cancel);
         let mut steps = Vec::new();
         let mut report = Vec::new();
         for (file, (from, to)) in wanted.iter().zip(paths) {
-            report.extend(plan(file, from, to, &mut steps, stop)?);
+            report.extend(plan(file, from, to, &mut steps, cancel)?);
         }
         for done in 0..steps.len() {
             if let Err(error) = steps[done].carry_out(state, &leases) {
@@ -118,10 +123,10 @@ fn plan(
     from: Option<RootedPath>,
     to: Option<RootedPath>,
     steps: &mut Vec<Step>,
-    stop: &Stop,
+    cancel: &CancelToken,
 ) -> Result<Option<Patched>> {
     let old = match &from {
-        Some(path) => Some(read_old(path, stop)?),
+        Some(path) => Some(read_old(path, cancel)?),
         None => None,
     };
     let base = old
@@ -214,13 +219,13 @@ impl Step {
         let undone = match (&self.old, &self.new) {
             (None, Some(_)) => Step {
                 path: self.path.clone(),
-                old: read_old(&self.path, &Stop::default()).ok(),
+                old: read_old(&self.path, &CancelToken::default()).ok(),
                 new: None,
                 executable: false,
             },
             (Some((_, _, bytes)), _) => Step {
                 path: self.path.clone(),
-                old: read_old(&self.path, &Stop::default()).ok(),
+                old: read_old(&self.path, &CancelToken::default()).ok(),
                 new: Some(bytes.clone()),
                 executable: false,
             },
@@ -243,7 +248,7 @@ impl Step {
     }
 }
 
-fn read_old(path: &RootedPath, stop: &Stop) -> Result<(File, Stat, Vec<u8>)> {
+fn read_old(path: &RootedPath, cancel: &CancelToken) -> Result<(File, Stat, Vec<u8>)> {
     let (mut file, stat) = open_regular(path)?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     if size > EDIT_LIMIT as u64 {
@@ -254,7 +259,7 @@ fn read_old(path: &RootedPath, stop: &Stop) -> Result<(File, Stat, Vec<u8>)> {
         });
     }
     let mut bytes = Vec::new();
-    each_block(&mut file, path.asked(), size, stop, |block| {
+    each_block(&mut file, path.asked(), size, cancel, |block| {
         bytes.extend_from_slice(block);
         Ok(())
     })?;

@@ -10,10 +10,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use sha2::{Digest, Sha256};
 
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::roots::{Last, RootedPath, Roots, file_type, refuse_kernel_file_system};
 use crate::rules::Access;
-use crate::stop::Stop;
 use crate::walk::{Ancestors, Guard, WalkOptions};
 
 /// The most one answer or one line of it may hold.
@@ -147,8 +147,14 @@ impl Roots {
     }
 
     /// Reads `max_lines` lines after skipping `skip`, and the totals. A slice above 8 MiB is refused.
-    pub fn read_lines(&self, asked: &str, skip: u64, max_lines: u64, stop: &Stop) -> Result<Slice> {
-        self.open_file(asked)?.read_lines(skip, max_lines, stop)
+    pub fn read_lines(
+        &self,
+        asked: &str,
+        skip: u64,
+        max_lines: u64,
+        cancel: &CancelToken,
+    ) -> Result<Slice> {
+        self.open_file(asked)?.read_lines(skip, max_lines, cancel)
     }
 
     /// Status of a path; a link is not followed, but one that leads out of the roots is refused.
@@ -198,7 +204,7 @@ impl OpenFile {
     }
 
     /// Reads the whole file if it is at most `limit` bytes.
-    pub fn read_all(mut self, limit: usize, stop: &Stop) -> Result<Vec<u8>> {
+    pub fn read_all(mut self, limit: usize, cancel: &CancelToken) -> Result<Vec<u8>> {
         let asked = self.path.asked().to_owned();
         let too_large = |size: u64| Error::TooLarge {
             path: asked.clone(),
@@ -210,7 +216,7 @@ impl OpenFile {
         let mut all = Vec::with_capacity(usize::try_from(self.size()).unwrap_or(0).min(limit) + 1);
         let mut block = vec![0; BLOCK];
         loop {
-            stop.check()?;
+            cancel.check()?;
             match self.file.read(&mut block).map_err(|source| Error::Io {
                 path: asked.clone(),
                 source,
@@ -246,10 +252,10 @@ impl OpenFile {
     }
 
     /// The hash of the whole content, 64 hex digits.
-    pub fn sha256(mut self, stop: &Stop) -> Result<String> {
+    pub fn sha256(mut self, cancel: &CancelToken) -> Result<String> {
         let mut hash = Sha256::new();
         let size = self.size();
-        each_block(&mut self.file, self.path.asked(), size, stop, |block| {
+        each_block(&mut self.file, self.path.asked(), size, cancel, |block| {
             hash.update(block);
             Ok(())
         })?;
@@ -257,7 +263,7 @@ impl OpenFile {
     }
 
     /// See [`Roots::read_lines`].
-    pub fn read_lines(mut self, skip: u64, max_lines: u64, stop: &Stop) -> Result<Slice> {
+    pub fn read_lines(mut self, skip: u64, max_lines: u64, cancel: &CancelToken) -> Result<Slice> {
         let size = self.size();
         let mut start = [0; 2];
         let wide = {
@@ -269,7 +275,7 @@ impl OpenFile {
             )
         };
         if wide {
-            return self.read_wide_lines(skip, max_lines, stop);
+            return self.read_wide_lines(skip, max_lines, cancel);
         }
         let asked = self.path.asked().to_owned();
         let mut slicer = Slicer::new(skip, max_lines, &asked);
@@ -277,7 +283,7 @@ impl OpenFile {
         let mut encoding = Encoding::Utf8;
         let mut first = true;
         let mut total_bytes = 0;
-        each_block(&mut self.file, &asked, size, stop, |block| {
+        each_block(&mut self.file, &asked, size, cancel, |block| {
             if std::mem::take(&mut first) {
                 encoding = Encoding::sniff(block);
             }
@@ -308,9 +314,9 @@ impl OpenFile {
     }
 
     /// UTF-16 needs decoding before it has lines; such files are small, so they are read whole.
-    fn read_wide_lines(self, skip: u64, max_lines: u64, stop: &Stop) -> Result<Slice> {
+    fn read_wide_lines(self, skip: u64, max_lines: u64, cancel: &CancelToken) -> Result<Slice> {
         let asked = self.path.asked().to_owned();
-        let bytes = self.read_all(8 * ANSWER_LIMIT, stop)?;
+        let bytes = self.read_all(8 * ANSWER_LIMIT, cancel)?;
         let (encoding, codec) = match Encoding::sniff(&bytes) {
             Encoding::Utf16Be => (Encoding::Utf16Be, encoding_rs::UTF_16BE),
             _ => (Encoding::Utf16Le, encoding_rs::UTF_16LE),
@@ -362,13 +368,13 @@ pub(crate) fn each_block(
     file: &mut File,
     asked: &str,
     size: u64,
-    stop: &Stop,
+    cancel: &CancelToken,
     mut feed: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let mut block = vec![0; BLOCK];
     let mut file = file.take(size);
     loop {
-        stop.check()?;
+        cancel.check()?;
         match file.read(&mut block) {
             Ok(0) => return Ok(()),
             Ok(read) => feed(&block[..read])?,

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::lock::{Leases, Locks};
 use crate::read::{open_regular, refuse_special};
 use crate::roots::{Last, RootedPath, file_type, lstat_at, refuse_kernel_file_system};
 use crate::rules::Access;
 use crate::scratch::{Placed, keep_attributes, same, sync_dir};
-use crate::stop::Stop;
 use crate::write::Workspace;
 
 /// How deep a deleted tree may be; deeper ones are the work of an attacker, not of a project.
@@ -127,7 +127,7 @@ impl Workspace {
         source: &str,
         target: &str,
         owner: &str,
-        stop: &Stop,
+        cancel: &CancelToken,
     ) -> Result<(RootedPath, RootedPath)> {
         let state = self.state(source)?;
         let from = self.roots.resolve(source, Last::Keep, Access::Replace)?;
@@ -161,7 +161,7 @@ impl Workspace {
             )));
         }
         let paths = [from_abs.clone(), to_abs.clone()];
-        let leases = state.locks.acquire(&paths, owner, source)?.until(stop);
+        let leases = state.locks.acquire(&paths, owner, source)?.until(cancel);
         let (from_dir, from_name) = from.parent()?;
         let (to_dir, to_name) = to.parent()?;
         if file_type(&stat) == FileType::Directory {
@@ -170,7 +170,7 @@ impl Workspace {
                 locks: &state.locks,
                 asked: source,
                 device: stat.st_dev,
-                stop,
+                cancel,
             };
             visit.check(&from_dir, from_name, (&from_abs, Some(&to_abs)), 0)?;
         }
@@ -206,7 +206,7 @@ impl Workspace {
                 });
             }
             Err(Errno::XDEV) if file_type(&stat) == FileType::RegularFile => {
-                self.copy_across(&from, &to, owner, stop)?;
+                self.copy_across(&from, &to, owner, cancel)?;
             }
             Err(Errno::XDEV) => {
                 return Err(Error::BadRequest(format!(
@@ -226,19 +226,19 @@ impl Workspace {
         from: &RootedPath,
         to: &RootedPath,
         owner: &str,
-        stop: &Stop,
+        cancel: &CancelToken,
     ) -> Result<()> {
         let state = self.state(from.asked())?;
         let leases = state
             .locks
             .acquire(&[to.absolute(), from.absolute()], owner, from.asked())?
-            .until(stop);
+            .until(cancel);
         let (mut file, stat) = open_regular(from)?;
         let mut made = None;
         let placed = state.scratch.create(to, &leases, |new: &mut File| {
             use std::io::Write;
             let size = u64::try_from(stat.st_size).unwrap_or(0);
-            crate::read::each_block(&mut file, from.asked(), size, stop, |block| {
+            crate::read::each_block(&mut file, from.asked(), size, cancel, |block| {
                 new.write_all(block).map_err(|source| Error::WriteFailed {
                     path: to.asked().to_owned(),
                     source,
@@ -274,7 +274,7 @@ impl Workspace {
         asked: &str,
         depth: Depth,
         owner: &str,
-        stop: &Stop,
+        cancel: &CancelToken,
     ) -> Result<RootedPath> {
         let state = self.state(asked)?;
         let path = self.roots.resolve(asked, Last::Keep, Access::Replace)?;
@@ -302,7 +302,7 @@ impl Workspace {
         let leases = state
             .locks
             .acquire(&[path.absolute()], owner, asked)?
-            .until(stop);
+            .until(cancel);
         let (dir, name) = path.parent()?;
         if is_dir {
             let device = stat.st_dev;
@@ -311,7 +311,7 @@ impl Workspace {
                 locks: &state.locks,
                 asked,
                 device,
-                stop,
+                cancel,
             };
             let absolute = path.absolute();
             visit.check(&dir, name, (&absolute, None), 0)?;
@@ -357,7 +357,7 @@ struct Visit<'a> {
     locks: &'a Locks,
     asked: &'a str,
     device: u64,
-    stop: &'a Stop,
+    cancel: &'a CancelToken,
 }
 
 impl Visit<'_> {
@@ -372,7 +372,7 @@ impl Visit<'_> {
     ) -> Result<()> {
         let here = self.enter(dir, name, level)?;
         for (name, file_type) in entries(&here, self.asked)? {
-            self.stop.check()?;
+            self.cancel.check()?;
             let path = absolute.join(&name);
             let target: Option<PathBuf> = target.map(|target| target.join(&name));
             self.refuse_protected(&path)?;
@@ -407,7 +407,7 @@ impl Visit<'_> {
     fn remove(&self, dir: &OwnedFd, name: &OsStr, absolute: &Path, level: usize) -> Result<()> {
         let here = self.enter(dir, name, level)?;
         for (name, file_type) in entries(&here, self.asked)? {
-            self.stop.check()?;
+            self.cancel.check()?;
             let path = absolute.join(&name);
             // Asked again: it may have come after the first look.
             self.refuse_protected(&path)?;

@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FileType, Stat};
 use serde::Serialize;
 
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::names::shown;
 use crate::rules::STATE_DIR;
-use crate::stop::Stop;
 
 pub(crate) use self::crew::{Ended, run};
 pub(crate) use self::dir::is_kernel_file_system;
@@ -116,7 +116,7 @@ pub struct Walked {
     pub files: u64,
     /// What was left out.
     pub skipped: Skipped,
-    /// Whether everything was seen; if not, the [`Stop`] that was given says why.
+    /// Whether everything was seen; if not, the [`CancelToken`] that was given says why.
     pub complete: bool,
 }
 
@@ -178,11 +178,11 @@ impl Found<'_> {
 
 /// Shows every file below `start` to the visitors that `new_visitor` makes, one for each thread.
 ///
-/// The order is not defined. When `stop` strikes, the walk returns at once, even if one of its threads is stuck.
+/// The order is not defined. On cancellation the walk returns at once, even if one of its threads is stuck.
 pub fn walk<V: Visitor>(
     start: impl AsFd,
     options: &WalkOptions,
-    stop: &Stop,
+    cancel: &CancelToken,
     mut new_visitor: impl FnMut() -> V,
 ) -> Result<Walked> {
     let compiler = Compiler::default();
@@ -202,7 +202,7 @@ pub fn walk<V: Visitor>(
         guard: options.guard.clone(),
         base,
         compiler,
-        stop: stop.clone(),
+        cancel: cancel.clone(),
         total: Mutex::default(),
     });
     shared.queue.push(std::iter::once(Item::Start(start)));
@@ -221,7 +221,7 @@ pub fn walk<V: Visitor>(
             move || worker.work()
         })
         .collect();
-    let ended = crew::run(jobs, stop)?;
+    let ended = crew::run(jobs, cancel)?;
     let mut walked = *shared.total.lock().unwrap_or_else(PoisonError::into_inner);
     if ended == Ended::LeftBehind {
         walked.complete = false;
@@ -238,7 +238,7 @@ struct Shared {
     /// Bytes of an internal path, which begins at the workspace root, that lie before the start of the walk.
     base: usize,
     compiler: Compiler,
-    stop: Stop,
+    cancel: CancelToken,
     total: Mutex<Walked>,
 }
 
@@ -265,7 +265,7 @@ impl<V: Visitor> Worker<V> {
         let _guard = CloseOnPanic(&shared.queue);
         let mut next = shared.queue.first();
         while let Some(item) = next {
-            if shared.stop.struck() {
+            if shared.cancel.is_cancelled() {
                 self.tally.complete = false;
                 self.flush();
                 shared.queue.close();
@@ -348,7 +348,7 @@ impl<V: Visitor> Worker<V> {
             let mut files = std::mem::take(&mut self.files);
             self.visit_files(&dir, fd, &mut files);
             self.files = files;
-            if more == More::No || self.shared.stop.struck() {
+            if more == More::No || self.shared.cancel.is_cancelled() {
                 break;
             }
             (more, result) = self.reader.next_batch(fd);
@@ -452,7 +452,7 @@ impl<V: Visitor> Worker<V> {
         let stem = path.len();
         let mut index = 0;
         while index < names.len() {
-            if self.shared.stop.struck() {
+            if self.shared.cancel.is_cancelled() {
                 self.tally.complete = false;
                 break;
             }

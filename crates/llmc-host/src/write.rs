@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};
 
+use crate::cancel::CancelToken;
 use crate::edit;
 use crate::error::{Error, Result};
 use crate::lock::{Leases, Locks};
@@ -16,7 +17,6 @@ use crate::read::{self, Encoding, TAG_DIGITS};
 use crate::roots::{Last, RootedPath, Roots};
 use crate::rules::Access;
 use crate::scratch::{Placed, Scratch, Watch};
-use crate::stop::Stop;
 
 /// How often a write starts over because another program changed the file under it.
 const RETRIES: usize = 5;
@@ -125,9 +125,9 @@ impl Workspace {
         mode: WriteMode,
         expected: Option<&ExpectedHash>,
         owner: &str,
-        stop: &Stop,
+        cancel: &CancelToken,
     ) -> Result<Written> {
-        self.update(asked, owner, stop, |path, leases, state| {
+        self.update(asked, owner, cancel, |path, leases, state| {
             if asked.ends_with('/') || asked.ends_with("/.") {
                 return Err(Error::IsDirectory {
                     path: asked.to_owned(),
@@ -144,7 +144,7 @@ impl Workspace {
             let append = mode == WriteMode::Append;
             if append || expected.is_some() {
                 let mut first = true;
-                read::each_block(&mut file, asked, size, stop, |block| {
+                read::each_block(&mut file, asked, size, cancel, |block| {
                     if std::mem::take(&mut first) && append {
                         refuse_unlike_text(asked, block)?;
                     }
@@ -172,7 +172,7 @@ impl Workspace {
                 .replace(path, (&file, &stat), watch, leases, |new| {
                     if append {
                         source.rewind().map_err(|e| failed(asked, e))?;
-                        read::each_block(&mut source, asked, size, stop, |block| {
+                        read::each_block(&mut source, asked, size, cancel, |block| {
                             put(new, block, asked)
                         })?;
                     }
@@ -189,9 +189,9 @@ impl Workspace {
         change: &edit::Change<'_>,
         expected: Option<&ExpectedHash>,
         owner: &str,
-        stop: &Stop,
+        cancel: &CancelToken,
     ) -> Result<Written> {
-        self.update(asked, owner, stop, |path, leases, state| {
+        self.update(asked, owner, cancel, |path, leases, state| {
             let (mut file, stat) = existing(path)?.ok_or_else(|| Error::NotFound {
                 path: asked.to_owned(),
             })?;
@@ -205,7 +205,7 @@ impl Workspace {
                 });
             }
             let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-            read::each_block(&mut file, asked, size, stop, |block| {
+            read::each_block(&mut file, asked, size, cancel, |block| {
                 bytes.extend_from_slice(block);
                 Ok(())
             })?;
@@ -229,7 +229,7 @@ impl Workspace {
         &self,
         asked: &str,
         owner: &str,
-        stop: &Stop,
+        cancel: &CancelToken,
         mut step: impl FnMut(&RootedPath, &Leases<'_>, &WriteState) -> Result<(Placed, u64, String)>,
     ) -> Result<Written> {
         let state = self.state(asked)?;
@@ -238,7 +238,7 @@ impl Workspace {
             let leases = state
                 .locks
                 .acquire(&[path.absolute()], owner, asked)?
-                .until(stop);
+                .until(cancel);
             let (placed, bytes_written, sha256) = step(&path, &leases, state)?;
             if placed == Placed::Done {
                 return Ok(Written {

@@ -1,5 +1,5 @@
 //! The file layer on a real file system: what it does, and what it cannot be talked into.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use llmc_host::edit::Change;
 use llmc_host::{
-    Depth, Error, ExpectedHash, IfThere, Roots, Rules, Stop, Workspace, WriteMode, WriteState,
-    sha256_hex,
+    CancelToken, Depth, Error, ExpectedHash, IfThere, Roots, Rules, Workspace, WriteMode,
+    WriteState, sha256_hex,
 };
 
 /// A workspace in a temporary folder, with a canary beside it that nothing may ever reach.
@@ -48,7 +48,7 @@ impl Fixture {
     fn read(&self, asked: &str) -> Result<String, Error> {
         self.ws
             .roots
-            .read_lines(asked, 0, 2000, &Stop::default())
+            .read_lines(asked, 0, 2000, &CancelToken::default())
             .map(|slice| slice.text)
     }
 
@@ -59,7 +59,7 @@ impl Fixture {
             WriteMode::Rewrite,
             None,
             "test",
-            &Stop::default(),
+            &CancelToken::default(),
         );
         written.map(|written| written.sha256)
     }
@@ -71,7 +71,7 @@ impl Fixture {
             WriteMode::Append,
             None,
             "test",
-            &Stop::default(),
+            &CancelToken::default(),
         );
         written.map(|written| written.sha256)
     }
@@ -83,19 +83,19 @@ impl Fixture {
             count: 1,
         };
         self.ws
-            .edit(asked, &change, None, "test", &Stop::default())
+            .edit(asked, &change, None, "test", &CancelToken::default())
             .map(|written| written.sha256)
     }
 
     fn delete(&self, asked: &str) -> Result<(), Error> {
         self.ws
-            .delete(asked, Depth::Recursive, "test", &Stop::default())
+            .delete(asked, Depth::Recursive, "test", &CancelToken::default())
             .map(drop)
     }
 
     fn rename(&self, source: &str, target: &str) -> Result<(), Error> {
         self.ws
-            .move_path(source, target, "test", &Stop::default())
+            .move_path(source, target, "test", &CancelToken::default())
             .map(drop)
     }
 
@@ -292,7 +292,7 @@ fn several_roots_and_links_between_them() {
     .unwrap();
     let read = |path: &str| {
         roots
-            .read_lines(path, 0, 10, &Stop::default())
+            .read_lines(path, 0, 10, &CancelToken::default())
             .map(|slice| slice.text)
     };
     assert_eq!(read("to-other/f").unwrap(), "other");
@@ -309,7 +309,7 @@ fn the_whole_disk_as_root_still_refuses_the_kernel_and_devices() {
     let roots = Roots::open(&top, &["/".into()], Arc::default()).unwrap();
     let read = |path: &str| {
         roots
-            .read_lines(path, 0, 10, &Stop::default())
+            .read_lines(path, 0, 10, &CancelToken::default())
             .map(|slice| slice.text)
     };
     assert_eq!(read("f").unwrap(), "ok");
@@ -334,7 +334,7 @@ fn a_root_that_vanishes_is_not_found_and_comes_back() {
     fs::remove_dir(&top).unwrap();
     let read = || {
         roots
-            .read_lines("f", 0, 10, &Stop::default())
+            .read_lines("f", 0, 10, &CancelToken::default())
             .map(|slice| slice.text)
     };
     assert!(matches!(read(), Err(Error::NotFound { .. })));
@@ -396,11 +396,11 @@ fn roots_and_what_holds_them_are_neither_moved_nor_deleted() {
         "/",
     ] {
         assert!(
-            denied(ws.delete(path, Depth::Recursive, "t", &Stop::default())),
+            denied(ws.delete(path, Depth::Recursive, "t", &CancelToken::default())),
             "{path}"
         );
         assert!(
-            denied(ws.move_path(path, "x", "t", &Stop::default())),
+            denied(ws.move_path(path, "x", "t", &CancelToken::default())),
             "{path}"
         );
     }
@@ -452,7 +452,7 @@ fn hashes_guard_against_lost_updates() {
             WriteMode::Rewrite,
             Some(&expected),
             "t",
-            &Stop::default(),
+            &CancelToken::default(),
         );
         written.map(|written| written.sha256)
     };
@@ -473,7 +473,7 @@ fn hashes_guard_against_lost_updates() {
         WriteMode::Rewrite,
         Some(&expected),
         "t",
-        &Stop::default(),
+        &CancelToken::default(),
     )
     .unwrap();
 }
@@ -485,7 +485,7 @@ fn text_keeps_its_bytes() {
     fs::write(f.path("crlf"), crlf).unwrap();
     let slice =
         f.ws.roots
-            .read_lines("crlf", 1, 1, &Stop::default())
+            .read_lines("crlf", 1, 1, &CancelToken::default())
             .unwrap();
     assert_eq!(
         (slice.text.as_str(), slice.total_lines, slice.truncated()),
@@ -503,7 +503,7 @@ fn text_keeps_its_bytes() {
     fs::write(f.path("wide"), &wide).unwrap();
     let slice =
         f.ws.roots
-            .read_lines("wide", 0, 10, &Stop::default())
+            .read_lines("wide", 0, 10, &CancelToken::default())
             .unwrap();
     assert_eq!(
         (slice.text.as_str(), slice.total_lines, slice.total_bytes),
@@ -540,7 +540,7 @@ fn slices_and_totals_agree_with_a_plain_split() {
         for (skip, max) in [(0, 1), (0, 2000), (1, 2), (69_999, 5), (80_000, 1)] {
             let slice =
                 f.ws.roots
-                    .read_lines("t", skip, max, &Stop::default())
+                    .read_lines("t", skip, max, &CancelToken::default())
                     .unwrap();
             let expect: String = lines
                 .iter()
@@ -593,7 +593,8 @@ fn directories_are_made_moved_and_deleted() {
         f.rename("y", "no/dir"),
         Err(Error::NoParent { .. })
     ));
-    let file_only = f.ws.delete("z", Depth::FileOnly, "t", &Stop::default());
+    let file_only =
+        f.ws.delete("z", Depth::FileOnly, "t", &CancelToken::default());
     assert!(matches!(file_only, Err(Error::IsDirectory { .. })));
     symlink("../y", f.path("z/link")).unwrap();
     f.delete("z").unwrap();
@@ -688,19 +689,22 @@ fn swapping_a_directory_for_a_link_never_leads_outside() {
                 WriteMode::Rewrite,
                 None,
                 "t",
-                &Stop::default(),
+                &CancelToken::default(),
             )),
-            1 => drop(ws.delete("d/canary", Depth::Recursive, "t", &Stop::default())),
+            1 => drop(ws.delete("d/canary", Depth::Recursive, "t", &CancelToken::default())),
             2 => drop(ws.write(
                 "d/canary",
                 b"inside",
                 WriteMode::Rewrite,
                 None,
                 "t",
-                &Stop::default(),
+                &CancelToken::default(),
             )),
             3 => drop(ws.make_dirs("d/sub", IfThere::Accept)),
-            _ => match ws.roots.read_lines("d/canary", 0, 5, &Stop::default()) {
+            _ => match ws
+                .roots
+                .read_lines("d/canary", 0, 5, &CancelToken::default())
+            {
                 Ok(slice) if slice.text == "canary" => leaks.store(true, Ordering::Relaxed),
                 Ok(_) => drop(reads.fetch_add(1, Ordering::Relaxed)),
                 Err(_) => {}
@@ -768,7 +772,7 @@ fn a_patch_changes_all_its_files_or_none() {
     let f = Fixture::new();
     fs::write(f.path("one.txt"), "alpha\nbeta\ngamma\n").unwrap();
     fs::write(f.path("gone.txt"), "bye\n").unwrap();
-    let apply = |patch: &str| f.ws.apply_patch(patch, "test", &Stop::default());
+    let apply = |patch: &str| f.ws.apply_patch(patch, "test", &CancelToken::default());
     let patch = PATCH.replace("new/../", "");
     let done = apply(&patch).unwrap();
     assert_eq!(done.len(), 3);
@@ -821,7 +825,9 @@ fn a_patch_renames_and_sets_the_run_bit() {
     let f = Fixture::new();
     fs::write(f.path("old.sh"), "echo a\n").unwrap();
     let patch = "diff --git a/old.sh b/new.sh\nsimilarity index 50%\nrename from old.sh\nrename to new.sh\n--- a/old.sh\n+++ b/new.sh\n@@ -1 +1 @@\n-echo a\n+echo b\ndiff --git a/run b/run\nnew file mode 100755\n--- /dev/null\n+++ b/run\n@@ -0,0 +1 @@\n+#!/bin/sh\n";
-    let done = f.ws.apply_patch(patch, "test", &Stop::default()).unwrap();
+    let done =
+        f.ws.apply_patch(patch, "test", &CancelToken::default())
+            .unwrap();
     assert_eq!(done.len(), 2);
     assert!(!f.path("old.sh").exists());
     assert_eq!(fs::read_to_string(f.path("new.sh")).unwrap(), "echo b\n");

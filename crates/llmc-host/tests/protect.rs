@@ -1,5 +1,5 @@
 //! What decides over the agent stays out of its reach, whatever links, moves and mounts are used to get there.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use llmc_host::lock::Locks;
-use llmc_host::{Depth, Error, IfThere, Roots, Rules, Stop, Workspace, WriteMode, WriteState};
+use llmc_host::{
+    CancelToken, Depth, Error, IfThere, Roots, Rules, Workspace, WriteMode, WriteState,
+};
 
 /// A workspace whose rules are made when the server starts, after the files are there.
 struct Fixture {
@@ -60,19 +62,21 @@ impl Started {
         let mode = WriteMode::Rewrite;
         let written = self
             .0
-            .write(asked, b"new", mode, None, "t", &Stop::default());
+            .write(asked, b"new", mode, None, "t", &CancelToken::default());
         written.map(drop)
     }
 
     fn rename(&self, source: &str, target: &str) -> Result<(), Error> {
-        let moved = self.0.move_path(source, target, "t", &Stop::default());
+        let moved = self
+            .0
+            .move_path(source, target, "t", &CancelToken::default());
         moved.map(drop)
     }
 
     fn delete(&self, asked: &str) -> Result<(), Error> {
         let gone = self
             .0
-            .delete(asked, Depth::Recursive, "t", &Stop::default());
+            .delete(asked, Depth::Recursive, "t", &CancelToken::default());
         gone.map(drop)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use llmc_host::{Roots, Stop};
+use llmc_host::{CancelToken, Roots};
 use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
 use serde::Serialize;
 
@@ -151,7 +151,7 @@ impl Index {
         roots: &Roots,
         symbol: &str,
         depth: usize,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<WhereUsed> {
         self.with(|catalog, text| {
             let mut sources = Sources::new(roots);
@@ -211,7 +211,7 @@ impl Index {
         symbol: &str,
         direction: Direction,
         depth: usize,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Lineage> {
         self.with(|catalog, text| {
             let mut sources = Sources::new(roots);
@@ -276,7 +276,7 @@ impl Index {
         roots: &Roots,
         snippets: &[Snippet],
         depth: usize,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Vec<Near>> {
         self.with(|catalog, text| {
             let mut sources = Sources::new(roots);
@@ -304,7 +304,7 @@ fn around(
     catalog: &Catalog,
     text: &TextSearcher,
     sources: &mut Sources<'_>,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Near> {
     let mut all: Vec<Defined> = Vec::new();
     let mut found = Near::default();
@@ -382,7 +382,7 @@ fn callers(
     catalog: &Catalog,
     text: &TextSearcher,
     sources: &mut Sources<'_>,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Callers> {
     let sites = uses::sites(std::slice::from_ref(of), catalog, text, sources, stop)?;
     let calls = sites
@@ -410,7 +410,7 @@ pub(crate) fn callees(
     of: &Defined,
     catalog: &Catalog,
     sources: &mut Sources<'_>,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Vec<(Defined, f32)>> {
     let cut = of.source.cut();
     let inside = of.symbol.first..=of.symbol.last;

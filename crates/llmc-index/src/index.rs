@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use llmc_host::{Roots, Stop};
+use llmc_host::{CancelToken, Roots};
 use rustix::fs::statvfs;
 use serde::Serialize;
 
@@ -97,7 +97,7 @@ impl Index {
     ///
     /// # Errors
     /// [`Error::Busy`] while another one writes; [`Error::Unwritable`] with the reason.
-    pub fn update(&self, roots: &Roots, stop: &Stop) -> Result<Updated> {
+    pub fn update(&self, roots: &Roots, stop: &CancelToken) -> Result<Updated> {
         let done = self.remember(|| {
             let writer = Writer::open(&self.places)?;
             casualties::watch(&self.places.parsing());

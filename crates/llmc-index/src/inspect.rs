@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use llmc_host::{Roots, Stop};
+use llmc_host::{CancelToken, Roots};
 use serde::Serialize;
 
 use crate::catalog::{Catalog, file_of, language_name};
@@ -64,7 +64,7 @@ impl Index {
         roots: &Roots,
         what: &str,
         budget: usize,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Inspected> {
         self.with(|catalog, text| {
             let mut sources = Sources::new(roots);
@@ -138,7 +138,7 @@ fn inspected(
     catalog: &Catalog,
     text: &TextSearcher,
     sources: &mut Sources<'_>,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Inspected> {
     let lines = one.source.lines();
     let cut = one.source.cut();

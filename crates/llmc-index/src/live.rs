@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use llmc_host::walk::{self, Visit, Visitor};
-use llmc_host::{Roots, Stop, names};
+use llmc_host::{CancelToken, Roots, names};
 
 use crate::classify;
 use crate::error::Result;
@@ -35,7 +35,7 @@ pub(crate) fn search(
     question: &Question,
     scope: Scope,
     sources: &mut Sources<'_>,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<(Vec<Candidate>, Weights, Vec<Located>)> {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let words: Vec<String> = question

@@ -4,7 +4,7 @@
 //! documentation that names it. The confidence of a step is its score; of what is added, the first one's score times
 //! how sure the relation is.
 
-use llmc_host::{Roots, Stop};
+use llmc_host::{CancelToken, Roots};
 use serde::Serialize;
 
 use crate::decimals::three_decimals;
@@ -58,7 +58,7 @@ impl Index {
     ///
     /// # Errors
     /// As for [`Index::search`].
-    pub fn plan(&self, roots: &Roots, query: &str, stop: &Stop) -> Result<Plan> {
+    pub fn plan(&self, roots: &Roots, query: &str, stop: &CancelToken) -> Result<Plan> {
         let question = Question::new(query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
         let (meaning, no_vectors) = self.meaning(query, stop);

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use llmc_host::{Roots, Stop};
+use llmc_host::{CancelToken, Roots};
 use serde::Serialize;
 
 use crate::catalog::{Catalog, FileRow};
@@ -94,7 +94,12 @@ impl Index {
     ///
     /// # Errors
     /// A question without words, or the time was up.
-    pub fn search(&self, roots: &Roots, request: &Request<'_>, stop: &Stop) -> Result<Answer> {
+    pub fn search(
+        &self,
+        roots: &Roots,
+        request: &Request<'_>,
+        stop: &CancelToken,
+    ) -> Result<Answer> {
         let question = Question::new(request.query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
         let (meaning, no_vectors) = self.meaning(request.query, stop);
@@ -128,7 +133,11 @@ impl Index {
     }
 
     /// The question's vector, or why there is none.
-    pub(crate) fn meaning(&self, question: &str, stop: &Stop) -> (Option<Meaning>, Option<String>) {
+    pub(crate) fn meaning(
+        &self,
+        question: &str,
+        stop: &CancelToken,
+    ) -> (Option<Meaning>, Option<String>) {
         match self.vector_of(question, stop) {
             Ok(vector) => (vector.zip(self.model_number()), None),
             Err(why) => (None, Some(format!("ranked without vectors: {why}"))),
@@ -162,7 +171,7 @@ impl Index {
         meaning: Option<&Meaning>,
         scope: Scope,
         sources: &mut Sources<'_>,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<(Vec<Candidate>, Weights, State)> {
         let state = self.state();
         let proposed = if state == State::Ready {
@@ -285,7 +294,7 @@ fn prove(
     weights: &Weights,
     by_words: f32,
     sources: &mut Sources<'_>,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Vec<Candidate>> {
     let mut candidates = Vec::new();
     let mut changed: BTreeMap<String, Vec<Proposal>> = BTreeMap::new();

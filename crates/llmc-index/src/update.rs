@@ -18,7 +18,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use llmc_host::walk::{self, Visit, Visitor};
-use llmc_host::{Roots, Stop, names};
+use llmc_host::{CancelToken, Roots, names};
 use rustix::fs::Stat;
 
 use crate::catalog::{Catalog, Known, unit_id};
@@ -261,7 +261,7 @@ impl Writer {
         mut self,
         roots: &Roots,
         progress: &Arc<Progress>,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Updated> {
         let known = Arc::new(self.catalog.known()?);
         let dir = roots.open_dir(".")?;
@@ -451,7 +451,12 @@ fn now() -> i64 {
     i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or(0)
 }
 
-fn count_files(fd: &OwnedFd, options: &walk::WalkOptions, progress: &Arc<Progress>, stop: &Stop) {
+fn count_files(
+    fd: &OwnedFd,
+    options: &walk::WalkOptions,
+    progress: &Arc<Progress>,
+    stop: &CancelToken,
+) {
     struct Counter(Arc<Progress>);
     impl Visitor for Counter {
         fn visit(&mut self, _: &walk::Found<'_>) -> Visit {

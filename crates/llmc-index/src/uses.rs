@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
 
 use crate::catalog::{Catalog, FileRow, file_of};
@@ -66,7 +66,7 @@ pub(crate) fn sites(
     catalog: &Catalog,
     text: &TextSearcher,
     sources: &mut Sources<'_>,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Sites> {
     let Some(first) = defined.first() else {
         return Ok(Sites::default());

@@ -7,7 +7,7 @@
 use std::collections::BinaryHeap;
 use std::path::Path;
 
-use llmc_host::{Roots, Stop};
+use llmc_host::{CancelToken, Roots};
 
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -24,7 +24,11 @@ pub trait Embedder: std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Why not, in words fit to be shown.
-    fn embed(&self, texts: &[String], stop: &Stop) -> std::result::Result<Vec<Vec<f32>>, String>;
+    fn embed(
+        &self,
+        texts: &[String],
+        stop: &CancelToken,
+    ) -> std::result::Result<Vec<Vec<f32>>, String>;
 }
 
 /// How much the vector counts; the rest is the words'.
@@ -48,14 +52,14 @@ impl Index {
     ///
     /// # Errors
     /// The provider fails ([`Error::Embedding`]), or the index cannot be written.
-    pub fn embed_new(&self, roots: &Roots, stop: &Stop) -> Result<u64> {
+    pub fn embed_new(&self, roots: &Roots, stop: &CancelToken) -> Result<u64> {
         let Some(embedder) = &self.embedder else {
             return Ok(0);
         };
         let mut done = 0;
         self.writer()?.use_model(number_of(embedder.model()))?;
         let mut after = 0;
-        while !stop.struck() {
+        while !stop.is_cancelled() {
             let (units, all) = self
                 .with(|catalog, _| Ok((catalog.without_vector(after, BATCH)?, catalog.units()?)))?;
             let Some(last) = units.last() else { break };
@@ -122,7 +126,7 @@ impl Index {
     pub(crate) fn vector_of(
         &self,
         question: &str,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> std::result::Result<Option<Vec<u8>>, String> {
         let Some(embedder) = &self.embedder else {
             return Ok(None);

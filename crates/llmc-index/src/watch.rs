@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
-use llmc_host::{Roots, Stop, names};
+use llmc_host::{CancelToken, Roots, names};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -39,11 +39,11 @@ const SHORTEST_REST: Duration = Duration::from_millis(200);
 
 impl Index {
     /// Brings the index up to date and keeps it so until told to stop.
-    pub fn keep_current(&self, roots: &Roots, stop: &Stop) {
+    pub fn keep_current(&self, roots: &Roots, stop: &CancelToken) {
         let mut watch: Option<Watch> = None;
         let mut checked = false;
         let mut said = None;
-        while !stop.struck() {
+        while !stop.is_cancelled() {
             let started = Instant::now();
             match self.update_in_the_background(roots, !checked, stop) {
                 Ok(done) => {
@@ -52,7 +52,7 @@ impl Index {
                 }
                 // Another process keeps it; this one looks again later, should that one end.
                 Err(Error::Busy) => {}
-                Err(Error::Host(_)) if stop.struck() => return,
+                Err(Error::Host(_)) if stop.is_cancelled() => return,
                 Err(error @ (Error::Full(_) | Error::Unwritable(_))) => {
                     let why = error.to_string();
                     if said.as_ref() != Some(&why) {
@@ -88,7 +88,7 @@ impl Index {
         &self,
         roots: &Roots,
         check: bool,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> crate::Result<Updated> {
         std::thread::scope(|scope| {
             let updated = std::thread::Builder::new()
@@ -109,7 +109,7 @@ impl Index {
 
     /// Waits until another attempt to write the index may succeed. On a full disk that is when there is clearly more room
     /// than there was: an attempt that fails again fills the disk for everybody.
-    fn until_it_may_fit(&self, error: &Error, rest: Duration, stop: &Stop) {
+    fn until_it_may_fit(&self, error: &Error, rest: Duration, stop: &CancelToken) {
         let had = self.room();
         let enough = had.saturating_add((had / 4).max(1));
         let again = match error {
@@ -117,7 +117,7 @@ impl Index {
             _ => BLIND_RESCAN,
         };
         let started = Instant::now();
-        while started.elapsed() < again.max(rest) && !stop.struck() {
+        while started.elapsed() < again.max(rest) && !stop.is_cancelled() {
             std::thread::sleep(BREATH);
             let fits = matches!(error, Error::Full(_)) && self.room() >= enough;
             if fits && started.elapsed() >= rest {
@@ -132,10 +132,10 @@ impl Index {
         roots: &Roots,
         watch: Option<&mut Watch>,
         not_before: Instant,
-        stop: &Stop,
+        stop: &CancelToken,
     ) {
         let wait_until = |time: Instant| {
-            while Instant::now() < time && !stop.struck() {
+            while Instant::now() < time && !stop.is_cancelled() {
                 std::thread::sleep(BREATH.min(time.saturating_duration_since(Instant::now())));
             }
         };
@@ -144,9 +144,9 @@ impl Index {
         };
         let rescan = Instant::now() + RESCAN;
         let mut untidy = false;
-        while Instant::now() < rescan && !stop.struck() {
+        while Instant::now() < rescan && !stop.is_cancelled() {
             let Changes { files, more } = watch.changes(stop);
-            if files.is_empty() && !more && untidy && !stop.struck() {
+            if files.is_empty() && !more && untidy && !stop.is_cancelled() {
                 let tidied = self.tidy();
                 let embedded = self.embed_new(roots, stop);
                 tracing::debug!(?tidied, ?embedded, "tidied");
@@ -234,9 +234,9 @@ impl Watch {
     }
 
     /// Waits for changes, then for calm. Nothing, after a while without any.
-    fn changes(&mut self, stop: &Stop) -> Changes {
+    fn changes(&mut self, stop: &CancelToken) -> Changes {
         let mut changes = Changes::default();
-        if !self.wait(BREATH) || stop.struck() {
+        if !self.wait(BREATH) || stop.is_cancelled() {
             return changes;
         }
         let until = Instant::now() + IMPATIENCE;

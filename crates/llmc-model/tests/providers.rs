@@ -1,5 +1,5 @@
 //! Asking the scripted model in the three providers' languages, through everything that can go wrong.
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

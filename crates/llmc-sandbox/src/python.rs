@@ -16,7 +16,7 @@ use llmc_exec::{
     Children, Confinement, Finished, Limits as Bounds, Profile, Program, Runner, Settings, Spec,
     Verdict, Voice, trials,
 };
-use llmc_host::{OpenDir, Roots, Rules, Stop};
+use llmc_host::{CancelToken, OpenDir, Roots, Rules};
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -127,7 +127,7 @@ impl Python {
         cancel: &CancellationToken,
     ) -> Outcome {
         let started = Instant::now();
-        let stop = Stop::default();
+        let stop = CancelToken::default();
         // However this future ends, the run ends with it.
         let _ends = Ends(stop.clone());
         let (chunks, heard) = mpsc::channel(16);
@@ -178,7 +178,7 @@ impl Python {
 }
 
 /// Ends a run when nobody waits for it any more.
-struct Ends(Stop);
+struct Ends(CancelToken);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -192,7 +192,7 @@ impl Held {
         &self,
         wall: Duration,
         spoken: std::sync::mpsc::Receiver<Vec<u8>>,
-        stop: &Stop,
+        stop: &CancelToken,
         on_output: &mut dyn FnMut(&[u8]),
     ) -> llmc_host::Result<Finished> {
         let argv = ["python3", "-I", "-B", "-X", "utf8", "-c", BOOT].map(str::to_owned);

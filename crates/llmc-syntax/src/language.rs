@@ -2,7 +2,6 @@
 
 /// A language whose definitions can be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum Language {
     Rust,
     Python,

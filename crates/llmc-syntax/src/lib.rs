@@ -86,7 +86,6 @@ pub fn processor_time() -> Duration {
 
 /// What is defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
 pub enum DefinitionKind {
     Function,
     Class,

@@ -10,7 +10,7 @@ use llmc_config::{Config, ExecProfile, Loaded};
 use llmc_envelope::handles::{Options, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore, Telemetry};
 use llmc_exec::{Confinement, Profile, Runner, Settings};
-use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Stop, Workspace, WriteState};
+use llmc_host::{CONFIG_FILE, CancelToken, Roots, Rules, STATE_DIR, Workspace, WriteState};
 use llmc_index::{Index, State};
 
 use serde_json::{Value, json};
@@ -389,7 +389,7 @@ impl App {
             .name("index".to_owned())
             .spawn(move || {
                 let roots = app.files().roots.clone();
-                app.index().keep_current(&roots, &Stop::default());
+                app.index().keep_current(&roots, &CancelToken::default());
             });
         if let Err(error) = spawned {
             tracing::warn!(error = %error, "no thread to keep the index");

@@ -3,7 +3,7 @@
 //! The rules are read from the configured sidecars, else from `AGENTS.md` and `CONTRACTS.md`. Nothing is remembered
 //! between calls: the documents and the index are read each time.
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_index::State;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ const WORK: &[&str] = &[
 ];
 
 /// The document that `rag_bootload` answers with.
-pub(crate) fn document(cx: &Cx, task: &str, stop: &Stop) -> Result<Value> {
+pub(crate) fn document(cx: &Cx, task: &str, stop: &CancelToken) -> Result<Value> {
     let documents = documents(cx, stop);
     let mut notes: Vec<String> = Vec::new();
     for (path, _) in &documents {
@@ -87,7 +87,7 @@ pub(crate) fn document(cx: &Cx, task: &str, stop: &Stop) -> Result<Value> {
 }
 
 /// The documents with the rules, as they are now.
-fn documents(cx: &Cx, stop: &Stop) -> Vec<(String, String)> {
+fn documents(cx: &Cx, stop: &CancelToken) -> Vec<(String, String)> {
     let configured = &cx.app().config().mcp.resources.sidecars;
     let configured = configured.iter().map(String::as_str);
     let mut found: Vec<(String, String)> = Vec::new();

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use llmc_host::{ANSWER_LIMIT, Stop};
+use llmc_host::{ANSWER_LIMIT, CancelToken};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -196,9 +196,9 @@ impl App {
         call: Call,
         caller: Arc<Caller>,
     ) -> Result<Answer> {
-        let cx = Cx::new(self.clone(), caller, Stop::default()).for_call(&call);
+        let cx = Cx::new(self.clone(), caller, CancelToken::default()).for_call(&call);
         let limit = (tool.time_limit)(&cx);
-        let stop = Stop::at(Instant::now() + limit);
+        let stop = CancelToken::with_deadline(Instant::now() + limit);
         let mut told = cx.told();
         let work = (tool.run)(cx.with_stop(stop.clone()), call.args);
         let mut task = tokio::spawn(work.in_current_span());

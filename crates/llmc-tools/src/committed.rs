@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use llmc_exec::{Program, Runner, Spec, Stream};
-use llmc_host::{OpenDir, OpenFile, Stop};
+use llmc_host::{CancelToken, OpenDir, OpenFile};
 use sha1::Digest;
 
 use crate::cx::Cx;
@@ -94,7 +94,7 @@ impl<'a> Head<'a> {
     pub(crate) fn list(
         &self,
         reach: Reach,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Option<HashMap<Vec<u8>, Committed>>> {
         let mut words = vec!["ls-tree", "-z", "-l"];
         if reach == Reach::All {
@@ -124,7 +124,7 @@ impl<'a> Head<'a> {
     pub(crate) fn contents(
         &self,
         wanted: &[&Committed],
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<HashMap<String, Vec<u8>>> {
         let mut found = HashMap::with_capacity(wanted.len());
         let mut batch: Vec<&Committed> = Vec::new();
@@ -152,7 +152,7 @@ impl<'a> Head<'a> {
         &self,
         batch: &[&Committed],
         found: &mut HashMap<String, Vec<u8>>,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<()> {
         let mut words = vec!["show", "--no-textconv", "--no-ext-diff"];
         words.extend(batch.iter().map(|entry| entry.id.as_str()));
@@ -175,7 +175,7 @@ impl<'a> Head<'a> {
         &self,
         words: &[&str],
         limit: u64,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<(Option<i32>, Vec<u8>, Vec<u8>)> {
         let argv: Vec<String> = ["git"]
             .iter()
@@ -237,7 +237,7 @@ fn entry(line: &[u8]) -> Option<(Vec<u8>, Committed)> {
 }
 
 /// Whether a file has the content that git knows by that name.
-pub(crate) fn is_same(file: &OpenFile, committed: &Committed, stop: &Stop) -> Result<bool> {
+pub(crate) fn is_same(file: &OpenFile, committed: &Committed, stop: &CancelToken) -> Result<bool> {
     if file.size() != committed.size {
         return Ok(false);
     }
@@ -249,7 +249,7 @@ pub(crate) fn is_same(file: &OpenFile, committed: &Committed, stop: &Stop) -> Re
 }
 
 /// What git would call a file's bytes.
-fn blob_name<D: Digest>(file: &OpenFile, stop: &Stop) -> Result<String> {
+fn blob_name<D: Digest>(file: &OpenFile, stop: &CancelToken) -> Result<String> {
     use std::fmt::Write;
     let mut hash = D::new();
     hash.update(format!("blob {}\0", file.size()));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use llmc_enrich::diff::unified;
 use llmc_enrich::sniff::is_binary;
-use llmc_host::{OpenFile, Stop};
+use llmc_host::{CancelToken, OpenFile};
 
 use crate::error::Result;
 
@@ -27,7 +27,7 @@ pub(crate) enum Version {
 
 impl Version {
     /// What a file holds now.
-    pub(crate) fn of(file: OpenFile, stop: &Stop) -> Result<Version> {
+    pub(crate) fn of(file: OpenFile, stop: &CancelToken) -> Result<Version> {
         if file.size() > FILE_LIMIT {
             return Ok(Version::Large(file.size()));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Draft, Payload};
-use llmc_host::{Stop, Workspace};
+use llmc_host::{CancelToken, Workspace};
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -94,7 +94,7 @@ impl Caller {
 pub struct Cx {
     app: Arc<App>,
     caller: Arc<Caller>,
-    stop: Stop,
+    stop: CancelToken,
     /// What the call is at, in words.
     words: watch::Sender<String>,
     correlation_id: Arc<str>,
@@ -102,7 +102,7 @@ pub struct Cx {
 }
 
 impl Cx {
-    pub(crate) fn new(app: Arc<App>, caller: Arc<Caller>, stop: Stop) -> Cx {
+    pub(crate) fn new(app: Arc<App>, caller: Arc<Caller>, stop: CancelToken) -> Cx {
         Cx {
             app,
             caller,
@@ -132,7 +132,7 @@ impl Cx {
         }
     }
 
-    pub(crate) fn with_stop(&self, stop: Stop) -> Cx {
+    pub(crate) fn with_stop(&self, stop: CancelToken) -> Cx {
         Cx {
             stop,
             ..self.clone()
@@ -154,7 +154,7 @@ impl Cx {
         &self.correlation_id
     }
 
-    /// Fires when the caller changes its mind or goes away; file work asks its [`Stop`].
+    /// Fires when the caller changes its mind or goes away; file work asks its [`CancelToken`].
     pub fn cancel(&self) -> &CancellationToken {
         &self.cancel
     }
@@ -167,7 +167,7 @@ impl Cx {
     /// Runs file work off the async threads, with the call's deadline.
     pub async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Cx, &Stop) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&Cx, &CancelToken) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (cx, span) = (self.clone(), tracing::Span::current());
         match tokio::task::spawn_blocking(move || span.in_scope(|| work(&cx, &cx.stop))).await {

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use llmc_config::{Config, EmbeddingProvider};
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_index::Embedder;
 use llmc_model::{
     Embedder as _, Embeddings, Gateway, Keys, ModelName, Patience, Policy, Profile, system_lookup,
@@ -51,7 +51,7 @@ impl Embedder for Provided {
         &self.name
     }
 
-    fn embed(&self, texts: &[String], stop: &Stop) -> Result<Vec<Vec<f32>>, String> {
+    fn embed(&self, texts: &[String], stop: &CancelToken) -> Result<Vec<Vec<f32>>, String> {
         stop.check().map_err(|error| error.to_string())?;
         let (time, attempts) = if texts.len() == 1 {
             (QUESTION, 1)

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use llmc_config::Scope as Configured;
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_index::{Answer as Found, Request, Scope, Snippet, State};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -82,7 +82,7 @@ pub(crate) fn scope(cx: &Cx, asked: Option<&str>) -> Result<Scope> {
 }
 
 /// Searches within the limits.
-pub(crate) fn search(cx: &Cx, query: &str, limits: &Limited, stop: &Stop) -> Result<Found> {
+pub(crate) fn search(cx: &Cx, query: &str, limits: &Limited, stop: &CancelToken) -> Result<Found> {
     freshen(cx, stop);
     tell_progress(cx);
     let request = Request {
@@ -97,11 +97,11 @@ pub(crate) fn search(cx: &Cx, query: &str, limits: &Limited, stop: &Stop) -> Res
 
 /// Makes sure somebody keeps the index: a server does so in the background from its first question on, a call from the
 /// shell looks once at what has changed, if there is an index at all.
-pub(crate) fn freshen(cx: &Cx, stop: &Stop) {
+pub(crate) fn freshen(cx: &Cx, stop: &CancelToken) {
     let index = cx.app().index();
     if cx.caller().surface == Surface::Cli {
-        if index.state() == State::Ready && !stop.struck() {
-            let soon = Stop::at(Instant::now() + FRESHEN);
+        if index.state() == State::Ready && !stop.is_cancelled() {
+            let soon = CancelToken::with_deadline(Instant::now() + FRESHEN);
             if let Err(error) = index.update(&cx.files().roots, &soon) {
                 tracing::info!(error = %error, "the index is used as it is");
             }
@@ -177,7 +177,7 @@ fn tell_progress(cx: &Cx) -> bool {
 
 /// Waits for an index, for questions that cannot be answered without one: the shell builds it, a server waits for its
 /// own thread as long as the call may take.
-pub(crate) fn await_index(cx: &Cx, stop: &Stop) -> Result<()> {
+pub(crate) fn await_index(cx: &Cx, stop: &CancelToken) -> Result<()> {
     let index = cx.app().index();
     freshen(cx, stop);
     if index.state() == State::Ready {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::Kept;
-use llmc_host::{ANSWER_LIMIT, Stop, Workspace, names};
+use llmc_host::{ANSWER_LIMIT, CancelToken, Workspace, names};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -96,7 +96,7 @@ impl App {
             let message = format!("no answer within {} s", limit.as_secs());
             Error::new(Kind::TimedOut, message)
         };
-        let stop = Stop::at(Instant::now() + limit);
+        let stop = CancelToken::with_deadline(Instant::now() + limit);
         let read = tokio::task::spawn_blocking(move || self.read_resource(&uri, &principal, &stop));
         match tokio::time::timeout(limit, read).await {
             Ok(Ok(read)) => read,
@@ -136,7 +136,7 @@ impl App {
         limit: u64,
     ) -> Result<Value> {
         let time = self.config().mcp.tools.read_timeout();
-        let stop = Stop::at(Instant::now() + time);
+        let stop = CancelToken::with_deadline(Instant::now() + time);
         let limit = limit.clamp(1, ANSWER_LIMIT as u64);
         let cx = Cx::new(self.clone(), Arc::new(caller), stop);
         cx.blocking(move |cx, stop| Ok(page(cx, &handle, offset, limit, stop)?.0))
@@ -147,7 +147,7 @@ impl App {
     ///
     /// # Errors
     /// An unknown URI, a vanished file, a handle that is not this principal's.
-    pub fn read_resource(&self, uri: &str, principal: &str, stop: &Stop) -> Result<Content> {
+    pub fn read_resource(&self, uri: &str, principal: &str, stop: &CancelToken) -> Result<Content> {
         if let Some(document) = self
             .sidecars()
             .list()

@@ -4,7 +4,7 @@ use llmc_enrich::Condensed;
 use llmc_envelope::HandleId;
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::te::{self, ContentType, TeHeader};
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 
 use crate::answer::{Answer, Facts};
 use crate::cx::{Cx, Form};
@@ -154,7 +154,7 @@ pub(crate) fn crumb(text: &str) -> String {
 pub(crate) const SOURCE_LIMIT: usize = 512 << 10;
 
 /// The text of a file that had a hit; whatever cannot be read now is simply not ranked by its syntax.
-pub(crate) fn source(cx: &Cx, path: &str, stop: &Stop) -> Option<String> {
+pub(crate) fn source(cx: &Cx, path: &str, stop: &CancelToken) -> Option<String> {
     let file = cx.files().roots.open_file(path).ok()?;
     String::from_utf8(file.read_all(SOURCE_LIMIT, stop).ok()?).ok()
 }

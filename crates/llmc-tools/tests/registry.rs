@@ -3,7 +3,7 @@
     clippy::disallowed_methods,
     reason = "tests look at files and start programs directly"
 )]
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::sync::Arc;

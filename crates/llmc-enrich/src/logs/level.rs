@@ -4,7 +4,6 @@ use memchr::memchr;
 
 /// How serious a line is; access logs have the class of their status instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
 pub(super) enum Level {
     Fatal,
     Error,

@@ -15,8 +15,8 @@ use std::time::Duration;
 use super::rule::{Refusal, Rule};
 use super::{Allowed, denied};
 use crate::{Program, Runner, Spec, Stream};
+use llmc_host::CancelToken;
 use llmc_host::OpenDir;
-use llmc_host::Stop;
 use llmc_host::{Error, Result};
 
 /// How long one of the questions may take.
@@ -226,7 +226,9 @@ impl Asked<'_> {
                 out.extend_from_slice(bytes);
             }
         };
-        let finished = self.runner.run(&spec, &mut collect, &Stop::default())?;
+        let finished = self
+            .runner
+            .run(&spec, &mut collect, &CancelToken::default())?;
         if finished.exit_code.is_none() {
             return Err(refused("the repository's configuration cannot be listed"));
         }

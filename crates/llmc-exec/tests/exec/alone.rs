@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use llmc_exec::{Children, Confinement, Finished, Runner, Spec};
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 
 use crate::world::{World, text};
 
@@ -75,7 +75,7 @@ fn converse(
     runner: &Runner,
     argv: &[&str],
     said: Vec<u8>,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> (Vec<u8>, Finished) {
     let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
     let roots = world.roots();
@@ -107,7 +107,13 @@ fn talking() {
     let world = World::new();
     let runner = world.runner(Confinement::Auto);
     let said: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
-    let (heard, finished) = converse(&world, &runner, &["cat"], said.clone(), &Stop::default());
+    let (heard, finished) = converse(
+        &world,
+        &runner,
+        &["cat"],
+        said.clone(),
+        &CancelToken::default(),
+    );
     assert_eq!(finished.exit_code, Some(0));
     assert!(heard == said, "{} of {}", heard.len(), said.len());
 }
@@ -115,7 +121,7 @@ fn talking() {
 fn deaf() {
     let world = World::new();
     let runner = world.runner(Confinement::Auto);
-    let stop = Stop::at(Instant::now() + Duration::from_millis(300));
+    let stop = CancelToken::with_deadline(Instant::now() + Duration::from_millis(300));
     let said = vec![b'x'; 1 << 20];
     // Reads nothing, prints for ever.
     let (heard, finished) = converse(&world, &runner, &["yes"], said, &stop);

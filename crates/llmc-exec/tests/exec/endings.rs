@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use llmc_exec::{Confinement, Runner};
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 
 use crate::world::{World, text};
 
@@ -57,7 +57,7 @@ fn timeout() {
                 &argv,
                 Duration::from_secs(1),
                 1 << 20,
-                &Stop::default(),
+                &CancelToken::default(),
             )
             .unwrap();
         assert!(started.elapsed() < Duration::from_secs(2), "{ran:?}");
@@ -76,7 +76,7 @@ fn cancel() {
         let world = World::new();
         let life = world.workspace.join("life");
         let runner = world.runner(confinement);
-        let stop = Stop::default();
+        let stop = CancelToken::default();
         let ran = std::thread::scope(|scope| {
             scope.spawn(|| {
                 wait_until_written(&life);
@@ -104,7 +104,7 @@ fn cap() {
                 &["yes"],
                 Duration::from_secs(30),
                 limit,
-                &Stop::default(),
+                &CancelToken::default(),
             )
             .unwrap();
         assert!(ran.finished.output_capped, "{:?}", ran.finished);
@@ -113,7 +113,13 @@ fn cap() {
         // Exactly at the limit is not above it.
         let argv = ["sh", "-c", "printf 12345"];
         let ran = world
-            .try_run_for(&runner, &argv, Duration::from_secs(30), 5, &Stop::default())
+            .try_run_for(
+                &runner,
+                &argv,
+                Duration::from_secs(30),
+                5,
+                &CancelToken::default(),
+            )
             .unwrap();
         assert!(!ran.finished.output_capped, "{ran:?}");
         assert_eq!(ran.out, "12345");
@@ -154,7 +160,7 @@ fn panic() {
         runner.run(
             &spec,
             &mut |_, _| std::panic::resume_unwind(Box::new(())),
-            &Stop::default(),
+            &CancelToken::default(),
         )
     });
     assert!(std::panic::catch_unwind(run).is_err());
@@ -212,7 +218,7 @@ fn many() {
                         &["sh", "-c", "trap '' TERM; sleep 100"],
                         Duration::from_millis(20),
                         9,
-                        &Stop::default(),
+                        &CancelToken::default(),
                     )
                     .unwrap(),
                 _ => world.run(&runner, &["true"]),
@@ -275,13 +281,13 @@ fn timeouts() {
     let run = |timeout| {
         let argv = ["sh", "-c", "sleep 0.1"];
         world
-            .try_run_for(&runner, &argv, timeout, 10, &Stop::default())
+            .try_run_for(&runner, &argv, timeout, 10, &CancelToken::default())
             .unwrap()
     };
     assert!(run(Duration::ZERO).finished.timed_out);
     assert!(run(Duration::from_nanos(1)).finished.timed_out);
     assert_eq!(run(Duration::MAX).finished.exit_code, Some(0));
-    let past = Stop::at(Instant::now());
+    let past = CancelToken::with_deadline(Instant::now());
     let ran = world.try_run_for(&runner, &["true"], Duration::from_secs(9), 10, &past);
     assert!(ran.unwrap().finished.timed_out);
 }

@@ -208,7 +208,7 @@ fn vanished() {
         env: &[],
         max_output: 10,
     };
-    let run = runner.run(&spec, &mut |_, _| {}, &llmc_host::Stop::default());
+    let run = runner.run(&spec, &mut |_, _| {}, &llmc_host::CancelToken::default());
     if runner.level().mountns {
         assert!(matches!(run, Err(Error::NotFound { .. })), "{run:?}");
     }

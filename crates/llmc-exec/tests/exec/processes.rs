@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use llmc_exec::{Confinement, Io, Manner, NotKilled, Process, Protection, Runner, Spec, aim};
-use llmc_host::{Result, Stop};
+use llmc_host::{CancelToken, Result};
 
 use crate::endings::{BOTH, descendants, is_written, wait_for_rest, wait_until_written};
 use crate::world::{World, text};
@@ -65,7 +65,7 @@ fn sh(world: &World, runner: &Runner, script: &str, manner: Manner) -> Process {
 }
 
 fn send(process: &Process, input: &str) {
-    let sent = process.send(input.as_bytes(), PATIENCE, &Stop::default());
+    let sent = process.send(input.as_bytes(), PATIENCE, &CancelToken::default());
     let sent = sent.unwrap();
     assert!(sent.open && sent.bytes == input.len(), "{sent:?}");
 }
@@ -101,7 +101,7 @@ fn pipes() {
         assert!(process.ending().is_none());
         assert!(
             process
-                .close_input(PATIENCE, &Stop::default())
+                .close_input(PATIENCE, &CancelToken::default())
                 .unwrap()
                 .open
         );
@@ -110,11 +110,13 @@ fn pipes() {
         // What it said can still be read, byte by byte, and no more can be said to it.
         let seen = process.look(3, 5);
         assert_eq!((&seen.bytes[..], seen.offset), (&b"\ntwo\n"[..], 3));
-        let sent = process.send(b"x", PATIENCE, &Stop::default()).unwrap();
+        let sent = process
+            .send(b"x", PATIENCE, &CancelToken::default())
+            .unwrap();
         assert!(!sent.open && sent.bytes == 0, "{sent:?}");
         assert!(
             !process
-                .close_input(PATIENCE, &Stop::default())
+                .close_input(PATIENCE, &CancelToken::default())
                 .unwrap()
                 .open
         );
@@ -138,7 +140,7 @@ fn terminal() {
         until(&process, "got wörd\n");
         assert!(
             process
-                .close_input(PATIENCE, &Stop::default())
+                .close_input(PATIENCE, &CancelToken::default())
                 .unwrap()
                 .open
         );
@@ -173,7 +175,11 @@ fn long_line() {
     let line = "x".repeat(4095);
     send(&process, &format!("{line}\n{line}\n"));
     until(&process, &format!("{line}\n{line}\n"));
-    let error = process.send(format!("{line}x\n").as_bytes(), PATIENCE, &Stop::default());
+    let error = process.send(
+        format!("{line}x\n").as_bytes(),
+        PATIENCE,
+        &CancelToken::default(),
+    );
     let error = error.unwrap_err().to_string();
     assert!(error.contains("4095") && error.contains("pty"), "{error}");
     // A pipe takes anything.
@@ -219,11 +225,11 @@ fn full() {
         until(&process, "ready");
         let much = "line\n".repeat(200_000);
         let patience = Duration::from_millis(200);
-        let sent = process.send(much.as_bytes(), patience, &Stop::default());
+        let sent = process.send(much.as_bytes(), patience, &CancelToken::default());
         let sent = sent.unwrap();
         assert!(sent.open, "{sent:?}");
         assert!(sent.bytes > 0 && sent.bytes < much.len(), "{sent:?}");
-        let stop = Stop::default();
+        let stop = CancelToken::default();
         stop.cancel();
         let started = Instant::now();
         let again = process.send(much.as_bytes(), PATIENCE, &stop).unwrap();

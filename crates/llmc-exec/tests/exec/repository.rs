@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use llmc_exec::{Confinement, Profile, Runner, Spec, Stream};
-use llmc_host::{Error, Result, Stop};
+use llmc_host::{CancelToken, Error, Result};
 
 use crate::world::{World, script};
 
@@ -513,7 +513,9 @@ impl Door {
             env: ready.as_ref().map_or(&[], |ready| &ready.env),
             max_output: 1 << 20,
         };
-        let finished = self.runner.run(&spec, &mut collect, &Stop::default())?;
+        let finished = self
+            .runner
+            .run(&spec, &mut collect, &CancelToken::default())?;
         Ok(Ran {
             code: finished.exit_code,
             out: String::from_utf8_lossy(&out).into_owned(),

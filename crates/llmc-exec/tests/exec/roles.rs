@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use llmc_exec::{Confinement, Runner};
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 
 use crate::world::World;
 
@@ -105,7 +105,7 @@ fn server(base: PathBuf, confinement: &str) -> ExitCode {
         &argv,
         Duration::from_secs(60),
         100,
-        &Stop::default(),
+        &CancelToken::default(),
     );
     ExitCode::FAILURE
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use llmc_exec::{Confinement, Finished, Runner, Settings, Spec, Stream};
-use llmc_host::{Result, Roots, Rules, Stop};
+use llmc_host::{CancelToken, Result, Roots, Rules};
 
 /// What lies in the workspace.
 const FILES: &[(&str, &str)] = &[
@@ -120,7 +120,7 @@ impl World {
             argv,
             Duration::from_secs(20),
             1 << 20,
-            &Stop::default(),
+            &CancelToken::default(),
         )
     }
 
@@ -134,7 +134,7 @@ impl World {
         argv: &[&str],
         timeout: Duration,
         max_output: u64,
-        stop: &Stop,
+        stop: &CancelToken,
     ) -> Result<Ran> {
         let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
         let roots = self.roots();

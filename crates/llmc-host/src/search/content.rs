@@ -16,9 +16,9 @@ use rustix::io::Errno;
 use super::hits::{Densest, Hit, Hits, Room};
 use super::pattern::ContentPattern;
 use super::sink::{Count, Keep};
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::names::shown;
-use crate::stop::Stop;
 use crate::walk::{self, Ended, Found, Skipped, Visit, Visitor, WalkOptions};
 
 /// Files up to this size are read whole. Larger is no faster, and makes the looks at the clock rarer.
@@ -65,7 +65,7 @@ pub struct ContentFound {
     pub densest: Option<Densest>,
     /// What was left out.
     pub skipped: Skipped,
-    /// Whether the whole tree was searched; if not, the [`Stop`] that was given says why.
+    /// Whether the whole tree was searched; if not, the [`CancelToken`] that was given says why.
     pub complete: bool,
 }
 
@@ -75,11 +75,11 @@ pub fn search_content(
     pattern: &ContentPattern,
     walk: &WalkOptions,
     options: &ContentOptions,
-    stop: &Stop,
+    cancel: &CancelToken,
 ) -> Result<ContentFound> {
     let hits = Arc::new(Hits::new(options.room()));
-    let walked = walk::walk(start, walk, stop, || {
-        FileSearcher::new(pattern, options, stop, &hits)
+    let walked = walk::walk(start, walk, cancel, || {
+        FileSearcher::new(pattern, options, cancel, &hits)
     })?;
     let found = hits.take();
     Ok(ContentFound {
@@ -99,7 +99,7 @@ pub fn search_content_of_file(
     path: &[u8],
     pattern: &ContentPattern,
     options: &ContentOptions,
-    stop: &Stop,
+    cancel: &CancelToken,
 ) -> Result<ContentFound> {
     let error = |errno| Error::of(&shown(path), errno);
     // A duplicate, for a thread that may outlive this call; it reads at offsets of its own.
@@ -110,7 +110,7 @@ pub fn search_content_of_file(
     }
     let hits = Arc::new(Hits::new(options.room()));
     let outcome = Arc::new(std::sync::OnceLock::new());
-    let mut searcher = FileSearcher::new(pattern, options, stop, &hits);
+    let mut searcher = FileSearcher::new(pattern, options, cancel, &hits);
     let job = {
         let (path, outcome) = (path.to_vec(), Arc::clone(&outcome));
         move || {
@@ -118,7 +118,7 @@ pub fn search_content_of_file(
             let _ = outcome.set(searcher.search(&path, &file, size));
         }
     };
-    let ended = walk::run(vec![job], stop)?;
+    let ended = walk::run(vec![job], cancel)?;
     let visit = match ended {
         Ended::Together => outcome.get().copied().unwrap_or(Visit::Stopped),
         Ended::LeftBehind => Visit::Stopped,
@@ -161,7 +161,7 @@ struct FileSearcher {
     buffer: Vec<u8>,
     context: usize,
     max_file_size: u64,
-    stop: Stop,
+    cancel: CancelToken,
     hits: Arc<Hits>,
     cutoff: Option<Arc<[u8]>>,
     cutoff_moves: u64,
@@ -183,7 +183,7 @@ impl FileSearcher {
     fn new(
         pattern: &ContentPattern,
         options: &ContentOptions,
-        stop: &Stop,
+        cancel: &CancelToken,
         hits: &Arc<Hits>,
     ) -> Self {
         let mut builder = SearcherBuilder::new();
@@ -201,7 +201,7 @@ impl FileSearcher {
             buffer: Vec::new(),
             context: options.context_lines,
             max_file_size: options.max_file_size,
-            stop: stop.clone(),
+            cancel: cancel.clone(),
             hits: Arc::clone(hits),
             cutoff: None,
             cutoff_moves: 0,
@@ -230,7 +230,7 @@ impl FileSearcher {
                 head: read,
                 at: 0,
                 ended: whole,
-                stop: &self.stop,
+                cancel: &self.cancel,
                 failed: false,
             })
         } else if memchr(0, read).is_some() {
@@ -241,7 +241,7 @@ impl FileSearcher {
 
         if self.cutoff.as_deref().is_some_and(|cutoff| path >= cutoff) {
             let mut sink = Count {
-                stop: &self.stop,
+                cancel: &self.cancel,
                 lines: 0,
                 binary: false,
             };
@@ -250,7 +250,7 @@ impl FileSearcher {
                 &self.pattern,
                 reader,
                 &mut sink,
-                &self.stop,
+                &self.cancel,
             );
             let visit = if sink.binary { Visit::Binary } else { visit };
             if sink.lines > 0 && matches!(visit, Visit::Done | Visit::Stopped) {
@@ -263,14 +263,14 @@ impl FileSearcher {
             &self.pattern.matcher,
             self.context,
             self.hits.room(),
-            &self.stop,
+            &self.cancel,
         );
         let visit = run(
             &mut self.keeping,
             &self.pattern,
             reader,
             &mut sink,
-            &self.stop,
+            &self.cancel,
         );
         let visit = if sink.count.binary {
             Visit::Binary
@@ -295,7 +295,7 @@ fn run<S: Sink<Error = io::Error>>(
     pattern: &ContentPattern,
     haystack: Haystack<'_>,
     sink: &mut S,
-    stop: &Stop,
+    cancel: &CancelToken,
 ) -> Visit {
     let matcher = &pattern.matcher;
     let result = match haystack {
@@ -320,7 +320,7 @@ fn run<S: Sink<Error = io::Error>>(
         }
     };
     match result {
-        _ if stop.struck() => Visit::Stopped,
+        _ if cancel.is_cancelled() => Visit::Stopped,
         Ok(()) => Visit::Done,
         Err(visit) => visit,
     }
@@ -369,13 +369,13 @@ struct Stream<'a> {
     at: u64,
     /// The head is all there is.
     ended: bool,
-    stop: &'a Stop,
+    cancel: &'a CancelToken,
     failed: bool,
 }
 
 impl Read for Stream<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.stop.struck() {
+        if self.cancel.is_cancelled() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let done = usize::try_from(self.at).unwrap_or(usize::MAX);

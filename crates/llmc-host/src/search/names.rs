@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use regex::bytes::{Regex, RegexBuilder};
 
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::stop::Stop;
 use crate::walk::{self, FileGlob, Found, Skipped, Visit, Visitor, WalkOptions};
 
 /// A pattern for file names, or for relative paths when it holds a `/`.
@@ -63,7 +63,7 @@ pub struct NamesFound {
     pub files_searched: u64,
     /// What was left out.
     pub skipped: Skipped,
-    /// Whether the whole tree was searched; if not, the [`Stop`] that was given says why.
+    /// Whether the whole tree was searched; if not, the [`CancelToken`] that was given says why.
     pub complete: bool,
 }
 
@@ -73,13 +73,13 @@ pub fn search_files(
     pattern: &NamePattern,
     options: &WalkOptions,
     max_paths: usize,
-    stop: &Stop,
+    cancel: &CancelToken,
 ) -> Result<NamesFound> {
     let shared = Arc::new(Mutex::new(Smallest {
         max: max_paths,
         ..Smallest::default()
     }));
-    let walked = walk::walk(start, options, stop, || NameVisitor {
+    let walked = walk::walk(start, options, cancel, || NameVisitor {
         pattern: pattern.clone(),
         cutoff: None,
         fresh: Vec::new(),

@@ -10,7 +10,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 
 use super::hits::{Hit, Room};
-use crate::stop::Stop;
+use crate::cancel::CancelToken;
 
 /// The longest part of a line that is shown.
 const MAX_LINE: usize = 4096;
@@ -21,7 +21,7 @@ const CLOCK: u64 = 64;
 
 /// Counts matching lines.
 pub(super) struct Count<'a> {
-    pub(super) stop: &'a Stop,
+    pub(super) cancel: &'a CancelToken,
     pub(super) lines: u64,
     pub(super) binary: bool,
 }
@@ -31,7 +31,7 @@ impl Sink for Count<'_> {
 
     fn matched(&mut self, _: &Searcher, _: &SinkMatch<'_>) -> io::Result<bool> {
         self.lines += 1;
-        Ok(!self.lines.is_multiple_of(CLOCK) || !self.stop.struck())
+        Ok(!self.lines.is_multiple_of(CLOCK) || !self.cancel.is_cancelled())
     }
 
     fn binary_data(&mut self, _: &Searcher, _: u64) -> io::Result<bool> {
@@ -61,11 +61,11 @@ impl<'a> Keep<'a> {
         matcher: &'a RegexMatcher,
         context: usize,
         room: Room,
-        stop: &'a Stop,
+        cancel: &'a CancelToken,
     ) -> Self {
         Self {
             count: Count {
-                stop,
+                cancel,
                 lines: 0,
                 binary: false,
             },

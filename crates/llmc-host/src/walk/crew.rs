@@ -10,16 +10,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::stop::Stop;
 
-/// How long a thread gets to notice that it should stop.
+/// How long a thread gets to notice the cancellation.
 const GRACE: Duration = Duration::from_millis(150);
 /// The most threads of the whole process that may be left behind; until some of them end, no new work is begun.
 ///
 /// What holds a thread ends some day, but meanwhile it takes a core.
 const MAX_LEFT_BEHIND: usize = 8;
-/// How often the waiting side looks whether it is time to stop.
+/// How often the waiting thread checks for cancellation.
 const POLL: Duration = Duration::from_millis(5);
 
 /// Threads of the whole process that nobody waits for any more.
@@ -42,11 +42,11 @@ pub(crate) enum Ended {
     LeftBehind,
 }
 
-/// Runs `jobs`, one thread each, until all are done or `stop` has struck and a short grace has passed.
+/// Runs `jobs`, one thread each, until all are done or `cancel` is cancelled and a short grace period has passed.
 ///
 /// The jobs share their work, so when some threads cannot be started the others only take longer; it is an error when
 /// none can. A panic in a job is passed on to the caller.
-pub(crate) fn run<F>(jobs: Vec<F>, stop: &Stop) -> Result<Ended>
+pub(crate) fn run<F>(jobs: Vec<F>, cancel: &CancelToken) -> Result<Ended>
 where
     F: FnOnce() + Send + 'static,
 {
@@ -88,7 +88,7 @@ where
     let mut roll = roll_of(&crew.0);
     let mut give_up = None;
     while roll.working > 0 && roll.panic.is_none() {
-        if give_up.is_none() && stop.struck() {
+        if give_up.is_none() && cancel.is_cancelled() {
             give_up = Some(Instant::now() + GRACE);
         }
         let left = give_up.map_or(POLL, |at| at.saturating_duration_since(Instant::now()));
@@ -107,7 +107,7 @@ where
     }
     if let Some(panic) = roll.panic.take() {
         drop(roll);
-        stop.cancel();
+        cancel.cancel();
         resume_unwind(panic)
     }
     Ok(match roll.working {

@@ -13,9 +13,9 @@ use rustix::fs::{AtFlags, FileType, statat};
 use super::crew::{self, Ended};
 use super::dir::{Dir, MAX_DEPTH, More, Opened, Reader, in_kernel, push_name};
 use super::{FileGlob, Guard, Hidden, is_private};
+use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::read::mtime_ns;
-use crate::stop::Stop;
 
 /// What to list.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub struct Listing {
     pub hidden: u64,
     /// Directories that could not be opened or read.
     pub unreadable: u64,
-    /// Whether everything was seen; if not, the [`Stop`] that was given says why.
+    /// Whether everything was seen; if not, the [`CancelToken`] that was given says why.
     pub complete: bool,
 }
 
@@ -111,20 +111,20 @@ impl From<FileType> for EntryKind {
 /// Lists the directory `start`.
 ///
 /// `.git` and `.llmc` are listed when hidden names are, but not entered; nor are the kernel's own file systems.
-pub fn list(start: impl AsFd, options: &ListOptions, stop: &Stop) -> Result<Listing> {
+pub fn list(start: impl AsFd, options: &ListOptions, cancel: &CancelToken) -> Result<Listing> {
     let start =
         Dir::start(start.as_fd(), Vec::new(), None).map_err(|errno| Error::of(".", errno))?;
     let kept = Arc::new(Mutex::new(Kept::default()));
     lock(&kept).listing.complete = true;
     let mut lister = Lister {
         options: options.clone(),
-        stop: stop.clone(),
+        cancel: cancel.clone(),
         kept: Arc::clone(&kept),
         reader: Reader::new(),
         stack: Vec::new(),
     };
     // On a thread of its own, so that a file system that hangs cannot hold the caller beyond the deadline.
-    let ended = crew::run(vec![move || lister.run(start)], stop)?;
+    let ended = crew::run(vec![move || lister.run(start)], cancel)?;
     let mut kept = lock(&kept);
     let mut listing = std::mem::take(&mut kept.listing);
     // Taking them out of the heap in order would jump around in memory for every single one.
@@ -145,7 +145,7 @@ struct Kept {
 
 struct Lister {
     options: ListOptions,
-    stop: Stop,
+    cancel: CancelToken,
     kept: Arc<Mutex<Kept>>,
     reader: Reader,
     stack: Vec<(Arc<Dir>, CString)>,
@@ -158,7 +158,7 @@ impl Lister {
         }
         self.read_dir(start, None);
         while let Some((parent, name)) = self.stack.pop() {
-            if self.stop.struck() {
+            if self.cancel.is_cancelled() {
                 lock(&self.kept).listing.complete = false;
                 return;
             }
@@ -185,7 +185,7 @@ impl Lister {
             if more == More::No {
                 break;
             }
-            if self.stop.struck() {
+            if self.cancel.is_cancelled() {
                 lock(&self.kept).listing.complete = false;
                 return;
             }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_host::search::{Case, ContentOptions, ContentPattern, Syntax, search_content_of_file};
 use llmc_host::walk::{Skipped, WalkOptions};
 use proptest::prelude::*;
@@ -62,7 +62,7 @@ fn case_and_literals() {
             &pattern,
             options.0,
             options.1,
-            &Stop::default(),
+            &CancelToken::default(),
         )
         .unwrap()
         .total_hits
@@ -182,7 +182,7 @@ fn a_single_file() {
             b"x/.hidden",
             &regex("t.o"),
             &with_context(1),
-            &Stop::default(),
+            &CancelToken::default(),
         )
     };
     // Twice, since reading must not depend on the position that the descriptor shares with its duplicates.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_host::search::{ContentOptions, search_content};
 use llmc_host::walk::{Detail, Hidden, ListOptions, Skipped, WalkOptions, list};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mkdirat, mknodat, openat, renameat_with};
@@ -99,7 +99,7 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
             &pattern,
             &walk,
             &ContentOptions::default(),
-            &Stop::default(),
+            &CancelToken::default(),
         )
         .unwrap();
         seen[found.hits.len()] += 1;
@@ -116,7 +116,7 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
                 guard: None,
                 detail: Detail::Status,
             };
-            let listing = list(&root, &options, &Stop::default()).unwrap();
+            let listing = list(&root, &options, &CancelToken::default()).unwrap();
             assert!(
                 !listing
                     .entries
@@ -233,7 +233,7 @@ fn deep_trees_need_few_descriptors() {
         guard: None,
         detail: Detail::Status,
     };
-    let listing = list(open(dir.path()), &options, &Stop::default()).unwrap();
+    let listing = list(open(dir.path()), &options, &CancelToken::default()).unwrap();
     assert_eq!((listing.total, listing.unreadable), (12_000, 0));
     // Too deep for the standard library to remove.
     std::process::Command::new("rm")
@@ -260,7 +260,7 @@ fn matches_without_number_on_one_line_are_one_hit() {
 #[test]
 fn the_deadline_holds_even_inside_the_regex_engine() {
     let dir = tree("//- a/f\n1\n//- z/\n");
-    // One line on which the engine needs minutes, without a moment to ask it to stop.
+    // One line on which the engine needs minutes, without a point at which it could be cancelled.
     let bits: String = (0..200_000_u32)
         .map(|n| {
             if n.wrapping_mul(2_654_435_761) >> 31 == 0 {
@@ -277,13 +277,13 @@ fn the_deadline_holds_even_inside_the_regex_engine() {
         ..WalkOptions::default()
     };
     let started = Instant::now();
-    let stop = Stop::at(started + Duration::from_millis(300));
+    let cancel = CancelToken::with_deadline(started + Duration::from_millis(300));
     let found = search_content(
         open(dir.path()),
         &pattern,
         &walk,
         &ContentOptions::default(),
-        &stop,
+        &cancel,
     )
     .unwrap();
     assert!(
@@ -299,12 +299,12 @@ fn the_deadline_holds_even_inside_the_regex_engine() {
 fn a_search_can_be_cancelled() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("f"), "needle\n".repeat(20_000_000)).unwrap();
-    let stop = Stop::default();
+    let cancel = CancelToken::default();
     let canceller = {
-        let stop = stop.clone();
+        let cancel = cancel.clone();
         thread::spawn(move || {
             thread::sleep(Duration::from_millis(30));
-            stop.cancel();
+            cancel.cancel();
         })
     };
     let started = Instant::now();
@@ -317,7 +317,7 @@ fn a_search_can_be_cancelled() {
         &regex("needle"),
         &WalkOptions::default(),
         &options,
-        &stop,
+        &cancel,
     )
     .unwrap();
     let elapsed = started.elapsed();
@@ -334,7 +334,7 @@ fn a_search_can_be_cancelled() {
         &regex("needle"),
         &WalkOptions::default(),
         &options,
-        &stop,
+        &cancel,
     )
     .unwrap();
     assert!(!found.complete && found.hits.is_empty());
@@ -354,7 +354,7 @@ fn a_visitor_that_panics_does_not_hang_the_walk() {
         walk(
             open(dir.path()),
             &WalkOptions::default(),
-            &Stop::default(),
+            &CancelToken::default(),
             || Panics,
         )
     });

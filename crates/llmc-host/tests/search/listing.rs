@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixListener;
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_host::walk::{Detail, EntryKind, FileGlob, Hidden, ListOptions, Listing, list};
 
 use super::{open, tree};
@@ -18,7 +18,7 @@ const ALL: ListOptions = ListOptions {
 };
 
 fn listed(root: impl AsRef<std::path::Path>, options: &ListOptions) -> Listing {
-    list(open(root), options, &Stop::default()).unwrap()
+    list(open(root), options, &CancelToken::default()).unwrap()
 }
 
 fn names(listing: &Listing) -> Vec<&str> {
@@ -174,8 +174,8 @@ fn the_kernels_file_systems_are_listed_but_not_entered() {
 #[test]
 fn a_listing_can_be_stopped() {
     let dir = tree("//- a/b\n//- c/d\n");
-    let stop = Stop::default();
-    stop.cancel();
-    let listing = list(open(dir.path()), &ALL, &stop).unwrap();
+    let cancel = CancelToken::default();
+    cancel.cancel();
+    let listing = list(open(dir.path()), &ALL, &cancel).unwrap();
     assert!(!listing.complete);
 }

@@ -1,5 +1,5 @@
 //! Walking, listing and searching real trees.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod content;
 mod hazards;
@@ -10,7 +10,7 @@ mod rules;
 use std::fs::{self, File};
 use std::path::Path;
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_host::search::{
     Case, ContentFound, ContentOptions, ContentPattern, NamePattern, NamesFound, Syntax,
     search_content, search_files,
@@ -53,7 +53,14 @@ fn grep_with(
     walk: &WalkOptions,
     options: &ContentOptions,
 ) -> ContentFound {
-    search_content(open(root), &regex(pattern), walk, options, &Stop::default()).unwrap()
+    search_content(
+        open(root),
+        &regex(pattern),
+        walk,
+        options,
+        &CancelToken::default(),
+    )
+    .unwrap()
 }
 
 fn grep(root: impl AsRef<Path>, pattern: &str) -> ContentFound {
@@ -67,7 +74,7 @@ fn grep(root: impl AsRef<Path>, pattern: &str) -> ContentFound {
 
 fn find_with(root: impl AsRef<Path>, pattern: &str, walk: &WalkOptions) -> NamesFound {
     let pattern = NamePattern::new(pattern).unwrap();
-    search_files(open(root), &pattern, walk, 1000, &Stop::default()).unwrap()
+    search_files(open(root), &pattern, walk, 1000, &CancelToken::default()).unwrap()
 }
 
 /// The paths that a search for names finds, as text.

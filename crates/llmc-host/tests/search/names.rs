@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_host::search::{NamePattern, search_files};
 use llmc_host::walk::WalkOptions;
 
@@ -55,8 +55,14 @@ fn the_smallest_paths_are_kept_and_all_are_counted() {
             threads,
             ..WalkOptions::default()
         };
-        let found =
-            search_files(open(dir.path()), &pattern, &options, max, &Stop::default()).unwrap();
+        let found = search_files(
+            open(dir.path()),
+            &pattern,
+            &options,
+            max,
+            &CancelToken::default(),
+        )
+        .unwrap();
         assert_eq!(found.paths, all[..max.min(all.len())]);
         assert_eq!(found.total_hits, all.len() as u64);
     }

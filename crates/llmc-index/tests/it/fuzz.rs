@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_index::{Error, Index, Request, Scope};
 
 use crate::work::Work;
@@ -129,7 +129,7 @@ fn answers_hold_while_files_change() {
         scope.spawn(|| {
             let writer = Index::at(&work.index_dir());
             while !done.load(Ordering::Relaxed) {
-                match writer.update(&work.roots, &Stop::default()) {
+                match writer.update(&work.roots, &CancelToken::default()) {
                     Ok(_) | Err(Error::Busy) => {}
                     Err(error) => panic!("{error}"),
                 }
@@ -147,7 +147,9 @@ fn answers_hold_while_files_change() {
                 k: 6,
                 budget: 400,
             };
-            let answer = work.index.search(&work.roots, &request, &Stop::default());
+            let answer = work
+                .index
+                .search(&work.roots, &request, &CancelToken::default());
             let answer = answer.unwrap_or_else(|error| {
                 done.store(true, Ordering::Relaxed);
                 panic!("{error}")

@@ -1,4 +1,4 @@
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_index::{Direction, Error};
 
 use crate::work::Work;
@@ -79,7 +79,7 @@ fn uses_have_line_enclosing_symbol_and_confidence() {
     let work = indexed();
     let found = work
         .index
-        .where_used(&work.roots, "conn::dial", 1, &Stop::default())
+        .where_used(&work.roots, "conn::dial", 1, &CancelToken::default())
         .unwrap();
     assert_eq!(found.symbol, "dial");
     let told: Vec<String> = found
@@ -106,7 +106,7 @@ fn of_two_methods_with_one_name_the_right_one_is_surer() {
     let work = indexed();
     let found = work
         .index
-        .where_used(&work.roots, "Pool::take", 1, &Stop::default())
+        .where_used(&work.roots, "Pool::take", 1, &CancelToken::default())
         .unwrap();
     let at = |path: &str, line: u32| {
         let site = found
@@ -127,7 +127,7 @@ fn steps_add_up() {
     let work = indexed();
     let found = work
         .index
-        .where_used(&work.roots, "retry", 3, &Stop::default());
+        .where_used(&work.roots, "retry", 3, &CancelToken::default());
     let found = found.unwrap();
     let deepest = found.sites.iter().map(|site| site.depth).max();
     assert_eq!(deepest, Some(3));
@@ -138,7 +138,7 @@ fn steps_add_up() {
             "src/conn.rs#retry",
             Direction::Callers,
             3,
-            &Stop::default(),
+            &CancelToken::default(),
         )
         .unwrap();
     let names: Vec<(&str, usize)> = callers
@@ -158,7 +158,7 @@ fn steps_add_up() {
             "Pool::refill",
             Direction::Callees,
             5,
-            &Stop::default(),
+            &CancelToken::default(),
         )
         .unwrap();
     let names: Vec<(&str, usize)> = callees
@@ -175,7 +175,7 @@ fn all_about_a_symbol() {
     let work = indexed();
     let found = work
         .index
-        .inspect(&work.roots, "Pool::take", 500, &Stop::default())
+        .inspect(&work.roots, "Pool::take", 500, &CancelToken::default())
         .unwrap();
     assert_eq!(found.symbol.as_deref(), Some("Pool::take"));
     assert_eq!(
@@ -213,7 +213,7 @@ fn names_that_do_not_exist_or_mean_several() {
     let work = indexed();
     let ask = |name: &str| {
         work.index
-            .where_used(&work.roots, name, 1, &Stop::default())
+            .where_used(&work.roots, name, 1, &CancelToken::default())
     };
     let Err(Error::NoSymbol { nearest, .. }) = ask("refil") else {
         panic!("found");
@@ -246,12 +246,12 @@ fn lines_follow_the_file() {
     work.write("src/conn.rs", &format!("// new\n// new\n{text}"));
     let found = work
         .index
-        .inspect(&work.roots, "dial", 500, &Stop::default())
+        .inspect(&work.roots, "dial", 500, &CancelToken::default())
         .unwrap();
     assert_eq!(found.src, "src/conn.rs#L1-L6");
     let found = work
         .index
-        .where_used(&work.roots, "retry", 1, &Stop::default())
+        .where_used(&work.roots, "retry", 1, &CancelToken::default())
         .unwrap();
     assert_eq!(found.sites[0].line, 5);
 }
@@ -262,7 +262,7 @@ fn a_plan_reads_code_then_users_tests_and_docs() {
     let plan = work.index.plan(
         &work.roots,
         "take a connection from the pool",
-        &Stop::default(),
+        &CancelToken::default(),
     );
     let plan = plan.unwrap();
     assert!(plan.confidence > 0.0 && plan.confidence <= 1.0);

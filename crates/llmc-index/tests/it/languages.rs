@@ -1,6 +1,6 @@
 //! Every language gives units with what is around them, a signature and a comment.
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_index::Scope;
 
 use crate::work::Work;
@@ -193,7 +193,7 @@ fn units_have_path_signature_and_comment() {
         work.update();
         let found = work
             .index
-            .inspect(&work.roots, symbol, 1000, &Stop::default())
+            .inspect(&work.roots, symbol, 1000, &CancelToken::default())
             .unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!(found.symbol.as_deref(), Some(*symbol), "{path}");
         assert!(

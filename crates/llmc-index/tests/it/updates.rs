@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_index::{Error, Index, Scope, State};
 
 use crate::work::Work;
@@ -142,7 +142,7 @@ fn strange_files_are_passed_over() {
             k: 1,
             budget: 100,
         },
-        &Stop::default(),
+        &CancelToken::default(),
     );
     assert!(answer.unwrap().snippets[0].text.contains("latin_quarter"));
 }
@@ -224,7 +224,7 @@ fn every_cut_and_scrambled_part_is_survived() {
 fn a_place_that_cannot_be_written_is_said_and_searched_live() {
     let work = Work::new(TWO);
     fs::write(work.index_dir(), "a file where the folder should be").unwrap();
-    let failed = work.index.update(&work.roots, &Stop::default());
+    let failed = work.index.update(&work.roots, &CancelToken::default());
     assert!(matches!(failed, Err(Error::Unwritable(_))), "{failed:?}");
     let answer = work.ask("alpha_wolf", Scope::Repo);
     assert_eq!(answer.index, State::None);
@@ -238,21 +238,21 @@ fn one_writer_at_a_time_and_readers_see_its_work() {
     let other = Index::at(&work.index_dir());
     assert_eq!(other.state(), State::Ready);
     work.write("c.rs", "pub fn omega_point() {}\n");
-    other.update(&work.roots, &Stop::default()).unwrap();
+    other.update(&work.roots, &CancelToken::default()).unwrap();
     assert_eq!(work.found("omega_point", Scope::Repo), ["c.rs#L1-L1"]);
     let lock = fs::File::options()
         .write(true)
         .open(work.index_dir().join("writer.lock"))
         .unwrap();
     lock.lock().unwrap();
-    let busy = work.index.update(&work.roots, &Stop::default());
+    let busy = work.index.update(&work.roots, &CancelToken::default());
     assert!(matches!(busy, Err(Error::Busy)), "{busy:?}");
 }
 
 #[test]
 fn a_stopped_update_keeps_its_steps_and_is_taken_up() {
     let work = Work::new(TWO);
-    let stop = Stop::default();
+    let stop = CancelToken::default();
     stop.cancel();
     assert!(work.index.update(&work.roots, &stop).is_err());
     assert_ne!(work.index.state(), State::Ready);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_index::{Scope, State};
 
 use crate::work::Work;
@@ -18,7 +18,7 @@ fn until(what: &str, mut there: impl FnMut() -> bool) {
 }
 
 /// Ends the keeper also when the test fails, which would wait for it for ever.
-struct EndOnDrop<'s>(&'s Stop);
+struct EndOnDrop<'s>(&'s CancelToken);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
@@ -29,7 +29,7 @@ impl Drop for EndOnDrop<'_> {
 #[test]
 fn changes_new_files_new_folders_and_ignored_ones() {
     let work = Work::new("//- src/a.rs\npub fn alpha_wolf() {}\n");
-    let stop = Stop::default();
+    let stop = CancelToken::default();
     std::thread::scope(|scope| {
         let keeper = scope.spawn(|| work.index.keep_current(&work.roots, &stop));
         let end = EndOnDrop(&stop);
@@ -38,7 +38,7 @@ fn changes_new_files_new_folders_and_ignored_ones() {
         let knows = |name: &str| {
             let found = work
                 .index
-                .where_used(&work.roots, name, 1, &Stop::default());
+                .where_used(&work.roots, name, 1, &CancelToken::default());
             found.is_ok()
         };
         until("first", || knows("alpha_wolf"));

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use llmc_host::{Roots, Rules, Stop};
+use llmc_host::{CancelToken, Roots, Rules};
 use llmc_index::{Answer, Index, Request, Scope, Updated};
 
 pub(crate) struct Work {
@@ -55,7 +55,9 @@ impl Work {
     }
 
     pub(crate) fn update(&self) -> Updated {
-        self.index.update(&self.roots, &Stop::default()).unwrap()
+        self.index
+            .update(&self.roots, &CancelToken::default())
+            .unwrap()
     }
 
     pub(crate) fn ask(&self, query: &str, scope: Scope) -> Answer {
@@ -71,7 +73,7 @@ impl Work {
         };
         let answer = self
             .index
-            .search(&self.roots, &request, &Stop::default())
+            .search(&self.roots, &request, &CancelToken::default())
             .unwrap();
         self.check(&answer, budget);
         answer

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{HandleInfo, Kept, Page, SourceStamp};
-use llmc_host::{ANSWER_LIMIT, OpenFile, Stop, names};
+use llmc_host::{ANSWER_LIMIT, CancelToken, OpenFile, names};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(crate) fn page(
     handle: &str,
     offset: u64,
     limit: u64,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<(Value, Facts)> {
     let id = HandleId::parse(handle)
         .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
@@ -105,7 +105,7 @@ pub(crate) fn page(
 }
 
 /// Whether the file is no longer what it was when the handle was made. Unreadable counts as changed.
-pub(super) fn is_stale(cx: &Cx, source: &SourceStamp, stop: &Stop) -> bool {
+pub(super) fn is_stale(cx: &Cx, source: &SourceStamp, stop: &CancelToken) -> bool {
     let path = shown(source);
     let roots = [&cx.linux().roots, &cx.files().roots];
     let Some(file) = roots.iter().find_map(|roots| roots.open_file(&path).ok()) else {

@@ -3,7 +3,7 @@
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{BYTES_KEPT_LIMIT, Payload, SourceStamp};
 use llmc_host::walk::Skipped;
-use llmc_host::{ANSWER_LIMIT, Roots, Slice, Stop, sha256_hex};
+use llmc_host::{ANSWER_LIMIT, CancelToken, Roots, Slice, sha256_hex};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub(super) fn keep_file(
     roots: &Roots,
     asked: &str,
     slice: &Slice,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Option<HandleId>> {
     let Ok(file) = roots.open_file(asked) else {
         return Ok(None);

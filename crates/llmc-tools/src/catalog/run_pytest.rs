@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use llmc_enrich::{Condensed, Totals, output, testrun};
 use llmc_exec::{Finished, Program, Runner, Spec, Stream};
-use llmc_host::{OpenDir, Stop};
+use llmc_host::{CancelToken, OpenDir};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -67,7 +67,7 @@ impl Tool for RunPytest {
 }
 
 /// Runs the pytest of the project's environment, of the system's Python, or the program of that name, whichever is there.
-fn pytest(cx: &Cx, args: &[String], cwd: &OpenDir, stop: &Stop) -> Result<Ran> {
+fn pytest(cx: &Cx, args: &[String], cwd: &OpenDir, stop: &CancelToken) -> Result<Ran> {
     let runner = cx.app().commands()?;
     let mut missing = "there is no python3 in the fixed search path".to_owned();
     if let Ok(python) = runner.find("python3") {
@@ -118,7 +118,7 @@ fn run(
     program: &Program,
     argv: &[String],
     cwd: &OpenDir,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Ran> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let spec = Spec {

@@ -1,7 +1,7 @@
 use llmc_enrich::logs::Survey;
 use llmc_enrich::preview::{Asked, Text, condense, condense_binary};
 use llmc_enrich::sniff::{Kind, is_binary, sniff};
-use llmc_host::{OpenFile, Stop};
+use llmc_host::{CancelToken, OpenFile};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -52,7 +52,7 @@ pub(super) fn view(
     cmd: &'static str,
     path: &str,
     asked: Asked,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Answer> {
     let roots = &cx.files().roots;
     let file = match (roots.open_file(path), Place::of(path)) {
@@ -115,7 +115,7 @@ pub(super) fn view(
 }
 
 /// All that a log holds, however long it is.
-fn survey(file: &OpenFile, stop: &Stop) -> Result<Survey> {
+fn survey(file: &OpenFile, stop: &CancelToken) -> Result<Survey> {
     const BLOCK: usize = 1 << 20;
     let (mut survey, mut at) = (Survey::default(), 0);
     while at < file.size() && !survey.is_full() {
@@ -151,7 +151,7 @@ impl Place<'_> {
 }
 
 /// Shows the lines of a place, as many as fit.
-fn view_place(cx: &Cx, cmd: &'static str, place: &Place<'_>, stop: &Stop) -> Result<Answer> {
+fn view_place(cx: &Cx, cmd: &'static str, place: &Place<'_>, stop: &CancelToken) -> Result<Answer> {
     let &Place { path, first, last } = place;
     if first == 0 || last < first {
         return Err(Error::bad_args(format!(

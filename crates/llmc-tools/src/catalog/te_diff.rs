@@ -3,7 +3,7 @@ use std::collections::{BTreeSet, HashMap};
 use llmc_enrich::{Condensed, Totals, diff};
 use llmc_host::search::{NamePattern, search_files};
 use llmc_host::walk::Hidden;
-use llmc_host::{Access, Last, OpenDir, Roots, Stop};
+use llmc_host::{Access, CancelToken, Last, OpenDir, Roots};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -109,7 +109,7 @@ fn answer(cx: &Cx, a: &str, b: &str, found: Compared) -> Answer {
     te::seal(cx, &condensed, frame)
 }
 
-fn two_paths(cx: &Cx, a: &str, b: &str, stop: &Stop) -> Result<Compared> {
+fn two_paths(cx: &Cx, a: &str, b: &str, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
     let is_dir = |path: &str| roots.is_dir(path).map_err(|error| only_paths(error.into()));
     match (is_dir(a)?, is_dir(b)?) {
@@ -121,7 +121,7 @@ fn two_paths(cx: &Cx, a: &str, b: &str, stop: &Stop) -> Result<Compared> {
     }
 }
 
-fn two_files(roots: &Roots, a: &str, b: &str, stop: &Stop) -> Result<Compared> {
+fn two_files(roots: &Roots, a: &str, b: &str, stop: &CancelToken) -> Result<Compared> {
     let mut found = Compared::default();
     add_pair(&mut found.diff, roots, (a, b), stop)?;
     Ok(found)
@@ -135,7 +135,12 @@ fn inside(roots: &Roots, dir: &str, file: &str) -> Result<String> {
 }
 
 /// Adds two files to a diff.
-fn add_pair(diff: &mut Comparison, roots: &Roots, pair: (&str, &str), stop: &Stop) -> Result<()> {
+fn add_pair(
+    diff: &mut Comparison,
+    roots: &Roots,
+    pair: (&str, &str),
+    stop: &CancelToken,
+) -> Result<()> {
     let open = |path: &str| {
         let file = roots.open_file(path);
         file.map_err(|error| only_paths(error.into()))
@@ -155,7 +160,7 @@ fn add_pair(diff: &mut Comparison, roots: &Roots, pair: (&str, &str), stop: &Sto
     Ok(())
 }
 
-fn two_directories(cx: &Cx, a: &str, b: &str, stop: &Stop) -> Result<Compared> {
+fn two_directories(cx: &Cx, a: &str, b: &str, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
     let (a, b) = (roots.open_dir(a)?, roots.open_dir(b)?);
     let (in_a, ignored_a) = files_below(cx, &a, stop)?;
@@ -179,12 +184,12 @@ fn two_directories(cx: &Cx, a: &str, b: &str, stop: &Stop) -> Result<Compared> {
     Ok(found)
 }
 
-fn version(roots: &Roots, path: &str, stop: &Stop) -> Result<Version> {
+fn version(roots: &Roots, path: &str, stop: &CancelToken) -> Result<Version> {
     Version::of(roots.open_file(path)?, stop)
 }
 
 /// The files below a directory, hidden ones too, and how many ignored ones were passed over.
-fn files_below(cx: &Cx, dir: &OpenDir, stop: &Stop) -> Result<(BTreeSet<Vec<u8>>, u64)> {
+fn files_below(cx: &Cx, dir: &OpenDir, stop: &CancelToken) -> Result<(BTreeSet<Vec<u8>>, u64)> {
     let roots = &cx.files().roots;
     let mut options = dir.walk_options(roots)?;
     options.hidden = Hidden::Include;
@@ -215,7 +220,7 @@ fn files_below(cx: &Cx, dir: &OpenDir, stop: &Stop) -> Result<(BTreeSet<Vec<u8>>
     Ok((paths.collect(), ignored))
 }
 
-fn with_head(cx: &Cx, a: &str, stop: &Stop) -> Result<Compared> {
+fn with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
     match roots.is_dir(a) {
         Ok(true) => directory_with_head(cx, a, stop),
@@ -224,7 +229,7 @@ fn with_head(cx: &Cx, a: &str, stop: &Stop) -> Result<Compared> {
     }
 }
 
-fn file_with_head(cx: &Cx, a: &str, stop: &Stop) -> Result<Compared> {
+fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
     let path = roots.resolve(a, Last::Follow, Access::Read)?;
     let absolute = path.absolute();
@@ -270,7 +275,7 @@ fn file_with_head(cx: &Cx, a: &str, stop: &Stop) -> Result<Compared> {
     Ok(found)
 }
 
-fn directory_with_head(cx: &Cx, a: &str, stop: &Stop) -> Result<Compared> {
+fn directory_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
     let dir = roots.open_dir(a)?;
     let head = Head::of(cx, &dir)?;

@@ -5,7 +5,7 @@ use llmc_host::search::{
     search_content_of_file,
 };
 use llmc_host::walk::Skipped;
-use llmc_host::{Roots, Stop};
+use llmc_host::{CancelToken, Roots};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -98,7 +98,7 @@ fn search(
     roots: &Roots,
     path: &str,
     pattern: &str,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<(ContentFound, Vec<FoundLine>)> {
     let pattern = ContentPattern::new(pattern, Syntax::Regex, Case::Sensitive)?;
     let options = ContentOptions::default();

@@ -1,7 +1,7 @@
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Chunker, HandleInfo, Kept};
 use llmc_envelope::te::TeHeader;
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -39,7 +39,12 @@ impl Tool for TeHandle {
 }
 
 /// One chunk of a stored result, the first unless told otherwise.
-pub(crate) fn retrieve(cx: &Cx, handle: &str, chunk: Option<i64>, stop: &Stop) -> Result<Answer> {
+pub(crate) fn retrieve(
+    cx: &Cx,
+    handle: &str,
+    chunk: Option<i64>,
+    stop: &CancelToken,
+) -> Result<Answer> {
     let mut piece = piece(cx, handle, chunk.unwrap_or(0), stop)?;
     if piece.chunks.is_none() && piece.info.total_bytes <= COUNTED {
         piece.chunks = Some(count(cx, &piece.info, chunk_budget(cx), stop)?);
@@ -86,7 +91,7 @@ pub(crate) struct Piece {
 }
 
 /// What is known about a stored result, and whether the file it came from has changed.
-pub(crate) fn about(cx: &Cx, handle: &str, stop: &Stop) -> Result<(HandleInfo, bool)> {
+pub(crate) fn about(cx: &Cx, handle: &str, stop: &CancelToken) -> Result<(HandleInfo, bool)> {
     let id = HandleId::parse(handle)
         .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
     let info = cx.app().handles()?.info(&cx.caller().principal, id)?;
@@ -103,7 +108,7 @@ pub(crate) fn about(cx: &Cx, handle: &str, stop: &Stop) -> Result<(HandleInfo, b
 }
 
 /// Chunk `wanted` of a stored result.
-pub(crate) fn piece(cx: &Cx, handle: &str, wanted: i64, stop: &Stop) -> Result<Piece> {
+pub(crate) fn piece(cx: &Cx, handle: &str, wanted: i64, stop: &CancelToken) -> Result<Piece> {
     let (info, stale) = about(cx, handle, stop)?;
     let budget = chunk_budget(cx);
     let past = |count: u64| {
@@ -168,7 +173,7 @@ pub(crate) fn bytes_at(cx: &Cx, info: &HandleInfo, offset: u64, limit: usize) ->
 }
 
 /// How many chunks there are, for the message of a call that asked for one that is not.
-fn count(cx: &Cx, info: &HandleInfo, budget: usize, stop: &Stop) -> Result<u64> {
+fn count(cx: &Cx, info: &HandleInfo, budget: usize, stop: &CancelToken) -> Result<u64> {
     if info.kept == Kept::Bytes {
         return Ok(cx
             .app()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use llmc_envelope::neutral::{Ansi, finished, neutralise};
 use llmc_exec::Ending;
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_host::search::OutputPattern;
 
 use super::Entry;
@@ -61,7 +61,7 @@ enum Rest {
 
 impl Entry {
     /// Waits for what the reader wants, and takes note of how far it has read.
-    pub(crate) fn read(&self, wish: &Wish, stop: &Stop) -> Result<Text> {
+    pub(crate) fn read(&self, wish: &Wish, stop: &CancelToken) -> Result<Text> {
         let deadline = Instant::now() + wish.timeout;
         let mut since: Option<Instant> = None;
         loop {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use llmc_config::McpRlm;
 use llmc_enrich::sniff::is_binary;
-use llmc_host::{Error as HostError, OpenFile, Rules, Stop};
+use llmc_host::{CancelToken, Error as HostError, OpenFile, Rules};
 use llmc_rlm::Text;
 use llmc_syntax::Language;
 use serde_json::{Map, Value};
@@ -136,7 +136,12 @@ fn secrets(policy: &McpRlm) -> Result<Rules> {
 }
 
 /// Reads a file in one state: one that has changed by the time it was read is read again.
-fn read_quietly(cx: &Cx, asked: &str, max_bytes: usize, stop: &Stop) -> Result<(Vec<u8>, String)> {
+fn read_quietly(
+    cx: &Cx,
+    asked: &str,
+    max_bytes: usize,
+    stop: &CancelToken,
+) -> Result<(Vec<u8>, String)> {
     for _ in 0..ATTEMPTS {
         let file = open(cx, asked)?;
         let (size, changed) = (file.size(), file.mtime_ns());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use llmc_enrich::output;
 use llmc_envelope::telemetry::{Filter, Mode, Row, Source};
 use llmc_exec::{PlainEnd, Stream, run_plain};
-use llmc_host::{Stop, read_beside};
+use llmc_host::{CancelToken, read_beside};
 
 use super::document::{Told, document};
 use super::flags::Flags;
@@ -75,7 +75,7 @@ impl<'a> Cli<'a> {
     ) -> Cli<'a> {
         let caller = Arc::new(Caller::local(Surface::Cli, &app));
         Cli {
-            cx: Cx::new(app.clone(), caller, Stop::default()),
+            cx: Cx::new(app.clone(), caller, CancelToken::default()),
             app,
             out,
             err,
@@ -271,7 +271,7 @@ impl<'a> Cli<'a> {
 
     /// A stored result, or one chunk of it, as it is.
     fn stored(&mut self, handle: &str, flags: &Flags) -> Result<u8, Failed> {
-        let stop = Stop::default();
+        let stop = CancelToken::default();
         let mut served = Served {
             cmd: "handle".to_owned(),
             mode: Mode::Raw,

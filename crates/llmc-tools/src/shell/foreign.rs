@@ -4,7 +4,7 @@
 //! stored for it by the server. It is asked for JSON as S0 describes it, unless the operator says otherwise.
 
 use llmc_exec::{Program, Quarantined, Spec, Stream};
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use serde::Deserialize;
 
 use super::run::{Asked, MAX_OUTPUT};
@@ -34,7 +34,7 @@ pub(super) fn run(
     asked: &Asked,
     spec: &Spec<'_>,
     notes: &[String],
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<Option<(Ended, Vec<Quarantined>)>> {
     let runner = cx.app().commands()?;
     // The same gate as without it: what it is given to run must be allowed.
@@ -67,7 +67,7 @@ fn through(
     asked: &Asked,
     spec: &Spec<'_>,
     notes: &[String],
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<(Ended, Vec<Quarantined>)> {
     let json = cx.app().config().mcp.te.json_mode;
     let mut argv = vec![program.name.clone()];

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use llmc_envelope::receipt::Receipt;
 use llmc_envelope::telemetry::{Filter, Mode};
 use llmc_exec::{Follower, Quarantined, Runner, Spec, split_words};
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use serde_json::json;
 
 use super::document::{Told, document};
@@ -87,7 +87,7 @@ pub(crate) fn call_limit(cx: &Cx) -> Duration {
 }
 
 /// Carries out a command, or what `te` is asked for by its flags.
-pub(crate) fn answer(cx: &Cx, mut asked: Asked, stop: &Stop) -> Result<Answer> {
+pub(crate) fn answer(cx: &Cx, mut asked: Asked, stop: &CancelToken) -> Result<Answer> {
     if asked.argv[0] != TE {
         return Ok(run(cx, &asked, stop)?.answer(cx));
     }
@@ -145,7 +145,7 @@ pub(crate) fn answer(cx: &Cx, mut asked: Asked, stop: &Stop) -> Result<Answer> {
 }
 
 /// Runs a command inside the boundary and wraps what it prints.
-pub(crate) fn run(cx: &Cx, asked: &Asked, stop: &Stop) -> Result<Ran> {
+pub(crate) fn run(cx: &Cx, asked: &Asked, stop: &CancelToken) -> Result<Ran> {
     let (timeout, lowered) = time_limit(cx, asked.timeout)?;
     let mut notes = Vec::new();
     if let Some(key) = lowered {
@@ -250,7 +250,7 @@ fn followed(
     runner: &Runner,
     spec: &Spec<'_>,
     order: &Order,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<(Ended, Vec<Quarantined>)> {
     let args = [TE, ROLE].map(str::to_owned);
     let follower = Follower {
@@ -281,7 +281,7 @@ fn here(
     asked: &Asked,
     spec: &Spec<'_>,
     notes: Vec<String>,
-    stop: &Stop,
+    stop: &CancelToken,
 ) -> Result<(Ended, Vec<Quarantined>)> {
     let mut spool = Spool::new(cx.app().stores().map(ToOwned::to_owned));
     let finished = runner.run(spec, &mut |stream, bytes| spool.push(stream, bytes), stop)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
-use llmc_host::Stop;
+use llmc_host::CancelToken;
 use llmc_index::Updated;
 use llmc_tools::{App, Error, Form, Kind, catalog};
 use serde_json::{Map, Value};
@@ -152,7 +152,7 @@ fn index(common: &Common) -> Result<ExitCode, Failure> {
 
 /// Updates the index while a bar shows how far it is; also how long it took.
 fn with_bar(app: &Arc<App>) -> llmc_index::Result<(Updated, Duration)> {
-    let stop = Stop::default();
+    let stop = CancelToken::default();
     let worker = {
         let (app, stop) = (Arc::clone(app), stop.clone());
         std::thread::spawn(move || {
@@ -201,7 +201,7 @@ fn watch(common: &Common) -> Result<ExitCode, Failure> {
         app.root().display()
     ))?;
     app.index()
-        .keep_current(&app.files().roots, &Stop::default());
+        .keep_current(&app.files().roots, &CancelToken::default());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,4 +1,4 @@
-//! When to give up: a deadline and a caller who may go away, asked often and cheaply.
+//! Cancellation of file work: long loops call [`CancelToken::check`] often, which costs one atomic load and a clock read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,28 +6,27 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 
-/// A shared word to stop, with an optional deadline. Clones share the word.
+/// Cancellation flag shared by clones, with an optional deadline.
 #[derive(Debug, Clone, Default)]
-pub struct Stop {
+pub struct CancelToken {
     cancelled: Arc<AtomicBool>,
     deadline: Option<Instant>,
 }
 
-impl Stop {
-    /// Stops at `deadline` at the latest.
-    pub fn at(deadline: Instant) -> Stop {
-        Stop {
+impl CancelToken {
+    pub fn with_deadline(deadline: Instant) -> CancelToken {
+        CancelToken {
             deadline: Some(deadline),
-            ..Stop::default()
+            ..CancelToken::default()
         }
     }
 
-    /// Tells everybody who shares this word to stop.
+    /// Cancels this token and all its clones.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether to stop, and why.
+    /// Fails once the token is cancelled or its deadline has passed.
     ///
     /// # Errors
     /// [`Error::Cancelled`] or [`Error::TimedOut`].
@@ -41,8 +40,8 @@ impl Stop {
         }
     }
 
-    /// [`Stop::check`] as a yes or no.
-    pub fn struck(&self) -> bool {
+    /// Whether the token is cancelled or its deadline has passed.
+    pub fn is_cancelled(&self) -> bool {
         self.check().is_err()
     }
 }
