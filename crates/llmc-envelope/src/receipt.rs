@@ -18,6 +18,8 @@ const MARKERS: [&str; 4] = ["LLMC:", "TE:", "TE_BEGIN_META", "TE_END_META"];
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Receipt {
     parts: Vec<String>,
+    /// Where the part about the handle goes.
+    rest: Option<usize>,
 }
 
 impl Receipt {
@@ -95,6 +97,21 @@ impl Receipt {
     /// `handle res_… returns the rest`.
     pub fn handle(self, id: HandleId) -> Self {
         self.part(format!("handle {id} returns the rest"))
+    }
+
+    /// Reserves the place for what [`Receipt::with_rest`] tells about the handle.
+    pub fn rest(mut self) -> Self {
+        self.rest = Some(self.parts.len());
+        self
+    }
+
+    /// Tells which call returns the rest, at the place reserved for it or at the end.
+    pub fn with_rest(mut self, text: Option<String>) -> Self {
+        let at = self.rest.take().unwrap_or(self.parts.len());
+        if let Some(text) = text {
+            self.parts.insert(at, text);
+        }
+        self
     }
 
     /// `continue with offset_lines=200`.

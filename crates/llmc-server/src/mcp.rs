@@ -167,8 +167,8 @@ impl ServerHandler for McpHandler {
             Ok(answer) => {
                 let mut result = CallToolResult::success(content);
                 result.is_error = None;
-                if self.app.config().mcp.structured_content && answer.data.is_object() {
-                    result.structured_content = Some(answer.data.clone());
+                if self.app.config().mcp.structured_content && answer.data().is_object() {
+                    result.structured_content = Some(answer.data().into_owned());
                 }
                 result
             }

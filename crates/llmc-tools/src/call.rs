@@ -6,17 +6,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use llmc_host::{ANSWER_LIMIT, CancelToken};
+use llmc_host::CancelToken;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::answer::Answer;
 use crate::app::App;
 use crate::catalog;
 use crate::cx::{Caller, Cx, Surface};
 use crate::error::{Error, Family, Kind, Result};
 use crate::observe::Event;
+use crate::seal::Sealed;
 use crate::te;
 use crate::tool::{Effect, ToolDef};
 
@@ -46,20 +46,20 @@ pub struct Call {
 
 /// How a call ended.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct CallOutcome {
     /// The call's id in logs and audits.
     pub correlation_id: String,
     /// The tool, when there is one of that name.
     pub tool: Option<&'static ToolDef>,
     /// The answer, or why there is none.
-    pub result: Result<Answer>,
+    pub result: Result<Sealed>,
 }
 
-impl Outcome {
+impl CallOutcome {
     /// What a model reads: the answer's text, or the error document of the tool's family.
     pub fn text(&self) -> String {
         match &self.result {
-            Ok(answer) => answer.text.clone(),
+            Ok(answer) => answer.text().into_owned(),
             Err(error) => match self.tool {
                 Some(tool) if tool.family == Family::Te => te::error_text(tool.name, error),
                 tool => {
@@ -73,7 +73,7 @@ impl Outcome {
 
 impl App {
     /// Carries out a call.
-    pub async fn call(self: &Arc<App>, mut call: Call) -> Outcome {
+    pub async fn call(self: &Arc<App>, mut call: Call) -> CallOutcome {
         let started = Instant::now();
         let correlation_id = call
             .correlation_id
@@ -97,7 +97,7 @@ impl App {
             }
             Err(error) => Err(error),
         };
-        let outcome = Outcome {
+        let outcome = CallOutcome {
             correlation_id,
             tool,
             result,
@@ -175,7 +175,7 @@ impl App {
         tool: &'static ToolDef,
         call: Call,
         caller: Arc<Caller>,
-    ) -> Result<Answer> {
+    ) -> Result<Sealed> {
         if caller.surface == Surface::Code {
             return self.run(tool, call, caller).await;
         }
@@ -195,7 +195,7 @@ impl App {
         tool: &'static ToolDef,
         call: Call,
         caller: Arc<Caller>,
-    ) -> Result<Answer> {
+    ) -> Result<Sealed> {
         let cx = Cx::new(self.clone(), caller, CancelToken::default()).for_call(&call);
         let limit = (tool.time_limit)(&cx);
         let stop = CancelToken::with_deadline(Instant::now() + limit);
@@ -226,16 +226,6 @@ impl App {
         };
         match joined {
             None => Err(Error::new(Kind::Cancelled, "cancelled")),
-            Some(Ok(Ok(answer))) if answer.text.len() > ANSWER_LIMIT + ANSWER_LIMIT / 4 => {
-                Err(Error::new(
-                    Kind::TooLarge,
-                    format!(
-                        "the answer is {} bytes, more than the {ANSWER_LIMIT} that one may hold",
-                        answer.text.len()
-                    ),
-                )
-                .hint("ask for less at a time"))
-            }
             Some(Ok(result)) => result,
             Some(Err(error)) => {
                 tracing::error!(tool = tool.name, error = %error, "a tool panicked");

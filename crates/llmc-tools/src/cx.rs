@@ -1,5 +1,6 @@
 //! What a tool gets besides its arguments: the application, the caller, and the word to stop.
 
+use std::io;
 use std::sync::Arc;
 
 use llmc_envelope::HandleId;
@@ -202,18 +203,28 @@ impl Cx {
         or_warn(stored)
     }
 
-    /// Stores a document as JSON, written piece by piece so that it never stands in memory twice; also its length.
+    /// Stores a document as JSON; also its length.
     pub fn keep_json(
         &self,
         draft: impl FnOnce(Draft) -> Draft,
         kind: &str,
         document: &(impl Serialize + ?Sized),
     ) -> (Option<HandleId>, u64) {
+        self.keep_written(draft, kind, |out| Ok(serde_json::to_writer(out, document)?))
+    }
+
+    /// Stores what `write` writes, piece by piece, so that it never stands in memory twice; also its length.
+    pub fn keep_written(
+        &self,
+        draft: impl FnOnce(Draft) -> Draft,
+        kind: &str,
+        write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+    ) -> (Option<HandleId>, u64) {
         let draft = draft(Draft::new(self.caller.principal.as_str(), kind));
         let mut bytes = 0;
         let stored = self.app.handles().and_then(|store| {
             let mut writer = store.writer(draft)?;
-            let written = serde_json::to_writer(&mut writer, document);
+            let written = write(&mut writer);
             written.map_err(|error| Error::new(Kind::WriteFailed, error.to_string()))?;
             bytes = writer.written();
             Ok(writer.finish()?)

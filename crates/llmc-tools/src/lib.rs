@@ -32,23 +32,29 @@ pub mod mode;
 mod observe;
 mod processes;
 mod rag;
+mod render;
 pub mod resources;
 mod rlm;
 mod schema;
 mod script;
+mod seal;
 pub mod shell;
 pub mod state;
 pub mod stubs;
 mod te;
 mod tool;
 
-pub use answer::{Answer, Facts};
 pub use app::App;
-pub use call::{Call, Outcome, Progress, nearest};
+pub use call::{Call, CallOutcome, Progress, nearest};
 pub use confinement::Truth;
 pub use cx::{Caller, Cx, Form, Surface};
 pub use error::{Error, Family, Kind, ROWS, Result, Row};
 pub use observe::{Histogram, Latency, Metrics, Observer, SeenCall, Whose};
 pub use processes::Processes;
+pub use render::{
+    AnswerRoom, ChunkPosition, Document, FileScope, Layout, Render, Rendition, Rest, RestExtent,
+    TeLayout,
+};
 pub use rlm::Shell as AnalysisShell;
+pub use seal::{Facts, Sealed};
 pub use tool::{Effect, Tool, ToolDef};

@@ -24,7 +24,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::app::TELEMETRY;
-use crate::call::Outcome;
+use crate::call::CallOutcome;
 use crate::cx::{Caller, Surface};
 use crate::error::Family;
 use crate::error::Kind;
@@ -47,7 +47,7 @@ const CLOSE: [Duration; 2] = [Duration::from_millis(320), Duration::from_millis(
 /// One finished call, nothing of it copied yet.
 #[derive(Debug)]
 pub(crate) struct Event<'a> {
-    outcome: &'a Outcome,
+    outcome: &'a CallOutcome,
     caller: &'a Caller,
     args: String,
     latency: Duration,
@@ -55,7 +55,7 @@ pub(crate) struct Event<'a> {
 
 impl<'a> Event<'a> {
     pub(crate) fn of(
-        outcome: &'a Outcome,
+        outcome: &'a CallOutcome,
         caller: &'a Caller,
         args: String,
         latency: Duration,
@@ -71,12 +71,7 @@ impl<'a> Event<'a> {
     /// What the caller reads: a model the text, a program the data where there is no text.
     fn answer(&self) -> Cow<'a, str> {
         match &self.outcome.result {
-            Ok(answer) if !answer.text.is_empty() => Cow::Borrowed(&answer.text),
-            Ok(answer) => match &answer.data {
-                Value::Null => Cow::Borrowed(""),
-                Value::String(text) => Cow::Borrowed(text),
-                data => Cow::Owned(data.to_string()),
-            },
+            Ok(answer) => answer.text(),
             Err(_) => Cow::Owned(self.outcome.text()),
         }
     }
@@ -97,7 +92,7 @@ impl<'a> Event<'a> {
         let facts = outcome
             .result
             .as_ref()
-            .map(|answer| answer.facts.clone())
+            .map(|answer| answer.facts().clone())
             .unwrap_or_default();
         let error = outcome.result.as_ref().err();
         Record {

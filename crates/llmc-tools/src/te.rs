@@ -123,7 +123,7 @@ pub(crate) fn stored(
 }
 
 /// Counts what a caller is served against its session's budget.
-pub(crate) fn served(cx: &Cx, text: String, facts: Facts) -> Answer {
+pub(crate) fn count_served(cx: &Cx, text: &str) {
     if cx
         .app()
         .config()
@@ -133,8 +133,13 @@ pub(crate) fn served(cx: &Cx, text: String, facts: Facts) -> Answer {
         .is_some()
     {
         cx.app()
-            .count_served(cx.caller(), llmc_tokens::count(&text) as u64);
+            .count_served(cx.caller(), llmc_tokens::count(text) as u64);
     }
+}
+
+/// A finished text, counted.
+pub(crate) fn served(cx: &Cx, text: String, facts: Facts) -> Answer {
+    count_served(cx, &text);
     match cx.caller().form {
         Form::Text => Answer {
             text,

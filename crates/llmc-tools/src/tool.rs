@@ -8,13 +8,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Result};
+use crate::render::Render;
 use crate::schema::{Lean, lean};
+use crate::seal::{Sealed, seal};
 
 /// What a call may do to the world. Policy decides on this, never on names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +51,11 @@ pub trait Tool: 'static {
     const RETRIEVES: bool = false;
     /// The arguments.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
+    /// What it returns: data, and how that reads. The seal makes the answer of it.
+    type Output: Serialize + Render + Send + 'static;
 
-    /// Does it. Authentication, time limits, logging and counting are dispatch's work, not the tool's.
-    fn run(cx: &Cx, args: Self::Args) -> impl Future<Output = Result<Answer>> + Send;
+    /// Does it. Authentication, time limits, logging, cutting, storing and counting are the call path's work.
+    fn run(cx: &Cx, args: Self::Args) -> impl Future<Output = Result<Self::Output>> + Send;
 
     /// How long it may take.
     fn time_limit(cx: &Cx) -> Duration {
@@ -59,7 +63,7 @@ pub trait Tool: 'static {
     }
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<Answer>> + Send>>;
+type Running = Pin<Box<dyn Future<Output = Result<Sealed>> + Send>>;
 
 /// A tool with its types erased, as the catalogue holds it.
 pub struct ToolDef {
@@ -164,6 +168,8 @@ fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> Running {
             Error::bad_args(format!("{}: {error}", T::NAME))
                 .hint(format!("usage: {usage}, * required"))
         })?;
-        T::run(&cx, args).await
+        let output = T::run(&cx, args).await?;
+        cx.blocking(move |cx, cancel| seal(cx, cancel, &output))
+            .await
     })
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use llmc_config::{Config, Inputs, Mode};
 use llmc_tools::{
-    App, Call, Caller, Effect, Kind, Outcome, Surface, ToolDef, catalog::TOOLS, mode,
+    App, Call, CallOutcome, Caller, Effect, Kind, Surface, ToolDef, catalog::TOOLS, mode,
 };
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ fn app(dir: &Path, toml: &str) -> Arc<App> {
     App::start(llmc_config::load(&inputs).unwrap()).unwrap()
 }
 
-async fn call(app: &Arc<App>, surface: Surface, name: &str, args: Value) -> Outcome {
+async fn call(app: &Arc<App>, surface: Surface, name: &str, args: Value) -> CallOutcome {
     let Value::Object(args) = args else {
         panic!("arguments are an object")
     };

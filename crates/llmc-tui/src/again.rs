@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use llmc_config::Loaded;
 use llmc_envelope::neutral::{Ansi, neutralise};
-use llmc_tools::{App, Call, Caller, Effect, Outcome, Surface, ToolDef, catalog};
+use llmc_tools::{App, Call, CallOutcome, Caller, Effect, Surface, ToolDef, catalog};
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
@@ -102,11 +102,8 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    fn of(outcome: &Outcome, tool: &'static ToolDef) -> Answered {
-        let text = match &outcome.result {
-            Ok(answer) if answer.text.is_empty() => answer.data.to_string(),
-            _ => outcome.text(),
-        };
+    fn of(outcome: &CallOutcome, tool: &'static ToolDef) -> Answered {
+        let text = outcome.text();
         let head = &text[..text.floor_char_boundary(SHOWN)];
         let mut shown = neutralise(head, Ansi::Show)
             .replace("\r\n", "\n")

@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
-use llmc_tools::{Call, Error, Family, Form, Kind, Outcome, Surface};
+use llmc_tools::{Call, CallOutcome, Error, Family, Form, Kind, Surface};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::{Map, Value, json};
@@ -152,7 +152,7 @@ async fn retrieve(
 ) -> Result<Value, Refusal> {
     let outcome = call(door, visitor, tool.to_owned(), args, session).await;
     match outcome.result {
-        Ok(answer) => Ok(answer.data),
+        Ok(answer) => Ok(answer.data().into_owned()),
         Err(error) => Err(Refusal::of_tool(error, Family::Linux)),
     }
 }
@@ -164,7 +164,7 @@ pub(super) async fn call(
     name: String,
     args: Map<String, Value>,
     session: Option<String>,
-) -> Outcome {
+) -> CallOutcome {
     let app = door.app.clone();
     let cancel = door.end.child_token();
     // Dropped with this future, which the server drops when the connection is closed.
@@ -187,7 +187,7 @@ pub(super) async fn call(
     };
     let outcome = tokio::spawn(work.in_current_span()).await;
     gone.disarm();
-    outcome.unwrap_or_else(|_| Outcome {
+    outcome.unwrap_or_else(|_| CallOutcome {
         correlation_id: id,
         tool: None,
         result: Err(Error::new(Kind::Internal, "the server failed on this call")),

@@ -28,6 +28,7 @@ impl Tool for ExecuteCode {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
         // The script's own limit strikes first; this is for whatever could hang around it.

@@ -17,6 +17,7 @@ impl Tool for GetMetrics {
     const NAME: &'static str = "get_metrics";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, _: Args) -> Result<Answer> {
         cx.blocking(|cx, _| {

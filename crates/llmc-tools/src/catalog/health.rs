@@ -17,6 +17,7 @@ impl Tool for Health {
     const NAME: &'static str = "health";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, _: Args) -> Result<Answer> {
         cx.blocking(|cx, _| Answer::json(&cx.app().health(), Facts::default()))

@@ -23,6 +23,7 @@ impl Tool for Init {
     const ALIASES: &'static [&'static str] = &["00_INIT"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, _: Args) -> Result<Answer> {
         let words = mode::instructions(cx.app().config());

@@ -25,6 +25,7 @@ impl Tool for Inspect {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         cx.blocking(move |cx, stop| {

@@ -42,6 +42,7 @@ impl Tool for LinuxFsList {
     const ALIASES: &'static [&'static str] = &["linux.fs_list"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let depth = bounded("depth", args.depth, 2, 0..=10)?;

@@ -24,6 +24,7 @@ impl Tool for LinuxFsMkdirs {
         &["linux.fs_mkdirs", "linux_fs_mkdir", "linux.fs_mkdir"];
     const EFFECT: Effect = Effect::Writes;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         cx.blocking(move |cx, _| {

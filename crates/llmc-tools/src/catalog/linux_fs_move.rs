@@ -23,6 +23,7 @@ impl Tool for LinuxFsMove {
     const EFFECT: Effect = Effect::Writes;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         cx.blocking(move |cx, stop| {

@@ -24,6 +24,7 @@ impl Tool for LinuxFsRead {
     const ALIASES: &'static [&'static str] = &["linux.fs_read"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let skip = bounded("offset_lines", args.offset_lines, 0, 0..=i64::MAX)?;

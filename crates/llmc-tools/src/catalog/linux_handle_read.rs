@@ -32,6 +32,7 @@ impl Tool for LinuxHandleRead {
     const ALIASES: &'static [&'static str] = &["linux.handle_read"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let offset = bounded("offset", args.offset, 0, 0..=i64::MAX)?;

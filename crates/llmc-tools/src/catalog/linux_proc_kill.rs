@@ -35,6 +35,7 @@ impl Tool for LinuxProcKill {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let signal = args.signal.map_or(TERM, |signal| signal.0);

@@ -23,6 +23,7 @@ impl Tool for LinuxProcList {
     const ALIASES: &'static [&'static str] = &["linux.proc_list"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, _: Args) -> Result<Answer> {
         let list = cx.app().processes().list(cx.caller());

@@ -36,6 +36,7 @@ impl Tool for LinuxProcRead {
     const EFFECT: Effect = Effect::Reads;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
         longest(cx) + Duration::from_secs(10)

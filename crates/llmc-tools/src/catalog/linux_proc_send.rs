@@ -32,6 +32,7 @@ impl Tool for LinuxProcSend {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     fn time_limit(_: &Cx) -> Duration {
         // Another call may be at it first.

@@ -33,6 +33,7 @@ impl Tool for LinuxProcStart {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let argv = match (args.argv, args.command) {

@@ -34,6 +34,7 @@ impl Tool for LinuxProcStop {
     const EFFECT: Effect = Effect::Writes;
     const DESTRUCTIVE: bool = true;
     type Args = Args;
+    type Output = Answer;
 
     fn time_limit(_: &Cx) -> Duration {
         GRACE + Duration::from_secs(10)

@@ -41,6 +41,7 @@ impl Tool for LinuxSearchContent {
     const ALIASES: &'static [&'static str] = &["linux.search_content"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let context = bounded("context_lines", args.context_lines, 3, 0..=10)?;

@@ -35,6 +35,7 @@ impl Tool for LinuxSearchFiles {
     const ALIASES: &'static [&'static str] = &["linux.search_files"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let max = usize::try_from(bounded("max_results", args.max_results, 200, 1..=2000)?)

@@ -20,6 +20,7 @@ impl Tool for LinuxSysSnapshot {
     const ALIASES: &'static [&'static str] = &["linux.sys_snapshot"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, _: Args) -> Result<Answer> {
         cx.blocking(|cx, _| {

@@ -27,6 +27,7 @@ impl Tool for ListDir {
     const NAME: &'static str = "list_dir";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         cx.blocking(move |cx, stop| {

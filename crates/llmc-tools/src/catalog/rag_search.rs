@@ -27,6 +27,7 @@ impl Tool for RagSearch {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         search(cx, args.into()).await

@@ -19,6 +19,7 @@ impl Tool for RagStats {
     const ALIASES: &'static [&'static str] = &["rag.stats"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         cx.blocking(move |cx, stop| {

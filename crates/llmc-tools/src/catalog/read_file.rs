@@ -32,6 +32,7 @@ impl Tool for ReadFile {
     const NAME: &'static str = "read_file";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let skip = bounded("offset_lines", args.offset_lines, 0, 0..=i64::MAX)?;

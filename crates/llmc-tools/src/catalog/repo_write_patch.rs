@@ -25,6 +25,7 @@ impl Tool for RepoWritePatch {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         cx.blocking(move |cx, stop| {

@@ -34,6 +34,7 @@ impl Tool for RlmQuery {
     const FAMILY: Family = Family::Rlm;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     /// The query keeps its own time; this only has to be longer.
     fn time_limit(_: &Cx) -> Duration {

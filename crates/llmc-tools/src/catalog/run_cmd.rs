@@ -29,6 +29,7 @@ impl Tool for RunCmd {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
         shell::time_limit(cx)

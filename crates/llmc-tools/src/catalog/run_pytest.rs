@@ -43,6 +43,7 @@ impl Tool for RunPytest {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
+    type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
         // The run has its own limit; this one is for what comes around it.

@@ -29,6 +29,7 @@ impl Tool for Stat {
     const NAME: &'static str = "stat";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         cx.blocking(move |cx, _| {

@@ -34,6 +34,7 @@ impl Tool for TeDiff {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
+    type Output = Answer;
 
     fn time_limit(cx: &Cx) -> std::time::Duration {
         let tools = &cx.app().config().mcp.tools;

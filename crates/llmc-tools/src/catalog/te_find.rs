@@ -31,6 +31,7 @@ impl Tool for TeFind {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         if args.pattern.is_empty() {

@@ -37,6 +37,7 @@ impl Tool for TeGit {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
+    type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
         cx.app().config().mcp.tools.exec_timeout() + Duration::from_secs(10)

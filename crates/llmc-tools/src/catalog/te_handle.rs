@@ -31,6 +31,7 @@ impl Tool for TeHandle {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         cx.blocking(move |cx, stop| retrieve(cx, &args.handle, args.chunk, stop))

@@ -27,6 +27,7 @@ impl Tool for TeLs {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         cx.blocking(move |cx, stop| {

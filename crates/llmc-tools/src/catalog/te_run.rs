@@ -29,6 +29,7 @@ impl Tool for TeRun {
     const IDEMPOTENT: bool = false;
     const FAMILY: Family = Family::Te;
     type Args = Args;
+    type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
         shell::time_limit(cx)

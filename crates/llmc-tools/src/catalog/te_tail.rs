@@ -24,6 +24,7 @@ impl Tool for TeTail {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
+    type Output = Answer;
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let lines = bounded("lines", args.lines, 10, 1..=i64::MAX)?;

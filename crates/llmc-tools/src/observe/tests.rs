@@ -8,10 +8,10 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::*;
-use crate::answer::{Answer, Facts};
 use crate::catalog;
 use crate::cx::Form;
 use crate::error::Error;
+use crate::seal::Sealed;
 
 fn caller() -> Caller {
     Caller {
@@ -27,28 +27,24 @@ fn caller() -> Caller {
     }
 }
 
-fn outcome(tool: &str, result: crate::error::Result<Answer>) -> Outcome {
-    Outcome {
+fn outcome(tool: &str, result: crate::error::Result<Sealed>) -> CallOutcome {
+    CallOutcome {
         correlation_id: "id".to_owned(),
         tool: catalog::find(tool),
         result,
     }
 }
 
-fn text(text: impl Into<String>) -> Answer {
-    Answer {
-        text: text.into(),
-        data: Value::Null,
-        facts: Facts::default(),
-    }
+fn text(text: impl Into<String>) -> Sealed {
+    Sealed::for_test(text, None)
 }
 
-fn recorded(outcome: &Outcome, args: &Value, waiting: &Arc<AtomicUsize>) -> Counted {
+fn recorded(outcome: &CallOutcome, args: &Value, waiting: &Arc<AtomicUsize>) -> Counted {
     let event = Event::of(outcome, &caller(), args.to_string(), Duration::ZERO).record(waiting);
     Counted::of(event, true)
 }
 
-fn args_kept(tool: &str, result: crate::error::Result<Answer>, args: Value) -> Option<String> {
+fn args_kept(tool: &str, result: crate::error::Result<Sealed>, args: Value) -> Option<String> {
     row(&recorded(&outcome(tool, result), &args, &Arc::default())).args
 }
 
@@ -90,7 +86,13 @@ fn answers_for_programs_are_counted_too() {
         (json!({"a": [1, 2]}), r#"{"a":[1,2]}"#.to_owned()),
         (Value::Null, String::new()),
     ] {
-        let outcome = outcome("stat", Ok(Answer::data(data, Facts::default())));
+        let outcome = outcome(
+            "stat",
+            Ok(Sealed::for_test(
+                "",
+                Some(data).filter(|data| !data.is_null()),
+            )),
+        );
         let counted = recorded(&outcome, &json!({}), &Arc::default());
         assert_eq!(counted.tokens_out, llmc_tokens::count(&read) as u64);
         assert_eq!(counted.bytes_out, read.len() as u64);

@@ -95,8 +95,7 @@ impl Host for Tools<'_> {
         };
         let outcome = self.cx.app().call(call).await;
         match outcome.result {
-            Ok(answer) if answer.data.is_null() => Ok(answer.text.into()),
-            Ok(answer) => Ok(answer.data),
+            Ok(answer) => Ok(answer.data().into_owned()),
             Err(error) => Err(raised(&error, tool.family)),
         }
     }

@@ -120,9 +120,9 @@ fn ask(
     match &outcome.result {
         Ok(answer) => {
             print(&if json {
-                answer.data.to_string()
+                answer.data().to_string()
             } else {
-                render(&answer.data)
+                render(&answer.data())
             })?;
             Ok(ExitCode::SUCCESS)
         }

@@ -41,13 +41,13 @@ pub(super) fn query(common: &Common, args: RlmArgs) -> Result<ExitCode, Failure>
     bar.finish_and_clear();
     let outcome = outcome?;
     match &outcome.result {
-        Ok(answer) if json => print(&answer.text)?,
+        Ok(answer) if json => print(&answer.text())?,
         Ok(answer) => {
-            print(answer.data["answer"].as_str().unwrap_or_default())?;
+            print(answer.data()["answer"].as_str().unwrap_or_default())?;
             let _ = writeln!(
                 std::io::stderr(),
                 "{}",
-                told(&answer.data, &answer.facts.meta)
+                told(&answer.data(), &answer.facts().meta)
             );
         }
         Err(error) if json => {

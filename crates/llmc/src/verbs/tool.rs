@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use llmc_tools::{
-    App, Call, Caller, Error, Form, Kind, Outcome, Progress, Surface, ToolDef, catalog, nearest,
+    App, Call, CallOutcome, Caller, Error, Form, Kind, Progress, Surface, ToolDef, catalog, nearest,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -60,7 +60,7 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
             print(&if json {
                 answer.rest_body(&outcome.correlation_id).to_string()
             } else {
-                answer.text.clone()
+                answer.text().into_owned()
             })?;
             Ok(ExitCode::SUCCESS)
         }
@@ -235,7 +235,7 @@ pub(super) fn call(
     tool: &ToolDef,
     args: Map<String, Value>,
     form: Form,
-) -> Result<Outcome, Failure> {
+) -> Result<CallOutcome, Failure> {
     let app = start_quietly(common)?;
     call_on(&app, tool, args, form, None)
 }
@@ -247,7 +247,7 @@ pub(super) fn call_on(
     args: Map<String, Value>,
     form: Form,
     progress: Option<Progress>,
-) -> Result<Outcome, Failure> {
+) -> Result<CallOutcome, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -1,0 +1,394 @@
+//! How a tool's output reads, described as data.
+//!
+//! A tool returns its output and never a text. [`Render`] says how that output is laid out, what of it fits a number
+//! of tokens, what there was in all, and where the rest comes from. The seal turns this description into an answer:
+//! it stores the rest under a handle, writes header or receipt, escapes the body and keeps the budget. No tool does any of
+//! that itself.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use llmc_enrich::{Condensed, Totals};
+use llmc_envelope::HandleId;
+use llmc_envelope::receipt::Receipt;
+use llmc_envelope::te::ContentType;
+use llmc_host::{CancelToken, Slice};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::cx::{Cx, Form};
+use crate::error::Result;
+
+/// How an output reads.
+pub trait Render {
+    /// Describes the answer for a reader with this much room.
+    ///
+    /// # Errors
+    /// What the output refers to (a file, a stored result) cannot be read any more, or the call was cancelled.
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>>;
+}
+
+/// What an answer may take, and what rendering may ask for.
+#[derive(Debug, Clone, Copy)]
+pub struct AnswerRoom<'a> {
+    /// Tokens of the body.
+    pub tokens: usize,
+    pub(crate) cx: &'a Cx,
+    pub(crate) cancel: &'a CancelToken,
+}
+
+impl AnswerRoom<'_> {
+    /// In which form the caller takes the answer.
+    pub fn form(&self) -> Form {
+        self.cx.caller().form
+    }
+
+    /// Whether the call was cancelled or ran out of time.
+    pub fn cancel(&self) -> &CancelToken {
+        self.cancel
+    }
+}
+
+/// One output, laid out.
+#[derive(Debug, Default)]
+pub struct Rendition<'a> {
+    /// The form of the text.
+    pub layout: Layout,
+    /// What there was in all.
+    pub totals: Totals,
+    /// How much of the first total present is in the body.
+    pub shown: u64,
+    /// Whether anything was left out.
+    pub truncated: bool,
+    /// Facts for the reader that fit nowhere else.
+    pub notes: Vec<String>,
+    /// The path the answer is about, as shown.
+    pub path: Option<String>,
+    /// What a handle returns; the seal stores it.
+    pub rest: Option<Rest<'a>>,
+    /// Bytes that are not shown, where that is not what the rest has beyond the body.
+    pub withheld_bytes: Option<u64>,
+    /// Whether this answer returns what an earlier one left out.
+    pub fetched_back: bool,
+    /// The program that a command ran.
+    pub program: Option<String>,
+    /// How bytes that are not plain UTF-8 were turned into text.
+    pub encoding: Option<&'static str>,
+    /// What the tool itself says beside its data.
+    pub meta: Map<String, Value>,
+}
+
+/// The form of an answer's text.
+#[derive(Debug, Default)]
+pub enum Layout {
+    /// The serialized output, as one JSON document.
+    #[default]
+    Document,
+    /// The serialized output, for a program that asked for data; there is no text.
+    Data,
+    /// Plain text with a receipt under it.
+    Text {
+        /// What is shown.
+        body: String,
+        /// The line under it; an empty receipt is none.
+        receipt: Receipt,
+    },
+    /// A Tool Envelope: header, body, breadcrumbs.
+    Te(TeLayout),
+    /// A finished text, by a tool that does not describe its output yet.
+    Finished {
+        /// The text.
+        text: String,
+        /// The data beside it.
+        data: Value,
+        /// The handle under which the tool has stored the rest.
+        handle: Option<HandleId>,
+    },
+}
+
+/// What only a Tool Envelope has.
+#[derive(Debug, Default)]
+pub struct TeLayout {
+    /// The command's name, as the header gives it.
+    pub cmd: &'static str,
+    /// What is shown.
+    pub body: String,
+    /// What the body is.
+    pub content_type: Option<ContentType>,
+    /// The path where most of the matches are.
+    pub hot_zone: Option<String>,
+    /// Which chunk of a stored result this is.
+    pub chunk: Option<ChunkPosition>,
+}
+
+/// Where a chunk stands in its stored result.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkPosition {
+    /// Its number, from 0.
+    pub number: u64,
+    /// How many there are, if that is known.
+    pub count: Option<u64>,
+    /// Whether the file that the result came from has changed since.
+    pub stale: bool,
+}
+
+/// What an answer leaves out, and how the handle store gets it.
+#[derive(Debug)]
+pub struct Rest<'a> {
+    pub(crate) source: RestSource<'a>,
+    /// The kind of result, as the handle store lists it.
+    pub(crate) kind: &'static str,
+    /// Facts about it: `path`, `root`, `command`.
+    pub(crate) about: Vec<(&'static str, String)>,
+    pub(crate) extent: RestExtent,
+}
+
+/// Where the bytes of a rest come from.
+pub(crate) enum RestSource<'a> {
+    Bytes(Cow<'a, [u8]>),
+    /// Written into the store piece by piece, so that it never stands in memory twice.
+    Written(Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'a>),
+    /// A file of the workspace in the state in which it was read.
+    File {
+        asked: String,
+        scope: FileScope,
+        total_bytes: u64,
+        sha256: String,
+    },
+    /// Stored already.
+    Stored(HandleId),
+}
+
+impl std::fmt::Debug for RestSource<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            RestSource::Bytes(_) => "Bytes",
+            RestSource::Written(_) => "Written",
+            RestSource::File { .. } => "File",
+            RestSource::Stored(_) => "Stored",
+        })
+    }
+}
+
+/// Whose roots a path is resolved against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileScope {
+    /// The roots of general tools.
+    General,
+    /// The roots of `linux_*` tools.
+    Linux,
+}
+
+/// How much a handle returns, as the receipt says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RestExtent {
+    /// All there was.
+    #[default]
+    Everything,
+    /// The whole file of which lines are shown.
+    WholeFile,
+    /// The first of more than were kept in memory.
+    First(u64),
+    /// What was printed before the command was ended for printing too much.
+    UntilEnded,
+    /// The reader knows the handle already.
+    Known,
+}
+
+impl<'a> Rest<'a> {
+    /// These bytes.
+    pub fn bytes(kind: &'static str, bytes: impl Into<Cow<'a, [u8]>>) -> Rest<'a> {
+        Rest::new(kind, RestSource::Bytes(bytes.into()))
+    }
+
+    /// This text.
+    pub fn text(kind: &'static str, text: impl Into<String>) -> Rest<'a> {
+        Rest::bytes(kind, text.into().into_bytes())
+    }
+
+    /// This value as JSON.
+    pub fn json<T: Serialize + Sync + ?Sized>(kind: &'static str, value: &'a T) -> Rest<'a> {
+        Rest::written(kind, move |out| {
+            serde_json::to_writer(out, value).map_err(io::Error::from)
+        })
+    }
+
+    /// What this function writes.
+    pub fn written(
+        kind: &'static str,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'a,
+    ) -> Rest<'a> {
+        Rest::new(kind, RestSource::Written(Box::new(write)))
+    }
+
+    /// The whole of a file of which a slice was read: its bytes when it is small, its name and hash when it is large.
+    pub fn file(scope: FileScope, asked: impl Into<String>, slice: &Slice) -> Rest<'a> {
+        let source = RestSource::File {
+            asked: asked.into(),
+            scope,
+            total_bytes: slice.total_bytes,
+            sha256: slice.sha256.clone(),
+        };
+        Rest::new("file_content", source)
+    }
+
+    /// A result that is stored already.
+    pub fn stored(id: HandleId) -> Rest<'a> {
+        Rest::new("", RestSource::Stored(id)).extent(RestExtent::Known)
+    }
+
+    fn new(kind: &'static str, source: RestSource<'a>) -> Rest<'a> {
+        Rest {
+            source,
+            kind,
+            about: Vec::new(),
+            extent: RestExtent::Everything,
+        }
+    }
+
+    /// Adds a fact about it: `path`, `root` or `command`.
+    pub fn about(mut self, key: &'static str, value: impl Into<String>) -> Rest<'a> {
+        self.about.push((key, value.into()));
+        self
+    }
+
+    /// Says how much of everything it is.
+    pub fn extent(mut self, extent: RestExtent) -> Rest<'a> {
+        self.extent = extent;
+        self
+    }
+}
+
+impl<'a> Rendition<'a> {
+    /// The serialized output as one document.
+    pub fn document() -> Rendition<'a> {
+        Rendition::default()
+    }
+
+    /// The serialized output for a program.
+    pub fn data() -> Rendition<'a> {
+        Rendition {
+            layout: Layout::Data,
+            ..Rendition::default()
+        }
+    }
+
+    /// Plain text with its receipt.
+    pub fn text(body: impl Into<String>, receipt: Receipt) -> Rendition<'a> {
+        Rendition {
+            layout: Layout::Text {
+                body: body.into(),
+                receipt,
+            },
+            ..Rendition::default()
+        }
+    }
+
+    /// A Tool Envelope around what a condenser made.
+    pub fn te(cmd: &'static str, condensed: Condensed) -> Rendition<'a> {
+        Rendition {
+            layout: Layout::Te(TeLayout {
+                cmd,
+                body: condensed.body,
+                hot_zone: condensed.hot_zone,
+                ..TeLayout::default()
+            }),
+            totals: condensed.totals,
+            shown: condensed.shown,
+            truncated: condensed.truncated,
+            notes: condensed.breadcrumbs,
+            ..Rendition::default()
+        }
+    }
+
+    /// Names the path that the answer is about.
+    pub fn path(mut self, path: impl Into<String>) -> Rendition<'a> {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// Says whether something is missing.
+    pub fn truncated(mut self, truncated: bool) -> Rendition<'a> {
+        self.truncated = truncated;
+        self
+    }
+
+    /// Says what a handle is to return.
+    pub fn rest(mut self, rest: impl Into<Option<Rest<'a>>>) -> Rendition<'a> {
+        self.rest = rest.into();
+        self
+    }
+
+    /// Says what an envelope's body is.
+    pub fn content_type(mut self, kind: ContentType) -> Rendition<'a> {
+        if let Layout::Te(te) = &mut self.layout {
+            te.content_type = Some(kind);
+        }
+        self
+    }
+
+    /// Adds a fact for the reader.
+    pub fn note(mut self, note: impl Into<String>) -> Rendition<'a> {
+        self.notes.push(note.into());
+        self
+    }
+}
+
+/// An output that is one JSON document, and the path it is about.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub struct Document<T> {
+    document: T,
+    #[serde(skip)]
+    path: Option<String>,
+    #[serde(skip)]
+    truncated: bool,
+    #[serde(skip)]
+    whole: Option<(&'static str, Value)>,
+}
+
+impl<T: Serialize> Document<T> {
+    /// A whole document.
+    pub fn new(document: T) -> Document<T> {
+        Document {
+            document,
+            path: None,
+            truncated: false,
+            whole: None,
+        }
+    }
+
+    /// Names the path it is about.
+    pub fn path(mut self, path: impl Into<String>) -> Document<T> {
+        self.path = Some(path.into());
+        self
+    }
+
+    /// Says whether something is missing from it.
+    pub fn truncated(mut self, truncated: bool) -> Document<T> {
+        self.truncated = truncated;
+        self
+    }
+
+    /// Gives the document before it was cut, of the kind that the handle store lists.
+    pub fn cut_from(mut self, kind: &'static str, whole: Option<Value>) -> Document<T> {
+        self.truncated |= whole.is_some();
+        self.whole = whole.map(|whole| (kind, whole));
+        self
+    }
+}
+
+impl<T: Serialize> Render for Document<T> {
+    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let rest = self
+            .whole
+            .as_ref()
+            .map(|(kind, whole)| Rest::json(kind, whole));
+        Ok(Rendition {
+            path: self.path.clone(),
+            truncated: self.truncated,
+            rest,
+            ..Rendition::document()
+        })
+    }
+}

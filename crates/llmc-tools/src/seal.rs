@@ -1,0 +1,383 @@
+//! The seal: the one place where a tool's output becomes an answer.
+//!
+//! [`Sealed`] has no public constructor, so nothing but [`App::call`](crate::App::call) can make one. The seal asks the output
+//! how it reads ([`Render`]), stores what is left out under a handle, writes header or receipt, escapes the body and counts
+//! what was served against the session's budget. Every surface reads the same sealed answer and differs only in form.
+
+use std::borrow::Cow;
+
+use llmc_envelope::HandleId;
+use llmc_envelope::handles::{BYTES_KEPT_LIMIT, Draft, Payload, SourceStamp};
+use llmc_envelope::neutral::{Ansi, neutralise};
+use llmc_envelope::te::{self, TeHeader};
+use llmc_host::{ANSWER_LIMIT, CancelToken, sha256_hex};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::cx::{Cx, Form};
+use crate::error::{Error, Kind, Result};
+use crate::render::{
+    AnswerRoom, FileScope, Layout, Render, Rendition, Rest, RestExtent, RestSource, TeLayout,
+};
+
+/// An answer as every surface reads it: bounded, escaped, with an account of what it leaves out.
+#[derive(Debug, Clone)]
+pub struct Sealed {
+    text: String,
+    /// What a program gets; the text where there is none.
+    data: Option<Value>,
+    facts: Facts,
+}
+
+/// What observers and envelopes need to know about an answer.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The path it is about, as shown.
+    pub path: Option<String>,
+    /// Whether something was left out.
+    pub truncated: bool,
+    /// The handle that returns the rest.
+    pub handle: Option<HandleId>,
+    /// Bytes that were left out.
+    pub withheld_bytes: u64,
+    /// Whether this answer returns what an earlier one left out.
+    pub fetched_back: bool,
+    /// The program that a command ran.
+    pub program: Option<String>,
+    /// How bytes that are not plain UTF-8 were turned into text.
+    pub encoding: Option<&'static str>,
+    /// What the tool itself says beside its data.
+    pub meta: Map<String, Value>,
+}
+
+impl Sealed {
+    /// What a model or a person reads.
+    pub fn text(&self) -> Cow<'_, str> {
+        match &self.data {
+            Some(Value::String(text)) if self.text.is_empty() => Cow::Borrowed(text),
+            Some(data) if self.text.is_empty() => Cow::Owned(data.to_string()),
+            _ => Cow::Borrowed(&self.text),
+        }
+    }
+
+    /// What a program gets: the document, or the text of a tool that answers in text.
+    pub fn data(&self) -> Cow<'_, Value> {
+        match &self.data {
+            Some(data) => Cow::Borrowed(data),
+            None => Cow::Owned(self.text.clone().into()),
+        }
+    }
+
+    /// What is known about the answer.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The body that `POST /tool` returns: `{"data": …, "meta": …}`, never decorated.
+    pub fn rest_body(&self, correlation_id: &str) -> Value {
+        let facts = &self.facts;
+        let mut meta = json!({"correlation_id": correlation_id, "truncated": facts.truncated});
+        if let Some(handle) = facts.handle {
+            meta["handle"] = handle.to_string().into();
+        }
+        if let Some(path) = &facts.path {
+            meta["path"] = path.clone().into();
+            if let Some(Value::String(text)) = &self.data {
+                meta["length"] = text.len().into();
+            }
+        }
+        if let Some(encoding) = facts.encoding {
+            meta["encoding"] = encoding.into();
+        }
+        for (key, value) in &facts.meta {
+            meta[key.as_str()] = value.clone();
+        }
+        json!({"data": self.data(), "meta": meta})
+    }
+
+    /// An answer for tests of what reads answers.
+    #[cfg(test)]
+    pub(crate) fn for_test(text: impl Into<String>, data: Option<Value>) -> Sealed {
+        Sealed {
+            text: text.into(),
+            data,
+            facts: Facts::default(),
+        }
+    }
+}
+
+/// Seals an output for the caller of `cx`.
+///
+/// # Errors
+/// The output cannot be rendered or written, or the answer is larger than one may be.
+pub(crate) fn seal<O: Render + Serialize>(
+    cx: &Cx,
+    cancel: &CancelToken,
+    output: &O,
+) -> Result<Sealed> {
+    let room = AnswerRoom {
+        tokens: crate::te::budget(cx),
+        cx,
+        cancel,
+    };
+    let mut rendition = output.render(&room)?;
+    let stored = match rendition.rest.take() {
+        Some(rest) => store(cx, cancel, rest)?,
+        None => None,
+    };
+    let sealed = match std::mem::take(&mut rendition.layout) {
+        Layout::Document => document(rendition, stored, serialized(output)?),
+        Layout::Data => Sealed {
+            text: String::new(),
+            data: Some(serialized(output)?),
+            facts: facts(rendition, stored, 0),
+        },
+        Layout::Text { body, receipt } => {
+            let note = stored.as_ref().and_then(receipt_note);
+            let receipt = rendition
+                .notes
+                .drain(..)
+                .fold(receipt.with_rest(note), |receipt, note| receipt.note(note));
+            let text = receipt.seal(&body);
+            Sealed {
+                facts: facts(rendition, stored, body.len()),
+                text,
+                data: None,
+            }
+        }
+        Layout::Te(layout) => envelope(cx, rendition, stored, &layout),
+        Layout::Finished { text, data, handle } => Sealed {
+            text,
+            data: Some(data).filter(|data| !data.is_null()),
+            facts: Facts {
+                handle,
+                ..facts(rendition, None, 0)
+            },
+        },
+    };
+    check_size(sealed)
+}
+
+fn serialized(output: &impl Serialize) -> Result<Value> {
+    serde_json::to_value(output)
+        .map_err(|error| Error::new(Kind::Internal, format!("answer cannot be written: {error}")))
+}
+
+fn check_size(sealed: Sealed) -> Result<Sealed> {
+    let bytes = sealed.text.len();
+    if bytes <= ANSWER_LIMIT + ANSWER_LIMIT / 4 {
+        return Ok(sealed);
+    }
+    let message =
+        format!("the answer is {bytes} bytes, more than the {ANSWER_LIMIT} that one may hold");
+    Err(Error::new(Kind::TooLarge, message).hint("ask for less at a time"))
+}
+
+fn document(rendition: Rendition<'_>, stored: Option<StoredRest>, mut data: Value) -> Sealed {
+    if let Some(fields) = data.as_object_mut() {
+        // In place where the document has the key, at its end where not.
+        if let Some(stored) = &stored
+            && stored.extent != RestExtent::Known
+        {
+            fields.insert("handle".to_owned(), stored.id.to_string().into());
+        }
+    }
+    let text = if rendition.meta.is_empty() {
+        data.to_string()
+    } else {
+        json!({"data": data, "meta": rendition.meta}).to_string()
+    };
+    Sealed {
+        facts: facts(rendition, stored, text.len()),
+        text,
+        data: Some(data),
+    }
+}
+
+/// Header, body and breadcrumbs.
+fn envelope(
+    cx: &Cx,
+    mut rendition: Rendition<'_>,
+    stored: Option<StoredRest>,
+    layout: &TeLayout,
+) -> Sealed {
+    let text = te_text(&mut rendition, stored.as_ref(), layout);
+    let facts = facts(rendition, stored, layout.body.len());
+    crate::te::count_served(cx, &text);
+    let (text, data) = match cx.caller().form {
+        Form::Text => (text, None),
+        Form::Data => (String::new(), Some(text.into())),
+    };
+    Sealed { text, data, facts }
+}
+
+fn te_text(
+    rendition: &mut Rendition<'_>,
+    stored: Option<&StoredRest>,
+    layout: &TeLayout,
+) -> String {
+    let totals = rendition.totals;
+    let first = [totals.matches, totals.lines, totals.files, totals.size]
+        .into_iter()
+        .flatten()
+        .next();
+    let header = TeHeader {
+        matches: totals.matches,
+        lines: totals.lines,
+        files: totals.files,
+        size: totals.size,
+        shown: (first != Some(rendition.shown)).then_some(rendition.shown),
+        truncated: rendition.truncated,
+        handle: stored.map(|stored| stored.id),
+        hot_zone: layout.hot_zone.clone(),
+        content_type: layout.content_type,
+        chunk: layout.chunk.map(|chunk| chunk.number),
+        chunks: layout.chunk.and_then(|chunk| chunk.count),
+        stale: layout.chunk.is_some_and(|chunk| chunk.stale),
+        ..TeHeader::new(layout.cmd)
+    };
+    let mut crumbs = std::mem::take(&mut rendition.notes);
+    if rendition.truncated {
+        crumbs.extend(stored.and_then(crumb_note));
+    }
+    // A stored result is returned byte for byte; elsewhere terminal colours cost tokens and say nothing.
+    if layout.chunk.is_some() {
+        return te::render(&header, &neutralise(&layout.body, Ansi::Show), &crumbs);
+    }
+    let body = neutralise(&layout.body, Ansi::Strip);
+    if body != neutralise(&layout.body, Ansi::Show) {
+        crumbs.push("terminal escapes left out".to_owned());
+    }
+    te::render(&header, &body, &crumbs)
+}
+
+fn facts(rendition: Rendition<'_>, stored: Option<StoredRest>, shown_bytes: usize) -> Facts {
+    let beyond = stored
+        .as_ref()
+        .map(|stored| stored.bytes.saturating_sub(shown_bytes as u64));
+    Facts {
+        path: rendition.path,
+        truncated: rendition.truncated,
+        handle: stored.map(|stored| stored.id),
+        withheld_bytes: rendition.withheld_bytes.or(beyond).unwrap_or(0),
+        fetched_back: rendition.fetched_back,
+        program: rendition.program,
+        encoding: rendition.encoding,
+        meta: rendition.meta,
+    }
+}
+
+/// A rest that has a handle.
+#[derive(Debug)]
+struct StoredRest {
+    id: HandleId,
+    bytes: u64,
+    extent: RestExtent,
+}
+
+fn receipt_note(stored: &StoredRest) -> Option<String> {
+    let id = stored.id;
+    match stored.extent {
+        RestExtent::Everything => Some(format!("handle {id} returns the rest")),
+        RestExtent::WholeFile => Some(format!("handle {id} has the whole file")),
+        RestExtent::First(count) => Some(format!("handle {id} has the first {count}")),
+        RestExtent::UntilEnded => Some(format!("handle {id} returns what was printed until then")),
+        RestExtent::Known => None,
+    }
+}
+
+fn crumb_note(stored: &StoredRest) -> Option<String> {
+    let id = stored.id;
+    match stored.extent {
+        RestExtent::UntilEnded => Some(format!(
+            "te_handle {id} returns what was printed until then"
+        )),
+        RestExtent::Known => None,
+        _ => Some(format!("te_handle {id} returns the rest")),
+    }
+}
+
+/// Stores what an answer leaves out. `None` when the store cannot take it: an answer is never lost for that.
+fn store(cx: &Cx, cancel: &CancelToken, rest: Rest<'_>) -> Result<Option<StoredRest>> {
+    let Rest {
+        source,
+        kind,
+        about,
+        extent,
+    } = rest;
+    let about = |draft: Draft| {
+        about
+            .into_iter()
+            .fold(draft, |draft, (key, value)| draft.with(key, value))
+    };
+    let (id, bytes) = match source {
+        RestSource::Bytes(bytes) => {
+            let id = cx.keep(about, kind, bytes.as_ref());
+            (id, bytes.len() as u64)
+        }
+        RestSource::Written(write) => cx.keep_written(about, kind, write),
+        RestSource::File {
+            asked,
+            scope,
+            total_bytes,
+            sha256,
+        } => (
+            keep_file(cx, cancel, scope, &asked, total_bytes, &sha256)?,
+            total_bytes,
+        ),
+        RestSource::Stored(id) => (Some(id), 0),
+    };
+    Ok(id.map(|id| StoredRest { id, bytes, extent }))
+}
+
+/// Keeps a file of which a slice was shown: its bytes when it is small, its name and hash when it is large.
+///
+/// The file is opened anew, and by now it may be gone or another. Then there is nothing to keep, and the slice is as
+/// good as it was.
+fn keep_file(
+    cx: &Cx,
+    cancel: &CancelToken,
+    scope: FileScope,
+    asked: &str,
+    total_bytes: u64,
+    sha256: &str,
+) -> Result<Option<HandleId>> {
+    let roots = match scope {
+        FileScope::General => &cx.files().roots,
+        FileScope::Linux => &cx.linux().roots,
+    };
+    let Ok(file) = roots.open_file(asked) else {
+        return Ok(None);
+    };
+    if file.size() != total_bytes {
+        return Ok(None);
+    }
+    let shown = roots.shown(&file.path);
+    let stamp = SourceStamp {
+        path: file.path.absolute(),
+        size: total_bytes,
+        mtime_ns: file.mtime_ns(),
+        sha256: sha256.to_owned(),
+    };
+    if let Some(id) = cx.app().kept_file(&cx.caller().principal, &stamp) {
+        return Ok(Some(id));
+    }
+    let about = |draft: Draft| draft.with("path", shown).from_source(stamp.clone());
+    let id = if total_bytes > BYTES_KEPT_LIMIT {
+        cx.keep(about, "file_content", Payload::File(stamp.clone()))
+    } else {
+        let bytes = match file.read_all(ANSWER_LIMIT, cancel) {
+            Ok(bytes) if sha256_hex(&bytes) == sha256 => bytes,
+            Ok(_) => return Ok(None),
+            Err(_) => {
+                cancel.check()?;
+                return Ok(None);
+            }
+        };
+        cx.keep(about, "file_content", bytes.as_slice())
+    };
+    if let Some(id) = id {
+        cx.app().remember_file(&cx.caller().principal, &stamp, id);
+    }
+    Ok(id)
+}
