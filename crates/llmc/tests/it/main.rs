@@ -24,6 +24,7 @@
 //! - `rlm`: recursive analysis, against a scripted model
 //! - `tui`: the live picture, in a real terminal
 //! - `deploy`: what containers rely on
+//! - `names`: names and words across the workspace
 //! - `goldens`: recorded answers of every tool on every surface
 //! - `docs`: the generated reference pages; `guides`: the written ones, whose examples are run
 
@@ -55,6 +56,7 @@ mod http_watch;
 mod init;
 mod install;
 mod modes;
+mod names;
 mod observe;
 mod policy;
 mod procs;
