@@ -1,6 +1,6 @@
 //! What follows from several keys at once: defaults that depend on other keys, and contradictions.
 
-use crate::choices::{AuthMode, Confinement, ExecProfile, Mode};
+use crate::choices::{AuthMode, Confinement, ExecProfile, Mode, OnTimeout};
 use crate::error::Problem;
 use crate::settings::{Setting, Settings, Source, example};
 use crate::table::RESTRICTED_PROGRAMS;
@@ -49,6 +49,37 @@ pub(crate) fn follow_rules(settings: &mut Settings, has_file: bool) {
         "mcp.tools.denylist_reads",
         Some(Value::Bool(restricted)),
         says,
+    );
+    let on_timeout = if restricted {
+        OnTimeout::Kill
+    } else {
+        OnTimeout::Background
+    };
+    fill(
+        settings,
+        "mcp.exec.on_timeout",
+        Some(word(on_timeout.as_str())),
+        says,
+    );
+    let network = "mcp.tools.allow_outbound_network";
+    let (network, says) = if restricted {
+        (Some(Value::Bool(false)), says)
+    } else {
+        (settings.top.value(network).cloned(), network)
+    };
+    fill(settings, "mcp.exec.network", network, says);
+    let max_wait = match (
+        example("mcp.exec.max_wait_s"),
+        settings.top.value("mcp.exec.wait_s"),
+    ) {
+        (Some(Value::Int(usual)), Some(Value::Int(wait))) => Some(Value::Int(usual.max(*wait))),
+        (usual, _) => usual,
+    };
+    fill(
+        settings,
+        "mcp.exec.max_wait_s",
+        max_wait,
+        "at least mcp.exec.wait_s",
     );
 
     if is(settings, "mcp.rlm.profile", &word("restricted")) {
@@ -106,10 +137,19 @@ pub(crate) fn contradictions(settings: &Settings, file: &str) -> Vec<Problem> {
             );
         }
         let network = "mcp.tools.allow_outbound_network";
-        if mcp.tools.allow_outbound_network && settings.top.source(network) != Source::Default {
+        let asked = mcp.tools.allow_outbound_network && settings.top.is_set(network);
+        for (asked, network) in [(asked, network), (mcp.exec.network, "mcp.exec.network")] {
+            if asked {
+                say(
+                    network,
+                    "cannot be true with mcp.exec.profile = \"restricted\"".to_owned(),
+                );
+            }
+        }
+        if mcp.exec.on_timeout == OnTimeout::Background {
             say(
-                network,
-                "cannot be true with mcp.exec.profile = \"restricted\"".to_owned(),
+                "mcp.exec.on_timeout",
+                "cannot be \"background\" with mcp.exec.profile = \"restricted\"".to_owned(),
             );
         }
         if mcp.exec.confinement == Confinement::Off {
@@ -119,10 +159,32 @@ pub(crate) fn contradictions(settings: &Settings, file: &str) -> Vec<Problem> {
             );
         }
     }
-    if mcp.exec.confinement == Confinement::Off && !mcp.tools.allow_outbound_network {
+    let network = if settings.top.is_set("mcp.exec.network") {
+        "mcp.exec.network"
+    } else {
+        "mcp.tools.allow_outbound_network"
+    };
+    let unrestricted = mcp.exec.profile == ExecProfile::Unrestricted;
+    if unrestricted && mcp.exec.confinement == Confinement::Off && !mcp.exec.network {
         say(
-            "mcp.tools.allow_outbound_network",
+            network,
             "false cannot be enforced with mcp.exec.confinement = \"off\"".to_owned(),
+        );
+    }
+    if unrestricted
+        && settings.top.is_set("mcp.tools.allow_outbound_network")
+        && mcp.exec.network != mcp.tools.allow_outbound_network
+    {
+        say(
+            "mcp.exec.network",
+            "differs from mcp.tools.allow_outbound_network, which means the same; set one"
+                .to_owned(),
+        );
+    }
+    if mcp.exec.max_wait_s < mcp.exec.wait_s {
+        say(
+            "mcp.exec.max_wait_s",
+            format!("is less than mcp.exec.wait_s = {}", mcp.exec.wait_s),
         );
     }
     found

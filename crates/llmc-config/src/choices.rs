@@ -109,12 +109,36 @@ choice! {
 }
 
 choice! {
+    /// What happens to a command that is still running when the wait for it is over.
+    OnTimeout {
+        /// It goes on as a background process.
+        Background = "background",
+        /// The server kills its process tree.
+        Kill = "kill",
+    }
+}
+
+choice! {
+    /// Where commands write when they write to a tool chain's cache in the home directory.
+    CachePolicy {
+        /// Into a copy-on-write layer in the state directory.
+        Private = "private",
+        /// Into the cache itself.
+        Shared = "shared",
+        /// Nowhere: the caches are read-only.
+        Off = "off",
+    }
+}
+
+choice! {
     /// What runs the code of `execute_code`.
-    Sandbox {
-        /// The embedded interpreter, which has no ambient access.
-        Monty = "monty",
-        /// A real Python, refused unless confinement is full.
+    ScriptBackend {
+        /// The best backend that this machine offers.
+        Auto = "auto",
+        /// The machine's Python, refused unless confinement is full.
         Python = "python",
+        /// The interpreter inside the executable, which has no ambient access.
+        Embedded = "embedded",
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Key {
     pub doc: &'static str,
     /// A second, shorter environment name.
     pub short_env: Option<&'static str>,
+    /// The path it had in earlier versions, which is still read.
+    pub former_path: Option<&'static str>,
     /// Whether its value is masked wherever it is shown.
     pub secret: bool,
 }
@@ -56,12 +58,18 @@ impl Key {
             initial,
             doc,
             short_env: None,
+            former_path: None,
             secret: false,
         }
     }
 
     pub(crate) const fn short(mut self, name: &'static str) -> Self {
         self.short_env = Some(name);
+        self
+    }
+
+    pub(crate) const fn formerly(mut self, path: &'static str) -> Self {
+        self.former_path = Some(path);
         self
     }
 
@@ -94,9 +102,10 @@ impl Key {
     }
 }
 
-/// The row with exactly this path.
+/// The row with exactly this path, now or in earlier versions.
 pub fn find(path: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.path == path)
+    let exact = KEYS.iter().find(|key| key.path == path);
+    exact.or_else(|| KEYS.iter().find(|key| key.former_path == Some(path)))
 }
 
 /// Whether the path names a table rather than a value.
@@ -126,12 +135,14 @@ pub(crate) fn nearest_env(path: &str) -> String {
 
 fn nearest_of(path: &str, keys: impl Iterator<Item = &'static Key>) -> Option<&'static Key> {
     let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
-    let score = |key: &Key| {
-        let whole = strsim::normalized_damerau_levenshtein(path, key.path);
-        let same_name = f64::from(key.name() == name);
-        let alike = strsim::normalized_damerau_levenshtein(name, key.name());
-        let near = f64::from(key.section() == section && alike >= 0.6);
+    let likeness = |known: &str| {
+        let (known_section, known_name) = known.rsplit_once('.').unwrap_or(("", known));
+        let whole = strsim::normalized_damerau_levenshtein(path, known);
+        let same_name = f64::from(known_name == name);
+        let alike = strsim::normalized_damerau_levenshtein(name, known_name);
+        let near = f64::from(known_section == section && alike >= 0.6);
         whole + same_name + near
     };
+    let score = |key: &Key| likeness(key.path).max(key.former_path.map_or(0.0, likeness));
     keys.max_by(|a, b| score(a).total_cmp(&score(b)))
 }

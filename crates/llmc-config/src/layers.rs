@@ -49,7 +49,10 @@ pub(crate) fn environment(
     for (name, value) in env {
         if let Some(at) = long_name(name) {
             match find(&at.path) {
-                Some(key) => layer = layer.under(variable(name, value, key, &at, problems)),
+                Some(key) => {
+                    let variable = variable(name, value, key, &at, problems);
+                    layer = layer.beside(variable, problems);
+                }
                 None => {
                     let nearest = nearest_env(&at.path);
                     let message = if is_section(&at.path) {
@@ -73,15 +76,8 @@ pub(crate) fn environment(
             shown: key.path.to_owned(),
             slot: Slot::Top,
         };
-        let short = variable(name, value, key, &at, problems);
-        if let (Some(long), Some(short)) = (layer.top.value(key.path), short.top.value(key.path))
-            && long != short
-        {
-            let long_name = layer.top.source(key.path);
-            let message = format!("differs from {long_name}, which sets the same key; set one");
-            problems.push(Problem::new(name, key.path, message));
-        }
-        layer = short.under(layer);
+        let variable = variable(name, value, key, &at, problems);
+        layer = layer.beside(variable, problems);
     }
     layer
 }

@@ -43,8 +43,8 @@ mod types;
 mod value;
 
 pub use choices::{
-    AuthMode, Confinement, EmbeddingProvider, ExecProfile, LogFormat, LogLevel, Mode, RlmProfile,
-    Sandbox, Scope, UnknownChoice,
+    AuthMode, CachePolicy, Confinement, EmbeddingProvider, ExecProfile, LogFormat, LogLevel, Mode,
+    OnTimeout, RlmProfile, Scope, ScriptBackend, UnknownChoice,
 };
 pub use error::{ConfigError, Problem};
 pub use keys::{Initial, Key, find, nearest};

@@ -88,12 +88,17 @@ impl<'a> Reader<'a> {
                 Kind::Map => self.table(at, item, span),
                 kind => match kind.accept(item) {
                     Ok(value) => {
-                        let source = self.source(span);
+                        let source = self.source(span.clone());
                         let setting = Setting {
                             value: Some(value),
                             source,
                         };
-                        self.layer.put(&at.slot, key.path, setting);
+                        if let Some(first) = self.layer.put(&at.slot, key.path, setting) {
+                            let first = self.describe(&first.source);
+                            let message =
+                                format!("sets {}, as {first} does already; set one", key.path);
+                            self.problem(&at.shown, message, span);
+                        }
                     }
                     Err(message) => self.problem(&at.shown, message, span),
                 },
@@ -124,11 +129,7 @@ impl<'a> Reader<'a> {
         message: impl Into<String>,
         span: Option<Range<usize>>,
     ) {
-        let label = match &self.origin {
-            Origin::File { label, .. } => label,
-            Origin::Fixed(_) => "",
-        };
-        let place = self.source(span).describe(label);
+        let place = self.describe(&self.source(span));
         self.problems.push(Problem::new(place, key, message));
     }
 
@@ -172,6 +173,14 @@ impl<'a> Reader<'a> {
         for (name, child) in table.iter() {
             self.read(&element.child(name), child, key_span(table, name));
         }
+    }
+
+    fn describe(&self, source: &Source) -> String {
+        let label = match &self.origin {
+            Origin::File { label, .. } => label,
+            Origin::Fixed(_) => "",
+        };
+        source.describe(label)
     }
 
     fn source(&self, span: Option<Range<usize>>) -> Source {

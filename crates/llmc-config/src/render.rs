@@ -42,7 +42,7 @@ pub fn reference_markdown() -> String {
                 key.kind.describe(),
                 default(key),
                 environment(key),
-                key.doc.to_owned(),
+                meaning(key),
             ];
             let cells = cells.map(|cell| cell.replace('|', "\\|"));
             let _ = writeln!(text, "| {} |", cells.join(" | "));
@@ -67,6 +67,13 @@ In the environment text stands without quotes, and lists are comma separated or 
 `~`; relative ones start at the workspace root. Times are in seconds unless the name says otherwise. The main token is
 never in the file: it comes from `LLMC_MCP_TOKEN`.
 ";
+
+fn meaning(key: &Key) -> String {
+    match key.former_path {
+        Some(former) => format!("{} Also read under its old name `{former}`.", key.doc),
+        None => key.doc.to_owned(),
+    }
+}
 
 fn default(key: &Key) -> String {
     match key.initial {

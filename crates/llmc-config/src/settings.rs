@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::error::Problem;
 use crate::keys::{Initial, Key, find};
 use crate::table::KEYS;
 use crate::value::{Kind, Value};
@@ -118,6 +119,11 @@ impl Row {
         setting.map_or(Source::Default, |setting| setting.source.clone())
     }
 
+    /// Whether a layer above the defaults gives the key.
+    pub(crate) fn is_set(&self, path: &str) -> bool {
+        !matches!(self.source(path), Source::Default | Source::Rule(_))
+    }
+
     fn over(mut self, higher: Self) -> Self {
         self.0.extend(higher.0);
         self
@@ -125,7 +131,13 @@ impl Row {
 }
 
 impl Layer {
-    pub(crate) fn put(&mut self, slot: &Slot, path: &'static str, setting: Setting) {
+    /// Adds a setting, and returns the one it replaces: a key may stand there under its old and its new name.
+    pub(crate) fn put(
+        &mut self,
+        slot: &Slot,
+        path: &'static str,
+        setting: Setting,
+    ) -> Option<Setting> {
         let row = match slot {
             Slot::Top => &mut self.top,
             Slot::Agent(id) => self.agents.entry(id.clone()).or_default(),
@@ -135,7 +147,22 @@ impl Layer {
                 &mut rows[*index]
             }
         };
-        row.0.insert(path, setting);
+        row.0.insert(path, setting)
+    }
+
+    /// This layer with another of the same rank: where both set a key, their values must agree.
+    pub(crate) fn beside(self, other: Self, problems: &mut Vec<Problem>) -> Self {
+        for (path, setting) in &other.top.0 {
+            let first = self.top.0.get(path);
+            if let Some(first) = first.filter(|first| first.value != setting.value) {
+                let message = format!(
+                    "differs from {}, which sets the same key; set one",
+                    first.source
+                );
+                problems.push(Problem::new(setting.source.to_string(), *path, message));
+            }
+        }
+        other.under(self)
     }
 
     /// This layer with a higher one on top of it.

@@ -1,8 +1,8 @@
 //! The list of keys. Order is reading order: what people change first comes first, in the reference and the template.
 
 use crate::choices::{
-    AuthMode, Confinement, EmbeddingProvider, ExecProfile, LogFormat, LogLevel, Mode, RlmProfile,
-    Sandbox, Scope,
+    AuthMode, CachePolicy, Confinement, EmbeddingProvider, ExecProfile, LogFormat, LogLevel, Mode,
+    OnTimeout, RlmProfile, Scope, ScriptBackend,
 };
 use crate::keys::{Initial, Key};
 use crate::value::Kind::{self, Bool, Float, Globs, Map, OneOf, Paths, Tables, Text, Texts};
@@ -142,9 +142,15 @@ pub static KEYS: &[Key] = &[
         "true",
         "Lets started programs use the network; `false` is enforced by the kernel or refuses to start.",
     ),
-    key("mcp.tools.exec_timeout", SECONDS, "30", "Seconds a started program may run."),
     key("mcp.tools.read_timeout", SECONDS, "10", "Seconds one file call or request body may take."),
-    key("mcp.tools.idle_timeout", SECONDS, "60", "Seconds for idle connections and silent processes."),
+    key("mcp.tools.idle_timeout", SECONDS, "60", "Seconds after which an idle connection is closed."),
+    key(
+        "mcp.tools.proc_idle_timeout",
+        Kind::Int { min: 0, max: 2_592_000 },
+        "3600",
+        "Seconds after which a silent background process is ended; 0 means never.",
+    ),
+    key("mcp.tools.kill_any", Bool, "false", "Lets `linux_proc_kill` end any process of the same user."),
     key(
         "mcp.tools.denylist_globs",
         Globs,
@@ -189,7 +195,50 @@ pub static KEYS: &[Key] = &[
         r#""~/.config/llmc/policy.toml""#,
         "The operator's own rules on programs and their arguments (`docs/policy.md`), kept outside the roots.",
     ),
-    key("mcp.exec.extra_write", Paths, "[]", "Folders beside the roots that started programs may write."),
+    key(
+        "mcp.exec.path",
+        Text(Shape::SearchPath),
+        r#""auto""#,
+        "Where programs are looked up: `auto` (the project's, yours, the usual tool folders) or folders joined by `:`.",
+    ),
+    key("mcp.exec.wait_s", SECONDS, "50", "Seconds a call waits for a command, unless it says otherwise.")
+        .formerly("mcp.tools.exec_timeout"),
+    rule(
+        "mcp.exec.max_wait_s",
+        SECONDS,
+        "600",
+        "`600`, or `wait_s` if that is more",
+        "The longest wait a call may ask for, in seconds.",
+    ),
+    rule(
+        "mcp.exec.on_timeout",
+        OneOf(OnTimeout::NAMES),
+        r#""background""#,
+        "`kill` in exec profile `restricted`, else `background`",
+        "What happens to a command that is still running after the wait.",
+    ),
+    key("mcp.exec.extra_write", Paths, "[]", "Folders beside the roots that commands may write."),
+    rule(
+        "mcp.exec.hidden",
+        Paths,
+        r#"["~/.ssh", "~/.aws"]"#,
+        "the places where credentials are usually stored",
+        "Files and folders of the home directory that commands cannot see.",
+    ),
+    key(
+        "mcp.exec.caches",
+        OneOf(CachePolicy::NAMES),
+        r#""private""#,
+        "Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused.",
+    ),
+    key("mcp.exec.env", Texts, "[]", "Further environment variables that commands inherit; secrets are never passed on."),
+    rule(
+        "mcp.exec.network",
+        Bool,
+        "true",
+        "`false` in exec profile `restricted`, else as `mcp.tools.allow_outbound_network`",
+        "Whether commands have a network.",
+    ),
     key(
         "mcp.locks.lease_s",
         Kind::Int { min: 1, max: 3_600 },
@@ -222,7 +271,7 @@ pub static KEYS: &[Key] = &[
     key(
         "mcp.hybrid.promoted_tools",
         Texts,
-        r#"["linux_fs_write", "linux_fs_edit", "run_cmd"]"#,
+        r#"["linux_fs_write", "linux_fs_edit", "run_cmd", "te_grep", "rag_search"]"#,
         "Tools listed beside `read_file`, `list_dir` and `init`.",
     ),
     key("mcp.hybrid.include_execute_code", Bool, "true", "Lists `execute_code` too."),
@@ -230,9 +279,9 @@ pub static KEYS: &[Key] = &[
     key("mcp.code_execution.enabled", Bool, "false", "Selects mode `code_execution` when `mcp.mode` is not set."),
     key(
         "mcp.code_execution.sandbox",
-        OneOf(Sandbox::NAMES),
-        r#""monty""#,
-        "`monty` is the embedded interpreter; `python` needs full confinement.",
+        OneOf(ScriptBackend::NAMES),
+        r#""auto""#,
+        "`embedded` is the interpreter inside LLMC; `python` is the machine's and needs full confinement.",
     ),
     key("mcp.code_execution.timeout", SECONDS, "30", "Seconds one script may run, tool calls included."),
     key("mcp.code_execution.max_memory_mb", POSITIVE, "256", "Mebibytes one script may use."),

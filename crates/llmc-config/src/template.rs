@@ -7,22 +7,18 @@ use std::fmt::Write;
 
 use crate::keys::{Initial, Key};
 use crate::table::{KEYS, SECTIONS};
-use crate::value::{Kind, Value};
+use crate::value::Kind;
 
 /// What is known about the repository the file is for.
 #[derive(Debug, Clone, Default)]
 pub struct TemplateOpts {
-    /// Programs `run_cmd` should allow; empty leaves the default list.
-    pub allowlist: Vec<String>,
     /// The name of the repository, for the first line.
     pub project_name: String,
-    /// Further keys to set, by path, with their values in TOML syntax.
-    pub settings: Vec<(String, String)>,
     /// Remarks for the reader, a paragraph each.
     pub notes: Vec<String>,
 }
 
-/// A configuration for a repository: mode and command list set, everything else commented out at its default.
+/// A configuration for a repository: mode set, everything else commented out at its default.
 pub fn template(opts: &TemplateOpts) -> String {
     let mut text = String::new();
     let name = one_line(&opts.project_name);
@@ -50,7 +46,7 @@ pub fn template(opts: &TemplateOpts) -> String {
         for key in KEYS.iter().filter(|key| key.section() == *section) {
             // Their fields follow as tables of their own.
             if !matches!(key.kind, Kind::Tables | Kind::Map) {
-                write_key(&mut text, key, opts);
+                write_key(&mut text, key);
             }
         }
     }
@@ -69,8 +65,8 @@ const INTRODUCTION: &str = "\
 const ADVICE: &[(&str, &str)] = &[
     (
         "mcp.mode",
-        "hybrid lists seven tools: read, list, write, edit, run, code, init. classic lists everything, te the\n\
-         compact commands, code_execution only reading and code.",
+        "hybrid lists nine tools: read, list, write, edit, run, grep, code search, scripts, init. classic lists all\n\
+         tools, te the compact commands, code_execution only reading and scripts.",
     ),
     (
         "mcp.tools.allowed_roots",
@@ -78,8 +74,7 @@ const ADVICE: &[(&str, &str)] = &[
     ),
     (
         "mcp.tools.run_cmd_allowlist",
-        "Name what this project needs to build and test. A shell or an interpreter in this list can run anything;\n\
-         kernel confinement is then the only boundary.",
+        "The list is not a security boundary, kernel confinement is: a shell or an interpreter in it can run anything.",
     ),
     (
         "mcp.exec.profile",
@@ -110,7 +105,7 @@ fn header(section: &str) -> String {
     }
 }
 
-fn write_key(text: &mut String, key: &Key, opts: &TemplateOpts) {
+fn write_key(text: &mut String, key: &Key) {
     let advice = ADVICE.iter().find(|(path, _)| *path == key.path);
     let advice = advice.map_or("", |(_, advice)| advice);
     for line in std::iter::once(key.doc).chain(advice.lines()) {
@@ -123,17 +118,8 @@ fn write_key(text: &mut String, key: &Key, opts: &TemplateOpts) {
             (example, format!("  # default: {}", says.replace('`', "")))
         }
     };
-    let set = opts.settings.iter().find(|(path, _)| path == key.path);
-    if let Some((_, value)) = set {
-        let _ = writeln!(text, "{} = {value}", key.name());
-        return;
-    }
     let _ = match key.path {
         "mcp.mode" => writeln!(text, "mode = {value}"),
-        "mcp.tools.run_cmd_allowlist" if !opts.allowlist.is_empty() => {
-            let list = Value::List(opts.allowlist.clone()).to_toml();
-            writeln!(text, "{} = {list}", key.name())
-        }
         _ => writeln!(text, "#{} = {value}{remark}", key.name()),
     };
 }

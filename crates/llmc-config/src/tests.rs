@@ -112,6 +112,7 @@ fn another_value(kind: Kind, current: &str) -> String {
         Kind::Text(crate::Shape::Any | crate::Shape::Name | crate::Shape::Path) => {
             "\"other\"".to_owned()
         }
+        Kind::Text(crate::Shape::SearchPath) => "\"/other\"".to_owned(),
         Kind::Text(crate::Shape::Host) => "\"localhost\"".to_owned(),
         Kind::Text(crate::Shape::Header) => "\"X-Other\"".to_owned(),
         Kind::Text(crate::Shape::Env) => "\"OTHER\"".to_owned(),

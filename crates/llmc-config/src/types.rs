@@ -8,8 +8,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::choices::{
-    AuthMode, Confinement, EmbeddingProvider, ExecProfile, LogFormat, LogLevel, Mode, RlmProfile,
-    Sandbox, Scope,
+    AuthMode, CachePolicy, Confinement, EmbeddingProvider, ExecProfile, LogFormat, LogLevel, Mode,
+    OnTimeout, RlmProfile, Scope, ScriptBackend,
 };
 use crate::read::{Read, int, text};
 use crate::settings::{Layer, Row, Settings};
@@ -104,9 +104,10 @@ section! {
         allowed_roots: Vec<String>,
         allow_outbound_network: bool,
         run_cmd_allowlist: Vec<String>,
-        exec_timeout: u64,
         read_timeout: u64,
         idle_timeout: u64,
+        proc_idle_timeout: u64,
+        kill_any: bool,
         read_only: bool,
         denylist_globs: Vec<String>,
         denylist_reads: bool,
@@ -119,7 +120,15 @@ section! {
         profile: ExecProfile,
         confinement: Confinement,
         policy_file: Option<String>,
+        path: String,
+        wait_s: u64,
+        max_wait_s: u64,
+        on_timeout: OnTimeout,
         extra_write: Vec<String>,
+        hidden: Option<Vec<String>>,
+        caches: CachePolicy,
+        env: Vec<String>,
+        network: bool,
     }
 }
 
@@ -252,7 +261,7 @@ section! {
     /// Table `[mcp.code_execution]`.
     CodeExecution {
         enabled: bool,
-        sandbox: Sandbox,
+        sandbox: ScriptBackend,
         timeout: u64,
         max_memory_mb: u64,
         max_tool_calls: u64,
@@ -367,11 +376,6 @@ impl Server {
 }
 
 impl Tools {
-    /// Key `exec_timeout` as a duration.
-    pub fn exec_timeout(&self) -> Duration {
-        Duration::from_secs(self.exec_timeout)
-    }
-
     /// Key `read_timeout` as a duration.
     pub fn read_timeout(&self) -> Duration {
         Duration::from_secs(self.read_timeout)
@@ -380,6 +384,25 @@ impl Tools {
     /// Key `idle_timeout` as a duration.
     pub fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.idle_timeout)
+    }
+}
+
+impl Tools {
+    /// Key `proc_idle_timeout` as a duration, `None` for never.
+    pub fn proc_idle_timeout(&self) -> Option<Duration> {
+        (self.proc_idle_timeout > 0).then(|| Duration::from_secs(self.proc_idle_timeout))
+    }
+}
+
+impl Exec {
+    /// Key `wait_s` as a duration.
+    pub fn wait(&self) -> Duration {
+        Duration::from_secs(self.wait_s)
+    }
+
+    /// Key `max_wait_s` as a duration.
+    pub fn max_wait(&self) -> Duration {
+        Duration::from_secs(self.max_wait_s)
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Shape {
     Any,
     /// Anything but nothing.
     Name,
+    /// `auto`, or absolute folders joined by `:`.
+    SearchPath,
     /// A file path; `~` is the home directory, relative ones start at the workspace root.
     Path,
     /// An IP address or host name.
@@ -162,6 +164,7 @@ impl Shape {
         match self {
             Self::Any => "text",
             Self::Name => "text, not empty",
+            Self::SearchPath => "auto, or folders",
             Self::Path => "path",
             Self::Host => "IP address or host name",
             Self::Header => "HTTP header name",
@@ -177,6 +180,7 @@ impl Shape {
         let fits = match self {
             Self::Any => true,
             Self::Name => !text.trim().is_empty(),
+            Self::SearchPath => text == "auto" || text.split(':').all(is_absolute),
             Self::Path => !text.trim().is_empty() && !text.contains('\0'),
             Self::Host => is_host(text),
             Self::Header => !text.is_empty() && text.chars().all(is_header_char),
@@ -193,6 +197,7 @@ impl Shape {
         Err(match self {
             Self::Any => "not accepted".to_owned(),
             Self::Name => "must not be empty".to_owned(),
+            Self::SearchPath => "must be \"auto\" or absolute folders joined by :".to_owned(),
             Self::Path => "must be a path that is not empty and has no NUL in it".to_owned(),
             Self::Host => "must be an IP address or a host name".to_owned(),
             Self::Header => "must be an HTTP header name".to_owned(),
@@ -224,6 +229,9 @@ impl Value {
     }
 }
 
+/// Words of earlier versions that are still read, with today's.
+const OLD_WORDS: &[(&str, &str)] = &[("monty", "embedded")];
+
 const PROVIDERS: &[&str] = &["ollama", "openai", "anthropic"];
 
 fn in_range(n: i64, min: u64, max: u64) -> Result<Value, String> {
@@ -252,6 +260,8 @@ fn not_negative(n: f64) -> Result<Value, String> {
 }
 
 fn one_of(word: &str, words: &'static [&'static str]) -> Result<Value, String> {
+    let old = OLD_WORDS.iter().find(|(old, _)| *old == word);
+    let word = old.map_or(word, |(_, new)| *new);
     if words.contains(&word) {
         return Ok(Value::Text(word.to_owned()));
     }
@@ -274,6 +284,11 @@ fn comma_separated(text: &str) -> Array {
         return Array::new();
     }
     text.split(',').map(str::trim).collect()
+}
+
+fn is_absolute(folder: &str) -> bool {
+    let rooted = folder.starts_with('/') || folder == "~" || folder.starts_with("~/");
+    rooted && !folder.contains('\0')
 }
 
 fn is_host(text: &str) -> bool {

@@ -433,7 +433,7 @@ impl App {
                 .collect(),
             protected: server_files(loaded),
             state_dir: self.stores.clone(),
-            network: mcp.tools.allow_outbound_network,
+            network: mcp.exec.network,
             ..Settings::default()
         }
     }

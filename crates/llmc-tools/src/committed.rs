@@ -191,7 +191,7 @@ impl<'a> Head<'a> {
             argv: &argv,
             program: Some(&self.git),
             cwd: self.dir,
-            timeout: self.cx.app().config().mcp.tools.exec_timeout(),
+            timeout: self.cx.app().config().mcp.exec.wait(),
             env: &env,
             max_output: limit,
         };

@@ -29,8 +29,7 @@ impl Truth {
     /// What is known without asking the kernel.
     fn of_settings(app: &App) -> Truth {
         let mcp = &app.config().mcp;
-        let restricted = mcp.exec.profile == llmc_config::ExecProfile::Restricted;
-        let network = match mcp.tools.allow_outbound_network && !restricted {
+        let network = match mcp.exec.network {
             true => "on",
             false => "off",
         };

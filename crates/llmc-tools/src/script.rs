@@ -11,7 +11,7 @@ mod sessions;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use llmc_config::Sandbox as Backend;
+use llmc_config::ScriptBackend as Backend;
 use llmc_sandbox::{Ending, Limits, Names, Options, Outcome, Python, Sandbox, Setup};
 
 use crate::answer::Answer;
@@ -59,7 +59,7 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
     if python && script.session.is_some() {
         return Err(
             Error::bad_args("sessions are kept by the embedded interpreter only").hint(
-                "leave session out, or the operator sets mcp.code_execution.sandbox = \"monty\"",
+                "leave session out, or the operator sets mcp.code_execution.sandbox = \"embedded\"",
             ),
         );
     }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 /// Ceilings on what a model is sent before the first word: tokens, and bytes where they are limited too.
 const CEILINGS: [(Mode, usize, usize); 4] = [
     (Mode::Te, 550, usize::MAX),
-    (Mode::Hybrid, 480, 2_500),
+    (Mode::Hybrid, 620, 3_000),
     (Mode::CodeExecution, 260, usize::MAX),
     (Mode::Classic, 2_900, usize::MAX),
 ];

@@ -260,7 +260,7 @@ pub(crate) struct TuiArgs {
 pub(crate) enum ConfigVerb {
     /// Print every key with its value and where the value comes from
     #[command(
-        after_help = "Examples:\n  llmc config show\n  llmc config show --set mcp.tools.exec_timeout=300 | grep exec_timeout"
+        after_help = "Examples:\n  llmc config show\n  llmc config show --set mcp.exec.wait_s=300 | grep wait_s"
     )]
     Show,
     /// Write a commented llmc.toml and the two sidecar documents

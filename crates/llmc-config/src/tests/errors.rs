@@ -8,7 +8,7 @@ fn unknown_keys_name_the_nearest_one() {
     let cases = [
         (
             "[mcp.tools]\n\nexec_timeot = 3\n",
-            "llmc.toml:3: mcp.tools.exec_timeot: unknown key; did you mean mcp.tools.exec_timeout?",
+            "llmc.toml:3: mcp.tools.exec_timeot: unknown key; did you mean mcp.exec.wait_s?",
         ),
         (
             "[mcp]\nread_only = true\n",
@@ -121,6 +121,10 @@ fn wrong_types_and_ranges_tell_what_is_right() {
         (
             "tools.denylist_globs = [\"*.pem\", \"[a\"]",
             "mcp.tools.denylist_globs: position 1: \"[a\" is not a glob: unclosed character class; missing ']'",
+        ),
+        (
+            "exec.path = \"/usr/bin:tools\"",
+            "mcp.exec.path: must be \"auto\" or absolute folders joined by :",
         ),
         (
             "auth.header = \"X Token\"",
@@ -240,6 +244,23 @@ fn contradictions_are_refused() {
         (
             "exec.confinement = \"off\"\ntools.allow_outbound_network = false".to_owned(),
             "llmc.toml:3: mcp.tools.allow_outbound_network: false cannot be enforced with mcp.exec.confinement = \"off\"",
+        ),
+        (
+            "exec.network = true\ntools.allow_outbound_network = false".to_owned(),
+            "llmc.toml:2: mcp.exec.network: differs from mcp.tools.allow_outbound_network, which means the same; set one",
+        ),
+        (
+            "exec.confinement = \"off\"\nexec.network = false".to_owned(),
+            "llmc.toml:3: mcp.exec.network: false cannot be enforced with mcp.exec.confinement = \"off\"",
+        ),
+        (
+            "exec.profile = \"restricted\"\nexec.network = true\nexec.on_timeout = \"background\"".to_owned(),
+            "llmc.toml:3: mcp.exec.network: cannot be true with mcp.exec.profile = \"restricted\"
+             llmc.toml:4: mcp.exec.on_timeout: cannot be \"background\" with mcp.exec.profile = \"restricted\"",
+        ),
+        (
+            "exec.wait_s = 20\nexec.max_wait_s = 10".to_owned(),
+            "llmc.toml:3: mcp.exec.max_wait_s: is less than mcp.exec.wait_s = 20",
         ),
         (
             "auth.tokens = [{ name = \"a\", token_env = \"A\" }, { name = \"a\", token_env = \"B\" }]".to_owned(),

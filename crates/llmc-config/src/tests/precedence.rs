@@ -221,7 +221,7 @@ fn environment_names_that_set_nothing() {
     let cases = [
         (
             "LLMC_MCP__TOOLS__EXEC_TIMEOT",
-            "no such key; did you mean LLMC_MCP__TOOLS__EXEC_TIMEOUT?",
+            "no such key; did you mean LLMC_MCP__EXEC__WAIT_S?",
         ),
         (
             "LLMC_MCP__READ_ONLY",
@@ -411,4 +411,80 @@ fn agents_merge_key_by_key() {
         &[],
         "mcp.te.agents.\"claude code\".budget_tokens = 500  # llmc.toml:2",
     );
+}
+
+#[test]
+fn an_old_name_sets_the_same_key() {
+    let cases: [(&str, &[(&str, &str)], &[&str], &str); 6] = [
+        (
+            "[mcp.tools]\nexec_timeout = 5",
+            &[],
+            &[],
+            "mcp.exec.wait_s = 5  # llmc.toml:2",
+        ),
+        (
+            "[mcp.tools]\nexec_timeout = 5",
+            &[("LLMC_MCP__EXEC__WAIT_S", "6")],
+            &[],
+            "mcp.exec.wait_s = 6  # LLMC_MCP__EXEC__WAIT_S",
+        ),
+        (
+            "[mcp.exec]\nwait_s = 5",
+            &[("LLMC_MCP__TOOLS__EXEC_TIMEOUT", "6")],
+            &[],
+            "mcp.exec.wait_s = 6  # LLMC_MCP__TOOLS__EXEC_TIMEOUT",
+        ),
+        (
+            "[mcp.exec]\nwait_s = 5\n[mcp.tools]\nexec_timeout = 6",
+            &[],
+            &[],
+            "llmc.toml:4: mcp.tools.exec_timeout: sets mcp.exec.wait_s, as llmc.toml:2 does already; set one",
+        ),
+        (
+            "",
+            &[
+                ("LLMC_MCP__EXEC__WAIT_S", "5"),
+                ("LLMC_MCP__TOOLS__EXEC_TIMEOUT", "6"),
+            ],
+            &[],
+            "LLMC_MCP__TOOLS__EXEC_TIMEOUT: mcp.exec.wait_s: differs from LLMC_MCP__EXEC__WAIT_S, which sets the same key; set one",
+        ),
+        (
+            "",
+            &[],
+            &["mcp.code_execution.sandbox=monty"],
+            "mcp.code_execution.sandbox = \"embedded\"  # --set",
+        ),
+    ];
+    for (toml, env, cli, expect) in cases {
+        check(toml, env, cli, expect);
+    }
+}
+
+#[test]
+fn defaults_of_commands_follow_profile_and_wait() {
+    let cases = [
+        (
+            "",
+            "mcp.exec.on_timeout = \"background\"  # default: exec profile unrestricted
+             mcp.exec.max_wait_s = 600  # default: at least mcp.exec.wait_s
+             mcp.exec.network = true  # default: mcp.tools.allow_outbound_network",
+        ),
+        (
+            "exec.wait_s = 900",
+            "mcp.exec.max_wait_s = 900  # default: at least mcp.exec.wait_s",
+        ),
+        (
+            "tools.allow_outbound_network = false",
+            "mcp.exec.network = false  # default: mcp.tools.allow_outbound_network",
+        ),
+        (
+            "exec.profile = \"restricted\"",
+            "mcp.exec.on_timeout = \"kill\"  # default: exec profile restricted
+             mcp.exec.network = false  # default: exec profile restricted",
+        ),
+    ];
+    for (line, expect) in cases {
+        check(&format!("[mcp]\n{line}"), &[], &[], expect);
+    }
 }

@@ -10,6 +10,7 @@ fn companions(key: &Key) -> &'static [&'static str] {
     match key.path {
         "mcp.server.tls_enabled" => &["mcp.server.tls_cert='c'", "mcp.server.tls_key='k'"],
         "mcp.linux_ops.roots.enforce_roots" => &["mcp.tools.allowed_roots=['/']"],
+        "mcp.exec.wait_s" => &["mcp.exec.max_wait_s=86400"],
         _ => &[],
     }
 }

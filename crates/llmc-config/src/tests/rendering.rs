@@ -36,7 +36,7 @@ fn the_reference_has_every_key_with_default_and_environment_name() {
     for key in KEYS {
         let row = page.lines().find(|line| {
             let named = line.starts_with(&format!("| `{}` |", key.name()));
-            named && line.ends_with(&format!("| {} |", key.doc))
+            named && line.contains(&format!("| {}", key.doc))
         });
         let row = row.unwrap_or_else(|| panic!("{} is missing", key.path));
         assert_eq!(row.matches(" | ").count(), 4, "{row}");
@@ -53,27 +53,19 @@ fn the_reference_has_every_key_with_default_and_environment_name() {
 #[test]
 fn the_template_loads_and_changes_only_what_it_was_told() {
     let opts = TemplateOpts {
-        allowlist: vec!["cargo".to_owned(), "git".to_owned(), "a\"b".to_owned()],
         project_name: "demo\n[mcp]".to_owned(),
-        settings: vec![("mcp.te.timeout".to_owned(), "300".to_owned())],
         notes: vec!["Rust workspace.\nenabled = false".to_owned()],
     };
     let text = template(&opts);
     let from_template = loaded(&text, &[], &[]);
     assert!(from_template.warnings.is_empty());
-    let mut expect = loaded("", &[], &[]).config;
-    expect.mcp.tools.run_cmd_allowlist = opts.allowlist;
-    expect.mcp.te.timeout = 300;
-    assert_eq!(from_template.config, expect);
+    assert_eq!(from_template.config, loaded("", &[], &[]).config);
     let set = from_template
         .entries()
         .iter()
         .filter(|entry| entry.source.describe("f").starts_with("f:"));
     let set: Vec<&str> = set.map(|entry| entry.key.as_str()).collect();
-    assert_eq!(
-        set,
-        ["mcp.mode", "mcp.tools.run_cmd_allowlist", "mcp.te.timeout"]
-    );
+    assert_eq!(set, ["mcp.mode"]);
 
     let plain = loaded(&template(&TemplateOpts::default()), &[], &[]);
     assert_eq!(plain.config, loaded("", &[], &[]).config);

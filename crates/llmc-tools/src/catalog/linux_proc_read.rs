@@ -65,9 +65,7 @@ impl Tool for LinuxProcRead {
             let mut notes = notes(&read);
             if asked > wish.timeout {
                 let most = wish.timeout.as_secs();
-                notes.push(format!(
-                    "timeout lowered to {most} s (mcp.tools.exec_timeout)"
-                ));
+                notes.push(format!("timeout lowered to {most} s (mcp.exec.wait_s)"));
             }
             let ending = read.ending.as_ref();
             let mut document = json!({
@@ -94,7 +92,7 @@ impl Tool for LinuxProcRead {
 
 /// A read waits no longer than a command may run.
 fn longest(cx: &Cx) -> Duration {
-    cx.app().config().mcp.tools.exec_timeout()
+    cx.app().config().mcp.exec.wait()
 }
 
 /// What the fields do not say.

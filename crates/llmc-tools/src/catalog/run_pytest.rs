@@ -47,7 +47,7 @@ impl Tool for RunPytest {
 
     fn time_limit(cx: &Cx) -> Duration {
         // The run has its own limit; this one is for what comes around it.
-        cx.app().config().mcp.tools.exec_timeout() + Duration::from_secs(10)
+        cx.app().config().mcp.exec.wait() + Duration::from_secs(10)
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
@@ -126,7 +126,7 @@ fn run(
         argv,
         program: Some(program),
         cwd,
-        timeout: cx.app().config().mcp.tools.exec_timeout(),
+        timeout: cx.app().config().mcp.exec.wait(),
         env: &[],
         max_output: MAX_OUTPUT,
     };
@@ -157,12 +157,12 @@ fn answer(cx: &Cx, args: &[String], ran: &Ran) -> Result<Answer> {
         )
     };
     if ran.finished.timed_out {
-        let limit = cx.app().config().mcp.tools.exec_timeout().as_secs();
+        let limit = cx.app().config().mcp.exec.wait().as_secs();
         let mut hint = "run fewer tests: a path, a test id or -k".to_owned();
         if let Some(id) = keep().filter(|_| !raw.is_empty()) {
             hint.push_str(&format!("; te_handle {id} returns the output so far"));
         }
-        let message = format!("pytest: ended after {limit} s (mcp.tools.exec_timeout)");
+        let message = format!("pytest: ended after {limit} s (mcp.exec.wait_s)");
         return Err(Error::new(Kind::TimedOut, message).hint(hint));
     }
     let text = String::from_utf8_lossy(&raw);

@@ -37,8 +37,8 @@ impl Tool for TeDiff {
     type Output = Answer;
 
     fn time_limit(cx: &Cx) -> std::time::Duration {
-        let tools = &cx.app().config().mcp.tools;
-        tools.read_timeout() + tools.exec_timeout()
+        let mcp = &cx.app().config().mcp;
+        mcp.tools.read_timeout() + mcp.exec.wait()
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {

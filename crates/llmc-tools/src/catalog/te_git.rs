@@ -40,7 +40,7 @@ impl Tool for TeGit {
     type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
-        cx.app().config().mcp.tools.exec_timeout() + Duration::from_secs(10)
+        cx.app().config().mcp.exec.wait() + Duration::from_secs(10)
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
@@ -54,7 +54,7 @@ impl Tool for TeGit {
         if args.iter().any(|word| word.contains('\0')) {
             return Err(Error::bad_args("an argument holds a NUL character"));
         }
-        let timeout = cx.app().config().mcp.tools.exec_timeout();
+        let timeout = cx.app().config().mcp.exec.wait();
         cx.blocking(move |cx, stop| {
             let commands = cx.app().commands()?;
             let cwd = cx.files().roots.open_dir(".")?;

@@ -65,9 +65,9 @@ pub(super) fn program_name(argv: &[String]) -> String {
 /// The time a command gets, and the key that says so if it is less than was asked for.
 fn time_limit(cx: &Cx, asked: Option<f64>) -> Result<(Duration, Option<&'static str>)> {
     let mcp = &cx.app().config().mcp;
-    let (most, key) = match mcp.te.enabled && mcp.te.timeout() < mcp.tools.exec_timeout() {
+    let (most, key) = match mcp.te.enabled && mcp.te.timeout() < mcp.exec.wait() {
         true => (mcp.te.timeout(), "mcp.te.timeout"),
-        false => (mcp.tools.exec_timeout(), "mcp.tools.exec_timeout"),
+        false => (mcp.exec.wait(), "mcp.exec.wait_s"),
     };
     match asked {
         None => Ok((most, None)),
@@ -83,7 +83,7 @@ fn time_limit(cx: &Cx, asked: Option<f64>) -> Result<(Duration, Option<&'static 
 
 /// How long a call may take that runs a command: the command has its own limit, this one is for what comes around it.
 pub(crate) fn call_limit(cx: &Cx) -> Duration {
-    cx.app().config().mcp.tools.exec_timeout() + Duration::from_secs(10)
+    cx.app().config().mcp.exec.wait() + Duration::from_secs(10)
 }
 
 /// Carries out a command, or what `te` is asked for by its flags.

@@ -14,20 +14,28 @@ use super::{Failure, inputs, print};
 use crate::cli::{Common, InitArgs};
 use survey::Survey;
 
-/// What an agent reads a repository with. Not `find` and `sed`, which start programs and write files when told to.
-const READING: [&str; 10] = [
-    "rg", "grep", "cat", "ls", "head", "tail", "wc", "diff", "stat", "file",
+/// What `llmc init` sets or leaves alone, and why.
+const CHOICES: [(&str, &str); 3] = [
+    (
+        "mode = \"hybrid\"",
+        "nine tools with full write access; `llmc tools` prints what each mode costs",
+    ),
+    (
+        "run_cmd_allowlist is not set",
+        "any program may run: commands are confined by the kernel, write only inside the workspace and see no credentials",
+    ),
+    (
+        "everything else",
+        "at its default: this folder is the only root, commands may use the network, nothing listens",
+    ),
 ];
-/// Seconds that builds and tests get.
-const BUILD_TIME: &str = "300";
 
 pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure> {
     // An existing file may be broken, and replacing it must still work: only the place is needed here.
     let root = llmc_config::workspace_root(&inputs(common)?)
         .map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))?;
     let survey = Survey::of(&root);
-    let choices = Choices::of(&root, &survey);
-    let text = llmc_config::template(&choices.template(&root, &survey));
+    let text = llmc_config::template(&template_options(&root, &survey));
     if args.print {
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
@@ -50,8 +58,8 @@ pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure>
         write_new(&path, &text, false)?;
         let _ = writeln!(out, "wrote {}", path.display());
     }
-    let _ = writeln!(out, "\n{}\n", survey.told());
-    for (what, why) in choices.told() {
+    let _ = writeln!(out, "\n{}\n", survey.summary());
+    for (what, why) in CHOICES {
         let _ = writeln!(out, "{what}\n  {why}");
     }
     let _ = writeln!(
@@ -62,90 +70,12 @@ pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is set in the file, and why.
-struct Choices {
-    allowlist: Vec<String>,
-    /// Beside reading programs: what the repository is built with.
-    builds: bool,
-    interpreters: Vec<String>,
-}
-
-impl Choices {
-    fn of(root: &Path, survey: &Survey) -> Choices {
-        let git = root.join(".git").exists().then_some("git");
-        let programs = survey.programs();
-        let mut allowlist: Vec<String> = Vec::new();
-        for name in READING
-            .into_iter()
-            .chain(git)
-            .chain(programs.iter().copied())
-        {
-            if !allowlist.iter().any(|known| known == name) {
-                allowlist.push(name.to_owned());
-            }
-        }
-        let interpreters = allowlist
-            .iter()
-            .filter(|name| llmc_exec::is_interpreter(name.as_str()));
-        Choices {
-            interpreters: interpreters.cloned().collect(),
-            builds: !programs.is_empty(),
-            allowlist,
-        }
-    }
-
-    fn template(&self, root: &Path, survey: &Survey) -> TemplateOpts {
-        let name = root
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        let mut notes = vec![survey.told()];
-        notes.extend(self.told().map(|(what, why)| format!("{what}: {why}")));
-        TemplateOpts {
-            project_name: name.unwrap_or_else(|| "this project".to_owned()),
-            allowlist: self.allowlist.clone(),
-            settings: match self.builds {
-                true => ["mcp.tools.exec_timeout", "mcp.te.timeout"]
-                    .map(|key| (key.to_owned(), BUILD_TIME.to_owned()))
-                    .into(),
-                false => Vec::new(),
-            },
-            notes,
-        }
-    }
-
-    /// Each choice with its reason.
-    fn told(&self) -> impl Iterator<Item = (String, String)> {
-        let mut told = vec![(
-            "mode = \"hybrid\"".to_owned(),
-            "seven tools with full write capability; `llmc tools` prints what each mode costs"
-                .to_owned(),
-        )];
-        let built = match self.builds {
-            true => "programs that read, and those this repository is built with",
-            false => "programs that read",
-        };
-        let warning = match self.interpreters.as_slice() {
-            [] => "no shell or interpreter, so the list means something".to_owned(),
-            some => format!(
-                "{} can run anything, so kernel confinement is the boundary; no shell",
-                some.join(", ")
-            ),
-        };
-        told.push((
-            format!("run_cmd_allowlist = {}", self.allowlist.join(" ")),
-            format!("{built}; {warning}; add \"bash\" if the agent shall run scripts"),
-        ));
-        if self.builds {
-            told.push((
-                format!("exec_timeout = {BUILD_TIME}"),
-                "builds and tests take longer than the usual 30 seconds".to_owned(),
-            ));
-        }
-        told.push((
-            "everything else".to_owned(),
-            "at its default: this folder is the only root, programs may use the network, nothing listens".to_owned(),
-        ));
-        told.into_iter()
+fn template_options(root: &Path, survey: &Survey) -> TemplateOpts {
+    let name = root.file_name().map(|name| name.to_string_lossy());
+    let choices = CHOICES.iter().map(|(what, why)| format!("{what}: {why}"));
+    TemplateOpts {
+        project_name: name.unwrap_or("this project".into()).into_owned(),
+        notes: std::iter::once(survey.summary()).chain(choices).collect(),
     }
 }
 
@@ -167,7 +97,7 @@ fn sidecars(survey: &Survey) -> [(&'static str, String); 2] {
         (
             "DOCS/contracts.env.min.md",
             format!(
-                "# Environment contract\n\n- Paths are relative to the workspace root; nothing outside the allowed roots is reachable.\n- `llmc.toml`, `.llmc/`, `.git/hooks` and `.git/config` are the operator's.\n- Commands run without a shell; one program per call.\n{commands}"
+                "# Environment contract\n\n- Paths are relative to the workspace root; nothing outside the allowed roots is reachable.\n- `llmc.toml`, `.llmc/`, `.git/hooks` and `.git/config` are the operator's.\n- `run_cmd` takes a shell line; commands write only inside the workspace and see no credentials.\n{commands}"
             ),
         ),
     ]

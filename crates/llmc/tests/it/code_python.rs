@@ -102,7 +102,7 @@ fn scripts_do_what_the_embedded_interpreter_cannot_and_call_the_same_tools() {
     let kept = client.error("execute_code", json!({"code": "1", "session": "s"}));
     assert_eq!(code(&kept), "BAD_ARGS");
     assert!(
-        kept["meta"]["hint"].as_str().unwrap().contains("monty"),
+        kept["meta"]["hint"].as_str().unwrap().contains("embedded"),
         "{kept}"
     );
 }

@@ -144,7 +144,7 @@ fn names_without_a_tool_and_lists_that_grew_are_warned_about() {
 fn the_security_checklist_of_hybrid_mode() {
     let workspace = workspace("//- kept.txt\nkept\n//- sub/deep.txt\ndeep\n");
     let mut client = hybrid(&workspace);
-    assert!(tools(&mut client).len() <= 7);
+    assert!(tools(&mut client).len() <= 9);
     // Path traversal.
     for path in [
         "../../etc/passwd",

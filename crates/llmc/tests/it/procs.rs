@@ -291,7 +291,7 @@ fn a_waiting_read_is_cancelled_and_the_process_lives_on() {
     send(&mut client, &id, "x\n");
     let answer = client.json("linux_proc_read", args);
     assert!(
-        answer["note"].as_str().unwrap().contains("exec_timeout"),
+        answer["note"].as_str().unwrap().contains("wait_s"),
         "{answer}"
     );
 }

@@ -76,6 +76,8 @@ const HYBRID: &[&str] = &[
     "linux_fs_write",
     "linux_fs_edit",
     "run_cmd",
+    "te_grep",
+    "rag_search",
     "execute_code",
     "init",
 ];
@@ -277,7 +279,7 @@ fn lists_and_instructions_stay_under_their_ceilings() {
     // mode, tokens, bytes
     for (mode, tokens, bytes) in [
         ("classic", 2900, usize::MAX),
-        ("hybrid", 480, 2500),
+        ("hybrid", 620, 3000),
         ("code_execution", 260, usize::MAX),
         ("te", 550, usize::MAX),
     ] {

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::read;
 
-/// How many files are looked at: enough to tell what a repository is, few enough to be quick in the largest.
-const MOST_FILES: usize = 20_000;
-const DEEPEST: usize = 8;
-/// Folders that hold what others wrote or a build made.
-const PASSED: [&str; 9] = [
+/// Enough to tell what a repository is, few enough to be quick in the largest.
+const MAX_SURVEYED_FILES: usize = 20_000;
+const MAX_SURVEYED_DEPTH: usize = 8;
+/// Folders of dependencies and build output.
+const SKIPPED_FOLDERS: [&str; 9] = [
     "node_modules",
     "target",
     "vendor",
@@ -49,7 +49,6 @@ const LANGUAGES: [(&str, &[&str]); 19] = [
 #[derive(Debug)]
 struct Build {
     sign: &'static str,
-    programs: Vec<&'static str>,
     build: Option<String>,
     test: Option<String>,
 }
@@ -75,12 +74,6 @@ impl Survey {
         }
     }
 
-    /// The programs it is built and tested with.
-    pub(super) fn programs(&self) -> Vec<&'static str> {
-        let all = self.builds.iter().flat_map(|build| &build.programs);
-        all.copied().collect()
-    }
-
     /// What to do with which command.
     pub(super) fn commands(&self) -> Vec<(&'static str, &str)> {
         let mut found = Vec::new();
@@ -91,8 +84,8 @@ impl Survey {
         found
     }
 
-    /// All of it in one sentence.
-    pub(super) fn told(&self) -> String {
+    /// Languages, build files and test commands in one sentence.
+    pub(super) fn summary(&self) -> String {
         let mut parts = Vec::new();
         let languages: Vec<String> = self
             .languages
@@ -136,14 +129,14 @@ fn count(
             continue;
         };
         *seen += 1;
-        if *seen > MOST_FILES {
+        if *seen > MAX_SURVEYED_FILES {
             return;
         }
         // Of the entry itself, so that no link is followed.
         let Ok(kind) = entry.file_type() else {
             continue;
         };
-        if kind.is_dir() && depth < DEEPEST && !PASSED.contains(&name) {
+        if kind.is_dir() && depth < MAX_SURVEYED_DEPTH && !SKIPPED_FOLDERS.contains(&name) {
             count(&entry.path(), depth + 1, seen, counts);
         } else if kind.is_file()
             && let Some((_, extension)) = name.rsplit_once('.')
@@ -161,11 +154,10 @@ fn builds(root: &Path) -> Vec<Build> {
     let there = |name: &str| root.join(name).exists();
     let mut found: Vec<Build> = SIMPLE
         .iter()
-        .filter_map(|(signs, programs, build, test)| {
+        .filter_map(|(signs, build, test)| {
             let sign = signs.iter().find(|sign| there(sign))?;
             Some(Build {
                 sign,
-                programs: programs.to_vec(),
                 build: (!build.is_empty()).then(|| (*build).to_owned()),
                 test: (!test.is_empty()).then(|| (*test).to_owned()),
             })
@@ -177,52 +169,38 @@ fn builds(root: &Path) -> Vec<Build> {
     found
 }
 
-/// Build systems that one file tells all about: signs, programs, how to build, how to test.
-type Simple = (
-    &'static [&'static str],
-    &'static [&'static str],
-    &'static str,
-    &'static str,
-);
+/// Build systems that one file tells all about: its names, how to build, how to test.
+type Simple = (&'static [&'static str], &'static str, &'static str);
 
 const SIMPLE: [Simple; 12] = [
-    (&["Cargo.toml"], &["cargo"], "cargo build", "cargo test"),
-    (&["go.mod"], &["go"], "go build ./...", "go test ./..."),
-    (&["pom.xml"], &["mvn"], "mvn -q package", "mvn -q test"),
+    (&["Cargo.toml"], "cargo build", "cargo test"),
+    (&["go.mod"], "go build ./...", "go test ./..."),
+    (&["pom.xml"], "mvn -q package", "mvn -q test"),
     (
         &["build.gradle", "build.gradle.kts"],
-        &["gradle"],
         "gradle build",
         "gradle test",
     ),
     (
         &["CMakeLists.txt"],
-        &["cmake", "ctest"],
         "cmake --build build",
         "ctest --test-dir build",
     ),
     (
         &["meson.build"],
-        &["meson", "ninja"],
         "meson compile -C build",
         "meson test -C build",
     ),
-    (
-        &["Gemfile"],
-        &["bundle", "ruby"],
-        "",
-        "bundle exec rake test",
-    ),
-    (&["composer.json"], &["composer", "php"], "", ""),
-    (&["mix.exs"], &["mix"], "mix compile", "mix test"),
-    (&["deno.json", "deno.jsonc"], &["deno"], "", "deno test"),
+    (&["Gemfile"], "", "bundle exec rake test"),
+    (&["composer.json"], "", ""),
+    (&["mix.exs"], "mix compile", "mix test"),
+    (&["deno.json", "deno.jsonc"], "", "deno test"),
     (
         &["global.json", "Directory.Build.props"],
-        &["dotnet"],
         "dotnet build",
         "dotnet test",
     ),
-    (&["Justfile", "justfile"], &["just"], "", ""),
+    (&["Justfile", "justfile"], "", ""),
 ];
 
 /// A package manager by its lock file; tests only when the package says how.
@@ -244,7 +222,6 @@ fn node(root: &Path) -> Option<Build> {
     };
     Some(Build {
         sign: "package.json",
-        programs: vec![manager, "node"],
         build: script("build"),
         test: script("test"),
     })
@@ -260,12 +237,6 @@ fn python(root: &Path) -> Option<Build> {
         "requirements.txt",
     ];
     let sign = signs.into_iter().find(|sign| root.join(sign).exists())?;
-    let mut programs = vec!["python"];
-    for (lock, program) in [("uv.lock", "uv"), ("poetry.lock", "poetry")] {
-        if root.join(lock).exists() {
-            programs.push(program);
-        }
-    }
     let tested = ["tests", "test", "pytest.ini", "conftest.py"];
     let configured = ["pyproject.toml", "setup.cfg", "tox.ini"]
         .iter()
@@ -274,9 +245,8 @@ fn python(root: &Path) -> Option<Build> {
     let tests = configured || tested.iter().any(|name| root.join(name).exists());
     Some(Build {
         sign,
-        programs,
         build: None,
-        // The tool of that name needs no entry in the allowlist and answers with the failures alone.
+        // The tool of that name answers with the failures alone.
         test: tests.then(|| "run_pytest".to_owned()),
     })
 }
@@ -293,7 +263,6 @@ fn make(root: &Path) -> Option<Build> {
     };
     Some(Build {
         sign,
-        programs: vec!["make"],
         build: Some("make".to_owned()),
         test: target("test").or_else(|| target("check")),
     })
