@@ -1,51 +1,33 @@
 //! The running application: configuration, doors to the files, stores, the list of tools.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use llmc_config::{Config, ExecProfile, Loaded};
-use llmc_envelope::handles::{Options, SourceStamp};
-use llmc_envelope::{HandleId, HandleStore, Telemetry};
+use llmc_envelope::handles::Options;
+use llmc_envelope::{HandleStore, Telemetry};
 use llmc_exec::{Confinement, Profile, Runner, Settings};
-use llmc_host::{CONFIG_FILE, CancelToken, Roots, Rules, STATE_DIR, Workspace, WriteState};
-use llmc_index::{Index, State};
+use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Workspace, WriteState};
 
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
+use crate::budget::SessionBudgets;
 use crate::confinement::Truth;
-use crate::cx::Caller;
-use crate::embedding;
 use crate::error::{Error, Kind, Result};
+use crate::handle_keeper::HandleKeeper;
+use crate::index_keeper::IndexKeeper;
 use crate::mode;
 use crate::observe::Observer;
 use crate::processes::Processes;
 use crate::resources::Sidecars;
 use crate::rlm::{self, Analyses};
 use crate::script::Scripts;
-use crate::shell;
-use crate::tool::{Effect, ToolDef};
+use crate::slots::CallSlots;
+use crate::tool::ToolDef;
 
-/// Sessions whose budgets are tracked at the same time.
-const SESSIONS: usize = 4096;
-/// How long `health` says the same about the index.
-const INDEX_SEEN: Duration = Duration::from_millis(200);
 /// The record of calls, in the state directory.
 pub(crate) const TELEMETRY: &str = "te_telemetry.db";
-/// How many stored files are remembered, so that paging through one stores it once.
-const KEPT_FILES: usize = 64;
-
-/// A stored file: whose, in which state, under which handle.
-#[derive(Debug)]
-struct KeptFile {
-    principal: String,
-    stamp: SourceStamp,
-    id: HandleId,
-}
-
 /// Everything that lives as long as the process.
 #[derive(Debug)]
 pub struct App {
@@ -54,23 +36,17 @@ pub struct App {
     stores: Option<PathBuf>,
     files: Workspace,
     linux: Workspace,
-    handles: OnceLock<Result<HandleStore>>,
+    handles: HandleKeeper,
     processes: Processes,
     analyses: Analyses,
     commands: OnceLock<Result<Runner>>,
-    index: OnceLock<Index>,
-    keeping_index: AtomicBool,
-    /// What `health` last said about the index.
-    index_seen: Mutex<Option<(Instant, State)>>,
-    kept_files: Mutex<VecDeque<KeptFile>>,
+    index: IndexKeeper,
     observer: Observer,
     listing: Vec<&'static ToolDef>,
     sidecars: Sidecars,
-    /// Places for calls that run at the same time, for each principal: one cannot keep another waiting. Scripts have
-    /// their own, or many of them would keep every other call waiting.
-    running: Mutex<BTreeMap<(String, bool), Arc<Semaphore>>>,
+    slots: CallSlots,
     scripts: Scripts,
-    served: Mutex<BTreeMap<(String, String), u64>>,
+    sessions: SessionBudgets,
     session_id: String,
     started: Instant,
 }
@@ -98,12 +74,14 @@ impl App {
         let state = make_state_dir(&state_dir).and_then(|()| {
             WriteState::open(&state_dir, config.mcp.locks.lease()).map_err(Error::from)
         });
-        let index = OnceLock::new();
+        let index = IndexKeeper::new(match &state {
+            Ok(_) => Ok(state_dir.join("index")),
+            Err(error) => Err(error.to_string()),
+        });
         let state = match state {
             Ok(state) => Some(Arc::new(state)),
             Err(error) => {
                 tracing::warn!(error = %error, "state directory cannot be used: files are read only, handles live in memory");
-                let _ = index.set(Index::nowhere(error.to_string()));
                 None
             }
         };
@@ -121,23 +99,20 @@ impl App {
         let stores = state.is_some().then_some(state_dir);
         let observer = Observer::start(&loaded, stores.as_deref());
         Ok(Arc::new(App {
+            handles: HandleKeeper::new(stores.clone(), handle_options(config)),
+            slots: CallSlots::new(config.mcp.limits.concurrency_per_token),
             stores,
             files,
             linux,
-            handles: OnceLock::new(),
             processes: Processes::default(),
             analyses: Analyses::default(),
             commands: OnceLock::new(),
             index,
-            keeping_index: AtomicBool::new(false),
-            index_seen: Mutex::default(),
-            kept_files: Mutex::default(),
             observer,
             listing,
             sidecars,
-            running: Mutex::default(),
             scripts: Scripts::default(),
-            served: Mutex::default(),
+            sessions: SessionBudgets::default(),
             session_id: uuid::Uuid::new_v4().to_string(),
             started: Instant::now(),
             loaded,
@@ -189,33 +164,20 @@ impl App {
         &self.session_id
     }
 
-    /// This principal's places for calls that run at the same time; the others wait their turn.
-    pub(crate) fn running(&self, principal: &str, effect: Effect) -> Arc<Semaphore> {
-        let key = (principal.to_owned(), effect == Effect::Scripts);
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(places) = running.get(&key) {
-            return places.clone();
-        }
-        let places = self.config().mcp.limits.concurrency_per_token;
-        let places = usize::try_from(places).unwrap_or(Semaphore::MAX_PERMITS);
-        let places = Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS)));
-        running.insert(key, places.clone());
-        places
+    pub(crate) fn slots(&self) -> &CallSlots {
+        &self.slots
     }
 
-    /// Tokens that a session has been served by budgeted tools.
-    pub(crate) fn served_to(&self, caller: &Caller) -> u64 {
-        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-        served.get(&session_of(caller)).copied().unwrap_or(0)
+    pub(crate) fn sessions(&self) -> &SessionBudgets {
+        &self.sessions
     }
 
-    pub(crate) fn count_served(&self, caller: &Caller, tokens: u64) {
-        let session = session_of(caller);
-        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-        if served.len() >= SESSIONS && !served.contains_key(&session) {
-            served.pop_first();
-        }
-        *served.entry(session).or_default() += tokens;
+    pub(crate) fn handle_keeper(&self) -> &HandleKeeper {
+        &self.handles
+    }
+
+    pub(crate) fn index_keeper(&self) -> &IndexKeeper {
+        &self.index
     }
 
     /// Since when the process serves.
@@ -233,27 +195,12 @@ impl App {
         self.stores.as_deref().and_then(Path::parent) == Some(dir)
     }
 
-    /// The handle store, opened when first needed so that a start costs nothing for it.
+    /// The handle store.
     ///
     /// # Errors
     /// The store cannot be opened, not even in memory.
     pub fn handles(&self) -> Result<&HandleStore> {
-        let opened = self.handles.get_or_init(|| {
-            let keep = &self.config().mcp.handles;
-            let options = Options {
-                ttl: keep.ttl(),
-                max_bytes: keep.max_bytes,
-                ..Options::default()
-            };
-            if let Some(dir) = &self.stores {
-                match shell::open_store(dir, options.clone()) {
-                    Ok(store) => return Ok(store),
-                    Err(why) => tracing::warn!(why, "handle store falls back to memory"),
-                }
-            }
-            HandleStore::in_memory(options).map_err(Error::from)
-        });
-        opened.as_ref().map_err(Clone::clone)
+        self.handles.store()
     }
 
     /// The record of calls, for reading; what this process itself is doing may not be in it yet.
@@ -300,7 +247,7 @@ impl App {
             "version": "v0",
             "confinement": Truth::confinement(self),
             "profile": self.config().mcp.exec.profile.as_str(),
-            "index": self.index_state(),
+            "index": self.index.state(self.config()),
         });
         if let Some(progress) = self.index_progress() {
             health["index_progress"] = progress;
@@ -309,29 +256,6 @@ impl App {
             health["index_trouble"] = why.into();
         }
         health
-    }
-
-    /// The state of the index, looked up now and then: `health` is asked often, and this reads files.
-    fn index_state(&self) -> State {
-        let seen = self.index_seen.lock();
-        let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
-        match *seen {
-            Some((at, state)) if at.elapsed() < INDEX_SEEN => state,
-            _ => {
-                let state = self.index().state();
-                *seen = Some((Instant::now(), state));
-                state
-            }
-        }
-    }
-
-    /// How far this process is with looking at the whole tree, while it does.
-    pub fn index_progress(&self) -> Option<Value> {
-        let progress = self.index().progress();
-        let (done, total) = (progress.done(), progress.total());
-        progress
-            .is_at_work()
-            .then(|| json!({"done": done, "total": total.max(done)}))
     }
 
     /// What scripts need that outlives them.
@@ -352,48 +276,6 @@ impl App {
     /// What whoever sits at the shell asks of the next analysis.
     pub fn analyse_from_shell(&self, shell: rlm::Shell) {
         self.analyses.prepare(shell);
-    }
-
-    /// The index of the workspace; without a state directory there is none, and searches go over the files.
-    pub fn index(&self) -> &Index {
-        self.index.get_or_init(|| {
-            let index = match &self.stores {
-                Some(dir) => Index::at(&dir.join("index")),
-                None => Index::nowhere("there is no state directory".to_owned()),
-            };
-            match embedding::embedder(self.config()) {
-                Some(embedder) => index.with_embedder(embedder),
-                None => index,
-            }
-        })
-    }
-
-    /// Begins to keep the index where questions are to be expected: tools that need it are offered, and the workspace
-    /// is a repository or has an index already. Elsewhere (a home directory, a mode without retrieval) the first
-    /// question begins it.
-    pub fn expect_questions(self: &Arc<App>) {
-        let offered = self.listing.iter().any(|tool| tool.retrieves);
-        let worth_it = || self.root().join(".git").exists() || self.index().bytes() > 0;
-        if offered && !self.keeping_index.load(Ordering::Relaxed) && worth_it() {
-            self.keep_index();
-        }
-    }
-
-    /// Keeps the index current in the background from now on; asking again changes nothing.
-    pub fn keep_index(self: &Arc<App>) {
-        if self.keeping_index.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let app = Arc::clone(self);
-        let spawned = std::thread::Builder::new()
-            .name("index".to_owned())
-            .spawn(move || {
-                let roots = app.files().roots.clone();
-                app.index().keep_current(&roots, &CancelToken::default());
-            });
-        if let Err(error) = spawned {
-            tracing::warn!(error = %error, "no thread to keep the index");
-        }
     }
 
     /// What the configuration says about commands.
@@ -437,42 +319,15 @@ impl App {
             ..Settings::default()
         }
     }
-
-    /// The handle under which this principal already has this state of this file.
-    pub(crate) fn kept_file(&self, principal: &str, stamp: &SourceStamp) -> Option<HandleId> {
-        let kept = self
-            .kept_files
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let found = kept
-            .iter()
-            .find(|kept| kept.principal == principal && kept.stamp == *stamp)?
-            .id;
-        drop(kept);
-        self.handles()
-            .ok()?
-            .info(principal, found)
-            .ok()
-            .map(|_| found)
-    }
-
-    pub(crate) fn remember_file(&self, principal: &str, stamp: &SourceStamp, id: HandleId) {
-        let mut kept = self
-            .kept_files
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        kept.truncate(KEPT_FILES - 1);
-        kept.push_front(KeptFile {
-            principal: principal.to_owned(),
-            stamp: stamp.clone(),
-            id,
-        });
-    }
 }
 
-/// A session belongs to its principal: another's session of the same name is another session.
-fn session_of(caller: &Caller) -> (String, String) {
-    (caller.principal.clone(), caller.session.clone())
+fn handle_options(config: &Config) -> Options {
+    let handles = &config.mcp.handles;
+    Options {
+        ttl: handles.ttl(),
+        max_bytes: handles.max_bytes,
+        ..Options::default()
+    }
 }
 
 /// Files that decide over the agent: configuration, audit, policy.

@@ -169,7 +169,7 @@ impl App {
         Ok(tool)
     }
 
-    /// Waits for a place. A script's calls run in the place of the script itself, or they would wait for each other.
+    /// Waits for a slot. A script's calls run in the slot of the script itself, or they would wait for each other.
     async fn run_in_turn(
         self: &Arc<App>,
         tool: &'static ToolDef,
@@ -180,13 +180,13 @@ impl App {
             return self.run(tool, call, caller).await;
         }
         let cancel = call.cancel.clone();
-        let running = self.running(&caller.principal, tool.effect);
-        let place = tokio::select! {
-            place = running.acquire() => place,
+        let slots = self.slots().of(&caller.principal, tool.effect);
+        let slot = tokio::select! {
+            slot = slots.acquire() => slot,
             () = cancel.cancelled() => return Err(Error::new(Kind::Cancelled, "cancelled")),
         };
         let answer = self.run(tool, call, caller).await;
-        drop(place);
+        drop(slot);
         answer
     }
 

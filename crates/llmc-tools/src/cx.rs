@@ -6,7 +6,6 @@ use std::sync::Arc;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Draft, Payload};
 use llmc_host::{CancelToken, Workspace};
-use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -196,21 +195,7 @@ impl Cx {
         payload: impl Into<Payload<'a>>,
     ) -> Option<HandleId> {
         let draft = draft(Draft::new(self.caller.principal.as_str(), kind));
-        let stored = self
-            .app
-            .handles()
-            .and_then(|store| store.put(draft, payload).map_err(Error::from));
-        or_warn(stored)
-    }
-
-    /// Stores a document as JSON; also its length.
-    pub fn keep_json(
-        &self,
-        draft: impl FnOnce(Draft) -> Draft,
-        kind: &str,
-        document: &(impl Serialize + ?Sized),
-    ) -> (Option<HandleId>, u64) {
-        self.keep_written(draft, kind, |out| Ok(serde_json::to_writer(out, document)?))
+        self.app.handle_keeper().put(draft, payload)
     }
 
     /// Stores what `write` writes, piece by piece, so that it never stands in memory twice; also its length.
@@ -221,24 +206,6 @@ impl Cx {
         write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
     ) -> (Option<HandleId>, u64) {
         let draft = draft(Draft::new(self.caller.principal.as_str(), kind));
-        let mut bytes = 0;
-        let stored = self.app.handles().and_then(|store| {
-            let mut writer = store.writer(draft)?;
-            let written = write(&mut writer);
-            written.map_err(|error| Error::new(Kind::WriteFailed, error.to_string()))?;
-            bytes = writer.written();
-            Ok(writer.finish()?)
-        });
-        (or_warn(stored), bytes)
-    }
-}
-
-fn or_warn(stored: Result<HandleId>) -> Option<HandleId> {
-    match stored {
-        Ok(id) => Some(id),
-        Err(error) => {
-            tracing::warn!(error = %error, "handle store cannot take a result");
-            None
-        }
+        self.app.handle_keeper().put_written(draft, write)
     }
 }

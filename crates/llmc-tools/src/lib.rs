@@ -4,6 +4,7 @@
 //! - [`catalog`]: all of them, one file each
 //! - [`App`]: the running application; [`App::call`] is the only way to run a tool
 //! - [`Error`], [`Kind`]: what can go wrong, and how each surface names it
+//! - [`Render`], [`Rendition`], [`Sealed`]: how an output reads, and the answer that the seal makes of it
 //! - [`mode`]: which tools an MCP client is listed
 //! - [`Observer`]: metrics, audit, telemetry and the log line of a call
 //! - [`Processes`]: programs that outlive the call that started them
@@ -19,6 +20,7 @@
 mod answer;
 mod app;
 mod bootload;
+mod budget;
 mod call;
 pub mod catalog;
 mod committed;
@@ -28,6 +30,8 @@ mod cx;
 pub mod docs;
 mod embedding;
 mod error;
+mod handle_keeper;
+mod index_keeper;
 pub mod mode;
 mod observe;
 mod processes;
@@ -39,6 +43,7 @@ mod schema;
 mod script;
 mod seal;
 pub mod shell;
+mod slots;
 pub mod state;
 pub mod stubs;
 mod te;

@@ -7,6 +7,7 @@ use llmc_envelope::te::{self, ContentType, TeHeader};
 use llmc_host::CancelToken;
 
 use crate::answer::{Answer, Facts};
+use crate::budget;
 use crate::cx::{Cx, Form};
 use crate::error::Error;
 
@@ -42,26 +43,13 @@ const FRAME: u64 = 80;
 
 /// How many tokens the body of this caller's answer may have.
 pub(crate) fn budget(cx: &Cx) -> usize {
-    let answer = cx.app().config().mcp.te.budget_for(&cx.caller().agent);
-    // A spent session still gets its header and its handle: answers shrink, they never fail.
-    room(remaining(cx).map_or(answer, |left| answer.min(left)))
+    room(budget::next_answer_budget(cx))
 }
 
 /// What a budget leaves for the body when header and breadcrumbs are paid for.
 pub(crate) fn room(budget: u64) -> usize {
     let frame = FRAME.min(budget / 4);
     usize::try_from(budget - frame).unwrap_or(usize::MAX)
-}
-
-/// What is left of the session's budget, if it has one.
-pub(crate) fn remaining(cx: &Cx) -> Option<u64> {
-    let all = cx
-        .app()
-        .config()
-        .mcp
-        .te
-        .session_budget_for(&cx.caller().agent)?;
-    Some(all.saturating_sub(cx.app().served_to(cx.caller())))
 }
 
 /// Puts what was condensed into its envelope.
@@ -110,36 +98,9 @@ pub(crate) fn text(found: &Condensed, frame: Frame) -> (String, Facts) {
     (te::render(&header, &body, &crumbs), facts)
 }
 
-/// Renders an envelope around what was stored: nothing of it is left out, and what would act is shown as what it is.
-pub(crate) fn stored(
-    cx: &Cx,
-    header: &TeHeader,
-    body: &str,
-    crumbs: &[String],
-    facts: Facts,
-) -> Answer {
-    let body = neutralise(body, Ansi::Show);
-    served(cx, te::render(header, &body, crumbs), facts)
-}
-
-/// Counts what a caller is served against its session's budget.
-pub(crate) fn count_served(cx: &Cx, text: &str) {
-    if cx
-        .app()
-        .config()
-        .mcp
-        .te
-        .session_budget_for(&cx.caller().agent)
-        .is_some()
-    {
-        cx.app()
-            .count_served(cx.caller(), llmc_tokens::count(text) as u64);
-    }
-}
-
 /// A finished text, counted.
 pub(crate) fn served(cx: &Cx, text: String, facts: Facts) -> Answer {
-    count_served(cx, &text);
+    budget::count_served(cx, &text);
     match cx.caller().form {
         Form::Text => Answer {
             text,

@@ -1,0 +1,63 @@
+//! What an answer may cost: the agent's budget for one answer, and what is left of the session's.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::cx::{Caller, Cx};
+
+/// Sessions whose budgets are tracked at the same time.
+const MAX_TRACKED_SESSIONS: usize = 4096;
+
+/// Tokens that each session has been served.
+#[derive(Debug, Default)]
+pub(crate) struct SessionBudgets {
+    /// By principal and session: another principal's session of the same name is another session.
+    served: Mutex<BTreeMap<(String, String), u64>>,
+}
+
+impl SessionBudgets {
+    fn served_to(&self, caller: &Caller) -> u64 {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        served.get(&key(caller)).copied().unwrap_or(0)
+    }
+
+    fn count(&self, caller: &Caller, tokens: u64) {
+        let key = key(caller);
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        if served.len() >= MAX_TRACKED_SESSIONS && !served.contains_key(&key) {
+            served.pop_first();
+        }
+        *served.entry(key).or_default() += tokens;
+    }
+}
+
+fn key(caller: &Caller) -> (String, String) {
+    (caller.principal.clone(), caller.session.clone())
+}
+
+/// Tokens that one answer to this agent may take, whatever its session has left.
+pub(crate) fn answer_budget(cx: &Cx) -> u64 {
+    cx.app().config().mcp.te.budget_for(&cx.caller().agent)
+}
+
+/// What is left of the session's budget, if it has one.
+pub(crate) fn session_budget_left(cx: &Cx) -> Option<u64> {
+    let te = &cx.app().config().mcp.te;
+    let all = te.session_budget_for(&cx.caller().agent)?;
+    Some(all.saturating_sub(cx.app().sessions().served_to(cx.caller())))
+}
+
+/// Tokens that the next answer may take. A spent session still gets its header and its handle: answers shrink, they never
+/// fail.
+pub(crate) fn next_answer_budget(cx: &Cx) -> u64 {
+    let answer = answer_budget(cx);
+    session_budget_left(cx).map_or(answer, |left| answer.min(left))
+}
+
+/// Counts what a caller is served against its session's budget.
+pub(crate) fn count_served(cx: &Cx, text: &str) {
+    if session_budget_left(cx).is_some() {
+        let tokens = llmc_tokens::count(text) as u64;
+        cx.app().sessions().count(cx.caller(), tokens);
+    }
+}
