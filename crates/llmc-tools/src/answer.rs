@@ -4,7 +4,7 @@ use llmc_envelope::receipt::Receipt;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::error::{Error, Kind, Result};
+use crate::error::Result;
 use crate::render::{AnswerRoom, Layout, Render, Rendition};
 pub(crate) use crate::seal::Facts;
 
@@ -20,21 +20,6 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// A JSON document, compact.
-    ///
-    /// # Errors
-    /// The value cannot be written as JSON, which is a defect.
-    pub(crate) fn json(document: &impl Serialize, facts: Facts) -> Result<Answer> {
-        let data = serde_json::to_value(document).map_err(|error| {
-            Error::new(Kind::Internal, format!("answer cannot be written: {error}"))
-        })?;
-        Ok(Answer {
-            text: data.to_string(),
-            data,
-            facts,
-        })
-    }
-
     /// Plain text under its receipt; an empty receipt is none.
     pub(crate) fn text(body: &str, receipt: &Receipt, facts: Facts) -> Answer {
         Answer {

@@ -16,6 +16,7 @@ use llmc_host::{CancelToken, Slice};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::budget;
 use crate::cx::{Cx, Form};
 use crate::error::Result;
 
@@ -41,6 +42,11 @@ impl AnswerRoom<'_> {
     /// In which form the caller takes the answer.
     pub fn form(&self) -> Form {
         self.cx.caller().form
+    }
+
+    /// Tokens of one answer to this agent, whatever its session has left.
+    pub fn answer_budget(&self) -> usize {
+        usize::try_from(budget::answer_budget(self.cx)).unwrap_or(usize::MAX)
     }
 
     /// Whether the call was cancelled or ran out of time.

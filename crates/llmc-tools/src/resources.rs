@@ -30,7 +30,7 @@ pub const HANDLE_TEMPLATE: &str = "llmc://handle/{id}";
 
 /// A document that can be listed.
 #[derive(Debug, Clone)]
-pub struct Document {
+pub struct Sidecar {
     /// `llmc://docs/<file name>`.
     pub uri: String,
     /// The file's name.
@@ -49,12 +49,12 @@ pub enum Content {
 
 /// The documents of `mcp.resources.sidecars` that exist.
 #[derive(Debug, Default)]
-pub struct Sidecars(Vec<Document>);
+pub struct Sidecars(Vec<Sidecar>);
 
 impl Sidecars {
     /// Looks for each; a missing one is a warning, not an error.
     pub(crate) fn find(paths: &[String], files: &Workspace) -> Sidecars {
-        let mut found: Vec<Document> = Vec::new();
+        let mut found: Vec<Sidecar> = Vec::new();
         for path in paths {
             let name = path.rsplit('/').next().unwrap_or(path).to_owned();
             let uri = format!("{DOCS}{name}");
@@ -62,7 +62,7 @@ impl Sidecars {
                 Ok(_) if found.iter().any(|other| other.uri == uri) => {
                     tracing::warn!(sidecar = %path, "another sidecar has the same file name; not listed");
                 }
-                Ok(_) => found.push(Document {
+                Ok(_) => found.push(Sidecar {
                     uri,
                     name,
                     path: path.clone(),
@@ -76,7 +76,7 @@ impl Sidecars {
     }
 
     /// Those that exist.
-    pub fn list(&self) -> &[Document] {
+    pub fn list(&self) -> &[Sidecar] {
         &self.0
     }
 }
@@ -139,7 +139,7 @@ impl App {
         let stop = CancelToken::with_deadline(Instant::now() + time);
         let limit = limit.clamp(1, ANSWER_LIMIT as u64);
         let cx = Cx::new(self.clone(), Arc::new(caller), stop);
-        cx.blocking(move |cx, stop| Ok(page(cx, &handle, offset, limit, stop)?.0))
+        cx.blocking(move |cx, stop| Ok(json!(page(cx, &handle, offset, limit, stop)?)))
             .await
     }
 

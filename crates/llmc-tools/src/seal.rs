@@ -14,6 +14,7 @@ use llmc_host::{ANSWER_LIMIT, CancelToken, sha256_hex};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::budget;
 use crate::cx::{Cx, Form};
 use crate::error::{Error, Kind, Result};
 use crate::render::{
@@ -203,7 +204,7 @@ fn envelope(
 ) -> Sealed {
     let text = te_text(&mut rendition, stored.as_ref(), layout);
     let facts = facts(rendition, stored, layout.body.len());
-    crate::te::count_served(cx, &text);
+    budget::count_served(cx, &text);
     let (text, data) = match cx.caller().form {
         Form::Text => (text, None),
         Form::Data => (String::new(), Some(text.into())),
@@ -226,7 +227,8 @@ fn te_text(
         lines: totals.lines,
         files: totals.files,
         size: totals.size,
-        shown: (first != Some(rendition.shown)).then_some(rendition.shown),
+        shown: (layout.chunk.is_some() || first != Some(rendition.shown))
+            .then_some(rendition.shown),
         truncated: rendition.truncated,
         handle: stored.map(|stored| stored.id),
         hot_zone: layout.hot_zone.clone(),
@@ -359,7 +361,11 @@ fn keep_file(
         mtime_ns: file.mtime_ns(),
         sha256: sha256.to_owned(),
     };
-    if let Some(id) = cx.app().kept_file(&cx.caller().principal, &stamp) {
+    if let Some(id) = cx
+        .app()
+        .handle_keeper()
+        .find_file(&cx.caller().principal, &stamp)
+    {
         return Ok(Some(id));
     }
     let about = |draft: Draft| draft.with("path", shown).from_source(stamp.clone());
@@ -377,7 +383,9 @@ fn keep_file(
         cx.keep(about, "file_content", bytes.as_slice())
     };
     if let Some(id) = id {
-        cx.app().remember_file(&cx.caller().principal, &stamp, id);
+        cx.app()
+            .handle_keeper()
+            .remember_file(&cx.caller().principal, &stamp, id);
     }
     Ok(id)
 }

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use llmc_exec::signal_number;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
@@ -25,6 +25,22 @@ pub(crate) fn bounded(
         }));
     }
     Ok(u64::try_from(value).unwrap_or(0))
+}
+
+/// What a tool answers that did something to one path.
+#[derive(Debug, Serialize)]
+pub(super) struct DonePath {
+    ok: bool,
+    path: String,
+}
+
+impl DonePath {
+    pub(super) fn new(path: &str) -> DonePath {
+        DonePath {
+            ok: true,
+            path: path.to_owned(),
+        }
+    }
 }
 
 /// A signal by name or number.

@@ -1,9 +1,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct GetMetrics;
@@ -17,9 +18,9 @@ impl Tool for GetMetrics {
     const NAME: &'static str = "get_metrics";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, _: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, _: Args) -> Result<Document<Value>> {
         cx.blocking(|cx, _| {
             let mut document = cx.app().observer().metrics();
             document["uptime_s"] = cx.app().started().elapsed().as_secs().into();
@@ -27,7 +28,7 @@ impl Tool for GetMetrics {
                 document["handles"] =
                     serde_json::json!({"count": usage.count, "bytes": usage.bytes});
             }
-            Answer::json(&document, Facts::default())
+            Ok(Document::new(document))
         })
         .await
     }

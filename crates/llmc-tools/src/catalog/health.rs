@@ -1,9 +1,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct Health;
@@ -17,10 +18,10 @@ impl Tool for Health {
     const NAME: &'static str = "health";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, _: Args) -> Result<Answer> {
-        cx.blocking(|cx, _| Answer::json(&cx.app().health(), Facts::default()))
+    async fn run(cx: &Cx, _: Args) -> Result<Document<Value>> {
+        cx.blocking(|cx, _| Ok(Document::new(cx.app().health())))
             .await
     }
 }

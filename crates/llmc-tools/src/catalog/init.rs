@@ -1,12 +1,12 @@
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use llmc_envelope::receipt::Receipt;
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::mode;
+use crate::render::{AnswerRoom, Render, Rendition};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct Init;
@@ -18,15 +18,24 @@ pub(super) struct Init;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}
 
+/// The text that explains the server.
+#[derive(Serialize)]
+pub(super) struct Guide(String);
+
+impl Render for Guide {
+    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        Ok(Rendition::text(self.0.as_str(), Receipt::new()))
+    }
+}
+
 impl Tool for Init {
     const NAME: &'static str = "init";
     const ALIASES: &'static [&'static str] = &["00_INIT"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = Guide;
 
-    async fn run(cx: &Cx, _: Args) -> Result<Answer> {
-        let words = mode::instructions(cx.app().config());
-        Ok(Answer::text(&words, &Receipt::new(), Facts::default()))
+    async fn run(cx: &Cx, _: Args) -> Result<Guide> {
+        Ok(Guide(mode::instructions(cx.app().config())))
     }
 }

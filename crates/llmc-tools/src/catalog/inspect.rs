@@ -1,12 +1,12 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::relations::{self, FEW};
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::rag;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct Inspect;
@@ -25,9 +25,9 @@ impl Tool for Inspect {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         cx.blocking(move |cx, stop| {
             let budget = cx.app().config().mcp.rag.token_budget;
             let budget = usize::try_from(budget).unwrap_or(usize::MAX);
@@ -44,17 +44,13 @@ impl Tool for Inspect {
                 (None, Some(path)) => index.inspect_file(roots, path, budget)?,
                 (None, None) => return Err(Error::bad_args("give symbol or path")),
             };
-            let facts = Facts {
-                path: Some(found.path.clone()),
-                truncated: found.unread_files > 0 || found.lines_total.is_some(),
-                ..Facts::default()
-            };
+            let truncated = found.unread_files > 0 || found.lines_total.is_some();
             let mut document = json!(found);
             relations::hint_at_unread(&mut document, found.unread_files);
             let lists = ["callers", "callees", "tests", "docs"];
             let cut = lists.map(|list| relations::cut(&mut document, list, FEW));
-            let whole = cut.contains(&true).then_some(&found);
-            relations::seal(cx, "inspect", document, whole, facts)
+            let whole = cut.contains(&true).then(|| json!(found));
+            Ok(relations::answer(Self::NAME, document, whole, truncated).path(found.path))
         })
         .await
     }

@@ -1,11 +1,11 @@
 use llmc_host::Depth;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
-use crate::answer::{Answer, Facts};
+use super::args::DonePath;
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxFsDelete;
@@ -25,9 +25,9 @@ impl Tool for LinuxFsDelete {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<DonePath>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<DonePath>> {
         cx.blocking(move |cx, stop| {
             let files = cx.linux();
             let depth = if args.recursive == Some(true) {
@@ -37,11 +37,7 @@ impl Tool for LinuxFsDelete {
             };
             let path = files.delete(&args.path, depth, &cx.owner(), stop)?;
             let shown = files.roots.shown(&path);
-            let facts = Facts {
-                path: Some(shown.clone()),
-                ..Facts::default()
-            };
-            Answer::json(&json!({"ok": true, "path": shown}), facts)
+            Ok(Document::new(DonePath::new(&shown)).path(shown))
         })
         .await
     }

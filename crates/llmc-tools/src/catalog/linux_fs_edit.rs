@@ -1,13 +1,12 @@
 use llmc_host::ExpectedHash;
 use llmc_host::edit::Change;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use super::args::bounded;
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxFsEdit;
@@ -24,6 +23,13 @@ pub(super) struct Args {
     expected_sha256: Option<String>,
 }
 
+#[derive(Serialize)]
+pub(super) struct Edited {
+    replacements: u64,
+    bytes_written: u64,
+    new_sha256: String,
+}
+
 impl Tool for LinuxFsEdit {
     const NAME: &'static str = "linux_fs_edit";
     const ALIASES: &'static [&'static str] = &["linux.fs_edit"];
@@ -31,9 +37,9 @@ impl Tool for LinuxFsEdit {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Edited>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Edited>> {
         let count = bounded(
             "expected_replacements",
             args.expected_replacements,
@@ -53,18 +59,13 @@ impl Tool for LinuxFsEdit {
                 count: usize::try_from(count).unwrap_or(usize::MAX),
             };
             let written = files.edit(&args.path, &change, expected.as_ref(), &cx.owner(), stop)?;
-            let document = json!({
-                "replacements": count,
-                "bytes_written": written.bytes_written,
-                "new_sha256": written.sha256,
-            });
-            Answer::json(
-                &document,
-                Facts {
-                    path: Some(files.roots.shown(&written.path)),
-                    ..Facts::default()
-                },
-            )
+            let path = files.roots.shown(&written.path);
+            let edited = Edited {
+                replacements: count,
+                bytes_written: written.bytes_written,
+                new_sha256: written.sha256,
+            };
+            Ok(Document::new(edited).path(path))
         })
         .await
     }

@@ -1,20 +1,21 @@
+use llmc_envelope::HandleId;
 use llmc_host::names::shown;
 use llmc_host::walk::{Detail, Entry, FileGlob, Hidden, ListOptions, list};
 use llmc_host::{RootedPath, Roots};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
-use super::{args::bounded, pages};
-use crate::answer::Answer;
+use super::args::bounded;
+use super::pages::ListPage;
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
+use crate::render::{AnswerRoom, Render, Rendition};
 use crate::tool::{Effect, Tool};
 
 /// Entries in one answer.
-const PAGE: usize = 500;
+const MAX_SHOWN_ENTRIES: usize = 500;
 /// Entries kept behind the handle.
-const KEPT: usize = 50_000;
+const MAX_STORED_ENTRIES: usize = 50_000;
 
 pub(super) struct LinuxFsList;
 
@@ -37,14 +38,38 @@ struct Listed {
     mtime_iso: Option<String>,
 }
 
+/// The document: entries in the order of their paths, and how many there are.
+#[derive(Serialize)]
+pub(super) struct Listing {
+    entries: ListPage<Listed>,
+    total_entries: u64,
+    truncated: bool,
+    /// Filled in by the seal.
+    handle: Option<HandleId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handle_entries: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<u64>,
+    #[serde(skip)]
+    root: String,
+}
+
+impl Render for Listing {
+    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        Ok(self
+            .entries
+            .render("fs_list", &self.root, self.total_entries))
+    }
+}
+
 impl Tool for LinuxFsList {
     const NAME: &'static str = "linux_fs_list";
     const ALIASES: &'static [&'static str] = &["linux.fs_list"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = Listing;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Listing> {
         let depth = bounded("depth", args.depth, 2, 0..=10)?;
         cx.blocking(move |cx, stop| {
             let roots = &cx.linux().roots;
@@ -57,7 +82,7 @@ impl Tool for LinuxFsList {
                     Hidden::Skip
                 },
                 file_glob: args.file_glob.as_deref().map(FileGlob::new).transpose()?,
-                max_entries: KEPT,
+                max_entries: MAX_STORED_ENTRIES,
                 guard: Some(dir.guard(roots)),
                 detail: Detail::Status,
             };
@@ -76,20 +101,16 @@ impl Tool for LinuxFsList {
                 .iter()
                 .map(|entry| listed(roots, &dir.path, entry))
                 .collect();
-            let page = pages::page(cx, "fs_list", &root, &entries, PAGE, listing.total);
-            let mut document = json!({
-                "entries": page.items,
-                "total_entries": listing.total,
-                "truncated": page.facts.truncated,
-                "handle": pages::handle_value(page.facts.handle),
-            });
-            if let Some(kept) = page.kept_of_more {
-                document["handle_entries"] = kept.into();
-            }
-            if listing.unreadable > 0 {
-                document["unreadable"] = listing.unreadable.into();
-            }
-            Answer::json(&document, page.facts)
+            let entries = ListPage::new(entries, MAX_SHOWN_ENTRIES);
+            Ok(Listing {
+                total_entries: listing.total,
+                truncated: entries.is_cut(listing.total),
+                handle: None,
+                handle_entries: entries.stored(listing.total),
+                unreadable: (listing.unreadable > 0).then_some(listing.unreadable),
+                entries,
+                root,
+            })
         })
         .await
     }

@@ -1,11 +1,11 @@
 use llmc_host::IfThere;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 
-use crate::answer::{Answer, Facts};
+use super::args::DonePath;
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxFsMkdirs;
@@ -24,9 +24,9 @@ impl Tool for LinuxFsMkdirs {
         &["linux.fs_mkdirs", "linux_fs_mkdir", "linux.fs_mkdir"];
     const EFFECT: Effect = Effect::Writes;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<DonePath>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<DonePath>> {
         cx.blocking(move |cx, _| {
             let files = cx.linux();
             let if_there = if args.exist_ok == Some(false) {
@@ -36,11 +36,7 @@ impl Tool for LinuxFsMkdirs {
             };
             let path = files.make_dirs(&args.path, if_there)?;
             let shown = files.roots.shown(&path);
-            let facts = Facts {
-                path: Some(shown.clone()),
-                ..Facts::default()
-            };
-            Answer::json(&json!({"ok": true, "path": shown}), facts)
+            Ok(Document::new(DonePath::new(&shown)).path(shown))
         })
         .await
     }

@@ -1,10 +1,9 @@
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxFsMove;
@@ -17,27 +16,32 @@ pub(super) struct Args {
     target: String,
 }
 
+#[derive(Serialize)]
+pub(super) struct Moved {
+    ok: bool,
+    source: String,
+    target: String,
+}
+
 impl Tool for LinuxFsMove {
     const NAME: &'static str = "linux_fs_move";
     const ALIASES: &'static [&'static str] = &["linux.fs_move"];
     const EFFECT: Effect = Effect::Writes;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Moved>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Moved>> {
         cx.blocking(move |cx, stop| {
             let files = cx.linux();
             let (from, to) = files.move_path(&args.source, &args.target, &cx.owner(), stop)?;
             let (source, target) = (files.roots.shown(&from), files.roots.shown(&to));
-            let facts = Facts {
-                path: Some(target.clone()),
-                ..Facts::default()
+            let moved = Moved {
+                ok: true,
+                source,
+                target: target.clone(),
             };
-            Answer::json(
-                &json!({"ok": true, "source": source, "target": target}),
-                facts,
-            )
+            Ok(Document::new(moved).path(target))
         })
         .await
     }

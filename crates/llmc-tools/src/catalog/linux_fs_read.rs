@@ -1,11 +1,12 @@
+use llmc_envelope::HandleId;
+use llmc_host::Slice;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::{args::bounded, pages};
-use crate::answer::{Answer, Facts};
+use super::args::bounded;
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxFsRead;
@@ -19,14 +20,53 @@ pub(super) struct Args {
     max_lines: Option<i64>,
 }
 
+/// The document: the lines, and what they are of.
+#[derive(Serialize)]
+pub(super) struct FileLines {
+    #[serde(serialize_with = "only_text")]
+    content: Slice,
+    /// Filled in by the seal.
+    handle: Option<HandleId>,
+    meta: LinesMeta,
+    #[serde(skip)]
+    asked: String,
+}
+
+#[derive(Serialize)]
+struct LinesMeta {
+    path: String,
+    total_lines: u64,
+    truncated: bool,
+    sha256: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<&'static str>,
+}
+
+fn only_text<S: Serializer>(slice: &Slice, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&slice.text)
+}
+
+impl Render for FileLines {
+    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let slice = &self.content;
+        let rest = slice
+            .truncated()
+            .then(|| Rest::file(FileScope::Linux, self.asked.as_str(), slice));
+        Ok(Rendition::document()
+            .path(self.meta.path.as_str())
+            .truncated(slice.truncated())
+            .rest(rest))
+    }
+}
+
 impl Tool for LinuxFsRead {
     const NAME: &'static str = "linux_fs_read";
     const ALIASES: &'static [&'static str] = &["linux.fs_read"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = FileLines;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<FileLines> {
         let skip = bounded("offset_lines", args.offset_lines, 0, 0..=i64::MAX)?;
         let max = bounded("max_lines", args.max_lines, 200, 1..=2000)?;
         cx.blocking(move |cx, stop| {
@@ -34,22 +74,18 @@ impl Tool for LinuxFsRead {
             let file = roots.open_file(&args.path)?;
             let shown = roots.shown(&file.path);
             let slice = file.read_lines(skip, max, stop)?;
-            let mut facts = Facts { path: Some(shown.clone()), truncated: slice.truncated(), ..Facts::default() };
-            if facts.truncated {
-                facts.withheld_bytes = slice.total_bytes.saturating_sub(slice.text.len() as u64);
-                facts.handle = pages::keep_file(cx, roots, &args.path, &slice, stop)?;
-            }
-            let mut meta = json!({
-                "path": shown,
-                "total_lines": slice.total_lines,
-                "truncated": slice.truncated(),
-                "sha256": slice.tag(),
-            });
-            if let Some(label) = slice.encoding.label() {
-                meta["encoding"] = label.into();
-            }
-            let document = json!({"content": slice.text, "handle": pages::handle_value(facts.handle), "meta": meta});
-            Answer::json(&document, facts)
+            Ok(FileLines {
+                handle: None,
+                meta: LinesMeta {
+                    path: shown,
+                    total_lines: slice.total_lines,
+                    truncated: slice.truncated(),
+                    sha256: slice.tag().to_owned(),
+                    encoding: slice.encoding.label(),
+                },
+                asked: args.path,
+                content: slice,
+            })
         })
         .await
     }

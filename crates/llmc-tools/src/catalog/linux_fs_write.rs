@@ -1,11 +1,10 @@
 use llmc_host::{ExpectedHash, WriteMode};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxFsWrite;
@@ -19,6 +18,12 @@ pub(super) struct Args {
     mode: Option<Mode>,
     /// sha tag from read
     expected_sha256: Option<String>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Written {
+    bytes_written: u64,
+    new_sha256: String,
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
@@ -35,9 +40,9 @@ impl Tool for LinuxFsWrite {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Written>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Written>> {
         cx.blocking(move |cx, stop| {
             let expected = args
                 .expected_sha256
@@ -58,15 +63,12 @@ impl Tool for LinuxFsWrite {
                 &cx.owner(),
                 stop,
             )?;
-            let document =
-                json!({"bytes_written": written.bytes_written, "new_sha256": written.sha256});
-            Answer::json(
-                &document,
-                Facts {
-                    path: Some(files.roots.shown(&written.path)),
-                    ..Facts::default()
-                },
-            )
+            let path = files.roots.shown(&written.path);
+            let written = Written {
+                bytes_written: written.bytes_written,
+                new_sha256: written.sha256,
+            };
+            Ok(Document::new(written).path(path))
         })
         .await
     }

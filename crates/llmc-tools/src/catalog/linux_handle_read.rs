@@ -6,13 +6,13 @@ use llmc_envelope::HandleId;
 use llmc_envelope::handles::{HandleInfo, Kept, Page, SourceStamp};
 use llmc_host::{ANSWER_LIMIT, CancelToken, OpenFile, names};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::args::bounded;
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxHandleRead;
@@ -32,27 +32,24 @@ impl Tool for LinuxHandleRead {
     const ALIASES: &'static [&'static str] = &["linux.handle_read"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = HandlePage;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<HandlePage> {
         let offset = bounded("offset", args.offset, 0, 0..=i64::MAX)?;
         let limit = bounded("limit", args.limit, 65_536, 1..=ANSWER_LIMIT as i64)?;
-        cx.blocking(move |cx, stop| {
-            let (document, facts) = page(cx, &args.handle, offset, limit, stop)?;
-            Answer::json(&document, facts)
-        })
-        .await
+        cx.blocking(move |cx, stop| page(cx, &args.handle, offset, limit, stop))
+            .await
     }
 }
 
-/// A page of a stored result as a document.
+/// A page of a stored result.
 pub(crate) fn page(
     cx: &Cx,
     handle: &str,
     offset: u64,
     limit: u64,
     stop: &CancelToken,
-) -> Result<(Value, Facts)> {
+) -> Result<HandlePage> {
     let id = HandleId::parse(handle)
         .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
     let owner = &cx.caller().principal;
@@ -70,39 +67,64 @@ pub(crate) fn page(
     let gone = stale && info.kept == Kept::File;
     let encoding = text_or_bytes(&mut page.bytes);
     let length = page.bytes.len() as u64;
-    let data: Value = match encoding {
-        "utf-8" => String::from_utf8_lossy(&page.bytes).into_owned().into(),
-        _ => STANDARD.encode(&page.bytes).into(),
+    let data = match encoding {
+        "utf-8" => String::from_utf8_lossy(&page.bytes).into_owned(),
+        _ => STANDARD.encode(&page.bytes),
     };
-    let mut meta = json!({"kind": info.kind});
-    for key in ["path", "root"] {
-        if let Some(value) = info.meta.get(key) {
-            meta[key] = value.clone();
-        }
-    }
-    let facts = Facts {
-        path: info
-            .meta
-            .get("path")
-            .and_then(Value::as_str)
-            .map(str::to_owned),
-        truncated: page.offset + length < page.total_bytes,
-        handle: Some(id),
-        fetched_back: true,
-        ..Facts::default()
-    };
-    let document = json!({
-        "data": data,
-        "encoding": encoding,
-        "offset": page.offset,
-        "length": length,
-        "total_bytes": page.total_bytes,
+    let fact = |key: &str| info.meta.get(key).cloned();
+    Ok(HandlePage {
+        data,
+        encoding,
+        offset: page.offset,
+        length,
+        total_bytes: page.total_bytes,
         // What is gone has no further pages, or a client that asks until the end would ask for ever.
-        "eof": gone || page.offset + length >= page.total_bytes,
-        "stale": stale,
-        "meta": meta,
-    });
-    Ok((document, facts))
+        eof: gone || page.offset + length >= page.total_bytes,
+        stale,
+        meta: PageMeta {
+            path: fact("path"),
+            root: fact("root"),
+            kind: info.kind,
+        },
+        id,
+    })
+}
+
+/// The document: bytes of a stored result, and where they stand in it.
+#[derive(Debug, Serialize)]
+pub(crate) struct HandlePage {
+    data: String,
+    encoding: &'static str,
+    offset: u64,
+    length: u64,
+    total_bytes: u64,
+    eof: bool,
+    stale: bool,
+    meta: PageMeta,
+    #[serde(skip)]
+    id: HandleId,
+}
+
+#[derive(Debug, Serialize)]
+struct PageMeta {
+    kind: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<Value>,
+}
+
+impl Render for HandlePage {
+    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let path = self.meta.path.as_ref().and_then(Value::as_str);
+        Ok(Rendition {
+            path: path.map(str::to_owned),
+            truncated: self.offset + self.length < self.total_bytes,
+            rest: Some(Rest::stored(self.id)),
+            fetched_back: true,
+            ..Rendition::document()
+        })
+    }
 }
 
 /// Whether the file is no longer what it was when the handle was made. Unreadable counts as changed.

@@ -4,13 +4,13 @@ use llmc_config::ExecProfile;
 use llmc_exec::{NotKilled, aim};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::SignalNumber;
 use super::linux_proc_stop::ended;
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 const TERM: i32 = 15;
@@ -35,9 +35,9 @@ impl Tool for LinuxProcKill {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         let signal = args.signal.map_or(TERM, |signal| signal.0);
         cx.blocking(move |cx, _| {
             let own = cx.app().processes().list(cx.caller());
@@ -59,7 +59,7 @@ impl Tool for LinuxProcKill {
                 Some(ending) => ended(&ending),
                 None => json!({"ok": true, "exit_code": null, "signal": null}),
             };
-            Answer::json(&document, Facts::default())
+            Ok(Document::new(document))
         })
         .await
     }

@@ -3,9 +3,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 /// Characters of a command line that are shown.
@@ -23,9 +23,9 @@ impl Tool for LinuxProcList {
     const ALIASES: &'static [&'static str] = &["linux.proc_list"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, _: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, _: Args) -> Result<Document<Value>> {
         let list = cx.app().processes().list(cx.caller());
         let list: Vec<Value> = list
             .iter()
@@ -39,7 +39,7 @@ impl Tool for LinuxProcList {
                 })
             })
             .collect();
-        Answer::json(&json!({"processes": list}), Facts::default())
+        Ok(Document::new(json!({"processes": list})))
     }
 }
 

@@ -4,13 +4,13 @@ use llmc_exec::Ending;
 use llmc_host::search::OutputPattern;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::bounded;
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::processes::{Text, Wish};
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 /// How long a read waits when it does not say, in seconds.
@@ -36,13 +36,13 @@ impl Tool for LinuxProcRead {
     const EFFECT: Effect = Effect::Reads;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
     fn time_limit(cx: &Cx) -> Duration {
         longest(cx) + Duration::from_secs(10)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         let offset = args
             .offset
             .map(|offset| bounded("offset", Some(offset), 0, 0..=i64::MAX))
@@ -80,11 +80,7 @@ impl Tool for LinuxProcRead {
             if !notes.is_empty() {
                 document["note"] = notes.join("; ").into();
             }
-            let facts = Facts {
-                truncated: read.dropped > 0,
-                ..Facts::default()
-            };
-            Answer::json(&document, facts)
+            Ok(Document::new(document).truncated(read.dropped > 0))
         })
         .await
     }

@@ -3,11 +3,11 @@ use std::time::Duration;
 use llmc_exec::Sent;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 /// Bytes that one call takes.
@@ -32,14 +32,14 @@ impl Tool for LinuxProcSend {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
     fn time_limit(_: &Cx) -> Duration {
         // Another call may be at it first.
         2 * PATIENCE + Duration::from_secs(5)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         let input = args.input;
         if input.len() > MOST {
             return Err(Error::bad_args(format!(
@@ -69,7 +69,7 @@ impl Tool for LinuxProcSend {
                     .with("bytes", bytes));
             }
             let document = json!({"ok": true, "bytes": bytes});
-            Answer::json(&document, Facts::default())
+            Ok(Document::new(document))
         })
         .await
     }

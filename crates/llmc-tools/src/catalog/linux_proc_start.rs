@@ -3,11 +3,11 @@ use std::time::Duration;
 use llmc_exec::{Io, Manner, Spec, split_words};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 /// Bytes of output that are kept of one process.
@@ -33,9 +33,9 @@ impl Tool for LinuxProcStart {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         let argv = match (args.argv, args.command) {
             (Some(argv), None) => argv,
             (None, Some(command)) => split_words(&command)?,
@@ -72,7 +72,7 @@ impl Tool for LinuxProcStart {
                 Ok(app.commands()?.spawn(&spec, manner)?)
             })?;
             let document = json!({"proc_id": entry.id, "pid": entry.process.pid()});
-            Answer::json(&document, Facts::default())
+            Ok(Document::new(document))
         })
         .await
     }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::args::SignalNumber;
 use super::linux_proc_read::ending_notes;
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 const HUP: i32 = 1;
@@ -34,13 +34,13 @@ impl Tool for LinuxProcStop {
     const EFFECT: Effect = Effect::Writes;
     const DESTRUCTIVE: bool = true;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
     fn time_limit(_: &Cx) -> Duration {
         GRACE + Duration::from_secs(10)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         let given = args.signal.map(|signal| signal.0);
         cx.blocking(move |cx, _| {
             let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
@@ -57,7 +57,7 @@ impl Tool for LinuxProcStop {
                 )
                 .hint("look again with linux_proc_list")
             })?;
-            Answer::json(&ended(&ending), Facts::default())
+            Ok(Document::new(ended(&ending)))
         })
         .await
     }

@@ -5,10 +5,10 @@ use llmc_host::walk::{FileGlob, WalkOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::args::bounded;
 use super::linux_fs_list::below;
 use super::linux_search_files::unfinished;
-use super::{args::bounded, pages};
-use crate::answer::Answer;
+use super::pages::{ListPage, SearchHits};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::tool::{Effect, Tool};
@@ -30,10 +30,10 @@ pub(super) struct Args {
 }
 
 #[derive(Serialize)]
-struct Hit<'a> {
+pub(super) struct Hit {
     path: String,
     line: u64,
-    snippet: &'a str,
+    snippet: String,
 }
 
 impl Tool for LinuxSearchContent {
@@ -41,9 +41,9 @@ impl Tool for LinuxSearchContent {
     const ALIASES: &'static [&'static str] = &["linux.search_content"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = SearchHits<Hit>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<SearchHits<Hit>> {
         let context = bounded("context_lines", args.context_lines, 3, 0..=10)?;
         let max = usize::try_from(bounded("max_results", args.max_results, 100, 1..=1000)?)
             .unwrap_or(100);
@@ -92,21 +92,20 @@ impl Tool for LinuxSearchContent {
                 stop.check()?;
                 return Err(unfinished(found.files_searched, found.total_hits));
             }
-            let hit = |hit: &'_ llmc_host::search::Hit| match &dir {
-                Some(dir) => below(roots, dir, &hit.path),
-                None => root.clone(),
-            };
-            let all: Vec<Hit<'_>> = found
+            let all: Vec<Hit> = found
                 .hits
-                .iter()
-                .map(|found| Hit {
-                    path: hit(found),
-                    line: found.line,
-                    snippet: &found.snippet,
+                .into_iter()
+                .map(|hit| Hit {
+                    path: match &dir {
+                        Some(dir) => below(roots, dir, &hit.path),
+                        None => root.clone(),
+                    },
+                    line: hit.line,
+                    snippet: hit.snippet,
                 })
                 .collect();
-            let counts = (found.total_hits, found.files_searched, &found.skipped);
-            pages::hits(cx, &root, &all, max, counts)
+            let counts = (found.total_hits, found.files_searched, found.skipped);
+            Ok(SearchHits::new(root, ListPage::new(all, max), counts))
         })
         .await
     }

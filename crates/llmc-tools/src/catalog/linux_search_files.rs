@@ -3,9 +3,9 @@ use llmc_host::walk::{FileGlob, WalkOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::args::bounded;
 use super::linux_fs_list::below;
-use super::{args::bounded, pages};
-use crate::answer::Answer;
+use super::pages::{ListPage, SearchHits};
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 use crate::tool::{Effect, Tool};
@@ -26,7 +26,7 @@ pub(super) struct Args {
 }
 
 #[derive(Serialize)]
-struct Hit {
+pub(super) struct Hit {
     path: String,
 }
 
@@ -35,9 +35,9 @@ impl Tool for LinuxSearchFiles {
     const ALIASES: &'static [&'static str] = &["linux.search_files"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = SearchHits<Hit>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<SearchHits<Hit>> {
         let max = usize::try_from(bounded("max_results", args.max_results, 200, 1..=2000)?)
             .unwrap_or(200);
         if args.pattern.is_empty() {
@@ -69,8 +69,8 @@ impl Tool for LinuxSearchFiles {
                     path: below(roots, &dir.path, path),
                 })
                 .collect();
-            let counts = (found.total_hits, found.files_searched, &found.skipped);
-            pages::hits(cx, &root, &all, max, counts)
+            let counts = (found.total_hits, found.files_searched, found.skipped);
+            Ok(SearchHits::new(root, ListPage::new(all, max), counts))
         })
         .await
     }

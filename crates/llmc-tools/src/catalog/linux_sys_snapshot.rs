@@ -3,9 +3,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxSysSnapshot;
@@ -20,9 +20,9 @@ impl Tool for LinuxSysSnapshot {
     const ALIASES: &'static [&'static str] = &["linux.sys_snapshot"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, _: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, _: Args) -> Result<Document<Value>> {
         cx.blocking(|cx, _| {
             let roots = &cx.linux().roots;
             let seen = snapshot(roots.paths());
@@ -45,7 +45,7 @@ impl Tool for LinuxSysSnapshot {
                 "disk": disks,
                 "uptime_s": seen.uptime_s,
             });
-            Answer::json(&document, Facts::default())
+            Ok(Document::new(document))
         })
         .await
     }

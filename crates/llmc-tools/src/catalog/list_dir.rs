@@ -3,15 +3,15 @@ use llmc_host::names::shown;
 use llmc_host::walk::{Detail, EntryKind, Hidden, ListOptions, list};
 use llmc_tokens::lines_within;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answer, Facts};
 use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, Kind, Result};
+use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
 use crate::tool::{Effect, Tool};
 
 /// The most names that are kept behind the handle.
-const KEPT: usize = 200_000;
+const MAX_STORED_NAMES: usize = 200_000;
 
 pub(super) struct ListDir;
 
@@ -27,9 +27,9 @@ impl Tool for ListDir {
     const NAME: &'static str = "list_dir";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = DirNames;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<DirNames> {
         cx.blocking(move |cx, stop| {
             let roots = &cx.files().roots;
             let dir = roots.open_dir(&args.path)?;
@@ -41,7 +41,7 @@ impl Tool for ListDir {
                     Hidden::Skip
                 },
                 file_glob: None,
-                max_entries: KEPT,
+                max_entries: MAX_STORED_NAMES,
                 guard: Some(dir.guard(roots)),
                 detail: Detail::Name,
             };
@@ -54,51 +54,73 @@ impl Tool for ListDir {
                 ));
             }
             let root = roots.shown(&dir.path);
-            let mut facts = Facts {
-                path: Some(root.clone()),
-                truncated: listing.entries.len() as u64 != listing.total,
-                ..Facts::default()
-            };
-            if cx.caller().form == Form::Data && cx.caller().surface != Surface::Code {
-                let names = listing.entries.iter().map(|entry| shown(&entry.path));
-                return Ok(Answer::data(names.collect::<Vec<String>>(), facts));
-            }
+            // REST gives bare names; a reader of text and a script see which are directories.
+            let marked = cx.caller().form == Form::Text || cx.caller().surface == Surface::Code;
             let names = listing.entries.iter().map(|entry| match entry.kind {
-                EntryKind::Dir => shown(&entry.path) + "/",
+                EntryKind::Dir if marked => shown(&entry.path) + "/",
                 _ => shown(&entry.path),
             });
-            if cx.caller().form == Form::Data {
-                return Ok(Answer::data(names.collect::<Vec<String>>(), facts));
-            }
-            let lines: String = names.map(|name| name + "\n").collect();
-            let budget = cx.app().config().mcp.te.budget_for(&cx.caller().agent);
-            let (fits, _) = lines_within(&lines, usize::try_from(budget).unwrap_or(usize::MAX));
-            facts.truncated |= fits < lines.len();
-            let mut receipt = Receipt::new();
-            if facts.truncated {
-                facts.withheld_bytes = (lines.len() - fits) as u64;
-                facts.handle = cx.keep(
-                    |draft| draft.with("root", root),
-                    "fs_list",
-                    lines.as_bytes(),
-                );
-                let page = lines[..fits].lines().count() as u64;
-                receipt = receipt.shown(page, listing.total, "entries");
-                let kept = listing.entries.len() as u64;
-                receipt = match facts.handle {
-                    Some(id) if kept == listing.total => receipt.handle(id),
-                    Some(id) => receipt.note(format!("handle {id} has the first {kept}")),
-                    None => receipt,
-                };
-            }
             // The server's own directory is no secret and no news.
             let own = u64::from(cx.app().is_state_dir_of(&dir.path.absolute()));
-            if listing.hidden > own {
-                receipt = receipt.note(format!("{} hidden", listing.hidden - own));
-            }
-            let body = lines[..fits].trim_end_matches('\n');
-            Ok(Answer::text(body, &receipt, facts))
+            Ok(DirNames {
+                root,
+                names: names.collect(),
+                total: listing.total,
+                hidden: listing.hidden.saturating_sub(own),
+            })
         })
         .await
+    }
+}
+
+/// The names in a directory.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct DirNames {
+    names: Vec<String>,
+    #[serde(skip)]
+    root: String,
+    /// How many entries there are, names that were not kept included.
+    #[serde(skip)]
+    total: u64,
+    #[serde(skip)]
+    hidden: u64,
+}
+
+impl Render for DirNames {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let kept = self.names.len() as u64;
+        let incomplete = kept != self.total;
+        if room.form() == Form::Data {
+            return Ok(Rendition::data()
+                .path(self.root.as_str())
+                .truncated(incomplete));
+        }
+        let lines: String = self.names.iter().map(|name| format!("{name}\n")).collect();
+        let (fits, _) = lines_within(&lines, room.answer_budget());
+        let truncated = incomplete || fits < lines.len();
+        let mut receipt = Receipt::new();
+        if truncated {
+            let page = lines[..fits].lines().count() as u64;
+            receipt = receipt.shown(page, self.total, "entries").rest();
+        }
+        if self.hidden > 0 {
+            receipt = receipt.note(format!("{} hidden", self.hidden));
+        }
+        let body = lines[..fits].trim_end_matches('\n').to_owned();
+        let rest = truncated.then(|| {
+            let extent = if incomplete {
+                RestExtent::First(kept)
+            } else {
+                RestExtent::Everything
+            };
+            Rest::text("fs_list", lines)
+                .about("root", self.root.as_str())
+                .extent(extent)
+        });
+        Ok(Rendition::text(body, receipt)
+            .path(self.root.as_str())
+            .truncated(truncated)
+            .rest(rest))
     }
 }

@@ -1,11 +1,12 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::answer::{Answer, Facts};
 use crate::bootload;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::rag;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RagBootload;
@@ -24,18 +25,15 @@ impl Tool for RagBootload {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         cx.blocking(move |cx, stop| {
             if args.session_id.trim().is_empty() || args.task_id.trim().is_empty() {
                 return Err(Error::bad_args("session_id and task_id must not be empty"));
             }
             rag::freshen(cx, stop);
-            Answer::json(
-                &bootload::document(cx, &args.task_id, stop)?,
-                Facts::default(),
-            )
+            Ok(Document::new(bootload::document(cx, &args.task_id, stop)?))
         })
         .await
     }

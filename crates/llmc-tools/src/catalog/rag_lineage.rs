@@ -1,14 +1,14 @@
 use llmc_index::Direction;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::bounded;
 use super::relations::{self, LISTED};
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::{Error, Result};
 use crate::rag;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RagLineage;
@@ -29,9 +29,9 @@ impl Tool for RagLineage {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         cx.blocking(move |cx, stop| {
             let depth = bounded("depth", args.depth, 2, 1..=5)?;
             let direction = match args.direction.as_deref() {
@@ -50,13 +50,10 @@ impl Tool for RagLineage {
             let mut found = index.lineage(roots, &args.symbol, direction, depth, stop)?;
             let whole = (found.nodes.len() > LISTED).then(|| json!(found));
             found.nodes.truncate(LISTED);
-            let facts = Facts {
-                truncated: found.unread_files > 0 || found.depth_reached.is_some(),
-                ..Facts::default()
-            };
+            let truncated = found.unread_files > 0 || found.depth_reached.is_some();
             let mut document = json!(found);
             relations::hint_at_unread(&mut document, found.unread_files);
-            relations::seal(cx, "rag_lineage", document, whole.as_ref(), facts)
+            Ok(relations::answer(Self::NAME, document, whole, truncated))
         })
         .await
     }

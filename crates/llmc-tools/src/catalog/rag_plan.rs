@@ -1,10 +1,11 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::rag;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RagPlan;
@@ -23,16 +24,16 @@ impl Tool for RagPlan {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         cx.blocking(move |cx, stop| {
             rag::freshen(cx, stop);
             let plan = cx
                 .app()
                 .index()
                 .plan(&cx.files().roots, &args.query, stop)?;
-            Answer::json(&plan, Facts::default())
+            Ok(Document::new(json!(plan)))
         })
         .await
     }

@@ -1,11 +1,12 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::rag_search::search;
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::rag::Asked;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RagQuery;
@@ -27,9 +28,9 @@ impl Tool for RagQuery {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         let asked = Asked {
             query: args.query,
             scope: args.scope,

@@ -1,10 +1,11 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::rag::{self, Asked};
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RagSearch;
@@ -27,9 +28,9 @@ impl Tool for RagSearch {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         search(cx, args.into()).await
     }
 }
@@ -46,15 +47,11 @@ impl From<Args> for Asked {
 }
 
 /// The search that `rag_search` and `rag_query` are.
-pub(super) async fn search(cx: &Cx, asked: Asked) -> Result<Answer> {
+pub(super) async fn search(cx: &Cx, asked: Asked) -> Result<Document<Value>> {
     cx.blocking(move |cx, stop| {
         let limits = rag::limited(cx, &asked)?;
         let found = rag::search(cx, &asked.query, &limits, stop)?;
-        let facts = Facts {
-            truncated: found.left_out.is_some(),
-            ..Facts::default()
-        };
-        Answer::json(&rag::document(&found, &limits), facts)
+        Ok(Document::new(rag::document(&found, &limits)).truncated(found.left_out.is_some()))
     })
     .await
 }

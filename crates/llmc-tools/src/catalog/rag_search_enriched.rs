@@ -1,14 +1,14 @@
 use llmc_index::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::bounded;
 use super::relations::{self, FEW};
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::rag::{self, Asked};
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RagSearchEnriched;
@@ -31,9 +31,9 @@ impl Tool for RagSearchEnriched {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         cx.blocking(move |cx, stop| {
             let depth = bounded("graph_depth", args.graph_depth, 1, 1..=5)?;
             let asked = Asked {
@@ -54,20 +54,17 @@ impl Tool for RagSearchEnriched {
                     .neighbours(roots, &found.snippets, depth, stop)?,
                 State::Building | State::None => Vec::new(),
             };
-            let mut facts = Facts {
-                truncated: found.left_out.is_some(),
-                ..Facts::default()
-            };
+            let mut truncated = found.left_out.is_some();
             for (place, near) in near.into_iter().enumerate() {
                 let snippet = &mut document["snippets"][place];
                 snippet["neighbours"] = json!(near.neighbours);
                 if let Some(depth) = near.depth_reached {
                     snippet["depth_reached"] = json!(depth);
-                    facts.truncated = true;
+                    truncated = true;
                 }
                 if near.unread_files > 0 {
                     snippet["unread_files"] = json!(near.unread_files);
-                    facts.truncated = true;
+                    truncated = true;
                 }
             }
             let whole = document.clone();
@@ -75,8 +72,8 @@ impl Tool for RagSearchEnriched {
             for snippet in document["snippets"].as_array_mut().into_iter().flatten() {
                 cut |= relations::cut(snippet, "neighbours", FEW);
             }
-            let whole = cut.then_some(&whole);
-            relations::seal(cx, "rag_search_enriched", document, whole, facts)
+            let whole = cut.then_some(whole);
+            Ok(relations::answer(Self::NAME, document, whole, truncated))
         })
         .await
     }

@@ -1,10 +1,11 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::rag;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RagStats;
@@ -19,13 +20,13 @@ impl Tool for RagStats {
     const ALIASES: &'static [&'static str] = &["rag.stats"];
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         cx.blocking(move |cx, stop| {
             let Args {} = args;
             rag::freshen(cx, stop);
-            Answer::json(&rag::stats(cx)?, Facts::default())
+            Ok(Document::new(rag::stats(cx)?))
         })
         .await
     }

@@ -1,13 +1,13 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::bounded;
 use super::relations::{self, LISTED};
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::rag;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RagWhereUsed;
@@ -26,9 +26,9 @@ impl Tool for RagWhereUsed {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Value>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         cx.blocking(move |cx, stop| {
             let depth = bounded("depth", args.depth, 1, 1..=5)?;
             rag::await_index(cx, stop)?;
@@ -40,13 +40,10 @@ impl Tool for RagWhereUsed {
                 .where_used(roots, &args.symbol, depth, stop)?;
             let whole = (found.sites.len() > LISTED).then(|| json!(found));
             found.sites.truncate(LISTED);
-            let facts = Facts {
-                truncated: found.unread_files > 0 || found.depth_reached.is_some(),
-                ..Facts::default()
-            };
+            let truncated = found.unread_files > 0 || found.depth_reached.is_some();
             let mut document = json!(found);
             relations::hint_at_unread(&mut document, found.unread_files);
-            relations::seal(cx, "rag_where_used", document, whole.as_ref(), facts)
+            Ok(relations::answer(Self::NAME, document, whole, truncated))
         })
         .await
     }

@@ -2,18 +2,18 @@ use llmc_envelope::cut::{Limits, cut};
 use llmc_envelope::receipt::Receipt;
 use llmc_host::{Encoding, Slice};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::{args::bounded, pages};
-use crate::answer::{Answer, Facts};
+use super::args::bounded;
 use crate::cx::{Cx, Form};
 use crate::error::Result;
+use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest, RestExtent};
 use crate::tool::{Effect, Tool};
 
 /// Lines above this many bytes are shown clipped; the handle has them whole.
-const LONG_LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 /// How many budgets an answer may take when no number of lines was asked for.
-const UNASKED: usize = 5;
+const MAX_BUDGETS_UNASKED: usize = 5;
 
 pub(super) struct ReadFile;
 
@@ -32,68 +32,90 @@ impl Tool for ReadFile {
     const NAME: &'static str = "read_file";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = FileText;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<FileText> {
         let skip = bounded("offset_lines", args.offset_lines, 0, 0..=i64::MAX)?;
         let mut max = bounded("max_lines", args.max_lines, 200, 1..=100_000)?;
-        let data = cx.caller().form == Form::Data;
-        if data && args.offset_lines.is_none() && args.max_lines.is_none() {
+        let whole = args.offset_lines.is_none() && args.max_lines.is_none();
+        if whole && cx.caller().form == Form::Data {
             // A program that asks for no slice gets the file.
             max = u64::MAX;
         }
         cx.blocking(move |cx, stop| {
             let roots = &cx.files().roots;
             let file = roots.open_file(&args.path)?;
-            let mut facts = Facts {
-                path: Some(roots.shown(&file.path)),
-                ..Facts::default()
-            };
-            let slice = file.read_lines(skip, max, stop)?;
-            facts.encoding = slice.encoding.label();
-            if data {
-                facts.truncated = slice.truncated();
-                return Ok(Answer::data(slice.text, facts));
-            }
-            // Bytes that are no text cost tokens and tell a model nothing.
-            let text = if slice.encoding == Encoding::Binary {
-                ""
-            } else {
-                &slice.text
-            };
-            // Who asks for lines gets them; who does not should not be flooded by two hundred long ones.
-            let te = &cx.app().config().mcp.te;
-            let budget = usize::try_from(te.budget_for(&cx.caller().agent)).unwrap_or(usize::MAX);
-            let limits = Limits {
-                tokens: if args.max_lines.is_some() {
-                    usize::MAX
-                } else {
-                    budget.saturating_mul(UNASKED)
-                },
-                line_bytes: LONG_LINE,
-            };
-            let shown = cut(text, limits);
-            facts.truncated =
-                slice.truncated() || text.len() != slice.text.len() || !shown.is_whole();
-            let lines = if text.is_empty() {
-                slice.lines
-            } else {
-                shown.kept.lines
-            };
-            let mut receipt = describe(&slice, skip, lines).clipped(shown.clipped);
-            if facts.truncated {
-                facts.withheld_bytes = slice.total_bytes.saturating_sub(shown.text.len() as u64);
-                facts.handle = pages::keep_file(cx, roots, &args.path, &slice, stop)?;
-                if skip + lines < slice.total_lines && !text.is_empty() {
-                    receipt = receipt.next(format!("offset_lines={}", skip + lines));
-                }
-                if let Some(id) = facts.handle {
-                    receipt = receipt.note(format!("handle {id} has the whole file"));
-                }
-            }
-            Ok(Answer::text(&shown.text, &receipt, facts))
+            Ok(FileText {
+                path: roots.shown(&file.path),
+                slice: file.read_lines(skip, max, stop)?,
+                skip,
+                lines_asked: args.max_lines.is_some(),
+                asked: args.path,
+            })
         })
         .await
+    }
+}
+
+/// Lines of a file.
+#[derive(Debug)]
+pub(super) struct FileText {
+    asked: String,
+    path: String,
+    slice: Slice,
+    skip: u64,
+    /// Whether the caller said how many lines it wants.
+    lines_asked: bool,
+}
+
+impl Serialize for FileText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.slice.text)
+    }
+}
+
+impl Render for FileText {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let slice = &self.slice;
+        let described = |layout| Rendition {
+            encoding: slice.encoding.label(),
+            ..Rendition::path(layout, self.path.as_str())
+        };
+        if room.form() == Form::Data {
+            return Ok(described(Rendition::data()).truncated(slice.truncated()));
+        }
+        // Bytes that are no text cost tokens and tell a model nothing.
+        let text = if slice.encoding == Encoding::Binary {
+            ""
+        } else {
+            &slice.text
+        };
+        // A caller who asks for lines gets them; one who does not should not be flooded by two hundred long ones.
+        let limits = Limits {
+            tokens: if self.lines_asked {
+                usize::MAX
+            } else {
+                room.answer_budget().saturating_mul(MAX_BUDGETS_UNASKED)
+            },
+            line_bytes: MAX_LINE_BYTES,
+        };
+        let shown = cut(text, limits);
+        let truncated = slice.truncated() || text.len() != slice.text.len() || !shown.is_whole();
+        let lines = if text.is_empty() {
+            slice.lines
+        } else {
+            shown.kept.lines
+        };
+        let mut receipt = describe(slice, self.skip, lines).clipped(shown.clipped);
+        let next = self.skip + lines;
+        if truncated && next < slice.total_lines && !text.is_empty() {
+            receipt = receipt.next(format!("offset_lines={next}"));
+        }
+        let rest = truncated.then(|| {
+            Rest::file(FileScope::General, self.asked.as_str(), slice).extent(RestExtent::WholeFile)
+        });
+        let answer = Rendition::text(shown.text, receipt);
+        Ok(described(answer).truncated(truncated).rest(rest))
     }
 }
 

@@ -1,11 +1,8 @@
 //! Lists of symbols and uses in answers: their beginning, how many there are, and the handle that holds all.
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Facts};
-use crate::cx::Cx;
-use crate::error::Result;
+use crate::render::Document;
 
 /// Uses or nodes that an answer lists which is about nothing else.
 pub(super) const LISTED: usize = 100;
@@ -25,29 +22,21 @@ pub(super) fn cut(object: &mut Value, list: &str, most: usize) -> bool {
     total > most
 }
 
-/// Seals a document that has lost something against `whole`, which is kept under a handle if there is one.
+/// The answer of a document that was cut from `whole`, if that is given.
 ///
-/// `facts.truncated` tells of what is missing for other reasons and no handle can give back.
-pub(super) fn seal(
-    cx: &Cx,
-    kind: &str,
+/// `truncated` says that something is missing for other reasons, which no handle can return.
+pub(super) fn answer(
+    kind: &'static str,
     mut document: Value,
-    whole: Option<&impl Serialize>,
-    mut facts: Facts,
-) -> Result<Answer> {
-    if let Some(whole) = whole {
-        let (handle, bytes) = cx.keep_json(|draft| draft, kind, whole);
-        facts.handle = handle;
-        facts.truncated = true;
-        facts.withheld_bytes = bytes.saturating_sub(document.to_string().len() as u64);
-    }
-    if facts.truncated {
+    whole: Option<Value>,
+    truncated: bool,
+) -> Document<Value> {
+    if truncated || whole.is_some() {
         document["truncated"] = json!(true);
     }
-    if let Some(handle) = facts.handle {
-        document["handle"] = json!(handle.to_string());
-    }
-    Answer::json(&document, facts)
+    Document::new(document)
+        .truncated(truncated)
+        .cut_from(kind, whole)
 }
 
 /// What to do about files that were not read.

@@ -1,13 +1,12 @@
 use llmc_enrich::{Condensed, Totals};
+use llmc_host::Slice;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::args::bounded;
-use super::pages;
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
-use crate::te::{self, Frame};
+use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RepoRead;
@@ -26,9 +25,9 @@ impl Tool for RepoRead {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = FileStart;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<FileStart> {
         let max = bounded(
             "max_bytes",
             args.max_bytes,
@@ -46,31 +45,52 @@ impl Tool for RepoRead {
             if truncated && let Some(end) = bytes.iter().rposition(|b| *b == b'\n') {
                 bytes.truncate(end + 1);
             }
-            let handle = if truncated {
-                pages::keep_file(cx, roots, &args.path, &whole, stop)?
-            } else {
-                None
-            };
-            let found = Condensed {
-                body: String::from_utf8_lossy(&bytes).into_owned(),
-                totals: Totals {
-                    lines: Some(whole.total_lines),
-                    size: Some(whole.total_bytes),
-                    ..Totals::default()
-                },
-                shown: bytes.split_inclusive(|b| *b == b'\n').count() as u64,
+            Ok(FileStart {
+                lines: whole.total_lines,
+                size: whole.total_bytes,
                 truncated,
-                ..Condensed::default()
-            };
-            let frame = Frame {
-                cmd: Self::NAME,
-                path: Some(path),
-                handle,
-                withheld_bytes: whole.total_bytes - bytes.len() as u64,
-                ..Frame::default()
-            };
-            Ok(te::seal(cx, &found, frame))
+                text: String::from_utf8_lossy(&bytes).into_owned(),
+                path,
+                asked: args.path,
+                whole,
+            })
         })
         .await
+    }
+}
+
+/// The beginning of a file.
+#[derive(Debug, Serialize)]
+pub(super) struct FileStart {
+    path: String,
+    text: String,
+    lines: u64,
+    size: u64,
+    truncated: bool,
+    #[serde(skip)]
+    asked: String,
+    #[serde(skip)]
+    whole: Slice,
+}
+
+impl Render for FileStart {
+    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let found = Condensed {
+            body: self.text.clone(),
+            totals: Totals {
+                lines: Some(self.lines),
+                size: Some(self.size),
+                ..Totals::default()
+            },
+            shown: self.text.split_inclusive('\n').count() as u64,
+            truncated: self.truncated,
+            ..Condensed::default()
+        };
+        let rest = self
+            .truncated
+            .then(|| Rest::file(FileScope::General, self.asked.as_str(), &self.whole));
+        Ok(Rendition::te(RepoRead::NAME, found)
+            .path(self.path.as_str())
+            .rest(rest))
     }
 }

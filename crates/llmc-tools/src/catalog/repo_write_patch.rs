@@ -1,12 +1,11 @@
 use llmc_enrich::{Condensed, Totals};
 use llmc_host::PatchedHow;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
-use crate::te::{self, Frame};
+use crate::render::{AnswerRoom, Render, Rendition};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RepoWritePatch;
@@ -25,9 +24,9 @@ impl Tool for RepoWritePatch {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = PatchedFiles;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<PatchedFiles> {
         cx.blocking(move |cx, stop| {
             let files = cx.files();
             let patched = files.apply_patch(&args.patch, &cx.owner(), stop)?;
@@ -43,26 +42,36 @@ impl Tool for RepoWritePatch {
                     format!("{how} {}\n", files.roots.shown(&file.path))
                 })
                 .collect();
-            let hunks = patched.iter().map(|file| file.hunks as u64).sum();
-            let found = Condensed {
-                body,
-                totals: Totals {
-                    matches: Some(hunks),
-                    files: Some(patched.len() as u64),
-                    ..Totals::default()
-                },
-                shown: hunks,
-                ..Condensed::default()
-            };
-            Ok(te::seal(
-                cx,
-                &found,
-                Frame {
-                    cmd: Self::NAME,
-                    ..Frame::default()
-                },
-            ))
+            Ok(PatchedFiles {
+                text: body,
+                hunks: patched.iter().map(|file| file.hunks as u64).sum(),
+                files: patched.len() as u64,
+            })
         })
         .await
+    }
+}
+
+/// What a patch changed, a line for each file.
+#[derive(Debug, Serialize)]
+pub(super) struct PatchedFiles {
+    text: String,
+    hunks: u64,
+    files: u64,
+}
+
+impl Render for PatchedFiles {
+    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let found = Condensed {
+            body: self.text.clone(),
+            totals: Totals {
+                matches: Some(self.hunks),
+                files: Some(self.files),
+                ..Totals::default()
+            },
+            shown: self.hunks,
+            ..Condensed::default()
+        };
+        Ok(Rendition::te(RepoWritePatch::NAME, found))
     }
 }

@@ -2,9 +2,9 @@ use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answer, Facts};
 use crate::cx::Cx;
 use crate::error::Result;
+use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct Stat;
@@ -17,7 +17,7 @@ pub(super) struct Args {
 }
 
 #[derive(Serialize)]
-struct Status {
+pub(super) struct Status {
     size: u64,
     mtime: i64,
     mode: String,
@@ -29,9 +29,9 @@ impl Tool for Stat {
     const NAME: &'static str = "stat";
     const EFFECT: Effect = Effect::Reads;
     type Args = Args;
-    type Output = Answer;
+    type Output = Document<Status>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Status>> {
         cx.blocking(move |cx, _| {
             let roots = &cx.files().roots;
             let (path, stat) = roots.stat(&args.path)?;
@@ -46,13 +46,7 @@ impl Tool for Stat {
                     _ => "other",
                 },
             };
-            Answer::json(
-                &status,
-                Facts {
-                    path: Some(roots.shown(&path)),
-                    ..Facts::default()
-                },
-            )
+            Ok(Document::new(status).path(roots.shown(&path)))
         })
         .await
     }

@@ -1,24 +1,22 @@
 use llmc_enrich::logs::Survey;
 use llmc_enrich::preview::{Asked, Text, condense, condense_binary};
 use llmc_enrich::sniff::{Kind, is_binary, sniff};
-use llmc_host::{CancelToken, OpenFile};
+use llmc_host::{CancelToken, OpenFile, Slice};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::args::bounded;
-use super::pages;
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Result};
-use crate::te::{self, Behind, Frame};
+use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
 /// How much of a file's beginning is looked at for a preview.
-const HEAD: usize = 2 << 20;
+const MAX_HEAD_BYTES: usize = 2 << 20;
 /// The same for JSON, whose shape shows only when it is read to its end.
-const JSON_HEAD: usize = 8 << 20;
+const MAX_JSON_BYTES: usize = 8 << 20;
 /// And of its end, when that does not reach.
-const TAIL: usize = 512 << 10;
+const MAX_TAIL_BYTES: usize = 512 << 10;
 
 pub(super) struct TeCat;
 
@@ -35,9 +33,9 @@ impl Tool for TeCat {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = FileView;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<FileView> {
         let asked = match args.lines {
             None => Asked::Whole,
             lines => Asked::Head(bounded("lines", lines, 1, 1..=i64::MAX)?),
@@ -54,7 +52,7 @@ pub(super) fn view(
     path: &str,
     asked: Asked,
     stop: &CancelToken,
-) -> Result<Answer> {
+) -> Result<FileView> {
     let roots = &cx.files().roots;
     let file = match (roots.open_file(path), Place::of(path)) {
         (Err(llmc_host::Error::NotFound { .. }), Some(place)) if asked == Asked::Whole => {
@@ -64,13 +62,15 @@ pub(super) fn view(
     };
     let shown = roots.shown(&file.path);
     let size = file.size();
-    let mut head = file.read_range(0, HEAD)?;
-    if sniff(&shown, &head) == Kind::Json && (HEAD as u64..=JSON_HEAD as u64).contains(&size) {
-        head = file.read_range(0, JSON_HEAD)?;
+    let mut head = file.read_range(0, MAX_HEAD_BYTES)?;
+    if sniff(&shown, &head) == Kind::Json
+        && (MAX_HEAD_BYTES as u64..=MAX_JSON_BYTES as u64).contains(&size)
+    {
+        head = file.read_range(0, MAX_JSON_BYTES)?;
     }
     let tail = if size > head.len() as u64 {
         cut_to_lines(&mut head, Side::End);
-        let mut tail = file.read_range(size - TAIL as u64, TAIL)?;
+        let mut tail = file.read_range(size - MAX_TAIL_BYTES as u64, MAX_TAIL_BYTES)?;
         cut_to_lines(&mut tail, Side::Start);
         Some(String::from_utf8_lossy(&tail).into_owned())
     } else {
@@ -83,36 +83,76 @@ pub(super) fn view(
     };
     // One pass over everything: true totals, and the hash that a handle is checked against.
     let whole = file.read_lines(0, 1, stop)?;
-    let found = if is_binary(&head) {
-        condense_binary(&shown, &head, whole.total_bytes)
-    } else {
-        let text = Text {
-            head: &String::from_utf8_lossy(&head),
-            tail: tail.as_deref(),
-            total_bytes: whole.total_bytes,
-            total_lines: whole.total_lines,
-            survey: survey.as_ref(),
-        };
-        condense(&shown, kind, &text, asked, te::budget(cx))
-    };
-    let handle = if found.truncated {
-        pages::keep_file(cx, roots, path, &whole, stop)?
-    } else {
-        None
-    };
-    let frame = Frame {
+    Ok(FileView {
         cmd,
-        content_type: Some(crate::shell::wrap::content_type(kind)),
-        path: Some(shown),
-        handle,
-        behind: Behind::Everything,
-        // Lines that nobody asked for are not withheld.
-        withheld_bytes: match found.truncated {
-            true => whole.total_bytes.saturating_sub(found.body.len() as u64),
-            false => 0,
-        },
-    };
-    Ok(te::seal(cx, &found, frame))
+        path: shown,
+        asked: path.to_owned(),
+        lines: asked,
+        kind,
+        head,
+        tail,
+        survey,
+        whole,
+    })
+}
+
+/// A file, or some of its lines, as far as a preview looks at it.
+#[derive(Debug, Serialize)]
+pub(super) struct FileView {
+    path: String,
+    #[serde(rename = "text", serialize_with = "as_text")]
+    head: Vec<u8>,
+    #[serde(skip)]
+    tail: Option<String>,
+    #[serde(skip)]
+    cmd: &'static str,
+    #[serde(skip)]
+    asked: String,
+    #[serde(skip)]
+    lines: Asked,
+    #[serde(skip)]
+    kind: Kind,
+    #[serde(skip)]
+    survey: Option<Survey>,
+    /// The totals and the hash of the file.
+    #[serde(skip)]
+    whole: Slice,
+}
+
+fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+impl Render for FileView {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let whole = &self.whole;
+        let found = if is_binary(&self.head) {
+            condense_binary(&self.path, &self.head, whole.total_bytes)
+        } else {
+            let text = Text {
+                head: &String::from_utf8_lossy(&self.head),
+                tail: self.tail.as_deref(),
+                total_bytes: whole.total_bytes,
+                total_lines: whole.total_lines,
+                survey: self.survey.as_ref(),
+            };
+            condense(&self.path, self.kind, &text, self.lines, room.tokens)
+        };
+        let rest = found
+            .truncated
+            .then(|| Rest::file(FileScope::General, self.asked.as_str(), whole));
+        // Lines outside a place are not withheld.
+        let of_place = matches!(self.lines, Asked::From(_));
+        let withheld = of_place.then(|| self.head.len().saturating_sub(found.body.len()) as u64);
+        let rendition = Rendition {
+            withheld_bytes: withheld,
+            ..Rendition::te(self.cmd, found)
+        };
+        Ok(rendition
+            .content_type(crate::shell::wrap::content_type(self.kind))
+            .path(self.path.as_str())
+            .rest(rest))
+    }
 }
 
 /// All that a log holds, however long it is.
@@ -152,7 +192,12 @@ impl Place<'_> {
 }
 
 /// Shows the lines of a place, as many as fit.
-fn view_place(cx: &Cx, cmd: &'static str, place: &Place<'_>, stop: &CancelToken) -> Result<Answer> {
+fn view_place(
+    cx: &Cx,
+    cmd: &'static str,
+    place: &Place<'_>,
+    stop: &CancelToken,
+) -> Result<FileView> {
     let &Place { path, first, last } = place;
     if first == 0 || last < first {
         return Err(Error::bad_args(format!(
@@ -174,28 +219,17 @@ fn view_place(cx: &Cx, cmd: &'static str, place: &Place<'_>, stop: &CancelToken)
             slice.total_lines
         )));
     }
-    let text = Text {
-        head: &slice.text,
-        tail: None,
-        total_bytes: slice.total_bytes,
-        total_lines: slice.total_lines,
-        survey: None,
-    };
-    let found = condense(&shown, kind, &text, Asked::From(first), te::budget(cx));
-    let handle = if found.truncated {
-        pages::keep_file(cx, roots, path, &slice, stop)?
-    } else {
-        None
-    };
-    let frame = Frame {
+    Ok(FileView {
         cmd,
-        content_type: Some(crate::shell::wrap::content_type(kind)),
-        path: Some(shown),
-        handle,
-        behind: Behind::Everything,
-        withheld_bytes: (slice.text.len() as u64).saturating_sub(found.body.len() as u64),
-    };
-    Ok(te::seal(cx, &found, frame))
+        path: shown,
+        asked: path.to_owned(),
+        lines: Asked::From(first),
+        kind,
+        head: slice.text.clone().into_bytes(),
+        tail: None,
+        survey: None,
+        whole: slice,
+    })
 }
 
 #[derive(PartialEq)]

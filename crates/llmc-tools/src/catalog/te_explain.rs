@@ -3,14 +3,13 @@ use std::fmt::Write;
 use llmc_enrich::{Condensed, Totals, thousands};
 use llmc_index::{Inspected, Related};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::relations::FEW;
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
 use crate::rag;
-use crate::te::{self, Frame};
+use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
 /// Tokens of the header.
@@ -31,50 +30,52 @@ impl Tool for TeExplain {
     const RETRIEVES: bool = true;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = Explanation;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<Explanation> {
         cx.blocking(move |cx, stop| {
             rag::await_index(cx, stop)?;
-            let budget = te::budget(cx).saturating_sub(HEADER).max(1);
             let roots = &cx.files().roots;
             let index = cx.app().index();
             let found = index.inspect(roots, &args.symbol, usize::MAX, stop)?;
-            let (whole, brief) = (told(&found, Lists::Whole), told(&found, Lists::Cut));
-            let (bytes, _) = llmc_tokens::lines_within(&brief, budget);
-            let body = brief[..bytes].trim_end().to_owned();
-            let lines = whole.trim_end().lines().count() as u64;
-            let cut = body != whole.trim_end();
-            let unread = (found.unread_files > 0).then(|| {
-                let files = thousands(found.unread_files as u64);
-                format!("{files} more files mention this name and were not read")
-            });
-            let condensed = Condensed {
-                truncated: cut || unread.is_some(),
-                shown: body.lines().count() as u64,
-                body,
-                breadcrumbs: unread.into_iter().collect(),
-                totals: Totals {
-                    lines: Some(lines),
-                    ..Totals::default()
-                },
-                ..Condensed::default()
-            };
-            let handle = if cut {
-                cx.keep(|draft| draft, "te", whole.as_bytes())
-            } else {
-                None
-            };
-            let frame = Frame {
-                cmd: "explain",
-                path: Some(found.path.clone()),
-                handle,
-                withheld_bytes: whole.len().saturating_sub(condensed.body.len()) as u64,
-                ..Frame::default()
-            };
-            Ok(te::seal(cx, &condensed, frame))
+            Ok(Explanation(found))
         })
         .await
+    }
+}
+
+/// A symbol and what it is related to.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct Explanation(Inspected);
+
+impl Render for Explanation {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let found = &self.0;
+        let (whole, brief) = (told(found, Lists::Whole), told(found, Lists::Cut));
+        let budget = room.tokens.saturating_sub(HEADER).max(1);
+        let (bytes, _) = llmc_tokens::lines_within(&brief, budget);
+        let body = brief[..bytes].trim_end().to_owned();
+        let lines = whole.trim_end().lines().count() as u64;
+        let cut = body != whole.trim_end();
+        let unread = (found.unread_files > 0).then(|| {
+            let files = thousands(found.unread_files as u64);
+            format!("{files} more files mention this name and were not read")
+        });
+        let condensed = Condensed {
+            truncated: cut || unread.is_some(),
+            shown: body.lines().count() as u64,
+            body,
+            breadcrumbs: unread.into_iter().collect(),
+            totals: Totals {
+                lines: Some(lines),
+                ..Totals::default()
+            },
+            ..Condensed::default()
+        };
+        Ok(Rendition::te("explain", condensed)
+            .path(found.path.as_str())
+            .rest(cut.then(|| Rest::text("te", whole))))
     }
 }
 

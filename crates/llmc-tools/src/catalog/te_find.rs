@@ -1,20 +1,19 @@
 use llmc_enrich::entries::{FoundPath, FoundPaths, condense_find};
 use llmc_host::search::{NamePattern, search_files};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::linux_fs_list::below;
 use super::te_grep::reasons;
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Result};
-use crate::te::{self, Frame};
+use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
 /// Paths kept behind the handle.
-const KEPT: usize = 50_000;
+const MAX_STORED_PATHS: usize = 50_000;
 /// Results up to this many are asked when they last changed, to show the newest first.
-const DATED: usize = 500;
+const MAX_DATED_PATHS: usize = 500;
 
 pub(super) struct TeFind;
 
@@ -31,9 +30,9 @@ impl Tool for TeFind {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = FileNames;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<FileNames> {
         if args.pattern.is_empty() {
             return Err(Error::bad_args("pattern is empty").hint("use * to find every file"));
         }
@@ -41,8 +40,14 @@ impl Tool for TeFind {
             let roots = &cx.files().roots;
             let dir = roots.open_dir(args.path.as_deref().unwrap_or("."))?;
             let pattern = NamePattern::new(&args.pattern)?;
-            let found = search_files(&dir.fd, &pattern, &dir.walk_options(roots)?, KEPT, stop)?;
-            let dated = found.paths.len() <= DATED;
+            let found = search_files(
+                &dir.fd,
+                &pattern,
+                &dir.walk_options(roots)?,
+                MAX_STORED_PATHS,
+                stop,
+            )?;
+            let dated = found.paths.len() <= MAX_DATED_PATHS;
             let paths: Vec<FoundPath> = found
                 .paths
                 .iter()
@@ -59,49 +64,64 @@ impl Tool for TeFind {
                     }
                 })
                 .collect();
+            Ok(FileNames {
+                found: FoundPaths {
+                    paths,
+                    total: found.total_hits,
+                    files_searched: found.files_searched,
+                    skipped: reasons(&found.skipped),
+                    pattern: args.pattern,
+                },
+                total: found.total_hits,
+                complete: found.complete,
+                root: roots.shown(&dir.path),
+            })
+        })
+        .await
+    }
+}
+
+/// Files whose names match.
+#[derive(Debug, Serialize)]
+pub(super) struct FileNames {
+    root: String,
+    total: u64,
+    #[serde(rename = "paths", serialize_with = "paths")]
+    found: FoundPaths,
+    /// Whether the whole tree was searched in time.
+    complete: bool,
+}
+
+fn paths<S: Serializer>(found: &FoundPaths, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_seq(found.paths.iter().map(|found| &found.path))
+}
+
+impl Render for FileNames {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let mut found = condense_find(&self.found, room.tokens);
+        if !self.complete {
+            found.truncated = true;
+            found
+                .breadcrumbs
+                .push("time limit: there may be more; narrow path".to_owned());
+        }
+        let paths = &self.found.paths;
+        let rest = (found.truncated && !paths.is_empty()).then(|| {
             let raw: String = paths
                 .iter()
                 .map(|found| format!("{}\n", found.path))
                 .collect();
-            let kept = paths.len() as u64;
-            let found_paths = FoundPaths {
-                paths,
-                total: found.total_hits,
-                files_searched: found.files_searched,
-                skipped: reasons(&found.skipped),
-                pattern: args.pattern,
-            };
-            let mut condensed = condense_find(&found_paths, te::budget(cx));
-            if !found.complete {
-                condensed.truncated = true;
-                condensed
-                    .breadcrumbs
-                    .push("time limit: there may be more; narrow path".to_owned());
-            }
-            let root = roots.shown(&dir.path);
-            let mut handle = None;
-            if condensed.truncated && !raw.is_empty() {
-                handle = cx.keep(
-                    |draft| draft.with("root", root.clone()),
-                    "te",
-                    raw.as_bytes(),
-                );
-                if kept < found.total_hits {
-                    condensed.breadcrumbs.push(format!(
-                        "the handle has the first {kept} of {}",
-                        found.total_hits
-                    ));
-                }
-            }
-            let frame = Frame {
-                cmd: "find",
-                path: Some(root),
-                handle,
-                withheld_bytes: (raw.len() as u64).saturating_sub(condensed.body.len() as u64),
-                ..Frame::default()
-            };
-            Ok(te::seal(cx, &condensed, frame))
-        })
-        .await
+            Rest::text("te", raw).about("root", self.root.as_str())
+        });
+        if rest.is_some() && (paths.len() as u64) < self.total {
+            found.breadcrumbs.push(format!(
+                "the handle has the first {} of {}",
+                paths.len(),
+                self.total
+            ));
+        }
+        Ok(Rendition::te("find", found)
+            .path(self.root.as_str())
+            .rest(rest))
     }
 }

@@ -7,13 +7,14 @@ use llmc_host::search::{
 use llmc_host::walk::Skipped;
 use llmc_host::{CancelToken, Roots};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::json;
 
 use super::linux_fs_list::below;
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Result};
-use crate::te::{self, Frame};
+use crate::render::{AnswerRoom, Render, Rendition, Rest};
+use crate::te;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct TeGrep;
@@ -34,9 +35,9 @@ impl Tool for TeGrep {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = GrepMatches;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<GrepMatches> {
         if args.pattern.is_empty() {
             return Err(Error::bad_args("pattern is empty"));
         }
@@ -44,15 +45,13 @@ impl Tool for TeGrep {
             let roots = &cx.files().roots;
             let path = args.path.as_deref().unwrap_or(".");
             let (found, hits) = search(roots, path, &args.pattern, stop)?;
-            let raw: String = hits
-                .iter()
-                .map(|hit| format!("{}:{}:{}\n", hit.path, hit.line, hit.text))
-                .collect();
-            let kept = hits.len() as u64;
-            let mut condensed = if args.raw == Some(true) {
-                unranked(&raw, &found, kept)
-            } else {
-                let matches = Matches {
+            Ok(GrepMatches {
+                total: found.total_hits,
+                files: found.files_matched,
+                complete: found.complete,
+                ranked: args.raw != Some(true),
+                path: path.to_owned(),
+                hits: Matches {
                     hits,
                     total: found.total_hits,
                     files_matched: found.files_matched,
@@ -60,35 +59,8 @@ impl Tool for TeGrep {
                     skipped: reasons(&found.skipped),
                     densest: None,
                     pattern: args.pattern,
-                };
-                condense(&matches, |path| te::source(cx, path, stop), te::budget(cx))
-            };
-            if !found.complete {
-                condensed.truncated = true;
-                let crumb = format!(
-                    "time limit: {} files searched, there may be more; narrow path",
-                    found.files_searched
-                );
-                condensed.breadcrumbs.push(crumb);
-            }
-            let mut handle = None;
-            if condensed.truncated && !raw.is_empty() {
-                handle = cx.keep(|draft| draft.with("root", path), "te", raw.as_bytes());
-                if kept < found.total_hits {
-                    condensed.breadcrumbs.push(format!(
-                        "the handle has the first {kept} of {}",
-                        found.total_hits
-                    ));
-                }
-            }
-            let frame = Frame {
-                cmd: "grep",
-                path: Some(path.to_owned()),
-                handle,
-                withheld_bytes: (raw.len() as u64).saturating_sub(condensed.body.len() as u64),
-                ..Frame::default()
-            };
-            Ok(te::seal(cx, &condensed, frame))
+                },
+            })
         })
         .await
     }
@@ -139,16 +111,75 @@ pub(super) fn reasons(skipped: &Skipped) -> Vec<(u64, &'static str)> {
     ]
 }
 
-fn unranked(raw: &str, found: &ContentFound, kept: u64) -> Condensed {
-    Condensed {
-        body: raw.to_owned(),
-        totals: Totals {
-            matches: Some(found.total_hits),
-            files: Some(found.files_matched),
-            ..Totals::default()
-        },
-        shown: kept,
-        truncated: kept < found.total_hits,
-        ..Condensed::default()
+/// Lines that match.
+#[derive(Debug, Serialize)]
+pub(super) struct GrepMatches {
+    path: String,
+    total: u64,
+    files: u64,
+    #[serde(serialize_with = "lines")]
+    hits: Matches,
+    /// Whether the whole tree was searched in time.
+    complete: bool,
+    #[serde(skip)]
+    ranked: bool,
+}
+
+fn lines<S: Serializer>(matches: &Matches, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    let hits = matches.hits.iter();
+    serializer
+        .collect_seq(hits.map(|hit| json!({"path": hit.path, "line": hit.line, "text": hit.text})))
+}
+
+impl GrepMatches {
+    /// All lines that were kept, as grep prints them.
+    fn raw(&self) -> String {
+        let hits = self.hits.hits.iter();
+        hits.map(|hit| format!("{}:{}:{}\n", hit.path, hit.line, hit.text))
+            .collect()
+    }
+
+    fn unranked(&self) -> Condensed {
+        let kept = self.hits.hits.len() as u64;
+        Condensed {
+            body: self.raw(),
+            totals: Totals {
+                matches: Some(self.total),
+                files: Some(self.files),
+                ..Totals::default()
+            },
+            shown: kept,
+            truncated: kept < self.total,
+            ..Condensed::default()
+        }
+    }
+}
+
+impl Render for GrepMatches {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let mut found = if self.ranked {
+            let source = |path: &str| te::source(room.cx, path, room.cancel());
+            condense(&self.hits, source, room.tokens)
+        } else {
+            self.unranked()
+        };
+        if !self.complete {
+            found.truncated = true;
+            found.breadcrumbs.push(format!(
+                "time limit: {} files searched, there may be more; narrow path",
+                self.hits.files_searched
+            ));
+        }
+        let kept = self.hits.hits.len() as u64;
+        let rest = (found.truncated && kept > 0)
+            .then(|| Rest::text("te", self.raw()).about("root", self.path.as_str()));
+        if rest.is_some() && kept < self.total {
+            found
+                .breadcrumbs
+                .push(format!("the handle has the first {kept} of {}", self.total));
+        }
+        Ok(Rendition::te("grep", found)
+            .path(self.path.as_str())
+            .rest(rest))
     }
 }

@@ -1,20 +1,21 @@
+use llmc_enrich::Totals;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Chunker, HandleInfo, Kept};
-use llmc_envelope::te::TeHeader;
 use llmc_host::CancelToken;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::linux_handle_read::{is_stale, open_source};
-use crate::answer::{Answer, Facts};
+use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Kind, Result};
+use crate::render::{AnswerRoom, ChunkPosition, Layout, Render, Rendition, Rest, TeLayout};
 use crate::te;
 use crate::tool::{Effect, Tool};
 
 /// Results up to this size have their chunks counted at once; beyond it that takes its time.
-const COUNTED: u64 = 2 << 20;
+const MAX_COUNTED_BYTES: u64 = 2 << 20;
 
 pub(super) struct TeHandle;
 
@@ -31,9 +32,9 @@ impl Tool for TeHandle {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = HandleChunk;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<HandleChunk> {
         cx.blocking(move |cx, stop| retrieve(cx, &args.handle, args.chunk, stop))
             .await
     }
@@ -45,34 +46,88 @@ pub(crate) fn retrieve(
     handle: &str,
     chunk: Option<i64>,
     stop: &CancelToken,
-) -> Result<Answer> {
+) -> Result<HandleChunk> {
     let mut piece = piece(cx, handle, chunk.unwrap_or(0), stop)?;
-    if piece.chunks.is_none() && piece.info.total_bytes <= COUNTED {
+    if piece.chunks.is_none() && piece.info.total_bytes <= MAX_COUNTED_BYTES {
         piece.chunks = Some(count(cx, &piece.info, chunk_budget(cx), stop)?);
     }
-    let last = piece.chunks == Some(piece.number + 1);
-    let mut header = TeHeader::new("handle");
-    header.size = Some(piece.info.total_bytes);
-    header.shown = Some(piece.bytes.len() as u64);
-    header.handle = Some(piece.info.id);
-    header.chunk = Some(piece.number);
-    header.chunks = piece.chunks;
-    header.truncated = !last;
-    header.stale = piece.stale;
     let path = piece.info.meta.get("path").and_then(Value::as_str);
-    let facts = Facts {
+    Ok(HandleChunk {
+        handle: piece.info.id,
         path: path.map(str::to_owned),
-        truncated: header.truncated,
-        handle: header.handle,
-        fetched_back: true,
-        ..Facts::default()
-    };
-    let crumbs: Vec<String> = match last {
-        true => Vec::new(),
-        false => vec![format!("more: chunk {}", piece.number + 1)],
-    };
-    let body = String::from_utf8_lossy(&piece.bytes);
-    Ok(te::stored(cx, &header, &body, &crumbs, facts))
+        number: piece.number,
+        count: piece.chunks,
+        size: piece.info.total_bytes,
+        shown: piece.bytes.len() as u64,
+        text: String::from_utf8_lossy(&piece.bytes).into_owned(),
+        stale: piece.stale,
+    })
+}
+
+/// A chunk of a stored result.
+#[derive(Debug, Serialize)]
+pub(crate) struct HandleChunk {
+    handle: HandleId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    number: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<u64>,
+    size: u64,
+    #[serde(skip)]
+    shown: u64,
+    text: String,
+    stale: bool,
+}
+
+impl Render for HandleChunk {
+    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let last = self.count == Some(self.number + 1);
+        let layout = TeLayout {
+            cmd: "handle",
+            body: self.text.clone(),
+            chunk: Some(ChunkPosition {
+                number: self.number,
+                count: self.count,
+                stale: self.stale,
+            }),
+            ..TeLayout::default()
+        };
+        let rendition = Rendition {
+            layout: Layout::Te(layout),
+            totals: Totals {
+                size: Some(self.size),
+                ..Totals::default()
+            },
+            shown: self.shown,
+            truncated: !last,
+            path: self.path.clone(),
+            rest: Some(Rest::stored(self.handle)),
+            fetched_back: true,
+            ..Rendition::default()
+        };
+        Ok(if last {
+            rendition
+        } else {
+            rendition.note(format!("more: chunk {}", self.number + 1))
+        })
+    }
+}
+
+/// The same as a finished answer, for commands that are `te --handle`.
+pub(crate) fn retrieve_finished(
+    cx: &Cx,
+    handle: &str,
+    chunk: Option<i64>,
+    stop: &CancelToken,
+) -> Result<Answer> {
+    let chunk = retrieve(cx, handle, chunk, stop)?;
+    let sealed = crate::seal::seal(cx, stop, &chunk)?;
+    Ok(Answer {
+        text: sealed.text().into_owned(),
+        data: Value::Null,
+        facts: sealed.facts().clone(),
+    })
 }
 
 /// Tokens of a chunk. It is asked for by somebody who knows what it costs: an answer's budget, not what is left of a

@@ -2,16 +2,15 @@ use llmc_enrich::entries::{Entry, EntryKind, condense_ls};
 use llmc_host::names::shown;
 use llmc_host::walk::{self, Detail, Hidden, ListOptions, list};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
-use crate::te::{self, Frame};
+use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
 /// Entries kept behind the handle.
-const KEPT: usize = 50_000;
+const MAX_STORED_ENTRIES: usize = 50_000;
 
 pub(super) struct TeLs;
 
@@ -27,9 +26,9 @@ impl Tool for TeLs {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = DirEntries;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<DirEntries> {
         cx.blocking(move |cx, stop| {
             let roots = &cx.files().roots;
             let dir = roots.open_dir(args.path.as_deref().unwrap_or("."))?;
@@ -37,37 +36,54 @@ impl Tool for TeLs {
                 depth: 0,
                 hidden: Hidden::Skip,
                 file_glob: None,
-                max_entries: KEPT,
+                max_entries: MAX_STORED_ENTRIES,
                 detail: Detail::Status,
                 guard: Some(dir.guard(roots)),
             };
             let listing = list(&dir.fd, &options, stop)?;
             stop.check()?;
             let entries: Vec<Entry> = listing.entries.iter().map(entry).collect();
-            let raw: String = entries.iter().map(line).collect();
             // The server's own directory is no secret and no news.
             let own = u64::from(cx.app().is_state_dir_of(&dir.path.absolute()));
-            let hidden = listing.hidden.saturating_sub(own);
-            let condensed = condense_ls(&entries, listing.total, hidden, te::budget(cx));
-            let root = roots.shown(&dir.path);
-            let mut handle = None;
-            if condensed.truncated {
-                handle = cx.keep(
-                    |draft| draft.with("root", root.clone()),
-                    "te",
-                    raw.as_bytes(),
-                );
-            }
-            let frame = Frame {
-                cmd: "ls",
-                path: Some(root),
-                handle,
-                withheld_bytes: (raw.len() as u64).saturating_sub(condensed.body.len() as u64),
-                ..Frame::default()
-            };
-            Ok(te::seal(cx, &condensed, frame))
+            Ok(DirEntries {
+                path: roots.shown(&dir.path),
+                entries,
+                total: listing.total,
+                hidden: listing.hidden.saturating_sub(own),
+            })
         })
         .await
+    }
+}
+
+/// The entries of a directory.
+#[derive(Debug, Serialize)]
+pub(super) struct DirEntries {
+    path: String,
+    #[serde(serialize_with = "names")]
+    entries: Vec<Entry>,
+    total: u64,
+    hidden: u64,
+}
+
+fn names<S: Serializer>(entries: &[Entry], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_seq(
+        entries
+            .iter()
+            .map(|entry| line(entry).trim_end().to_owned()),
+    )
+}
+
+impl Render for DirEntries {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let found = condense_ls(&self.entries, self.total, self.hidden, room.tokens);
+        let rest = found.truncated.then(|| {
+            let raw: String = self.entries.iter().map(line).collect();
+            Rest::text("te", raw).about("root", self.path.as_str())
+        });
+        Ok(Rendition::te("ls", found)
+            .path(self.path.as_str())
+            .rest(rest))
     }
 }
 

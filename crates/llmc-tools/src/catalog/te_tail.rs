@@ -3,8 +3,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::args::bounded;
-use super::te_cat::view;
-use crate::answer::Answer;
+use super::te_cat::{FileView, view};
 use crate::cx::Cx;
 use crate::error::{Family, Result};
 use crate::tool::{Effect, Tool};
@@ -24,9 +23,9 @@ impl Tool for TeTail {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = FileView;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<FileView> {
         let lines = bounded("lines", args.lines, 10, 1..=i64::MAX)?;
         cx.blocking(move |cx, stop| view(cx, "tail", &args.path, Asked::Tail(lines), stop))
             .await

@@ -93,7 +93,7 @@ pub(crate) fn answer(cx: &Cx, mut asked: Asked, stop: &CancelToken) -> Result<An
     }
     let flags = Flags::parse(&asked.argv[1..])?;
     if let Some(handle) = &flags.handle {
-        return te_handle::retrieve(cx, handle, flags.chunk, stop);
+        return te_handle::retrieve_finished(cx, handle, flags.chunk, stop);
     }
     let said = |text: String| Ok(Answer::text(&text, &Receipt::new(), Facts::default()));
     if flags.help || flags.version {
@@ -137,7 +137,7 @@ pub(crate) fn answer(cx: &Cx, mut asked: Asked, stop: &CancelToken) -> Result<An
         wrapped: &ran.wrapped,
         latency: started.elapsed(),
         agent: &cx.caller().agent,
-        budget_remaining: te::remaining(cx),
+        budget_remaining: crate::budget::session_budget_left(cx),
     };
     let text = document(&told).to_string();
     let facts = ran.facts();
