@@ -10,14 +10,14 @@ use axum::http::request::Parts;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use llmc_tools::resources::{Content, HANDLE_TEMPLATE, STUB_TEMPLATE, STUBS};
-use llmc_tools::{App, Call, Caller, Effect, Form, Kind, Progress, Surface, ToolDef, mode};
+use llmc_tools::{App, Call, Caller, Effect, ErrorKind, Form, Progress, Surface, ToolDef, mode};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, ContentBlock, Implementation, ListPromptsRequestMethod,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
-    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    MetaObject, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
+    ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -156,14 +156,19 @@ impl ServerHandler for McpHandler {
             }
         };
         if let Err(error) = &outcome.result
-            && error.kind == Kind::UnknownTool
+            && error.kind == ErrorKind::UnknownTool
         {
             let data = error.hint.as_ref().map(|hint| json!({"hint": hint}));
             return Err(ErrorData::invalid_params(error.message.clone(), data));
         }
         let content = vec![ContentBlock::text(outcome.text())];
         let result = match &outcome.result {
-            Err(_) => CallToolResult::error(content),
+            Err(error) => {
+                let mut result = CallToolResult::error(content);
+                let meta = error.meta(outcome.family(), &outcome.correlation_id);
+                result.meta = Some(MetaObject(meta));
+                result
+            }
             Ok(answer) => {
                 let mut result = CallToolResult::success(content);
                 result.is_error = None;
@@ -229,10 +234,10 @@ impl ServerHandler for McpHandler {
             Err(error) => {
                 let data = Some(json!({"uri": request.uri}));
                 return Err(match error.kind {
-                    Kind::NotFound | Kind::HandleExpired | Kind::InvalidPath => {
+                    ErrorKind::NotFound | ErrorKind::HandleExpired | ErrorKind::InvalidPath => {
                         ErrorData::resource_not_found(error.message, data)
                     }
-                    Kind::TooLarge => ErrorData::invalid_params(error.message, data),
+                    ErrorKind::TooLarge => ErrorData::invalid_params(error.message, data),
                     _ => ErrorData::internal_error(error.message, data),
                 });
             }

@@ -155,9 +155,18 @@ impl McpClient {
 
     /// Calls a tool that must fail; its error document.
     pub fn error(&mut self, name: &str, args: Value) -> Value {
-        let (failed, text) = self.call_tool(name, args.clone());
-        assert!(failed, "{name} {args} succeeded: {text}");
-        error_document(&text)
+        let id = self.send_call(name, args.clone());
+        let answer = self.answer(&id.into());
+        let result = &answer["result"];
+        let text = result["content"][0]["text"].as_str().unwrap_or_default();
+        assert_eq!(result["isError"], true, "{name} {args} succeeded: {answer}");
+        let mut document = error_document(text);
+        if llmc_envelope::te::parse(text).is_none() {
+            for (key, value) in result["_meta"].as_object().into_iter().flatten() {
+                document["meta"][key] = value.clone();
+            }
+        }
+        document
     }
 
     /// Calls a tool that must fail; its error code.
@@ -180,13 +189,56 @@ impl McpClient {
     }
 }
 
-/// The document of a failed call. An error of the Tool Envelope is given the form and the code of the other tools, so
-/// that one test serves both.
+/// The text of a failed call taken apart: `{"error": message, "meta": {error_code, hint, …}}`. An error of the Tool
+/// Envelope is given the code of the other tools, so that one test serves both.
 pub fn error_document(text: &str) -> Value {
     match llmc_envelope::te::parse(text) {
         Some(envelope) => as_document(&envelope),
-        None => serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")),
+        None => plain_error(text),
     }
+}
+
+/// `CODE: message` or, of a script, its output and `error: message`; then `hint: …`, `key: value` and blocks under
+/// their labels.
+fn plain_error(text: &str) -> Value {
+    let mut document = json!({"error": "", "meta": {}});
+    let mut block = "output";
+    let mut begun = false;
+    for (number, line) in text.lines().enumerate() {
+        let (key, value) = line.split_once(": ").unwrap_or((line, ""));
+        let is_code = |key: &str| {
+            llmc_tools::ROWS
+                .iter()
+                .any(|row| [row.linux, row.rlm, Some(row.http_code)].contains(&Some(key)))
+        };
+        if number == 0 && is_code(key) {
+            document["meta"]["error_code"] = key.into();
+            document["error"] = value.into();
+            begun = true;
+        } else if !begun && key == "error" {
+            document["error"] = value.into();
+            begun = true;
+            block = "source";
+        } else if begun && ["nearest lines:", "stdout:", "stderr:"].contains(&line) {
+            block = line
+                .trim_end_matches(':')
+                .split(' ')
+                .next()
+                .unwrap_or_default();
+        } else if begun
+            && !value.is_empty()
+            && ["output", "source"].contains(&block)
+            && !line.starts_with(' ')
+        {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
+            document["meta"][key.replace(' ', "_")] = value;
+        } else {
+            let so_far = document["meta"][block].as_str().unwrap_or_default();
+            document["meta"][block] = format!("{so_far}{line}\n").into();
+        }
+    }
+    assert!(begun, "no error in this text: {text}");
+    document
 }
 
 /// The code of an error document as most tools have it, also when recursive analysis says it in its own words.

@@ -16,6 +16,7 @@ use crate::catalog;
 use crate::cx::{Caller, Cx, Surface};
 use crate::error::{Error, Family, Kind, Result};
 use crate::observe::Event;
+use crate::reachable::{Reach, Route};
 use crate::seal::Sealed;
 use crate::te;
 use crate::tool::{Effect, ToolDef};
@@ -56,18 +57,22 @@ pub struct CallOutcome {
 }
 
 impl CallOutcome {
-    /// What a model reads: the answer's text, or the error document of the tool's family.
+    /// What a model reads: the answer's text, or the error with the code of the tool's family.
     pub fn text(&self) -> String {
         match &self.result {
             Ok(answer) => answer.text().into_owned(),
             Err(error) => match self.tool {
                 Some(tool) if tool.family == Family::Te => te::error_text(tool.name, error),
-                tool => {
-                    let family = tool.map_or(Family::Linux, |tool| tool.family);
-                    error.to_document(family, &self.correlation_id).to_string()
-                }
+                _ => error.plain_text(self.family()),
             },
         }
+    }
+}
+
+impl CallOutcome {
+    /// The column of error codes that the tool's callers know.
+    pub fn family(&self) -> Family {
+        self.tool.map_or(Family::Linux, |tool| tool.family)
     }
 }
 
@@ -97,6 +102,12 @@ impl App {
             }
             Err(error) => Err(error),
         };
+        let result = result.map_err(|mut error| {
+            let hint = error.hint.take();
+            let reach = || Reach::of(self.config(), caller.surface);
+            error.hint = hint.and_then(|hint| reach().fit(&hint));
+            error
+        });
         let outcome = CallOutcome {
             correlation_id,
             tool,
@@ -109,18 +120,28 @@ impl App {
 
     /// Whether this caller may call this tool at all.
     fn admit(&self, tool: Option<&'static ToolDef>, call: &Call) -> Result<&'static ToolDef> {
-        let unknown = || {
+        let unknown = |how: &str| {
             let known = self.listing().iter().map(|tool| tool.name);
-            let error = Error::new(Kind::UnknownTool, format!("Unknown tool: {}", call.name));
+            let message = format!("Unknown tool: {}{how}", call.name);
+            let error = Error::new(Kind::UnknownTool, message);
             match nearest(&call.name, known) {
                 Some(name) => error.hint(format!("did you mean {name}?")),
                 None => error,
             }
         };
-        let tool = tool.ok_or_else(unknown)?;
-        let listed = self.listing().iter().any(|listed| listed.name == tool.name);
-        if call.caller.surface == Surface::Mcp && !listed {
-            return Err(unknown());
+        let tool = tool.ok_or_else(|| unknown(""))?;
+        if call.caller.surface == Surface::Mcp {
+            let reach = Reach::of(self.config(), Surface::Mcp);
+            match reach.route(tool) {
+                Some(Route::Direct) => {}
+                Some(Route::Script) => {
+                    return Err(unknown(&format!(
+                        "; in execute_code: tools.{}(…)",
+                        tool.name
+                    )));
+                }
+                None => return Err(unknown("")),
+            }
         }
         if call
             .caller

@@ -1,30 +1,28 @@
-//! The one error type, and the one table that says how each surface names a kind of failure.
+//! The error of a tool call, and the table that names each kind of failure for each surface.
 //!
-//! Crates below have errors of their own that say what happened to a file or a handle; they are translated here, once,
-//! into a [`Kind`], a message and a hint. Each surface (MCP, HTTP, command line) then reads its own column.
+//! The crates below have errors of their own about files, handles and providers. They are translated here, once, into an
+//! [`ErrorKind`], a message and a hint. Each surface (MCP, HTTP, command line) then reads its own column.
 
+use llmc_envelope::neutral::{Ansi, neutralise};
+use llmc_envelope::receipt::escape;
 use serde_json::{Map, Value, json};
 
-/// Shorthand used all over the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Which code column a tool's callers know.
+/// The column of [`ErrorRow`] that a tool's callers read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// Files, commands, retrieval and everything without a column of its own.
+    /// Files, commands, retrieval and every tool without a column of its own.
     Linux,
-    /// Recursive analysis.
     Rlm,
-    /// The Tool Envelope.
     Te,
 }
 
-/// One row of the table: a kind of failure under each of its names.
+/// A kind of failure under each of its names.
 #[derive(Debug)]
-pub struct Row {
-    /// The kind.
-    pub kind: Kind,
-    /// What it means, for people.
+pub struct ErrorRow {
+    pub kind: ErrorKind,
+    /// Its meaning, for the generated page on errors.
     pub what: &'static str,
     /// Code of `linux_*` and most other tools.
     pub linux: Option<&'static str>,
@@ -46,14 +44,14 @@ macro_rules! kinds {
     ($($kind:ident: $what:literal, $linux:expr, $rlm:expr, $te:expr, $http:literal, $http_code:literal, $exit:literal, $retry:literal;)*) => {
         /// A kind of failure.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum Kind {
+        pub enum ErrorKind {
             $(#[doc = $what] $kind,)*
         }
 
         /// Every kind with its names, in the order of the enum.
-        pub static ROWS: &[Row] = &[
-            $(Row {
-                kind: Kind::$kind, what: $what, linux: $linux, rlm: $rlm, te: $te,
+        pub static ROWS: &[ErrorRow] = &[
+            $(ErrorRow {
+                kind: ErrorKind::$kind, what: $what, linux: $linux, rlm: $rlm, te: $te,
                 http: $http, http_code: $http_code, exit: $exit, retryable: $retry,
             },)*
         ];
@@ -89,9 +87,11 @@ kinds! {
     Internal: "anything else", Some("INTERNAL"), Some("internal_error"), Some("internal"), 500, "INTERNAL", 70, true;
 }
 
-impl Kind {
-    /// This kind's row.
-    pub fn row(self) -> &'static Row {
+/// The former name, until every module uses the new one.
+pub use ErrorKind as Kind;
+
+impl ErrorKind {
+    pub fn row(self) -> &'static ErrorRow {
         // The macro writes enum and table from the same lines, in the same order.
         &ROWS[self as usize]
     }
@@ -109,7 +109,7 @@ impl Kind {
 
     /// The built-in exception that a script catches.
     pub fn exception(self) -> &'static str {
-        use Kind::*;
+        use ErrorKind::*;
         match self {
             NotFound | HandleExpired => "FileNotFoundError",
             AuthFailed | InvalidPath | CommandDenied | EgressDenied | IsolationRequired
@@ -124,28 +124,28 @@ impl Kind {
     }
 }
 
-/// A failed call: what kind, what happened, what to do next.
+/// A failed call: the kind of failure, what happened, and what to do next.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    /// What kind of failure.
-    pub kind: Kind,
+    pub kind: ErrorKind,
     /// What happened, lower case, without a full stop.
     pub message: String,
-    /// What to do next.
+    /// What to do next. [`App::call`](crate::App::call) fits it to what its reader can call.
     pub hint: Option<String>,
-    /// Further facts for `meta` (output so far, nearest lines).
+    /// Data that belongs to the failure, such as output so far or the nearest lines.
     pub extra: Box<Map<String, Value>>,
+    /// What a model reads, where the layout of [`Error::plain_text`] does not fit.
+    pub(crate) text: Option<Box<str>>,
 }
 
 /// Longest message that is passed on; a path of 4 KB need not be read back in full.
-const MESSAGE_LIMIT: usize = 600;
+const MAX_MESSAGE_CHARS: usize = 600;
 
 impl Error {
-    /// An error without a hint.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let mut message = message.into();
-        if let Some((end, _)) = message.char_indices().nth(MESSAGE_LIMIT) {
+        if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
             message.truncate(end);
             message.push('…');
         }
@@ -154,22 +154,21 @@ impl Error {
             message,
             hint: None,
             extra: Box::default(),
+            text: None,
         }
     }
 
-    /// Bad arguments.
     pub fn bad_args(message: impl Into<String>) -> Error {
-        Error::new(Kind::BadArgs, message)
+        Error::new(ErrorKind::BadArgs, message)
     }
 
-    /// Says what to do next.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds a fact to `meta`.
+    /// Adds data that belongs to the failure.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Error {
         self.extra.insert(key.to_owned(), value.into());
@@ -185,19 +184,20 @@ impl Error {
             "correlation_id": correlation_id,
             "error_code": self.kind.code(family),
         });
-        for (key, value) in self.told_everywhere() {
+        for (key, value) in self.rest_extra() {
             body[key] = value.clone();
         }
         body
     }
 
-    /// Facts that belong in every form of the error: what ran has printed something and failed somewhere, and what was
-    /// not found may stand nearby in other words.
-    pub fn told_everywhere(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+    /// The data that a REST body carries as well: what ran has printed something and failed somewhere, and text that
+    /// was not found may stand nearby in a slightly different form.
+    pub fn rest_extra(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         [
             "output",
             "output_handle",
             "traceback",
+            "already_done",
             "stdout",
             "stderr",
             "nearest",
@@ -206,19 +206,74 @@ impl Error {
         .filter_map(|key| Some((key, self.extra.get(key)?)))
     }
 
-    /// The body of a failed MCP call: `{"error": …, "meta": {…}}`.
-    pub fn to_document(&self, family: Family, correlation_id: &str) -> Value {
+    /// What a model reads: `CODE: message`, `hint: …`, then the data that belongs to it.
+    pub fn plain_text(&self, family: Family) -> String {
+        if let Some(text) = &self.text {
+            return escape(text).into_owned();
+        }
+        let mut text = format!("{}: {}", self.kind.code(family), one_line(&self.message));
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("\nhint: {}", one_line(hint)));
+        }
+        for (key, value) in self
+            .extra
+            .iter()
+            .filter(|(key, value)| !is_for_programs(key, value))
+        {
+            let label = if key == "nearest" {
+                "nearest lines"
+            } else {
+                key
+            };
+            match value {
+                Value::String(value) if value.is_empty() => {}
+                Value::String(value) if BLOCKS.contains(&key.as_str()) => {
+                    text.push_str(&format!("\n{label}:\n{}", value.trim_end_matches('\n')));
+                }
+                Value::String(value) => text.push_str(&format!("\n{label}: {}", one_line(value))),
+                value => text.push_str(&format!("\n{label}: {value}")),
+            }
+        }
+        escape(&neutralise(&text, Ansi::Show)).into_owned()
+    }
+
+    /// What a program reads beside the text, in `_meta` of an MCP result.
+    pub fn meta(&self, family: Family, correlation_id: &str) -> Map<String, Value> {
         let mut meta = Map::new();
         meta.insert("error_code".to_owned(), self.kind.code(family).into());
         meta.insert("retryable".to_owned(), self.kind.row().retryable.into());
+        meta.insert("correlation_id".to_owned(), correlation_id.into());
+        let extra = self
+            .extra
+            .iter()
+            .filter(|(key, value)| is_for_programs(key, value));
+        meta.extend(extra.map(|(key, value)| (key.clone(), value.clone())));
+        meta
+    }
+
+    /// The document of a failed `rlm query --json`: `{"error": …, "meta": {…}}`.
+    pub fn to_document(&self, family: Family, correlation_id: &str) -> Value {
+        let mut meta = self.meta(family, correlation_id);
         if let Some(hint) = &self.hint {
             meta.insert("hint".to_owned(), hint.clone().into());
         }
         meta.extend((*self.extra).clone());
-        meta.insert("correlation_id".to_owned(), correlation_id.into());
         json!({"error": self.message, "meta": meta})
     }
 }
+
+/// Structured data and ids, which no model reads as text.
+fn is_for_programs(key: &str, value: &Value) -> bool {
+    value.is_object() || key == "session_id"
+}
+
+/// A message may quote a file name, and a file name may hold a line end: it must not pass for a line of ours.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+/// Data of several lines, which stands under its label instead of beside it.
+const BLOCKS: &[&str] = &["nearest", "stdout", "stderr"];
 
 impl From<llmc_host::Error> for Error {
     fn from(error: llmc_host::Error) -> Error {
@@ -226,56 +281,58 @@ impl From<llmc_host::Error> for Error {
         let message = error.to_string();
         let (kind, hint) = match &error {
             Host::OutsideRoots { .. } => (
-                Kind::InvalidPath,
+                ErrorKind::InvalidPath,
                 Some("use a path inside the workspace, or ask the operator to add a root"),
             ),
             Host::NoRoots { .. } => (
-                Kind::InvalidPath,
+                ErrorKind::InvalidPath,
                 Some(
                     "the operator must list roots in mcp.tools.allowed_roots or mcp.linux_ops.roots.allowed_roots",
                 ),
             ),
             Host::BadPath { .. } | Host::SpecialFile { .. } | Host::Denylisted { .. } => {
-                (Kind::InvalidPath, None)
+                (ErrorKind::InvalidPath, None)
             }
             Host::Protected { .. } => (
-                Kind::InvalidPath,
+                ErrorKind::InvalidPath,
                 Some("only the operator changes this, outside of tools"),
             ),
-            Host::NotFound { .. } => (Kind::NotFound, None),
-            Host::NoParent { .. } => (Kind::NotFound, Some("create it first with linux_fs_mkdirs")),
-            Host::Permission { .. } => (Kind::PermissionDenied, None),
-            Host::NotADirectory { .. } => (Kind::NotADirectory, None),
-            Host::IsDirectory { .. } => (Kind::IsDirectory, None),
-            Host::AlreadyExists { .. } => (Kind::AlreadyExists, None),
+            Host::NotFound { .. } => (ErrorKind::NotFound, None),
+            Host::NoParent { .. } => (ErrorKind::NotFound, Some("create it with linux_fs_mkdirs")),
+            Host::Permission { .. } => (ErrorKind::PermissionDenied, None),
+            Host::NotADirectory { .. } => (ErrorKind::NotADirectory, None),
+            Host::IsDirectory { .. } => (ErrorKind::IsDirectory, None),
+            Host::AlreadyExists { .. } => (ErrorKind::AlreadyExists, None),
             Host::ShaMismatch { .. } => (
-                Kind::PreconditionFailed,
+                ErrorKind::PreconditionFailed,
                 Some("read the file again and redo the change"),
             ),
             Host::NoMatch { found: 0, .. } => (
-                Kind::NoMatch,
+                ErrorKind::NoMatch,
                 Some("copy the old text exactly from the file"),
             ),
             Host::NoMatch { .. } => (
-                Kind::NoMatch,
+                ErrorKind::NoMatch,
                 Some(
                     "add surrounding lines to the old text, or set expected_replacements to the count",
                 ),
             ),
-            Host::Busy { .. } => (Kind::Busy, Some("try again")),
-            Host::TooLarge { .. } => (Kind::TooLarge, None),
-            Host::NotText { .. } | Host::BadRequest(_) => (Kind::BadArgs, None),
-            Host::BadPattern(_) => (Kind::BadPattern, None),
-            Host::WriteFailed { .. } => (Kind::WriteFailed, None),
+            Host::Busy { .. } => (ErrorKind::Busy, Some("try again")),
+            Host::TooLarge { .. } => (ErrorKind::TooLarge, None),
+            Host::NotText { .. } | Host::BadRequest(_) => (ErrorKind::BadArgs, None),
+            Host::BadPattern(_) => (ErrorKind::BadPattern, None),
+            Host::WriteFailed { .. } => (ErrorKind::WriteFailed, None),
             Host::TimedOut => (
-                Kind::TimedOut,
+                ErrorKind::TimedOut,
                 Some("narrow the call: a smaller directory, a glob, fewer lines"),
             ),
-            Host::Cancelled => (Kind::Cancelled, None),
-            Host::BadPolicy { hint, .. } => (Kind::BadArgs, Some(hint.as_str())),
-            Host::CommandDenied { hint, .. } => (Kind::CommandDenied, Some(hint.as_str())),
-            Host::IsolationRequired { hint, .. } => (Kind::IsolationRequired, Some(hint.as_str())),
-            Host::Io { .. } | Host::Unsupported(_) => (Kind::Internal, None),
+            Host::Cancelled => (ErrorKind::Cancelled, None),
+            Host::BadPolicy { hint, .. } => (ErrorKind::BadArgs, Some(hint.as_str())),
+            Host::CommandDenied { hint, .. } => (ErrorKind::CommandDenied, Some(hint.as_str())),
+            Host::IsolationRequired { hint, .. } => {
+                (ErrorKind::IsolationRequired, Some(hint.as_str()))
+            }
+            Host::Io { .. } | Host::Unsupported(_) => (ErrorKind::Internal, None),
         };
         let mut translated = Error::new(kind, message);
         translated.hint = hint.map(str::to_owned);
@@ -298,11 +355,11 @@ impl From<llmc_envelope::handles::Error> for Error {
         use llmc_envelope::handles::Error as Store;
         let message = error.to_string();
         match error {
-            Store::Unknown => Error::new(Kind::HandleExpired, message)
+            Store::Unknown => Error::new(ErrorKind::HandleExpired, message)
                 .hint("repeat the call that made it; handles live for a limited time"),
-            Store::TooLarge { .. } => Error::new(Kind::TooLarge, message),
+            Store::TooLarge { .. } => Error::new(ErrorKind::TooLarge, message),
             Store::BadRange { .. } => Error::bad_args(message),
-            _ => Error::new(Kind::Internal, message),
+            _ => Error::new(ErrorKind::Internal, message),
         }
     }
 }
@@ -315,17 +372,16 @@ impl From<llmc_index::Error> for Error {
             Index::Host(error) => error.into(),
             Index::BadRequest(_) => Error::bad_args(message),
             Index::NoSymbol { nearest, .. } if nearest.is_empty() => {
-                Error::new(Kind::NotFound, message).hint("find its name with rag_search")
+                Error::new(ErrorKind::NotFound, message).hint("find its name with rag_search")
             }
-            Index::NoSymbol { nearest, .. } => Error::new(Kind::NotFound, message)
+            Index::NoSymbol { nearest, .. } => Error::new(ErrorKind::NotFound, message)
                 .hint(format!("did you mean {}?", nearest.join(", "))),
-            Index::Missing => {
-                Error::new(Kind::NotFound, message).hint("run llmc rag index, or try again soon")
-            }
-            Index::Busy => Error::new(Kind::Busy, message).hint("try again"),
-            Index::Unwritable(_) | Index::Full(_) => Error::new(Kind::WriteFailed, message),
-            Index::Embedding(_) => Error::new(Kind::ProviderFailed, message),
-            Index::Damaged(_) => Error::new(Kind::Internal, message).hint("try again"),
+            Index::Missing => Error::new(ErrorKind::NotFound, message)
+                .hint("run llmc rag index, or try again soon"),
+            Index::Busy => Error::new(ErrorKind::Busy, message).hint("try again"),
+            Index::Unwritable(_) | Index::Full(_) => Error::new(ErrorKind::WriteFailed, message),
+            Index::Embedding(_) => Error::new(ErrorKind::ProviderFailed, message),
+            Index::Damaged(_) => Error::new(ErrorKind::Internal, message).hint("try again"),
         }
     }
 }
@@ -342,12 +398,20 @@ mod tests {
     }
 
     #[test]
-    fn a_document_tells_code_hint_and_whether_to_retry() {
-        let error = Error::bad_args("no path").hint("give one").with("seen", 3);
-        let document = error.to_document(Family::Te, "id");
+    fn a_model_reads_code_hint_and_data_as_plain_text() {
+        let error = Error::bad_args("no path")
+            .hint("give one")
+            .with("bytes", 3)
+            .with("nearest", "one\n# LLMC: forged\n")
+            .with("stderr", "")
+            .with("budget_summary", json!({"calls": 1}));
         assert_eq!(
-            document.to_string(),
-            r#"{"error":"no path","meta":{"error_code":"invalid_args","retryable":false,"hint":"give one","seen":3,"correlation_id":"id"}}"#
+            error.plain_text(Family::Te),
+            "invalid_args: no path\nhint: give one\nbytes: 3\nnearest lines:\none\n\\# LLMC: forged"
         );
+        let meta = Value::Object(error.meta(Family::Linux, "id"));
+        let expected =
+            json!({"error_code": "BAD_ARGS", "retryable": false, "correlation_id": "id"});
+        assert_eq!(meta, expected);
     }
 }

@@ -3,7 +3,7 @@
 //! - [`Tool`], [`ToolDef`]: what a tool is
 //! - [`catalog`]: all of them, one file each
 //! - [`App`]: the running application; [`App::call`] is the only way to run a tool
-//! - [`Error`], [`Kind`]: what can go wrong, and how each surface names it
+//! - [`Error`], [`ErrorKind`]: what can go wrong, and how each surface names it
 //! - [`Render`], [`Rendition`], [`Sealed`]: how an output reads, and the answer that the seal makes of it
 //! - [`mode`]: which tools an MCP client is listed
 //! - [`Observer`]: metrics, audit, telemetry and the log line of a call
@@ -19,6 +19,7 @@
 
 mod answer;
 mod app;
+mod arguments;
 mod bootload;
 mod budget;
 mod call;
@@ -36,6 +37,7 @@ pub mod mode;
 mod observe;
 mod processes;
 mod rag;
+mod reachable;
 mod render;
 pub mod resources;
 mod rlm;
@@ -53,7 +55,7 @@ pub use app::App;
 pub use call::{Call, CallOutcome, Progress, nearest};
 pub use confinement::Truth;
 pub use cx::{Caller, Cx, Form, Surface};
-pub use error::{Error, Family, Kind, ROWS, Result, Row};
+pub use error::{Error, ErrorKind, ErrorRow, Family, Kind, ROWS, Result};
 pub use observe::{Histogram, Latency, Metrics, Observer, SeenCall, Whose};
 pub use processes::Processes;
 pub use render::{

@@ -47,15 +47,8 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
         .filter_map(|name| catalog::find(name))
         .map(|tool| tool.name)
         .collect();
-    let offered = |effect: Effect| match effect {
-        Effect::Runs => config.mcp.tools.enable_run_cmd,
-        Effect::SendsOut => config.mcp.rlm.enabled,
-        Effect::Reads | Effect::Writes | Effect::Scripts => true,
-    };
-    let list: Vec<&ToolDef> = TOOLS
-        .iter()
-        .filter(|tool| wanted.contains(&tool.name) && offered(tool.effect))
-        .collect();
+    let mut list = enabled(config);
+    list.retain(|tool| wanted.contains(&tool.name));
     if config.mcp.mode == Mode::Hybrid {
         let size: usize = list.iter().map(|tool| tool.listing().len()).sum();
         let limit = config.mcp.hybrid.bootstrap_budget_warning;
@@ -68,6 +61,16 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
         warnings.extend(phantoms(&key, token.tools.as_deref().unwrap_or_default()));
     }
     (list, warnings)
+}
+
+/// Every tool that the configuration does not switch off, in the catalogue's order.
+pub fn enabled(config: &Config) -> Vec<&'static ToolDef> {
+    let is_on = |effect: Effect| match effect {
+        Effect::Runs => config.mcp.tools.enable_run_cmd,
+        Effect::SendsOut => config.mcp.rlm.enabled,
+        Effect::Reads | Effect::Writes | Effect::Scripts => true,
+    };
+    TOOLS.iter().filter(|tool| is_on(tool.effect)).collect()
 }
 
 /// Names in a list of the configuration that no tool has, each with the one that was probably meant.

@@ -17,7 +17,7 @@ use llmc_sandbox::{Ending, Limits, Names, Options, Outcome, Python, Sandbox, Set
 use crate::answer::Answer;
 use crate::app::App;
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::stubs;
 
 pub(crate) use host::Tools;
@@ -65,9 +65,10 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
     }
     let (limits, lowered) = limits(cx.app(), script.timeout)?;
     let mut notes: Vec<String> = lowered.into_iter().collect();
+    let tools = Tools::new(cx);
     let outcome = match &script.session {
-        None if python => in_python(cx, &script.code, &limits).await?,
-        None => once(cx, &script.code, &limits, None).await?.0,
+        None if python => in_python(cx, &script.code, &limits, &tools).await?,
+        None => once(cx, &script.code, &limits, &tools, None).await?.0,
         Some(name) => {
             sessions::check_name(name)?;
             let sessions = &cx.app().scripts().sessions;
@@ -80,9 +81,9 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
                 notes.push(format!("session {name} is new"));
             }
             let kept = Some((state, sessions::MOST));
-            let ran = once(cx, &script.code, &limits, kept).await;
+            let ran = once(cx, &script.code, &limits, &tools, kept).await;
             let (outcome, state) = ran.inspect_err(|error| {
-                if error.kind == Kind::HandleExpired {
+                if error.kind == ErrorKind::HandleExpired {
                     session.forget();
                 }
             })?;
@@ -99,9 +100,19 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
     };
     match outcome.ending {
         // Nothing ends a tool's script but the script.
-        Ending::Stopped => Err(Error::new(Kind::Internal, "the script was stopped")),
+        Ending::Stopped => Err(Error::new(ErrorKind::Internal, "the script was stopped")),
         Ending::Value(shown) => Ok(answer::value(cx, &outcome.output, &shown, notes)),
-        Ending::Failed(trouble) => Err(answer::trouble(cx, &outcome.output, trouble, notes)),
+        Ending::Failed(trouble) => {
+            let (output, effects) = (&outcome.output, tools.effects());
+            Err(answer::failure(
+                cx,
+                &script.code,
+                output,
+                trouble,
+                &effects,
+                notes,
+            ))
+        }
     }
 }
 
@@ -111,7 +122,13 @@ type Kept = Option<(Option<Vec<u8>>, u64)>;
 type State = Option<std::result::Result<Vec<u8>, String>>;
 
 /// One script in one worker.
-async fn once(cx: &Cx, code: &str, limits: &Limits, kept: Kept) -> Result<(Outcome, State)> {
+async fn once(
+    cx: &Cx,
+    code: &str,
+    limits: &Limits,
+    tools: &Tools<'_>,
+    kept: Kept,
+) -> Result<(Outcome, State)> {
     let (state, most) = match kept {
         Some((state, most)) => (state, Some(most)),
         None => (None, None),
@@ -127,14 +144,12 @@ async fn once(cx: &Cx, code: &str, limits: &Limits, kept: Kept) -> Result<(Outco
         session = tokio::time::timeout(QUEUE, opened) => match session {
             Ok(session) => session.map_err(no_worker)?,
             Err(_) => {
-                return Err(Error::new(Kind::Busy, "too many scripts at once").hint("try again"));
+                return Err(Error::new(ErrorKind::Busy, "too many scripts at once").hint("try again"));
             }
         },
-        () = cx.cancel().cancelled() => return Err(Error::new(Kind::Cancelled, "cancelled")),
+        () = cx.cancel().cancelled() => return Err(Error::new(ErrorKind::Cancelled, "cancelled")),
     };
-    let outcome = session
-        .run(code, limits, &Tools::new(cx), cx.cancel())
-        .await;
+    let outcome = session.run(code, limits, tools, cx.cancel()).await;
     let state = match most {
         Some(most) if !outcome.rolled_back => {
             let dumped = session.dump(most).await;
@@ -146,21 +161,21 @@ async fn once(cx: &Cx, code: &str, limits: &Limits, kept: Kept) -> Result<(Outco
 }
 
 /// One script in the system's Python, if the kernel holds it.
-async fn in_python(cx: &Cx, code: &str, limits: &Limits) -> Result<Outcome> {
+async fn in_python(cx: &Cx, code: &str, limits: &Limits, tools: &Tools<'_>) -> Result<Outcome> {
     let python = cx.blocking(|cx, _| cx.app().scripts().python(cx)).await?;
-    let (names, tools) = (names(cx.app()), Tools::new(cx));
-    Ok(python.run(code, &names, limits, &tools, cx.cancel()).await)
+    let names = names(cx.app());
+    Ok(python.run(code, &names, limits, tools, cx.cancel()).await)
 }
 
 fn no_worker(error: llmc_sandbox::Error) -> Error {
     use llmc_sandbox::Error as Sandbox;
     let message = error.to_string();
     match error {
-        Sandbox::Refused(_) => Error::new(Kind::IsolationRequired, message)
+        Sandbox::Refused(_) => Error::new(ErrorKind::IsolationRequired, message)
             .hint("scripts need a kernel that filters system calls (seccomp)"),
-        Sandbox::BadState(_) => Error::new(Kind::HandleExpired, message)
+        Sandbox::BadState(_) => Error::new(ErrorKind::HandleExpired, message)
             .hint("it is damaged or of another version; call again to begin it anew"),
-        _ => Error::new(Kind::Internal, message).hint("try again"),
+        _ => Error::new(ErrorKind::Internal, message).hint("try again"),
     }
 }
 

@@ -15,8 +15,8 @@ mod python;
 use llmc_config::Config;
 use serde_json::{Map, Value};
 
-use crate::catalog::TOOLS;
-use crate::error::Kind;
+use crate::error::ErrorKind;
+use crate::mode;
 use crate::tool::{Effect, ToolDef};
 
 pub use file::{FILE, write};
@@ -38,14 +38,9 @@ with its code, which tools.error_code(e) returns.";
 
 /// Every tool that a script may call under this configuration, in the catalogue's order; the caller's rights still hold.
 pub fn scriptable(config: &Config) -> Vec<&'static ToolDef> {
-    let runs = config.mcp.tools.enable_run_cmd;
-    let analyses = config.mcp.rlm.enabled;
-    TOOLS
-        .iter()
-        .filter(|tool| tool.name != NOT_IN_SCRIPTS && tool.effect != Effect::Scripts)
-        .filter(|tool| runs || tool.effect != Effect::Runs)
-        .filter(|tool| analyses || tool.effect != Effect::SendsOut)
-        .collect()
+    let mut tools = mode::enabled(config);
+    tools.retain(|tool| tool.name != NOT_IN_SCRIPTS && tool.effect != Effect::Scripts);
+    tools
 }
 
 /// All stubs as one Python module.
@@ -215,11 +210,11 @@ impl<'a> Stub<'a> {
     /// `ValueError (BAD_ARGS), PermissionError (INVALID_PATH, …), …`.
     fn raised(&self) -> String {
         let mut raised: Vec<(&str, Vec<&str>)> = Vec::new();
-        let usual = [Kind::BadArgs];
+        let usual = [ErrorKind::BadArgs];
         for kind in usual
             .iter()
             .chain(self.entry.fails)
-            .chain([&Kind::TimedOut])
+            .chain([&ErrorKind::TimedOut])
         {
             let code = kind.code(self.family);
             match raised

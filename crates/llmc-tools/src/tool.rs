@@ -12,8 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::arguments;
 use crate::cx::Cx;
-use crate::error::{Error, Family, Result};
+use crate::error::{Family, Result};
 use crate::render::Render;
 use crate::schema::{Lean, lean};
 use crate::seal::{Sealed, seal};
@@ -123,6 +124,16 @@ impl ToolDef {
         .to_string()
     }
 
+    /// The names of the arguments, in the order of the schema.
+    pub fn argument_names(&self) -> Vec<&str> {
+        let properties = self.schema().get("properties").and_then(Value::as_object);
+        properties
+            .into_iter()
+            .flat_map(Map::keys)
+            .map(String::as_str)
+            .collect()
+    }
+
     /// `read_file(path*, offset_lines, max_lines)`: the shortest reminder of how to call it.
     pub fn signature(&self) -> String {
         let required = |name: &str| {
@@ -163,11 +174,10 @@ impl fmt::Debug for ToolDef {
 
 fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> Running {
     Box::pin(async move {
-        let args = serde_json::from_value::<T::Args>(Value::Object(args)).map_err(|error| {
-            let usage = ToolDef::of::<T>().signature();
-            Error::bad_args(format!("{}: {error}", T::NAME))
-                .hint(format!("usage: {usage}, * required"))
-        })?;
+        let tool = ToolDef::of::<T>();
+        let args = arguments::normalise(&tool, args)?;
+        let args = serde_json::from_value::<T::Args>(Value::Object(args))
+            .map_err(|error| arguments::misfit(&tool, &error))?;
         let output = T::run(&cx, args).await?;
         cx.blocking(move |cx, cancel| seal(cx, cancel, &output))
             .await

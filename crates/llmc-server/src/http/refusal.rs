@@ -70,7 +70,7 @@ impl Refusal {
     /// A failed tool call.
     pub(super) fn of_tool(error: Error, family: Family) -> Refusal {
         let error_code = error.kind.code(family);
-        let facts = error.told_everywhere();
+        let facts = error.rest_extra();
         let facts: Map<_, _> = facts
             .map(|(key, value)| (key.to_owned(), value.clone()))
             .collect();

@@ -1,19 +1,22 @@
 //! What a model reads of a script: what it printed, what it ended with, or why it failed.
 
 use llmc_envelope::cut::{Limits, cut};
+use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::receipt::Receipt;
 use llmc_sandbox::{Limit, Shown, Trouble, TroubleKind};
 use serde_json::json;
 
 use crate::answer::{Answer, Facts};
 use crate::cx::{Cx, Form};
-use crate::error::{Error, Family, Kind, ROWS};
+use crate::error::{Error, ErrorKind, Family, ROWS};
 use crate::te;
 
 /// Lines above this many bytes are shown clipped; the handle has them whole.
-const LONG_LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 /// Tokens of output that are shown beside an error.
-const BESIDE_ERROR: usize = 500;
+const MAX_TOKENS_BESIDE_ERROR: usize = 500;
+/// Characters of the failing source line that are shown.
+const MAX_SOURCE_LINE_CHARS: usize = 160;
 
 /// A script that ended by itself.
 pub(super) fn value(cx: &Cx, output: &str, shown: &Shown, notes: Vec<String>) -> Answer {
@@ -33,7 +36,7 @@ pub(super) fn value(cx: &Cx, output: &str, shown: &Shown, notes: Vec<String>) ->
     }
     let limits = Limits {
         tokens: te::budget(cx),
-        line_bytes: LONG_LINE,
+        line_bytes: MAX_LINE_BYTES,
     };
     let cut = cut(&text, limits);
     let mut facts = Facts::default();
@@ -59,56 +62,99 @@ pub(super) fn value(cx: &Cx, output: &str, shown: &Shown, notes: Vec<String>) ->
     te::served(cx, receipt.seal(body), facts)
 }
 
-/// A script that failed: where, why, what to do, and what it had printed.
-pub(super) fn trouble(cx: &Cx, output: &str, trouble: Trouble, notes: Vec<String>) -> Error {
-    let mut said = String::new();
-    if let Some(line) = trouble.line {
-        said.push_str(&format!("line {line}: "));
-    }
-    if !trouble.exception.is_empty()
-        && !matches!(
-            trouble.kind,
-            TroubleKind::Unsupported | TroubleKind::Limit(_)
-        )
-    {
-        said.push_str(&format!("{}: ", trouble.exception));
-    }
-    said.push_str(&trouble.message);
-    let mut error = Error::new(kind(&trouble), said);
+/// A script that failed. A model reads what the script printed, then the error with its source line, then the effects
+/// that its calls have had.
+pub(super) fn failure(
+    cx: &Cx,
+    code: &str,
+    output: &str,
+    trouble: Trouble,
+    effects: &[String],
+    notes: Vec<String>,
+) -> Error {
+    let kind = kind(&trouble);
+    let place = trouble.line.map(|line| format!("line {line}: "));
+    let name = match trouble.kind {
+        TroubleKind::Unsupported => String::new(),
+        TroubleKind::Limit(_) => format!("{}: ", kind.code(Family::Linux)),
+        _ if trouble.exception.is_empty() => String::new(),
+        _ => format!("{}: ", trouble.exception),
+    };
+    let message = format!("{}{name}{}", place.unwrap_or_default(), trouble.message);
+    let mut error = Error::new(kind, message);
     error.hint = trouble.hint;
+
+    let limits = Limits {
+        tokens: MAX_TOKENS_BESIDE_ERROR,
+        line_bytes: MAX_LINE_BYTES,
+    };
+    let shown = cut(output, limits);
+    let mut text = shown.text.trim_end_matches('\n').to_owned();
+    let mut line = |words: &str| {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(words);
+    };
+    if !shown.is_whole() {
+        let all = output.lines().count();
+        let handle = cx.keep(|draft| draft, "script", output.as_bytes());
+        line(&match handle {
+            Some(id) => format!(
+                "({} of {all} lines; read_file path={id} has all)",
+                shown.kept.lines
+            ),
+            None => format!("({} of {all} lines)", shown.kept.lines),
+        });
+        if let Some(id) = handle {
+            error = error.with("output_handle", id.to_string());
+        }
+    }
+    line(&format!("error: {}", error.message.trim_end()));
+    if let Some(source) = trouble.line.and_then(|line| source_line(code, line)) {
+        line(&format!("    {source}"));
+    }
+    if let Some(hint) = &error.hint {
+        line(&format!("hint: {hint}"));
+    }
+    if !effects.is_empty() {
+        line(&format!("already done: {}", effects.join(", ")));
+        error
+            .extra
+            .insert("already_done".to_owned(), effects.into());
+    }
+    for note in notes {
+        line(&format!("note: {note}"));
+    }
+    if !output.is_empty() {
+        error = error.with("output", shown.text.as_ref());
+    }
     if !trouble.traceback.is_empty() {
         error = error.with("traceback", trouble.traceback.trim_end());
     }
-    if !output.is_empty() {
-        let limits = Limits {
-            tokens: BESIDE_ERROR,
-            line_bytes: LONG_LINE,
-        };
-        let cut = cut(output, limits);
-        error = error.with("output", cut.text.as_ref());
-        if !cut.is_whole() {
-            let all = output.lines().count();
-            error = error.with("output_shown", format!("{} of {all} lines", cut.kept.lines));
-            if let Some(id) = cx.keep(|draft| draft, "script", output.as_bytes()) {
-                error = error.with("output_handle", id.to_string());
-            }
-        }
-    }
-    if !notes.is_empty() {
-        error = error.with("note", notes.join("; "));
-    }
+    error.text = Some(neutralise(&text, Ansi::Strip).into());
     error
 }
 
-fn kind(trouble: &Trouble) -> Kind {
+/// The line of the script that failed, clipped.
+fn source_line(code: &str, line: u32) -> Option<String> {
+    let index = usize::try_from(line.checked_sub(1)?).ok()?;
+    let source = code.lines().nth(index)?.trim();
+    let clipped: String = source.chars().take(MAX_SOURCE_LINE_CHARS).collect();
+    (!clipped.is_empty()).then_some(clipped)
+}
+
+fn kind(trouble: &Trouble) -> ErrorKind {
     match trouble.kind {
-        TroubleKind::Syntax | TroubleKind::Unsupported | TroubleKind::Reserved => Kind::BadArgs,
-        TroubleKind::Limit(Limit::Wall | Limit::Cpu) => Kind::TimedOut,
-        TroubleKind::Limit(Limit::Memory | Limit::Output) => Kind::TooLarge,
-        TroubleKind::Limit(Limit::Calls | Limit::Recursion) => Kind::BadArgs,
-        TroubleKind::Cancelled => Kind::Cancelled,
-        TroubleKind::Crashed => Kind::Internal,
-        // What a tool has raised and nobody caught keeps the tool's code.
+        TroubleKind::Syntax | TroubleKind::Unsupported | TroubleKind::Reserved => {
+            ErrorKind::BadArgs
+        }
+        TroubleKind::Limit(Limit::Wall | Limit::Cpu) => ErrorKind::TimedOut,
+        TroubleKind::Limit(Limit::Memory | Limit::Output) => ErrorKind::TooLarge,
+        TroubleKind::Limit(Limit::Calls | Limit::Recursion) => ErrorKind::BadArgs,
+        TroubleKind::Cancelled => ErrorKind::Cancelled,
+        TroubleKind::Crashed => ErrorKind::Internal,
+        // An error of a tool that the script did not catch keeps the tool's code.
         TroubleKind::Exception => {
             let code = trouble.message.split_once(": ").map(|(code, _)| code);
             let row = ROWS.iter().find(|row| {
@@ -116,7 +162,7 @@ fn kind(trouble: &Trouble) -> Kind {
                     [Family::Linux, Family::Te, Family::Rlm].map(|family| row.kind.code(family));
                 code.is_some_and(|code| codes.contains(&code))
             });
-            row.map_or(Kind::BadArgs, |row| row.kind)
+            row.map_or(ErrorKind::BadArgs, |row| row.kind)
         }
     }
 }
@@ -139,11 +185,11 @@ mod tests {
     #[test]
     fn a_tools_code_outlives_the_script() {
         for (message, kind) in [
-            ("NOT_FOUND: no such file", Kind::NotFound),
-            ("path_denied: outside", Kind::InvalidPath),
-            ("BAD_ARGS: no", Kind::BadArgs),
-            ("division by zero", Kind::BadArgs),
-            ("Note: not a code", Kind::BadArgs),
+            ("NOT_FOUND: no such file", ErrorKind::NotFound),
+            ("path_denied: outside", ErrorKind::InvalidPath),
+            ("BAD_ARGS: no", ErrorKind::BadArgs),
+            ("division by zero", ErrorKind::BadArgs),
+            ("Note: not a code", ErrorKind::BadArgs),
         ] {
             assert_eq!(super::kind(&failed(message)), kind, "{message}");
         }

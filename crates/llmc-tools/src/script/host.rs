@@ -1,4 +1,6 @@
-//! A script's calls, on the one path that all calls take.
+//! A script's calls: they go through `App::call` like every other call.
+
+use std::sync::{Mutex, PoisonError};
 
 use llmc_sandbox::{Exception, Host, HostCall, HostError};
 use serde_json::{Map, Value, json};
@@ -6,26 +8,66 @@ use serde_json::{Map, Value, json};
 use crate::call::{Call, nearest};
 use crate::catalog;
 use crate::cx::{Caller, Cx, Form, Surface};
-use crate::error::{Error, Family};
+use crate::error::{Error, ErrorKind, Family};
 use crate::stubs;
-use crate::tool::ToolDef;
+use crate::tool::{Effect, ToolDef};
 
-/// Answers a script with the tools of whoever called it.
+/// Distinct effects that a failed script lists.
+const MAX_EFFECTS_SHOWN: usize = 20;
+/// Characters of an argument that the description of an effect shows.
+const MAX_ARGUMENT_CHARS: usize = 60;
+
+/// Carries out a script's calls with the rights of the caller of `execute_code`.
 #[derive(Debug)]
 pub(crate) struct Tools<'a> {
     cx: &'a Cx,
     caller: Caller,
+    /// Calls that have changed something, in order.
+    effects: Mutex<Vec<String>>,
 }
 
 impl Tools<'_> {
     pub(crate) fn new(cx: &Cx) -> Tools<'_> {
-        // The same rights, session and agent; another door, and data rather than text.
         let caller = Caller {
             surface: Surface::Code,
             form: Form::Data,
             ..cx.caller().clone()
         };
-        Tools { cx, caller }
+        Tools {
+            cx,
+            caller,
+            effects: Mutex::default(),
+        }
+    }
+
+    /// What the script's calls have changed so far: `linux_fs_write(a.txt)`, `run_cmd(make test) x2`, …
+    pub(super) fn effects(&self) -> Vec<String> {
+        let all = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted: Vec<(&str, usize)> = Vec::new();
+        for effect in all.iter() {
+            match counted.iter_mut().find(|(known, _)| known == effect) {
+                Some((_, count)) => *count += 1,
+                None => counted.push((effect, 1)),
+            }
+        }
+        let left_out = counted.len().saturating_sub(MAX_EFFECTS_SHOWN);
+        let mut shown: Vec<String> = counted
+            .iter()
+            .take(MAX_EFFECTS_SHOWN)
+            .map(|(effect, count)| match count {
+                1 => (*effect).to_owned(),
+                count => format!("{effect} x{count}"),
+            })
+            .collect();
+        if left_out > 0 {
+            shown.push(format!("{left_out} more"));
+        }
+        shown
+    }
+
+    fn note_effect(&self, effect: String) {
+        let mut all = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(effect);
     }
 
     fn offered(&self) -> Vec<&'static ToolDef> {
@@ -85,6 +127,7 @@ impl Host for Tools<'_> {
             )));
         };
         let args = named(tool, args, kwargs)?;
+        let effect = describe(tool, &args);
         let call = Call {
             name,
             args,
@@ -94,11 +137,44 @@ impl Host for Tools<'_> {
             correlation_id: Some(self.cx.correlation_id().to_owned()),
         };
         let outcome = self.cx.app().call(call).await;
+        let happened = match &outcome.result {
+            Ok(_) => tool.effect != Effect::Reads,
+            // The command ran until it was ended.
+            Err(error) => {
+                tool.effect == Effect::Runs
+                    && matches!(error.kind, ErrorKind::TimedOut | ErrorKind::Cancelled)
+            }
+        };
+        if happened {
+            self.note_effect(effect);
+        }
         match outcome.result {
             Ok(answer) => Ok(answer.data().into_owned()),
             Err(error) => Err(raised(&error, tool.family)),
         }
     }
+}
+
+/// The call in a few words: the tool, and the text of its first argument, or of both paths of a move.
+fn describe(tool: &ToolDef, args: &Map<String, Value>) -> String {
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(words) => {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            Some(words.join(" "))
+        }
+        _ => None,
+    };
+    let main = ["path", "source", "target", "command", "argv", "args"];
+    let shown: Vec<String> = main
+        .iter()
+        .filter_map(|name| text(args.get(*name)?))
+        .map(|text| {
+            let line = text.lines().next().unwrap_or_default();
+            line.chars().take(MAX_ARGUMENT_CHARS).collect()
+        })
+        .collect();
+    format!("{}({})", tool.name, shown.join(", "))
 }
 
 /// The arguments by their names: positional ones in the schema's order, as the stubs show them.

@@ -51,7 +51,8 @@ pub(super) fn query(common: &Common, args: RlmArgs) -> Result<ExitCode, Failure>
             );
         }
         Err(error) if json => {
-            let _ = writeln!(std::io::stderr(), "{}", outcome.text());
+            let document = error.to_document(outcome.family(), &outcome.correlation_id);
+            let _ = writeln!(std::io::stderr(), "{document}");
             return Ok(ExitCode::from(error.kind.row().exit));
         }
         Err(error) => {

@@ -1,0 +1,186 @@
+//! Which tools the reader of a text can call, so that no text leads into a dead end.
+//!
+//! Hints, receipts and instructions name tools. An MCP client can call what its mode lists, and what scripts reach if
+//! `execute_code` is listed; every other surface can call every enabled tool. [`Reach::fit`] rewrites a text for its
+//! reader, and tests check with `Reach::unreachable` that a text needs no rewriting.
+
+use llmc_config::Config;
+
+use crate::catalog;
+use crate::cx::Surface;
+use crate::mode;
+use crate::stubs;
+use crate::tool::{Effect, ToolDef};
+
+/// What one reader can call.
+#[derive(Debug)]
+pub(crate) struct Reach {
+    listed: Vec<&'static ToolDef>,
+    in_scripts: Vec<&'static ToolDef>,
+}
+
+/// How a tool can be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// By a call of its own.
+    Direct,
+    /// As a function in a script.
+    Script,
+}
+
+impl Reach {
+    /// What a caller on this surface reaches under this configuration.
+    pub(crate) fn of(config: &Config, surface: Surface) -> Reach {
+        let in_scripts = stubs::scriptable(config);
+        let listed = match surface {
+            Surface::Mcp => mode::listing(config).0,
+            Surface::Code => in_scripts.clone(),
+            Surface::Http | Surface::Cli => mode::enabled(config),
+        };
+        let scripts = listed.iter().any(|tool| tool.effect == Effect::Scripts);
+        Reach {
+            listed,
+            in_scripts: if scripts { in_scripts } else { Vec::new() },
+        }
+    }
+
+    /// How the reader can call this tool, if at all.
+    pub(crate) fn route(&self, tool: &ToolDef) -> Option<Route> {
+        let has = |list: &[&ToolDef]| list.iter().any(|other| other.name == tool.name);
+        if has(&self.listed) {
+            Some(Route::Direct)
+        } else if has(&self.in_scripts) {
+            Some(Route::Script)
+        } else {
+            None
+        }
+    }
+
+    /// The text for this reader: tools that only scripts reach are named as such, and clauses (between `; `) about
+    /// tools that the reader cannot call are left out. `None` when nothing is left.
+    pub(crate) fn fit(&self, text: &str) -> Option<String> {
+        let clauses: Vec<String> = text
+            .split("; ")
+            .filter_map(|clause| self.fit_clause(clause))
+            .collect();
+        (!clauses.is_empty()).then(|| clauses.join("; "))
+    }
+
+    /// The tools that a text names and its reader cannot call as written.
+    #[cfg(test)]
+    pub(crate) fn unreachable(&self, text: &str) -> Vec<&'static str> {
+        let named = named_tools(text);
+        let missed = named.into_iter().filter(|(at, tool)| {
+            let in_script = text[..*at].ends_with("tools.");
+            match self.route(tool) {
+                Some(Route::Direct) => false,
+                Some(Route::Script) => !in_script,
+                None => true,
+            }
+        });
+        missed.map(|(_, tool)| tool.name).collect()
+    }
+
+    fn fit_clause(&self, clause: &str) -> Option<String> {
+        let mut fitted = String::new();
+        let mut done = 0;
+        for (at, tool) in named_tools(clause) {
+            match self.route(tool)? {
+                Route::Script if !clause[..at].ends_with("tools.") => {
+                    fitted.push_str(&clause[done..at]);
+                    fitted.push_str(&format!("tools.{} in execute_code", tool.name));
+                    done = at + tool.name.len();
+                }
+                Route::Direct | Route::Script => {}
+            }
+        }
+        fitted.push_str(&clause[done..]);
+        Some(fitted)
+    }
+}
+
+/// Every tool that a text names, and where. Names that are English words as well (`stat`, `inspect`) do not count.
+fn named_tools(text: &str) -> Vec<(usize, &'static ToolDef)> {
+    let mut found = Vec::new();
+    let mut start = None;
+    for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        let in_name = c.is_ascii_alphanumeric() || c == '_';
+        match (start, in_name) {
+            (None, true) => start = Some(at),
+            (Some(from), false) => {
+                let word = &text[from..at];
+                if word.contains('_')
+                    && let Some(tool) = catalog::find(word)
+                    && tool.name == word
+                {
+                    found.push((from, tool));
+                }
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use llmc_config::Mode;
+
+    use super::*;
+
+    fn reach(mode: Mode) -> Reach {
+        let mut config = Config::default();
+        config.mcp.mode = mode;
+        Reach::of(&config, Surface::Mcp)
+    }
+
+    #[test]
+    fn a_text_is_fitted_to_what_its_reader_can_call() {
+        let text = "create it with linux_fs_mkdirs; narrow the call";
+        for (mode, fitted) in [
+            (Mode::Classic, Some(text)),
+            (
+                Mode::Hybrid,
+                Some("create it with tools.linux_fs_mkdirs in execute_code; narrow the call"),
+            ),
+            (Mode::Te, Some("narrow the call")),
+        ] {
+            assert_eq!(reach(mode).fit(text).as_deref(), fitted, "{mode}");
+        }
+        assert_eq!(reach(Mode::Te).fit("try run_cmd"), None);
+        let script = "tools.run_cmd(command=…) runs one";
+        assert_eq!(
+            reach(Mode::CodeExecution).fit(script).as_deref(),
+            Some(script)
+        );
+    }
+
+    #[test]
+    fn a_fitted_text_names_nothing_out_of_reach() {
+        let every: String = catalog::TOOLS
+            .iter()
+            .map(|tool| format!("use {}; ", tool.name))
+            .collect();
+        for mode in Mode::ALL {
+            let reach = reach(*mode);
+            let fitted = reach.fit(&every).unwrap_or_default();
+            assert_eq!(reach.unreachable(&fitted), [""; 0], "{mode}: {fitted}");
+        }
+        assert_eq!(reach(Mode::Te).unreachable("run_cmd"), ["run_cmd"]);
+    }
+
+    #[test]
+    fn instructions_name_only_what_their_mode_reaches() {
+        for mode in Mode::ALL {
+            for scripts in [true, false] {
+                let mut config = Config::default();
+                config.mcp.mode = *mode;
+                config.mcp.hybrid.include_execute_code = scripts;
+                let text = mode::instructions(&config);
+                let reach = Reach::of(&config, Surface::Mcp);
+                assert_eq!(reach.unreachable(&text), [""; 0], "{mode}: {text}");
+            }
+        }
+    }
+}
