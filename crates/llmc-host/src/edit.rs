@@ -1,7 +1,7 @@
-//! Replacing text in a file, and, when the text is not there, showing what comes nearest.
+//! Replaces text in a file; when the text is missing, the error shows the most similar lines.
 //!
 //! A failed edit costs an agent a whole round trip, so the error carries what the next attempt needs: how often the text
-//! was found and where, or the lines that resemble it most, numbered.
+//! was found and where, or the lines that resemble it most, with line numbers.
 
 use std::time::{Duration, Instant};
 
@@ -9,36 +9,32 @@ use memchr::memmem;
 
 use crate::error::{Error, Result};
 
-/// The most lines of the file an error shows.
-const SHOWN_LINES: usize = 12;
+const MAX_SHOWN_LINES: usize = 12;
 /// Beyond this many lines the nearest region is looked for only among lines that match one exactly.
-const SEARCHED_LINES: usize = 50_000;
+const MAX_SCORED_LINES: usize = 50_000;
 
-/// How long the nearest region is looked for; a call that fails should say so soon.
-const PATIENCE: Duration = Duration::from_millis(700);
+/// Time limit of the search for the nearest region, since a failing call should answer soon.
+const NEAREST_REGION_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// One replacement.
 #[derive(Debug, Clone, Copy)]
-pub struct Change<'a> {
-    /// What is there.
+pub struct Replacement<'a> {
     pub old_text: &'a str,
-    /// What comes in its place.
     pub new_text: &'a str,
-    /// How often it must be there.
+    /// How often `old_text` must occur.
     pub count: usize,
 }
 
-/// Applies a change to a file's bytes.
+/// Applies a replacement to a file's bytes.
 ///
 /// # Errors
-/// [`Error::NoMatch`] when the text is there another number of times.
-pub fn apply(asked: &str, bytes: &[u8], change: &Change<'_>) -> Result<Vec<u8>> {
-    if change.old_text.is_empty() {
+/// [`Error::NoMatch`] when `old_text` occurs another number of times.
+pub fn apply(requested: &str, bytes: &[u8], replacement: &Replacement<'_>) -> Result<Vec<u8>> {
+    if replacement.old_text.is_empty() {
         return Err(Error::BadRequest(
             "old_text is empty; use linux_fs_write to create a file".to_owned(),
         ));
     }
-    if change.count == 0 {
+    if replacement.count == 0 {
         return Err(Error::BadRequest(
             "expected_replacements must be at least 1".to_owned(),
         ));
@@ -52,32 +48,32 @@ pub fn apply(asked: &str, bytes: &[u8], change: &Change<'_>) -> Result<Vec<u8>> 
     };
     let ends = memchr::memchr_iter(b'\n', bytes).count();
     let wide_ends = memmem::find_iter(bytes, b"\r\n").count();
-    let mut old = change.old_text.as_bytes().to_vec();
-    let mut new = change.new_text.as_bytes().to_vec();
-    if wide_ends > 0 && wide_ends == ends && !change.new_text.contains('\r') {
-        new = wide(change.new_text);
+    let mut old = replacement.old_text.as_bytes().to_vec();
+    let mut new = replacement.new_text.as_bytes().to_vec();
+    if wide_ends > 0 && wide_ends == ends && !replacement.new_text.contains('\r') {
+        new = wide(replacement.new_text);
     }
     let mut found: Vec<usize> = memmem::find_iter(bytes, &old).collect();
-    if found.is_empty() && wide_ends > 0 && !change.old_text.contains('\r') {
-        let candidate = wide(change.old_text);
+    if found.is_empty() && wide_ends > 0 && !replacement.old_text.contains('\r') {
+        let candidate = wide(replacement.old_text);
         found = memmem::find_iter(bytes, &candidate).collect();
         if !found.is_empty() {
-            (old, new) = (candidate, wide(change.new_text));
+            (old, new) = (candidate, wide(replacement.new_text));
         }
     }
-    if found.len() != change.count {
+    if found.len() != replacement.count {
         let summary = format!(
             "old_text occurs {} times, expected_replacements is {}",
             found.len(),
-            change.count
+            replacement.count
         );
         let nearest = if found.is_empty() {
-            nearest_region(bytes, change.old_text)
+            nearest_region(bytes, replacement.old_text)
         } else {
-            places(bytes, &found)
+            render_match_lines(bytes, &found)
         };
         return Err(Error::NoMatch {
-            path: asked.to_owned(),
+            path: requested.to_owned(),
             summary,
             found: found.len(),
             nearest,
@@ -95,18 +91,24 @@ pub fn apply(asked: &str, bytes: &[u8], change: &Change<'_>) -> Result<Vec<u8>> 
 }
 
 /// The lines at which matches start.
-fn places(bytes: &[u8], found: &[usize]) -> String {
+fn render_match_lines(bytes: &[u8], found: &[usize]) -> String {
     let mut lines = Vec::new();
     let (mut line, mut at) = (1, 0);
-    for start in found.iter().take(SHOWN_LINES) {
+    for start in found.iter().take(MAX_SHOWN_LINES) {
         line += memchr::memchr_iter(b'\n', &bytes[at..*start]).count();
         at = *start;
         let end = memchr::memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |len| at + len);
         let begin = memchr::memrchr(b'\n', &bytes[..at]).map_or(0, |before| before + 1);
-        lines.push(numbered(line, &String::from_utf8_lossy(&bytes[begin..end])));
+        lines.push(render_numbered(
+            line,
+            &String::from_utf8_lossy(&bytes[begin..end]),
+        ));
     }
-    if found.len() > SHOWN_LINES {
-        lines.push(format!("… and {} more places", found.len() - SHOWN_LINES));
+    if found.len() > MAX_SHOWN_LINES {
+        lines.push(format!(
+            "… and {} more places",
+            found.len() - MAX_SHOWN_LINES
+        ));
     }
     lines.join("\n")
 }
@@ -114,17 +116,17 @@ fn places(bytes: &[u8], found: &[usize]) -> String {
 /// The window of lines most like the text, with line numbers. Empty when nothing resembles it.
 pub(crate) fn nearest_region(bytes: &[u8], text: &str) -> String {
     let haystack = String::from_utf8_lossy(bytes);
-    let lines: Vec<&str> = haystack.lines().take(SEARCHED_LINES).collect();
+    let lines: Vec<&str> = haystack.lines().take(MAX_SCORED_LINES).collect();
     let wanted: Vec<&str> = text.lines().collect();
-    let height = wanted.len().clamp(1, SHOWN_LINES);
+    let height = wanted.len().clamp(1, MAX_SHOWN_LINES);
     if lines.is_empty() {
         return String::new();
     }
     // Score single lines first; whole windows are compared only where a line scored.
-    let wanted: Vec<Pairs> = wanted
+    let wanted: Vec<LetterPairs> = wanted
         .iter()
         .take(height)
-        .map(|line| Pairs::of(line))
+        .map(|line| LetterPairs::of(line))
         .collect();
     if wanted.iter().all(|line| line.pairs.len() < 2) {
         return String::new();
@@ -133,13 +135,13 @@ pub(crate) fn nearest_region(bytes: &[u8], text: &str) -> String {
     let mut pairs = Vec::with_capacity(lines.len());
     let mut scored: Vec<(f64, usize)> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        if at % 256 == 0 && started.elapsed() > PATIENCE {
+        if at % 256 == 0 && started.elapsed() > NEAREST_REGION_TIMEOUT {
             break;
         }
-        let line = Pairs::of(line);
+        let line = LetterPairs::of(line);
         let score = wanted
             .iter()
-            .map(|want| want.likeness(&line))
+            .map(|want| want.similarity(&line))
             .fold(0.0, f64::max);
         if score > 0.5 {
             scored.push((score, at));
@@ -154,7 +156,7 @@ pub(crate) fn nearest_region(bytes: &[u8], text: &str) -> String {
         .map(|start| {
             let rows = wanted.iter().zip(pairs.iter().skip(start));
             (
-                rows.map(|(want, line)| want.likeness(line)).sum::<f64>(),
+                rows.map(|(want, line)| want.similarity(line)).sum::<f64>(),
                 start,
             )
         })
@@ -165,12 +167,12 @@ pub(crate) fn nearest_region(bytes: &[u8], text: &str) -> String {
     let end = (start + height).min(lines.len());
     let shown = lines[start..end].iter().enumerate();
     shown
-        .map(|(row, line)| numbered(start + row + 1, line))
+        .map(|(row, line)| render_numbered(start + row + 1, line))
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-fn numbered(line: usize, text: &str) -> String {
+fn render_numbered(line: usize, text: &str) -> String {
     let text = text.trim_end_matches('\r');
     match text.char_indices().nth(200) {
         Some((end, _)) => format!("{line}: {}…[+{} bytes]", &text[..end], text.len() - end),
@@ -181,12 +183,12 @@ fn numbered(line: usize, text: &str) -> String {
 /// A line as its letter pairs, sorted: cheap to compare, and blind to small shifts.
 ///
 /// White space is the usual difference between what a model remembers and what is there, so runs of it count as one space.
-struct Pairs {
+struct LetterPairs {
     pairs: Vec<[u8; 2]>,
 }
 
-impl Pairs {
-    fn of(line: &str) -> Pairs {
+impl LetterPairs {
+    fn of(line: &str) -> LetterPairs {
         let start: String = line.chars().take(600).collect();
         let line = start.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut pairs: Vec<[u8; 2]> = line
@@ -196,11 +198,11 @@ impl Pairs {
             .map(|w| [w[0], w[1]])
             .collect();
         pairs.sort_unstable();
-        Pairs { pairs }
+        LetterPairs { pairs }
     }
 
     /// Share of common pairs, 0 to 1.
-    fn likeness(&self, other: &Pairs) -> f64 {
+    fn similarity(&self, other: &LetterPairs) -> f64 {
         let (a, b) = (&self.pairs, &other.pairs);
         if a.is_empty() || b.is_empty() {
             return if a.len() == b.len() { 0.1 } else { 0.0 };
@@ -226,12 +228,12 @@ mod tests {
     use super::*;
 
     fn check(file: &str, old: &str, new: &str, count: usize) -> Result<String, (String, String)> {
-        let change = Change {
+        let replacement = Replacement {
             old_text: old,
             new_text: new,
             count,
         };
-        match apply("f", file.as_bytes(), &change) {
+        match apply("f", file.as_bytes(), &replacement) {
             Ok(bytes) => Ok(String::from_utf8(bytes).unwrap()),
             Err(Error::NoMatch {
                 summary, nearest, ..
@@ -259,12 +261,15 @@ mod tests {
             "x\r\ny\r\nz\r\nc"
         );
         let latin = b"caf\xe9 one\n\xff two";
-        let change = Change {
+        let replacement = Replacement {
             old_text: "one",
             new_text: "1",
             count: 1,
         };
-        assert_eq!(apply("f", latin, &change).unwrap(), b"caf\xe9 1\n\xff two");
+        assert_eq!(
+            apply("f", latin, &replacement).unwrap(),
+            b"caf\xe9 1\n\xff two"
+        );
         assert_eq!(check("\u{feff}x", "x", "y", 1).unwrap(), "\u{feff}y");
     }
 

@@ -1,10 +1,15 @@
-//! The workspace as the agent sees it: the only crate that touches the agent's files.
+//! File access, limited to the workspace: the only crate that opens, changes, walks or searches the agent's files.
 //!
-//! - [`Roots`], [`RootedPath`]: the allowed directories, and paths proven to lie inside them
-//! - [`Rules`]: names that are off limits whatever the roots allow
-//! - [`OpenFile`], [`Slice`]: reading in bounded memory
-//! - [`Workspace`]: writing, editing, moving, deleting, each atomic and under a lease
-//! - [`lock`]: leases between agents and processes
+//! Owns roots, path containment, atomic writes, leases, walks and searches. Must not know tools, answers, tokens or
+//! programs: it returns plain data and its own [`Error`], and starts no process.
+//!
+//! The three types to know: [`Roots`] turns a requested path into a [`RootedPath`], which is proven to lie inside a root;
+//! [`Workspace`] changes files, each change atomic and under a lease.
+//!
+//! - [`PathRules`]: protected names and the denylist
+//! - [`OpenFile`], [`FileSlice`]: reading in bounded memory
+//! - [`edit`], [`PatchedFile`]: replacing text, applying patches
+//! - [`lease`]: leases between agents and processes
 //! - [`walk`], [`search`]: listing and searching by descriptor
 //! - [`machine`]: processors, memory and disks
 //! - [`names`]: file names as text, without loss
@@ -14,7 +19,7 @@
 mod cancel;
 pub mod edit;
 mod error;
-pub mod lock;
+pub mod lease;
 pub mod machine;
 pub mod names;
 mod patch;
@@ -23,17 +28,18 @@ mod roots;
 mod rules;
 mod scratch;
 pub mod search;
+mod sync;
 mod tree;
 pub mod walk;
 mod write;
 
 pub use cancel::CancelToken;
 pub use error::{Error, Result};
-pub use patch::{Patched, PatchedHow};
+pub use patch::{PatchAction, PatchedFile};
 pub use read::{
-    ANSWER_LIMIT, Encoding, OpenDir, OpenFile, Slice, TAG_DIGITS, mtime_ns, read_beside, sha256_hex,
+    Encoding, FileSlice, MAX_ANSWER_BYTES, OpenDir, OpenFile, mtime_ns, read_below_cwd, sha256_hex,
 };
-pub use roots::{Last, RootedPath, Roots, file_type, refuse_kernel_file_system};
-pub use rules::{Access, CONFIG_FILE, Rules, STATE_DIR};
-pub use tree::{Depth, IfThere};
-pub use write::{EDIT_LIMIT, ExpectedHash, Workspace, WriteMode, WriteState, Written};
+pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
+pub use rules::{Access, CONFIG_FILE, PathRules, STATE_DIR};
+pub use tree::{DeleteScope, ExistingDir};
+pub use write::{ExpectedHash, Workspace, WriteMode, WriteReport, WriteState};

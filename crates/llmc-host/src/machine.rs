@@ -1,22 +1,21 @@
-//! The machine: how busy it is and how much is left.
+//! Load, memory and disk space of the machine.
 
 use std::path::{Path, PathBuf};
 
 use rustix::system::{Sysinfo, sysinfo};
 
 /// The kernel counts load in units of this.
-const LOAD_UNIT: f64 = 65536.0;
+const LOAD_FIXED_POINT: f64 = 65536.0;
 
 /// The state of the machine at one moment.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct MachineSnapshot {
     /// Processors that this process may use.
     pub cpu_count: usize,
     /// The average number of runnable processes over 1, 5 and 15 minutes.
     pub load: [f64; 3],
-    /// Memory.
     pub mem_total_bytes: u64,
-    /// Memory that can be had without swapping.
+    /// Memory available without swapping.
     pub mem_available_bytes: u64,
     /// One entry per file system.
     pub disks: Vec<Disk>,
@@ -35,16 +34,20 @@ pub struct Disk {
     pub free_bytes: u64,
 }
 
-/// Looks at the machine and at the file systems that hold these directories.
-pub fn snapshot<'a>(dirs: impl Iterator<Item = &'a Path>) -> Snapshot {
+/// Reads the machine's state and that of the file systems that hold these directories.
+pub fn snapshot<'a>(dirs: impl Iterator<Item = &'a Path>) -> MachineSnapshot {
     let info = sysinfo();
     let unit = u64::from(info.mem_unit);
     let total = info.totalram as u64 * unit;
-    Snapshot {
+    MachineSnapshot {
         cpu_count: std::thread::available_parallelism().map_or(1, usize::from),
-        load: info.loads.map(|load| hundredths(load as f64 / LOAD_UNIT)),
+        load: info
+            .loads
+            .map(|load| round_hundredths(load as f64 / LOAD_FIXED_POINT)),
         mem_total_bytes: total,
-        mem_available_bytes: available().unwrap_or_else(|| free(&info)).min(total),
+        mem_available_bytes: read_available_memory()
+            .unwrap_or_else(|| free_memory(&info))
+            .min(total),
         disks: disks(dirs),
         uptime_s: u64::try_from(info.uptime).unwrap_or(0),
     }
@@ -70,12 +73,12 @@ fn disks<'a>(dirs: impl Iterator<Item = &'a Path>) -> Vec<Disk> {
     disks
 }
 
-/// What the kernel reckons, with what it would give back from its caches.
+/// `MemAvailable`, which counts the caches that the kernel would release.
 #[expect(
     clippy::disallowed_methods,
     reason = "a file of the kernel, not of the agent"
 )]
-fn available() -> Option<u64> {
+fn read_available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
         .lines()
@@ -84,11 +87,11 @@ fn available() -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-fn free(info: &Sysinfo) -> u64 {
+fn free_memory(info: &Sysinfo) -> u64 {
     (info.freeram + info.bufferram) * u64::from(info.mem_unit)
 }
 
-fn hundredths(value: f64) -> f64 {
+fn round_hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 

@@ -2,21 +2,21 @@
 //!
 //! A Linux file name is any bytes but `/` and NUL; JSON carries only Unicode. A name that is plain text is shown as it
 //! is. One that is not (bad UTF-8, a newline, an escape sequence that would repaint a terminal) is shown with C-style
-//! escapes, and [`parse`] turns that form back into the bytes, so an agent can open what a listing showed it.
+//! escapes, and [`unescape`] turns that form back into the bytes, so an agent can open what a listing showed it.
 
 use std::borrow::Cow;
 
-/// Shows a name or path; [`parse`] reverses it.
-pub fn shown(name: &[u8]) -> String {
+/// A name or path as printable text; [`unescape`] reverses it.
+pub fn escape(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         // A backslash that would read as an escape needs one itself, or two names would be shown alike.
-        Ok(text) if !text.chars().any(needs_escape) && *parse(text) == *name => text.to_owned(),
-        _ => escaped(name),
+        Ok(text) if !text.chars().any(needs_escape) && *unescape(text) == *name => text.to_owned(),
+        _ => escape_all(name),
     }
 }
 
 /// The bytes behind a shown name. Text without escapes is its own bytes.
-pub fn parse(shown: &str) -> Cow<'_, [u8]> {
+pub fn unescape(shown: &str) -> Cow<'_, [u8]> {
     if !shown.contains('\\') {
         return Cow::Borrowed(shown.as_bytes());
     }
@@ -47,7 +47,7 @@ fn needs_escape(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-fn escaped(name: &[u8]) -> String {
+fn escape_all(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len() + 8);
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -87,23 +87,23 @@ mod tests {
     #[test]
     fn plain_names_stay_as_they_are() {
         for name in ["a b.txt", "ünïcode-日本", "back\\slash", "-rf", "$HOME"] {
-            assert_eq!(shown(name.as_bytes()), name);
+            assert_eq!(escape(name.as_bytes()), name);
         }
     }
 
     #[test]
     fn odd_names_are_escaped() {
-        assert_eq!(shown(b"caf\xe9"), "caf\\xe9");
-        assert_eq!(shown(b"a\nb\\c"), "a\\nb\\\\c");
-        assert_eq!(shown("x\u{202e}y".as_bytes()), "x\\xe2\\x80\\xaey");
-        assert_eq!(shown(b"a\\n"), "a\\\\n");
+        assert_eq!(escape(b"caf\xe9"), "caf\\xe9");
+        assert_eq!(escape(b"a\nb\\c"), "a\\nb\\\\c");
+        assert_eq!(escape("x\u{202e}y".as_bytes()), "x\\xe2\\x80\\xaey");
+        assert_eq!(escape(b"a\\n"), "a\\\\n");
     }
 
     proptest::proptest! {
         #[test]
         fn an_escaped_name_parses_back(name in proptest::collection::vec(1u8.., 0..40)) {
-            let text = shown(&name);
-            assert_eq!(parse(&text), name);
+            let text = escape(&name);
+            assert_eq!(unescape(&text), name);
             assert!(!text.chars().any(needs_escape));
         }
     }

@@ -1,7 +1,7 @@
-//! Applying a unified diff to several files: all of them, or none.
+//! Applies a unified diff to several files: to all of them or to none.
 //!
 //! Every file is leased, read and patched in memory first; only when all hunks fit does the first file change. Should a
-//! later file then fail (a full disk, another program), the earlier ones are put back as they were.
+//! later file then fail (a full disk, another program), the earlier ones are restored.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,50 +13,42 @@ use rustix::fs::{self, AtFlags, Mode, Stat};
 use crate::cancel::CancelToken;
 use crate::edit;
 use crate::error::{Error, Result};
-use crate::lock::Leases;
-use crate::read::{each_block, open_regular};
-use crate::roots::{Last, RootedPath};
+use crate::lease::Leases;
+use crate::read::{for_each_block, open_regular};
+use crate::roots::{FinalLink, RootedPath};
 use crate::rules::Access;
-use crate::scratch::{Placed, Watch};
-use crate::write::{EDIT_LIMIT, Workspace, WriteState};
+use crate::scratch::{IfChanged, PlaceOutcome};
+use crate::write::{MAX_EDIT_BYTES, Workspace, WriteState};
 
-/// Files in one patch.
-const MAX_FILES: usize = 1000;
+const MAX_PATCH_FILES: usize = 1000;
 
-/// What happened to one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PatchedHow {
-    /// It is new.
+pub enum PatchAction {
     Created,
-    /// Its content changed.
     Modified,
-    /// It is gone.
     Deleted,
-    /// It is here now, under a new name.
+    /// The path is the new name.
     Renamed,
 }
 
 /// One file of a patch that was applied.
 #[derive(Debug)]
-pub struct Patched {
-    /// Where it is (or was).
+pub struct PatchedFile {
     pub path: RootedPath,
-    /// What happened.
-    pub how: PatchedHow,
-    /// Hunks applied to it.
+    pub action: PatchAction,
     pub hunks: usize,
 }
 
-/// A file as the patch wants it.
-struct Wanted<'a> {
+/// The change of one file, parsed from the patch.
+struct FilePatch<'a> {
     from: Option<String>,
     to: Option<String>,
     patch: diffy::Patch<'a, str>,
     executable: bool,
 }
 
-/// One step, ready to be carried out and to be taken back.
-struct Step {
+/// One file change that can be executed and reverted.
+struct PatchStep {
     path: RootedPath,
     old: Option<(File, Stat, Vec<u8>)>,
     new: Option<Vec<u8>>,
@@ -73,21 +65,23 @@ impl Workspace {
         patch: &str,
         owner: &str,
         cancel: &CancelToken,
-    ) -> Result<Vec<Patched>> {
+    ) -> Result<Vec<PatchedFile>> {
         let state = self.state("patch")?;
-        let wanted = parse(patch)?;
+        let patches = parse(patch)?;
         let mut paths = Vec::new();
-        for file in &wanted {
-            let resolve = |asked: &String, access| self.roots.resolve(asked, Last::Follow, access);
+        for file in &patches {
+            let resolve = |requested: &String, access| {
+                self.roots.resolve(requested, FinalLink::Follow, access)
+            };
             let from = file
                 .from
                 .as_ref()
-                .map(|asked| resolve(asked, Access::Write))
+                .map(|requested| resolve(requested, Access::Write))
                 .transpose()?;
             let to = file
                 .to
                 .as_ref()
-                .map(|asked| resolve(asked, Access::Write))
+                .map(|requested| resolve(requested, Access::Write))
                 .transpose()?;
             paths.push((from, to));
         }
@@ -99,16 +93,19 @@ impl Workspace {
             .collect();
         keys.sort();
         keys.dedup();
-        let leases = state.locks.acquire(&keys, owner, "patch")?.until(cancel);
+        let leases = state
+            .locks
+            .acquire(&keys, owner, "patch")?
+            .with_cancel(cancel);
         let mut steps = Vec::new();
         let mut report = Vec::new();
-        for (file, (from, to)) in wanted.iter().zip(paths) {
+        for (file, (from, to)) in patches.iter().zip(paths) {
             report.extend(plan(file, from, to, &mut steps, cancel)?);
         }
         for done in 0..steps.len() {
-            if let Err(error) = steps[done].carry_out(state, &leases) {
+            if let Err(error) = steps[done].execute(state, &leases) {
                 for step in steps[..done].iter().rev() {
-                    step.take_back(state, &leases);
+                    step.revert(state, &leases);
                 }
                 return Err(error);
             }
@@ -119,12 +116,12 @@ impl Workspace {
 
 /// Reads and patches one file in memory.
 fn plan(
-    file: &Wanted<'_>,
+    file: &FilePatch<'_>,
     from: Option<RootedPath>,
     to: Option<RootedPath>,
-    steps: &mut Vec<Step>,
+    steps: &mut Vec<PatchStep>,
     cancel: &CancelToken,
-) -> Result<Option<Patched>> {
+) -> Result<Option<PatchedFile>> {
     let old = match &from {
         Some(path) => Some(read_old(path, cancel)?),
         None => None,
@@ -132,29 +129,29 @@ fn plan(
     let base = old
         .as_ref()
         .map_or(&b""[..], |(_, _, bytes)| bytes.as_slice());
-    let asked = file
+    let requested = file
         .from
         .as_ref()
         .or(file.to.as_ref())
         .map_or("patch", String::as_str);
-    let new = apply(asked, base, &file.patch)?;
+    let new = apply(requested, base, &file.patch)?;
     let hunks = file.patch.hunks().len();
-    let step = |path: RootedPath, old, new| Step {
+    let step = |path: RootedPath, old, new| PatchStep {
         path,
         old,
         new,
         executable: file.executable,
     };
-    let (path, how) = match (from, to) {
+    let (path, action) = match (from, to) {
         (Some(from), Some(to)) if from.absolute() == to.absolute() => {
             steps.push(step(from.clone(), old, Some(new)));
-            (from, PatchedHow::Modified)
+            (from, PatchAction::Modified)
         }
         (Some(from), Some(to)) => {
             refuse_existing(&to)?;
             steps.push(step(to.clone(), None, Some(new)));
             steps.push(step(from, old, None));
-            (to, PatchedHow::Renamed)
+            (to, PatchAction::Renamed)
         }
         (Some(from), None) => {
             if !new.is_empty() {
@@ -162,68 +159,72 @@ fn plan(
                     "the patch deletes the file, but its content is not what the patch removes"
                         .to_owned();
                 return Err(Error::NoMatch {
-                    path: asked.to_owned(),
+                    path: requested.to_owned(),
                     summary,
                     found: 0,
                     nearest: String::new(),
                 });
             }
             steps.push(step(from.clone(), old, None));
-            (from, PatchedHow::Deleted)
+            (from, PatchAction::Deleted)
         }
         (None, Some(to)) => {
             refuse_existing(&to)?;
             steps.push(step(to.clone(), None, Some(new)));
-            (to, PatchedHow::Created)
+            (to, PatchAction::Created)
         }
         (None, None) => return Ok(None),
     };
-    Ok(Some(Patched { path, how, hunks }))
+    Ok(Some(PatchedFile {
+        path,
+        action,
+        hunks,
+    }))
 }
 
-impl Step {
-    fn carry_out(&self, state: &WriteState, leases: &Leases<'_>) -> Result<()> {
+impl PatchStep {
+    fn execute(&self, state: &WriteState, leases: &Leases<'_>) -> Result<()> {
         let changed = || Error::Busy {
-            path: self.path.asked().to_owned(),
+            path: self.path.requested().to_owned(),
             holder: "another program that changed the file".to_owned(),
             waited_ms: 0,
         };
         let placed = match (&self.old, &self.new) {
-            (Some((file, stat, _)), Some(new)) => {
-                state
-                    .scratch
-                    .replace(&self.path, (file, stat), Watch::Yes, leases, |out| {
-                        self.fill(out, new)
-                    })?
-            }
+            (Some((file, stat, _)), Some(new)) => state.scratch.replace(
+                &self.path,
+                (file, stat),
+                IfChanged::Abort,
+                leases,
+                |out| self.fill(out, new),
+            )?,
             (None, Some(new)) => state
                 .scratch
                 .create(&self.path, leases, |out| self.fill(out, new))?,
             (Some(_), None) => {
                 let (dir, name) = self.path.parent()?;
                 let gone = leases.commit(|| Ok(fs::unlinkat(&dir, name, AtFlags::empty())))?;
-                gone.map_err(|errno| Error::of_write(self.path.asked(), errno))?;
-                Placed::Done
+                gone.map_err(|errno| Error::from_write_errno(self.path.requested(), errno))?;
+                PlaceOutcome::Done
             }
-            (None, None) => Placed::Done,
+            (None, None) => PlaceOutcome::Done,
         };
-        if placed == Placed::Done {
+        if placed == PlaceOutcome::Done {
             Ok(())
         } else {
             Err(changed())
         }
     }
 
-    /// Puts things back. Whatever fails here is beyond mending by us; the error that led here is reported.
-    fn take_back(&self, state: &WriteState, leases: &Leases<'_>) {
+    /// Puts things back. A failure here is ignored: the caller gets the error that made the revert necessary.
+    fn revert(&self, state: &WriteState, leases: &Leases<'_>) {
         let undone = match (&self.old, &self.new) {
-            (None, Some(_)) => Step {
+            (None, Some(_)) => PatchStep {
                 path: self.path.clone(),
                 old: read_old(&self.path, &CancelToken::default()).ok(),
                 new: None,
                 executable: false,
             },
-            (Some((_, _, bytes)), _) => Step {
+            (Some((_, _, bytes)), _) => PatchStep {
                 path: self.path.clone(),
                 old: read_old(&self.path, &CancelToken::default()).ok(),
                 new: Some(bytes.clone()),
@@ -231,12 +232,12 @@ impl Step {
             },
             (None, None) => return,
         };
-        let _ = undone.carry_out(state, leases);
+        let _ = undone.execute(state, leases);
     }
 
     fn fill(&self, out: &mut File, bytes: &[u8]) -> Result<()> {
         let failed = |source| Error::WriteFailed {
-            path: self.path.asked().to_owned(),
+            path: self.path.requested().to_owned(),
             source,
         };
         out.write_all(bytes).map_err(failed)?;
@@ -251,15 +252,15 @@ impl Step {
 fn read_old(path: &RootedPath, cancel: &CancelToken) -> Result<(File, Stat, Vec<u8>)> {
     let (mut file, stat) = open_regular(path)?;
     let size = u64::try_from(stat.st_size).unwrap_or(0);
-    if size > EDIT_LIMIT as u64 {
-        let why = format!("{size} bytes; files above {EDIT_LIMIT} bytes are not patched");
+    if size > MAX_EDIT_BYTES as u64 {
+        let why = format!("{size} bytes; files above {MAX_EDIT_BYTES} bytes are not patched");
         return Err(Error::TooLarge {
-            path: path.asked().to_owned(),
+            path: path.requested().to_owned(),
             why,
         });
     }
     let mut bytes = Vec::new();
-    each_block(&mut file, path.asked(), size, cancel, |block| {
+    for_each_block(&mut file, path.requested(), size, cancel, |block| {
         bytes.extend_from_slice(block);
         Ok(())
     })?;
@@ -269,16 +270,16 @@ fn read_old(path: &RootedPath, cancel: &CancelToken) -> Result<(File, Stat, Vec<
 fn refuse_existing(path: &RootedPath) -> Result<()> {
     match path.lstat() {
         Ok(_) => Err(Error::AlreadyExists {
-            path: path.asked().to_owned(),
+            path: path.requested().to_owned(),
         }),
         Err(_) => Ok(()),
     }
 }
 
 /// Applies the hunks; one that does not fit is shown beside what is there.
-fn apply(asked: &str, base: &[u8], patch: &diffy::Patch<'_, str>) -> Result<Vec<u8>> {
+fn apply(requested: &str, base: &[u8], patch: &diffy::Patch<'_, str>) -> Result<Vec<u8>> {
     let text = std::str::from_utf8(base).map_err(|_| Error::NotText {
-        path: asked.to_owned(),
+        path: requested.to_owned(),
         why: "is not UTF-8 text; it cannot be patched",
     })?;
     diffy::apply(text, patch)
@@ -304,7 +305,7 @@ fn apply(asked: &str, base: &[u8], patch: &diffy::Patch<'_, str>) -> Result<Vec<
                 patch.hunks().len()
             );
             Error::NoMatch {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
                 summary,
                 found: 0,
                 nearest: edit::nearest_region(base, &expected),
@@ -313,20 +314,20 @@ fn apply(asked: &str, base: &[u8], patch: &diffy::Patch<'_, str>) -> Result<Vec<
 }
 
 /// Reads the patch. Names come as git writes them (`a/…`, `b/…`) or plain.
-fn parse(patch: &str) -> Result<Vec<Wanted<'_>>> {
+fn parse(patch: &str) -> Result<Vec<FilePatch<'_>>> {
     let git = patch.lines().any(|line| line.starts_with("diff --git "));
     let options = if git {
         ParseOptions::gitdiff()
     } else {
         ParseOptions::unidiff()
     };
-    let mut wanted = Vec::new();
+    let mut patches = Vec::new();
     for file in PatchSet::parse(patch, options) {
         let file =
             file.map_err(|error| Error::BadRequest(format!("the patch cannot be read: {error}")))?;
-        if wanted.len() == MAX_FILES {
+        if patches.len() == MAX_PATCH_FILES {
             return Err(Error::BadRequest(format!(
-                "more than {MAX_FILES} files in one patch"
+                "more than {MAX_PATCH_FILES} files in one patch"
             )));
         }
         if matches!(file.new_mode(), Some(FileMode::Symlink | FileMode::Gitlink)) {
@@ -373,17 +374,17 @@ fn parse(patch: &str) -> Result<Vec<Wanted<'_>>> {
                 "the patch names a file but holds no hunk for it".to_owned(),
             ));
         }
-        wanted.push(Wanted {
+        patches.push(FilePatch {
             from,
             to,
             patch,
             executable,
         });
     }
-    if wanted.is_empty() {
+    if patches.is_empty() {
         return Err(Error::BadRequest(
             "the patch changes no file; give a unified diff".to_owned(),
         ));
     }
-    Ok(wanted)
+    Ok(patches)
 }

@@ -1,7 +1,7 @@
-//! Reading: a slice of lines, the whole file's hash, in memory that does not depend on the file's size.
+//! Reads slices of lines and hashes of whole files, in memory that does not depend on the file's size.
 //!
 //! Every read passes over the whole file once, because an honest answer needs the number of lines and the tag that
-//! `expected_sha256` accepts. Nothing but the asked-for lines is kept.
+//! `expected_sha256` accepts. Nothing but the requested lines is kept.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,21 +12,19 @@ use sha2::{Digest, Sha256};
 
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::roots::{Last, RootedPath, Roots, file_type, refuse_kernel_file_system};
+use crate::roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 use crate::rules::Access;
-use crate::walk::{Ancestors, Guard, WalkOptions};
+use crate::walk::{AncestorIgnores, WalkGuard, WalkOptions};
 
 /// The most one answer or one line of it may hold.
-pub const ANSWER_LIMIT: usize = 8 << 20;
-/// How much is read at a time.
-const BLOCK: usize = 128 << 10;
-/// How much of the start decides whether a file is text.
-const SNIFF: usize = 8 << 10;
+pub const MAX_ANSWER_BYTES: usize = 8 << 20;
+const READ_BLOCK_BYTES: usize = 128 << 10;
+/// Length of the beginning that decides whether a file is text.
+const SNIFF_BYTES: usize = 8 << 10;
 
 /// A regular file inside the roots, opened for reading.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// Where it is.
     pub path: RootedPath,
     file: File,
     stat: Stat,
@@ -35,9 +33,7 @@ pub struct OpenFile {
 /// A directory inside the roots, opened for reading.
 #[derive(Debug)]
 pub struct OpenDir {
-    /// Where it is.
     pub path: RootedPath,
-    /// The descriptor.
     pub fd: OwnedFd,
 }
 
@@ -57,7 +53,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// How an answer names it; `None` for plain UTF-8, which needs no word.
+    /// How an answer names it; `None` for plain UTF-8, which needs no label.
     pub fn label(self) -> Option<&'static str> {
         match self {
             Encoding::Utf8 => None,
@@ -73,15 +69,15 @@ impl Encoding {
         match start {
             [0xff, 0xfe, ..] => Encoding::Utf16Le,
             [0xfe, 0xff, ..] => Encoding::Utf16Be,
-            _ if start[..start.len().min(SNIFF)].contains(&0) => Encoding::Binary,
+            _ if start[..start.len().min(SNIFF_BYTES)].contains(&0) => Encoding::Binary,
             _ => Encoding::Utf8,
         }
     }
 }
 
-/// A slice of a file's lines with what is needed to speak truthfully about the rest.
+/// A slice of a file's lines with the totals of the whole file.
 #[derive(Debug)]
-pub struct Slice {
+pub struct FileSlice {
     /// The lines, with their line ends.
     pub text: String,
     /// How the bytes were read as text.
@@ -98,7 +94,7 @@ pub struct Slice {
     pub sha256: String,
 }
 
-impl Slice {
+impl FileSlice {
     /// The short hash that reads print and `expected_sha256` accepts.
     pub fn tag(&self) -> &str {
         &self.sha256[..TAG_DIGITS]
@@ -111,16 +107,15 @@ impl Slice {
 }
 
 /// Hex digits in a tag; also the least that `expected_sha256` takes.
-pub const TAG_DIGITS: usize = 8;
+pub(crate) const TAG_DIGITS: usize = 8;
 
 impl Roots {
-    /// Opens a regular file for reading.
-    pub fn open_file(&self, asked: &str) -> Result<OpenFile> {
-        let path = self.resolve(asked, Last::Follow, Access::Read)?;
+    pub fn open_file(&self, requested: &str) -> Result<OpenFile> {
+        let path = self.resolve(requested, FinalLink::Follow, Access::Read)?;
         match open_regular(&path) {
             // A path with a slash behind it must be a directory.
-            Ok((_, _)) if asked.ends_with('/') => Err(Error::NotADirectory {
-                path: asked.to_owned(),
+            Ok((_, _)) if requested.ends_with('/') => Err(Error::NotADirectory {
+                path: requested.to_owned(),
             }),
             Ok((file, stat)) => Ok(OpenFile { path, file, stat }),
             Err(error) => Err(error),
@@ -128,41 +123,42 @@ impl Roots {
     }
 
     /// Opens a directory for listing and walking.
-    pub fn open_dir(&self, asked: &str) -> Result<OpenDir> {
-        let path = self.resolve(asked, Last::Follow, Access::Read)?;
+    pub fn open_dir(&self, requested: &str) -> Result<OpenDir> {
+        let path = self.resolve(requested, FinalLink::Follow, Access::Read)?;
         if file_type(&path.lstat()?) != FileType::Directory {
             return Err(Error::NotADirectory {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
             });
         }
         let fd = path.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
-        refuse_kernel_file_system(&fd, asked)?;
+        refuse_kernel_file_system(&fd, requested)?;
         Ok(OpenDir { path, fd })
     }
 
     /// Whether the path names a directory; for tools that take either.
-    pub fn is_dir(&self, asked: &str) -> Result<bool> {
-        let path = self.resolve(asked, Last::Follow, Access::Read)?;
+    pub fn is_dir(&self, requested: &str) -> Result<bool> {
+        let path = self.resolve(requested, FinalLink::Follow, Access::Read)?;
         Ok(file_type(&path.lstat()?) == FileType::Directory)
     }
 
     /// Reads `max_lines` lines after skipping `skip`, and the totals. A slice above 8 MiB is refused.
     pub fn read_lines(
         &self,
-        asked: &str,
+        requested: &str,
         skip: u64,
         max_lines: u64,
         cancel: &CancelToken,
-    ) -> Result<Slice> {
-        self.open_file(asked)?.read_lines(skip, max_lines, cancel)
+    ) -> Result<FileSlice> {
+        self.open_file(requested)?
+            .read_lines(skip, max_lines, cancel)
     }
 
     /// Status of a path; a link is not followed, but one that leads out of the roots is refused.
-    pub fn stat(&self, asked: &str) -> Result<(RootedPath, Stat)> {
-        let path = self.resolve(asked, Last::Keep, Access::Read)?;
+    pub fn stat(&self, requested: &str) -> Result<(RootedPath, Stat)> {
+        let path = self.resolve(requested, FinalLink::NoFollow, Access::Read)?;
         let fd = path.open(OFlags::PATH | OFlags::NOFOLLOW)?;
-        refuse_kernel_file_system(&fd, asked)?;
-        let stat = fs::fstat(&fd).map_err(|errno| Error::of(asked, errno))?;
+        refuse_kernel_file_system(&fd, requested)?;
+        let stat = fs::fstat(&fd).map_err(|errno| Error::from_errno(requested, errno))?;
         Ok((path, stat))
     }
 }
@@ -175,15 +171,15 @@ impl OpenDir {
     pub fn walk_options(&self, roots: &Roots) -> Result<WalkOptions> {
         let top = self.path.root_dir()?;
         Ok(WalkOptions {
-            ancestors: Ancestors::collect(top.as_fd(), self.path.below_root()),
+            ancestors: AncestorIgnores::collect(top.as_fd(), self.path.below_root()),
             guard: Some(self.guard(roots)),
             ..WalkOptions::default()
         })
     }
 
     /// What may not be read below here.
-    pub fn guard(&self, roots: &Roots) -> Guard {
-        Guard::new(roots.shared_rules(), &self.path)
+    pub fn guard(&self, roots: &Roots) -> WalkGuard {
+        WalkGuard::new(roots.shared_rules(), &self.path)
     }
 }
 
@@ -205,20 +201,20 @@ impl OpenFile {
 
     /// Reads the whole file if it is at most `limit` bytes.
     pub fn read_all(mut self, limit: usize, cancel: &CancelToken) -> Result<Vec<u8>> {
-        let asked = self.path.asked().to_owned();
+        let requested = self.path.requested().to_owned();
         let too_large = |size: u64| Error::TooLarge {
-            path: asked.clone(),
+            path: requested.clone(),
             why: format!("{size} bytes, the limit here is {limit}"),
         };
         if self.size() > limit as u64 {
             return Err(too_large(self.size()));
         }
         let mut all = Vec::with_capacity(usize::try_from(self.size()).unwrap_or(0).min(limit) + 1);
-        let mut block = vec![0; BLOCK];
+        let mut block = vec![0; READ_BLOCK_BYTES];
         loop {
             cancel.check()?;
             match self.file.read(&mut block).map_err(|source| Error::Io {
-                path: asked.clone(),
+                path: requested.clone(),
                 source,
             })? {
                 0 => return Ok(all),
@@ -233,14 +229,14 @@ impl OpenFile {
     /// Reads a range of bytes; short at the end of the file.
     pub fn read_range(&self, offset: u64, limit: usize) -> Result<Vec<u8>> {
         use std::os::unix::fs::FileExt;
-        let mut bytes = vec![0; limit.min(ANSWER_LIMIT)];
+        let mut bytes = vec![0; limit.min(MAX_ANSWER_BYTES)];
         let mut filled = 0;
         while filled < bytes.len() {
             let read = self
                 .file
                 .read_at(&mut bytes[filled..], offset + filled as u64);
             match read.map_err(|source| Error::Io {
-                path: self.path.asked().to_owned(),
+                path: self.path.requested().to_owned(),
                 source,
             })? {
                 0 => break,
@@ -255,15 +251,26 @@ impl OpenFile {
     pub fn sha256(mut self, cancel: &CancelToken) -> Result<String> {
         let mut hash = Sha256::new();
         let size = self.size();
-        each_block(&mut self.file, self.path.asked(), size, cancel, |block| {
-            hash.update(block);
-            Ok(())
-        })?;
+        for_each_block(
+            &mut self.file,
+            self.path.requested(),
+            size,
+            cancel,
+            |block| {
+                hash.update(block);
+                Ok(())
+            },
+        )?;
         Ok(hex(&hash.finalize()))
     }
 
     /// See [`Roots::read_lines`].
-    pub fn read_lines(mut self, skip: u64, max_lines: u64, cancel: &CancelToken) -> Result<Slice> {
+    pub fn read_lines(
+        mut self,
+        skip: u64,
+        max_lines: u64,
+        cancel: &CancelToken,
+    ) -> Result<FileSlice> {
         let size = self.size();
         let mut start = [0; 2];
         let wide = {
@@ -277,13 +284,13 @@ impl OpenFile {
         if wide {
             return self.read_wide_lines(skip, max_lines, cancel);
         }
-        let asked = self.path.asked().to_owned();
-        let mut slicer = Slicer::new(skip, max_lines, &asked);
+        let requested = self.path.requested().to_owned();
+        let mut slicer = LineSlicer::new(skip, max_lines, &requested);
         let mut hash = Sha256::new();
         let mut encoding = Encoding::Utf8;
         let mut first = true;
         let mut total_bytes = 0;
-        each_block(&mut self.file, &asked, size, cancel, |block| {
+        for_each_block(&mut self.file, &requested, size, cancel, |block| {
             if std::mem::take(&mut first) {
                 encoding = Encoding::sniff(block);
             }
@@ -302,7 +309,7 @@ impl OpenFile {
             }
         };
         let sha256 = hex(&hash.finalize());
-        Ok(Slice {
+        Ok(FileSlice {
             text,
             encoding,
             first_line: skip + 1,
@@ -314,18 +321,18 @@ impl OpenFile {
     }
 
     /// UTF-16 needs decoding before it has lines; such files are small, so they are read whole.
-    fn read_wide_lines(self, skip: u64, max_lines: u64, cancel: &CancelToken) -> Result<Slice> {
-        let asked = self.path.asked().to_owned();
-        let bytes = self.read_all(8 * ANSWER_LIMIT, cancel)?;
+    fn read_wide_lines(self, skip: u64, max_lines: u64, cancel: &CancelToken) -> Result<FileSlice> {
+        let requested = self.path.requested().to_owned();
+        let bytes = self.read_all(8 * MAX_ANSWER_BYTES, cancel)?;
         let (encoding, codec) = match Encoding::sniff(&bytes) {
             Encoding::Utf16Be => (Encoding::Utf16Be, encoding_rs::UTF_16BE),
             _ => (Encoding::Utf16Le, encoding_rs::UTF_16LE),
         };
         let (text, _) = codec.decode_with_bom_removal(&bytes);
-        let mut slicer = Slicer::new(skip, max_lines, &asked);
+        let mut slicer = LineSlicer::new(skip, max_lines, &requested);
         slicer.push(text.as_bytes())?;
         let (slice, lines, total_lines) = slicer.finish();
-        Ok(Slice {
+        Ok(FileSlice {
             text: String::from_utf8_lossy(&slice).into_owned(),
             encoding,
             first_line: skip + 1,
@@ -339,19 +346,19 @@ impl OpenFile {
 
 /// Opens a resolved path as a regular file, without ever blocking on a FIFO or waking a device.
 pub(crate) fn open_regular(path: &RootedPath) -> Result<(File, Stat)> {
-    let asked = path.asked();
-    refuse_special(&path.lstat()?, asked)?;
+    let requested = path.requested();
+    refuse_special(&path.lstat()?, requested)?;
     let fd = path.open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW)?;
-    let stat = fs::fstat(&fd).map_err(|errno| Error::of(asked, errno))?;
-    // Checked again on what was really opened: the name may have changed hands in between.
-    refuse_special(&stat, asked)?;
-    refuse_kernel_file_system(&fd, asked)?;
+    let stat = fs::fstat(&fd).map_err(|errno| Error::from_errno(requested, errno))?;
+    // Checked again on what was really opened: the name may have come to mean another file in between.
+    refuse_special(&stat, requested)?;
+    refuse_kernel_file_system(&fd, requested)?;
     Ok((File::from(fd), stat))
 }
 
 /// Errors unless the status is a regular file's.
-pub(crate) fn refuse_special(stat: &Stat, asked: &str) -> Result<()> {
-    let path = asked.to_owned();
+pub(crate) fn refuse_special(stat: &Stat, requested: &str) -> Result<()> {
+    let path = requested.to_owned();
     let what = match file_type(stat) {
         FileType::RegularFile => return Ok(()),
         FileType::Directory => return Err(Error::IsDirectory { path }),
@@ -363,15 +370,15 @@ pub(crate) fn refuse_special(stat: &Stat, asked: &str) -> Result<()> {
     Err(Error::SpecialFile { path, what })
 }
 
-/// Feeds a file's first `size` bytes in blocks; a file that grows meanwhile cannot keep the reader for ever.
-pub(crate) fn each_block(
+/// Feeds a file's first `size` bytes in blocks; a file that grows meanwhile cannot block the reader.
+pub(crate) fn for_each_block(
     file: &mut File,
-    asked: &str,
+    requested: &str,
     size: u64,
     cancel: &CancelToken,
     mut feed: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; READ_BLOCK_BYTES];
     let mut file = file.take(size);
     loop {
         cancel.check()?;
@@ -381,7 +388,7 @@ pub(crate) fn each_block(
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             Err(source) => {
                 return Err(Error::Io {
-                    path: asked.to_owned(),
+                    path: requested.to_owned(),
                     source,
                 });
             }
@@ -390,8 +397,8 @@ pub(crate) fn each_block(
 }
 
 /// Keeps the bytes of a range of lines out of a stream of blocks.
-struct Slicer<'a> {
-    asked: &'a str,
+struct LineSlicer<'a> {
+    requested: &'a str,
     skip: u64,
     end: u64,
     line: u64,
@@ -399,10 +406,10 @@ struct Slicer<'a> {
     kept: Vec<u8>,
 }
 
-impl<'a> Slicer<'a> {
-    fn new(skip: u64, max_lines: u64, asked: &'a str) -> Slicer<'a> {
-        Slicer {
-            asked,
+impl<'a> LineSlicer<'a> {
+    fn new(skip: u64, max_lines: u64, requested: &'a str) -> LineSlicer<'a> {
+        LineSlicer {
+            requested,
             skip,
             end: skip.saturating_add(max_lines),
             line: 0,
@@ -423,9 +430,9 @@ impl<'a> Slicer<'a> {
         }
         for part in block.split_inclusive(|b| *b == b'\n') {
             if self.line >= self.skip && self.line < self.end {
-                if self.kept.len() + part.len() > ANSWER_LIMIT {
+                if self.kept.len() + part.len() > MAX_ANSWER_BYTES {
                     return Err(Error::TooLarge {
-                        path: self.asked.to_owned(),
+                        path: self.requested.to_owned(),
                         why: format!(
                             "lines {} to {} are more than 8 MiB; ask for fewer",
                             self.skip + 1,
@@ -460,7 +467,6 @@ pub fn mtime_ns(stat: &Stat) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
-/// Lower-case hex.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes
@@ -478,7 +484,7 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 
 /// Reads a regular file of at most `limit` bytes below the current directory; nothing if it is larger, elsewhere, behind
 /// a link, or no file. For a process that works on one command's output and has no roots of its own.
-pub fn read_beside(path: &str, limit: usize) -> Option<Vec<u8>> {
+pub fn read_below_cwd(path: &str, limit: usize) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let file = fs::openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;

@@ -1,4 +1,4 @@
-//! The roots: the only doors through which the agent's files are reached.
+//! Root directories, opened once; every access to the agent's files starts at one of them.
 //!
 //! A path from outside is text. Comparing that text with a root and then opening the text leaks: between the two steps
 //! a directory can become a link. So a path is first resolved to a [`RootedPath`], which is free of links and dots, and
@@ -18,18 +18,18 @@ use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 use crate::names;
-use crate::rules::{Access, Rules};
+use crate::rules::{Access, PathRules};
 
 /// How many links one path may go through; the kernel's own limit.
 const MAX_LINKS: usize = 40;
 /// `PATH_MAX` without its NUL.
-const MAX_PATH: usize = 4095;
+const MAX_PATH_BYTES: usize = 4095;
 
 /// One allowed directory and the descriptor that stands for it.
 #[derive(Debug)]
 pub(crate) struct Root {
     path: PathBuf,
-    spelled: PathBuf,
+    configured: PathBuf,
     fd: RwLock<Arc<OwnedFd>>,
 }
 
@@ -39,7 +39,7 @@ pub struct Roots {
     workspace: PathBuf,
     list: Vec<Arc<Root>>,
     home: Option<PathBuf>,
-    rules: Arc<Rules>,
+    rules: Arc<PathRules>,
 }
 
 /// A path inside a root with no link and no `..` in it. Only [`Roots::resolve`] makes one.
@@ -47,16 +47,15 @@ pub struct Roots {
 pub struct RootedPath {
     root: Arc<Root>,
     rel: Vec<u8>,
-    asked: String,
+    requested: String,
 }
 
-/// What to do with a link in the last place of a path.
+/// Whether a link in the last position of a path is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Last {
-    /// Go where it points.
+pub enum FinalLink {
     Follow,
     /// Stay at the link itself (stat, move, delete). A link that leads out of the roots is refused all the same.
-    Keep,
+    NoFollow,
 }
 
 impl Roots {
@@ -64,7 +63,7 @@ impl Roots {
     ///
     /// # Errors
     /// A root that is missing or no directory, or a kernel without `openat2`.
-    pub fn open(workspace: &Path, dirs: &[PathBuf], rules: Arc<Rules>) -> Result<Roots> {
+    pub fn open(workspace: &Path, dirs: &[PathBuf], rules: Arc<PathRules>) -> Result<Roots> {
         let mut list = Vec::new();
         for dir in dirs {
             let root = Root::open(&workspace.join(dir))?;
@@ -99,51 +98,49 @@ impl Roots {
         self.list.iter().map(|root| root.path.as_path())
     }
 
-    /// The rules on names.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &PathRules {
         &self.rules
     }
 
-    /// The rules, for walks that outlive a borrow.
-    pub(crate) fn shared_rules(&self) -> Arc<Rules> {
+    pub(crate) fn shared_rules(&self) -> Arc<PathRules> {
         self.rules.clone()
     }
 
     /// Resolves a path from outside: finds its root, follows links that stay inside, applies the rules on names.
     ///
     /// The last part may be missing; what comes before it is checked as far as it exists.
-    pub fn resolve(&self, asked: &str, last: Last, access: Access) -> Result<RootedPath> {
-        self.rules.check_asked(asked)?;
-        let path = match self.resolve_bytes(asked, asked.as_bytes(), last, access) {
+    pub fn resolve(&self, requested: &str, last: FinalLink, access: Access) -> Result<RootedPath> {
+        self.rules.check_requested(requested)?;
+        let path = match self.resolve_bytes(requested, requested.as_bytes(), last, access) {
             // A listing shows odd names with escapes; such a name is tried literally first, then as what it stands for.
-            Ok(path) if asked.contains('\\') && path.lstat().is_err() => {
-                match self.resolve_bytes(asked, &names::parse(asked), last, access) {
+            Ok(path) if requested.contains('\\') && path.lstat().is_err() => {
+                match self.resolve_bytes(requested, &names::unescape(requested), last, access) {
                     Ok(other) if other.lstat().is_ok() => other,
                     _ => path,
                 }
             }
             other => other?,
         };
-        self.rules.check(&path.absolute(), asked, access)?;
+        self.rules.check(&path.absolute(), requested, access)?;
         Ok(path)
     }
 
     /// How a path is printed: relative to the workspace when inside it, absolute otherwise.
-    pub fn shown(&self, path: &RootedPath) -> String {
-        self.shown_absolute(&path.absolute())
+    pub fn display_path(&self, path: &RootedPath) -> String {
+        self.display_absolute(&path.absolute())
     }
 
-    /// [`Roots::shown`] for an absolute path.
-    pub fn shown_absolute(&self, path: &Path) -> String {
+    /// [`Roots::display_path`] for an absolute path.
+    pub fn display_absolute(&self, path: &Path) -> String {
         match path.strip_prefix(&self.workspace) {
             Ok(rel) if rel.as_os_str().is_empty() => ".".to_owned(),
-            Ok(rel) => names::shown(rel.as_os_str().as_bytes()),
-            Err(_) => names::shown(path.as_os_str().as_bytes()),
+            Ok(rel) => names::escape(rel.as_os_str().as_bytes()),
+            Err(_) => names::escape(path.as_os_str().as_bytes()),
         }
     }
 
-    /// Whether this is a root, or holds one: such a place is never moved or deleted.
-    pub(crate) fn holds_a_root(&self, path: &RootedPath) -> bool {
+    /// Whether this is a root, or holds one: such a directory is never moved or deleted.
+    pub(crate) fn contains_root(&self, path: &RootedPath) -> bool {
         let path = path.absolute();
         self.workspace.starts_with(&path)
             || self.list.iter().any(|root| root.path.starts_with(&path))
@@ -151,48 +148,48 @@ impl Roots {
 
     fn resolve_bytes(
         &self,
-        asked: &str,
+        requested: &str,
         bytes: &[u8],
-        last: Last,
+        last: FinalLink,
         access: Access,
     ) -> Result<RootedPath> {
-        let (root, parts) = self.locate(asked, bytes)?;
+        let (root, parts) = self.locate(requested, bytes)?;
         self.rules
-            .check_name(&self.absolute_name(bytes), asked, access)?;
+            .check_name(&self.absolute_name(bytes), requested, access)?;
         self.rules
-            .check_name(&root.name_of(&parts, []), asked, access)?;
+            .check_name(&root.name_of(&parts, []), requested, access)?;
         let plain = !parts.iter().any(|part| part == b"..");
         if plain {
             let path = RootedPath {
                 root: root.clone(),
                 rel: parts.join(&b'/'),
-                asked: asked.to_owned(),
+                requested: requested.to_owned(),
             };
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
             match path.root.openat(&path.rel, flags, Mode::empty()) {
                 Ok(fd) if !is_link(&fd) => return Ok(path),
                 Ok(_) | Err(Errno::LOOP) => {}
                 Err(Errno::NOENT) => return Ok(path),
-                Err(errno) => return Err(Error::of(asked, errno)),
+                Err(errno) => return Err(Error::from_errno(requested, errno)),
             }
         }
-        let path = self.follow(asked, root.clone(), parts.clone(), last, access)?;
-        if last == Last::Keep
+        let path = self.follow(requested, root.clone(), parts.clone(), last, access)?;
+        if last == FinalLink::NoFollow
             && path
                 .lstat()
                 .is_ok_and(|stat| file_type(&stat) == FileType::Symlink)
         {
             // Only whether it stays inside: the link goes, not what it points to.
-            self.follow(asked, root, parts, Last::Follow, Access::Read)?;
+            self.follow(requested, root, parts, FinalLink::Follow, Access::Read)?;
         }
         Ok(path)
     }
 
     /// The root a path lies under by its text, and the parts below it (which may still hold `..`).
-    fn locate(&self, asked: &str, bytes: &[u8]) -> Result<(Arc<Root>, Vec<Vec<u8>>)> {
+    fn locate(&self, requested: &str, bytes: &[u8]) -> Result<(Arc<Root>, Vec<Vec<u8>>)> {
         let bad = |why| {
             Err(Error::BadPath {
-                path: clipped(asked),
+                path: clip_path(requested),
                 why,
             })
         };
@@ -202,17 +199,18 @@ impl Roots {
         if bytes.contains(&0) {
             return bad("the path holds a NUL character");
         }
-        if bytes.len() > MAX_PATH || bytes.split(|b| *b == b'/').any(|part| part.len() > 255) {
+        if bytes.len() > MAX_PATH_BYTES || bytes.split(|b| *b == b'/').any(|part| part.len() > 255)
+        {
             return bad("path or file name is too long");
         }
         if self.list.is_empty() {
             return Err(Error::NoRoots {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
             });
         }
         self.locate_absolute(&self.absolute_parts(bytes))
             .ok_or_else(|| Error::OutsideRoots {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
             })
     }
 
@@ -228,33 +226,33 @@ impl Roots {
 
     /// What a path from outside is called before any link is followed. For rules; never to be opened.
     fn absolute_name(&self, bytes: &[u8]) -> PathBuf {
-        let parts = without_dots(&self.absolute_parts(bytes)).join(&b'/');
+        let parts = resolve_dots(&self.absolute_parts(bytes)).join(&b'/');
         Path::new("/").join(OsStr::from_bytes(&parts))
     }
 
     fn locate_absolute(&self, path: &[Vec<u8>]) -> Option<(Arc<Root>, Vec<Vec<u8>>)> {
         let below = |path: &[Vec<u8>]| {
             self.list.iter().find_map(|root| {
-                [&root.path, &root.spelled].into_iter().find_map(|dir| {
+                [&root.path, &root.configured].into_iter().find_map(|dir| {
                     let rest = path.strip_prefix(parts(dir.as_os_str().as_bytes()).as_slice())?;
                     Some((root.clone(), rest.to_vec()))
                 })
             })
         };
-        below(path).or_else(|| below(&without_dots(path)))
+        below(path).or_else(|| below(&resolve_dots(path)))
     }
 
     /// Follows links part by part, staying inside the roots.
     fn follow(
         &self,
-        asked: &str,
+        requested: &str,
         root: Arc<Root>,
         path: Vec<Vec<u8>>,
-        last: Last,
+        last: FinalLink,
         access: Access,
     ) -> Result<RootedPath> {
         let outside = || Error::OutsideRoots {
-            path: asked.to_owned(),
+            path: requested.to_owned(),
         };
         let mut root = root;
         let mut todo = VecDeque::from(path);
@@ -265,7 +263,7 @@ impl Roots {
             if part == b".." {
                 if missing {
                     return Err(Error::NotFound {
-                        path: asked.to_owned(),
+                        path: requested.to_owned(),
                     });
                 }
                 if done.pop().is_none() {
@@ -291,21 +289,21 @@ impl Roots {
                     missing = true;
                     continue;
                 }
-                Err(errno) => return Err(Error::of(asked, errno)),
+                Err(errno) => return Err(Error::from_errno(requested, errno)),
             };
-            if !is_link(&fd) || (todo.is_empty() && last == Last::Keep) {
+            if !is_link(&fd) || (todo.is_empty() && last == FinalLink::NoFollow) {
                 continue;
             }
-            refuse_kernel_file_system(&fd, asked)?;
+            refuse_kernel_file_system(&fd, requested)?;
             // A protected name stays protected when it is a link.
             self.rules
-                .check_name(&root.name_of(&done, &todo), asked, access)?;
+                .check_name(&root.name_of(&done, &todo), requested, access)?;
             hops += 1;
             if hops > MAX_LINKS {
-                return Err(Error::of(asked, Errno::LOOP));
+                return Err(Error::from_errno(requested, Errno::LOOP));
             }
-            let target =
-                fs::readlinkat(&fd, "", Vec::new()).map_err(|errno| Error::of(asked, errno))?;
+            let target = fs::readlinkat(&fd, "", Vec::new())
+                .map_err(|errno| Error::from_errno(requested, errno))?;
             let mut next = parts(target.as_bytes());
             next.extend(todo.drain(..));
             done.pop();
@@ -320,15 +318,15 @@ impl Roots {
         Ok(RootedPath {
             root,
             rel: done.join(&b'/'),
-            asked: asked.to_owned(),
+            requested: requested.to_owned(),
         })
     }
 }
 
 impl Root {
-    fn open(spelled: &Path) -> Result<Root> {
-        let shown = spelled.display().to_string();
-        let path = std::fs::canonicalize(spelled).map_err(|source| Error::Io {
+    fn open(configured: &Path) -> Result<Root> {
+        let shown = configured.display().to_string();
+        let path = std::fs::canonicalize(configured).map_err(|source| Error::Io {
             path: shown.clone(),
             source,
         })?;
@@ -336,11 +334,11 @@ impl Root {
             Errno::NOSYS => Error::Unsupported(
                 "this kernel has no openat2 (Linux 5.6), without which paths cannot be kept inside the roots".to_owned(),
             ),
-            errno => Error::of(&shown, errno),
+            errno => Error::from_errno(&shown, errno),
         })?;
         Ok(Root {
             path,
-            spelled: spelled.to_owned(),
+            configured: configured.to_owned(),
             fd: RwLock::new(Arc::new(fd)),
         })
     }
@@ -353,7 +351,7 @@ impl Root {
     ) -> PathBuf {
         let mut path = parts(self.path.as_os_str().as_bytes());
         path.extend(done.iter().chain(todo).cloned());
-        Path::new("/").join(OsStr::from_bytes(&without_dots(&path).join(&b'/')))
+        Path::new("/").join(OsStr::from_bytes(&resolve_dots(&path).join(&b'/')))
     }
 
     /// Opens below this root; a link anywhere on the way is `ELOOP`.
@@ -403,8 +401,8 @@ fn open_root(path: &Path) -> Result<OwnedFd, Errno> {
 
 impl RootedPath {
     /// The path as the caller wrote it, for messages.
-    pub fn asked(&self) -> &str {
-        &self.asked
+    pub fn requested(&self) -> &str {
+        &self.requested
     }
 
     /// The path below its root; empty for the root itself.
@@ -420,14 +418,13 @@ impl RootedPath {
         self.root.path.join(OsStr::from_bytes(&self.rel))
     }
 
-    /// Opens the thing itself.
     pub fn open(&self, flags: OFlags) -> Result<OwnedFd> {
         self.root
             .openat(&self.rel, flags, Mode::empty())
             .map_err(|errno| self.error(errno))
     }
 
-    /// Status of the thing itself; a link is not followed.
+    /// Status of the path; a final link is not followed.
     pub fn lstat(&self) -> Result<Stat> {
         let fd = self.open(OFlags::PATH | OFlags::NOFOLLOW)?;
         fs::fstat(&fd).map_err(|errno| self.error(errno))
@@ -441,18 +438,18 @@ impl RootedPath {
         };
         if name.is_empty() {
             return Err(Error::Protected {
-                path: self.asked.clone(),
+                path: self.requested.clone(),
                 what: "a root".to_owned(),
             });
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match self.root.openat(dir, flags, Mode::empty()) {
             Ok(fd) => {
-                refuse_kernel_file_system(&fd, &self.asked)?;
+                refuse_kernel_file_system(&fd, &self.requested)?;
                 Ok((fd, OsStr::from_bytes(name)))
             }
             Err(Errno::NOENT) => Err(Error::NoParent {
-                path: self.asked.clone(),
+                path: self.requested.clone(),
             }),
             Err(errno) => Err(self.error(errno)),
         }
@@ -466,7 +463,7 @@ impl RootedPath {
             .map_err(|errno| self.error(errno))
     }
 
-    /// Missing directories on the way, from the first missing one on.
+    /// The paths of all directories between the root and this path, and the path itself.
     pub(crate) fn ancestors_below_root(&self) -> impl Iterator<Item = &[u8]> {
         let ends = self
             .rel
@@ -487,15 +484,14 @@ impl RootedPath {
     fn error(&self, errno: Errno) -> Error {
         match errno {
             Errno::LOOP => Error::BadPath {
-                path: self.asked.clone(),
+                path: self.requested.clone(),
                 why: "became a link while it was being opened",
             },
-            errno => Error::of(&self.asked, errno),
+            errno => Error::from_errno(&self.requested, errno),
         }
     }
 }
 
-/// The type in a file status.
 pub fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
@@ -504,12 +500,12 @@ fn is_link(fd: &OwnedFd) -> bool {
     fs::fstat(fd).is_ok_and(|stat| file_type(&stat) == FileType::Symlink)
 }
 
-/// Refuses procfs, sysfs and their kin: files there hold the server's own secrets or act when touched.
-pub fn refuse_kernel_file_system(fd: impl AsFd, asked: &str) -> Result<()> {
-    let stat = fs::fstatfs(fd).map_err(|errno| Error::of(asked, errno))?;
+/// Refuses procfs, sysfs and other kernel file systems: their files hold the server's own secrets or have side effects when opened.
+pub fn refuse_kernel_file_system(fd: impl AsFd, requested: &str) -> Result<()> {
+    let stat = fs::fstatfs(fd).map_err(|errno| Error::from_errno(requested, errno))?;
     if crate::walk::is_kernel_file_system(&stat) {
         return Err(Error::SpecialFile {
-            path: asked.to_owned(),
+            path: requested.to_owned(),
             what: "file of the kernel",
         });
     }
@@ -524,7 +520,7 @@ fn parts(path: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn without_dots(path: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn resolve_dots(path: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut out: Vec<Vec<u8>> = Vec::new();
     for part in path {
         if part == b".." {
@@ -536,10 +532,10 @@ fn without_dots(path: &[Vec<u8>]) -> Vec<Vec<u8>> {
     out
 }
 
-fn clipped(asked: &str) -> String {
-    match asked.char_indices().nth(80) {
-        Some((end, _)) => format!("{}…", &asked[..end]),
-        None => asked.to_owned(),
+fn clip_path(requested: &str) -> String {
+    match requested.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &requested[..end]),
+        None => requested.to_owned(),
     }
 }
 

@@ -1,9 +1,9 @@
-//! Which names are off limits, whatever the roots allow.
+//! Protected names: paths that tools may not change or read although they lie inside a root.
 //!
-//! The agent must never change what decides over the agent: the configuration, the state directory, the audit file,
+//! The agent must never change what controls its own rights: the configuration, the state directory, the audit file,
 //! git's hooks and configuration (which run programs on the user's next `git status`). These are matched on the path as
-//! asked for, on every link on the way and on the resolved path, at any depth and in any case, so neither a link nor a
-//! nested repository nor a case-folding file system is a way round.
+//! requested, on every link on the way and on the resolved path, at any depth and in any case, so neither a link nor a
+//! nested repository nor a case-folding file system circumvents them.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -22,7 +22,7 @@ pub const CONFIG_FILE: &str = "llmc.toml";
 
 /// What inside a git directory makes git run programs or read another configuration. An unfinished rebase runs the
 /// `exec` lines of its list; `commondir` and `gitdir` lead git to other directories, and thereby to their `config`.
-const GIT_INSIDES: [&str; 8] = [
+const PROTECTED_GIT_ENTRIES: [&str; 8] = [
     "hooks",
     "config",
     "config.worktree",
@@ -35,10 +35,9 @@ const GIT_INSIDES: [&str; 8] = [
 /// How many links one name may go through; the kernel's own limit.
 const MAX_LINKS: usize = 40;
 
-/// What a caller wants to do with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Look at it or its content.
+    /// Read its content or status.
     Read,
     /// Create it or change its content.
     Write,
@@ -46,9 +45,9 @@ pub enum Access {
     Replace,
 }
 
-/// The rules of one server.
+/// The protected names and the denylist of one server.
 #[derive(Debug, Default)]
-pub struct Rules {
+pub struct PathRules {
     state_dirs: Vec<PathBuf>,
     protected: Vec<PathBuf>,
     git_dirs: Vec<PathBuf>,
@@ -58,23 +57,26 @@ pub struct Rules {
     denylist_reads: bool,
 }
 
-impl Rules {
+impl PathRules {
     /// Rules for a state directory and further protected files (configuration, audit, policy), all absolute. Where a
     /// name leads through links, each of its names is protected.
-    pub fn new(state_dir: Option<PathBuf>, protected: Vec<PathBuf>) -> Rules {
-        Rules {
-            state_dirs: state_dir.iter().flat_map(|dir| names_of(dir)).collect(),
-            protected: protected.iter().flat_map(|file| names_of(file)).collect(),
-            ..Rules::default()
+    pub fn new(state_dir: Option<PathBuf>, protected: Vec<PathBuf>) -> PathRules {
+        PathRules {
+            state_dirs: state_dir.iter().flat_map(|dir| alias_paths(dir)).collect(),
+            protected: protected
+                .iter()
+                .flat_map(|file| alias_paths(file))
+                .collect(),
+            ..PathRules::default()
         }
     }
 
     /// Adds the roots of every set of tools, absolute: none is moved or deleted through another set's roots. The git
     /// directories of the repositories they lie in are protected wherever `.git` leads.
     #[must_use]
-    pub fn with_roots(mut self, roots: &[PathBuf]) -> Rules {
+    pub fn with_roots(mut self, roots: &[PathBuf]) -> PathRules {
         for root in roots {
-            let names = names_of(root);
+            let names = alias_paths(root);
             let canonical = names.last().unwrap_or(root);
             for dir in canonical.ancestors() {
                 self.add_repository(dir);
@@ -92,7 +94,7 @@ impl Rules {
     /// that several working trees share.
     fn add_repository(&mut self, dir: &Path) {
         let dot_git = dir.join(".git");
-        let names = names_of(&dot_git);
+        let names = alias_paths(&dot_git);
         let Some(found) = names.last().cloned() else {
             return;
         };
@@ -104,7 +106,7 @@ impl Rules {
         if let Some(line) = line {
             self.protected.extend(names);
             if let Some(target) = line.strip_prefix(b"gitdir:") {
-                let names = names_of(&dir.join(OsStr::from_bytes(target.trim_ascii())));
+                let names = alias_paths(&dir.join(OsStr::from_bytes(target.trim_ascii())));
                 if let Some(git_dir) = names.last().cloned() {
                     self.add_common_dir(&git_dir);
                 }
@@ -120,7 +122,7 @@ impl Rules {
     fn add_common_dir(&mut self, git_dir: &Path) {
         if let Some(common) = first_line(&git_dir.join("commondir")) {
             self.git_dirs
-                .extend(names_of(&git_dir.join(OsStr::from_bytes(&common))));
+                .extend(alias_paths(&git_dir.join(OsStr::from_bytes(&common))));
         }
     }
 
@@ -128,7 +130,7 @@ impl Rules {
     ///
     /// # Errors
     /// A glob that does not parse.
-    pub fn with_denylist(mut self, globs: &[String], on_reads: bool) -> Result<Rules> {
+    pub fn with_denylist(mut self, globs: &[String], on_reads: bool) -> Result<PathRules> {
         let mut set = GlobSetBuilder::new();
         for glob in globs {
             let name = glob.rsplit('/').next().unwrap_or(glob);
@@ -146,7 +148,7 @@ impl Rules {
     }
 
     /// Whether the denylist names this file.
-    pub fn denylisted(&self, path: &Path) -> bool {
+    pub fn is_denylisted(&self, path: &Path) -> bool {
         path.file_name()
             .is_some_and(|name| self.denylist.is_match(name))
     }
@@ -161,38 +163,38 @@ impl Rules {
         self.denylist_reads
     }
 
-    /// The part of the check that needs only the text that was asked for.
-    pub(crate) fn check_asked(&self, asked: &str) -> Result<()> {
-        if self.denylist_reads && self.denylisted(Path::new(asked)) {
+    /// The part of the check that needs only the requested path's text.
+    pub(crate) fn check_requested(&self, requested: &str) -> Result<()> {
+        if self.denylist_reads && self.is_denylisted(Path::new(requested)) {
             return Err(Error::Denylisted {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
             });
         }
         Ok(())
     }
 
     /// Checks an absolute path free of dots that leads to what is about to be changed, before its links are followed.
-    pub(crate) fn check_name(&self, path: &Path, asked: &str, access: Access) -> Result<()> {
+    pub(crate) fn check_name(&self, path: &Path, requested: &str, access: Access) -> Result<()> {
         if access == Access::Read {
             return Ok(());
         }
-        self.refuse_protected(path, asked, access)
+        self.refuse_protected(path, requested, access)
     }
 
     /// Checks a resolved absolute path.
-    pub(crate) fn check(&self, path: &Path, asked: &str, access: Access) -> Result<()> {
-        if self.denylist_reads && self.denylisted(path) {
+    pub(crate) fn check(&self, path: &Path, requested: &str, access: Access) -> Result<()> {
+        if self.denylist_reads && self.is_denylisted(path) {
             return Err(Error::Denylisted {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
             });
         }
-        self.refuse_protected(path, asked, access)
+        self.refuse_protected(path, requested, access)
     }
 
-    fn refuse_protected(&self, path: &Path, asked: &str, access: Access) -> Result<()> {
+    fn refuse_protected(&self, path: &Path, requested: &str, access: Access) -> Result<()> {
         match self.protected_part(path, access) {
             Some(what) => Err(Error::Protected {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
                 what,
             }),
             None => Ok(()),
@@ -206,9 +208,9 @@ impl Rules {
             .map(|part| part.as_os_str().as_bytes())
             .collect();
         let state = || "the state directory".to_owned();
-        if let Some(at) = parts.iter().position(|part| is(part, STATE_DIR)) {
+        if let Some(at) = parts.iter().position(|part| eq_name(part, STATE_DIR)) {
             // Stubs are written there for the agent to read; everything else in it is the server's.
-            let stub = parts.get(at + 1).is_some_and(|part| is(part, "stubs"));
+            let stub = parts.get(at + 1).is_some_and(|part| eq_name(part, "stubs"));
             if access != Access::Read || !stub {
                 return Some(format!("the state directory {STATE_DIR}"));
             }
@@ -217,7 +219,7 @@ impl Rules {
         if access == Access::Read {
             let stub = |rest: &Path| {
                 let first = rest.components().next();
-                first.is_some_and(|part| is(part.as_os_str().as_bytes(), "stubs"))
+                first.is_some_and(|part| eq_name(part.as_os_str().as_bytes(), "stubs"))
             };
             return inside.filter(|rest| !stub(rest)).map(|_| state());
         }
@@ -225,10 +227,10 @@ impl Rules {
         if inside.is_some() || self.state_dirs.iter().any(holds) {
             return Some(state());
         }
-        if parts.iter().any(|part| is(part, CONFIG_FILE)) {
+        if parts.iter().any(|part| eq_name(part, CONFIG_FILE)) {
             return Some(format!("the configuration {CONFIG_FILE}"));
         }
-        if let Some(what) = self.inside_git(path, &parts).and_then(git_part) {
+        if let Some(what) = self.inside_git(path, &parts).and_then(protected_git_part) {
             return Some(what);
         }
         if self.git_dirs.iter().any(holds) {
@@ -244,7 +246,7 @@ impl Rules {
 
     /// The parts of a path below the outermost git directory on its way.
     fn inside_git<'a>(&self, path: &'a Path, parts: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
-        if let Some(at) = parts.iter().position(|part| is(part, ".git")) {
+        if let Some(at) = parts.iter().position(|part| eq_name(part, ".git")) {
             return Some(parts[at + 1..].to_vec());
         }
         let rest = self.git_dirs.iter().find_map(|dir| below(path, dir))?;
@@ -253,7 +255,7 @@ impl Rules {
     }
 
     /// Whether a path is or lies in a git directory.
-    pub(crate) fn in_git(&self, path: &Path) -> bool {
+    pub(crate) fn is_in_git(&self, path: &Path) -> bool {
         let parts: Vec<&[u8]> = path
             .components()
             .map(|part| part.as_os_str().as_bytes())
@@ -263,20 +265,20 @@ impl Rules {
 }
 
 /// The protected thing at a place inside a git directory.
-fn git_part(inner: Vec<&[u8]>) -> Option<String> {
+fn protected_git_part(inner: Vec<&[u8]>) -> Option<String> {
     if inner.is_empty() {
         return Some("the repository's .git".to_owned());
     }
-    let named = |name: &&&str| inner.iter().any(|part| is(part, name));
-    if let Some(name) = GIT_INSIDES.iter().find(named) {
+    let named = |name: &&&str| inner.iter().any(|part| eq_name(part, name));
+    if let Some(name) = PROTECTED_GIT_ENTRIES.iter().find(named) {
         return Some(format!("git's {name}"));
     }
-    let attributes = |pair: &[&[u8]]| is(pair[0], "info") && is(pair[1], "attributes");
+    let attributes = |pair: &[&[u8]]| eq_name(pair[0], "info") && eq_name(pair[1], "attributes");
     let found = inner.windows(2).any(attributes);
     found.then(|| "git's info/attributes".to_owned())
 }
 
-fn is(part: &[u8], name: &str) -> bool {
+fn eq_name(part: &[u8], name: &str) -> bool {
     part.eq_ignore_ascii_case(name.as_bytes())
 }
 
@@ -294,7 +296,7 @@ fn below<'a>(path: &'a Path, dir: &Path) -> Option<&'a Path> {
 
 /// The names a path goes by: one for each link on its way, and at the end the canonical one. What is missing stays as
 /// it is written.
-fn names_of(path: &Path) -> Vec<PathBuf> {
+fn alias_paths(path: &Path) -> Vec<PathBuf> {
     let split = |path: &Path| -> VecDeque<OsString> {
         let parts = path.components();
         parts.map(|part| part.as_os_str().to_owned()).collect()
@@ -341,7 +343,7 @@ fn names_of(path: &Path) -> Vec<PathBuf> {
 fn first_line(path: &Path) -> Option<Vec<u8>> {
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true);
-    // A pipe in that place must not keep the start waiting.
+    // A FIFO with that name must not block the server's start.
     let file = std::os::unix::fs::OpenOptionsExt::custom_flags(
         file,
         i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0),
@@ -358,7 +360,7 @@ mod tests {
     use super::*;
 
     fn touched(path: &str, access: Access) -> bool {
-        let rules = Rules::new(Some("/state".into()), vec!["/w/artifacts/audit.csv".into()]);
+        let rules = PathRules::new(Some("/state".into()), vec!["/w/artifacts/audit.csv".into()]);
         rules.protected_part(Path::new(path), access).is_some()
     }
 
@@ -405,7 +407,7 @@ mod tests {
     fn a_folder_that_holds_a_protected_file_stays_where_it_is() {
         assert!(touched("/w/artifacts", Access::Replace));
         assert!(!touched("/w/other", Access::Replace));
-        let rules = Rules::new(Some("/w/data/state".into()), Vec::new())
+        let rules = PathRules::new(Some("/w/data/state".into()), Vec::new())
             .with_roots(&["/w/other/root".into()]);
         for path in ["/w/data", "/w/other", "/w/other/root"] {
             let path = Path::new(path);
@@ -427,10 +429,10 @@ mod tests {
     #[test]
     fn the_denylist_matches_names_in_any_case() {
         let globs = ["**/.env", "**/*.pem", "**/id_rsa*"].map(str::to_owned);
-        let rules = Rules::default().with_denylist(&globs, true).unwrap();
+        let rules = PathRules::default().with_denylist(&globs, true).unwrap();
         for path in ["/w/.env", "/w/.ENV", "/w/x/Key.PEM", "/w/id_rsa.pub"] {
-            assert!(rules.denylisted(Path::new(path)), "{path}");
+            assert!(rules.is_denylisted(Path::new(path)), "{path}");
         }
-        assert!(!rules.denylisted(Path::new("/w/.envrc")));
+        assert!(!rules.is_denylisted(Path::new("/w/.envrc")));
     }
 }

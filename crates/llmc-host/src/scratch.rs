@@ -1,7 +1,7 @@
-//! Where a file is made before it takes its place.
+//! Temporary files that become the target by one rename or link.
 //!
-//! New content is written out of sight, synced, and then put in place by one rename or link, so a reader sees the old
-//! file or the new one and a crash leaves no half. Three ways, best first:
+//! New content is written to a temporary file, synced, and then renamed or linked to its name, so a reader sees the old
+//! file or the new one and a crash leaves no partial file. Three ways, best first:
 //!
 //! - a new file is an unnamed one (`O_TMPFILE`) in its own directory, linked to its name: nothing to clean up, ever;
 //! - a replacement is made in the state directory and renamed across: what a crash leaves there is swept at the next start;
@@ -17,7 +17,7 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, Stat, XattrFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::lock::{Leases, Locks};
+use crate::lease::{LeaseTable, Leases};
 use crate::roots::RootedPath;
 
 /// How temporary files beside a target begin.
@@ -31,8 +31,8 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Opens it and clears what dead processes left there.
-    pub(crate) fn open(state_dir: &Path, locks: &Locks) -> Result<Scratch> {
+    /// Opens the folder and removes the files of processes that have ended.
+    pub(crate) fn open(state_dir: &Path, locks: &LeaseTable) -> Result<Scratch> {
         let failed = |source| Error::WriteFailed {
             path: ".llmc/tmp".to_owned(),
             source,
@@ -57,65 +57,68 @@ impl Scratch {
         }
         Ok(Scratch {
             dir,
-            alive: locks.alive().to_owned(),
+            alive: locks.alive_name().to_owned(),
         })
     }
 
-    /// Creates a file that did not exist. Somebody else creating it meanwhile is [`Placed::Changed`].
+    /// Creates a file that did not exist. If another program creates it meanwhile, the result is [`PlaceOutcome::Changed`].
     pub(crate) fn create(
         &self,
         path: &RootedPath,
         leases: &Leases<'_>,
         fill: impl FnOnce(&mut File) -> Result<()>,
-    ) -> Result<Placed> {
+    ) -> Result<PlaceOutcome> {
         let (dir, name) = path.parent()?;
-        let asked = path.asked();
+        let requested = path.requested();
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let linked = match fs::openat(&dir, ".", flags, mode) {
             Ok(fd) => {
                 let mut file = File::from(fd);
                 fill(&mut file)?;
-                sync(&file, asked)?;
+                sync(&file, requested)?;
                 leases.commit(|| Ok(link(&file, &dir, name)))?
             }
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
-                let temp = Beside::new(path, &dir, leases, mode)?;
-                let mut file = temp.file.try_clone().map_err(|e| write_failed(asked, e))?;
+                let temp = SiblingTempFile::new(path, &dir, leases, mode)?;
+                let mut file = temp
+                    .file
+                    .try_clone()
+                    .map_err(|e| write_failed(requested, e))?;
                 fill(&mut file)?;
-                sync(&file, asked)?;
+                sync(&file, requested)?;
                 leases.commit(|| Ok(fs::linkat(&dir, &*temp.name, &dir, name, AtFlags::empty())))?
             }
-            Err(errno) => return Err(Error::of_write(asked, errno)),
+            Err(errno) => return Err(Error::from_write_errno(requested, errno)),
         };
         match linked {
-            Ok(()) => sync_dir(&dir, asked).map(|()| Placed::Done),
-            Err(Errno::EXIST) => Ok(Placed::Changed),
-            Err(errno) => Err(Error::of_write(asked, errno)),
+            Ok(()) => sync_dir(&dir, requested).map(|()| PlaceOutcome::Done),
+            Err(Errno::EXIST) => Ok(PlaceOutcome::Changed),
+            Err(errno) => Err(Error::from_write_errno(requested, errno)),
         }
     }
 
-    /// Replaces `old` (the file's status when it was read), keeping mode, owner and attributes. With `watch`, a file that
-    /// has changed since then is [`Placed::Changed`] and stays as it is.
+    /// Replaces `old` (the file's status when it was read), keeping mode, owner and attributes. With [`IfChanged::Abort`],
+    /// a file that has changed since then stays as it is and the result is [`PlaceOutcome::Changed`].
     pub(crate) fn replace(
         &self,
         path: &RootedPath,
         old: (&File, &Stat),
-        watch: Watch,
+        if_changed: IfChanged,
         leases: &Leases<'_>,
         fill: impl FnOnce(&mut File) -> Result<()>,
-    ) -> Result<Placed> {
+    ) -> Result<PlaceOutcome> {
         let (dir, name) = path.parent()?;
-        let asked = path.asked();
+        let requested = path.requested();
         fs::accessat(&dir, name, fs::Access::WRITE_OK, AtFlags::EACCESS)
-            .map_err(|errno| Error::of_write(asked, errno))?;
+            .map_err(|errno| Error::from_write_errno(requested, errno))?;
         let private = Mode::RUSR | Mode::WUSR;
         let here = format!("{}.{}", self.alive, ulid::Ulid::new());
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = fs::openat(&self.dir, &here, flags, private)
-            .map_err(|errno| Error::of_write(asked, errno))?;
-        let guard = Unlink {
+            .map_err(|errno| Error::from_write_errno(requested, errno))?;
+        let guard = UnlinkOnDrop {
             dir: self.dir.as_fd(),
             name: OsStr::new(&here),
         };
@@ -123,10 +126,10 @@ impl Scratch {
         let same_device = fs::fstat(&file).is_ok_and(|stat| stat.st_dev == old.1.st_dev);
         if same_device {
             fill(&mut file)?;
-            keep_attributes(old, &file, asked)?;
-            sync(&file, asked)?;
+            keep_attributes(old, &file, requested)?;
+            sync(&file, requested)?;
             let moved = leases.commit(|| {
-                if watch == Watch::Yes && !unchanged(&dir, name, old.1) {
+                if if_changed == IfChanged::Abort && !is_unchanged(&dir, name, old.1) {
                     return Ok(Err(Errno::STALE));
                 }
                 Ok(fs::renameat(&self.dir, &here, &dir, name))
@@ -134,88 +137,92 @@ impl Scratch {
             match moved {
                 Ok(()) => {
                     std::mem::forget(guard);
-                    return sync_dir(&dir, asked).map(|()| Placed::Done);
+                    return sync_dir(&dir, requested).map(|()| PlaceOutcome::Done);
                 }
-                Err(Errno::STALE) => return Ok(Placed::Changed),
+                Err(Errno::STALE) => return Ok(PlaceOutcome::Changed),
                 // Same device number but another mount (a bind mount): the way below works.
-                Err(Errno::XDEV) => return copy_beside(path, &dir, name, old, watch, leases, file),
-                Err(errno) => return Err(Error::of_write(asked, errno)),
+                Err(Errno::XDEV) => {
+                    return replace_via_sibling(path, &dir, name, old, if_changed, leases, file);
+                }
+                Err(errno) => return Err(Error::from_write_errno(requested, errno)),
             }
         }
         fill(&mut file)?;
-        copy_beside(path, &dir, name, old, watch, leases, file)
+        replace_via_sibling(path, &dir, name, old, if_changed, leases, file)
     }
 }
 
-/// Whether the file must still be as it was read.
+/// What to do when the file has changed since it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watch {
-    Yes,
-    No,
+pub(crate) enum IfChanged {
+    Abort,
+    Overwrite,
 }
 
-/// How putting a file in place ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
+pub(crate) enum PlaceOutcome {
     Done,
-    /// Another program was quicker; nothing was written.
+    /// Another program changed the target first; nothing was written.
     Changed,
 }
 
 /// Finishes a replacement on another file system than the state directory's.
-fn copy_beside(
+fn replace_via_sibling(
     path: &RootedPath,
     dir: &OwnedFd,
     name: &OsStr,
     old: (&File, &Stat),
-    watch: Watch,
+    if_changed: IfChanged,
     leases: &Leases<'_>,
     mut made: File,
-) -> Result<Placed> {
+) -> Result<PlaceOutcome> {
     use std::io::Seek;
-    let asked = path.asked();
-    let temp = Beside::new(path, dir, leases, Mode::RUSR | Mode::WUSR)?;
-    let mut file = temp.file.try_clone().map_err(|e| write_failed(asked, e))?;
-    made.rewind().map_err(|e| write_failed(asked, e))?;
-    io::copy(&mut made, &mut file).map_err(|e| write_failed(asked, e))?;
-    keep_attributes(old, &file, asked)?;
-    sync(&file, asked)?;
+    let requested = path.requested();
+    let temp = SiblingTempFile::new(path, dir, leases, Mode::RUSR | Mode::WUSR)?;
+    let mut file = temp
+        .file
+        .try_clone()
+        .map_err(|e| write_failed(requested, e))?;
+    made.rewind().map_err(|e| write_failed(requested, e))?;
+    io::copy(&mut made, &mut file).map_err(|e| write_failed(requested, e))?;
+    keep_attributes(old, &file, requested)?;
+    sync(&file, requested)?;
     let moved = leases.commit(|| {
-        if watch == Watch::Yes && !unchanged(dir, name, old.1) {
+        if if_changed == IfChanged::Abort && !is_unchanged(dir, name, old.1) {
             return Ok(Err(Errno::STALE));
         }
         Ok(fs::renameat(dir, &*temp.name, dir, name))
     })?;
     match moved {
-        Ok(()) => sync_dir(dir, asked).map(|()| Placed::Done),
-        Err(Errno::STALE) => Ok(Placed::Changed),
-        Err(errno) => Err(Error::of_write(asked, errno)),
+        Ok(()) => sync_dir(dir, requested).map(|()| PlaceOutcome::Done),
+        Err(Errno::STALE) => Ok(PlaceOutcome::Changed),
+        Err(errno) => Err(Error::from_write_errno(requested, errno)),
     }
 }
 
 /// A randomly named file beside the target, removed when dropped (after a rename there is nothing left to remove).
-struct Beside<'a> {
+struct SiblingTempFile<'a> {
     dir: &'a OwnedFd,
     name: String,
     file: File,
     leases: &'a Leases<'a>,
 }
 
-impl<'a> Beside<'a> {
+impl<'a> SiblingTempFile<'a> {
     fn new(
         path: &RootedPath,
         dir: &'a OwnedFd,
         leases: &'a Leases<'a>,
         mode: Mode,
-    ) -> Result<Beside<'a>> {
+    ) -> Result<SiblingTempFile<'a>> {
         let name = format!("{TEMP_PREFIX}{}.tmp", ulid::Ulid::new());
         let note: Option<PathBuf> = path.absolute().parent().map(|parent| parent.join(&name));
-        leases.note_litter(note)?;
+        leases.note_temp_file(note)?;
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = fs::openat(dir, &name, flags, mode)
-            .map_err(|errno| Error::of_write(path.asked(), errno))?;
-        Ok(Beside {
+            .map_err(|errno| Error::from_write_errno(path.requested(), errno))?;
+        Ok(SiblingTempFile {
             dir,
             name,
             file: File::from(fd),
@@ -224,19 +231,19 @@ impl<'a> Beside<'a> {
     }
 }
 
-impl Drop for Beside<'_> {
+impl Drop for SiblingTempFile<'_> {
     fn drop(&mut self) {
         let _ = fs::unlinkat(self.dir, &*self.name, AtFlags::empty());
-        let _ = self.leases.note_litter(None);
+        let _ = self.leases.note_temp_file(None);
     }
 }
 
-struct Unlink<'a> {
+struct UnlinkOnDrop<'a> {
     dir: std::os::fd::BorrowedFd<'a>,
     name: &'a OsStr,
 }
 
-impl Drop for Unlink<'_> {
+impl Drop for UnlinkOnDrop<'_> {
     fn drop(&mut self) {
         let _ = fs::unlinkat(self.dir, self.name, AtFlags::empty());
     }
@@ -253,13 +260,13 @@ fn link(file: &File, dir: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     }
 }
 
-/// Whether the name still stands for the very file that was read.
-fn unchanged(dir: &OwnedFd, name: &OsStr, old: &Stat) -> bool {
-    crate::roots::lstat_at(dir, name).is_ok_and(|now| same(&now, old))
+/// Whether the name still refers to the file that was read.
+fn is_unchanged(dir: &OwnedFd, name: &OsStr, old: &Stat) -> bool {
+    crate::roots::lstat_at(dir, name).is_ok_and(|now| is_same_version(&now, old))
 }
 
-/// Same file, same content, as far as the file system tells.
-pub(crate) fn same(a: &Stat, b: &Stat) -> bool {
+/// Whether both describe the same file with the same content, as far as the file system tells.
+pub(crate) fn is_same_version(a: &Stat, b: &Stat) -> bool {
     (
         a.st_dev,
         a.st_ino,
@@ -280,7 +287,11 @@ pub(crate) fn same(a: &Stat, b: &Stat) -> bool {
 }
 
 /// Copies owner, extended attributes (access lists among them) and mode. What only a privileged user may set is left.
-pub(crate) fn keep_attributes((from, stat): (&File, &Stat), to: &File, asked: &str) -> Result<()> {
+pub(crate) fn keep_attributes(
+    (from, stat): (&File, &Stat),
+    to: &File,
+    requested: &str,
+) -> Result<()> {
     let owner = (
         rustix::fs::Uid::from_raw(stat.st_uid),
         rustix::fs::Gid::from_raw(stat.st_gid),
@@ -300,28 +311,28 @@ pub(crate) fn keep_attributes((from, stat): (&File, &Stat), to: &File, asked: &s
         }
     }
     fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o7777))
-        .map_err(|errno| Error::of_write(asked, errno))
+        .map_err(|errno| Error::from_write_errno(requested, errno))
 }
 
-fn sync(file: &File, asked: &str) -> Result<()> {
+fn sync(file: &File, requested: &str) -> Result<()> {
     file.sync_all()
-        .map_err(|source| write_failed(asked, source))
+        .map_err(|source| write_failed(requested, source))
 }
 
 /// Makes a rename or link in this directory durable.
-pub(crate) fn sync_dir(dir: impl AsFd, asked: &str) -> Result<()> {
+pub(crate) fn sync_dir(dir: impl AsFd, requested: &str) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let readable = fs::openat(dir, ".", flags, Mode::empty());
     match readable.and_then(|dir| fs::fsync(&dir)) {
         // Some file systems cannot sync a directory, and an unreadable one cannot be opened: the rename stands.
         Ok(()) | Err(Errno::INVAL | Errno::ACCESS | Errno::ROFS | Errno::OPNOTSUPP) => Ok(()),
-        Err(errno) => Err(Error::of_write(asked, errno)),
+        Err(errno) => Err(Error::from_write_errno(requested, errno)),
     }
 }
 
-fn write_failed(asked: &str, source: io::Error) -> Error {
+pub(crate) fn write_failed(requested: &str, source: io::Error) -> Error {
     Error::WriteFailed {
-        path: asked.to_owned(),
+        path: requested.to_owned(),
         source,
     }
 }

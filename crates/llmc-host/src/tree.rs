@@ -1,4 +1,4 @@
-//! Directories: making, moving and deleting, always by descriptor and name.
+//! Makes, moves and deletes directories, always by descriptor and name.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,28 +11,26 @@ use rustix::io::Errno;
 
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::lock::{Leases, Locks};
+use crate::lease::{LeaseTable, Leases};
 use crate::read::{open_regular, refuse_special};
-use crate::roots::{Last, RootedPath, file_type, lstat_at, refuse_kernel_file_system};
+use crate::roots::{FinalLink, RootedPath, file_type, lstat_at, refuse_kernel_file_system};
 use crate::rules::Access;
-use crate::scratch::{Placed, keep_attributes, same, sync_dir};
+use crate::scratch::{PlaceOutcome, is_same_version, keep_attributes, sync_dir};
 use crate::write::Workspace;
 
-/// How deep a deleted tree may be; deeper ones are the work of an attacker, not of a project.
-const MAX_DEPTH: usize = 512;
+/// How deep a deleted tree may be; no project nests deeper, an attacker might.
+const MAX_TREE_DEPTH: usize = 512;
 
-/// Whether an existing directory is fine.
+/// Whether `make_dirs` accepts a directory that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IfThere {
-    /// Yes.
+pub enum ExistingDir {
     Accept,
-    /// No: it is an error.
     Refuse,
 }
 
 /// Whether a directory is deleted with its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
+pub enum DeleteScope {
     /// Only files, and directories not at all.
     FileOnly,
     /// Everything below.
@@ -41,14 +39,16 @@ pub enum Depth {
 
 impl Workspace {
     /// Makes a directory and the missing ones above it.
-    pub fn make_dirs(&self, asked: &str, if_there: IfThere) -> Result<RootedPath> {
-        let path = self.roots.resolve(asked, Last::Follow, Access::Write)?;
+    pub fn make_dirs(&self, requested: &str, existing: ExistingDir) -> Result<RootedPath> {
+        let path = self
+            .roots
+            .resolve(requested, FinalLink::Follow, Access::Write)?;
         if path.below_root().is_empty() {
-            return if if_there == IfThere::Accept {
+            return if existing == ExistingDir::Accept {
                 Ok(path)
             } else {
                 Err(Error::AlreadyExists {
-                    path: asked.to_owned(),
+                    path: requested.to_owned(),
                 })
             };
         }
@@ -61,12 +61,12 @@ impl Workspace {
                 Err(Errno::NOENT) => {
                     let parent = match &dir {
                         Some(dir) => dir.try_clone().map_err(|source| Error::Io {
-                            path: asked.to_owned(),
+                            path: requested.to_owned(),
                             source,
                         })?,
                         None => path.root_dir()?,
                     };
-                    refuse_kernel_file_system(&parent, asked)?;
+                    refuse_kernel_file_system(&parent, requested)?;
                     if !made {
                         self.refuse_protected_below(&path, rel.len())?;
                     }
@@ -74,21 +74,21 @@ impl Workspace {
                     {
                         Ok(()) => {
                             made = true;
-                            sync_dir(&parent, asked)?;
+                            sync_dir(&parent, requested)?;
                         }
                         Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(Error::of_write(asked, errno)),
+                        Err(errno) => return Err(Error::from_write_errno(requested, errno)),
                     }
                     path.open_ancestor(rel)
-                        .map_err(|errno| Error::of_write(asked, errno))?
+                        .map_err(|errno| Error::from_write_errno(requested, errno))?
                 }
-                Err(errno) => return Err(Error::of(asked, errno)),
+                Err(errno) => return Err(Error::from_errno(requested, errno)),
             };
-            refuse_kernel_file_system(&here, asked)?;
-            let stat = fs::fstat(&here).map_err(|errno| Error::of(asked, errno))?;
+            refuse_kernel_file_system(&here, requested)?;
+            let stat = fs::fstat(&here).map_err(|errno| Error::from_errno(requested, errno))?;
             if file_type(&stat) != FileType::Directory {
                 let whole = rel.len() == path.below_root().len();
-                let path = asked.to_owned();
+                let path = requested.to_owned();
                 return Err(if whole {
                     Error::AlreadyExists { path }
                 } else {
@@ -97,9 +97,9 @@ impl Workspace {
             }
             dir = Some(here);
         }
-        if !made && if_there == IfThere::Refuse {
+        if !made && existing == ExistingDir::Refuse {
             return Err(Error::AlreadyExists {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
             });
         }
         Ok(path)
@@ -116,7 +116,7 @@ impl Workspace {
         for place in whole.ancestors().take(missing) {
             self.roots
                 .rules()
-                .check_name(place, path.asked(), Access::Write)?;
+                .check_name(place, path.requested(), Access::Write)?;
         }
         Ok(())
     }
@@ -130,12 +130,16 @@ impl Workspace {
         cancel: &CancelToken,
     ) -> Result<(RootedPath, RootedPath)> {
         let state = self.state(source)?;
-        let from = self.roots.resolve(source, Last::Keep, Access::Replace)?;
-        let to = self.roots.resolve(target, Last::Keep, Access::Replace)?;
-        for (path, asked) in [(&from, source), (&to, target)] {
-            if self.roots.holds_a_root(path) {
+        let from = self
+            .roots
+            .resolve(source, FinalLink::NoFollow, Access::Replace)?;
+        let to = self
+            .roots
+            .resolve(target, FinalLink::NoFollow, Access::Replace)?;
+        for (path, requested) in [(&from, source), (&to, target)] {
+            if self.roots.contains_root(path) {
                 return Err(Error::Protected {
-                    path: asked.to_owned(),
+                    path: requested.to_owned(),
                     what: "a root".to_owned(),
                 });
             }
@@ -161,27 +165,30 @@ impl Workspace {
             )));
         }
         let paths = [from_abs.clone(), to_abs.clone()];
-        let leases = state.locks.acquire(&paths, owner, source)?.until(cancel);
+        let leases = state
+            .locks
+            .acquire(&paths, owner, source)?
+            .with_cancel(cancel);
         let (from_dir, from_name) = from.parent()?;
         let (to_dir, to_name) = to.parent()?;
         if file_type(&stat) == FileType::Directory {
-            let visit = Visit {
+            let operation = TreeOperation {
                 workspace: self,
                 locks: &state.locks,
-                asked: source,
+                requested: source,
                 device: stat.st_dev,
                 cancel,
             };
-            visit.check(&from_dir, from_name, (&from_abs, Some(&to_abs)), 0)?;
+            operation.check(&from_dir, from_name, (&from_abs, Some(&to_abs)), 0)?;
         }
         if file_type(&stat) != FileType::RegularFile {
             // What a name means to git depends on what is around it, and a directory can be filled, or a link's target
             // changed, after it was looked at.
             let rules = self.roots.rules();
-            for (path, asked) in [(&from_abs, source), (&to_abs, target)] {
-                if rules.in_git(path) {
+            for (path, requested) in [(&from_abs, source), (&to_abs, target)] {
+                if rules.is_in_git(path) {
                     return Err(Error::Protected {
-                        path: asked.to_owned(),
+                        path: requested.to_owned(),
                         what: "git's directory (only files are moved into it or out of it)"
                             .to_owned(),
                     });
@@ -213,7 +220,7 @@ impl Workspace {
                     "{source}: only files can be moved to another file system; move its files one by one"
                 )));
             }
-            Err(errno) => return Err(Error::of_write(source, errno)),
+            Err(errno) => return Err(Error::from_write_errno(source, errno)),
         }
         sync_dir(&to_dir, target)?;
         sync_dir(&from_dir, source)?;
@@ -228,24 +235,24 @@ impl Workspace {
         owner: &str,
         cancel: &CancelToken,
     ) -> Result<()> {
-        let state = self.state(from.asked())?;
+        let state = self.state(from.requested())?;
         let leases = state
             .locks
-            .acquire(&[to.absolute(), from.absolute()], owner, from.asked())?
-            .until(cancel);
+            .acquire(&[to.absolute(), from.absolute()], owner, from.requested())?
+            .with_cancel(cancel);
         let (mut file, stat) = open_regular(from)?;
         let mut made = None;
         let placed = state.scratch.create(to, &leases, |new: &mut File| {
             use std::io::Write;
             let size = u64::try_from(stat.st_size).unwrap_or(0);
-            crate::read::each_block(&mut file, from.asked(), size, cancel, |block| {
+            crate::read::for_each_block(&mut file, from.requested(), size, cancel, |block| {
                 new.write_all(block).map_err(|source| Error::WriteFailed {
-                    path: to.asked().to_owned(),
+                    path: to.requested().to_owned(),
                     source,
                 })
             })?;
-            keep_attributes((&file, &stat), new, to.asked())?;
-            let failed = |errno| Error::of_write(to.asked(), errno);
+            keep_attributes((&file, &stat), new, to.requested())?;
+            let failed = |errno| Error::from_write_errno(to.requested(), errno);
             let copy = fs::fstat(&*new).map_err(failed)?;
             if (copy.st_uid, copy.st_gid) != (stat.st_uid, stat.st_gid) {
                 // The right to act as the owner must not pass to another one.
@@ -254,16 +261,16 @@ impl Workspace {
             made = Some(copy);
             Ok(())
         })?;
-        if placed == Placed::Changed {
+        if placed == PlaceOutcome::Changed {
             return Err(Error::AlreadyExists {
-                path: to.asked().to_owned(),
+                path: to.requested().to_owned(),
             });
         }
-        let taken = take_away(from, &stat, &leases);
+        let taken = remove_source(from, &stat, &leases);
         if taken.is_err()
             && let Some(made) = made
         {
-            take_back(to, &made);
+            remove_copy(to, &made);
         }
         taken
     }
@@ -271,78 +278,80 @@ impl Workspace {
     /// Deletes a file or link, or a directory with everything in it.
     pub fn delete(
         &self,
-        asked: &str,
-        depth: Depth,
+        requested: &str,
+        depth: DeleteScope,
         owner: &str,
         cancel: &CancelToken,
     ) -> Result<RootedPath> {
-        let state = self.state(asked)?;
-        let path = self.roots.resolve(asked, Last::Keep, Access::Replace)?;
-        if self.roots.holds_a_root(&path) {
+        let state = self.state(requested)?;
+        let path = self
+            .roots
+            .resolve(requested, FinalLink::NoFollow, Access::Replace)?;
+        if self.roots.contains_root(&path) {
             return Err(Error::Protected {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
                 what: "a root".to_owned(),
             });
         }
         let stat = path.lstat()?;
         let is_dir = file_type(&stat) == FileType::Directory;
-        if is_dir && depth == Depth::FileOnly {
+        if is_dir && depth == DeleteScope::FileOnly {
             return Err(Error::IsDirectory {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
             });
         }
-        if !is_dir && asked.ends_with('/') {
+        if !is_dir && requested.ends_with('/') {
             return Err(Error::NotADirectory {
-                path: asked.to_owned(),
+                path: requested.to_owned(),
             });
         }
         if !is_dir && file_type(&stat) != FileType::Symlink {
-            refuse_special(&stat, asked)?;
+            refuse_special(&stat, requested)?;
         }
         let leases = state
             .locks
-            .acquire(&[path.absolute()], owner, asked)?
-            .until(cancel);
+            .acquire(&[path.absolute()], owner, requested)?
+            .with_cancel(cancel);
         let (dir, name) = path.parent()?;
         if is_dir {
             let device = stat.st_dev;
-            let visit = Visit {
+            let operation = TreeOperation {
                 workspace: self,
                 locks: &state.locks,
-                asked,
+                requested,
                 device,
                 cancel,
             };
             let absolute = path.absolute();
-            visit.check(&dir, name, (&absolute, None), 0)?;
-            leases.commit(|| visit.remove(&dir, name, &absolute, 0))?;
+            operation.check(&dir, name, (&absolute, None), 0)?;
+            leases.commit(|| operation.remove(&dir, name, &absolute, 0))?;
         } else {
             let gone = leases.commit(|| Ok(fs::unlinkat(&dir, name, AtFlags::empty())))?;
-            gone.map_err(|errno| Error::of_write(asked, errno))?;
+            gone.map_err(|errno| Error::from_write_errno(requested, errno))?;
         }
-        sync_dir(&dir, asked)?;
+        sync_dir(&dir, requested)?;
         Ok(path)
     }
 }
 
-/// Removes the source of a copy if it is still the very file that was copied.
-fn take_away(from: &RootedPath, copied: &Stat, leases: &Leases<'_>) -> Result<()> {
+/// Removes the source of a copy if it is still the file that was copied.
+fn remove_source(from: &RootedPath, copied: &Stat, leases: &Leases<'_>) -> Result<()> {
     let (dir, name) = from.parent()?;
     leases.commit(|| {
-        if !lstat_at(&dir, name).is_ok_and(|now| same(&now, copied)) {
+        if !lstat_at(&dir, name).is_ok_and(|now| is_same_version(&now, copied)) {
             return Err(Error::Busy {
-                path: from.asked().to_owned(),
+                path: from.requested().to_owned(),
                 holder: "another program that changed the file meanwhile".to_owned(),
                 waited_ms: 0,
             });
         }
         fs::unlinkat(&dir, name, AtFlags::empty())
-            .map_err(|errno| Error::of_write(from.asked(), errno))
+            .map_err(|errno| Error::from_write_errno(from.requested(), errno))
     })
 }
 
 /// Removes a copy whose source stays, unless something else has taken its name.
-fn take_back(to: &RootedPath, made: &Stat) {
+fn remove_copy(to: &RootedPath, made: &Stat) {
     if let Ok((dir, name)) = to.parent()
         && lstat_at(&dir, name)
             .is_ok_and(|now| (now.st_dev, now.st_ino) == (made.st_dev, made.st_ino))
@@ -351,18 +360,18 @@ fn take_back(to: &RootedPath, made: &Stat) {
     }
 }
 
-/// One recursive move or deletion: first look at everything, then act, never following a link.
-struct Visit<'a> {
+/// One recursive move or deletion: first check every entry, then act, never following a link.
+struct TreeOperation<'a> {
     workspace: &'a Workspace,
-    locks: &'a Locks,
-    asked: &'a str,
+    locks: &'a LeaseTable,
+    requested: &'a str,
     device: u64,
     cancel: &'a CancelToken,
 }
 
-impl Visit<'_> {
+impl TreeOperation<'_> {
     /// Refuses a tree that holds something protected (where it is, or where it would be), something that another call
-    /// is working on, another file system, or that is absurdly deep.
+    /// is working on, another file system, or that is too deep.
     fn check(
         &self,
         dir: &OwnedFd,
@@ -371,7 +380,7 @@ impl Visit<'_> {
         level: usize,
     ) -> Result<()> {
         let here = self.enter(dir, name, level)?;
-        for (name, file_type) in entries(&here, self.asked)? {
+        for (name, file_type) in entries(&here, self.requested)? {
             self.cancel.check()?;
             let path = absolute.join(&name);
             let target: Option<PathBuf> = target.map(|target| target.join(&name));
@@ -381,7 +390,7 @@ impl Visit<'_> {
             }
             if let Some(holder) = self.locks.holder_of(&path) {
                 return Err(Error::Busy {
-                    path: self.workspace.roots.shown_absolute(&path),
+                    path: self.workspace.roots.display_absolute(&path),
                     holder,
                     waited_ms: 0,
                 });
@@ -399,63 +408,63 @@ impl Visit<'_> {
             return Ok(());
         };
         Err(Error::Protected {
-            path: self.asked.to_owned(),
-            what: format!("{what} at {}", roots.shown_absolute(path)),
+            path: self.requested.to_owned(),
+            what: format!("{what} at {}", roots.display_absolute(path)),
         })
     }
 
     fn remove(&self, dir: &OwnedFd, name: &OsStr, absolute: &Path, level: usize) -> Result<()> {
         let here = self.enter(dir, name, level)?;
-        for (name, file_type) in entries(&here, self.asked)? {
+        for (name, file_type) in entries(&here, self.requested)? {
             self.cancel.check()?;
             let path = absolute.join(&name);
-            // Asked again: it may have come after the first look.
+            // Checked again: the entry may have appeared after the first check.
             self.refuse_protected(&path)?;
             if file_type == FileType::Directory {
                 self.remove(&here, &name, &path, level + 1)?;
             } else {
-                self.tolerate(fs::unlinkat(&here, &name, AtFlags::empty()))?;
+                self.ignore_missing(fs::unlinkat(&here, &name, AtFlags::empty()))?;
             }
         }
-        self.tolerate(fs::unlinkat(dir, name, AtFlags::REMOVEDIR))
+        self.ignore_missing(fs::unlinkat(dir, name, AtFlags::REMOVEDIR))
     }
 
     fn enter(&self, dir: &OwnedFd, name: &OsStr, level: usize) -> Result<OwnedFd> {
-        if level > MAX_DEPTH {
-            let why = format!("deeper than {MAX_DEPTH} directories");
+        if level > MAX_TREE_DEPTH {
+            let why = format!("deeper than {MAX_TREE_DEPTH} directories");
             return Err(Error::TooLarge {
-                path: self.asked.to_owned(),
+                path: self.requested.to_owned(),
                 why,
             });
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = fs::openat(dir, name, flags, Mode::empty())
-            .map_err(|errno| Error::of(self.asked, errno))?;
-        let stat = fs::fstat(&fd).map_err(|errno| Error::of(self.asked, errno))?;
+            .map_err(|errno| Error::from_errno(self.requested, errno))?;
+        let stat = fs::fstat(&fd).map_err(|errno| Error::from_errno(self.requested, errno))?;
         if stat.st_dev != self.device {
             let what = "another file system mounted inside".to_owned();
             return Err(Error::Protected {
-                path: self.asked.to_owned(),
+                path: self.requested.to_owned(),
                 what,
             });
         }
         Ok(fd)
     }
 
-    /// What somebody else has deleted already is deleted.
-    fn tolerate(&self, result: Result<(), Errno>) -> Result<()> {
+    /// An entry that another program has deleted meanwhile counts as deleted.
+    fn ignore_missing(&self, result: Result<(), Errno>) -> Result<()> {
         match result {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(Error::of_write(self.asked, errno)),
+            Err(errno) => Err(Error::from_write_errno(self.requested, errno)),
         }
     }
 }
 
 /// A directory's entries with their types.
-fn entries(dir: &OwnedFd, asked: &str) -> Result<Vec<(std::ffi::OsString, FileType)>> {
+fn entries(dir: &OwnedFd, requested: &str) -> Result<Vec<(std::ffi::OsString, FileType)>> {
     let mut list = Vec::new();
-    for entry in fs::Dir::read_from(dir).map_err(|errno| Error::of(asked, errno))? {
-        let entry = entry.map_err(|errno| Error::of(asked, errno))?;
+    for entry in fs::Dir::read_from(dir).map_err(|errno| Error::from_errno(requested, errno))? {
+        let entry = entry.map_err(|errno| Error::from_errno(requested, errno))?;
         let name = entry.file_name().to_bytes();
         if name == b"." || name == b".." {
             continue;
@@ -489,22 +498,26 @@ mod tests {
         for name in ["from", "to"] {
             std::fs::write(top.join(name), "old").unwrap();
         }
-        let from = roots.resolve("from", Last::Keep, Access::Replace).unwrap();
-        let to = roots.resolve("to", Last::Keep, Access::Replace).unwrap();
+        let from = roots
+            .resolve("from", FinalLink::NoFollow, Access::Replace)
+            .unwrap();
+        let to = roots
+            .resolve("to", FinalLink::NoFollow, Access::Replace)
+            .unwrap();
         let leases = state
             .locks
             .acquire(&[from.absolute()], "t", "from")
             .unwrap();
         let (copied, made) = (from.lstat().unwrap(), to.lstat().unwrap());
         std::fs::write(top.join("from"), "newer").unwrap();
-        let taken = take_away(&from, &copied, &leases);
+        let taken = remove_source(&from, &copied, &leases);
         assert!(matches!(taken, Err(Error::Busy { .. })), "{taken:?}");
         assert_eq!(std::fs::read_to_string(top.join("from")).unwrap(), "newer");
-        take_back(&to, &copied);
+        remove_copy(&to, &copied);
         assert!(top.join("to").exists(), "not the copy that was made");
-        take_back(&to, &made);
+        remove_copy(&to, &made);
         assert!(!top.join("to").exists());
-        take_away(&from, &from.lstat().unwrap(), &leases).unwrap();
+        remove_source(&from, &from.lstat().unwrap(), &leases).unwrap();
         assert!(!top.join("from").exists());
     }
 }

@@ -2,49 +2,53 @@
 //!
 //! A walk starts from an open directory that the caller has checked and reaches everything below it through
 //! descriptors, one name at a time. It never builds a path to open and never follows a symbolic link, so whatever is
-//! moved around meanwhile, nothing outside the start is ever read. Only regular files are handed out; links, pipes,
+//! renamed meanwhile, nothing outside the start is read. Only regular files are handed out; links, pipes,
 //! sockets and devices are passed over without being counted, and the kernel's own file systems are not entered.
 //!
-//! Hidden entries are left out unless asked for, ignored ones always, and the insides of `.git` and `.llmc` too. What
-//! was left out is counted in [`Skipped`]; a directory left out counts as one.
+//! Hidden entries are left out unless requested, ignored ones always, and the insides of `.git` and `.llmc` too. What
+//! was left out is counted in [`SkippedCounts`]; a directory left out counts as one.
 //!
 //! Paths are bytes, relative to the start of the walk.
 
-mod crew;
 mod dir;
 mod glob;
 mod guard;
 mod ignores;
 mod list;
 mod queue;
+mod threads;
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FileType, Stat};
 use serde::Serialize;
 
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::names::shown;
+use crate::names::escape;
 use crate::rules::STATE_DIR;
+use crate::sync::lock;
 
-pub(crate) use self::crew::{Ended, run};
 pub(crate) use self::dir::is_kernel_file_system;
 pub use self::glob::FileGlob;
 pub(crate) use self::glob::file_name;
-pub use self::guard::Guard;
-pub use self::ignores::Ancestors;
-pub use self::list::{Detail, Entry, EntryKind, ListOptions, Listing, list};
+pub use self::guard::WalkGuard;
+pub use self::ignores::AncestorIgnores;
+pub use self::list::{DirListing, FileKind, ListDetail, ListEntry, ListOptions, list};
+pub(crate) use self::threads::{ThreadsEnd, run};
 
-use self::dir::{Dir, MAX_DEPTH, More, Names, Opened, Reader, in_kernel, open_file, push_name};
-use self::ignores::{Compiler, Kind, Present, Rules};
-use self::queue::{Item, Queue};
+use self::dir::{
+    Dir, DirReader, MAX_WALK_DEPTH, MoreEntries, NameBatch, OpenedDir, is_on_kernel_fs, open_file,
+    push_name,
+};
+use self::ignores::{IgnoreCompiler, IgnoreFilesPresent, IgnoreRules, IgnoreTarget};
+use self::queue::{WorkItem, WorkQueue};
 
 /// What a walk left out, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Skipped {
+pub struct SkippedCounts {
     /// Named by an ignore file, or never entered: `.git`, `.llmc`, `/proc` and its like.
     pub ignored: u64,
     /// Names that begin with a dot.
@@ -57,8 +61,8 @@ pub struct Skipped {
     pub unreadable: u64,
 }
 
-impl Skipped {
-    fn add(&mut self, other: &Skipped) {
+impl SkippedCounts {
+    fn add(&mut self, other: &SkippedCounts) {
         self.ignored += other.ignored;
         self.hidden += other.hidden;
         self.binary += other.binary;
@@ -67,7 +71,6 @@ impl Skipped {
     }
 }
 
-/// What to do about names that begin with a dot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hidden {
     /// Leave them out.
@@ -77,17 +80,15 @@ pub enum Hidden {
     Include,
 }
 
-/// Where a walk goes.
 #[derive(Clone, Debug)]
 pub struct WalkOptions {
-    /// Names that begin with a dot.
     pub hidden: Hidden,
     /// Which files are meant; others are passed over and not counted.
     pub file_glob: Option<FileGlob>,
     /// The ignore files above the start.
-    pub ancestors: Ancestors,
+    pub ancestors: AncestorIgnores,
     /// What the agent may not read; a match counts as ignored.
-    pub guard: Option<Guard>,
+    pub guard: Option<WalkGuard>,
     /// Threads to work with, at least one.
     pub threads: usize,
 }
@@ -97,73 +98,64 @@ impl Default for WalkOptions {
         Self {
             hidden: Hidden::Skip,
             file_glob: None,
-            ancestors: Ancestors::none(),
+            ancestors: AncestorIgnores::none(),
             guard: None,
             threads: default_threads(),
         }
     }
 }
 
-/// The number of threads that a walk uses when nobody says otherwise: one per core, at most eight.
-pub fn default_threads() -> usize {
+/// One thread per core, at most eight.
+fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |cores| cores.get().min(8))
 }
 
-/// What a walk came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Walked {
+pub struct WalkStats {
     /// Files visited, but for those counted in `skipped`.
     pub files: u64,
-    /// What was left out.
-    pub skipped: Skipped,
+    pub skipped: SkippedCounts,
     /// Whether everything was seen; if not, the [`CancelToken`] that was given says why.
     pub complete: bool,
 }
 
-impl Default for Walked {
+impl Default for WalkStats {
     fn default() -> Self {
         Self {
             files: 0,
-            skipped: Skipped::default(),
+            skipped: SkippedCounts::default(),
             complete: true,
         }
     }
 }
 
-/// Gets to see the files of a walk; each thread has its own.
-pub trait Visitor: Send + 'static {
-    /// Looks at one file.
-    fn visit(&mut self, file: &Found<'_>) -> Visit;
+/// Receives the files of a walk; each thread has its own visitor.
+pub trait FileVisitor: Send + 'static {
+    fn visit(&mut self, file: &WalkFile<'_>) -> VisitOutcome;
 
-    /// Hands over what has gathered: called now and then, and at the end.
+    /// Passes on buffered results; called now and then, and at the end.
     fn flush(&mut self) {}
 }
 
-/// What came of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visit {
-    /// It was looked at.
+pub enum VisitOutcome {
     Done,
-    /// It is not text.
     Binary,
-    /// It is above a limit.
     TooLarge,
-    /// It could not be opened or read.
     Unreadable,
-    /// The time was up before it had been looked at.
+    /// The walk was cancelled before the file was read.
     Stopped,
 }
 
-/// A file that a walk has come across.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct WalkFile<'a> {
     path: &'a [u8],
     name: &'a CStr,
     dir: BorrowedFd<'a>,
     device: u64,
 }
 
-impl Found<'_> {
+impl WalkFile<'_> {
     /// Its path relative to the start of the walk.
     pub fn path(&self) -> &[u8] {
         self.path
@@ -172,31 +164,31 @@ impl Found<'_> {
     /// Opens it for reading, if it still is a regular file.
     pub fn open(&self) -> Result<(OwnedFd, Stat)> {
         open_file(self.dir, self.name, self.device)
-            .map_err(|errno| Error::of(&shown(self.path), errno))
+            .map_err(|errno| Error::from_errno(&escape(self.path), errno))
     }
 }
 
-/// Shows every file below `start` to the visitors that `new_visitor` makes, one for each thread.
+/// Passes every file below `start` to the visitors that `new_visitor` makes, one for each thread.
 ///
 /// The order is not defined. On cancellation the walk returns at once, even if one of its threads is stuck.
-pub fn walk<V: Visitor>(
+pub fn walk<V: FileVisitor>(
     start: impl AsFd,
     options: &WalkOptions,
     cancel: &CancelToken,
     mut new_visitor: impl FnMut() -> V,
-) -> Result<Walked> {
-    let compiler = Compiler::default();
+) -> Result<WalkStats> {
+    let compiler = IgnoreCompiler::default();
     let path = options.ancestors.start.clone();
     let base = if path.is_empty() { 0 } else { path.len() + 1 };
     let start = Dir::start(start.as_fd(), path, options.ancestors.rules(&compiler))
-        .map_err(|errno| Error::of(&shown(&options.ancestors.start), errno))?;
-    if start.fd().is_some_and(in_kernel) {
-        let mut walked = Walked::default();
+        .map_err(|errno| Error::from_errno(&escape(&options.ancestors.start), errno))?;
+    if start.fd().is_some_and(is_on_kernel_fs) {
+        let mut walked = WalkStats::default();
         walked.skipped.ignored = 1;
         return Ok(walked);
     }
-    let shared = Arc::new(Shared {
-        queue: Queue::default(),
+    let shared = Arc::new(WalkShared {
+        queue: WorkQueue::default(),
         hidden: options.hidden,
         file_glob: options.file_glob.clone(),
         guard: options.guard.clone(),
@@ -205,63 +197,62 @@ pub fn walk<V: Visitor>(
         cancel: cancel.clone(),
         total: Mutex::default(),
     });
-    shared.queue.push(std::iter::once(Item::Start(start)));
+    shared.queue.push(std::iter::once(WorkItem::Start(start)));
     let jobs = (0..options.threads.max(1))
         .map(|_| {
-            let mut worker = Worker {
+            let mut worker = WalkWorker {
                 shared: Arc::clone(&shared),
                 visitor: new_visitor(),
-                reader: Reader::new(),
+                reader: DirReader::new(),
                 path: Vec::new(),
-                files: Names::default(),
+                files: NameBatch::default(),
                 dirs: Vec::new(),
-                tally: Walked::default(),
+                tally: WalkStats::default(),
                 last: None,
             };
             move || worker.work()
         })
         .collect();
-    let ended = crew::run(jobs, cancel)?;
-    let mut walked = *shared.total.lock().unwrap_or_else(PoisonError::into_inner);
-    if ended == Ended::LeftBehind {
+    let ended = threads::run(jobs, cancel)?;
+    let mut walked = *lock(&shared.total);
+    if ended == ThreadsEnd::SomeStuck {
         walked.complete = false;
     }
     Ok(walked)
 }
 
-/// What the threads of a walk have in common.
-struct Shared {
-    queue: Queue,
+struct WalkShared {
+    queue: WorkQueue,
     hidden: Hidden,
     file_glob: Option<FileGlob>,
-    guard: Option<Guard>,
+    guard: Option<WalkGuard>,
     /// Bytes of an internal path, which begins at the workspace root, that lie before the start of the walk.
     base: usize,
-    compiler: Compiler,
+    compiler: IgnoreCompiler,
     cancel: CancelToken,
-    total: Mutex<Walked>,
+    total: Mutex<WalkStats>,
 }
 
-/// Files left in a directory that are worth giving some away to a thread without work.
-const WORTH_SHARING: usize = 2;
+/// Remaining files of a directory from which half is given to an idle thread.
+const MIN_FILES_TO_SHARE: usize = 2;
 
-struct Worker<V> {
-    shared: Arc<Shared>,
+struct WalkWorker<V> {
+    shared: Arc<WalkShared>,
     visitor: V,
-    reader: Reader,
+    reader: DirReader,
     // Kept from one directory to the next to save the allocations.
     path: Vec<u8>,
-    files: Names,
+    files: NameBatch,
     dirs: Vec<CString>,
-    tally: Walked,
+    tally: WalkStats,
     /// The directory read last, when its descriptor is not kept inside: often the next one is its child.
     last: Option<(Arc<Dir>, OwnedFd)>,
 }
 
-impl<V: Visitor> Worker<V> {
+impl<V: FileVisitor> WalkWorker<V> {
     fn work(&mut self) {
         let shared = Arc::clone(&self.shared);
-        // Others must not wait for a thread that has panicked.
+        // The other threads must not wait for one that has panicked.
         let _guard = CloseOnPanic(&shared.queue);
         let mut next = shared.queue.first();
         while let Some(item) = next {
@@ -272,9 +263,9 @@ impl<V: Visitor> Worker<V> {
                 return;
             }
             match item {
-                Item::Start(dir) => self.read_dir(dir, None),
-                Item::Dir { parent, name } => self.enter(&parent, &name),
-                Item::Files { dir, mut names } => self.with_fd(&dir, |worker, fd| {
+                WorkItem::Start(dir) => self.read_dir(dir, None),
+                WorkItem::Dir { parent, name } => self.enter(&parent, &name),
+                WorkItem::Files { dir, mut names } => self.with_fd(&dir, |worker, fd| {
                     worker.visit_files(&dir, fd, &mut names);
                 }),
             }
@@ -286,11 +277,7 @@ impl<V: Visitor> Worker<V> {
     fn flush(&mut self) {
         self.visitor.flush();
         let tally = std::mem::take(&mut self.tally);
-        let mut total = self
-            .shared
-            .total
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut total = lock(&self.shared.total);
         total.files += tally.files;
         total.skipped.add(&tally.skipped);
         total.complete &= tally.complete;
@@ -314,8 +301,8 @@ impl<V: Visitor> Worker<V> {
 
     fn enter(&mut self, parent: &Arc<Dir>, name: &CStr) {
         self.with_fd(parent, |worker, fd| match Dir::open(parent, fd, name) {
-            Ok(Opened::Dir(dir, loose)) => worker.read_dir(dir, loose),
-            Ok(Opened::Kernel) => worker.tally.skipped.ignored += 1,
+            Ok(OpenedDir::Dir(dir, loose)) => worker.read_dir(dir, loose),
+            Ok(OpenedDir::Kernel) => worker.tally.skipped.ignored += 1,
             Err(_) => worker.tally.skipped.unreadable += 1,
         });
     }
@@ -326,7 +313,7 @@ impl<V: Visitor> Worker<V> {
             None => return,
         };
         let (mut more, mut result) = self.reader.next_batch(fd);
-        let rules = Rules::inside(
+        let rules = IgnoreRules::inside(
             dir.rules.as_ref(),
             fd,
             dir.device,
@@ -343,12 +330,12 @@ impl<V: Visitor> Worker<V> {
             if result.is_err() {
                 self.tally.skipped.unreadable += 1;
             }
-            self.sort_out(&dir);
+            self.classify_names(&dir);
             self.share_dirs(&dir);
             let mut files = std::mem::take(&mut self.files);
             self.visit_files(&dir, fd, &mut files);
             self.files = files;
-            if more == More::No || self.shared.cancel.is_cancelled() {
+            if more == MoreEntries::No || self.shared.cancel.is_cancelled() {
                 break;
             }
             (more, result) = self.reader.next_batch(fd);
@@ -357,12 +344,12 @@ impl<V: Visitor> Worker<V> {
     }
 
     /// The ignore files among the names just read.
-    fn ignore_files(&self, more: More) -> Present {
-        if more == More::Yes {
-            return Present::Unknown;
+    fn ignore_files(&self, more: MoreEntries) -> IgnoreFilesPresent {
+        if more == MoreEntries::Yes {
+            return IgnoreFilesPresent::Unknown;
         }
         let has = |wanted: &CStr| self.reader.names.iter().any(|name| name == wanted);
-        Present::Known {
+        IgnoreFilesPresent::Known {
             dot_ignore: has(c".ignore"),
             git_ignore: has(c".gitignore"),
             git: has(c".git"),
@@ -370,7 +357,7 @@ impl<V: Visitor> Worker<V> {
     }
 
     /// Puts the names just read into `files` and `dirs`, the first directory by name last.
-    fn sort_out(&mut self, dir: &Dir) {
+    fn classify_names(&mut self, dir: &Dir) {
         self.files.clear();
         let skipped = &mut self.tally.skipped;
         let path = &mut self.path;
@@ -400,22 +387,27 @@ impl<V: Visitor> Worker<V> {
                     skipped.hidden += 1;
                     continue;
                 }
-                if is_dir && is_private(name) {
+                if is_dir && is_never_entered(name) {
                     skipped.ignored += 1;
                     continue;
                 }
             }
             if let Some(guard) = &self.shared.guard {
-                let refused = match is_dir {
-                    true => guard.refuses_dir(&path[self.shared.base..]),
-                    false => guard.refuses_file(name.to_bytes()),
+                let refused = if is_dir {
+                    guard.refuses_dir(&path[self.shared.base..])
+                } else {
+                    guard.refuses_file(name.to_bytes())
                 };
                 if refused {
                     skipped.ignored += 1;
                     continue;
                 }
             }
-            let kind = if is_dir { Kind::Dir } else { Kind::File };
+            let kind = if is_dir {
+                IgnoreTarget::Dir
+            } else {
+                IgnoreTarget::File
+            };
             if dir
                 .rules
                 .as_ref()
@@ -424,13 +416,13 @@ impl<V: Visitor> Worker<V> {
                 skipped.ignored += 1;
             } else if !is_dir {
                 self.files.push(name);
-            } else if dir.depth >= MAX_DEPTH {
+            } else if dir.depth >= MAX_WALK_DEPTH {
                 skipped.unreadable += 1;
             } else {
                 self.dirs.push(name.to_owned());
             }
         }
-        // Small paths first lets those who keep only the smallest find out early what they can drop.
+        // Smallest paths first: visitors that keep only the smallest can then drop later ones early.
         self.dirs.sort_unstable_by(|a, b| b.cmp(a));
     }
 
@@ -438,14 +430,14 @@ impl<V: Visitor> Worker<V> {
         if !self.dirs.is_empty() {
             self.shared
                 .queue
-                .push(self.dirs.drain(..).map(|name| Item::Dir {
+                .push(self.dirs.drain(..).map(|name| WorkItem::Dir {
                     parent: Arc::clone(dir),
                     name,
                 }));
         }
     }
 
-    fn visit_files(&mut self, dir: &Arc<Dir>, fd: BorrowedFd<'_>, names: &mut Names) {
+    fn visit_files(&mut self, dir: &Arc<Dir>, fd: BorrowedFd<'_>, names: &mut NameBatch) {
         let mut path = std::mem::take(&mut self.path);
         path.clear();
         push_name(&mut path, &dir.path, c"");
@@ -457,8 +449,8 @@ impl<V: Visitor> Worker<V> {
                 break;
             }
             let left = names.len() - index;
-            if left >= WORTH_SHARING && self.shared.queue.is_short() {
-                let item = Item::Files {
+            if left >= MIN_FILES_TO_SHARE && self.shared.queue.is_short() {
+                let item = WorkItem::Files {
                     dir: Arc::clone(dir),
                     names: names.split_off(index + left / 2),
                 };
@@ -467,18 +459,18 @@ impl<V: Visitor> Worker<V> {
             let name = names.get(index);
             path.truncate(stem);
             path.extend_from_slice(name.to_bytes());
-            let visit = self.visitor.visit(&Found {
+            let visit = self.visitor.visit(&WalkFile {
                 path: &path[self.shared.base..],
                 name,
                 dir: fd,
                 device: dir.device,
             });
             match visit {
-                Visit::Done => self.tally.files += 1,
-                Visit::Binary => self.tally.skipped.binary += 1,
-                Visit::TooLarge => self.tally.skipped.too_large += 1,
-                Visit::Unreadable => self.tally.skipped.unreadable += 1,
-                Visit::Stopped => self.tally.complete = false,
+                VisitOutcome::Done => self.tally.files += 1,
+                VisitOutcome::Binary => self.tally.skipped.binary += 1,
+                VisitOutcome::TooLarge => self.tally.skipped.too_large += 1,
+                VisitOutcome::Unreadable => self.tally.skipped.unreadable += 1,
+                VisitOutcome::Stopped => self.tally.complete = false,
             }
             index += 1;
         }
@@ -486,13 +478,13 @@ impl<V: Visitor> Worker<V> {
     }
 }
 
-/// Whether a directory is never entered: a repository's store, or this program's own.
-fn is_private(name: &CStr) -> bool {
+/// Whether a directory is never entered: a repository's store, or this program's state directory.
+fn is_never_entered(name: &CStr) -> bool {
     let name = name.to_bytes();
     name == b".git" || name.eq_ignore_ascii_case(STATE_DIR.as_bytes())
 }
 
-struct CloseOnPanic<'a>(&'a Queue);
+struct CloseOnPanic<'a>(&'a WorkQueue);
 
 impl Drop for CloseOnPanic<'_> {
     fn drop(&mut self) {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use llmc_host::edit::Change;
+use llmc_host::edit::Replacement;
 use llmc_host::{
-    CancelToken, Depth, Error, ExpectedHash, IfThere, Roots, Rules, Workspace, WriteMode,
-    WriteState, sha256_hex,
+    CancelToken, DeleteScope, Error, ExistingDir, ExpectedHash, PathRules, Roots, Workspace,
+    WriteMode, WriteState, sha256_hex,
 };
 
 /// A workspace in a temporary folder, with a canary beside it that nothing may ever reach.
@@ -33,7 +33,7 @@ impl Fixture {
         fs::write(top.join("outside/canary"), "canary").unwrap();
         let state = WriteState::open(&top.join("w/.llmc"), Duration::from_secs(30)).unwrap();
         let roots: Vec<PathBuf> = roots.iter().map(PathBuf::from).collect();
-        let rules = Arc::new(Rules::new(Some(top.join("w/.llmc")), Vec::new()));
+        let rules = Arc::new(PathRules::new(Some(top.join("w/.llmc")), Vec::new()));
         let roots = Roots::open(&top.join("w"), &roots, rules).unwrap();
         Fixture {
             ws: Workspace::new(Arc::new(roots), Some(Arc::new(state))),
@@ -45,16 +45,16 @@ impl Fixture {
         self.dir.path().canonicalize().unwrap().join("w").join(rel)
     }
 
-    fn read(&self, asked: &str) -> Result<String, Error> {
+    fn read(&self, requested: &str) -> Result<String, Error> {
         self.ws
             .roots
-            .read_lines(asked, 0, 2000, &CancelToken::default())
+            .read_lines(requested, 0, 2000, &CancelToken::default())
             .map(|slice| slice.text)
     }
 
-    fn write(&self, asked: &str, text: &str) -> Result<String, Error> {
+    fn write(&self, requested: &str, text: &str) -> Result<String, Error> {
         let written = self.ws.write(
-            asked,
+            requested,
             text.as_bytes(),
             WriteMode::Rewrite,
             None,
@@ -64,9 +64,9 @@ impl Fixture {
         written.map(|written| written.sha256)
     }
 
-    fn append(&self, asked: &str, text: &str) -> Result<String, Error> {
+    fn append(&self, requested: &str, text: &str) -> Result<String, Error> {
         let written = self.ws.write(
-            asked,
+            requested,
             text.as_bytes(),
             WriteMode::Append,
             None,
@@ -76,20 +76,25 @@ impl Fixture {
         written.map(|written| written.sha256)
     }
 
-    fn edit(&self, asked: &str, old_text: &str, new_text: &str) -> Result<String, Error> {
-        let change = Change {
+    fn edit(&self, requested: &str, old_text: &str, new_text: &str) -> Result<String, Error> {
+        let change = Replacement {
             old_text,
             new_text,
             count: 1,
         };
         self.ws
-            .edit(asked, &change, None, "test", &CancelToken::default())
+            .edit(requested, &change, None, "test", &CancelToken::default())
             .map(|written| written.sha256)
     }
 
-    fn delete(&self, asked: &str) -> Result<(), Error> {
+    fn delete(&self, requested: &str) -> Result<(), Error> {
         self.ws
-            .delete(asked, Depth::Recursive, "test", &CancelToken::default())
+            .delete(
+                requested,
+                DeleteScope::Recursive,
+                "test",
+                &CancelToken::default(),
+            )
             .map(drop)
     }
 
@@ -196,7 +201,7 @@ fn hostile_paths_are_refused_and_change_nothing() {
         );
         assert!(denied(f.rename(path, "new")), "move {path:?}");
         assert!(
-            denied(f.ws.make_dirs(path, IfThere::Refuse).map(drop))
+            denied(f.ws.make_dirs(path, ExistingDir::Refuse).map(drop))
                 || matches!(path, "fifo" | "socket"),
             "mkdirs {path:?}"
         );
@@ -396,7 +401,7 @@ fn roots_and_what_holds_them_are_neither_moved_nor_deleted() {
         "/",
     ] {
         assert!(
-            denied(ws.delete(path, Depth::Recursive, "t", &CancelToken::default())),
+            denied(ws.delete(path, DeleteScope::Recursive, "t", &CancelToken::default())),
             "{path}"
         );
         assert!(
@@ -566,19 +571,19 @@ fn slices_and_totals_agree_with_a_plain_split() {
 #[test]
 fn directories_are_made_moved_and_deleted() {
     let f = Fixture::new();
-    f.ws.make_dirs("a/b/c", IfThere::Refuse).unwrap();
-    f.ws.make_dirs("a/b/c", IfThere::Accept).unwrap();
+    f.ws.make_dirs("a/b/c", ExistingDir::Refuse).unwrap();
+    f.ws.make_dirs("a/b/c", ExistingDir::Accept).unwrap();
     assert!(matches!(
-        f.ws.make_dirs("a/b/c", IfThere::Refuse),
+        f.ws.make_dirs("a/b/c", ExistingDir::Refuse),
         Err(Error::AlreadyExists { .. })
     ));
     f.write("a/file", "x").unwrap();
     assert!(matches!(
-        f.ws.make_dirs("a/file/d", IfThere::Accept),
+        f.ws.make_dirs("a/file/d", ExistingDir::Accept),
         Err(Error::NotADirectory { .. })
     ));
     assert!(matches!(
-        f.ws.make_dirs("a/file", IfThere::Accept),
+        f.ws.make_dirs("a/file", ExistingDir::Accept),
         Err(Error::AlreadyExists { .. })
     ));
     f.rename("a", "z").unwrap();
@@ -594,7 +599,7 @@ fn directories_are_made_moved_and_deleted() {
         Err(Error::NoParent { .. })
     ));
     let file_only =
-        f.ws.delete("z", Depth::FileOnly, "t", &CancelToken::default());
+        f.ws.delete("z", DeleteScope::FileOnly, "t", &CancelToken::default());
     assert!(matches!(file_only, Err(Error::IsDirectory { .. })));
     symlink("../y", f.path("z/link")).unwrap();
     f.delete("z").unwrap();
@@ -691,7 +696,12 @@ fn swapping_a_directory_for_a_link_never_leads_outside() {
                 "t",
                 &CancelToken::default(),
             )),
-            1 => drop(ws.delete("d/canary", Depth::Recursive, "t", &CancelToken::default())),
+            1 => drop(ws.delete(
+                "d/canary",
+                DeleteScope::Recursive,
+                "t",
+                &CancelToken::default(),
+            )),
             2 => drop(ws.write(
                 "d/canary",
                 b"inside",
@@ -700,7 +710,7 @@ fn swapping_a_directory_for_a_link_never_leads_outside() {
                 "t",
                 &CancelToken::default(),
             )),
-            3 => drop(ws.make_dirs("d/sub", IfThere::Accept)),
+            3 => drop(ws.make_dirs("d/sub", ExistingDir::Accept)),
             _ => match ws
                 .roots
                 .read_lines("d/canary", 0, 5, &CancelToken::default())

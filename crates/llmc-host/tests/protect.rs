@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llmc_host::lock::Locks;
+use llmc_host::lease::LeaseTable;
 use llmc_host::{
-    CancelToken, Depth, Error, IfThere, Roots, Rules, Workspace, WriteMode, WriteState,
+    CancelToken, DeleteScope, Error, ExistingDir, PathRules, Roots, Workspace, WriteMode,
+    WriteState,
 };
 
 /// A workspace whose rules are made when the server starts, after the files are there.
@@ -39,8 +40,8 @@ impl Fixture {
         symlink(target, self.path(rel)).unwrap();
     }
 
-    fn rules(&self) -> Rules {
-        Rules::new(Some(self.path(".llmc")), vec![self.path("llmc.toml")])
+    fn rules(&self) -> PathRules {
+        PathRules::new(Some(self.path(".llmc")), vec![self.path("llmc.toml")])
             .with_roots(&[self.path("")])
     }
 
@@ -52,17 +53,17 @@ impl Fixture {
 struct Started(Workspace);
 
 impl Started {
-    fn new(workspace: &Path, roots: &[PathBuf], rules: Rules, state: &str) -> Started {
+    fn new(workspace: &Path, roots: &[PathBuf], rules: PathRules, state: &str) -> Started {
         let state = WriteState::open(&workspace.join(state), Duration::from_secs(30)).unwrap();
         let roots = Roots::open(workspace, roots, Arc::new(rules)).unwrap();
         Started(Workspace::new(Arc::new(roots), Some(Arc::new(state))))
     }
 
-    fn write(&self, asked: &str) -> Result<(), Error> {
+    fn write(&self, requested: &str) -> Result<(), Error> {
         let mode = WriteMode::Rewrite;
         let written = self
             .0
-            .write(asked, b"new", mode, None, "t", &CancelToken::default());
+            .write(requested, b"new", mode, None, "t", &CancelToken::default());
         written.map(drop)
     }
 
@@ -73,10 +74,13 @@ impl Started {
         moved.map(drop)
     }
 
-    fn delete(&self, asked: &str) -> Result<(), Error> {
-        let gone = self
-            .0
-            .delete(asked, Depth::Recursive, "t", &CancelToken::default());
+    fn delete(&self, requested: &str) -> Result<(), Error> {
+        let gone = self.0.delete(
+            requested,
+            DeleteScope::Recursive,
+            "t",
+            &CancelToken::default(),
+        );
         gone.map(drop)
     }
 
@@ -239,7 +243,7 @@ fn a_directory_does_not_carry_protected_names_out_of_their_place_or_into_it() {
 fn the_state_directory_stays_when_a_folder_above_it_goes() {
     let f = Fixture::new();
     fs::create_dir_all(f.path("data/volume/state")).unwrap();
-    let rules = Rules::new(Some(f.path("data/volume/state")), Vec::new());
+    let rules = PathRules::new(Some(f.path("data/volume/state")), Vec::new());
     let ws = Started::new(&f.path(""), &[".".into()], rules, "data/volume/state");
     for path in ["data", "data/volume", "data/volume/state"] {
         assert_protected(ws.rename(path, "elsewhere"), path);
@@ -254,7 +258,7 @@ fn a_root_of_the_other_set_is_neither_moved_nor_deleted() {
     fs::create_dir_all(f.path("a/theirs/x")).unwrap();
     f.link("a/theirs", "spelled");
     let all = [f.path(""), f.path("spelled")];
-    let rules = Rules::new(Some(f.path(".llmc")), Vec::new()).with_roots(&all);
+    let rules = PathRules::new(Some(f.path(".llmc")), Vec::new()).with_roots(&all);
     let ws = Started::new(&f.path(""), &[".".into()], rules, ".llmc");
     for path in ["a", "a/theirs", "spelled"] {
         assert_protected(ws.rename(path, "elsewhere"), path);
@@ -268,7 +272,7 @@ fn a_folder_waits_for_whoever_works_inside_it() {
     let f = Fixture::new();
     f.make("d/deep/file", "x");
     let ws = f.start();
-    let other = Locks::open(&f.path(".llmc"), Duration::from_secs(30)).unwrap();
+    let other = LeaseTable::open(&f.path(".llmc"), Duration::from_secs(30)).unwrap();
     let lease = other
         .acquire(&[f.path("d/deep/file")], "agent-2", "file")
         .unwrap();
@@ -300,17 +304,18 @@ fn directories_are_not_made_in_the_kernel_nor_as_a_repository() {
         "there/.git/modules/x/hooks/y",
         "new/llmc.toml/x",
     ] {
-        let made = ws.0.make_dirs(path, IfThere::Accept).map(drop);
+        let made = ws.0.make_dirs(path, ExistingDir::Accept).map(drop);
         assert_protected(made, path);
     }
     assert!(
         !f.path("new").exists(),
         "nothing is made before the refusal"
     );
-    ws.0.make_dirs("there/.git/info", IfThere::Refuse).unwrap();
+    ws.0.make_dirs("there/.git/info", ExistingDir::Refuse)
+        .unwrap();
     let disk = Started::new(&f.path(""), &["/".into()], f.rules(), ".llmc");
     for path in ["/sys/fs/cgroup/llmc-test", "/proc/llmc-test", "/sys/x/y"] {
-        let made = disk.0.make_dirs(path, IfThere::Accept);
+        let made = disk.0.make_dirs(path, ExistingDir::Accept);
         assert!(
             matches!(made, Err(Error::SpecialFile { .. })),
             "{path}: {made:?}"

@@ -80,7 +80,7 @@ impl Index {
     /// The file cannot be read.
     pub fn inspect_file(&self, roots: &Roots, path: &str, budget: usize) -> Result<Inspected> {
         let file = roots.open_file(path)?;
-        let path = roots.shown(&file.path);
+        let path = roots.display_path(&file.path);
         drop(file);
         let mut sources = Sources::new(roots);
         let source = sources

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use llmc_host::walk::{self, Visit, Visitor};
+use llmc_host::walk::{self, FileVisitor, VisitOutcome};
 use llmc_host::{CancelToken, Roots, names};
 
 use crate::classify;
@@ -123,24 +123,24 @@ struct Counter {
     until: Instant,
 }
 
-impl Visitor for Counter {
-    fn visit(&mut self, file: &walk::Found<'_>) -> Visit {
+impl FileVisitor for Counter {
+    fn visit(&mut self, file: &walk::WalkFile<'_>) -> VisitOutcome {
         if Instant::now() > self.until {
-            return Visit::Stopped;
+            return VisitOutcome::Stopped;
         }
-        let path = names::shown(file.path());
+        let path = names::escape(file.path());
         if !self.scope.realms().contains(&classify::realm(&path)) {
-            return Visit::Done;
+            return VisitOutcome::Done;
         }
         if self.named.contains(classify::file_name(&path)) {
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
             seen.named.push(path.clone());
         }
         let Ok((fd, stat)) = file.open() else {
-            return Visit::Unreadable;
+            return VisitOutcome::Unreadable;
         };
         if u64::try_from(stat.st_size).unwrap_or(0) > LARGEST {
-            return Visit::TooLarge;
+            return VisitOutcome::TooLarge;
         }
         let mut bytes = Vec::new();
         if File::from(fd)
@@ -148,10 +148,10 @@ impl Visitor for Counter {
             .read_to_end(&mut bytes)
             .is_err()
         {
-            return Visit::Unreadable;
+            return VisitOutcome::Unreadable;
         }
         if classify::passed(&path, &bytes).is_some() {
-            return Visit::Binary;
+            return VisitOutcome::Binary;
         }
         let mut counts = vec![0; self.places.len()];
         let mut count = |text: &str| {
@@ -168,6 +168,6 @@ impl Visitor for Counter {
         if counts.iter().any(|count| *count > 0) {
             seen.hits.push((path, counts));
         }
-        Visit::Done
+        VisitOutcome::Done
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use llmc_host::walk::{self, Visit, Visitor};
+use llmc_host::walk::{self, FileVisitor, VisitOutcome};
 use llmc_host::{CancelToken, Roots, names};
 use rustix::fs::Stat;
 
@@ -458,10 +458,10 @@ fn count_files(
     stop: &CancelToken,
 ) {
     struct Counter(Arc<Progress>);
-    impl Visitor for Counter {
-        fn visit(&mut self, _: &walk::Found<'_>) -> Visit {
+    impl FileVisitor for Counter {
+        fn visit(&mut self, _: &walk::WalkFile<'_>) -> VisitOutcome {
             self.0.count();
-            Visit::Done
+            VisitOutcome::Done
         }
     }
     // Only for show: what goes wrong here goes wrong again where it matters.
@@ -475,19 +475,19 @@ struct Looker {
     sender: SyncSender<Found>,
 }
 
-impl Visitor for Looker {
-    fn visit(&mut self, file: &walk::Found<'_>) -> Visit {
-        let path = names::shown(file.path());
+impl FileVisitor for Looker {
+    fn visit(&mut self, file: &walk::WalkFile<'_>) -> VisitOutcome {
+        let path = names::escape(file.path());
         let opened: llmc_host::Result<(OwnedFd, Stat)> = file.open();
         self.progress.step();
         let Ok((fd, stat)) = opened else {
-            return Visit::Unreadable;
+            return VisitOutcome::Unreadable;
         };
         let known = self.known.get(&path);
         let found = look_at(path, File::from(fd), &stat, known);
         match self.sender.send(found) {
-            Ok(()) => Visit::Done,
-            Err(_) => Visit::Stopped,
+            Ok(()) => VisitOutcome::Done,
+            Err(_) => VisitOutcome::Stopped,
         }
     }
 }

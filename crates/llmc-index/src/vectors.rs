@@ -103,7 +103,7 @@ impl Index {
                     continue;
                 };
                 // What may hold secrets leaves this process for nobody.
-                if roots.rules().denylisted(Path::new(&file.path)) {
+                if roots.rules().is_denylisted(Path::new(&file.path)) {
                     continue;
                 }
                 let Some(source) = sources.get(&file.path) else {

@@ -214,7 +214,7 @@ impl Watch {
             | WatchFlags::ONLYDIR
             | WatchFlags::DONT_FOLLOW;
         for folder in folders.difference(&watch.watched.clone()) {
-            let name = names::parse(folder);
+            let name = names::unescape(folder);
             let path = roots.workspace().join(OsStr::from_bytes(&name));
             match inotify::add_watch(&watch.fd, &path, flags) {
                 Ok(number) => {
@@ -287,12 +287,12 @@ impl Watch {
                 changes.more = true;
                 continue;
             }
-            let mut path = names::parse(folder).into_owned();
+            let mut path = names::unescape(folder).into_owned();
             if !path.is_empty() {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
-            changes.files.insert(names::shown(&path));
+            changes.files.insert(names::escape(&path));
         }
     }
 }

@@ -16,7 +16,7 @@ use llmc_exec::{
     Children, Confinement, Finished, Limits as Bounds, Profile, Program, Runner, Settings, Spec,
     Verdict, Voice, trials,
 };
-use llmc_host::{CancelToken, OpenDir, Roots, Rules};
+use llmc_host::{CancelToken, OpenDir, PathRules, Roots};
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -102,7 +102,7 @@ impl Python {
         let root = Roots::open(
             Path::new("/"),
             &[PathBuf::from("/")],
-            Arc::new(Rules::default()),
+            Arc::new(PathRules::default()),
         )?;
         let cwd = root.open_dir("/")?;
         proven(&runner, &cwd)?;

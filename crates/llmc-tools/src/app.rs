@@ -8,7 +8,7 @@ use llmc_config::{Config, ExecProfile, Loaded};
 use llmc_envelope::handles::Options;
 use llmc_envelope::{HandleStore, Telemetry};
 use llmc_exec::{Confinement, Profile, Runner, Settings};
-use llmc_host::{CONFIG_FILE, Roots, Rules, STATE_DIR, Workspace, WriteState};
+use llmc_host::{CONFIG_FILE, PathRules, Roots, STATE_DIR, Workspace, WriteState};
 
 use serde_json::{Value, json};
 
@@ -341,14 +341,14 @@ fn server_files(loaded: &Loaded) -> Vec<PathBuf> {
     files
 }
 
-fn rules(loaded: &Loaded, state_dir: &Path) -> Result<Rules> {
+fn rules(loaded: &Loaded, state_dir: &Path) -> Result<PathRules> {
     let config = &loaded.config;
     let protected = server_files(loaded);
     let mut roots = vec![loaded.root.clone()];
     roots.extend(loaded.roots());
     roots.extend(loaded.linux_roots());
     let tools = &config.mcp.tools;
-    let rules = Rules::new(Some(state_dir.to_owned()), protected)
+    let rules = PathRules::new(Some(state_dir.to_owned()), protected)
         .with_roots(&roots)
         .with_denylist(&tools.denylist_globs, tools.denylist_reads)?;
     Ok(rules)

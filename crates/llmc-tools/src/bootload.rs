@@ -95,7 +95,7 @@ fn documents(cx: &Cx, stop: &CancelToken) -> Vec<(String, String)> {
         let Ok(file) = cx.files().roots.open_file(path) else {
             continue;
         };
-        let shown = cx.files().roots.shown(&file.path);
+        let shown = cx.files().roots.display_path(&file.path);
         if found.iter().any(|(known, _)| *known == shown) {
             continue;
         }

@@ -110,7 +110,7 @@ impl<'a> Head<'a> {
         if stderr.contains("not a git repository") {
             return Err(Error::new(
                 Kind::NotFound,
-                format!("{} is in no git repository", self.dir.path.asked()),
+                format!("{} is in no git repository", self.dir.path.requested()),
             )
             .hint("give b, the path to compare with"));
         }

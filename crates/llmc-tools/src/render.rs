@@ -12,7 +12,7 @@ use llmc_enrich::{Condensed, Totals};
 use llmc_envelope::HandleId;
 use llmc_envelope::receipt::Receipt;
 use llmc_envelope::te::ContentType;
-use llmc_host::{CancelToken, Slice};
+use llmc_host::{CancelToken, FileSlice};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -228,7 +228,7 @@ impl<'a> Rest<'a> {
     }
 
     /// The whole of a file of which a slice was read: its bytes when it is small, its name and hash when it is large.
-    pub fn file(scope: FileScope, asked: impl Into<String>, slice: &Slice) -> Rest<'a> {
+    pub fn file(scope: FileScope, asked: impl Into<String>, slice: &FileSlice) -> Rest<'a> {
         let source = RestSource::File {
             asked: asked.into(),
             scope,

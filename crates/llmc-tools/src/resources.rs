@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::Kept;
-use llmc_host::{ANSWER_LIMIT, CancelToken, Workspace, names};
+use llmc_host::{CancelToken, MAX_ANSWER_BYTES, Workspace, names};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -137,7 +137,7 @@ impl App {
     ) -> Result<Value> {
         let time = self.config().mcp.tools.read_timeout();
         let stop = CancelToken::with_deadline(Instant::now() + time);
-        let limit = limit.clamp(1, ANSWER_LIMIT as u64);
+        let limit = limit.clamp(1, MAX_ANSWER_BYTES as u64);
         let cx = Cx::new(self.clone(), Arc::new(caller), stop);
         cx.blocking(move |cx, stop| Ok(json!(page(cx, &handle, offset, limit, stop)?)))
             .await
@@ -158,7 +158,7 @@ impl App {
                 .files()
                 .roots
                 .open_file(&document.path)?
-                .read_all(ANSWER_LIMIT, stop)?;
+                .read_all(MAX_ANSWER_BYTES, stop)?;
             let markdown = document.name.ends_with(".md");
             let kind = if markdown {
                 "text/markdown"
@@ -181,13 +181,13 @@ impl App {
         let store = self.handles()?;
         let info = store.info(principal, id)?;
         // A file that was too large to keep is also too large for one answer.
-        if info.kept == Kept::File || info.total_bytes > ANSWER_LIMIT as u64 {
+        if info.kept == Kept::File || info.total_bytes > MAX_ANSWER_BYTES as u64 {
             return Err(Error::new(
                 Kind::TooLarge,
                 format!("{} bytes; page it with linux_handle_read", info.total_bytes),
             ));
         }
-        let page = store.read(principal, id, 0, ANSWER_LIMIT)?;
+        let page = store.read(principal, id, 0, MAX_ANSWER_BYTES)?;
         Ok(match String::from_utf8(page.bytes) {
             Ok(text) => Content::Text(text, "text/plain"),
             Err(error) => Content::Bytes(error.into_bytes()),
@@ -238,6 +238,6 @@ impl App {
 }
 
 fn missing(uri: &str) -> Error {
-    let shown = names::shown(uri.as_bytes());
+    let shown = names::escape(uri.as_bytes());
     Error::new(Kind::NotFound, format!("no resource {shown}"))
 }

@@ -10,7 +10,7 @@ use llmc_envelope::HandleId;
 use llmc_envelope::handles::{BYTES_KEPT_LIMIT, Draft, Payload, SourceStamp};
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::te::{self, TeHeader};
-use llmc_host::{ANSWER_LIMIT, CancelToken, sha256_hex};
+use llmc_host::{CancelToken, MAX_ANSWER_BYTES, sha256_hex};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -166,11 +166,11 @@ fn serialized(output: &impl Serialize) -> Result<Value> {
 
 fn check_size(sealed: Sealed) -> Result<Sealed> {
     let bytes = sealed.text.len();
-    if bytes <= ANSWER_LIMIT + ANSWER_LIMIT / 4 {
+    if bytes <= MAX_ANSWER_BYTES + MAX_ANSWER_BYTES / 4 {
         return Ok(sealed);
     }
     let message =
-        format!("the answer is {bytes} bytes, more than the {ANSWER_LIMIT} that one may hold");
+        format!("the answer is {bytes} bytes, more than the {MAX_ANSWER_BYTES} that one may hold");
     Err(Error::new(Kind::TooLarge, message).hint("ask for less at a time"))
 }
 
@@ -354,7 +354,7 @@ fn keep_file(
     if file.size() != total_bytes {
         return Ok(None);
     }
-    let shown = roots.shown(&file.path);
+    let shown = roots.display_path(&file.path);
     let stamp = SourceStamp {
         path: file.path.absolute(),
         size: total_bytes,
@@ -372,7 +372,7 @@ fn keep_file(
     let id = if total_bytes > BYTES_KEPT_LIMIT {
         cx.keep(about, "file_content", Payload::File(stamp.clone()))
     } else {
-        let bytes = match file.read_all(ANSWER_LIMIT, cancel) {
+        let bytes = match file.read_all(MAX_ANSWER_BYTES, cancel) {
             Ok(bytes) if sha256_hex(&bytes) == sha256 => bytes,
             Ok(_) => return Ok(None),
             Err(_) => {

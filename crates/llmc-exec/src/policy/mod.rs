@@ -31,8 +31,8 @@ use super::programs::{Program, Programs};
 use super::settings::{Profile, Settings};
 use super::words::clipped;
 use llmc_host::OpenDir;
+use llmc_host::PathRules;
 use llmc_host::Roots;
-use llmc_host::Rules;
 use llmc_host::{Error, Result};
 
 pub use self::git::GitCommand;
@@ -91,7 +91,7 @@ impl Policy {
                 Arc::new(Roots::open(
                     Path::new("/"),
                     &dirs,
-                    Arc::new(Rules::default()),
+                    Arc::new(PathRules::default()),
                 )?)
             }
         };

@@ -9,7 +9,7 @@ use rustix::fs::{FileType, OFlags};
 
 use llmc_host::Access;
 use llmc_host::Error;
-use llmc_host::{Last, Roots, file_type, refuse_kernel_file_system};
+use llmc_host::{FinalLink, Roots, file_type, refuse_kernel_file_system};
 
 /// What a program does with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,13 +72,13 @@ fn real(roots: &Roots, cwd: &Path, word: &str, touch: Touch) -> Result<(), Strin
         return Err("the working directory's name is no text".to_owned());
     };
     let last = match touch {
-        Touch::Entry => Last::Keep,
-        Touch::Content | Touch::Git => Last::Follow,
+        Touch::Entry => FinalLink::NoFollow,
+        Touch::Content | Touch::Git => FinalLink::Follow,
     };
     // The part of `revision:path` that names a file.
     if let (Touch::Git, Some((_, file))) = (touch, word.split_once(':'))
         && roots.rules().denylist_reads()
-        && roots.rules().denylisted(Path::new(file))
+        && roots.rules().is_denylisted(Path::new(file))
     {
         return Err(on_denylist());
     }

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::Arc;
 
 use llmc_exec::{Confinement, Profile, Runner};
-use llmc_host::{Error, Roots, Rules};
+use llmc_host::{Error, PathRules, Roots};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::world::{World, text};
@@ -26,7 +26,7 @@ fn restricted(world: &World) -> Option<Runner> {
     settings.allowlist = PROGRAMS.split(' ').map(str::to_owned).collect();
     let dir = world.workspace.clone();
     let denylist = ["**/.env".to_owned(), "*secret*".to_owned()];
-    let rules = Rules::default().with_denylist(&denylist, true).unwrap();
+    let rules = PathRules::default().with_denylist(&denylist, true).unwrap();
     let roots = Roots::open(&dir, std::slice::from_ref(&dir), Arc::new(rules)).unwrap();
     settings.roots = Some(Arc::new(roots));
     match Runner::open(settings) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use llmc_exec::{Confinement, Finished, Runner, Settings, Spec, Stream};
-use llmc_host::{CancelToken, Result, Roots, Rules};
+use llmc_host::{CancelToken, PathRules, Result, Roots};
 
 /// What lies in the workspace.
 const FILES: &[(&str, &str)] = &[
@@ -110,7 +110,12 @@ impl World {
 
     pub(crate) fn roots(&self) -> Roots {
         let dir = self.workspace.clone();
-        Roots::open(&dir, std::slice::from_ref(&dir), Arc::new(Rules::default())).unwrap()
+        Roots::open(
+            &dir,
+            std::slice::from_ref(&dir),
+            Arc::new(PathRules::default()),
+        )
+        .unwrap()
     }
 
     /// Runs a command in the workspace.

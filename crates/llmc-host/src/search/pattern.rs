@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 
 /// How a pattern is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Syntax {
+pub enum PatternSyntax {
     /// A regular expression.
     #[default]
     Regex,
@@ -25,7 +25,7 @@ pub enum Case {
 }
 
 /// Memory for one compiled pattern, and again for the states that each thread builds while it searches.
-const SIZE_LIMIT: usize = 10 * 1024 * 1024;
+const MAX_PATTERN_BYTES: usize = 10 * 1024 * 1024;
 
 /// A compiled pattern, which finds lines.
 ///
@@ -37,16 +37,16 @@ pub struct ContentPattern {
 
 impl ContentPattern {
     /// Reads a pattern.
-    pub fn new(pattern: &str, syntax: Syntax, case: Case) -> Result<Self> {
-        if syntax == Syntax::Regex {
+    pub fn new(pattern: &str, syntax: PatternSyntax, case: Case) -> Result<Self> {
+        if syntax == PatternSyntax::Regex {
             check_syntax(pattern)?;
         }
         let matcher = RegexMatcherBuilder::new()
             .multi_line(true)
-            .fixed_strings(syntax == Syntax::Literal)
+            .fixed_strings(syntax == PatternSyntax::Literal)
             .case_insensitive(case == Case::Ignore)
-            .size_limit(SIZE_LIMIT)
-            .dfa_size_limit(SIZE_LIMIT)
+            .size_limit(MAX_PATTERN_BYTES)
+            .dfa_size_limit(MAX_PATTERN_BYTES)
             .ban_byte(Some(0))
             // Anchors know CR LF, but lines end in LF alone: so a pattern may still ask for a CR.
             .crlf(true)
@@ -83,8 +83,8 @@ impl OutputPattern {
         regex::RegexBuilder::new(pattern)
             .multi_line(true)
             .crlf(true)
-            .size_limit(SIZE_LIMIT)
-            .dfa_size_limit(SIZE_LIMIT)
+            .size_limit(MAX_PATTERN_BYTES)
+            .dfa_size_limit(MAX_PATTERN_BYTES)
             .build()
             .map(Self)
             .map_err(|error| Error::BadPattern(one_line(&error.to_string())))
@@ -127,7 +127,7 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn error(pattern: &str, syntax: Syntax) -> String {
+    fn error(pattern: &str, syntax: PatternSyntax) -> String {
         ContentPattern::new(pattern, syntax, Case::Ignore)
             .unwrap_err()
             .to_string()
@@ -150,24 +150,24 @@ mod tests {
                 "invalid pattern: repetition operator missing expression (at character 1)",
             ),
         ] {
-            assert_eq!(error(pattern, Syntax::Regex), message);
+            assert_eq!(error(pattern, PatternSyntax::Regex), message);
         }
-        let lines = error("a\\nb", Syntax::Regex);
+        let lines = error("a\\nb", PatternSyntax::Regex);
         assert!(lines.contains("line break"), "{lines}");
-        assert_eq!(error("a\nb", Syntax::Literal), lines);
-        assert!(error("a\\x00", Syntax::Regex).contains("NUL"));
-        let large = error("a{1000}{1000}{1000}", Syntax::Regex);
+        assert_eq!(error("a\nb", PatternSyntax::Literal), lines);
+        assert!(error("a\\x00", PatternSyntax::Regex).contains("NUL"));
+        let large = error("a{1000}{1000}{1000}", PatternSyntax::Regex);
         assert!(
             large.contains("size limit") && !large.contains('\n'),
             "{large}"
         );
-        let nested = error(&"(".repeat(100_000), Syntax::Regex);
+        let nested = error(&"(".repeat(100_000), PatternSyntax::Regex);
         assert!(!nested.contains('\n') && nested.len() < 200, "{nested}");
     }
 
     #[test]
     fn whitespace_classes_do_not_count_as_line_breaks() {
-        assert!(ContentPattern::new(r"a\s+b[^x]", Syntax::Regex, Case::Sensitive).is_ok());
-        assert!(ContentPattern::new("a(b", Syntax::Literal, Case::Sensitive).is_ok());
+        assert!(ContentPattern::new(r"a\s+b[^x]", PatternSyntax::Regex, Case::Sensitive).is_ok());
+        assert!(ContentPattern::new("a(b", PatternSyntax::Literal, Case::Sensitive).is_ok());
     }
 }

@@ -9,29 +9,29 @@ use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 
-use super::hits::{Hit, Room};
+use super::matches::{MatchLimits, MatchedLine};
 use crate::cancel::CancelToken;
 
 /// The longest part of a line that is shown.
-const MAX_LINE: usize = 4096;
+const MAX_SHOWN_LINE_BYTES: usize = 4096;
 /// What is shown before the match when a line is longer than that.
-const LEAD: usize = 512;
+const BYTES_BEFORE_MATCH: usize = 512;
 /// Matches between two looks at the clock.
-const CLOCK: u64 = 64;
+const MATCHES_PER_CANCEL_CHECK: u64 = 64;
 
 /// Counts matching lines.
-pub(super) struct Count<'a> {
+pub(super) struct CountSink<'a> {
     pub(super) cancel: &'a CancelToken,
     pub(super) lines: u64,
     pub(super) binary: bool,
 }
 
-impl Sink for Count<'_> {
+impl Sink for CountSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, _: &SinkMatch<'_>) -> io::Result<bool> {
         self.lines += 1;
-        Ok(!self.lines.is_multiple_of(CLOCK) || !self.cancel.is_cancelled())
+        Ok(!self.lines.is_multiple_of(MATCHES_PER_CANCEL_CHECK) || !self.cancel.is_cancelled())
     }
 
     fn binary_data(&mut self, _: &Searcher, _: u64) -> io::Result<bool> {
@@ -41,30 +41,30 @@ impl Sink for Count<'_> {
 }
 
 /// Counts matching lines and keeps the first of them.
-pub(super) struct Keep<'a> {
-    pub(super) count: Count<'a>,
+pub(super) struct MatchSink<'a> {
+    pub(super) count: CountSink<'a>,
     matcher: &'a RegexMatcher,
     path: Arc<[u8]>,
     context: u64,
-    room: Room,
+    limits: MatchLimits,
     bytes: usize,
-    pub(super) hits: Vec<Hit>,
+    pub(super) hits: Vec<MatchedLine>,
     /// The hits from here on may still get lines behind them.
     open: usize,
     /// The lines seen last, without a gap, for the hits to come.
     recent: VecDeque<(u64, String)>,
 }
 
-impl<'a> Keep<'a> {
+impl<'a> MatchSink<'a> {
     pub(super) fn new(
         path: &[u8],
         matcher: &'a RegexMatcher,
         context: usize,
-        room: Room,
+        limits: MatchLimits,
         cancel: &'a CancelToken,
     ) -> Self {
         Self {
-            count: Count {
+            count: CountSink {
                 cancel,
                 lines: 0,
                 binary: false,
@@ -72,7 +72,7 @@ impl<'a> Keep<'a> {
             matcher,
             path: path.into(),
             context: context as u64,
-            room,
+            limits,
             bytes: 0,
             hits: Vec::new(),
             open: 0,
@@ -104,26 +104,26 @@ impl<'a> Keep<'a> {
     }
 }
 
-impl Sink for Keep<'_> {
+impl Sink for MatchSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         let number = found.line_number().unwrap_or(0);
         let line = without_line_end(found.bytes());
-        let text = if line.len() > MAX_LINE {
+        let text = if line.len() > MAX_SHOWN_LINE_BYTES {
             let start = self
                 .matcher
                 .find(line)
                 .ok()
                 .flatten()
                 .map_or(0, |m| m.start());
-            clip(line, start.saturating_sub(LEAD))
+            clip(line, start.saturating_sub(BYTES_BEFORE_MATCH))
         } else {
             String::from_utf8_lossy(line).into_owned()
         };
         self.extend(number, &text);
         // One hit too many is kept on purpose: it is what tells the collector that this file was not taken in whole.
-        if self.hits.len() <= self.room.hits && self.bytes <= self.room.bytes {
+        if self.hits.len() <= self.limits.hits && self.bytes <= self.limits.bytes {
             let mut snippet = String::new();
             let mut first_line = number;
             for (at, before) in &self.recent {
@@ -135,7 +135,7 @@ impl Sink for Keep<'_> {
             }
             snippet.push_str(&text);
             self.bytes += snippet.len() + self.path.len();
-            self.hits.push(Hit {
+            self.hits.push(MatchedLine {
                 path: Arc::clone(&self.path),
                 line: number,
                 first_line,
@@ -149,7 +149,7 @@ impl Sink for Keep<'_> {
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
         let number = context.line_number().unwrap_or(0);
         let line = without_line_end(context.bytes());
-        let text = if line.len() > MAX_LINE {
+        let text = if line.len() > MAX_SHOWN_LINE_BYTES {
             clip(line, 0)
         } else {
             String::from_utf8_lossy(line).into_owned()
@@ -188,10 +188,10 @@ fn clip(line: &[u8], start: usize) -> String {
     }
 }
 
-/// At most [`MAX_LINE`] bytes from about `start` on, not cutting a character in two.
+/// At most [`MAX_SHOWN_LINE_BYTES`] bytes from about `start` on, not cutting a character in two.
 fn window(line: &[u8], start: usize) -> Range<usize> {
-    let start = start.min(line.len().saturating_sub(MAX_LINE));
-    let end = line.len().min(start + MAX_LINE);
+    let start = start.min(line.len().saturating_sub(MAX_SHOWN_LINE_BYTES));
+    let end = line.len().min(start + MAX_SHOWN_LINE_BYTES);
     back_to_boundary(line, start)..back_to_boundary(line, end)
 }
 

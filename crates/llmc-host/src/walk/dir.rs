@@ -1,8 +1,8 @@
 //! One directory, held by descriptor, and what is read through it.
 //!
 //! Everything below the start of a walk is reached with `openat` on a directory that is already open, one name at a
-//! time and never through a symbolic link. So it does not matter what is renamed while the walk runs: it cannot be
-//! led outside.
+//! time and never through a symbolic link. So it does not matter what is renamed while the walk runs: it cannot
+//! leave its start.
 
 use std::ffi::CStr;
 use std::io::Read;
@@ -15,19 +15,19 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::ignores::Rules;
+use super::ignores::IgnoreRules;
 
 /// Directories that stay open because entries below them are still to be visited.
 ///
 /// A process has 1,024 descriptors by default and a server needs them for other things too. Beyond this number a
 /// directory is closed and opened again, from its nearest open ancestor, when its turn comes.
-const MAX_OPEN: usize = 128;
+const MAX_OPEN_DIRS: usize = 128;
 
-/// The last half of [`MAX_OPEN`] goes to every so many levels, so that in a deep tree an open ancestor is near.
-const LEVELS_APART: usize = 64;
+/// The last half of [`MAX_OPEN_DIRS`] goes to every so many levels, so that in a deep tree an open ancestor is near.
+const OPEN_DIR_LEVEL_STEP: usize = 64;
 
 /// Levels below the start that are visited; what lies deeper counts as unreadable.
-pub(super) const MAX_DEPTH: usize = 4096;
+pub(super) const MAX_WALK_DEPTH: usize = 4096;
 
 /// A directory of the walk.
 #[derive(Debug)]
@@ -35,23 +35,23 @@ pub(super) struct Dir {
     /// Its path relative to the workspace root, without a slash at the end; empty for the root itself.
     pub(super) path: Vec<u8>,
     /// What to ignore inside.
-    pub(super) rules: Option<Arc<Rules>>,
+    pub(super) rules: Option<Arc<IgnoreRules>>,
     /// Levels below the start of the walk.
     pub(super) depth: usize,
     pub(super) device: u64,
     inode: u64,
     parent: Option<Arc<Dir>>,
-    fd: Option<Held>,
+    fd: Option<CountedFd>,
 }
 
-/// A descriptor that counts towards [`MAX_OPEN`].
+/// A descriptor that counts towards [`MAX_OPEN_DIRS`].
 #[derive(Debug)]
-struct Held {
+struct CountedFd {
     fd: OwnedFd,
     open: Arc<AtomicUsize>,
 }
 
-impl Drop for Held {
+impl Drop for CountedFd {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
@@ -62,7 +62,7 @@ impl Dir {
     pub(super) fn start(
         fd: BorrowedFd<'_>,
         path: Vec<u8>,
-        rules: Option<Arc<Rules>>,
+        rules: Option<Arc<IgnoreRules>>,
     ) -> rustix::io::Result<Self> {
         // Opened anew, since a duplicate would share its reading position with every other walk from here.
         let fd = open_dir(fd, c".")?;
@@ -75,7 +75,7 @@ impl Dir {
             device: stat.st_dev,
             inode: stat.st_ino,
             parent: None,
-            fd: Some(Held { fd, open }),
+            fd: Some(CountedFd { fd, open }),
         })
     }
 
@@ -86,23 +86,23 @@ impl Dir {
         parent: &Arc<Dir>,
         parent_fd: BorrowedFd<'_>,
         name: &CStr,
-    ) -> rustix::io::Result<Opened> {
+    ) -> rustix::io::Result<OpenedDir> {
         let fd = open_dir(parent_fd, name)?;
         let stat = fstat(&fd)?;
-        if stat.st_dev != parent.device && in_kernel(&fd) {
-            return Ok(Opened::Kernel);
+        if stat.st_dev != parent.device && is_on_kernel_fs(&fd) {
+            return Ok(OpenedDir::Kernel);
         }
         let mut path = Vec::with_capacity(parent.path.len() + 1 + name.count_bytes());
         push_name(&mut path, &parent.path, name);
         let open = parent.open_count();
         let depth = parent.depth + 1;
-        let limit = match depth % LEVELS_APART {
-            0 => MAX_OPEN,
-            _ => MAX_OPEN / 2,
+        let limit = match depth % OPEN_DIR_LEVEL_STEP {
+            0 => MAX_OPEN_DIRS,
+            _ => MAX_OPEN_DIRS / 2,
         };
         let kept = open.fetch_add(1, Ordering::Relaxed) < limit;
         let (held, loose) = if kept {
-            (Some(Held { fd, open }), None)
+            (Some(CountedFd { fd, open }), None)
         } else {
             open.fetch_sub(1, Ordering::Relaxed);
             (None, Some(fd))
@@ -116,7 +116,7 @@ impl Dir {
             parent: Some(Arc::clone(parent)),
             fd: held,
         };
-        Ok(Opened::Dir(dir, loose))
+        Ok(OpenedDir::Dir(dir, loose))
     }
 
     /// The directory's descriptor, unless it had to be closed.
@@ -163,8 +163,7 @@ impl Dir {
     }
 }
 
-/// What opening a directory came to.
-pub(super) enum Opened {
+pub(super) enum OpenedDir {
     /// It is to be read, with its descriptor when that is not kept inside.
     Dir(Dir, Option<OwnedFd>),
     /// It belongs to the kernel's own file systems, which are never entered.
@@ -202,7 +201,7 @@ pub(super) fn open_file(
         return Err(Errno::INVAL);
     }
     // A file of /proc can be mounted over a plain one.
-    if stat.st_dev != device && in_kernel(&fd) {
+    if stat.st_dev != device && is_on_kernel_fs(&fd) {
         return Err(Errno::ACCESS);
     }
     Ok((fd, stat))
@@ -229,11 +228,11 @@ pub(super) fn read_small(
 }
 
 /// Whether `fd` lies in one of the kernel's own file systems.
-pub(super) fn in_kernel(fd: impl AsFd) -> bool {
+pub(super) fn is_on_kernel_fs(fd: impl AsFd) -> bool {
     fstatfs(fd).is_ok_and(|stat| is_kernel_file_system(&stat))
 }
 
-/// Whether this is a file system that shows the kernel's state rather than anyone's files.
+/// Whether this is a file system that shows the kernel's state rather than files on a disk.
 pub(crate) fn is_kernel_file_system(stat: &StatFs) -> bool {
     const MAGIC: [u32; 22] = [
         0x0000_0187, // autofs: looking around in it mounts things
@@ -264,15 +263,15 @@ pub(crate) fn is_kernel_file_system(stat: &StatFs) -> bool {
 
 /// Names read from a directory, each ending in NUL so that it can be opened without a copy.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct NameBatch {
     bytes: Vec<u8>,
     ends: Vec<u32>,
 }
 
-impl Names {
+impl NameBatch {
     pub(super) fn push(&mut self, name: &CStr) {
         self.bytes.extend_from_slice(name.to_bytes_with_nul());
-        // A batch is far smaller than 4 GiB: see `BATCH`.
+        // A batch is far smaller than 4 GiB: see `MAX_BATCH_ENTRIES`.
         self.ends.push(self.bytes.len() as u32);
     }
 
@@ -299,8 +298,8 @@ impl Names {
     }
 
     /// Takes away the names from `at` on.
-    pub(super) fn split_off(&mut self, at: usize) -> Names {
-        let mut rest = Names::default();
+    pub(super) fn split_off(&mut self, at: usize) -> NameBatch {
+        let mut rest = NameBatch::default();
         for index in at..self.len() {
             rest.push(self.get(index));
         }
@@ -312,28 +311,28 @@ impl Names {
 }
 
 /// Entries taken from a directory at a time, which bounds the memory that a huge one needs.
-const BATCH: usize = 8192;
+const MAX_BATCH_ENTRIES: usize = 8192;
 
 /// Reads the entries of one directory after another, a batch at a time.
-pub(super) struct Reader {
+pub(super) struct DirReader {
     buffer: Vec<u8>,
     /// The names of the current batch, with their types in `kinds`.
-    pub(super) names: Names,
+    pub(super) names: NameBatch,
     pub(super) kinds: Vec<FileType>,
 }
 
 /// Whether a directory holds more than the batch just read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum More {
+pub(super) enum MoreEntries {
     Yes,
     No,
 }
 
-impl Reader {
+impl DirReader {
     pub(super) fn new() -> Self {
         Self {
             buffer: Vec::with_capacity(64 * 1024),
-            names: Names::default(),
+            names: NameBatch::default(),
             kinds: Vec::new(),
         }
     }
@@ -341,20 +340,23 @@ impl Reader {
     /// Replaces the batch by the next entries of `dir`, whose position is the descriptor's own.
     ///
     /// After an error the batch holds what could be read.
-    pub(super) fn next_batch(&mut self, dir: BorrowedFd<'_>) -> (More, rustix::io::Result<()>) {
+    pub(super) fn next_batch(
+        &mut self,
+        dir: BorrowedFd<'_>,
+    ) -> (MoreEntries, rustix::io::Result<()>) {
         self.names.clear();
         self.kinds.clear();
         let mut entries = RawDir::new(dir, self.buffer.spare_capacity_mut());
         loop {
             // Leave only at the end of what the kernel has handed over: the rest of it would be lost.
-            if self.kinds.len() >= BATCH && entries.is_buffer_empty() {
-                return (More::Yes, Ok(()));
+            if self.kinds.len() >= MAX_BATCH_ENTRIES && entries.is_buffer_empty() {
+                return (MoreEntries::Yes, Ok(()));
             }
             let entry = match entries.next() {
-                None => return (More::No, Ok(())),
+                None => return (MoreEntries::No, Ok(())),
                 Some(Ok(entry)) => entry,
                 Some(Err(Errno::INTR)) => continue,
-                Some(Err(err)) => return (More::No, Err(err)),
+                Some(Err(err)) => return (MoreEntries::No, Err(err)),
             };
             let name = entry.file_name();
             if name == c"." || name == c".." {

@@ -1,4 +1,4 @@
-//! The server's rules about names, as they hold below the start of a walk.
+//! The server's path rules, applied below the start of a walk.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::roots::RootedPath;
-use crate::rules::{Access, Rules};
+use crate::rules::{Access, PathRules};
 
-/// Keeps a walk away from what the agent may not read.
+/// Excludes from a walk what the agent may not read.
 #[derive(Clone, Debug)]
-pub struct Guard {
-    rules: Arc<Rules>,
+pub struct WalkGuard {
+    rules: Arc<PathRules>,
     start: PathBuf,
 }
 
-impl Guard {
+impl WalkGuard {
     /// The rules for a walk that starts at `start`.
-    pub fn new(rules: Arc<Rules>, start: &RootedPath) -> Self {
+    pub fn new(rules: Arc<PathRules>, start: &RootedPath) -> Self {
         Self {
             rules,
             start: start.absolute(),
@@ -30,8 +30,8 @@ impl Guard {
         self.rules.check(&path, "", Access::Read).is_err()
     }
 
-    /// Whether the file `name` may not be read; the directory that holds it has been asked about already.
+    /// Whether the file `name` may not be read; the directory that holds it has been checked already.
     pub(super) fn refuses_file(&self, name: &[u8]) -> bool {
-        self.rules.denylist_reads() && self.rules.denylisted(Path::new(OsStr::from_bytes(name)))
+        self.rules.denylist_reads() && self.rules.is_denylisted(Path::new(OsStr::from_bytes(name)))
     }
 }

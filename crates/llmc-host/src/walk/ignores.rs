@@ -1,7 +1,7 @@
 //! Which entries the ignore files of a tree leave out.
 //!
 //! The rules are those of git, applied whether or not there is a repository: `.gitignore` in every directory, the
-//! nearest one that has an opinion wins, and `.git/info/exclude` has the last word where they have none. A `.ignore`
+//! nearest one with a matching rule wins, and `.git/info/exclude` decides where none matches. A `.ignore`
 //! file at any level comes before them all. A directory that holds `.git` is its own repository, so the `.gitignore`
 //! files above it do not count inside.
 
@@ -10,36 +10,37 @@ use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::fstat;
 
 use super::dir::{open_dir, read_small};
+use crate::sync::lock;
 
 /// The part of an ignore file that is read.
-const MAX_FILE: u64 = 1024 * 1024;
+const MAX_IGNORE_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The ignore files above the start of a walk, up to the workspace root.
 #[derive(Clone, Debug, Default)]
-pub struct Ancestors {
+pub struct AncestorIgnores {
     /// The start of the walk, relative to the workspace root.
     pub(super) start: Vec<u8>,
     /// Directories that hold ignore files, the root first; the start itself is not among them.
-    levels: Vec<(Vec<u8>, Files)>,
+    levels: Vec<(Vec<u8>, IgnoreFiles)>,
 }
 
-/// What one directory says about ignoring.
+/// The ignore files of one directory.
 #[derive(Clone, Debug, Default)]
-struct Files {
+struct IgnoreFiles {
     dot_ignore: Option<Vec<u8>>,
     git_ignore: Option<Vec<u8>>,
     git_exclude: Option<Vec<u8>>,
     repository: bool,
 }
 
-impl Ancestors {
+impl AncestorIgnores {
     /// The walk starts at the workspace root.
     pub fn none() -> Self {
         Self::default()
@@ -62,7 +63,7 @@ impl Ancestors {
         for (index, step) in steps.iter().enumerate() {
             let at = fd.as_ref().map_or(root, AsFd::as_fd);
             let Ok(stat) = fstat(at) else { break };
-            let files = Files::read(at, stat.st_dev, &Present::Unknown);
+            let files = IgnoreFiles::read(at, stat.st_dev, &IgnoreFilesPresent::Unknown);
             if let Some(files) = files {
                 found.levels.push((steps[..index].join(&b'/'), files));
             }
@@ -75,17 +76,17 @@ impl Ancestors {
     }
 
     /// The rules that hold at the start of the walk, but for its own ignore files.
-    pub(super) fn rules(&self, compiler: &Compiler) -> Option<Arc<Rules>> {
+    pub(super) fn rules(&self, compiler: &IgnoreCompiler) -> Option<Arc<IgnoreRules>> {
         let mut rules = None;
         for (dir, files) in &self.levels {
-            rules = Some(Rules::new(rules.as_ref(), dir, files, compiler));
+            rules = Some(IgnoreRules::new(rules.as_ref(), dir, files, compiler));
         }
         rules
     }
 }
 
 /// The ignore files seen in a directory's listing.
-pub(super) enum Present {
+pub(super) enum IgnoreFilesPresent {
     /// The listing is whole: these are there and no others.
     Known {
         dot_ignore: bool,
@@ -96,18 +97,18 @@ pub(super) enum Present {
     Unknown,
 }
 
-impl Files {
-    /// Reads what a directory says, if it says anything.
-    fn read(dir: BorrowedFd<'_>, device: u64, present: &Present) -> Option<Self> {
+impl IgnoreFiles {
+    /// Reads a directory's ignore files, if it has any.
+    fn read(dir: BorrowedFd<'_>, device: u64, present: &IgnoreFilesPresent) -> Option<Self> {
         let (dot_ignore, git_ignore, git) = match present {
-            Present::Known {
+            IgnoreFilesPresent::Known {
                 dot_ignore,
                 git_ignore,
                 git,
             } => (*dot_ignore, *git_ignore, *git),
-            Present::Unknown => (true, true, true),
+            IgnoreFilesPresent::Unknown => (true, true, true),
         };
-        let read = |name: &CStr| read_small(dir, name, device, MAX_FILE);
+        let read = |name: &CStr| read_small(dir, name, device, MAX_IGNORE_FILE_BYTES);
         let mut files = Self {
             dot_ignore: dot_ignore.then(|| read(c".ignore")).flatten(),
             git_ignore: git_ignore.then(|| read(c".gitignore")).flatten(),
@@ -119,7 +120,9 @@ impl Files {
             files.git_exclude = open_dir(dir, c".git")
                 .and_then(|git| open_dir(git.as_fd(), c"info"))
                 .ok()
-                .and_then(|info| read_small(info.as_fd(), c"exclude", device, MAX_FILE));
+                .and_then(|info| {
+                    read_small(info.as_fd(), c"exclude", device, MAX_IGNORE_FILE_BYTES)
+                });
         }
         let silent = files.dot_ignore.is_none() && files.git_ignore.is_none() && !files.repository;
         (!silent).then_some(files)
@@ -128,8 +131,8 @@ impl Files {
 
 /// The rules that hold inside one directory: its own, and those of the directories above.
 #[derive(Debug)]
-pub(super) struct Rules {
-    parent: Option<Arc<Rules>>,
+pub(super) struct IgnoreRules {
+    parent: Option<Arc<IgnoreRules>>,
     /// Bytes of a path that name the directory of these rules, its slash included.
     strip: usize,
     dot_ignore: Option<Arc<Gitignore>>,
@@ -140,31 +143,31 @@ pub(super) struct Rules {
     dot_ignore_above: bool,
 }
 
-impl Rules {
+impl IgnoreRules {
     /// The rules inside `dir`, given those above it.
     pub(super) fn inside(
-        above: Option<&Arc<Rules>>,
+        above: Option<&Arc<IgnoreRules>>,
         fd: BorrowedFd<'_>,
         device: u64,
         path: &[u8],
-        present: &Present,
-        compiler: &Compiler,
-    ) -> Option<Arc<Rules>> {
-        match Files::read(fd, device, present) {
+        present: &IgnoreFilesPresent,
+        compiler: &IgnoreCompiler,
+    ) -> Option<Arc<IgnoreRules>> {
+        match IgnoreFiles::read(fd, device, present) {
             Some(files) => Some(Self::new(above, path, &files, compiler)),
             None => above.cloned(),
         }
     }
 
     fn new(
-        above: Option<&Arc<Rules>>,
+        above: Option<&Arc<IgnoreRules>>,
         path: &[u8],
-        files: &Files,
-        compiler: &Compiler,
-    ) -> Arc<Rules> {
+        files: &IgnoreFiles,
+        compiler: &IgnoreCompiler,
+    ) -> Arc<IgnoreRules> {
         let compile =
             |text: &Option<Vec<u8>>| text.as_deref().and_then(|text| compiler.compile(text));
-        Arc::new(Rules {
+        Arc::new(IgnoreRules {
             parent: above.cloned(),
             strip: if path.is_empty() { 0 } else { path.len() + 1 },
             dot_ignore: compile(&files.dot_ignore),
@@ -177,20 +180,20 @@ impl Rules {
     }
 
     /// Whether the entry at `path`, relative to the workspace root, is left out.
-    pub(super) fn ignore(&self, path: &[u8], kind: Kind) -> bool {
+    pub(super) fn ignore(&self, path: &[u8], kind: IgnoreTarget) -> bool {
         let mut from_git = None;
         let mut from_exclude = None;
         let mut in_repository = true;
         let mut next = Some(self);
         while let Some(rules) = next {
             let relative = &path[rules.strip..];
-            if let Some(verdict) = verdict(&rules.dot_ignore, relative, kind) {
-                return verdict;
+            if let Some(match_rules) = match_rules(&rules.dot_ignore, relative, kind) {
+                return match_rules;
             }
             if in_repository && from_git.is_none() {
-                from_git = verdict(&rules.git_ignore, relative, kind);
+                from_git = match_rules(&rules.git_ignore, relative, kind);
                 if from_exclude.is_none() {
-                    from_exclude = verdict(&rules.git_exclude, relative, kind);
+                    from_exclude = match_rules(&rules.git_exclude, relative, kind);
                 }
             }
             in_repository &= !rules.repository;
@@ -203,18 +206,18 @@ impl Rules {
     }
 }
 
-/// Whether a rule is asked about a directory; rules that end in `/` are for those only.
+/// Whether a rule is matched against a directory; rules that end in `/` apply to those only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum IgnoreTarget {
     Dir,
     File,
 }
 
-fn verdict(rules: &Option<Arc<Gitignore>>, path: &[u8], kind: Kind) -> Option<bool> {
-    match rules
-        .as_ref()?
-        .matched(Path::new(OsStr::from_bytes(path)), kind == Kind::Dir)
-    {
+fn match_rules(rules: &Option<Arc<Gitignore>>, path: &[u8], kind: IgnoreTarget) -> Option<bool> {
+    match rules.as_ref()?.matched(
+        Path::new(OsStr::from_bytes(path)),
+        kind == IgnoreTarget::Dir,
+    ) {
         Match::None => None,
         Match::Ignore(_) => Some(true),
         Match::Whitelist(_) => Some(false),
@@ -226,23 +229,22 @@ fn verdict(rules: &Option<Arc<Gitignore>>, path: &[u8], kind: Kind) -> Option<bo
 /// Matchers take paths relative to their directory, so one serves every directory whose file reads the same, as the
 /// packages of a vendored tree tend to.
 #[derive(Debug, Default)]
-pub(super) struct Compiler {
+pub(super) struct IgnoreCompiler {
     known: Mutex<HashMap<Vec<u8>, Option<Arc<Gitignore>>>>,
 }
 
-impl Compiler {
+impl IgnoreCompiler {
     /// Texts longer than this, and more than so many of them, are compiled each time.
-    const MAX_KNOWN_TEXT: usize = 4096;
-    const MAX_KNOWN: usize = 1024;
+    const MAX_CACHED_TEXT_BYTES: usize = 4096;
+    const MAX_CACHED_TEXTS: usize = 1024;
 
     fn compile(&self, text: &[u8]) -> Option<Arc<Gitignore>> {
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(text) {
+        if let Some(known) = lock(&self.known).get(text) {
             return known.clone();
         }
-        let rules = build(text);
-        let mut known = lock();
-        if text.len() <= Self::MAX_KNOWN_TEXT && known.len() < Self::MAX_KNOWN {
+        let rules = build_matcher(text);
+        let mut known = lock(&self.known);
+        if text.len() <= Self::MAX_CACHED_TEXT_BYTES && known.len() < Self::MAX_CACHED_TEXTS {
             known.insert(text.to_vec(), rules.clone());
         }
         rules
@@ -250,7 +252,7 @@ impl Compiler {
 }
 
 /// Lines that make no glob are passed over, as git does.
-fn build(text: &[u8]) -> Option<Arc<Gitignore>> {
+fn build_matcher(text: &[u8]) -> Option<Arc<Gitignore>> {
     let mut builder = GitignoreBuilder::new("");
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     for line in text.split(|byte| *byte == b'\n') {

@@ -1,42 +1,43 @@
 //! Listings of a directory, for `linux_fs_list`.
 //!
-//! Ignore files do not count here: who lists a directory wants to see what is in it. However large the tree, only the
+//! Ignore files do not count here: a caller that lists a directory wants all of its entries. However large the tree, only the
 //! entries with the smallest paths are kept, and only those are looked at beyond their names.
 
 use std::collections::BinaryHeap;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{AtFlags, FileType, statat};
 
-use super::crew::{self, Ended};
-use super::dir::{Dir, MAX_DEPTH, More, Opened, Reader, in_kernel, push_name};
-use super::{FileGlob, Guard, Hidden, is_private};
+use super::dir::{
+    Dir, DirReader, MAX_WALK_DEPTH, MoreEntries, OpenedDir, is_on_kernel_fs, push_name,
+};
+use super::threads::{self, ThreadsEnd};
+use super::{FileGlob, Hidden, WalkGuard, is_never_entered};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::read::mtime_ns;
+use crate::sync::lock;
 
-/// What to list.
 #[derive(Clone, Debug)]
 pub struct ListOptions {
     /// Levels below the directory's own entries; 0 lists those alone.
     pub depth: usize,
-    /// Names that begin with a dot.
     pub hidden: Hidden,
     /// Which entries are meant; with a glob, directories are searched but not listed.
     pub file_glob: Option<FileGlob>,
     /// The most entries to return.
     pub max_entries: usize,
     /// What the agent may not read: such directories are listed but not entered.
-    pub guard: Option<Guard>,
+    pub guard: Option<WalkGuard>,
     /// What to find out about each entry.
-    pub detail: Detail,
+    pub detail: ListDetail,
 }
 
 /// What is found out about an entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Detail {
+pub enum ListDetail {
     /// Its name and kind, which the directory itself tells.
     Name,
     /// Its size and time too, which takes a system call for each entry.
@@ -46,9 +47,9 @@ pub enum Detail {
 
 /// The entries of a directory tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct DirListing {
     /// The entries with the smallest paths, in the order of their bytes.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ListEntry>,
     /// How many entries there are in all.
     pub total: u64,
     /// Hidden entries left out, a directory counting as one.
@@ -61,23 +62,19 @@ pub struct Listing {
 
 /// One entry of a listing. Entries are ordered by their path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct ListEntry {
     /// The path relative to the listed directory.
     pub path: Vec<u8>,
-    /// What it is.
-    pub kind: EntryKind,
-    /// Its size in bytes; absent when nobody asked for it or it vanished while being listed.
+    pub kind: FileKind,
+    /// Its size in bytes; absent when not requested or when the entry vanished while being listed.
     pub size: Option<u64>,
     /// When it was last modified, in nanoseconds since 1970; absent like the size.
     pub mtime_ns: Option<i64>,
 }
 
-/// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EntryKind {
-    /// A regular file.
+pub enum FileKind {
     File,
-    /// A directory.
     Dir,
     /// A symbolic link, whatever it points to.
     Symlink,
@@ -85,25 +82,24 @@ pub enum EntryKind {
     Other,
 }
 
-impl EntryKind {
-    /// The word for it in answers.
+impl FileKind {
     pub fn as_str(self) -> &'static str {
         match self {
-            EntryKind::File => "file",
-            EntryKind::Dir => "dir",
-            EntryKind::Symlink => "symlink",
-            EntryKind::Other => "other",
+            FileKind::File => "file",
+            FileKind::Dir => "dir",
+            FileKind::Symlink => "symlink",
+            FileKind::Other => "other",
         }
     }
 }
 
-impl From<FileType> for EntryKind {
+impl From<FileType> for FileKind {
     fn from(kind: FileType) -> Self {
         match kind {
-            FileType::RegularFile => EntryKind::File,
-            FileType::Directory => EntryKind::Dir,
-            FileType::Symlink => EntryKind::Symlink,
-            _ => EntryKind::Other,
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Dir,
+            FileType::Symlink => FileKind::Symlink,
+            _ => FileKind::Other,
         }
     }
 }
@@ -111,61 +107,61 @@ impl From<FileType> for EntryKind {
 /// Lists the directory `start`.
 ///
 /// `.git` and `.llmc` are listed when hidden names are, but not entered; nor are the kernel's own file systems.
-pub fn list(start: impl AsFd, options: &ListOptions, cancel: &CancelToken) -> Result<Listing> {
-    let start =
-        Dir::start(start.as_fd(), Vec::new(), None).map_err(|errno| Error::of(".", errno))?;
-    let kept = Arc::new(Mutex::new(Kept::default()));
-    lock(&kept).listing.complete = true;
+pub fn list(start: impl AsFd, options: &ListOptions, cancel: &CancelToken) -> Result<DirListing> {
+    let start = Dir::start(start.as_fd(), Vec::new(), None)
+        .map_err(|errno| Error::from_errno(".", errno))?;
+    let state = Arc::new(Mutex::new(ListState::default()));
+    lock(&state).listing.complete = true;
     let mut lister = Lister {
         options: options.clone(),
         cancel: cancel.clone(),
-        kept: Arc::clone(&kept),
-        reader: Reader::new(),
+        state: Arc::clone(&state),
+        reader: DirReader::new(),
         stack: Vec::new(),
     };
     // On a thread of its own, so that a file system that hangs cannot hold the caller beyond the deadline.
-    let ended = crew::run(vec![move || lister.run(start)], cancel)?;
-    let mut kept = lock(&kept);
-    let mut listing = std::mem::take(&mut kept.listing);
+    let ended = threads::run(vec![move || lister.run(start)], cancel)?;
+    let mut state = lock(&state);
+    let mut listing = std::mem::take(&mut state.listing);
     // Taking them out of the heap in order would jump around in memory for every single one.
-    listing.entries = std::mem::take(&mut kept.smallest).into_vec();
+    listing.entries = std::mem::take(&mut state.smallest).into_vec();
     listing.entries.sort_unstable();
-    if ended == Ended::LeftBehind {
+    if ended == ThreadsEnd::SomeStuck {
         listing.complete = false;
     }
     Ok(listing)
 }
 
 #[derive(Default)]
-struct Kept {
+struct ListState {
     /// Everything but the entries.
-    listing: Listing,
-    smallest: BinaryHeap<Entry>,
+    listing: DirListing,
+    smallest: BinaryHeap<ListEntry>,
 }
 
 struct Lister {
     options: ListOptions,
     cancel: CancelToken,
-    kept: Arc<Mutex<Kept>>,
-    reader: Reader,
+    state: Arc<Mutex<ListState>>,
+    reader: DirReader,
     stack: Vec<(Arc<Dir>, CString)>,
 }
 
 impl Lister {
     fn run(&mut self, start: Dir) {
-        if start.fd().is_some_and(in_kernel) {
+        if start.fd().is_some_and(is_on_kernel_fs) {
             return;
         }
         self.read_dir(start, None);
         while let Some((parent, name)) = self.stack.pop() {
             if self.cancel.is_cancelled() {
-                lock(&self.kept).listing.complete = false;
+                lock(&self.state).listing.complete = false;
                 return;
             }
             match open(&parent, &name) {
-                Ok(Opened::Dir(dir, loose)) => self.read_dir(dir, loose),
-                Ok(Opened::Kernel) => {}
-                Err(_) => lock(&self.kept).listing.unreadable += 1,
+                Ok(OpenedDir::Dir(dir, loose)) => self.read_dir(dir, loose),
+                Ok(OpenedDir::Kernel) => {}
+                Err(_) => lock(&self.state).listing.unreadable += 1,
             }
         }
     }
@@ -179,14 +175,14 @@ impl Lister {
         loop {
             let (more, result) = self.reader.next_batch(fd);
             if result.is_err() {
-                lock(&self.kept).listing.unreadable += 1;
+                lock(&self.state).listing.unreadable += 1;
             }
-            self.take_in(&dir, fd);
-            if more == More::No {
+            self.add_names(&dir, fd);
+            if more == MoreEntries::No {
                 break;
             }
             if self.cancel.is_cancelled() {
-                lock(&self.kept).listing.complete = false;
+                lock(&self.state).listing.complete = false;
                 return;
             }
         }
@@ -195,9 +191,9 @@ impl Lister {
     }
 
     /// Counts the names just read, keeps the smallest and notes the directories to enter.
-    fn take_in(&mut self, dir: &Arc<Dir>, fd: BorrowedFd<'_>) {
-        let mut kept = lock(&self.kept);
-        let Kept { listing, smallest } = &mut *kept;
+    fn add_names(&mut self, dir: &Arc<Dir>, fd: BorrowedFd<'_>) {
+        let mut state = lock(&self.state);
+        let ListState { listing, smallest } = &mut *state;
         let mut path = Vec::new();
         push_name(&mut path, &dir.path, c"");
         let stem = path.len();
@@ -218,8 +214,8 @@ impl Lister {
             }
             let guard = self.options.guard.as_ref();
             if is_dir
-                && dir.depth < self.options.depth.min(MAX_DEPTH)
-                && !is_private(name)
+                && dir.depth < self.options.depth.min(MAX_WALK_DEPTH)
+                && !is_never_entered(name)
                 && !guard.is_some_and(|guard| guard.refuses_dir(&path))
             {
                 self.stack.push((Arc::clone(dir), name.to_owned()));
@@ -242,24 +238,24 @@ impl Lister {
                     _ => break,
                 }
             }
-            smallest.push(look_at(fd, path, kind, self.options.detail));
+            smallest.push(stat_entry(fd, path, kind, self.options.detail));
         }
     }
 }
 
-fn open(parent: &Arc<Dir>, name: &CStr) -> rustix::io::Result<Opened> {
+fn open(parent: &Arc<Dir>, name: &CStr) -> rustix::io::Result<OpenedDir> {
     match parent.fd() {
         Some(fd) => Dir::open(parent, fd, name),
         None => Dir::open(parent, parent.reopen()?.as_fd(), name),
     }
 }
 
-fn look_at(dir: BorrowedFd<'_>, path: Vec<u8>, kind: FileType, detail: Detail) -> Entry {
+fn stat_entry(dir: BorrowedFd<'_>, path: Vec<u8>, kind: FileType, detail: ListDetail) -> ListEntry {
     let stat = match detail {
-        Detail::Name => None,
-        Detail::Status => statat(dir, super::file_name(&path), AtFlags::SYMLINK_NOFOLLOW).ok(),
+        ListDetail::Name => None,
+        ListDetail::Status => statat(dir, super::file_name(&path), AtFlags::SYMLINK_NOFOLLOW).ok(),
     };
-    Entry {
+    ListEntry {
         kind: stat
             .map_or(kind, |stat| FileType::from_raw_mode(stat.st_mode))
             .into(),
@@ -267,8 +263,4 @@ fn look_at(dir: BorrowedFd<'_>, path: Vec<u8>, kind: FileType, detail: Detail) -
         mtime_ns: stat.as_ref().map(mtime_ns),
         path,
     }
-}
-
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,21 +7,21 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::dir::{Dir, Names};
+use super::dir::{Dir, NameBatch};
+use crate::sync::lock;
 
-/// Something to do.
-pub(super) enum Item {
+pub(super) enum WorkItem {
     /// Read the directory the walk starts from.
     Start(Dir),
     /// Open and read a directory.
     Dir { parent: Arc<Dir>, name: CString },
     /// Visit files of a directory.
-    Files { dir: Arc<Dir>, names: Names },
+    Files { dir: Arc<Dir>, names: NameBatch },
 }
 
 #[derive(Default)]
-pub(super) struct Queue {
-    stack: Mutex<Stack>,
+pub(super) struct WorkQueue {
+    stack: Mutex<WorkStack>,
     changed: Condvar,
     idle: AtomicUsize,
     /// The number of items, to be read without the lock.
@@ -29,16 +29,16 @@ pub(super) struct Queue {
 }
 
 #[derive(Default)]
-struct Stack {
-    items: Vec<Item>,
+struct WorkStack {
+    items: Vec<WorkItem>,
     /// Threads at work on an item, which may bring more.
     busy: usize,
     closed: bool,
 }
 
-impl Queue {
-    pub(super) fn push(&self, items: impl Iterator<Item = Item>) {
-        let mut stack = self.lock();
+impl WorkQueue {
+    pub(super) fn push(&self, items: impl Iterator<Item = WorkItem>) {
+        let mut stack = lock(&self.stack);
         let before = stack.items.len();
         stack.items.extend(items);
         let added = stack.items.len() - before;
@@ -50,13 +50,13 @@ impl Queue {
     }
 
     /// The first item of a thread.
-    pub(super) fn first(&self) -> Option<Item> {
-        self.take(self.lock())
+    pub(super) fn first(&self) -> Option<WorkItem> {
+        self.take(lock(&self.stack))
     }
 
     /// The next item of a thread that has done its last one. `None` means that all is done.
-    pub(super) fn next(&self) -> Option<Item> {
-        let mut stack = self.lock();
+    pub(super) fn next(&self) -> Option<WorkItem> {
+        let mut stack = lock(&self.stack);
         stack.busy -= 1;
         self.take(stack)
     }
@@ -66,9 +66,9 @@ impl Queue {
         self.idle.load(Ordering::Relaxed) > 0 && self.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Drops all work and sends every thread home.
+    /// Drops all work; every thread ends at its next request.
     pub(super) fn close(&self) {
-        let mut stack = self.lock();
+        let mut stack = lock(&self.stack);
         stack.closed = true;
         let items = std::mem::take(&mut stack.items);
         drop(stack);
@@ -76,7 +76,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    fn take(&self, mut stack: MutexGuard<'_, Stack>) -> Option<Item> {
+    fn take(&self, mut stack: MutexGuard<'_, WorkStack>) -> Option<WorkItem> {
         loop {
             if stack.closed {
                 return None;
@@ -97,9 +97,5 @@ impl Queue {
                 .unwrap_or_else(PoisonError::into_inner);
             self.idle.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Stack> {
-        self.stack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

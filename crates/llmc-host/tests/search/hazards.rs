@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use llmc_host::CancelToken;
 use llmc_host::search::{ContentOptions, search_content};
-use llmc_host::walk::{Detail, Hidden, ListOptions, Skipped, WalkOptions, list};
+use llmc_host::walk::{Hidden, ListDetail, ListOptions, SkippedCounts, WalkOptions, list};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mkdirat, mknodat, openat, renameat_with};
 
 use super::{find_with, grep, grep_with, lines, open, paths, regex, tree};
@@ -29,7 +29,7 @@ fn links_are_not_followed() {
     symlink(outside.path().join("secret"), dir.path().join(".gitignore")).unwrap();
     let found = grep(dir.path(), "needle");
     assert_eq!(lines(&found), ["a/file:1:needle"]);
-    assert_eq!(found.skipped, Skipped::default());
+    assert_eq!(found.skipped, SkippedCounts::default());
     assert_eq!(
         paths(&find_with(dir.path(), "*", &WalkOptions::default())),
         ["a/file"]
@@ -114,7 +114,7 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
                 file_glob: None,
                 max_entries: 100,
                 guard: None,
-                detail: Detail::Status,
+                detail: ListDetail::Status,
             };
             let listing = list(&root, &options, &CancelToken::default()).unwrap();
             assert!(
@@ -222,7 +222,7 @@ fn deep_trees_need_few_descriptors() {
         };
         let found = grep_with(dir.path(), "needle", &walk, &ContentOptions::default());
         assert_eq!((found.total_hits, found.files_searched), (6000, 6000));
-        assert_eq!(found.skipped, Skipped::default());
+        assert_eq!(found.skipped, SkippedCounts::default());
         assert!(found.complete);
     }
     let options = ListOptions {
@@ -231,7 +231,7 @@ fn deep_trees_need_few_descriptors() {
         file_glob: None,
         max_entries: 10,
         guard: None,
-        detail: Detail::Status,
+        detail: ListDetail::Status,
     };
     let listing = list(open(dir.path()), &options, &CancelToken::default()).unwrap();
     assert_eq!((listing.total, listing.unreadable), (12_000, 0));
@@ -342,10 +342,10 @@ fn a_search_can_be_cancelled() {
 
 #[test]
 fn a_visitor_that_panics_does_not_hang_the_walk() {
-    use llmc_host::walk::{Found, Visit, Visitor, walk};
+    use llmc_host::walk::{FileVisitor, VisitOutcome, WalkFile, walk};
     struct Panics;
-    impl Visitor for Panics {
-        fn visit(&mut self, _: &Found<'_>) -> Visit {
+    impl FileVisitor for Panics {
+        fn visit(&mut self, _: &WalkFile<'_>) -> VisitOutcome {
             panic!("on purpose")
         }
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::net::UnixListener;
 
 use llmc_host::CancelToken;
-use llmc_host::walk::{Detail, EntryKind, FileGlob, Hidden, ListOptions, Listing, list};
+use llmc_host::walk::{DirListing, FileGlob, FileKind, Hidden, ListDetail, ListOptions, list};
 
 use super::{open, tree};
 
@@ -14,14 +14,14 @@ const ALL: ListOptions = ListOptions {
     file_glob: None,
     max_entries: 1000,
     guard: None,
-    detail: Detail::Status,
+    detail: ListDetail::Status,
 };
 
-fn listed(root: impl AsRef<std::path::Path>, options: &ListOptions) -> Listing {
+fn listed(root: impl AsRef<std::path::Path>, options: &ListOptions) -> DirListing {
     list(open(root), options, &CancelToken::default()).unwrap()
 }
 
-fn names(listing: &Listing) -> Vec<&str> {
+fn names(listing: &DirListing) -> Vec<&str> {
     listing
         .entries
         .iter()
@@ -39,9 +39,9 @@ fn names_alone_tell_the_same_kinds() {
         let entries = listing.entries.into_iter();
         entries.map(|entry| (entry.path, entry.kind)).collect()
     };
-    assert_eq!(kinds(Detail::Name), kinds(Detail::Status));
+    assert_eq!(kinds(ListDetail::Name), kinds(ListDetail::Status));
     let names = ListOptions {
-        detail: Detail::Name,
+        detail: ListDetail::Name,
         ..ALL
     };
     let listing = listed(dir.path(), &names);
@@ -115,7 +115,7 @@ fn entries_tell_kind_size_and_time() {
         ]
     );
     let file = &listing.entries[2];
-    assert_eq!((file.kind, file.size), (EntryKind::File, Some(5)));
+    assert_eq!((file.kind, file.size), (FileKind::File, Some(5)));
     let modified = fs::metadata(dir.path().join("file"))
         .unwrap()
         .modified()

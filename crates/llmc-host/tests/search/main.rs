@@ -12,7 +12,7 @@ use std::path::Path;
 
 use llmc_host::CancelToken;
 use llmc_host::search::{
-    Case, ContentFound, ContentOptions, ContentPattern, NamePattern, NamesFound, Syntax,
+    Case, ContentMatches, ContentOptions, ContentPattern, NameMatches, NamePattern, PatternSyntax,
     search_content, search_files,
 };
 use llmc_host::walk::WalkOptions;
@@ -44,7 +44,7 @@ fn open(path: impl AsRef<Path>) -> File {
 }
 
 fn regex(pattern: &str) -> ContentPattern {
-    ContentPattern::new(pattern, Syntax::Regex, Case::Sensitive).unwrap()
+    ContentPattern::new(pattern, PatternSyntax::Regex, Case::Sensitive).unwrap()
 }
 
 fn grep_with(
@@ -52,7 +52,7 @@ fn grep_with(
     pattern: &str,
     walk: &WalkOptions,
     options: &ContentOptions,
-) -> ContentFound {
+) -> ContentMatches {
     search_content(
         open(root),
         &regex(pattern),
@@ -63,7 +63,7 @@ fn grep_with(
     .unwrap()
 }
 
-fn grep(root: impl AsRef<Path>, pattern: &str) -> ContentFound {
+fn grep(root: impl AsRef<Path>, pattern: &str) -> ContentMatches {
     grep_with(
         root,
         pattern,
@@ -72,13 +72,13 @@ fn grep(root: impl AsRef<Path>, pattern: &str) -> ContentFound {
     )
 }
 
-fn find_with(root: impl AsRef<Path>, pattern: &str, walk: &WalkOptions) -> NamesFound {
+fn find_with(root: impl AsRef<Path>, pattern: &str, walk: &WalkOptions) -> NameMatches {
     let pattern = NamePattern::new(pattern).unwrap();
     search_files(open(root), &pattern, walk, 1000, &CancelToken::default()).unwrap()
 }
 
 /// The paths that a search for names finds, as text.
-fn paths(found: &NamesFound) -> Vec<&str> {
+fn paths(found: &NameMatches) -> Vec<&str> {
     found
         .paths
         .iter()
@@ -86,8 +86,8 @@ fn paths(found: &NamesFound) -> Vec<&str> {
         .collect()
 }
 
-/// Hits as `path:line:snippet`.
-fn lines(found: &ContentFound) -> Vec<String> {
+/// MatchCollector as `path:line:snippet`.
+fn lines(found: &ContentMatches) -> Vec<String> {
     found
         .hits
         .iter()

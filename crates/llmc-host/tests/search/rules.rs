@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use llmc_host::walk::{Ancestors, FileGlob, Guard, Hidden, Skipped, WalkOptions};
-use llmc_host::{Access, Last, Roots, Rules};
+use llmc_host::walk::{AncestorIgnores, FileGlob, Hidden, SkippedCounts, WalkGuard, WalkOptions};
+use llmc_host::{Access, FinalLink, PathRules, Roots};
 
 use super::{add, find_with, open, paths, tree};
 
-fn shown(fixture: &str) -> (Vec<String>, Skipped) {
+fn shown(fixture: &str) -> (Vec<String>, SkippedCounts) {
     shown_with(fixture, &WalkOptions::default())
 }
 
-fn shown_with(fixture: &str, options: &WalkOptions) -> (Vec<String>, Skipped) {
+fn shown_with(fixture: &str, options: &WalkOptions) -> (Vec<String>, SkippedCounts) {
     let dir = tree(fixture);
     let found = find_with(dir.path(), "*", options);
     assert!(found.complete);
@@ -22,11 +22,11 @@ fn shown_with(fixture: &str, options: &WalkOptions) -> (Vec<String>, Skipped) {
     )
 }
 
-fn skipped(ignored: u64, hidden: u64) -> Skipped {
-    Skipped {
+fn skipped(ignored: u64, hidden: u64) -> SkippedCounts {
+    SkippedCounts {
         ignored,
         hidden,
-        ..Skipped::default()
+        ..SkippedCounts::default()
     }
 }
 
@@ -116,7 +116,7 @@ fn ancestors_hold_for_a_start_further_down() {
     let root = open(dir.path());
     for start in ["a/b", "./a//b/"] {
         let options = WalkOptions {
-            ancestors: Ancestors::collect(std::os::fd::AsFd::as_fd(&root), start.as_bytes()),
+            ancestors: AncestorIgnores::collect(std::os::fd::AsFd::as_fd(&root), start.as_bytes()),
             ..WalkOptions::default()
         };
         let found = find_with(dir.path().join("a/b"), "*", &options);
@@ -160,7 +160,7 @@ fn files_that_are_not_meant_are_not_counted() {
 fn what_the_agent_may_not_read_is_kept_from_walks() {
     let dir = tree("//- a.pem\n//- b.txt\n//- state/db\n//- c/ID_RSA\n");
     add(dir.path(), "//- c/state/db\n");
-    let rules = Rules::new(
+    let rules = PathRules::new(
         Some(dir.path().canonicalize().unwrap().join("state")),
         Vec::new(),
     )
@@ -168,9 +168,9 @@ fn what_the_agent_may_not_read_is_kept_from_walks() {
     .unwrap();
     let rules = Arc::new(rules);
     let roots = Roots::open(dir.path(), &[dir.path().to_owned()], Arc::clone(&rules)).unwrap();
-    let start = roots.resolve(".", Last::Follow, Access::Read).unwrap();
+    let start = roots.resolve(".", FinalLink::Follow, Access::Read).unwrap();
     let options = WalkOptions {
-        guard: Some(Guard::new(rules, &start)),
+        guard: Some(WalkGuard::new(rules, &start)),
         ..WalkOptions::default()
     };
     let found = find_with(dir.path(), "*", &options);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use llmc_host::{CancelToken, Roots, Rules};
+use llmc_host::{CancelToken, PathRules, Roots};
 use llmc_index::{Answer, Index, Request, Scope, Updated};
 
 pub(crate) struct Work {
@@ -19,7 +19,7 @@ impl Work {
         let base = tempfile::tempdir().unwrap();
         let root = base.path().join("w");
         fs::create_dir(&root).unwrap();
-        let rules = Arc::new(Rules::new(None, Vec::new()));
+        let rules = Arc::new(PathRules::new(None, Vec::new()));
         let roots = Roots::open(&root, std::slice::from_ref(&root), rules).unwrap();
         let index = Index::at(&base.path().join("index"));
         let work = Work { base, roots, index };

@@ -1,4 +1,4 @@
-use llmc_host::Depth;
+use llmc_host::DeleteScope;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -31,12 +31,12 @@ impl Tool for LinuxFsDelete {
         cx.blocking(move |cx, stop| {
             let files = cx.linux();
             let depth = if args.recursive == Some(true) {
-                Depth::Recursive
+                DeleteScope::Recursive
             } else {
-                Depth::FileOnly
+                DeleteScope::FileOnly
             };
             let path = files.delete(&args.path, depth, &cx.owner(), stop)?;
-            let shown = files.roots.shown(&path);
+            let shown = files.roots.display_path(&path);
             Ok(Document::new(DonePath::new(&shown)).path(shown))
         })
         .await

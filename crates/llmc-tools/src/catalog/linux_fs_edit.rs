@@ -1,5 +1,5 @@
 use llmc_host::ExpectedHash;
-use llmc_host::edit::Change;
+use llmc_host::edit::Replacement;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -53,13 +53,13 @@ impl Tool for LinuxFsEdit {
                 .map(ExpectedHash::parse)
                 .transpose()?;
             let files = cx.linux();
-            let change = Change {
+            let change = Replacement {
                 old_text: &args.old_text,
                 new_text: &args.new_text,
                 count: usize::try_from(count).unwrap_or(usize::MAX),
             };
             let written = files.edit(&args.path, &change, expected.as_ref(), &cx.owner(), stop)?;
-            let path = files.roots.shown(&written.path);
+            let path = files.roots.display_path(&written.path);
             let edited = Edited {
                 replacements: count,
                 bytes_written: written.bytes_written,

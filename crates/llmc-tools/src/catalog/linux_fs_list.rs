@@ -1,6 +1,6 @@
 use llmc_envelope::HandleId;
-use llmc_host::names::shown;
-use llmc_host::walk::{Detail, Entry, FileGlob, Hidden, ListOptions, list};
+use llmc_host::names::escape;
+use llmc_host::walk::{FileGlob, Hidden, ListDetail, ListEntry, ListOptions, list};
 use llmc_host::{RootedPath, Roots};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ impl Tool for LinuxFsList {
                 file_glob: args.file_glob.as_deref().map(FileGlob::new).transpose()?,
                 max_entries: MAX_STORED_ENTRIES,
                 guard: Some(dir.guard(roots)),
-                detail: Detail::Status,
+                detail: ListDetail::Status,
             };
             let listing = list(&dir.fd, &options, stop)?;
             if !listing.complete {
@@ -95,7 +95,7 @@ impl Tool for LinuxFsList {
                 )
                 .hint("lower depth or list a subdirectory"));
             }
-            let root = roots.shown(&dir.path);
+            let root = roots.display_path(&dir.path);
             let entries: Vec<Listed> = listing
                 .entries
                 .iter()
@@ -116,7 +116,7 @@ impl Tool for LinuxFsList {
     }
 }
 
-fn listed(roots: &Roots, dir: &RootedPath, entry: &Entry) -> Listed {
+fn listed(roots: &Roots, dir: &RootedPath, entry: &ListEntry) -> Listed {
     let time = entry
         .mtime_ns
         .and_then(|ns| jiff::Timestamp::from_nanosecond(i128::from(ns)).ok());
@@ -131,9 +131,9 @@ fn listed(roots: &Roots, dir: &RootedPath, entry: &Entry) -> Listed {
 /// A path found below a directory, printed like every other path.
 pub(super) fn below(roots: &Roots, dir: &RootedPath, path: &[u8]) -> String {
     use std::os::unix::ffi::OsStrExt;
-    let base = roots.shown(dir);
+    let base = roots.display_path(dir);
     if base == "." {
-        return shown(path);
+        return escape(path);
     }
-    roots.shown_absolute(&dir.absolute().join(std::ffi::OsStr::from_bytes(path)))
+    roots.display_absolute(&dir.absolute().join(std::ffi::OsStr::from_bytes(path)))
 }

@@ -1,4 +1,4 @@
-use llmc_host::IfThere;
+use llmc_host::ExistingDir;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -30,12 +30,12 @@ impl Tool for LinuxFsMkdirs {
         cx.blocking(move |cx, _| {
             let files = cx.linux();
             let if_there = if args.exist_ok == Some(false) {
-                IfThere::Refuse
+                ExistingDir::Refuse
             } else {
-                IfThere::Accept
+                ExistingDir::Accept
             };
             let path = files.make_dirs(&args.path, if_there)?;
-            let shown = files.roots.shown(&path);
+            let shown = files.roots.display_path(&path);
             Ok(Document::new(DonePath::new(&shown)).path(shown))
         })
         .await

@@ -35,7 +35,10 @@ impl Tool for LinuxFsMove {
         cx.blocking(move |cx, stop| {
             let files = cx.linux();
             let (from, to) = files.move_path(&args.source, &args.target, &cx.owner(), stop)?;
-            let (source, target) = (files.roots.shown(&from), files.roots.shown(&to));
+            let (source, target) = (
+                files.roots.display_path(&from),
+                files.roots.display_path(&to),
+            );
             let moved = Moved {
                 ok: true,
                 source,

@@ -1,5 +1,5 @@
 use llmc_envelope::HandleId;
-use llmc_host::Slice;
+use llmc_host::FileSlice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -24,7 +24,7 @@ pub(super) struct Args {
 #[derive(Serialize)]
 pub(super) struct FileLines {
     #[serde(serialize_with = "only_text")]
-    content: Slice,
+    content: FileSlice,
     /// Filled in by the seal.
     handle: Option<HandleId>,
     meta: LinesMeta,
@@ -42,7 +42,10 @@ struct LinesMeta {
     encoding: Option<&'static str>,
 }
 
-fn only_text<S: Serializer>(slice: &Slice, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+fn only_text<S: Serializer>(
+    slice: &FileSlice,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_str(&slice.text)
 }
 
@@ -72,7 +75,7 @@ impl Tool for LinuxFsRead {
         cx.blocking(move |cx, stop| {
             let roots = &cx.linux().roots;
             let file = roots.open_file(&args.path)?;
-            let shown = roots.shown(&file.path);
+            let shown = roots.display_path(&file.path);
             let slice = file.read_lines(skip, max, stop)?;
             Ok(FileLines {
                 handle: None,

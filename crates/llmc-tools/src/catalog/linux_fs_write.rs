@@ -63,7 +63,7 @@ impl Tool for LinuxFsWrite {
                 &cx.owner(),
                 stop,
             )?;
-            let path = files.roots.shown(&written.path);
+            let path = files.roots.display_path(&written.path);
             let written = Written {
                 bytes_written: written.bytes_written,
                 new_sha256: written.sha256,

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{HandleInfo, Kept, Page, SourceStamp};
-use llmc_host::{ANSWER_LIMIT, CancelToken, OpenFile, names};
+use llmc_host::{CancelToken, MAX_ANSWER_BYTES, OpenFile, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -36,7 +36,7 @@ impl Tool for LinuxHandleRead {
 
     async fn run(cx: &Cx, args: Args) -> Result<HandlePage> {
         let offset = bounded("offset", args.offset, 0, 0..=i64::MAX)?;
-        let limit = bounded("limit", args.limit, 65_536, 1..=ANSWER_LIMIT as i64)?;
+        let limit = bounded("limit", args.limit, 65_536, 1..=MAX_ANSWER_BYTES as i64)?;
         cx.blocking(move |cx, stop| page(cx, &args.handle, offset, limit, stop))
             .await
     }
@@ -59,7 +59,7 @@ pub(crate) fn page(
         Some(source) => is_stale(cx, source, stop),
         None => false,
     };
-    let limit = usize::try_from(limit).unwrap_or(ANSWER_LIMIT);
+    let limit = usize::try_from(limit).unwrap_or(MAX_ANSWER_BYTES);
     let mut page = match info.kept {
         Kept::Bytes => store.read(owner, id, offset, limit)?,
         Kept::File => read_file(cx, &info, offset, limit, stale)?,
@@ -156,7 +156,7 @@ pub(super) fn open_source(cx: &Cx, info: &HandleInfo) -> Result<OpenFile> {
 
 /// The file's name in the form that opens it again, whatever its bytes.
 fn shown(source: &SourceStamp) -> String {
-    names::shown(source.path.as_os_str().as_bytes())
+    names::escape(source.path.as_os_str().as_bytes())
 }
 
 /// A page of a file that was too large to copy. Once it has changed, its old bytes are gone, and so is the page.

@@ -1,5 +1,5 @@
 use llmc_host::search::{
-    Case, ContentOptions, ContentPattern, Syntax, search_content, search_content_of_file,
+    Case, ContentOptions, ContentPattern, PatternSyntax, search_content, search_content_of_file,
 };
 use llmc_host::walk::{FileGlob, WalkOptions};
 use schemars::JsonSchema;
@@ -53,9 +53,9 @@ impl Tool for LinuxSearchContent {
         cx.blocking(move |cx, stop| {
             let roots = &cx.linux().roots;
             let syntax = if args.literal == Some(true) {
-                Syntax::Literal
+                PatternSyntax::Literal
             } else {
-                Syntax::Regex
+                PatternSyntax::Regex
             };
             let case = if args.ignore_case == Some(false) {
                 Case::Sensitive
@@ -75,10 +75,10 @@ impl Tool for LinuxSearchContent {
                     ..dir.walk_options(roots)?
                 };
                 let found = search_content(&dir.fd, &pattern, &walk, &options, stop)?;
-                (found, roots.shown(&dir.path), Some(dir.path))
+                (found, roots.display_path(&dir.path), Some(dir.path))
             } else {
                 let file = roots.open_file(&args.root)?;
-                let shown = roots.shown(&file.path);
+                let shown = roots.display_path(&file.path);
                 let found = search_content_of_file(
                     file.into_file(),
                     shown.as_bytes(),

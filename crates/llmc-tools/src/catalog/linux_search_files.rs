@@ -61,7 +61,7 @@ impl Tool for LinuxSearchFiles {
                 stop.check()?;
                 return Err(unfinished(found.files_searched, found.total_hits));
             }
-            let root = roots.shown(&dir.path);
+            let root = roots.display_path(&dir.path);
             let all: Vec<Hit> = found
                 .paths
                 .iter()

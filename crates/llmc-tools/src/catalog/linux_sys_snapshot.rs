@@ -31,7 +31,7 @@ impl Tool for LinuxSysSnapshot {
                 .iter()
                 .map(|disk| {
                     json!({
-                        "path": roots.shown_absolute(&disk.path),
+                        "path": roots.display_absolute(&disk.path),
                         "total_bytes": disk.total_bytes,
                         "free_bytes": disk.free_bytes,
                     })

@@ -1,6 +1,6 @@
 use llmc_envelope::receipt::Receipt;
-use llmc_host::names::shown;
-use llmc_host::walk::{Detail, EntryKind, Hidden, ListOptions, list};
+use llmc_host::names::escape;
+use llmc_host::walk::{FileKind, Hidden, ListDetail, ListOptions, list};
 use llmc_tokens::lines_within;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ impl Tool for ListDir {
                 file_glob: None,
                 max_entries: MAX_STORED_NAMES,
                 guard: Some(dir.guard(roots)),
-                detail: Detail::Name,
+                detail: ListDetail::Name,
             };
             let listing = list(&dir.fd, &options, stop)?;
             if !listing.complete {
@@ -53,12 +53,12 @@ impl Tool for ListDir {
                     format!("{}: the directory could not be read in time", args.path),
                 ));
             }
-            let root = roots.shown(&dir.path);
+            let root = roots.display_path(&dir.path);
             // REST gives bare names; a reader of text and a script see which are directories.
             let marked = cx.caller().form == Form::Text || cx.caller().surface == Surface::Code;
             let names = listing.entries.iter().map(|entry| match entry.kind {
-                EntryKind::Dir if marked => shown(&entry.path) + "/",
-                _ => shown(&entry.path),
+                FileKind::Dir if marked => escape(&entry.path) + "/",
+                _ => escape(&entry.path),
             });
             // The server's own directory is no secret and no news.
             let own = u64::from(cx.app().is_state_dir_of(&dir.path.absolute()));

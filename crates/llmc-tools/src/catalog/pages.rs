@@ -1,7 +1,7 @@
 //! Lists of which an answer shows the first items and a handle holds all.
 
 use llmc_envelope::HandleId;
-use llmc_host::walk::Skipped;
+use llmc_host::walk::SkippedCounts;
 use serde::{Serialize, Serializer};
 
 use crate::error::Result;
@@ -56,7 +56,7 @@ pub(super) struct SearchHits<T: Serialize> {
     /// Filled in by the seal.
     handle: Option<HandleId>,
     files_searched: u64,
-    skipped: Skipped,
+    skipped: SkippedCounts,
     #[serde(skip_serializing_if = "Option::is_none")]
     handle_hits: Option<usize>,
     #[serde(skip)]
@@ -67,7 +67,7 @@ impl<T: Serialize> SearchHits<T> {
     pub(super) fn new(
         root: String,
         hits: ListPage<T>,
-        (total_hits, files_searched, skipped): (u64, u64, Skipped),
+        (total_hits, files_searched, skipped): (u64, u64, SkippedCounts),
     ) -> SearchHits<T> {
         SearchHits {
             truncated: hits.is_cut(total_hits),

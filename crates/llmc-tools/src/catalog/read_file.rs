@@ -1,6 +1,6 @@
 use llmc_envelope::cut::{Limits, cut};
 use llmc_envelope::receipt::Receipt;
-use llmc_host::{Encoding, Slice};
+use llmc_host::{Encoding, FileSlice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -46,7 +46,7 @@ impl Tool for ReadFile {
             let roots = &cx.files().roots;
             let file = roots.open_file(&args.path)?;
             Ok(FileText {
-                path: roots.shown(&file.path),
+                path: roots.display_path(&file.path),
                 slice: file.read_lines(skip, max, stop)?,
                 skip,
                 lines_asked: args.max_lines.is_some(),
@@ -62,7 +62,7 @@ impl Tool for ReadFile {
 pub(super) struct FileText {
     asked: String,
     path: String,
-    slice: Slice,
+    slice: FileSlice,
     skip: u64,
     /// Whether the caller said how many lines it wants.
     lines_asked: bool,
@@ -120,7 +120,7 @@ impl Render for FileText {
 }
 
 /// What was shown, of how much, under which tag.
-fn describe(slice: &Slice, skip: u64, lines: u64) -> Receipt {
+fn describe(slice: &FileSlice, skip: u64, lines: u64) -> Receipt {
     let last = skip + lines;
     let whole = skip == 0 && last >= slice.total_lines;
     let receipt = Receipt::new();

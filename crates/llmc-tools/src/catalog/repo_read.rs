@@ -1,5 +1,5 @@
 use llmc_enrich::{Condensed, Totals};
-use llmc_host::Slice;
+use llmc_host::FileSlice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,12 +32,12 @@ impl Tool for RepoRead {
             "max_bytes",
             args.max_bytes,
             65_536,
-            1..=llmc_host::ANSWER_LIMIT as i64,
+            1..=llmc_host::MAX_ANSWER_BYTES as i64,
         )?;
         cx.blocking(move |cx, stop| {
             let roots = &cx.files().roots;
             let file = roots.open_file(&args.path)?;
-            let path = roots.shown(&file.path);
+            let path = roots.display_path(&file.path);
             let mut bytes = file.read_range(0, usize::try_from(max).unwrap_or(65_536))?;
             // One pass for the totals and the hash, which the handle needs; only the start is kept.
             let whole = file.read_lines(0, 1, stop)?;
@@ -70,7 +70,7 @@ pub(super) struct FileStart {
     #[serde(skip)]
     asked: String,
     #[serde(skip)]
-    whole: Slice,
+    whole: FileSlice,
 }
 
 impl Render for FileStart {

@@ -1,5 +1,5 @@
 use llmc_enrich::{Condensed, Totals};
-use llmc_host::PatchedHow;
+use llmc_host::PatchAction;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -33,13 +33,13 @@ impl Tool for RepoWritePatch {
             let body: String = patched
                 .iter()
                 .map(|file| {
-                    let how = match file.how {
-                        PatchedHow::Created => "created",
-                        PatchedHow::Modified => "modified",
-                        PatchedHow::Deleted => "deleted",
-                        PatchedHow::Renamed => "renamed to",
+                    let how = match file.action {
+                        PatchAction::Created => "created",
+                        PatchAction::Modified => "modified",
+                        PatchAction::Deleted => "deleted",
+                        PatchAction::Renamed => "renamed to",
                     };
-                    format!("{how} {}\n", files.roots.shown(&file.path))
+                    format!("{how} {}\n", files.roots.display_path(&file.path))
                 })
                 .collect();
             Ok(PatchedFiles {

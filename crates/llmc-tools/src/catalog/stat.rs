@@ -46,7 +46,7 @@ impl Tool for Stat {
                     _ => "other",
                 },
             };
-            Ok(Document::new(status).path(roots.shown(&path)))
+            Ok(Document::new(status).path(roots.display_path(&path)))
         })
         .await
     }

@@ -1,7 +1,7 @@
 use llmc_enrich::logs::Survey;
 use llmc_enrich::preview::{Asked, Text, condense, condense_binary};
 use llmc_enrich::sniff::{Kind, is_binary, sniff};
-use llmc_host::{CancelToken, OpenFile, Slice};
+use llmc_host::{CancelToken, FileSlice, OpenFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -60,7 +60,7 @@ pub(super) fn view(
         }
         (opened, _) => opened?,
     };
-    let shown = roots.shown(&file.path);
+    let shown = roots.display_path(&file.path);
     let size = file.size();
     let mut head = file.read_range(0, MAX_HEAD_BYTES)?;
     if sniff(&shown, &head) == Kind::Json
@@ -116,7 +116,7 @@ pub(super) struct FileView {
     survey: Option<Survey>,
     /// The totals and the hash of the file.
     #[serde(skip)]
-    whole: Slice,
+    whole: FileSlice,
 }
 
 fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -206,7 +206,7 @@ fn view_place(
     }
     let roots = &cx.files().roots;
     let file = roots.open_file(path)?;
-    let shown = roots.shown(&file.path);
+    let shown = roots.display_path(&file.path);
     let start = file.read_range(0, 8 << 10)?;
     if is_binary(&start) {
         return view(cx, cmd, path, Asked::Whole, stop);

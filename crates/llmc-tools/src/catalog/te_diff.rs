@@ -3,7 +3,7 @@ use std::collections::{BTreeSet, HashMap};
 use llmc_enrich::{Condensed, Totals, diff};
 use llmc_host::search::{NamePattern, search_files};
 use llmc_host::walk::Hidden;
-use llmc_host::{Access, CancelToken, Last, OpenDir, Roots};
+use llmc_host::{Access, CancelToken, FinalLink, OpenDir, Roots};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -147,7 +147,7 @@ fn add_pair(
         file.map_err(|error| only_paths(error.into()))
     };
     let (old, new) = (open(pair.0)?, open(pair.1)?);
-    let (a, b) = (roots.shown(&old.path), roots.shown(&new.path));
+    let (a, b) = (roots.display_path(&old.path), roots.display_path(&new.path));
     let (size, same_size) = (old.size(), old.size() == new.size());
     let (old, new) = if size > FILE_LIMIT && same_size {
         if old.sha256(stop)? == new.sha256(stop)? {
@@ -202,7 +202,7 @@ fn files_below(cx: &Cx, dir: &OpenDir, stop: &CancelToken) -> Result<(BTreeSet<V
             Kind::TooLarge,
             format!(
                 "{}: {} files, {FILES} can be compared",
-                dir.path.asked(),
+                dir.path.requested(),
                 found.total_hits
             ),
         )
@@ -232,14 +232,14 @@ fn with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
 
 fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
-    let path = roots.resolve(a, Last::Follow, Access::Read)?;
+    let path = roots.resolve(a, FinalLink::Follow, Access::Read)?;
     let absolute = path.absolute();
     let missing = || only_paths(llmc_host::Error::NotFound { path: a.to_owned() }.into());
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
         return Err(missing());
     };
     let dir = roots
-        .open_dir(&roots.shown_absolute(parent))
+        .open_dir(&roots.display_absolute(parent))
         .map_err(|_| missing())?;
     let file = match roots.open_file(a) {
         Ok(file) => Some(file),
@@ -258,7 +258,7 @@ fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
     }
     let was = listed.and_then(|mut list| list.remove(name.as_encoded_bytes()));
     let was = was.filter(|entry| entry.is_file);
-    let shown = roots.shown(&path);
+    let shown = roots.display_path(&path);
     let names = (format!("a/{shown}"), format!("b/{shown}"));
     let old = match (&file, &was) {
         (None, None) => return Err(missing()),

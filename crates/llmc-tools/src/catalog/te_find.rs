@@ -74,7 +74,7 @@ impl Tool for TeFind {
                 },
                 total: found.total_hits,
                 complete: found.complete,
-                root: roots.shown(&dir.path),
+                root: roots.display_path(&dir.path),
             })
         })
         .await

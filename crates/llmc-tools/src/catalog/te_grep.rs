@@ -1,10 +1,10 @@
 use llmc_enrich::grep::{FoundLine, Matches, condense};
 use llmc_enrich::{Condensed, Totals};
 use llmc_host::search::{
-    Case, ContentFound, ContentOptions, ContentPattern, Syntax, search_content,
+    Case, ContentMatches, ContentOptions, ContentPattern, PatternSyntax, search_content,
     search_content_of_file,
 };
-use llmc_host::walk::Skipped;
+use llmc_host::walk::SkippedCounts;
 use llmc_host::{CancelToken, Roots};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -72,8 +72,8 @@ fn search(
     path: &str,
     pattern: &str,
     stop: &CancelToken,
-) -> Result<(ContentFound, Vec<FoundLine>)> {
-    let pattern = ContentPattern::new(pattern, Syntax::Regex, Case::Sensitive)?;
+) -> Result<(ContentMatches, Vec<FoundLine>)> {
+    let pattern = ContentPattern::new(pattern, PatternSyntax::Regex, Case::Sensitive)?;
     let options = ContentOptions::default();
     let (found, dir, name) = if roots.is_dir(path)? {
         let dir = roots.open_dir(path)?;
@@ -81,7 +81,7 @@ fn search(
         (found, Some(dir.path), String::new())
     } else {
         let file = roots.open_file(path)?;
-        let name = roots.shown(&file.path);
+        let name = roots.display_path(&file.path);
         let found =
             search_content_of_file(file.into_file(), name.as_bytes(), &pattern, &options, stop)?;
         (found, None, name)
@@ -101,7 +101,7 @@ fn search(
 }
 
 /// Skipped files with their reasons, for an honest zero.
-pub(super) fn reasons(skipped: &Skipped) -> Vec<(u64, &'static str)> {
+pub(super) fn reasons(skipped: &SkippedCounts) -> Vec<(u64, &'static str)> {
     vec![
         (skipped.ignored, "ignored"),
         (skipped.hidden, "hidden"),

@@ -1,6 +1,6 @@
 use llmc_enrich::entries::{Entry, EntryKind, condense_ls};
-use llmc_host::names::shown;
-use llmc_host::walk::{self, Detail, Hidden, ListOptions, list};
+use llmc_host::names::escape;
+use llmc_host::walk::{self, Hidden, ListDetail, ListOptions, list};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -37,7 +37,7 @@ impl Tool for TeLs {
                 hidden: Hidden::Skip,
                 file_glob: None,
                 max_entries: MAX_STORED_ENTRIES,
-                detail: Detail::Status,
+                detail: ListDetail::Status,
                 guard: Some(dir.guard(roots)),
             };
             let listing = list(&dir.fd, &options, stop)?;
@@ -46,7 +46,7 @@ impl Tool for TeLs {
             // The server's own directory is no secret and no news.
             let own = u64::from(cx.app().is_state_dir_of(&dir.path.absolute()));
             Ok(DirEntries {
-                path: roots.shown(&dir.path),
+                path: roots.display_path(&dir.path),
                 entries,
                 total: listing.total,
                 hidden: listing.hidden.saturating_sub(own),
@@ -87,14 +87,14 @@ impl Render for DirEntries {
     }
 }
 
-fn entry(entry: &walk::Entry) -> Entry {
+fn entry(entry: &walk::ListEntry) -> Entry {
     Entry {
-        name: shown(&entry.path),
+        name: escape(&entry.path),
         kind: match entry.kind {
-            walk::EntryKind::Dir => EntryKind::Directory,
-            walk::EntryKind::File => EntryKind::File,
-            walk::EntryKind::Symlink => EntryKind::Link,
-            walk::EntryKind::Other => EntryKind::Other,
+            walk::FileKind::Dir => EntryKind::Directory,
+            walk::FileKind::File => EntryKind::File,
+            walk::FileKind::Symlink => EntryKind::Link,
+            walk::FileKind::Other => EntryKind::Other,
         },
         size: entry.size,
         modified: entry.mtime_ns.map(|ns| ns.div_euclid(1_000_000_000)),

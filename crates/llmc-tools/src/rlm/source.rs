@@ -5,7 +5,7 @@ use std::path::Path;
 
 use llmc_config::McpRlm;
 use llmc_enrich::sniff::is_binary;
-use llmc_host::{CancelToken, Error as HostError, OpenFile, Rules};
+use llmc_host::{CancelToken, Error as HostError, OpenFile, PathRules};
 use llmc_rlm::Text;
 use llmc_syntax::Language;
 use serde_json::{Map, Value};
@@ -115,7 +115,7 @@ fn open(cx: &Cx, asked: &str) -> Result<OpenFile> {
     }
     let roots = &cx.files().roots;
     let secret = secrets(policy)?;
-    let is_secret = |path: &Path| roots.rules().denylisted(path) || secret.denylisted(path);
+    let is_secret = |path: &Path| roots.rules().is_denylisted(path) || secret.is_denylisted(path);
     let refused = || {
         denied("the file's name is on the denylist of secrets").hint(
             "name another file; the lists are mcp.rlm.denylist_globs and mcp.tools.denylist_globs",
@@ -131,8 +131,8 @@ fn open(cx: &Cx, asked: &str) -> Result<OpenFile> {
     Ok(file)
 }
 
-fn secrets(policy: &McpRlm) -> Result<Rules> {
-    Ok(Rules::default().with_denylist(&policy.denylist_globs, true)?)
+fn secrets(policy: &McpRlm) -> Result<PathRules> {
+    Ok(PathRules::default().with_denylist(&policy.denylist_globs, true)?)
 }
 
 /// Reads a file in one state: one that has changed by the time it was read is read again.
@@ -145,7 +145,7 @@ fn read_quietly(
     for _ in 0..ATTEMPTS {
         let file = open(cx, asked)?;
         let (size, changed) = (file.size(), file.mtime_ns());
-        let shown = cx.files().roots.shown(&file.path);
+        let shown = cx.files().roots.display_path(&file.path);
         let bytes = match file.read_all(max_bytes, stop) {
             Ok(bytes) => bytes,
             Err(HostError::TooLarge { why, .. }) => return Err(too_large(&why)),

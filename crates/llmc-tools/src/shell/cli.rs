@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use llmc_enrich::output;
 use llmc_envelope::telemetry::{Filter, Mode, Row, Source};
 use llmc_exec::{PlainEnd, Stream, run_plain};
-use llmc_host::{CancelToken, read_beside};
+use llmc_host::{CancelToken, read_below_cwd};
 
 use super::document::{Told, document};
 use super::flags::Flags;
@@ -151,7 +151,7 @@ impl<'a> Cli<'a> {
             say_ending: false,
         };
         let store = || Ok(self.app.handles().map_err(|error| error.message)?.clone());
-        let source = |path: &str| String::from_utf8(read_beside(path, SOURCE_LIMIT)?).ok();
+        let source = |path: &str| String::from_utf8(read_below_cwd(path, SOURCE_LIMIT)?).ok();
         let mut wrapped = wrap(wish, &mut spool, ending, &store, source);
         if wrapped.stderr.is_empty() {
             wrapped.stderr = String::from_utf8_lossy(&complaints).into_owned();

@@ -212,7 +212,7 @@ pub(crate) fn run(cx: &Cx, asked: &Asked, stop: &CancelToken) -> Result<Ran> {
     let undone = |planted: &Quarantined| {
         format!(
             "{} is protected; the change was undone",
-            roots.shown_absolute(&planted.path)
+            roots.display_absolute(&planted.path)
         )
     };
     late.extend(quarantined.iter().map(undone));

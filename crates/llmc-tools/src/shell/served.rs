@@ -13,7 +13,7 @@ use std::time::Duration;
 use llmc_envelope::HandleStore;
 use llmc_envelope::handles::Options;
 use llmc_exec::{Finished, Orders, Taken};
-use llmc_host::read_beside;
+use llmc_host::read_below_cwd;
 use serde::{Deserialize, Serialize};
 
 use super::spool::Spool;
@@ -167,7 +167,7 @@ fn carry_out(taken: &mut Taken<'_>, order: &Order) -> Word {
         };
         open_store(&order.state, options)
     };
-    let source = |path: &str| String::from_utf8(read_beside(path, SOURCE_LIMIT)?).ok();
+    let source = |path: &str| String::from_utf8(read_below_cwd(path, SOURCE_LIMIT)?).ok();
     Word::Ended(Box::new(Ended::of(&finished, spool, wish, &store, source)))
 }
 

@@ -257,7 +257,8 @@ fn a_held_file_answers_busy_with_its_holder_in_half_a_second() {
     let mut client = classic(&workspace);
     client.json("linux_fs_write", json!({"path": "b.txt", "content": "x"}));
     let locks =
-        llmc_host::lock::Locks::open(&workspace.path(".llmc"), Duration::from_secs(60)).unwrap();
+        llmc_host::lease::LeaseTable::open(&workspace.path(".llmc"), Duration::from_secs(60))
+            .unwrap();
     let lease = locks
         .acquire(&[workspace.path("a.txt")], "agent-7 (session s)", "a.txt")
         .unwrap();
@@ -313,7 +314,7 @@ fn a_hung_holder_is_taken_over_after_its_lease_and_cannot_write_late() {
     let state = workspace.path(".llmc");
     let mut client = classic(&workspace);
     client.json("linux_fs_write", json!({"path": "warm", "content": "x"}));
-    let hung = llmc_host::lock::Locks::open(&state, Duration::from_millis(700)).unwrap();
+    let hung = llmc_host::lease::LeaseTable::open(&state, Duration::from_millis(700)).unwrap();
     let lease = hung
         .acquire(&[workspace.path("a.txt")], "hung", "a.txt")
         .unwrap();

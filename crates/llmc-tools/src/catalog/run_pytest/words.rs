@@ -4,7 +4,7 @@
 //! pytest something else than a run of these tests: plugins by name, configuration from elsewhere, reports written
 //! wherever a caller likes, arguments read from files.
 
-use llmc_host::{Access, Last, Roots};
+use llmc_host::{Access, FinalLink, Roots};
 
 use crate::error::{Error, Kind, Result};
 
@@ -207,7 +207,7 @@ fn check_value(name: &str, value: &str, kind: Value, roots: &Roots) -> Result<()
 /// A file, a directory, or a test in one (`tests/test_a.py::test_b`), inside the roots and there.
 fn path(word: &str, roots: &Roots) -> Result<()> {
     let file = word.split_once("::").map_or(word, |(file, _)| file);
-    roots.resolve(file, Last::Follow, Access::Read)?;
+    roots.resolve(file, FinalLink::Follow, Access::Read)?;
     roots.stat(file)?;
     Ok(())
 }

@@ -1,12 +1,13 @@
-//! The hits of a search, no more of them than there is room for.
+//! Collects the matching lines of all search threads within limits.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-/// A line that matches.
+use crate::sync::lock;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hit {
+pub struct MatchedLine {
     /// The file, relative to the start of the search.
     pub path: Arc<[u8]>,
     /// The line, counted from 1.
@@ -19,89 +20,66 @@ pub struct Hit {
     pub snippet: String,
 }
 
-impl Hit {
-    /// What it counts for against the limit of bytes.
+impl MatchedLine {
     fn bytes(&self) -> usize {
         self.snippet.len() + self.path.len()
     }
 }
 
-/// The file with the most matching lines.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Densest {
-    /// The file, relative to the start of the search.
-    pub path: Vec<u8>,
-    /// Its matching lines.
-    pub hits: u64,
-}
-
-/// How many hits are kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct MatchLimits {
     pub(super) hits: usize,
     pub(super) bytes: usize,
 }
 
-/// The hits of all threads.
+/// The matching lines of all threads.
 ///
-/// What is kept is a beginning of the list of all hits in order: the longest that has room. When a hit has to go it is
-/// the last one, and nothing behind it is taken in again.
+/// What is kept is a beginning of the list of all hits in order: the longest that fits the limits. When a line is dropped it is
+/// the last one, and nothing after it is accepted again.
 #[derive(Debug)]
-pub(super) struct Hits {
-    room: Room,
-    state: Mutex<State>,
+pub(super) struct MatchCollector {
+    limits: MatchLimits,
+    state: Mutex<MatchState>,
     /// Counts the moves of the cutoff, so that threads notice without taking the lock.
     moves: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    files: BTreeMap<Arc<[u8]>, Vec<Hit>>,
+struct MatchState {
+    files: BTreeMap<Arc<[u8]>, Vec<MatchedLine>>,
     hits: usize,
     bytes: usize,
     cutoff: Option<Arc<[u8]>>,
     total_hits: u64,
     files_matched: u64,
-    densest: Option<Densest>,
 }
 
-/// What a search has found.
 #[derive(Debug, Default)]
-pub(super) struct Collected {
-    pub(super) hits: Vec<Hit>,
+pub(super) struct CollectedMatches {
+    pub(super) hits: Vec<MatchedLine>,
     pub(super) total_hits: u64,
     pub(super) files_matched: u64,
-    pub(super) densest: Option<Densest>,
 }
 
-impl Hits {
-    pub(super) fn new(room: Room) -> Self {
+impl MatchCollector {
+    pub(super) fn new(limits: MatchLimits) -> Self {
         Self {
-            room,
+            limits,
             state: Mutex::default(),
             moves: AtomicU64::new(0),
         }
     }
 
-    pub(super) fn room(&self) -> Room {
-        self.room
+    pub(super) fn limits(&self) -> MatchLimits {
+        self.limits
     }
 
-    /// Takes in the hits of one file: `count` matching lines, of which the first are in `hits`.
-    pub(super) fn add(&self, path: &[u8], count: u64, hits: Vec<Hit>) {
-        let mut guard = self.lock();
+    /// Adds the matches of one file: `count` matching lines, of which the first are in `hits`.
+    pub(super) fn add(&self, count: u64, hits: Vec<MatchedLine>) {
+        let mut guard = lock(&self.state);
         let state = &mut *guard;
         state.total_hits += count;
         state.files_matched += 1;
-        let denser = state.densest.as_ref().is_none_or(|best| {
-            count > best.hits || (count == best.hits && path < best.path.as_slice())
-        });
-        if denser {
-            state.densest = Some(Densest {
-                path: path.to_vec(),
-                hits: count,
-            });
-        }
         let Some(key) = hits.first().map(|hit| Arc::clone(&hit.path)) else {
             return;
         };
@@ -109,9 +87,9 @@ impl Hits {
             return;
         }
         state.hits += hits.len();
-        state.bytes += hits.iter().map(Hit::bytes).sum::<usize>();
+        state.bytes += hits.iter().map(MatchedLine::bytes).sum::<usize>();
         state.files.insert(key, hits);
-        while state.hits > self.room.hits || state.bytes > self.room.bytes {
+        while state.hits > self.limits.hits || state.bytes > self.limits.bytes {
             let Some(mut last) = state.files.last_entry() else {
                 break;
             };
@@ -136,21 +114,15 @@ impl Hits {
             return None;
         }
         *seen = moves;
-        self.lock().cutoff.clone()
+        lock(&self.state).cutoff.clone()
     }
 
-    /// Takes everything out.
-    pub(super) fn take(&self) -> Collected {
-        let state = std::mem::take(&mut *self.lock());
-        Collected {
+    pub(super) fn take(&self) -> CollectedMatches {
+        let state = std::mem::take(&mut *lock(&self.state));
+        CollectedMatches {
             hits: state.files.into_values().flatten().collect(),
             total_hits: state.total_hits,
             files_matched: state.files_matched,
-            densest: state.densest,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

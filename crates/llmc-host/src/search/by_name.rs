@@ -2,22 +2,25 @@
 
 use std::collections::BinaryHeap;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::walk::{self, FileGlob, Found, Skipped, Visit, Visitor, WalkOptions};
+use crate::sync::lock;
+use crate::walk::{
+    self, FileGlob, FileVisitor, SkippedCounts, VisitOutcome, WalkFile, WalkOptions,
+};
 
 /// A pattern for file names, or for relative paths when it holds a `/`.
 ///
 /// With `*`, `?`, `[` or `{` it is a glob over the whole name; otherwise a part of the name, in any case.
 #[derive(Clone, Debug)]
-pub struct NamePattern(Kind);
+pub struct NamePattern(NameMatcher);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum NameMatcher {
     Glob(FileGlob),
     Part { regex: Regex, whole_path: bool },
 }
@@ -26,14 +29,14 @@ impl NamePattern {
     /// Reads a pattern.
     pub fn new(pattern: &str) -> Result<Self> {
         if pattern.contains(['*', '?', '[', '{']) {
-            return FileGlob::new(pattern).map(|glob| Self(Kind::Glob(glob)));
+            return FileGlob::new(pattern).map(|glob| Self(NameMatcher::Glob(glob)));
         }
         // Only a pattern of many thousand characters is too large for this.
         let regex = RegexBuilder::new(&regex::escape(pattern))
             .case_insensitive(true)
             .build()
             .map_err(|_| Error::BadPattern("too long".to_owned()))?;
-        Ok(Self(Kind::Part {
+        Ok(Self(NameMatcher::Part {
             regex,
             whole_path: pattern.contains('/'),
         }))
@@ -42,19 +45,19 @@ impl NamePattern {
     /// Whether the file at the relative path `path` is meant.
     pub fn matches(&self, path: &[u8]) -> bool {
         match &self.0 {
-            Kind::Glob(glob) => glob.matches(path),
-            Kind::Part {
+            NameMatcher::Glob(glob) => glob.matches(path),
+            NameMatcher::Part {
                 regex,
                 whole_path: true,
             } => regex.is_match(path),
-            Kind::Part { regex, .. } => regex.is_match(walk::file_name(path)),
+            NameMatcher::Part { regex, .. } => regex.is_match(walk::file_name(path)),
         }
     }
 }
 
 /// Files found by their name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamesFound {
+pub struct NameMatches {
     /// The smallest paths, in the order of their bytes, relative to the start of the search.
     pub paths: Vec<Vec<u8>>,
     /// How many files were found in all.
@@ -62,7 +65,7 @@ pub struct NamesFound {
     /// Files whose names were looked at.
     pub files_searched: u64,
     /// What was left out.
-    pub skipped: Skipped,
+    pub skipped: SkippedCounts,
     /// Whether the whole tree was searched; if not, the [`CancelToken`] that was given says why.
     pub complete: bool,
 }
@@ -74,10 +77,10 @@ pub fn search_files(
     options: &WalkOptions,
     max_paths: usize,
     cancel: &CancelToken,
-) -> Result<NamesFound> {
-    let shared = Arc::new(Mutex::new(Smallest {
+) -> Result<NameMatches> {
+    let shared = Arc::new(Mutex::new(SmallestPaths {
         max: max_paths,
-        ..Smallest::default()
+        ..SmallestPaths::default()
     }));
     let walked = walk::walk(start, options, cancel, || NameVisitor {
         pattern: pattern.clone(),
@@ -87,7 +90,7 @@ pub fn search_files(
         shared: Arc::clone(&shared),
     })?;
     let mut found = lock(&shared);
-    Ok(NamesFound {
+    Ok(NameMatches {
         paths: std::mem::take(&mut found.paths).into_sorted_vec(),
         total_hits: found.total,
         files_searched: walked.files,
@@ -98,14 +101,14 @@ pub fn search_files(
 
 /// The smallest paths of all threads.
 #[derive(Debug, Default)]
-struct Smallest {
+struct SmallestPaths {
     max: usize,
     paths: BinaryHeap<Vec<u8>>,
     total: u64,
 }
 
 /// Paths that a thread gathers before it hands them over.
-const HAND_OVER: usize = 1024;
+const MAX_UNFLUSHED_PATHS: usize = 1024;
 
 struct NameVisitor {
     pattern: NamePattern,
@@ -113,11 +116,11 @@ struct NameVisitor {
     cutoff: Option<Vec<u8>>,
     fresh: Vec<Vec<u8>>,
     total: u64,
-    shared: Arc<Mutex<Smallest>>,
+    shared: Arc<Mutex<SmallestPaths>>,
 }
 
-impl Visitor for NameVisitor {
-    fn visit(&mut self, file: &Found<'_>) -> Visit {
+impl FileVisitor for NameVisitor {
+    fn visit(&mut self, file: &WalkFile<'_>) -> VisitOutcome {
         if self.pattern.matches(file.path()) {
             self.total += 1;
             if self
@@ -127,11 +130,11 @@ impl Visitor for NameVisitor {
             {
                 self.fresh.push(file.path().to_vec());
             }
-            if self.fresh.len() >= HAND_OVER {
+            if self.fresh.len() >= MAX_UNFLUSHED_PATHS {
                 self.flush();
             }
         }
-        Visit::Done
+        VisitOutcome::Done
     }
 
     fn flush(&mut self) {
@@ -150,8 +153,4 @@ impl Visitor for NameVisitor {
             self.cutoff = Some(shared.paths.peek().cloned().unwrap_or_default());
         }
     }
-}
-
-fn lock(shared: &Mutex<Smallest>) -> MutexGuard<'_, Smallest> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

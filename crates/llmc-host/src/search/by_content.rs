@@ -1,7 +1,7 @@
-//! Lines found in files, for `linux_search_content`.
+//! Finds matching lines in files, for `linux_search_content`.
 //!
 //! Most files are small: they are read whole into a buffer that each thread keeps, and searched there. Larger ones
-//! stream through the searcher's own buffer, which grows up to [`MAX_LINE_MEMORY`] for a long line and no further.
+//! stream through the searcher's own buffer, which grows up to [`MAX_LINE_BYTES`] for a long line and no further.
 //! A file that holds a NUL is binary and none of its lines count.
 
 use std::io::{self, Read};
@@ -13,20 +13,21 @@ use memchr::memchr;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
-use super::hits::{Densest, Hit, Hits, Room};
+use super::matches::{MatchCollector, MatchLimits, MatchedLine};
 use super::pattern::ContentPattern;
-use super::sink::{Count, Keep};
+use super::sink::{CountSink, MatchSink};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use crate::names::shown;
-use crate::walk::{self, Ended, Found, Skipped, Visit, Visitor, WalkOptions};
+use crate::names::escape;
+use crate::walk::{
+    self, FileVisitor, SkippedCounts, ThreadsEnd, VisitOutcome, WalkFile, WalkOptions,
+};
 
-/// Files up to this size are read whole. Larger is no faster, and makes the looks at the clock rarer.
-const SMALL: usize = 64 * 1024;
+/// Files up to this size are read whole. Larger is no faster and makes checks for cancellation rarer.
+const SMALL_FILE_BYTES: usize = 64 * 1024;
 /// The longest line that is searched, in bytes, and the most memory a thread takes for text.
-const MAX_LINE_MEMORY: usize = 8 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
-/// How much to look at and to keep.
 #[derive(Clone, Debug)]
 pub struct ContentOptions {
     /// Lines shown before and after each matching line.
@@ -50,21 +51,18 @@ impl Default for ContentOptions {
     }
 }
 
-/// Lines found in files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContentFound {
+pub struct ContentMatches {
     /// The first hits, ordered by the bytes of their paths, then by line.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<MatchedLine>,
     /// How many lines match in all.
     pub total_hits: u64,
     /// Files searched to their end.
     pub files_searched: u64,
     /// Files with a matching line.
     pub files_matched: u64,
-    /// The file with the most matching lines; of several the one with the smallest path.
-    pub densest: Option<Densest>,
     /// What was left out.
-    pub skipped: Skipped,
+    pub skipped: SkippedCounts,
     /// Whether the whole tree was searched; if not, the [`CancelToken`] that was given says why.
     pub complete: bool,
 }
@@ -76,18 +74,17 @@ pub fn search_content(
     walk: &WalkOptions,
     options: &ContentOptions,
     cancel: &CancelToken,
-) -> Result<ContentFound> {
-    let hits = Arc::new(Hits::new(options.room()));
+) -> Result<ContentMatches> {
+    let hits = Arc::new(MatchCollector::new(options.limits()));
     let walked = walk::walk(start, walk, cancel, || {
         FileSearcher::new(pattern, options, cancel, &hits)
     })?;
     let found = hits.take();
-    Ok(ContentFound {
+    Ok(ContentMatches {
         hits: found.hits,
         total_hits: found.total_hits,
         files_searched: walked.files,
         files_matched: found.files_matched,
-        densest: found.densest,
         skipped: walked.skipped,
         complete: walked.complete,
     })
@@ -100,15 +97,15 @@ pub fn search_content_of_file(
     pattern: &ContentPattern,
     options: &ContentOptions,
     cancel: &CancelToken,
-) -> Result<ContentFound> {
-    let error = |errno| Error::of(&shown(path), errno);
+) -> Result<ContentMatches> {
+    let error = |errno| Error::from_errno(&escape(path), errno);
     // A duplicate, for a thread that may outlive this call; it reads at offsets of its own.
     let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(error)?;
     let stat = fstat(&file).map_err(error)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(error(Errno::NODEV));
     }
-    let hits = Arc::new(Hits::new(options.room()));
+    let hits = Arc::new(MatchCollector::new(options.limits()));
     let outcome = Arc::new(std::sync::OnceLock::new());
     let mut searcher = FileSearcher::new(pattern, options, cancel, &hits);
     let job = {
@@ -120,31 +117,30 @@ pub fn search_content_of_file(
     };
     let ended = walk::run(vec![job], cancel)?;
     let visit = match ended {
-        Ended::Together => outcome.get().copied().unwrap_or(Visit::Stopped),
-        Ended::LeftBehind => Visit::Stopped,
+        ThreadsEnd::AllFinished => outcome.get().copied().unwrap_or(VisitOutcome::Stopped),
+        ThreadsEnd::SomeStuck => VisitOutcome::Stopped,
     };
     let found = hits.take();
-    let mut skipped = Skipped::default();
+    let mut skipped = SkippedCounts::default();
     match visit {
-        Visit::Binary => skipped.binary = 1,
-        Visit::TooLarge => skipped.too_large = 1,
-        Visit::Unreadable => skipped.unreadable = 1,
-        Visit::Done | Visit::Stopped => {}
+        VisitOutcome::Binary => skipped.binary = 1,
+        VisitOutcome::TooLarge => skipped.too_large = 1,
+        VisitOutcome::Unreadable => skipped.unreadable = 1,
+        VisitOutcome::Done | VisitOutcome::Stopped => {}
     }
-    Ok(ContentFound {
+    Ok(ContentMatches {
         hits: found.hits,
         total_hits: found.total_hits,
-        files_searched: u64::from(visit == Visit::Done),
+        files_searched: u64::from(visit == VisitOutcome::Done),
         files_matched: found.files_matched,
-        densest: found.densest,
         skipped,
-        complete: visit != Visit::Stopped,
+        complete: visit != VisitOutcome::Stopped,
     })
 }
 
 impl ContentOptions {
-    fn room(&self) -> Room {
-        Room {
+    fn limits(&self) -> MatchLimits {
+        MatchLimits {
             hits: self.max_hits,
             bytes: self.max_bytes,
         }
@@ -156,25 +152,25 @@ struct FileSearcher {
     pattern: ContentPattern,
     /// For files whose hits may be kept: with line numbers and context.
     keeping: Searcher,
-    /// For files that lie behind everything there is room for.
+    /// For files whose paths sort after every match that is kept.
     counting: Searcher,
     buffer: Vec<u8>,
     context: usize,
     max_file_size: u64,
     cancel: CancelToken,
-    hits: Arc<Hits>,
+    hits: Arc<MatchCollector>,
     cutoff: Option<Arc<[u8]>>,
     cutoff_moves: u64,
 }
 
-impl Visitor for FileSearcher {
-    fn visit(&mut self, found: &Found<'_>) -> Visit {
+impl FileVisitor for FileSearcher {
+    fn visit(&mut self, found: &WalkFile<'_>) -> VisitOutcome {
         match found.open() {
             Ok((file, stat)) => {
                 let size = u64::try_from(stat.st_size).unwrap_or(0);
                 self.search(found.path(), &file, size)
             }
-            Err(_) => Visit::Unreadable,
+            Err(_) => VisitOutcome::Unreadable,
         }
     }
 }
@@ -184,10 +180,10 @@ impl FileSearcher {
         pattern: &ContentPattern,
         options: &ContentOptions,
         cancel: &CancelToken,
-        hits: &Arc<Hits>,
+        hits: &Arc<MatchCollector>,
     ) -> Self {
         let mut builder = SearcherBuilder::new();
-        builder.heap_limit(Some(MAX_LINE_MEMORY)).line_number(false);
+        builder.heap_limit(Some(MAX_LINE_BYTES)).line_number(false);
         let counting = builder.build();
         let keeping = builder
             .line_number(true)
@@ -208,16 +204,16 @@ impl FileSearcher {
         }
     }
 
-    fn search(&mut self, path: &[u8], file: &OwnedFd, size: u64) -> Visit {
+    fn search(&mut self, path: &[u8], file: &OwnedFd, size: u64) -> VisitOutcome {
         if size > self.max_file_size {
-            return Visit::TooLarge;
+            return VisitOutcome::TooLarge;
         }
         if self.buffer.is_empty() {
-            self.buffer.resize(SMALL, 0);
+            self.buffer.resize(SMALL_FILE_BYTES, 0);
         }
         let (length, whole) = match fill(file.as_fd(), &mut self.buffer, size) {
             Ok(filled) => filled,
-            Err(_) => return Visit::Unreadable,
+            Err(_) => return VisitOutcome::Unreadable,
         };
         if let Some(cutoff) = self.hits.cutoff_since(&mut self.cutoff_moves) {
             self.cutoff = Some(cutoff);
@@ -225,7 +221,7 @@ impl FileSearcher {
         let read = &self.buffer[..length];
         let reader = if has_bom(read) || !whole {
             // Text in another encoding has NULs of its own, which go away when it is decoded.
-            Haystack::Stream(Stream {
+            Haystack::FileReader(FileReader {
                 file: file.as_fd(),
                 head: read,
                 at: 0,
@@ -234,13 +230,13 @@ impl FileSearcher {
                 failed: false,
             })
         } else if memchr(0, read).is_some() {
-            return Visit::Binary;
+            return VisitOutcome::Binary;
         } else {
             Haystack::Whole(read)
         };
 
         if self.cutoff.as_deref().is_some_and(|cutoff| path >= cutoff) {
-            let mut sink = Count {
+            let mut sink = CountSink {
                 cancel: &self.cancel,
                 lines: 0,
                 binary: false,
@@ -252,17 +248,21 @@ impl FileSearcher {
                 &mut sink,
                 &self.cancel,
             );
-            let visit = if sink.binary { Visit::Binary } else { visit };
-            if sink.lines > 0 && matches!(visit, Visit::Done | Visit::Stopped) {
-                self.hits.add(path, sink.lines, Vec::new());
+            let visit = if sink.binary {
+                VisitOutcome::Binary
+            } else {
+                visit
+            };
+            if sink.lines > 0 && matches!(visit, VisitOutcome::Done | VisitOutcome::Stopped) {
+                self.hits.add(sink.lines, Vec::new());
             }
             return visit;
         }
-        let mut sink = Keep::new(
+        let mut sink = MatchSink::new(
             path,
             &self.pattern.matcher,
             self.context,
-            self.hits.room(),
+            self.hits.limits(),
             &self.cancel,
         );
         let visit = run(
@@ -273,12 +273,12 @@ impl FileSearcher {
             &self.cancel,
         );
         let visit = if sink.count.binary {
-            Visit::Binary
+            VisitOutcome::Binary
         } else {
             visit
         };
-        if sink.count.lines > 0 && matches!(visit, Visit::Done | Visit::Stopped) {
-            self.hits.add(path, sink.count.lines, sink.hits);
+        if sink.count.lines > 0 && matches!(visit, VisitOutcome::Done | VisitOutcome::Stopped) {
+            self.hits.add(sink.count.lines, sink.hits);
         }
         visit
     }
@@ -287,7 +287,7 @@ impl FileSearcher {
 /// Where the text of a file is.
 enum Haystack<'a> {
     Whole(&'a [u8]),
-    Stream(Stream<'a>),
+    FileReader(FileReader<'a>),
 }
 
 fn run<S: Sink<Error = io::Error>>(
@@ -296,32 +296,32 @@ fn run<S: Sink<Error = io::Error>>(
     haystack: Haystack<'_>,
     sink: &mut S,
     cancel: &CancelToken,
-) -> Visit {
+) -> VisitOutcome {
     let matcher = &pattern.matcher;
     let result = match haystack {
         Haystack::Whole(text) => {
             searcher.set_binary_detection(BinaryDetection::none());
             searcher
                 .search_slice(matcher, text, sink)
-                .map_err(|_| Visit::Unreadable)
+                .map_err(|_| VisitOutcome::Unreadable)
         }
-        Haystack::Stream(mut stream) => {
+        Haystack::FileReader(mut stream) => {
             searcher.set_binary_detection(BinaryDetection::quit(0));
             searcher
                 .search_reader(matcher, &mut stream, sink)
                 .map_err(|_| {
                     // The only other error is the searcher's own: a line that does not fit into its memory.
                     if stream.failed {
-                        Visit::Unreadable
+                        VisitOutcome::Unreadable
                     } else {
-                        Visit::TooLarge
+                        VisitOutcome::TooLarge
                     }
                 })
         }
     };
     match result {
-        _ if cancel.is_cancelled() => Visit::Stopped,
-        Ok(()) => Visit::Done,
+        _ if cancel.is_cancelled() => VisitOutcome::Stopped,
+        Ok(()) => VisitOutcome::Done,
         Err(visit) => visit,
     }
 }
@@ -338,7 +338,7 @@ fn fill(file: BorrowedFd<'_>, buffer: &mut [u8], size: u64) -> rustix::io::Resul
         if length == buffer.len() {
             return Ok((length, false));
         }
-        // As much as the file was said to hold and less than was asked for: another read would only say so.
+        // As much as the file was said to hold and less than the buffer holds: another read would return 0.
         if length as u64 >= size && size > 0 {
             return Ok((length, true));
         }
@@ -361,8 +361,8 @@ fn has_bom(text: &[u8]) -> bool {
         || text.starts_with(b"\xfe\xff")
 }
 
-/// A file that is read piece by piece, until it ends or the time is up.
-struct Stream<'a> {
+/// Reads a file in pieces until it ends or the search is cancelled.
+struct FileReader<'a> {
     file: BorrowedFd<'a>,
     /// What has been read of it already.
     head: &'a [u8],
@@ -373,7 +373,7 @@ struct Stream<'a> {
     failed: bool,
 }
 
-impl Read for Stream<'_> {
+impl Read for FileReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
             return Err(io::ErrorKind::TimedOut.into());

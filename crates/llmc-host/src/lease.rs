@@ -2,11 +2,11 @@
 //!
 //! A writer takes a lease on each file it is about to change: a small record in the state directory that says who holds
 //! it, until when, and under which token. The lease is advisory time; what makes it safe is the commit: the check that
-//! the token is still ours and the rename happen while the record's own file is locked by the operating system
-//! (`flock`). A holder that was suspended past its lease and lost the file to another finds a foreign token there and
-//! fails, however late it wakes.
+//! the token is still the holder's and the rename happen while the record's own file is locked by the operating system
+//! (`flock`). A holder that was suspended past its lease and lost the file to another finds another token there and
+//! fails, however late it continues.
 //!
-//! Every process keeps one more file locked for as long as it lives. When that lock can be had, the process is dead, and
+//! Every process keeps one more file locked for as long as it lives. When another process gets that lock, the owner has ended, and
 //! its leases are free at once instead of after their time. That needs neither `/proc` nor a shared pid namespace.
 
 use std::fs::File;
@@ -23,57 +23,57 @@ use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::read::sha256_hex;
 
-/// How long a call waits for a busy file before it says so.
-const WAIT: Duration = Duration::from_millis(450);
+/// How long a call waits for a leased file before it fails with [`Error::Busy`].
+const LEASE_WAIT: Duration = Duration::from_millis(450);
 /// How long a holder waits for its own record, which others lock only to look at it.
-const OWN_WAIT: Duration = Duration::from_secs(5);
+const OWN_RECORD_WAIT: Duration = Duration::from_secs(5);
 
 /// The leases of one workspace, as one process sees them.
 #[derive(Debug)]
-pub struct Locks {
+pub struct LeaseTable {
     dir: OwnedFd,
-    alive: String,
-    /// Holding this open and locked is what tells others that we live.
+    alive_name: String,
+    /// Held open and locked: other processes take that as proof that this one runs.
     _alive_file: File,
     lease: Duration,
 }
 
 /// What a lease file says.
 #[derive(Debug, Serialize, Deserialize)]
-struct Record {
+struct LeaseRecord {
     token: String,
     owner: String,
-    alive: String,
+    alive_name: String,
     until_ms: u64,
     path: String,
     /// A temporary file that a dead holder may have left behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    litter: Option<PathBuf>,
+    temp_file: Option<PathBuf>,
 }
 
 /// Leases on one or two files; given back when dropped.
 #[derive(Debug)]
 pub struct Leases<'a> {
-    locks: &'a Locks,
-    held: Vec<Held>,
-    asked: String,
+    locks: &'a LeaseTable,
+    held: Vec<HeldLease>,
+    requested: String,
     cancel: CancelToken,
 }
 
 /// One lease: the record's name and our token, or, where no record could be written, the locked file itself.
 #[derive(Debug)]
-struct Held {
+struct HeldLease {
     name: String,
     token: String,
     locked: Option<File>,
 }
 
-impl Locks {
+impl LeaseTable {
     /// Opens the lock directory below the state directory.
     ///
     /// # Errors
     /// The state directory cannot be written.
-    pub fn open(state_dir: &Path, lease: Duration) -> Result<Locks> {
+    pub fn open(state_dir: &Path, lease: Duration) -> Result<LeaseTable> {
         let path = state_dir.join("locks");
         let failed = |source| Error::WriteFailed {
             path: ".llmc/locks".to_owned(),
@@ -81,7 +81,7 @@ impl Locks {
         };
         let dir = crate::scratch::private_dir(&path).map_err(failed)?;
         // Another process's sweep may find the file before it is locked, take it for a dead one's and remove it.
-        let (alive, alive_file) = loop {
+        let (alive_name, alive_file) = loop {
             let name = format!("alive-{}", ulid::Ulid::new());
             let file = open_record(&dir, &name).map_err(|errno| failed(errno.into()))?;
             match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -90,9 +90,9 @@ impl Locks {
                 Err(errno) => return Err(failed(errno.into())),
             }
         };
-        let locks = Locks {
+        let locks = LeaseTable {
             dir,
-            alive,
+            alive_name,
             _alive_file: alive_file,
             lease,
         };
@@ -100,18 +100,18 @@ impl Locks {
         Ok(locks)
     }
 
-    /// The word under which this process is known to be alive.
-    pub(crate) fn alive(&self) -> &str {
-        &self.alive
+    /// Name of the file that this process keeps locked while it runs.
+    pub(crate) fn alive_name(&self) -> &str {
+        &self.alive_name
     }
 
-    /// Whether the process behind that word has ended.
-    pub(crate) fn is_dead(&self, alive: &str) -> bool {
-        if alive == self.alive {
+    /// Whether the process that owns this alive file has ended.
+    pub(crate) fn is_dead(&self, alive_name: &str) -> bool {
+        if alive_name == self.alive_name {
             return false;
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        match fs::openat(&self.dir, alive, flags, Mode::empty()) {
+        match fs::openat(&self.dir, alive_name, flags, Mode::empty()) {
             Ok(file) => fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok(),
             Err(errno) => errno == Errno::NOENT,
         }
@@ -121,7 +121,7 @@ impl Locks {
     ///
     /// # Errors
     /// [`Error::Busy`] with the holder when one stays taken.
-    pub fn acquire(&self, paths: &[PathBuf], owner: &str, asked: &str) -> Result<Leases<'_>> {
+    pub fn acquire(&self, paths: &[PathBuf], owner: &str, requested: &str) -> Result<Leases<'_>> {
         let mut paths = paths.to_vec();
         paths.sort();
         paths.dedup();
@@ -129,22 +129,28 @@ impl Locks {
         let mut leases = Leases {
             locks: self,
             held: Vec::new(),
-            asked: asked.to_owned(),
+            requested: requested.to_owned(),
             cancel: CancelToken::default(),
         };
         for path in &paths {
             leases
                 .held
-                .push(self.acquire_one(path, owner, asked, started)?);
+                .push(self.acquire_one(path, owner, requested, started)?);
         }
         Ok(leases)
     }
 
-    fn acquire_one(&self, path: &Path, owner: &str, asked: &str, started: Instant) -> Result<Held> {
+    fn acquire_one(
+        &self,
+        path: &Path,
+        owner: &str,
+        requested: &str,
+        started: Instant,
+    ) -> Result<HeldLease> {
         use std::os::unix::ffi::OsStrExt;
         let name = format!("f-{}", &sha256_hex(path.as_os_str().as_bytes())[..32]);
         let failed = |source| Error::WriteFailed {
-            path: asked.to_owned(),
+            path: requested.to_owned(),
             source,
         };
         let mut holder = String::from("another call");
@@ -157,19 +163,19 @@ impl Locks {
                 match read_record(&mut file) {
                     Some(record) if self.is_held(&record) => holder = record.owner,
                     previous => {
-                        if let Some(litter) = previous.and_then(|record| record.litter) {
-                            remove_litter(&litter);
+                        if let Some(temp_file) = previous.and_then(|record| record.temp_file) {
+                            remove_temp_file(&temp_file);
                         }
-                        let record = Record {
+                        let record = LeaseRecord {
                             token: ulid::Ulid::new().to_string(),
                             owner: owner.to_owned(),
-                            alive: self.alive.clone(),
+                            alive_name: self.alive_name.clone(),
                             until_ms: now_ms()
                                 + u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX / 2),
                             path: path.to_string_lossy().into_owned(),
-                            litter: None,
+                            temp_file: None,
                         };
-                        let mut held = Held {
+                        let mut held = HeldLease {
                             name,
                             token: record.token.clone(),
                             locked: None,
@@ -185,24 +191,24 @@ impl Locks {
                 }
             }
             let waited = started.elapsed();
-            if waited >= WAIT {
+            if waited >= LEASE_WAIT {
                 return Err(Error::Busy {
-                    path: asked.to_owned(),
+                    path: requested.to_owned(),
                     holder,
                     waited_ms: waited.as_millis(),
                 });
             }
-            // Uneven waits keep contenders from meeting again and again.
+            // Jitter keeps contenders from retrying in step.
             let jitter = u64::from(started.elapsed().subsec_nanos() % 3_000);
             std::thread::sleep(Duration::from_micros(1_000 + jitter));
         }
     }
 
-    fn is_held(&self, record: &Record) -> bool {
-        now_ms() < record.until_ms && !self.is_dead(&record.alive)
+    fn is_held(&self, record: &LeaseRecord) -> bool {
+        now_ms() < record.until_ms && !self.is_dead(&record.alive_name)
     }
 
-    /// Clears what dead processes left: their leases, the temporary files those name, their own alive files.
+    /// Clears what dead processes left: their leases, the temporary files those name, their alive files.
     fn sweep(&self) {
         let Ok(dir) = fs::openat(
             &self.dir,
@@ -219,7 +225,7 @@ impl Locks {
             let Ok(name) = entry.file_name().to_str() else {
                 continue;
             };
-            if name.starts_with("alive-") && name != self.alive {
+            if name.starts_with("alive-") && name != self.alive_name {
                 // Unlinked while locked, so that a process that is just starting notices.
                 let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
                 if let Ok(file) = fs::openat(&self.dir, name, flags, Mode::empty())
@@ -239,10 +245,10 @@ impl Locks {
                 let record = read_record(&mut file);
                 if record
                     .as_ref()
-                    .is_none_or(|record| self.is_dead(&record.alive))
+                    .is_none_or(|record| self.is_dead(&record.alive_name))
                 {
-                    if let Some(litter) = record.and_then(|record| record.litter) {
-                        remove_litter(&litter);
+                    if let Some(temp_file) = record.and_then(|record| record.temp_file) {
+                        remove_temp_file(&temp_file);
                     }
                     let _ = fs::unlinkat(&self.dir, name, AtFlags::empty());
                 }
@@ -250,7 +256,7 @@ impl Locks {
         }
     }
 
-    /// Who holds a lease on this path (absolute, canonical), if anybody does. Takes none.
+    /// The holder of a lease on this path (absolute, canonical), without taking a lease.
     pub(crate) fn holder_of(&self, path: &Path) -> Option<String> {
         use std::os::unix::ffi::OsStrExt;
         let name = format!("f-{}", &sha256_hex(path.as_os_str().as_bytes())[..32]);
@@ -265,51 +271,51 @@ impl Locks {
     }
 }
 
-impl Drop for Locks {
+impl Drop for LeaseTable {
     fn drop(&mut self) {
-        let _ = fs::unlinkat(&self.dir, &self.alive, AtFlags::empty());
+        let _ = fs::unlinkat(&self.dir, &self.alive_name, AtFlags::empty());
     }
 }
 
 impl Leases<'_> {
-    /// Runs `op` if every lease is still ours, with the lease records locked against everybody else meanwhile.
+    /// Runs `op` if every lease still belongs to this call, with the lease records locked meanwhile.
     ///
     /// # Errors
     /// [`Error::Busy`] when a lease was taken over; else whatever `op` returns.
     pub fn commit<T>(&self, op: impl FnOnce() -> Result<T>) -> Result<T> {
         let mut files = Vec::with_capacity(self.held.len());
         for held in self.held.iter().filter(|held| held.locked.is_none()) {
-            files.push(self.lock_own(held, &self.cancel)?);
+            files.push(self.lock_record(held, &self.cancel)?);
         }
-        // The last look at the clock: whoever was told that time is up must not find the change made after all.
+        // Last check: a caller that was told about the timeout must not find the change made.
         self.cancel.check()?;
         op()
     }
 
     /// Makes the leases end with the call: once it is cancelled, nothing is committed any more.
     #[must_use]
-    pub fn until(mut self, cancel: &CancelToken) -> Self {
+    pub fn with_cancel(mut self, cancel: &CancelToken) -> Self {
         self.cancel = cancel.clone();
         self
     }
 
     /// Notes a temporary file next to the target, so that a crash before the rename is cleaned up later.
-    pub(crate) fn note_litter(&self, litter: Option<PathBuf>) -> Result<()> {
+    pub(crate) fn note_temp_file(&self, temp_file: Option<PathBuf>) -> Result<()> {
         let Some(held) = self.held.first().filter(|held| held.locked.is_none()) else {
             return Ok(());
         };
-        let (mut file, mut record) = self.lock_own(held, &CancelToken::default())?;
-        record.litter = litter;
+        let (mut file, mut record) = self.lock_record(held, &CancelToken::default())?;
+        record.temp_file = temp_file;
         write_record(&mut file, &record).map_err(|source| Error::WriteFailed {
-            path: self.asked.clone(),
+            path: self.requested.clone(),
             source,
         })
     }
 
-    /// Locks our own record, which others hold only for a moment; waits no longer than the call may take.
-    fn lock_own(&self, held: &Held, cancel: &CancelToken) -> Result<(File, Record)> {
+    /// Locks the call's own record, which others hold only for a moment; waits no longer than the call may take.
+    fn lock_record(&self, held: &HeldLease, cancel: &CancelToken) -> Result<(File, LeaseRecord)> {
         let lost = |holder: String| Error::Busy {
-            path: self.asked.clone(),
+            path: self.requested.clone(),
             holder,
             waited_ms: 0,
         };
@@ -324,7 +330,7 @@ impl Leases<'_> {
                 return Err(gone());
             }
             cancel.check()?;
-            if started.elapsed() > OWN_WAIT {
+            if started.elapsed() > OWN_RECORD_WAIT {
                 return Err(lost(
                     "a process that does not let go of the lock".to_owned(),
                 ));
@@ -342,15 +348,15 @@ impl Leases<'_> {
 impl Drop for Leases<'_> {
     fn drop(&mut self) {
         for held in &self.held {
-            // Unlinked under its own lock, so nobody can be holding a record that is about to vanish.
-            if held.locked.is_some() || self.lock_own(held, &CancelToken::default()).is_ok() {
+            // Unlinked under its own lock, so no other call can hold a record that is about to be removed.
+            if held.locked.is_some() || self.lock_record(held, &CancelToken::default()).is_ok() {
                 let _ = fs::unlinkat(&self.locks.dir, held.name.as_str(), AtFlags::empty());
             }
         }
     }
 }
 
-/// Whether an error says that there is no room left.
+/// Whether the disk or quota is full.
 fn is_full(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -363,27 +369,27 @@ fn open_record(dir: &OwnedFd, name: &str) -> Result<File, Errno> {
     fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
-/// A record that was unlinked while we waited for it is nobody's any more.
+/// False for a record that was unlinked while this call waited for its lock.
 fn is_linked(file: &File) -> bool {
     fs::fstat(file).is_ok_and(|stat| stat.st_nlink > 0)
 }
 
-fn read_record(file: &mut File) -> Option<Record> {
+fn read_record(file: &mut File) -> Option<LeaseRecord> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;
     file.take(64 << 10).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-fn write_record(file: &mut File, record: &Record) -> std::io::Result<()> {
+fn write_record(file: &mut File, record: &LeaseRecord) -> std::io::Result<()> {
     let text = serde_json::to_vec(record)?;
     file.seek(SeekFrom::Start(0))?;
     file.set_len(0)?;
     file.write_all(&text)
 }
 
-/// Removes a temporary file of ours by its canonical path; never anything else.
-fn remove_litter(path: &Path) {
+/// Removes a temporary file of this program by its canonical path, and no other file.
+fn remove_temp_file(path: &Path) {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return;
     };
@@ -400,7 +406,7 @@ fn remove_litter(path: &Path) {
     }
 }
 
-/// Milliseconds since boot, sleep included: the one clock that all processes share and nobody can set.
+/// Milliseconds since boot, sleep included: all processes share this clock, and it cannot be set.
 fn now_ms() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000
@@ -411,8 +417,8 @@ fn now_ms() -> u64 {
 mod tests {
     use super::*;
 
-    fn locks(dir: &Path, lease: Duration) -> Locks {
-        Locks::open(dir, lease).unwrap()
+    fn locks(dir: &Path, lease: Duration) -> LeaseTable {
+        LeaseTable::open(dir, lease).unwrap()
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -457,7 +463,7 @@ mod tests {
         let lease = locks
             .acquire(&[PathBuf::from("/w/a")], "agent", "a")
             .unwrap()
-            .until(&cancel);
+            .with_cancel(&cancel);
         lease.commit(|| Ok(())).unwrap();
         cancel.cancel();
         let refused = lease.commit(|| -> Result<()> { panic!("must not run") });
@@ -471,9 +477,9 @@ mod tests {
         let dead = locks(dir.path(), LONG);
         std::mem::forget(dead.acquire(&path, "dead", "a").unwrap());
         // What a crash does: the descriptors close, the files stay.
-        let (alive, files) = (dead.alive.clone(), dir.path().join("locks"));
+        let (alive_name, files) = (dead.alive_name.clone(), dir.path().join("locks"));
         drop(dead);
-        assert!(!files.join(&alive).exists());
+        assert!(!files.join(&alive_name).exists());
         locks(dir.path(), LONG).acquire(&path, "next", "a").unwrap();
     }
 
@@ -485,8 +491,8 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..200 {
                         let locks = locks(dir.path(), LONG);
-                        let alive = dir.path().join("locks").join(&locks.alive);
-                        assert!(alive.exists(), "swept while alive");
+                        let alive_name = dir.path().join("locks").join(&locks.alive_name);
+                        assert!(alive_name.exists(), "swept while alive");
                     }
                 });
             }
