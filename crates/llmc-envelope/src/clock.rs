@@ -45,7 +45,7 @@ impl Clock {
         from_millis(self.now_ms())
     }
 
-    pub(crate) fn now_ms(&self) -> i64 {
+    pub fn now_ms(&self) -> i64 {
         match &self.0 {
             Hand::System => Timestamp::now().as_millisecond(),
             Hand::Manual(hand) => hand.load(Ordering::SeqCst),
@@ -54,12 +54,12 @@ impl Clock {
 }
 
 /// A span in milliseconds; one too long to count lasts for ever.
-pub(crate) fn millis(span: Duration) -> i64 {
+pub fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The moment a stored number means; one outside the calendar is its nearest end.
-pub(crate) fn from_millis(ms: i64) -> Timestamp {
+pub fn from_millis(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(ms).unwrap_or(if ms < 0 {
         Timestamp::MIN
     } else {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use crate::clock::Clock;
-use crate::store::{AsSql, Failed, Place, Store, Unavailable};
+use crate::store::{AsSql, SqlLocation, SqlStore, StoreUnavailable, TransactionError};
 
 mod blocks;
 mod chunker;
@@ -102,24 +102,24 @@ impl Default for Options {
 /// The results kept for one workspace. Clones share the store.
 #[derive(Clone)]
 pub struct HandleStore {
-    store: Arc<Store>,
+    store: Arc<SqlStore>,
     options: Options,
 }
 
 impl HandleStore {
     /// Opens `handles.db` in this folder, making both when they are not there, and removes what has expired.
     pub fn open(dir: &Path, options: Options) -> Result<Self, Error> {
-        Self::at(Place::File(dir.join("handles.db")), options)
+        Self::at(SqlLocation::File(dir.join("handles.db")), options)
     }
 
     /// A store that ends with the process.
     pub fn in_memory(options: Options) -> Result<Self, Error> {
-        Self::at(Place::Memory, options)
+        Self::at(SqlLocation::Memory, options)
     }
 
-    fn at(place: Place, options: Options) -> Result<Self, Error> {
+    fn at(place: SqlLocation, options: Options) -> Result<Self, Error> {
         let handles = Self {
-            store: Arc::new(Store::open(place, SCHEMA)?),
+            store: Arc::new(SqlStore::open(place, SCHEMA)?),
             options,
         };
         handles.store.settle(|| handles.sweep())?;
@@ -301,18 +301,18 @@ impl AsSql for Work {
     }
 }
 
-impl From<Unavailable> for Error {
-    fn from(Unavailable(cause): Unavailable) -> Self {
+impl From<StoreUnavailable> for Error {
+    fn from(StoreUnavailable(cause): StoreUnavailable) -> Self {
         Error::Unavailable { cause }
     }
 }
 
-impl From<Failed<Work>> for Error {
-    fn from(failed: Failed<Work>) -> Self {
+impl From<TransactionError<Work>> for Error {
+    fn from(failed: TransactionError<Work>) -> Self {
         match failed {
-            Failed::Unavailable(unavailable) => unavailable.into(),
-            Failed::Work(Work::Own(error)) => error,
-            Failed::Work(Work::Sql(error)) => Error::Unavailable {
+            TransactionError::Unavailable(unavailable) => unavailable.into(),
+            TransactionError::Work(Work::Own(error)) => error,
+            TransactionError::Work(Work::Sql(error)) => Error::Unavailable {
                 cause: error.to_string(),
             },
         }

@@ -9,7 +9,7 @@
 //! - [`neutral`]: text made safe to show.
 //! - [`handles`]: where the rest is kept until somebody asks for it.
 //! - [`integrity`]: whether a store's file is sound.
-//! - [`telemetry`]: one row per call, what it cost and what it saved.
+//! - [`store`], [`clock`]: SQLite files that survive damage, and the time as stores see it; telemetry uses them too.
 //!
 //! Nothing in here knows MCP, HTTP or any tool, and nothing reads or writes the agent's files: a handle to a large file
 //! keeps the file's [`SourceStamp`](handles::SourceStamp) and leaves the reading to the caller.
@@ -20,14 +20,11 @@ pub mod clock;
 pub mod cut;
 pub mod handles;
 mod integrity;
-pub mod mask;
 pub mod neutral;
 pub mod receipt;
-mod store;
+pub mod store;
 pub mod te;
-pub mod telemetry;
 
 pub use clock::Clock;
 pub use handles::{HandleId, HandleStore};
 pub use integrity::integrity;
-pub use telemetry::Telemetry;

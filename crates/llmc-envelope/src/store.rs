@@ -2,7 +2,7 @@
 //!
 //! What these files hold is worth keeping but never worth a failed start: a file that is damaged, or written by another
 //! version, is moved aside as `<name>.corrupt-<n>` (the latest one is kept for whoever wants to look) and a new one
-//! begins. What cannot be helped by that, such as a full disk or a lock held too long, is an [`Unavailable`] that the
+//! begins. What cannot be helped by that, such as a full disk or a lock held too long, is an [`StoreUnavailable`] that the
 //! caller reports and survives.
 //!
 //! Several processes share a file. Opening and moving aside happen under `<name>.lock`, so no process can move away
@@ -28,28 +28,28 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The shape of one kind of file.
-pub(crate) struct Schema {
+pub struct SqlSchema {
     /// Stored as `user_version`; a file with another number is not ours to read.
-    pub(crate) version: i32,
+    pub version: i32,
     /// Creates everything in an empty database.
-    pub(crate) sql: &'static str,
+    pub sql: &'static str,
 }
 
 /// The store cannot do its work now; the text is fit to be shown and names no path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Unavailable(pub(crate) String);
+pub struct StoreUnavailable(pub String);
 
 /// An open store: one connection behind a lock, reopened after the file turned out to be damaged.
-pub(crate) struct Store {
-    place: Place,
-    schema: Schema,
+pub struct SqlStore {
+    place: SqlLocation,
+    schema: SqlSchema,
     state: Mutex<State>,
 }
 
 /// Where the data lives.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub enum SqlLocation {
     File(PathBuf),
     Memory,
 }
@@ -60,8 +60,8 @@ enum State {
     Damaged,
 }
 
-impl Store {
-    pub(crate) fn open(place: Place, schema: Schema) -> Result<Self, Unavailable> {
+impl SqlStore {
+    pub fn open(place: SqlLocation, schema: SqlSchema) -> Result<Self, StoreUnavailable> {
         let conn = place.open(&schema, Trust::Check)?;
         Ok(Self {
             place,
@@ -71,10 +71,10 @@ impl Store {
     }
 
     /// Reads, in one consistent view.
-    pub(crate) fn read<T, E>(
+    pub fn read<T, E>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, E>,
-    ) -> Result<T, Failed<E>>
+    ) -> Result<T, TransactionError<E>>
     where
         E: From<rusqlite::Error> + AsSql,
     {
@@ -82,10 +82,10 @@ impl Store {
     }
 
     /// Writes, all or nothing. The lock is taken up front: a read that turns into a write could not wait for its turn.
-    pub(crate) fn write<T, E>(
+    pub fn write<T, E>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, E>,
-    ) -> Result<T, Failed<E>>
+    ) -> Result<T, TransactionError<E>>
     where
         E: From<rusqlite::Error> + AsSql,
     {
@@ -96,12 +96,14 @@ impl Store {
         &self,
         behavior: TransactionBehavior,
         work: impl FnOnce(&Connection) -> Result<T, E>,
-    ) -> Result<T, Failed<E>>
+    ) -> Result<T, TransactionError<E>>
     where
         E: From<rusqlite::Error> + AsSql,
     {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let conn = self.connection(&mut state).map_err(Failed::Unavailable)?;
+        let conn = self
+            .connection(&mut state)
+            .map_err(TransactionError::Unavailable)?;
         let done = (|| {
             let tx = conn.transaction_with_behavior(behavior)?;
             let value = work(&tx)?;
@@ -114,14 +116,14 @@ impl Store {
                 if is_damage(sql) {
                     *state = State::Damaged;
                 }
-                Failed::Unavailable(unavailable)
+                TransactionError::Unavailable(unavailable)
             }
-            None => Failed::Work(error),
+            None => TransactionError::Work(error),
         })
     }
 
     /// Gives freed pages back to the file system, a bounded number at a time so that nobody waits long.
-    pub(crate) fn shrink(&self, pages: u32) -> Result<(), Unavailable> {
+    pub fn shrink(&self, pages: u32) -> Result<(), StoreUnavailable> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let conn = self.connection(&mut state)?;
         (|| {
@@ -137,7 +139,7 @@ impl Store {
     /// Runs the first maintenance of a newly opened store.
     ///
     /// Only damage matters here: it is answered with a new file and a second try. That the store is busy does not.
-    pub(crate) fn settle<T, E>(&self, maintain: impl Fn() -> Result<T, E>) -> Result<(), E> {
+    pub fn settle<T, E>(&self, maintain: impl Fn() -> Result<T, E>) -> Result<(), E> {
         if maintain().is_err() && self.is_damaged() {
             maintain()?;
         }
@@ -152,26 +154,26 @@ impl Store {
     fn connection<'s>(
         &self,
         state: &'s mut MutexGuard<'_, State>,
-    ) -> Result<&'s mut Connection, Unavailable> {
+    ) -> Result<&'s mut Connection, StoreUnavailable> {
         if matches!(**state, State::Damaged) {
             **state = State::Open(self.place.open(&self.schema, Trust::None)?);
         }
         match &mut **state {
             State::Open(conn) => Ok(conn),
-            State::Damaged => Err(Unavailable("the store is damaged".into())),
+            State::Damaged => Err(StoreUnavailable("the store is damaged".into())),
         }
     }
 }
 
 /// Why a transaction did not happen: the caller's own reason, or the store's.
 #[derive(Debug)]
-pub(crate) enum Failed<E> {
+pub enum TransactionError<E> {
     Work(E),
-    Unavailable(Unavailable),
+    Unavailable(StoreUnavailable),
 }
 
 /// Lets a caller's error say that it is really SQLite's.
-pub(crate) trait AsSql {
+pub trait AsSql {
     fn as_sql(&self) -> Option<&rusqlite::Error>;
 }
 
@@ -195,17 +197,17 @@ enum Opened {
     Foreign,
 }
 
-impl Place {
-    fn open(&self, schema: &Schema, trust: Trust) -> Result<Connection, Unavailable> {
+impl SqlLocation {
+    fn open(&self, schema: &SqlSchema, trust: Trust) -> Result<Connection, StoreUnavailable> {
         let path = match self {
-            Place::Memory => {
+            SqlLocation::Memory => {
                 let conn = Connection::open_in_memory().map_err(|e| describe(&e))?;
                 return match prepare(conn, schema, trust).map_err(|e| describe(&e))? {
                     Opened::Ready(conn) => Ok(conn),
-                    Opened::Foreign => Err(Unavailable("a new store is not empty".into())),
+                    Opened::Foreign => Err(StoreUnavailable("a new store is not empty".into())),
                 };
             }
-            Place::File(path) => path,
+            SqlLocation::File(path) => path,
         };
         let path = settle(path).map_err(|e| describe_io(&e))?;
         let _lock = lock(&beside(&path, ".lock")).map_err(|e| describe_io(&e))?;
@@ -215,7 +217,7 @@ impl Place {
                 Opened::Foreign => move_aside(&path).map_err(|e| describe_io(&e))?,
             }
         }
-        Err(Unavailable("a new store could not be started".into()))
+        Err(StoreUnavailable("a new store could not be started".into()))
     }
 }
 
@@ -268,7 +270,7 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-fn try_open(path: &Path, schema: &Schema, trust: Trust) -> Result<Opened, Unavailable> {
+fn try_open(path: &Path, schema: &SqlSchema, trust: Trust) -> Result<Opened, StoreUnavailable> {
     private(path).map_err(|e| describe_io(&e))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -282,7 +284,7 @@ fn try_open(path: &Path, schema: &Schema, trust: Trust) -> Result<Opened, Unavai
     }
 }
 
-fn prepare(conn: Connection, schema: &Schema, trust: Trust) -> rusqlite::Result<Opened> {
+fn prepare(conn: Connection, schema: &SqlSchema, trust: Trust) -> rusqlite::Result<Opened> {
     harden(&conn)?;
     let version: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
@@ -314,7 +316,7 @@ fn prepare(conn: Connection, schema: &Schema, trust: Trust) -> rusqlite::Result<
 
 /// Waits for others, and distrusts the file: it may have come with a repository somebody else made, and its schema must
 /// not be able to run anything.
-pub(crate) fn harden(conn: &Connection) -> rusqlite::Result<()> {
+pub fn harden(conn: &Connection) -> rusqlite::Result<()> {
     conn.busy_timeout(PATIENCE)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
@@ -330,7 +332,7 @@ fn shape(conn: &Connection) -> rusqlite::Result<Vec<Option<String>>> {
         .collect()
 }
 
-fn expected_shape(schema: &Schema) -> rusqlite::Result<Vec<Option<String>>> {
+fn expected_shape(schema: &SqlSchema) -> rusqlite::Result<Vec<Option<String>>> {
     let model = Connection::open_in_memory()?;
     model.execute_batch(schema.sql)?;
     shape(&model)
@@ -361,7 +363,7 @@ fn move_aside(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+pub fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, message) => match failure.code {
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => true,
@@ -381,9 +383,9 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     }
 }
 
-pub(crate) fn describe(error: &rusqlite::Error) -> Unavailable {
+pub fn describe(error: &rusqlite::Error) -> StoreUnavailable {
     if is_damage(error) {
-        return Unavailable("the file is damaged; a new one is started".into());
+        return StoreUnavailable("the file is damaged; a new one is started".into());
     }
     let text = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -398,11 +400,11 @@ pub(crate) fn describe(error: &rusqlite::Error) -> Unavailable {
         // SQLite's remaining messages speak of statements and tables, not of paths.
         _ => error.to_string(),
     };
-    Unavailable(text)
+    StoreUnavailable(text)
 }
 
-pub(crate) fn describe_io(error: &io::Error) -> Unavailable {
-    Unavailable(match error.kind() {
+pub fn describe_io(error: &io::Error) -> StoreUnavailable {
+    StoreUnavailable(match error.kind() {
         io::ErrorKind::WouldBlock => "locked by another process".into(),
         io::ErrorKind::StorageFull => "the disk is full".into(),
         io::ErrorKind::ReadOnlyFilesystem => "the state directory is read-only".into(),
@@ -419,25 +421,25 @@ mod tests {
 
     const SCHEMA: &str = "CREATE TABLE t (x INTEGER);";
 
-    fn schema(version: i32) -> Schema {
-        Schema {
+    fn schema(version: i32) -> SqlSchema {
+        SqlSchema {
             version,
             sql: SCHEMA,
         }
     }
 
-    fn open(path: &Path, version: i32) -> Result<Store, Unavailable> {
-        Store::open(Place::File(path.into()), schema(version))
+    fn open(path: &Path, version: i32) -> Result<SqlStore, StoreUnavailable> {
+        SqlStore::open(SqlLocation::File(path.into()), schema(version))
     }
 
-    fn insert(store: &Store) -> Result<usize, Failed<rusqlite::Error>> {
+    fn insert(store: &SqlStore) -> Result<usize, TransactionError<rusqlite::Error>> {
         store.write(|c| c.execute("INSERT INTO t VALUES (1)", []))
     }
 
-    fn rows(store: &Store) -> i64 {
+    fn rows(store: &SqlStore) -> i64 {
         store
             .read(|c| c.query_row("SELECT count(*) FROM t", [], |r| r.get(0)))
-            .unwrap_or_else(|e: Failed<rusqlite::Error>| panic!("{e:?}"))
+            .unwrap_or_else(|e: TransactionError<rusqlite::Error>| panic!("{e:?}"))
     }
 
     fn aside(path: &Path) -> Vec<String> {
@@ -490,7 +492,10 @@ mod tests {
             .unwrap();
         drop(other);
         let store = open(&path, 1).unwrap();
-        assert!(matches!(insert(&store), Err(Failed::Unavailable(_))));
+        assert!(matches!(
+            insert(&store),
+            Err(TransactionError::Unavailable(_))
+        ));
         insert(&store).unwrap();
     }
 
@@ -504,7 +509,10 @@ mod tests {
         let store = open(&path, 1).unwrap();
         let len = fs::metadata(&path).unwrap().len() as usize;
         fs::write(&path, vec![0x55; len]).unwrap();
-        assert!(matches!(insert(&store), Err(Failed::Unavailable(_))));
+        assert!(matches!(
+            insert(&store),
+            Err(TransactionError::Unavailable(_))
+        ));
         insert(&store).unwrap();
         assert_eq!(rows(&store), 1);
     }

@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use llmc_config::{Config, ExecProfile, Loaded};
+use llmc_envelope::HandleStore;
 use llmc_envelope::handles::Options;
-use llmc_envelope::{HandleStore, Telemetry};
 use llmc_exec::{Confinement, Profile, Runner, Settings};
 use llmc_host::{CONFIG_FILE, PathRules, Roots, STATE_DIR, Workspace, WriteState};
+use llmc_observe::{Observer, Telemetry};
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,7 @@ use crate::error::{Error, Kind, Result};
 use crate::handle_keeper::HandleKeeper;
 use crate::index_keeper::IndexKeeper;
 use crate::mode;
-use crate::observe::Observer;
+use crate::observe;
 use crate::processes::Processes;
 use crate::resources::Sidecars;
 use crate::rlm::{self, Analyses};
@@ -97,7 +98,7 @@ impl App {
         }
         let sidecars = Sidecars::find(&config.mcp.resources.sidecars, &files);
         let stores = state.is_some().then_some(state_dir);
-        let observer = Observer::start(&loaded, stores.as_deref());
+        let observer = observe::start(&loaded, stores.as_deref());
         Ok(Arc::new(App {
             handles: HandleKeeper::new(stores.clone(), handle_options(config)),
             slots: CallSlots::new(config.mcp.limits.concurrency_per_token),

@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::catalog;
 use crate::cx::{Caller, Cx, Surface};
 use crate::error::{Error, Family, Kind, Result};
-use crate::observe::Event;
+use crate::observe::{self, ObservedArgs};
 use crate::reachable::{Reach, Route};
 use crate::seal::Sealed;
 use crate::te;
@@ -87,7 +87,7 @@ impl App {
         call.correlation_id = Some(correlation_id.clone());
         let tool = catalog::find(&call.name);
         let caller = Arc::new(call.caller.clone());
-        let args_text = Value::Object(call.args.clone()).to_string();
+        let args = ObservedArgs::new(tool, &call.args);
         // Whatever is logged on the way carries the id, on whichever thread.
         let span = if self.config().mcp.observability.include_correlation_id {
             tracing::info_span!("call", correlation_id = correlation_id.as_str())
@@ -113,8 +113,7 @@ impl App {
             tool,
             result,
         };
-        self.observer()
-            .record(Event::of(&outcome, &caller, args_text, started.elapsed()));
+        observe::record(self.observer(), &outcome, &caller, args, started.elapsed());
         outcome
     }
 

@@ -6,7 +6,6 @@
 //! - [`Error`], [`ErrorKind`]: what can go wrong, and how each surface names it
 //! - [`Render`], [`Rendition`], [`Sealed`]: how an output reads, and the answer that the seal makes of it
 //! - [`mode`]: which tools an MCP client is listed
-//! - [`Observer`]: metrics, audit, telemetry and the log line of a call
 //! - [`Processes`]: programs that outlive the call that started them
 //! - [`AnalysisShell`]: what the shell may ask of a recursive analysis, and no client
 //! - [`Truth`]: what holds commands, and what does not, in one line
@@ -56,7 +55,6 @@ pub use call::{Call, CallOutcome, Progress, nearest};
 pub use confinement::Truth;
 pub use cx::{Caller, Cx, Form, Surface};
 pub use error::{Error, ErrorKind, ErrorRow, Family, Kind, ROWS, Result};
-pub use observe::{Histogram, Latency, Metrics, Observer, SeenCall, Whose};
 pub use processes::Processes;
 pub use render::{
     AnswerRoom, ChunkPosition, Document, FileScope, Layout, Render, Rendition, Rest, RestExtent,

@@ -121,7 +121,7 @@ impl Processes {
             let left = deadline.saturating_duration_since(Instant::now());
             if entry.process.wait_end(left).is_none() {
                 tracing::warn!(
-                    command = llmc_envelope::mask::mask_secrets(&entry.command),
+                    command = llmc_observe::mask_secrets(&entry.command),
                     "a process takes long to end"
                 );
             }

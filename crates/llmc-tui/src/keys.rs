@@ -1,7 +1,6 @@
 //! Keys, read from the terminal byte by byte.
 //!
-//! The terminal library's own reader never returns once the terminal is gone, and then takes a whole processor for ever;
-//! here the end of the terminal is an answer like any other.
+//! The terminal library's own reader loops for ever once the terminal is gone; this one returns an error.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -11,46 +10,29 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long the rest of a key may take to follow its escape character; alone, that is the escape key.
-const REST: Duration = Duration::from_millis(30);
-/// Bytes of an unfinished key; what is longer is none.
-const UNFINISHED: usize = 64;
+const ESCAPE_TIMEOUT: Duration = Duration::from_millis(30);
+/// An unfinished sequence that is longer is dropped.
+const MAX_SEQUENCE_BYTES: usize = 64;
 
-/// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
-    /// A letter, digit, sign or space.
+pub(crate) enum Key {
     Char(char),
-    /// The same with the control key held.
     Ctrl(char),
-    /// Return.
     Enter,
-    /// Escape.
     Esc,
-    /// Tabulator.
     Tab,
-    /// Tabulator with the shift key held.
     BackTab,
-    /// Backspace.
     Backspace,
-    /// Arrow up.
     Up,
-    /// Arrow down.
     Down,
-    /// Arrow left.
     Left,
-    /// Arrow right.
     Right,
-    /// A page up.
     PageUp,
-    /// A page down.
     PageDown,
-    /// To the beginning.
     Home,
-    /// To the end.
     End,
 }
 
-/// The end of the terminal that keys come from.
 pub(crate) struct Keyboard {
     input: File,
     unfinished: Vec<u8>,
@@ -75,30 +57,30 @@ impl Keyboard {
         })
     }
 
-    /// Keys, as soon as there are some, or none after this time or after a signal.
+    /// Waits for keys; returns none after the timeout or a signal.
     ///
     /// # Errors
     /// The terminal is gone.
-    pub(crate) fn wait(&mut self, most: Duration) -> io::Result<Vec<Key>> {
-        if !self.ready(most)? {
+    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<Vec<Key>> {
+        if !self.ready(timeout)? {
             return Ok(Vec::new());
         }
         self.fill()?;
-        if self.unfinished == [0x1b] && self.ready(REST)? {
+        if self.unfinished == [0x1b] && self.ready(ESCAPE_TIMEOUT)? {
             self.fill()?;
         }
         let (keys, used) = parse(&self.unfinished);
         self.unfinished.drain(..used);
-        if self.unfinished.len() > UNFINISHED {
+        if self.unfinished.len() > MAX_SEQUENCE_BYTES {
             self.unfinished.clear();
         }
         Ok(keys)
     }
 
-    fn ready(&self, most: Duration) -> io::Result<bool> {
-        let most = Timespec::try_from(most).map_err(|_| io::ErrorKind::InvalidInput)?;
+    fn ready(&self, timeout: Duration) -> io::Result<bool> {
+        let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mut input = [PollFd::new(&self.input, PollFlags::IN)];
-        match poll(&mut input, Some(&most)) {
+        match poll(&mut input, Some(&timeout)) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => return Ok(false),
             Err(error) => return Err(error.into()),
@@ -136,12 +118,12 @@ fn parse(bytes: &[u8]) -> (Vec<Key>, usize) {
     (keys, used)
 }
 
-/// The first key and its length. No key but a length: something that is none of ours. Nothing: it is not all there.
+/// The first key and its length in bytes. A length without a key: not one of these keys. `None`: more bytes are needed.
 fn first(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     match *bytes {
         [0x1b] => Some((Some(Key::Esc), 1)),
         [0x1b, b'[' | b'O', ..] => sequence(bytes),
-        // Escape twice, or a key with the alt key held, which nothing here listens to.
+        // Escape twice, or a key with Alt held, which has no meaning here.
         [0x1b, 0x1b, ..] => Some((Some(Key::Esc), 1)),
         [0x1b, ..] => Some((None, 2)),
         [b'\r' | b'\n', ..] => Some((Some(Key::Enter), 1)),
@@ -197,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_told_apart() {
+    fn keys_are_parsed() {
         use Key::*;
         for (bytes, keys) in [
             ("q", vec![Char('q')]),
@@ -221,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_all_there_waits() {
+    fn unfinished_keys_wait() {
         for (bytes, used) in [(&b"a\xe6\x97"[..], 1), (b"a\x1b[1;", 1), (b"\x1b[", 0)] {
             assert_eq!(parse(bytes).1, used, "{bytes:?}");
         }

@@ -1,40 +1,35 @@
-//! The live picture in a terminal, and the summary after a task.
+//! The terminal view of an agent's calls, and its summary as text.
 //!
-//! - [`Setup`], [`run`]: the screen, from the first look to the terminal given back
-//! - [`Feed`]: where calls come from: the workspace's telemetry, or a server's event stream
-//! - [`Seen`], [`Picture`]: one finished call, and all of them added up
-//! - [`State`]: what is on the screen; keys and news go in, at most one [`Action`] comes out
-//! - [`draw`]: a state as cells; knows no terminal
-//! - [`summary`]: the same as plain text
+//! Owns the screen, the keys and the text summary. It must not know how calls are counted ([`llmc_observe`] does that), and
+//! it never writes files: it watches a telemetry file or a server, and a call that is run again goes through `App::call`
+//! like any other.
 //!
-//! Texts that others wrote (arguments, agents, paths) are made legible when they come in, in [`Seen`] and [`Picture`], so
-//! nothing that acts on a terminal can reach one. This crate writes to the terminal and nothing else: it watches files it
-//! never changes, and what it runs again goes through `App::call` like any other call.
+//! The three types to know are [`WatchTarget`] (where calls come from), `TuiState` (what is on the screen; keys and updates
+//! go in, at most one action comes out) and [`TuiSetup`] (what [`run`] needs). The parts:
+//!
+//! - `watch`: follows the workspace's telemetry, or a server's event stream, on a thread
+//! - `call`: texts from outside made safe to show, as they come in, so that none can control the terminal
+//! - `state`, `view`, `theme`: the screen as data, and as cells
+//! - `keys`, `screen`, `live`, `pager`: the terminal and the loop around it
+//! - `rerun`: runs a recorded call again
+//! - [`summary_text`]: the summary after a task
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod again;
-mod feed;
+mod call;
 mod keys;
 mod live;
 mod pager;
-mod picture;
+mod rerun;
 mod screen;
-mod seen;
 mod state;
-mod summary;
-mod tally;
+mod summary_text;
 mod text;
 mod theme;
 mod view;
+mod watch;
 
-pub use again::Again;
-pub use feed::{Address, BadAddress, Feed, News, Since, health};
-pub use keys::Key;
-pub use live::{Ended, Setup, run};
-pub use picture::{Picture, SessionLine, Slow, Step, Sums, ToolLine};
-pub use screen::Failed;
-pub use seen::Seen;
-pub use state::{Action, State};
-pub use summary::{Context, summary};
+pub use live::{TuiExit, TuiSetup, run};
+pub use screen::TerminalError;
+pub use summary_text::{SummaryContext, summary_text};
 pub use theme::Theme;
-pub use view::draw;
+pub use watch::{AddressError, ServerAddress, Since, WatchTarget, fetch_health};

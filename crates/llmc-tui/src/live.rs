@@ -1,4 +1,4 @@
-//! The loop between keys, news and the screen.
+//! The loop between keys, updates and the screen.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,50 +9,46 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use llmc_config::Loaded;
+use llmc_observe::Summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
-use crate::again::Runner;
-use crate::feed::{Feed, News};
 use crate::keys::Keyboard;
 use crate::pager;
-use crate::picture::Picture;
-use crate::screen::{Failed, Screen, usable};
-use crate::state::{Action, State};
-use crate::summary::Context;
+use crate::rerun::RepeatRunner;
+use crate::screen::{Screen, TerminalError, is_terminal};
+use crate::state::{Action, TuiState};
+use crate::summary_text::SummaryContext;
 use crate::theme::Theme;
+use crate::watch::{WatchTarget, WatchUpdate};
 
-/// The screen is drawn no more often than this, and news waits no longer.
-const FRAME: Duration = Duration::from_millis(100);
+/// The screen is drawn no more often than this, and updates wait no longer.
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
-/// News taken in before the next look at the keys.
-const AT_ONCE: usize = 64;
+/// Updates that are applied before keys are read again.
+const MAX_UPDATES_PER_FRAME: usize = 64;
 
 /// What the screen needs.
 #[derive(Debug)]
-pub struct Setup {
-    /// The configuration of the workspace.
+pub struct TuiSetup {
     pub loaded: Loaded,
-    /// What is watched.
-    pub feed: Feed,
-    /// How it looks.
+    pub target: WatchTarget,
     pub theme: Theme,
     /// The operator's pager.
     pub pager: Option<std::ffi::OsString>,
 }
 
-impl Setup {
-    fn place(&self) -> String {
-        match &self.feed {
-            Feed::Store { .. } => self.loaded.root.display().to_string(),
-            Feed::Server { address, .. } => address.to_string(),
+impl TuiSetup {
+    fn watched(&self) -> String {
+        match &self.target {
+            WatchTarget::Telemetry { .. } => self.loaded.root.display().to_string(),
+            WatchTarget::Server { address, .. } => address.to_string(),
         }
     }
 
-    /// What the summary tells besides the picture.
-    pub fn context(&self) -> Context {
-        Context {
-            place: self.place(),
-            span: self.feed.span(),
+    pub fn summary_context(&self) -> SummaryContext {
+        SummaryContext {
+            watched: self.watched(),
+            span: self.target.span(),
             audit: self.audit(),
             copied: None,
             zone: TimeZone::system(),
@@ -65,89 +61,87 @@ impl Setup {
     }
 }
 
-/// How it ended.
+/// How the screen ended.
 #[derive(Debug)]
-pub struct Ended {
-    /// What was seen.
-    pub picture: Picture,
-    /// For the summary.
-    pub context: Context,
+pub struct TuiExit {
+    pub summary: Summary,
+    pub context: SummaryContext,
     /// Whether a signal ended it rather than the person.
     pub interrupted: bool,
 }
 
-/// Shows the screen until the person or a signal ends it; the terminal is then as it was.
+/// Shows the screen until the person or a signal ends it, and restores the terminal.
 ///
 /// # Errors
 /// There is no terminal, or it does not work.
-pub fn run(setup: Setup) -> Result<Ended, Failed> {
-    let mut context = setup.context();
+pub fn run(setup: TuiSetup) -> Result<TuiExit, TerminalError> {
+    let mut context = setup.summary_context();
     let signals = Signals::register()?;
-    let mut screen = Screen::take()?;
-    let mut state = State::new(
-        context.place.clone(),
+    let mut screen = Screen::open()?;
+    let mut state = TuiState::new(
+        context.watched.clone(),
         context.span.clone(),
         context.zone.clone(),
         Timestamp::now(),
     );
-    let mut runner = Runner::new(setup.loaded.clone());
+    let mut runner = RepeatRunner::new(setup.loaded.clone());
     let looped = run_loop(&setup, &signals, &mut screen, &mut state, &mut runner);
     drop(screen);
-    // After the screen: a call that was told to stop may take a moment.
+    // After the screen: a cancelled call may take a moment.
     drop(runner);
     let interrupted = looped?;
     context.copied = state.copied();
     context.audit = setup.audit();
-    Ok(Ended {
-        picture: state.into_picture(),
+    Ok(TuiExit {
+        summary: state.into_summary(),
         context,
         interrupted,
     })
 }
 
 fn run_loop(
-    setup: &Setup,
+    setup: &TuiSetup,
     signals: &Signals,
     screen: &mut Screen,
-    state: &mut State,
-    runner: &mut Runner,
-) -> Result<bool, Failed> {
-    let news = setup.feed.watch()?;
+    state: &mut TuiState,
+    runner: &mut RepeatRunner,
+) -> Result<bool, TerminalError> {
+    let updates = setup.target.watch()?;
     let mut keyboard = Keyboard::open()?;
     let mut drawn: Option<Instant> = None;
     let mut dirty = true;
     loop {
-        for _ in 0..AT_ONCE {
-            match news.try_recv() {
-                Ok(told) => state.news(told),
+        for _ in 0..MAX_UPDATES_PER_FRAME {
+            match updates.try_recv() {
+                Ok(update) => state.apply(update),
                 Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) if state.trouble.is_none() => {
-                    state.news(News::Trouble(
-                        "nothing is watched any more; start again".to_owned(),
+                Err(TryRecvError::Disconnected) if state.failure.is_none() => {
+                    state.apply(WatchUpdate::Failed(
+                        "the watching thread has ended; start again".to_owned(),
                     ));
                 }
                 Err(TryRecvError::Disconnected) => break,
             }
             dirty = true;
         }
-        if let Some(answered) = runner.answer() {
-            state.answered(answered);
+        if let Some(answer) = runner.answer() {
+            state.show_answer(answer);
             dirty = true;
         }
         dirty |= state.tick(Timestamp::now());
-        let rested = drawn.map_or(FRAME, |drawn| drawn.elapsed());
-        if dirty && rested >= FRAME {
+        let since_drawn = drawn.map_or(FRAME_INTERVAL, |drawn| drawn.elapsed());
+        if dirty && since_drawn >= FRAME_INTERVAL {
             match screen.draw(state, setup.theme) {
-                Err(_) if !usable() => return Ok(true),
+                Err(_) if !is_terminal() => return Ok(true),
                 drawn => drawn?,
             }
             drawn = Some(Instant::now());
             dirty = false;
         }
         let wait = if dirty {
-            FRAME.saturating_sub(rested)
+            FRAME_INTERVAL.saturating_sub(since_drawn)
         } else {
-            FRAME
+            FRAME_INTERVAL
         };
         let Ok(keys) = keyboard.wait(wait) else {
             return Ok(true);
@@ -160,35 +154,35 @@ fn run_loop(
             }
         }
         dirty |= signals.resized.swap(false, Ordering::SeqCst);
-        if signals.end.load(Ordering::SeqCst) != 0 || !usable() {
+        if signals.end.load(Ordering::SeqCst) != 0 || !is_terminal() {
             return Ok(true);
         }
     }
 }
 
-/// Does what a key asked for; whether that is the end.
+/// Does what a key asked for; returns whether to quit.
 fn act(
     action: Option<Action>,
-    setup: &Setup,
+    setup: &TuiSetup,
     signals: &Signals,
     screen: &mut Screen,
-    state: &mut State,
-    runner: &mut Runner,
-) -> Result<bool, Failed> {
+    state: &mut TuiState,
+    runner: &mut RepeatRunner,
+) -> Result<bool, TerminalError> {
     match action {
         None => {}
         Some(Action::Quit) => return Ok(true),
         Some(Action::Copy(handle)) => screen.copy(&handle.to_string())?,
         Some(Action::Stop) => runner.cancel(),
-        Some(Action::Run(again)) => {
-            let tool = again.tool.name;
-            match runner.start(again) {
-                Ok(()) => state.runs(tool),
-                Err(why) => state.say(format!("{tool} was not run: {why}")),
+        Some(Action::Run(call)) => {
+            let tool = call.tool.name;
+            match runner.start(call) {
+                Ok(()) => state.show_running(tool),
+                Err(reason) => state.notify(format!("{tool} was not run: {reason}")),
             }
         }
         Some(Action::OpenLog) => match setup.audit() {
-            None => state.say(
+            None => state.notify(
                 "there is no token audit; mcp.observability.csv_token_audit_enabled = true keeps one",
             ),
             Some(file) => {
@@ -197,8 +191,8 @@ fn act(
                 let interrupt = usize::try_from(SIGINT).unwrap_or_default();
                 let end = &signals.end;
                 let _ = end.compare_exchange(interrupt, 0, Ordering::SeqCst, Ordering::SeqCst);
-                if let Err(why) = shown {
-                    state.say(crate::text::legible(&why, 200));
+                if let Err(reason) = shown {
+                    state.notify(crate::text::legible(&reason, 200));
                 }
             }
         },
@@ -206,9 +200,8 @@ fn act(
     Ok(false)
 }
 
-/// What was signalled.
 struct Signals {
-    /// The number of the signal that asks for an end.
+    /// The number of the signal that ends the screen; 0 without one.
     end: Arc<AtomicUsize>,
     resized: Arc<AtomicBool>,
 }

@@ -1,31 +1,31 @@
-//! The operator's own pager, on the operator's own terminal.
+//! The operator's pager.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Used when `$PAGER` says nothing.
-const DEFAULT: &str = "less";
+/// Used when `$PAGER` is not set.
+const DEFAULT_PAGER: &str = "less";
 
-/// Shows a file and waits until it is left.
+/// Shows a file and waits until the pager ends.
 ///
 /// # Errors
-/// The pager does not start or fails; says so in words.
+/// The pager does not start or fails.
 #[allow(
     clippy::disallowed_methods,
-    reason = "a program of the person at the terminal, not one that an agent asked for"
+    reason = "the person at the terminal starts it, not an agent"
 )]
 pub(crate) fn show(file: &Path, pager: Option<OsString>) -> Result<(), String> {
     let words = pager
         .and_then(|pager| pager.into_string().ok())
         .unwrap_or_default();
     let mut words = words.split_whitespace();
-    let program = words.next().unwrap_or(DEFAULT);
+    let program = words.next().unwrap_or(DEFAULT_PAGER);
     let status = std::process::Command::new(program)
         .args(words)
         .arg(file)
         .status()
         .map_err(|error| {
-            format!("{program} does not start ({error}); set PAGER to one that does")
+            format!("{program} cannot be started ({error}); set PAGER to a pager that can")
         })?;
     if status.success() {
         Ok(())

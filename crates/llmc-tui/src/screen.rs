@@ -1,4 +1,4 @@
-//! The terminal: taken, drawn on, lent to a pager, and always given back.
+//! The terminal: set up, drawn on, lent to a pager, and always restored.
 
 use std::io::{IsTerminal, Stdout, Write, stdout};
 use std::mem::ManuallyDrop;
@@ -14,110 +14,109 @@ use crossterm::terminal::{
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
-use crate::state::State;
+use crate::state::TuiState;
 use crate::theme::Theme;
 use crate::view::draw;
 
-/// The screen cannot be shown.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
-    /// Standard output is a pipe or a file, or the terminal can do nothing.
+pub enum TerminalError {
+    /// Standard output is a pipe or a file, or the terminal is dumb.
     #[error("this is no terminal; `llmc tui --summary` prints the same as text")]
     NoTerminal,
-    /// The terminal, or the thread that watches, does not work.
     #[error("the terminal does not work: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// Whether the terminal is in our hands.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// Whether the terminal is set up for the screen.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// A terminal in our hands; given back when this goes.
+/// A terminal set up for the screen, restored on drop.
 pub(crate) struct Screen {
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
 }
 
 impl Screen {
-    pub(crate) fn take() -> Result<Screen, Failed> {
-        if !usable() || std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
-            return Err(Failed::NoTerminal);
+    pub(crate) fn open() -> Result<Screen, TerminalError> {
+        if !is_terminal() || std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
+            return Err(TerminalError::NoTerminal);
         }
-        give_back_on_panic();
-        take_over()?;
-        let screen = Screen { terminal: blank()? };
-        Ok(screen)
+        restore_on_panic();
+        set_up()?;
+        Ok(Screen {
+            terminal: new_terminal()?,
+        })
     }
 
-    pub(crate) fn draw(&mut self, state: &State, theme: Theme) -> std::io::Result<()> {
+    pub(crate) fn draw(&mut self, state: &TuiState, theme: Theme) -> std::io::Result<()> {
         self.terminal
             .draw(|frame| draw(state, theme, frame))
             .map(drop)
     }
 
-    /// Asks the terminal to put this into the clipboard; one that cannot ignores it.
+    /// Asks the terminal to put this into the clipboard; one that cannot ignores the request.
     pub(crate) fn copy(&mut self, text: &str) -> std::io::Result<()> {
         execute!(stdout(), CopyToClipboard::to_clipboard_from(text))
     }
 
-    /// Lends the terminal to something else.
-    pub(crate) fn lend<T>(&mut self, to: impl FnOnce() -> T) -> std::io::Result<T> {
-        give_back();
-        let done = to();
-        take_over()?;
-        // A new one, which knows nothing of what was drawn before.
-        self.terminal = blank()?;
+    /// Restores the terminal while another program uses it.
+    pub(crate) fn lend<T>(&mut self, work: impl FnOnce() -> T) -> std::io::Result<T> {
+        restore();
+        let done = work();
+        set_up()?;
+        // A new one, so that everything is drawn again.
+        self.terminal = new_terminal()?;
         Ok(done)
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
-/// A terminal that nothing was drawn on yet. It is never dropped: that would complain on standard error when the terminal
-/// is gone, which panics when standard error is that terminal. What it owns is given back here.
-fn blank() -> std::io::Result<ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>> {
+/// It is never dropped: that would complain on standard error when the terminal is gone, which panics when standard error
+/// is that terminal. [`restore`] does what its drop would do.
+fn new_terminal() -> std::io::Result<ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>> {
     Terminal::new(CrosstermBackend::new(stdout())).map(ManuallyDrop::new)
 }
 
-/// Whether there still is a terminal: one that was hung up is none any more.
-pub(crate) fn usable() -> bool {
+/// Whether there still is a terminal; one that was hung up is none any more.
+pub(crate) fn is_terminal() -> bool {
     stdout().is_terminal()
 }
 
-fn take_over() -> std::io::Result<()> {
-    TAKEN.store(true, Ordering::SeqCst);
-    let taken = enable_raw_mode().and_then(|()| execute!(stdout(), EnterAlternateScreen, Hide));
-    if taken.is_err() {
-        give_back();
+fn set_up() -> std::io::Result<()> {
+    ACTIVE.store(true, Ordering::SeqCst);
+    let set_up = enable_raw_mode().and_then(|()| execute!(stdout(), EnterAlternateScreen, Hide));
+    if set_up.is_err() {
+        restore();
     }
-    taken
+    set_up
 }
 
-fn give_back() {
-    if !TAKEN.swap(false, Ordering::SeqCst) {
+fn restore() {
+    if !ACTIVE.swap(false, Ordering::SeqCst) {
         return;
     }
-    // One after the other, whatever fails: a terminal that is half given back is worse than a message lost.
+    // Each step, whatever fails: a half restored terminal is worse than a lost message.
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
     let _ = disable_raw_mode();
     let _ = stdout().flush();
 }
 
-/// A panic on this thread ends the screen, so the terminal comes first and the message after it. One on another thread
-/// is told by whoever waits for that thread; its message would only tear the screen.
-fn give_back_on_panic() {
+/// A panic on this thread ends the screen, so the terminal is restored before the message is printed. One on another
+/// thread is reported by the thread that waits for it; its message would only garble the screen.
+fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let ours = std::thread::current().id();
+        let own = std::thread::current().id();
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if std::thread::current().id() == ours {
-                give_back();
+            if std::thread::current().id() == own {
+                restore();
             }
-            if !TAKEN.load(Ordering::SeqCst) {
+            if !ACTIVE.load(Ordering::SeqCst) {
                 before(info);
             }
         }));
@@ -132,10 +131,10 @@ mod tests {
     const INSIDE: &str = "LLMC_TUI_TEST_INSIDE";
 
     #[test]
-    fn a_panic_gives_the_terminal_back_before_it_is_told() {
-        let name = "screen::tests::a_panic_gives_the_terminal_back_before_it_is_told";
+    fn a_panic_restores_the_terminal_before_it_is_printed() {
+        let name = "screen::tests::a_panic_restores_the_terminal_before_it_is_printed";
         if std::env::var_os(INSIDE).is_some() {
-            let _screen = Screen::take().unwrap();
+            let _screen = Screen::open().unwrap();
             let other = std::thread::spawn(|| panic!("of another thread"));
             assert!(other.join().is_err());
             panic!("of this thread");
@@ -146,11 +145,11 @@ mod tests {
             .env(INSIDE, "1");
         let (text, code, raw) = llmc_testkit::Screen::start(command).ended();
         assert_eq!(code, Some(101));
-        assert!(raw.contains("\x1b[?1049h"), "was taken");
+        assert!(raw.contains("\x1b[?1049h"), "was set up");
         assert!(text.contains("of this thread"), "{text}");
         assert!(
             !raw.contains("of another thread"),
-            "would tear the screen: {text}"
+            "would garble the screen: {text}"
         );
     }
 }

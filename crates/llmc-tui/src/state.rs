@@ -1,44 +1,40 @@
-//! What is on the screen, and what keys and news make of it.
+//! What is on the screen, and how keys and updates change it.
 //!
-//! No terminal, no clock and no file in here: everything comes in through [`State::key`], [`State::news`] and
-//! [`State::tick`], so a test can play any of it.
+//! Nothing here knows a terminal, a clock or a file: everything comes in through [`TuiState::key`], [`TuiState::apply`] and
+//! [`TuiState::tick`].
 
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use llmc_envelope::HandleId;
+use llmc_observe::{Aggregator, Summary};
 
-use crate::again::{Again, Answered};
-use crate::feed::{CALLS, News};
+use crate::call::ListedCall;
 use crate::keys::Key;
-use crate::picture::{Picture, STEP_S};
-use crate::seen::Seen;
+use crate::rerun::{RepeatAnswer, RepeatCall};
 use crate::text::count;
+use crate::watch::{MAX_LISTED_CALLS, WatchUpdate};
 
-/// Characters of a filter.
-const FILTER: usize = 80;
+const MAX_FILTER_CHARS: usize = 80;
 /// Lines that a page key moves.
-const PAGE: usize = 10;
-/// Seconds that a notice stays.
-const NOTICE: i64 = 6;
+const PAGE_LINES: usize = 10;
+const NOTICE_SECONDS: i64 = 6;
 
 /// What the terminal or the application has to do for a key.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
-    /// End.
+pub(crate) enum Action {
     Quit,
     /// Put a handle into the clipboard.
     Copy(HandleId),
     /// Show the audit file.
     OpenLog,
-    /// Make a call again.
-    Run(Again),
-    /// Stop the call that was made again.
+    Run(RepeatCall),
+    /// Cancel the call that was run again.
     Stop,
 }
 
-/// A list that can be moved in.
+/// A list with a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Panel {
     Calls,
@@ -55,77 +51,79 @@ impl Panel {
     }
 }
 
-/// What lies over the panels.
+/// What is drawn over the panels.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Overlay {
     Help,
     Details {
-        call: Box<Seen>,
+        call: Box<ListedCall>,
         scroll: u16,
     },
-    /// May this be run?
-    Ask(Again),
+    /// Asks whether to run this call.
+    Confirm(RepeatCall),
     Running {
         tool: String,
     },
     Answer {
-        answered: Answered,
+        answer: RepeatAnswer,
         scroll: u16,
     },
 }
 
-/// What came in while the picture stood still.
+/// What came in during a pause.
 #[derive(Debug, Default)]
-struct Held {
-    calls: Vec<Seen>,
-    /// Also those that were too many to keep.
+struct PausedUpdates {
+    calls: Vec<ListedCall>,
+    /// Includes those that were too many to keep.
     count: u64,
-    picture: Option<Box<Picture>>,
+    summary: Option<Box<Summary>>,
 }
 
 /// Everything that is shown.
 #[derive(Debug)]
-pub struct State {
-    pub(crate) place: String,
+pub(crate) struct TuiState {
+    /// The workspace, or the server's address.
+    pub(crate) watched: String,
     pub(crate) span: String,
     pub(crate) zone: TimeZone,
     pub(crate) now: Timestamp,
     /// Numbered, newest first.
-    pub(crate) calls: VecDeque<(u64, Seen)>,
+    pub(crate) calls: VecDeque<(u64, ListedCall)>,
     numbered: u64,
-    pub(crate) picture: Picture,
-    held: Option<Held>,
+    pub(crate) summary: Summary,
+    /// Present during a pause.
+    paused: Option<PausedUpdates>,
     pub(crate) focus: Panel,
-    /// The call that is looked at; without one, the newest.
+    /// The number of the call under the cursor; without one, the newest.
     chosen: Option<u64>,
-    /// The line that is looked at in each panel.
+    /// The cursor in each panel.
     lines: [usize; 4],
     pub(crate) filter: String,
     /// The filter while it is typed.
     pub(crate) typing: Option<String>,
     pub(crate) overlay: Option<Overlay>,
     notice: Option<(String, Timestamp)>,
-    pub(crate) trouble: Option<String>,
+    /// Why watching fails at present.
+    pub(crate) failure: Option<String>,
     copied: Option<HandleId>,
 }
 
-impl State {
-    /// Nothing seen yet, of this place and span of time.
-    pub fn new(
-        place: impl Into<String>,
+impl TuiState {
+    pub(crate) fn new(
+        watched: impl Into<String>,
         span: impl Into<String>,
         zone: TimeZone,
         now: Timestamp,
-    ) -> State {
-        State {
-            place: place.into(),
+    ) -> TuiState {
+        TuiState {
+            watched: watched.into(),
             span: span.into(),
             zone,
             now,
             calls: VecDeque::new(),
             numbered: 0,
-            picture: Picture::default(),
-            held: None,
+            summary: Summary::default(),
+            paused: None,
             focus: Panel::Calls,
             chosen: None,
             lines: [0; 4],
@@ -133,17 +131,17 @@ impl State {
             typing: None,
             overlay: None,
             notice: None,
-            trouble: None,
+            failure: None,
             copied: None,
         }
     }
 
-    /// Time goes on; whether that changes what is shown.
-    pub fn tick(&mut self, now: Timestamp) -> bool {
-        let step = |time: Timestamp| time.as_second().div_euclid(STEP_S);
-        let moved = step(now) != step(self.now) && !self.picture.steps.is_empty();
-        let told = self.notice.as_ref();
-        let over = told.is_some_and(|(_, at)| now.as_second() - at.as_second() >= NOTICE);
+    /// Sets the time; returns whether that changes what is shown.
+    pub(crate) fn tick(&mut self, now: Timestamp) -> bool {
+        let step = |time: Timestamp| time.as_second().div_euclid(Aggregator::STEP_SECONDS);
+        let moved = step(now) != step(self.now) && !self.summary.over_time.steps.is_empty();
+        let notice = self.notice.as_ref();
+        let over = notice.is_some_and(|(_, at)| now.as_second() - at.as_second() >= NOTICE_SECONDS);
         if over {
             self.notice = None;
         }
@@ -151,33 +149,32 @@ impl State {
         moved || over
     }
 
-    /// Takes in what a feed tells.
-    pub fn news(&mut self, news: News) {
-        match (news, &mut self.held) {
-            (News::Calls(calls), Some(held)) => {
-                held.count += calls.len() as u64;
-                held.calls.extend(calls);
-                let excess = held.calls.len().saturating_sub(CALLS);
-                held.calls.drain(..excess);
+    pub(crate) fn apply(&mut self, update: WatchUpdate) {
+        match (update, &mut self.paused) {
+            (WatchUpdate::Calls(calls), Some(paused)) => {
+                paused.count += calls.len() as u64;
+                paused.calls.extend(calls);
+                let excess = paused.calls.len().saturating_sub(MAX_LISTED_CALLS);
+                paused.calls.drain(..excess);
             }
-            (News::Calls(calls), None) => self.add(calls),
-            (News::Picture(picture), Some(held)) => held.picture = Some(picture),
-            (News::Picture(picture), None) => self.picture = *picture,
-            (News::Trouble(text), _) => self.trouble = Some(text),
-            (News::Well, _) => self.trouble = None,
+            (WatchUpdate::Calls(calls), None) => self.add(calls),
+            (WatchUpdate::Summary(summary), Some(paused)) => paused.summary = Some(summary),
+            (WatchUpdate::Summary(summary), None) => self.summary = *summary,
+            (WatchUpdate::Failed(reason), _) => self.failure = Some(reason),
+            (WatchUpdate::Recovered, _) => self.failure = None,
         }
     }
 
-    fn add(&mut self, calls: Vec<Seen>) {
+    fn add(&mut self, calls: Vec<ListedCall>) {
         for call in calls {
             self.numbered += 1;
             self.calls.push_front((self.numbered, call));
         }
-        self.calls.truncate(CALLS);
+        self.calls.truncate(MAX_LISTED_CALLS);
     }
 
-    /// Tells the person something, for a while.
-    pub fn say(&mut self, text: impl Into<String>) {
+    /// Shows a text for some seconds.
+    pub(crate) fn notify(&mut self, text: impl Into<String>) {
         self.notice = Some((text.into(), self.now));
     }
 
@@ -185,9 +182,9 @@ impl State {
         self.notice.as_ref().map(|(text, _)| text.as_str())
     }
 
-    /// How many calls wait while the picture stands still.
-    pub(crate) fn waiting(&self) -> Option<u64> {
-        self.held.as_ref().map(|held| held.count)
+    /// How many calls came in during the pause, if there is one.
+    pub(crate) fn paused_calls(&self) -> Option<u64> {
+        self.paused.as_ref().map(|paused| paused.count)
     }
 
     /// The handle that was copied last.
@@ -195,29 +192,24 @@ impl State {
         self.copied
     }
 
-    /// A call that was run again is under way.
-    pub(crate) fn runs(&mut self, tool: &str) {
+    pub(crate) fn show_running(&mut self, tool: &str) {
         self.overlay = Some(Overlay::Running {
             tool: tool.to_owned(),
         });
     }
 
-    /// It has ended.
-    pub(crate) fn answered(&mut self, answered: Answered) {
-        self.overlay = Some(Overlay::Answer {
-            answered,
-            scroll: 0,
-        });
+    pub(crate) fn show_answer(&mut self, answer: RepeatAnswer) {
+        self.overlay = Some(Overlay::Answer { answer, scroll: 0 });
     }
 
-    /// What was seen, also what was held back by a pause.
-    pub(crate) fn into_picture(self) -> Picture {
-        let held = self.held.and_then(|held| held.picture);
-        held.map_or(self.picture, |picture| *picture)
+    /// The latest summary, also when a pause hides it.
+    pub(crate) fn into_summary(self) -> Summary {
+        let paused = self.paused.and_then(|paused| paused.summary);
+        paused.map_or(self.summary, |summary| *summary)
     }
 
     /// The calls that pass the filter, newest first.
-    pub(crate) fn shown(&self) -> impl Iterator<Item = &(u64, Seen)> {
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &(u64, ListedCall)> {
         let wanted = self
             .typing
             .as_deref()
@@ -228,10 +220,10 @@ impl State {
             .filter(move |(_, call)| call.matches(&wanted))
     }
 
-    /// Which of them is looked at.
+    /// The cursor among them.
     pub(crate) fn line_of_calls(&self) -> usize {
         let Some(chosen) = self.chosen else { return 0 };
-        // Its place, or that of the next older one when it is gone.
+        // Its line, or that of the next older one when it is gone.
         let newer = self.shown().take_while(|(number, _)| *number > chosen);
         newer.count()
     }
@@ -246,24 +238,23 @@ impl State {
     fn length(&self, panel: Panel) -> usize {
         match panel {
             Panel::Calls => self.shown().count(),
-            Panel::Tools => self.picture.tools.len(),
-            Panel::Sessions => self.picture.sessions.len(),
-            Panel::Errors => self.picture.errors.len(),
+            Panel::Tools => self.summary.tools.len(),
+            Panel::Sessions => self.summary.sessions.len(),
+            Panel::Errors => self.summary.errors.len(),
         }
     }
 
-    fn selected(&self) -> Option<&Seen> {
+    fn selected(&self) -> Option<&ListedCall> {
         let line = self.line_of_calls();
         let found = self.shown().nth(line).or_else(|| self.shown().last());
         found.map(|(_, call)| call)
     }
 
-    /// Takes in a key.
-    pub fn key(&mut self, key: Key) -> Option<Action> {
+    pub(crate) fn key(&mut self, key: Key) -> Option<Action> {
         if key == Key::Ctrl('c') {
             return Some(Action::Quit);
         }
-        // Read, or not wanted.
+        // The next key ends it.
         self.notice = None;
         if self.typing.is_some() {
             self.key_while_typing(key);
@@ -276,20 +267,20 @@ impl State {
             Key::Char('q') => return Some(Action::Quit),
             Key::Char('?') => self.overlay = Some(Overlay::Help),
             Key::Char('/') => self.typing = Some(self.filter.clone()),
-            Key::Char('p' | ' ') => self.pause_or_go_on(),
+            Key::Char('p' | ' ') => self.toggle_pause(),
             Key::Char('c') => return self.copy(),
             Key::Char('l') => return Some(Action::OpenLog),
-            Key::Char('r') => return self.run_again(),
+            Key::Char('r') => return self.repeat(),
             Key::Enter => self.open(),
             Key::Esc => self.filter.clear(),
             Key::Tab | Key::Right => self.focus = self.focus.next(1),
             Key::BackTab | Key::Left => self.focus = self.focus.next(Panel::ALL.len() - 1),
-            Key::Up | Key::Char('k') => self.go(|line| line.saturating_sub(1)),
-            Key::Down | Key::Char('j') => self.go(|line| line + 1),
-            Key::PageUp => self.go(|line| line.saturating_sub(PAGE)),
-            Key::PageDown => self.go(|line| line + PAGE),
-            Key::Home | Key::Char('g') => self.go(|_| 0),
-            Key::End | Key::Char('G') => self.go(|_| usize::MAX),
+            Key::Up | Key::Char('k') => self.move_cursor(|line| line.saturating_sub(1)),
+            Key::Down | Key::Char('j') => self.move_cursor(|line| line + 1),
+            Key::PageUp => self.move_cursor(|line| line.saturating_sub(PAGE_LINES)),
+            Key::PageDown => self.move_cursor(|line| line + PAGE_LINES),
+            Key::Home | Key::Char('g') => self.move_cursor(|_| 0),
+            Key::End | Key::Char('G') => self.move_cursor(|_| usize::MAX),
             _ => {}
         }
         None
@@ -308,16 +299,18 @@ impl State {
             }
             Key::Esc => self.typing = None,
             Key::Backspace => drop(typed.pop()),
-            Key::Char(c) if !c.is_control() && typed.chars().count() < FILTER => typed.push(c),
+            Key::Char(c) if !c.is_control() && typed.chars().count() < MAX_FILTER_CHARS => {
+                typed.push(c)
+            }
             _ => {}
         }
     }
 
     fn key_over(&mut self, overlay: Overlay, key: Key) -> Option<Action> {
         match (overlay, key) {
-            (Overlay::Ask(again), Key::Char('y' | 'Y')) => return Some(Action::Run(again)),
-            (Overlay::Ask(again), _) => {
-                self.say(format!("{} was not run", again.tool.name));
+            (Overlay::Confirm(call), Key::Char('y' | 'Y')) => return Some(Action::Run(call)),
+            (Overlay::Confirm(call), _) => {
+                self.notify(format!("{} was not run", call.tool.name));
             }
             (Overlay::Running { tool }, Key::Esc | Key::Char('q')) => {
                 self.overlay = Some(Overlay::Running { tool });
@@ -325,17 +318,17 @@ impl State {
             }
             (Overlay::Running { tool }, _) => self.overlay = Some(Overlay::Running { tool }),
             (Overlay::Details { .. }, Key::Char('c')) => return self.copy(),
-            (Overlay::Details { .. }, Key::Char('r')) => return self.run_again(),
+            (Overlay::Details { .. }, Key::Char('r')) => return self.repeat(),
             (Overlay::Details { call, scroll }, key) => {
                 if let Some(scroll) = scrolled(scroll, key) {
                     self.overlay = Some(Overlay::Details { call, scroll });
                 }
             }
-            (Overlay::Answer { answered, scroll }, key) => {
+            (Overlay::Answer { answer, scroll }, key) => {
                 if let Some(scroll) = scrolled(scroll, key) {
-                    let last = answered.text.lines().count().saturating_sub(1);
+                    let last = answer.text.lines().count().saturating_sub(1);
                     let scroll = scroll.min(u16::try_from(last).unwrap_or(u16::MAX));
-                    self.overlay = Some(Overlay::Answer { answered, scroll });
+                    self.overlay = Some(Overlay::Answer { answer, scroll });
                 }
             }
             (Overlay::Help, _) => {}
@@ -343,39 +336,39 @@ impl State {
         None
     }
 
-    fn pause_or_go_on(&mut self) {
-        let Some(held) = self.held.take() else {
-            self.held = Some(Held::default());
+    fn toggle_pause(&mut self) {
+        let Some(paused) = self.paused.take() else {
+            self.paused = Some(PausedUpdates::default());
             return;
         };
-        self.add(held.calls);
-        if let Some(picture) = held.picture {
-            self.picture = *picture;
+        self.add(paused.calls);
+        if let Some(summary) = paused.summary {
+            self.summary = *summary;
         }
     }
 
-    /// Copies the handle of the call that is looked at, or else the newest one.
+    /// Copies the handle of the selected call, or else the newest one.
     fn copy(&mut self) -> Option<Action> {
-        let own = self.selected().and_then(|call| call.handle);
-        let newest = || self.calls.iter().find_map(|(_, call)| call.handle);
-        let Some(handle) = own.or_else(newest).or(self.picture.last_handle) else {
-            self.say("no call left anything out yet: there is no handle to copy");
+        let own = self.selected().and_then(|call| call.event.handle);
+        let newest = || self.calls.iter().find_map(|(_, call)| call.event.handle);
+        let Some(handle) = own.or_else(newest).or(self.summary.last_handle) else {
+            self.notify("no call left anything out yet: there is no handle to copy");
             return None;
         };
         self.copied = Some(handle);
-        self.say(format!("copied {handle}; it is also printed at the end"));
+        self.notify(format!("copied {handle}; it is also printed at the end"));
         Some(Action::Copy(handle))
     }
 
-    fn run_again(&mut self) -> Option<Action> {
+    fn repeat(&mut self) -> Option<Action> {
         let Some(call) = self.selected() else {
-            self.say("there is no call to run again");
+            self.notify("there is no call to run again");
             return None;
         };
-        match Again::of(call) {
-            Err(why) => self.say(format!("this call cannot be run again: {why}")),
-            Ok(again) if again.asks() => self.overlay = Some(Overlay::Ask(again)),
-            Ok(again) => return Some(Action::Run(again)),
+        match RepeatCall::of(&call.event) {
+            Err(reason) => self.notify(format!("this call cannot be run again: {reason}")),
+            Ok(call) if call.needs_consent() => self.overlay = Some(Overlay::Confirm(call)),
+            Ok(call) => return Some(Action::Run(call)),
         }
         None
     }
@@ -393,24 +386,24 @@ impl State {
                 }
                 return;
             }
-            Panel::Tools => self.picture.tools.get(line).map(|line| &line.tool),
-            Panel::Sessions => self.picture.sessions.get(line).map(|line| &line.session),
-            Panel::Errors => self.picture.errors.get(line).map(|(code, _)| code),
+            Panel::Tools => self.summary.tools.get(line).map(|line| &line.tool),
+            Panel::Sessions => self.summary.sessions.get(line).map(|line| &line.session),
+            Panel::Errors => self.summary.errors.get(line).map(|error| &error.code),
         };
         if let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()).cloned() {
             self.filter = wanted;
             self.chosen = None;
             self.focus = Panel::Calls;
             let found = self.shown().count() as u64;
-            self.say(format!("{} shown; Esc shows all", count(found, "call")));
+            self.notify(format!("{} shown; Esc shows all", count(found, "call")));
         }
     }
 
-    fn go(&mut self, to: impl Fn(usize) -> usize) {
+    fn move_cursor(&mut self, to: impl Fn(usize) -> usize) {
         let last = self.length(self.focus).saturating_sub(1);
         let line = to(self.line(self.focus)).min(last);
         if self.focus == Panel::Calls {
-            // At the top means: stay with the newest.
+            // At the top the cursor stays with the newest.
             let chosen = self.shown().nth(line).map(|(number, _)| *number);
             self.chosen = chosen.filter(|_| line > 0);
         } else {
@@ -419,13 +412,13 @@ impl State {
     }
 }
 
-/// Where a key scrolls to; `None` closes.
+/// The new scroll position; `None` closes the overlay.
 fn scrolled(scroll: u16, key: Key) -> Option<u16> {
     Some(match key {
         Key::Up | Key::Char('k') => scroll.saturating_sub(1),
         Key::Down | Key::Char('j') => scroll.saturating_add(1).min(5000),
-        Key::PageUp => scroll.saturating_sub(PAGE as u16),
-        Key::PageDown | Key::Char(' ') => scroll.saturating_add(PAGE as u16).min(5000),
+        Key::PageUp => scroll.saturating_sub(PAGE_LINES as u16),
+        Key::PageDown | Key::Char(' ') => scroll.saturating_add(PAGE_LINES as u16).min(5000),
         Key::Home | Key::Char('g') => 0,
         _ => return None,
     })

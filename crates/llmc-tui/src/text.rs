@@ -1,4 +1,4 @@
-//! Words and numbers as they are shown.
+//! Texts and numbers as they are shown.
 
 use std::fmt::Write;
 
@@ -7,20 +7,20 @@ use jiff::tz::TimeZone;
 use llmc_envelope::neutral::one_line;
 use unicode_width::UnicodeWidthChar;
 
-/// Marks that may sit on one letter; more of them would run over the lines above and below.
-const MARKS: usize = 3;
+/// Combining marks on one letter; more of them would run over the lines above and below.
+const MAX_COMBINING_MARKS: usize = 3;
 
-/// A text from outside on one line, of at most so many characters, with nothing in it that acts.
-pub(crate) fn legible(text: &str, most: usize) -> String {
+/// A text from outside on one line, of at most so many characters, with control characters escaped.
+pub(crate) fn legible(text: &str, max_chars: usize) -> String {
     let mut out = String::new();
     let mut marks = 0;
     let end = text
         .char_indices()
-        .nth(most)
+        .nth(max_chars)
         .map_or(text.len(), |(at, _)| at);
     for c in one_line(&text[..end]).chars() {
         marks = if c.width() == Some(0) { marks + 1 } else { 0 };
-        if marks > MARKS {
+        if marks > MAX_COMBINING_MARKS {
             escape(&mut out, c);
         } else {
             out.push(c);
@@ -32,15 +32,15 @@ pub(crate) fn legible(text: &str, most: usize) -> String {
     out
 }
 
-/// The same for a name in the middle of a line, where letters read from right to left would drag their neighbours along.
-pub(crate) fn label(text: &str, most: usize) -> String {
-    let text = legible(text, most);
-    if !text.chars().any(reads_leftwards) {
+/// The same for a name within a line, where right-to-left letters would reorder their neighbours.
+pub(crate) fn label(text: &str, max_chars: usize) -> String {
+    let text = legible(text, max_chars);
+    if !text.chars().any(is_right_to_left) {
         return text;
     }
     let mut out = String::new();
     for c in text.chars() {
-        if reads_leftwards(c) {
+        if is_right_to_left(c) {
             escape(&mut out, c);
         } else {
             out.push(c);
@@ -53,8 +53,8 @@ fn escape(out: &mut String, c: char) {
     let _ = write!(out, "\\u{{{:x}}}", c as u32);
 }
 
-/// The blocks of Unicode whose letters are written from right to left.
-fn reads_leftwards(c: char) -> bool {
+/// Whether the letter is in a Unicode block written from right to left.
+fn is_right_to_left(c: char) -> bool {
     matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{feff}'
         | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
 }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_from_outside_acts() {
+    fn control_characters_are_escaped() {
         for (text, shown) in [
             ("plain", "plain"),
             ("a\x1b[2Jb\r\nc\td", "a\\x1b[2Jb\\r\\nc\\td"),

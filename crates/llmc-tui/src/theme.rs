@@ -1,8 +1,7 @@
-//! Colours, and how the same is said without them.
+//! Styles, with and without colours.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// How things look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Theme {
     /// The terminal's sixteen colours, so that it fits light and dark ones.
@@ -12,8 +11,8 @@ pub enum Theme {
 }
 
 impl Theme {
-    /// What `NO_COLOR` asks for: plain when it is set and not empty.
-    pub fn of(no_color: Option<&std::ffi::OsStr>) -> Theme {
+    /// Plain when `NO_COLOR` is set and not empty.
+    pub fn from_no_color(no_color: Option<&std::ffi::OsStr>) -> Theme {
         match no_color {
             Some(value) if !value.is_empty() => Theme::Plain,
             _ => Theme::Colour,

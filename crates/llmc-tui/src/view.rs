@@ -1,7 +1,7 @@
-//! A state as cells of a terminal.
+//! The state as cells of a terminal.
 //!
-//! There is room for everything from 100 columns and 24 lines on. A smaller terminal shows the panel one is in, and below
-//! 14 lines nothing else.
+//! All panels fit from 100 columns and 24 lines on. A smaller terminal shows the focused panel, and below 14 lines nothing
+//! else.
 
 mod overlay;
 mod panels;
@@ -11,18 +11,17 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph};
 
-use crate::state::{Panel, State};
+use crate::state::{Panel, TuiState};
 use crate::text::legible;
 use crate::theme::Theme;
 
-/// From here on all panels are side by side.
-const WIDE: u16 = 100;
-const HIGH: u16 = 24;
-/// Below this there is no room for totals.
-const LOW: u16 = 14;
+/// From this size on all panels are shown.
+const MIN_FULL_COLUMNS: u16 = 100;
+const MIN_FULL_LINES: u16 = 24;
+/// From this height on totals are shown.
+const MIN_TOTALS_LINES: u16 = 14;
 
-/// Draws everything.
-pub fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
+pub(crate) fn draw(state: &TuiState, theme: Theme, frame: &mut Frame<'_>) {
     let [head, middle, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Fill(1),
@@ -31,8 +30,12 @@ pub fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
     .areas(frame.area());
     frame.render_widget(header(state, theme), head);
     frame.render_widget(footer(state, theme, foot.width), foot);
-    let all = frame.area().width >= WIDE && frame.area().height >= HIGH;
-    let top = if frame.area().height >= LOW { 6 } else { 0 };
+    let all = frame.area().width >= MIN_FULL_COLUMNS && frame.area().height >= MIN_FULL_LINES;
+    let top = if frame.area().height >= MIN_TOTALS_LINES {
+        6
+    } else {
+        0
+    };
     let bottom = if all {
         (middle.height / 3).clamp(7, 14)
     } else {
@@ -72,19 +75,19 @@ pub fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
     overlay::draw(state, theme, frame);
 }
 
-fn header<'a>(state: &'a State, theme: Theme) -> Line<'a> {
+fn header<'a>(state: &'a TuiState, theme: Theme) -> Line<'a> {
     let mut line = vec![Span::styled(" LLMC ", theme.title())];
-    line.push(match state.waiting() {
-        Some(waiting) => Span::styled(format!("paused, {waiting} waiting "), theme.warning()),
-        None if state.trouble.is_some() => Span::styled("waiting ", theme.warning()),
+    line.push(match state.paused_calls() {
+        Some(calls) => Span::styled(format!("paused, {calls} waiting "), theme.warning()),
+        None if state.failure.is_some() => Span::styled("waiting ", theme.warning()),
         None => Span::styled("live ", theme.good()),
     });
-    line.push(Span::raw(legible(&state.place, 200)));
+    line.push(Span::raw(legible(&state.watched, 200)));
     line.push(Span::styled(format!(" · {}", state.span), theme.dim()));
     Line::from(line)
 }
 
-fn footer<'a>(state: &'a State, theme: Theme, width: u16) -> Paragraph<'a> {
+fn footer<'a>(state: &'a TuiState, theme: Theme, width: u16) -> Paragraph<'a> {
     if let Some(typed) = &state.typing {
         let found = state.shown().count();
         return Paragraph::new(Line::from(vec![
@@ -92,7 +95,7 @@ fn footer<'a>(state: &'a State, theme: Theme, width: u16) -> Paragraph<'a> {
             Span::raw(legible(typed, 100)),
             Span::styled("▏", theme.bold()),
             Span::styled(
-                format!(" {found} found · Enter keeps · Esc gives up"),
+                format!(" {found} found · Enter applies · Esc cancels"),
                 theme.dim(),
             ),
         ]));
@@ -100,8 +103,8 @@ fn footer<'a>(state: &'a State, theme: Theme, width: u16) -> Paragraph<'a> {
     if let Some(notice) = state.notice() {
         return Paragraph::new(Span::styled(format!(" {notice}"), theme.warning()));
     }
-    if let Some(trouble) = &state.trouble {
-        return Paragraph::new(Span::styled(format!(" {trouble}"), theme.bad()));
+    if let Some(failure) = &state.failure {
+        return Paragraph::new(Span::styled(format!(" {failure}"), theme.bad()));
     }
     let keys = [
         ("q", "quit"),
@@ -137,7 +140,7 @@ fn block<'a>(theme: Theme, title: impl Into<String>, focused: bool) -> Block<'a>
         ))
 }
 
-/// A part of an area in its middle, at most this large.
+/// The middle of an area, at most this large.
 fn centred(area: Rect, width: u16, height: u16) -> Rect {
     let width = width.min(area.width);
     let height = height.min(area.height);

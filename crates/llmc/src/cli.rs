@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use llmc_clients::{Client, Scope};
 use llmc_server::http::Listen;
-use llmc_tui::{Address, Since};
+use llmc_tui::{ServerAddress, Since};
 
 /// A lean MCP server for coding agents: files, search and more at a tenth of the usual context cost.
 #[derive(Debug, Parser)]
@@ -133,7 +133,7 @@ pub(crate) enum Verb {
     Health {
         /// Which server: http://127.0.0.1:PORT (loopback only) or unix:PATH
         #[arg(long, value_name = "URL")]
-        url: Option<Address>,
+        url: Option<ServerAddress>,
     },
     /// Build, watch and ask the code index
     #[command(
@@ -247,7 +247,7 @@ fn scopes() -> impl TypedValueParser<Value = Scope> {
 pub(crate) struct TuiArgs {
     /// Watch this server instead: http://127.0.0.1:PORT (loopback only) or unix:PATH
     #[arg(long, value_name = "URL", conflicts_with = "since")]
-    pub(crate) url: Option<Address>,
+    pub(crate) url: Option<ServerAddress>,
     /// Print the summary and end; needs no terminal
     #[arg(long)]
     pub(crate) summary: bool,

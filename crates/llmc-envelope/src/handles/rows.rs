@@ -7,12 +7,12 @@ use super::{
     damaged,
 };
 use crate::clock::{from_millis, millis};
-use crate::store::Schema;
+use crate::store::SqlSchema;
 
 /// What a record weighs besides its payload, so that empty results cannot fill the store unseen.
 const RECORD_BYTES: u64 = 512;
 
-pub(super) const SCHEMA: Schema = Schema {
+pub(super) const SCHEMA: SqlSchema = SqlSchema {
     version: 1,
     sql: "
 CREATE TABLE handles (

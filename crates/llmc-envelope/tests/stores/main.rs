@@ -1,4 +1,4 @@
-//! The two stores as their users see them: across restarts, processes, owners, time and damage.
+//! The handle store as its users see it: across restarts, processes, owners, time and damage.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests look at files and start programs directly"
@@ -7,7 +7,6 @@
 
 mod handles;
 mod processes;
-mod telemetry;
 
 use std::time::Duration;
 

@@ -16,7 +16,8 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use llmc_tools::{App, Caller, Form, Kind, Surface, Whose};
+use llmc_observe::CallScope;
+use llmc_tools::{App, Caller, Form, Kind, Surface};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
@@ -64,12 +65,12 @@ impl Visitor {
         }
     }
 
-    /// Whose calls it may see.
-    pub(super) fn whose(&self) -> Whose<'_> {
+    /// The calls it may see.
+    pub(super) fn call_scope(&self) -> CallScope<'_> {
         if self.token.sees_all {
-            Whose::All
+            CallScope::All
         } else {
-            Whose::Of(&self.token.principal)
+            CallScope::Principal(&self.token.principal)
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use llmc_tools::{App, Histogram, Truth};
+use llmc_observe::prometheus::{escape_label, write_header};
+use llmc_observe::{Histogram, lock};
+use llmc_tools::{App, Truth};
 use serde_json::{Value, json};
 
 use super::refusal::Refused;
@@ -67,7 +69,7 @@ impl Meter {
         refused: Option<Refused>,
         took: Duration,
     ) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if !state.routes.contains_key(route) {
             state.routes.insert(route.to_owned(), Route::default());
         }
@@ -84,7 +86,7 @@ impl Meter {
 
     /// What changes all the time, for those who watch.
     pub(super) fn gauges(&self) -> Value {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         json!({
             "requests_in_progress": self.in_progress.load(Ordering::Relaxed),
             "connections": self.connections.load(Ordering::Relaxed),
@@ -98,9 +100,9 @@ impl Meter {
     pub(super) fn prometheus(&self, app: &App) -> String {
         let mut out = String::with_capacity(16 << 10);
         let mut errors = app.observer().prometheus(&mut out);
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         let name = "llmc_http_request_duration_seconds";
-        head(
+        write_header(
             &mut out,
             name,
             "histogram",
@@ -112,7 +114,7 @@ impl Meter {
                 .write(&mut out, name, &format!("route=\"{route}\""));
         }
         let name = "llmc_http_requests_total";
-        head(&mut out, name, "counter", "Answers by route and status.");
+        write_header(&mut out, name, "counter", "Answers by route and status.");
         for (route, counted) in &state.routes {
             for (status, count) in &counted.answers {
                 let labels = format!("route=\"{route}\",status=\"{status}\"");
@@ -120,10 +122,10 @@ impl Meter {
             }
         }
         for (code, count) in &state.errors {
-            *errors.entry(code).or_default() += count;
+            *errors.entry((*code).to_owned()).or_default() += count;
         }
         let name = "llmc_errors_total";
-        head(
+        write_header(
             &mut out,
             name,
             "counter",
@@ -151,7 +153,7 @@ impl Meter {
         ];
         drop(state);
         for (name, help, value) in counters {
-            head(&mut out, name, "counter", help);
+            write_header(&mut out, name, "counter", help);
             let _ = writeln!(out, "{name} {value}");
         }
         let usage = app.handles().ok().and_then(|store| store.usage().ok());
@@ -195,11 +197,11 @@ impl Meter {
             ),
         ];
         for (name, help, value) in gauges {
-            head(&mut out, name, "gauge", help);
+            write_header(&mut out, name, "gauge", help);
             let _ = writeln!(out, "{name} {value}");
         }
         let name = "llmc_confinement_info";
-        head(
+        write_header(
             &mut out,
             name,
             "gauge",
@@ -208,7 +210,7 @@ impl Meter {
         let _ = writeln!(
             out,
             "{name}{{level=\"{}\",profile=\"{}\"}} 1",
-            escaped(&Truth::confinement(app)),
+            escape_label(&Truth::confinement(app)),
             app.config().mcp.exec.profile.as_str()
         );
         out
@@ -218,14 +220,4 @@ impl Meter {
 fn present(count: &Arc<AtomicU64>) -> Present {
     count.fetch_add(1, Ordering::Relaxed);
     Present(count.clone())
-}
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }

@@ -12,7 +12,8 @@ use axum::http::Uri;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
-use llmc_tools::{Error, Form, Kind, SeenCall, Surface, Whose};
+use llmc_observe::{CallEvent, CallScope};
+use llmc_tools::{Error, Form, Kind, Surface};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -40,11 +41,11 @@ pub(super) async fn events(
     let mut beat = interval(BEAT);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watcher = Watcher {
-        calls: door.app.observer().watch(),
+        calls: door.app.observer().subscribe(),
         beat,
-        principal: match visitor.whose() {
-            Whose::All => None,
-            Whose::Of(principal) => Some(principal.to_owned()),
+        principal: match visitor.call_scope() {
+            CallScope::All => None,
+            CallScope::Principal(principal) => Some(principal.to_owned()),
         },
         _present: door.meter.stream(),
         door,
@@ -56,7 +57,7 @@ pub(super) async fn events(
 
 struct Watcher {
     door: Arc<Door>,
-    calls: Receiver<Arc<SeenCall>>,
+    calls: Receiver<Arc<CallEvent>>,
     beat: Interval,
     /// Whose calls alone are shown.
     principal: Option<String>,
@@ -77,7 +78,7 @@ impl Watcher {
             tokio::select! {
                 () = self.door.stop.cancelled() => return None,
                 _ = self.beat.tick() => {
-                    let gauges = gauges(&self.door, self.whose()).await;
+                    let gauges = gauges(&self.door, self.scope()).await;
                     return Some(Event::default().event("gauges").data(gauges.to_string()));
                 }
                 call = self.calls.recv() => match call {
@@ -96,16 +97,16 @@ impl Watcher {
         }
     }
 
-    fn whose(&self) -> Whose<'_> {
+    fn scope(&self) -> CallScope<'_> {
         match &self.principal {
-            None => Whose::All,
-            Some(principal) => Whose::Of(principal),
+            None => CallScope::All,
+            Some(principal) => CallScope::Principal(principal),
         }
     }
 }
 
 /// What changes all the time: totals, requests, connections, the handle store.
-async fn gauges(door: &Arc<Door>, whose: Whose<'_>) -> Value {
+async fn gauges(door: &Arc<Door>, scope: CallScope<'_>) -> Value {
     let app = door.app.clone();
     let usage = tokio::task::spawn_blocking(move || {
         let usage = app.handles().ok()?.usage().ok()?;
@@ -113,7 +114,7 @@ async fn gauges(door: &Arc<Door>, whose: Whose<'_>) -> Value {
     });
     let mut gauges = door.meter.gauges();
     gauges["handles"] = usage.await.ok().flatten().unwrap_or(Value::Null);
-    gauges["totals"] = door.app.observer().totals(whose);
+    gauges["totals"] = json!(door.app.observer().totals(scope));
     gauges["uptime_s"] = door.app.started().elapsed().as_secs().into();
     gauges["events_dropped"] = door.app.observer().dropped().into();
     gauges["index_progress"] = door.app.index_progress().unwrap_or(Value::Null);
@@ -125,7 +126,7 @@ pub(super) async fn summary(
     State(door): State<Arc<Door>>,
     Extension(visitor): Extension<Visitor>,
 ) -> Response {
-    let mut summary = door.app.observer().summary(visitor.whose());
+    let mut summary = json!(door.app.observer().summary(visitor.call_scope()));
     let mut server = door.app.health();
     let config = &door.app.config().mcp;
     server["program"] = concat!("llmc ", env!("CARGO_PKG_VERSION")).into();
@@ -137,7 +138,7 @@ pub(super) async fn summary(
     server["counting"] =
         (config.observability.enabled && config.observability.metrics_enabled).into();
     summary["server"] = server;
-    summary["gauges"] = gauges(&door, visitor.whose()).await;
+    summary["gauges"] = gauges(&door, visitor.call_scope()).await;
     json(&summary)
 }
 

@@ -1,4 +1,4 @@
-use llmc_envelope::mask::mask_secrets;
+use llmc_observe::mask_secrets;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

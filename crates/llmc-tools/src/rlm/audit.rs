@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use llmc_observe::CsvLog;
 
 use super::Known;
 use crate::cx::Cx;
 use crate::error::{Error, Family};
-use crate::observe::Rows;
 
 /// The file in the state directory.
 const FILE: &str = "rlm_audit.csv";
@@ -79,7 +79,7 @@ pub(super) async fn write(cx: &Cx, known: &Known, took: Duration, error: Option<
     let (root, path) = (app.root().to_owned(), dir.join(FILE));
     let days = app.config().mcp.observability.retention_days;
     let written =
-        tokio::task::spawn_blocking(move || Rows::new(&root, &path, HEADER).add(&cells, days));
+        tokio::task::spawn_blocking(move || CsvLog::new(&root, &path, HEADER).add(&cells, days));
     if let Ok(Err(error)) = written.await {
         tracing::error!(%error, "the audit of analyses cannot be written");
     }

@@ -9,9 +9,9 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use llmc_enrich::output;
-use llmc_envelope::telemetry::{Filter, Mode, Row, Source};
 use llmc_exec::{PlainEnd, Stream, run_plain};
 use llmc_host::{CancelToken, read_below_cwd};
+use llmc_observe::{CallEvent, CallFilter, EnvelopeMode as Mode};
 
 use super::document::{Told, document};
 use super::flags::Flags;
@@ -342,14 +342,11 @@ impl<'a> Cli<'a> {
     }
 
     fn stats(&mut self, json: bool) -> Result<u8, Failed> {
-        let summary = self.app.telemetry()?.summary(&Filter::default());
+        let summary = self.app.telemetry()?.summary(&CallFilter::default());
         let summary = summary.map_err(report::unavailable)?;
         let text = match json {
-            false => report::stats(&summary),
-            true => {
-                serde_json::to_string(&super::analyze::Sum::from(summary)).unwrap_or_default()
-                    + "\n"
-            }
+            false => summary.stats_text(),
+            true => format!("{}\n", summary.stats_json()),
         };
         self.print(text.as_bytes())?;
         Ok(0)
@@ -373,16 +370,16 @@ impl<'a> Cli<'a> {
     fn remaining(&self) -> Option<u64> {
         let caller = self.cx.caller();
         let all = self.app.config().mcp.te.session_budget_for(&caller.agent)?;
-        let session = Filter {
+        let session = CallFilter {
             session: Some(caller.session.clone()),
-            ..Filter::default()
+            ..CallFilter::default()
         };
         let served = self
             .app
             .telemetry()
             .ok()
             .and_then(|telemetry| telemetry.summary(&session).ok())
-            .map_or(0, |sum| sum.tokens_served);
+            .map_or(0, |sum| sum.totals.tokens.served);
         Some(all.saturating_sub(served))
     }
 
@@ -392,27 +389,23 @@ impl<'a> Cli<'a> {
             return;
         }
         let caller = self.cx.caller();
-        let density = match served.bytes_out {
-            0 => 0.25,
-            bytes => served.tokens_out as f64 / bytes as f64,
+        let mut row = CallEvent {
+            source: "cli".to_owned(),
+            agent: caller.agent.clone(),
+            session: caller.session.clone(),
+            model: caller.model.clone(),
+            tool: served.cmd,
+            mode: served.mode,
+            bytes_in: served.bytes_in as u64,
+            tokens_in: served.bytes_in as u64 / 4,
+            bytes_out: served.bytes_out,
+            tokens_served: served.tokens_out,
+            duration_ms: self.started.elapsed().as_secs_f64() * 1000.0,
+            truncated: served.truncated,
+            handle: served.handle,
+            ..CallEvent::default()
         };
-        let mut row = Row::new(Source::Cli, served.cmd, served.mode);
-        row.agent = Some(caller.agent.clone());
-        row.session = Some(caller.session.clone());
-        row.model = Some(caller.model.clone());
-        row.bytes_in = served.bytes_in as u64;
-        row.tokens_in = served.bytes_in as u64 / 4;
-        row.bytes_out = served.bytes_out;
-        row.tokens_served = served.tokens_out;
-        row.tokens_withheld = (served.withheld as f64 * density).round() as u64;
-        row.tokens_fetched_back = if served.fetched_back {
-            served.tokens_out
-        } else {
-            0
-        };
-        row.latency_ms = self.started.elapsed().as_secs_f64() * 1000.0;
-        row.truncated = served.truncated;
-        row.handle = served.handle;
+        row.estimate_withheld(served.withheld, served.fetched_back);
         let app = self.app.clone();
         let (done, wait) = channel();
         std::thread::spawn(move || {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llmc_envelope::telemetry::Mode;
+use llmc_observe::EnvelopeMode as Mode;
 use serde_json::{Value, json};
 
 use super::wrap::{Ending, Wrapped};

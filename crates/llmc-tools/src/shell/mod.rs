@@ -5,9 +5,8 @@
 //! - `served`: the `te` that this server starts for a command, and the server's side of it
 //! - `foreign`: a `te` that the operator brought
 //! - `cli`: the `te` of a shell
-//! - [`Flags`]: how `te` is asked; `document`, `report`, `analyze`: how it answers besides text
+//! - [`Flags`]: how `te` is asked; `document`, `report`: how it answers besides text
 
-mod analyze;
 mod cli;
 mod document;
 mod flags;
@@ -18,7 +17,6 @@ mod served;
 pub(crate) mod spool;
 pub(crate) mod wrap;
 
-pub use analyze::{Analysis, analyze};
 pub use cli::{Cli, CliAnswer};
 pub use flags::Flags;
 pub use report::HELP;

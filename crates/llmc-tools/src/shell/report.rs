@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use llmc_envelope::handles::HandleInfo;
-use llmc_envelope::telemetry::{self, Totals};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Kind};
@@ -76,31 +75,7 @@ pub(crate) fn handles_json(list: &[HandleInfo]) -> String {
     format!("{}\n", Value::from(list))
 }
 
-/// Calls added up.
-pub(crate) fn stats(sum: &Totals) -> String {
-    let net = net_saved(sum);
-    format!(
-        "calls         {:>12}\nerrors        {:>12}\ntruncated     {:>12}\ntokens in     {:>12}\nserved        {:>12}\n\
-         withheld      {:>12}\nfetched back  {:>12}\nnet saved     {net:>12}\nmedian        {:>9.1} ms\np95           {:>9.1} ms\n",
-        sum.calls,
-        sum.errors,
-        sum.truncated,
-        sum.tokens_in,
-        sum.tokens_served,
-        sum.tokens_withheld,
-        sum.tokens_fetched_back,
-        sum.p50_ms,
-        sum.p95_ms,
-    )
-}
-
-/// Tokens that no model has read in the end: what was fetched back was withheld in vain.
-pub(crate) fn net_saved(sum: &Totals) -> i64 {
-    let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    number(sum.tokens_withheld) - number(sum.tokens_fetched_back)
-}
-
-pub(crate) fn unavailable(error: telemetry::Error) -> Error {
+pub(crate) fn unavailable(error: llmc_observe::Error) -> Error {
     Error::new(Kind::Internal, error.to_string())
         .hint("another process may hold .llmc/te_telemetry.db; calls work without it")
 }

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use llmc_envelope::receipt::Receipt;
-use llmc_envelope::telemetry::{Filter, Mode};
 use llmc_exec::{Follower, Quarantined, Runner, Spec, split_words};
 use llmc_host::CancelToken;
+use llmc_observe::{CallFilter, EnvelopeMode as Mode};
 use serde_json::json;
 
 use super::document::{Told, document};
@@ -105,16 +105,12 @@ pub(crate) fn answer(cx: &Cx, mut asked: Asked, stop: &CancelToken) -> Result<An
         ));
     }
     if flags.stats {
-        let session = Filter {
+        let session = CallFilter {
             session: Some(cx.caller().session.clone()),
-            ..Filter::default()
+            ..CallFilter::default()
         };
-        return said(report::stats(
-            &cx.app()
-                .telemetry()?
-                .summary(&session)
-                .map_err(report::unavailable)?,
-        ));
+        let summary = cx.app().telemetry()?.summary(&session);
+        return said(summary.map_err(report::unavailable)?.stats_text());
     }
     asked.argv = flags.command;
     asked.shape = match (flags.raw, asked.shape) {

@@ -1,29 +1,29 @@
-//! Keys and news in, state and actions out.
+//! Keys and updates in, state and actions out.
+
+use std::sync::Arc;
+
+use llmc_observe::CallEvent;
 
 use super::*;
+use crate::call::legible_summary;
 
 /// A call that ended at this second, changed as a test needs it.
-pub(crate) fn call(second: i64, tool: &str, change: impl FnOnce(&mut Seen)) -> Seen {
-    let mut call = Seen {
+pub(crate) fn call(second: i64, tool: &str, change: impl FnOnce(&mut CallEvent)) -> ListedCall {
+    let mut call = CallEvent {
         time: Timestamp::from_second(second).unwrap(),
         source: "mcp".to_owned(),
         agent: "ann".to_owned(),
         session: "s1".to_owned(),
         model: "m".to_owned(),
         tool: tool.to_owned(),
-        error: None,
-        ms: 1.0,
+        duration_ms: 1.0,
         tokens_in: 1,
-        served: 10,
-        withheld: 0,
-        fetched_back: 0,
-        truncated: false,
-        handle: None,
-        about: r#"{"path":"a.txt"}"#.to_owned(),
+        tokens_served: 10,
         args: Some(r#"{"path":"a.txt"}"#.to_owned()),
+        ..CallEvent::default()
     };
     change(&mut call);
-    call
+    ListedCall::new(call)
 }
 
 pub(crate) fn handle(text: &str) -> HandleId {
@@ -33,20 +33,22 @@ pub(crate) fn handle(text: &str) -> HandleId {
 pub(crate) const HANDLE: &str = "res_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
 /// A state with these calls, oldest first, and their sums.
-pub(crate) fn state(calls: Vec<Seen>) -> State {
-    let mut tally = crate::tally::Tally::default();
+pub(crate) fn state(calls: Vec<ListedCall>) -> TuiState {
+    let mut aggregator = Aggregator::default();
     for call in &calls {
-        tally.add(call);
+        aggregator.add(&Arc::new(call.event.clone()));
     }
-    let now = calls.last().map_or(Timestamp::UNIX_EPOCH, |call| call.time);
-    let mut state = State::new("/w", "last 24 hours", TimeZone::UTC, now);
-    state.news(News::Calls(calls));
-    state.news(News::Picture(Box::new(tally.picture())));
+    let last = calls.last();
+    let now = last.map_or(Timestamp::UNIX_EPOCH, |call| call.event.time);
+    let mut state = TuiState::new("/w", "last 24 hours", TimeZone::UTC, now);
+    state.apply(WatchUpdate::Calls(calls));
+    let summary = legible_summary(aggregator.summary(now));
+    state.apply(WatchUpdate::Summary(Box::new(summary)));
     state
 }
 
 /// Presses keys: characters, or names in angle brackets.
-pub(crate) fn press(state: &mut State, keys: &str) -> Vec<Action> {
+pub(crate) fn press(state: &mut TuiState, keys: &str) -> Vec<Action> {
     let mut actions = Vec::new();
     let mut rest = keys;
     while !rest.is_empty() {
@@ -76,8 +78,11 @@ pub(crate) fn press(state: &mut State, keys: &str) -> Vec<Action> {
     actions
 }
 
-fn tools(state: &State) -> Vec<&str> {
-    state.shown().map(|(_, call)| call.tool.as_str()).collect()
+fn tools(state: &TuiState) -> Vec<&str> {
+    state
+        .shown()
+        .map(|(_, call)| call.event.tool.as_str())
+        .collect()
 }
 
 #[test]
@@ -87,17 +92,17 @@ fn the_newest_call_is_on_top_and_a_chosen_one_stays_chosen() {
     assert_eq!(state.line_of_calls(), 0);
     press(&mut state, "<down>");
     assert_eq!(state.line_of_calls(), 1);
-    state.news(News::Calls(vec![call(3, "c", |_| ())]));
+    state.apply(WatchUpdate::Calls(vec![call(3, "c", |_| ())]));
     assert_eq!(tools(&state), ["c", "b", "a"]);
-    assert_eq!(state.selected().unwrap().tool, "a");
+    assert_eq!(state.selected().unwrap().event.tool, "a");
     press(&mut state, "g");
-    state.news(News::Calls(vec![call(4, "d", |_| ())]));
-    assert_eq!(state.selected().unwrap().tool, "d", "the top follows");
+    state.apply(WatchUpdate::Calls(vec![call(4, "d", |_| ())]));
+    assert_eq!(state.selected().unwrap().event.tool, "d", "the top follows");
     press(&mut state, "<up><end>");
-    assert_eq!(state.selected().unwrap().tool, "a");
+    assert_eq!(state.selected().unwrap().event.tool, "a");
     press(&mut state, "<down><down>");
     assert_eq!(
-        state.selected().unwrap().tool,
+        state.selected().unwrap().event.tool,
         "a",
         "no further than the end"
     );
@@ -112,39 +117,41 @@ fn memory_is_bounded_whether_paused_or_not() {
             .collect()
     };
     for n in 0..5 {
-        state.news(News::Calls(many(n * 600)));
+        state.apply(WatchUpdate::Calls(many(n * 600)));
     }
-    assert_eq!(state.calls.len(), CALLS);
+    assert_eq!(state.calls.len(), MAX_LISTED_CALLS);
     press(&mut state, "p");
     for n in 5..10 {
-        state.news(News::Calls(many(n * 600)));
+        state.apply(WatchUpdate::Calls(many(n * 600)));
     }
-    assert_eq!(state.waiting(), Some(3000));
-    assert_eq!(state.calls[0].1.tool, "t2999", "the picture stands still");
-    assert_eq!(state.held.as_ref().unwrap().calls.len(), CALLS);
+    assert_eq!(state.paused_calls(), Some(3000));
+    assert_eq!(state.calls[0].1.event.tool, "t2999", "a pause");
+    assert_eq!(state.paused.as_ref().unwrap().calls.len(), MAX_LISTED_CALLS);
     press(&mut state, "p");
-    assert_eq!(state.waiting(), None);
-    assert_eq!(state.calls[0].1.tool, "t5999");
-    assert_eq!(state.calls.len(), CALLS);
+    assert_eq!(state.paused_calls(), None);
+    assert_eq!(state.calls[0].1.event.tool, "t5999");
+    assert_eq!(state.calls.len(), MAX_LISTED_CALLS);
 }
 
 #[test]
 fn a_pause_holds_the_sums_too() {
     let mut state = state(vec![call(1, "a", |_| ())]);
     press(&mut state, "p");
-    let mut picture = state.picture.clone();
-    picture.sums.calls = 7;
-    state.news(News::Picture(Box::new(picture)));
-    assert_eq!(state.picture.sums.calls, 1);
+    let mut summary = state.summary.clone();
+    summary.totals.calls = 7;
+    state.apply(WatchUpdate::Summary(Box::new(summary)));
+    assert_eq!(state.summary.totals.calls, 1);
     press(&mut state, " ");
-    assert_eq!(state.picture.sums.calls, 7);
+    assert_eq!(state.summary.totals.calls, 7);
 }
 
 #[test]
 fn a_filter_narrows_while_it_is_typed() {
     let mut state = state(vec![
         call(1, "read_file", |_| ()),
-        call(2, "stat", |call| call.error = Some("NOT_FOUND".to_owned())),
+        call(2, "stat", |call| {
+            call.error_code = Some("NOT_FOUND".to_owned())
+        }),
         call(3, "stat", |call| call.agent = "Bob".to_owned()),
     ]);
     press(&mut state, "/not_");
@@ -162,7 +169,7 @@ fn a_filter_narrows_while_it_is_typed() {
     press(&mut state, "<esc>");
     assert_eq!(state.shown().count(), 3);
     press(&mut state, &format!("/{}", "x".repeat(500)));
-    assert_eq!(state.typing.as_ref().unwrap().len(), FILTER);
+    assert_eq!(state.typing.as_ref().unwrap().len(), MAX_FILTER_CHARS);
     assert_eq!(state.selected(), None);
 }
 
@@ -211,14 +218,14 @@ fn only_a_look_is_run_again_without_asking() {
         }),
         call(2, "read_file", |_| ()),
     ]);
-    let runs = |actions: &[Action], tool: &str| matches!(actions, [Action::Run(again)] if again.tool.name == tool);
+    let runs = |actions: &[Action], tool: &str| matches!(actions, [Action::Run(call)] if call.tool.name == tool);
     assert!(runs(&press(&mut state, "r"), "read_file"));
     assert_eq!(press(&mut state, "<down>r"), []);
-    assert!(matches!(state.overlay, Some(Overlay::Ask(_))));
+    assert!(matches!(state.overlay, Some(Overlay::Confirm(_))));
     assert_eq!(press(&mut state, "<enter>"), [], "anything but y is no");
     assert_eq!(state.overlay, None);
     assert!(runs(&press(&mut state, "ry"), "run_cmd"));
-    state.runs("run_cmd");
+    state.show_running("run_cmd");
     assert_eq!(press(&mut state, "x"), []);
     assert_eq!(press(&mut state, "<esc>"), [Action::Stop]);
     assert!(
@@ -231,7 +238,9 @@ fn only_a_look_is_run_again_without_asking() {
 fn a_line_of_another_panel_leads_to_its_calls() {
     let mut state = state(vec![
         call(1, "read_file", |_| ()),
-        call(2, "stat", |call| call.error = Some("NOT_FOUND".to_owned())),
+        call(2, "stat", |call| {
+            call.error_code = Some("NOT_FOUND".to_owned())
+        }),
         call(3, "read_file", |call| call.session = "s2".to_owned()),
     ]);
     press(&mut state, "<tab><down><enter>");
@@ -242,7 +251,9 @@ fn a_line_of_another_panel_leads_to_its_calls() {
     press(&mut state, "<backtab><enter>");
     assert_eq!(state.filter, "NOT_FOUND");
     press(&mut state, "<enter>");
-    assert!(matches!(&state.overlay, Some(Overlay::Details { call, .. }) if call.tool == "stat"));
+    assert!(
+        matches!(&state.overlay, Some(Overlay::Details { call, .. }) if call.event.tool == "stat")
+    );
 }
 
 #[test]
@@ -250,12 +261,12 @@ fn notices_pass() {
     let mut state = state(Vec::new());
     let at = |second| Timestamp::from_second(second).unwrap();
     state.tick(at(1000));
-    state.say("hello");
+    state.notify("hello");
     assert!(!state.tick(at(1005)));
     assert_eq!(state.notice(), Some("hello"));
     assert!(state.tick(at(1006)));
     assert_eq!(state.notice(), None);
-    state.say("hello");
+    state.notify("hello");
     press(&mut state, "g");
     assert_eq!(state.notice(), None, "with the next key too");
     assert!(

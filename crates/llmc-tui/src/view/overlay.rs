@@ -1,13 +1,13 @@
-//! What lies over the panels: help, details, questions, answers.
+//! What is drawn over the panels: help, details, questions, answers.
 
 use ratatui::Frame;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph, Wrap};
 
 use super::{block, centred};
-use crate::again::Again;
-use crate::seen::Seen;
-use crate::state::{Overlay, State};
+use crate::call::ListedCall;
+use crate::rerun::RepeatCall;
+use crate::state::{Overlay, TuiState};
 use crate::text::{grouped, legible, span};
 use crate::theme::Theme;
 
@@ -21,22 +21,19 @@ const HELP: [(&str, &str); 13] = [
     ),
     (
         "/",
-        "show only calls that hold a word: tool, agent, code, path, …",
+        "show only calls that contain a text: tool, agent, code, path, …",
     ),
     ("Esc", "close, or show all calls again"),
-    (
-        "p, Space",
-        "hold the picture still; nothing is lost meanwhile",
-    ),
+    ("p, Space", "pause; calls are counted meanwhile"),
     ("c", "copy the handle of this call, or the newest one"),
-    ("r", "run this call again; asks unless it only looks"),
+    ("r", "run this call again; asks unless it only reads"),
     ("l", "open the token audit in $PAGER"),
     ("?", "this help"),
     ("", ""),
-    ("saved", "withheld tokens that nobody fetched back"),
+    ("saved", "withheld tokens that were not fetched back"),
 ];
 
-pub(super) fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
+pub(super) fn draw(state: &TuiState, theme: Theme, frame: &mut Frame<'_>) {
     let Some(overlay) = &state.overlay else {
         return;
     };
@@ -47,21 +44,17 @@ pub(super) fn draw(state: &State, theme: Theme, frame: &mut Frame<'_>) {
             details(state, theme, call),
             *scroll,
         ),
-        Overlay::Ask(again) => ("Run this again?".to_owned(), question(theme, again), 0),
+        Overlay::Confirm(call) => ("Run this again?".to_owned(), question(theme, call), 0),
         Overlay::Running { tool } => (
             "Running".to_owned(),
             vec![Line::raw(format!("{tool} is running; Esc stops it"))],
             0,
         ),
-        Overlay::Answer { answered, scroll } => {
-            let verdict = if answered.failed {
-                "failed"
-            } else {
-                "answered"
-            };
+        Overlay::Answer { answer, scroll } => {
+            let outcome = if answer.failed { "failed" } else { "answered" };
             (
-                format!("{} {verdict}: Esc closes", answered.tool),
-                answered.text.lines().map(Line::raw).collect(),
+                format!("{} {outcome}: Esc closes", answer.tool),
+                answer.text.lines().map(Line::raw).collect(),
                 *scroll,
             )
         }
@@ -97,11 +90,12 @@ fn help<'a>(theme: Theme) -> Vec<Line<'a>> {
     HELP.into_iter().map(line).collect()
 }
 
-fn details<'a>(state: &State, theme: Theme, call: &'a Seen) -> Vec<Line<'a>> {
+fn details<'a>(state: &TuiState, theme: Theme, listed: &'a ListedCall) -> Vec<Line<'a>> {
+    let call = &listed.event;
     let number = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
     let fields = [
         ("tool", call.tool.clone()),
-        ("status", call.status().to_owned()),
+        ("status", listed.status().to_owned()),
         (
             "time",
             call.time
@@ -109,15 +103,15 @@ fn details<'a>(state: &State, theme: Theme, call: &'a Seen) -> Vec<Line<'a>> {
                 .strftime("%Y-%m-%d %H:%M:%S %Z")
                 .to_string(),
         ),
-        ("took", span(call.ms)),
+        ("took", span(call.duration_ms)),
         ("source", call.source.clone()),
         ("agent", call.agent.clone()),
         ("session", call.session.clone()),
         ("model", call.model.clone()),
         ("tokens in", number(call.tokens_in)),
-        ("served", number(call.served)),
-        ("withheld", number(call.withheld)),
-        ("fetched back", number(call.fetched_back)),
+        ("served", number(call.tokens_served)),
+        ("withheld", number(call.tokens_withheld)),
+        ("fetched back", number(call.tokens_fetched_back)),
         (
             "handle",
             call.handle
@@ -126,7 +120,7 @@ fn details<'a>(state: &State, theme: Theme, call: &'a Seen) -> Vec<Line<'a>> {
         ),
         match &call.args {
             Some(args) => ("arguments", legible(args, 2000)),
-            None => ("about", call.about.clone()),
+            None => ("about", listed.about.clone()),
         },
     ];
     let line = |(name, value): (&'a str, String)| {
@@ -135,14 +129,14 @@ fn details<'a>(state: &State, theme: Theme, call: &'a Seen) -> Vec<Line<'a>> {
             Span::raw(value),
         ])
     };
-    let told = fields.into_iter().filter(|(_, value)| !value.is_empty());
-    told.map(line).collect()
+    let present = fields.into_iter().filter(|(_, value)| !value.is_empty());
+    present.map(line).collect()
 }
 
-fn question<'a>(theme: Theme, again: &Again) -> Vec<Line<'a>> {
-    let args = serde_json::Value::Object(again.args.clone()).to_string();
+fn question<'a>(theme: Theme, call: &RepeatCall) -> Vec<Line<'a>> {
+    let args = serde_json::Value::Object(call.args.clone()).to_string();
     vec![
-        Line::from(Span::styled(again.tool.name, theme.bold())),
+        Line::from(Span::styled(call.tool.name, theme.bold())),
         Line::raw(legible(&args, 2000)),
         Line::raw(""),
         Line::from(vec![

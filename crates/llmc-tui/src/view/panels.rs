@@ -1,5 +1,6 @@
 //! The panels.
 
+use llmc_observe::{Aggregator, TimeStep};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::Style;
@@ -7,42 +8,42 @@ use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, TableState};
 
 use super::block;
-use crate::picture::{STEP_S, STEPS, Step};
-use crate::state::{Panel, State};
+use crate::state::{Panel, TuiState};
 use crate::text::{clock, count, grouped, short, span};
 use crate::theme::Theme;
 
-/// From this width on calls also tell their source and agent.
-const ROOMY: u16 = 90;
+/// From this width on calls also show their source and agent.
+const MIN_AGENT_COLUMNS: u16 = 90;
 
-pub(super) fn totals(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
-    let picture = &state.picture;
-    let sums = &picture.sums;
-    let saved = match sums.saved_percent() {
-        Some(percent) => format!("{} ({percent:.0} %)", grouped(sums.saved())),
-        None => grouped(sums.saved()),
+pub(super) fn totals(state: &TuiState, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
+    let totals = &state.summary.totals;
+    let tokens = &totals.tokens;
+    let saved = match totals.saved_percent() {
+        Some(percent) => format!("{} ({percent:.0} %)", grouped(totals.net_saved())),
+        None => grouped(totals.net_saved()),
     };
-    let errors = if sums.errors == 0 {
+    let errors = if totals.errors == 0 {
         theme.dim()
     } else {
         theme.bad()
     };
-    let latency = match picture.latency {
-        [Some(p50), Some(p95)] => format!("p50 {} · p95 {}", span(p50), span(p95)),
+    let quantiles = &state.summary.latency_ms;
+    let latency = match (quantiles.p50, quantiles.p95) {
+        (Some(p50), Some(p95)) => format!("p50 {} · p95 {}", span(p50), span(p95)),
         _ => "no calls yet".to_owned(),
     };
     let text = vec![
         Line::from(vec![
-            Span::styled(format!("{:>7} ", short(sums.calls)), theme.bold()),
+            Span::styled(format!("{:>7} ", short(totals.calls)), theme.bold()),
             Span::raw("calls  "),
-            Span::styled(count(sums.errors, "error"), errors),
+            Span::styled(count(totals.errors, "error"), errors),
         ]),
         Line::from(vec![
-            Span::styled(format!("{:>7} ", short(sums.served)), theme.served()),
+            Span::styled(format!("{:>7} ", short(tokens.served)), theme.served()),
             Span::raw("served "),
-            Span::styled(format!("{:>6} ", short(sums.withheld)), theme.withheld()),
+            Span::styled(format!("{:>6} ", short(tokens.withheld)), theme.withheld()),
             Span::raw("withheld "),
-            Span::raw(format!("{} back", short(sums.fetched_back))),
+            Span::raw(format!("{} back", short(tokens.fetched_back))),
         ]),
         Line::from(vec![
             Span::styled("  saved ", theme.dim()),
@@ -57,32 +58,37 @@ pub(super) fn totals(state: &State, theme: Theme, frame: &mut Frame<'_>, area: R
     );
 }
 
-/// Which tokens of a step.
-type Pick = fn(&Step) -> u64;
+/// Which tokens of a step are shown.
+type StepTokens = fn(&TimeStep) -> u64;
 
 /// Tokens over the last hour, one bar a column.
-pub(super) fn tokens(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
+pub(super) fn tokens(state: &TuiState, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
     let frame_of = block(theme, "Tokens, last hour", false);
     let inner = frame_of.inner(area);
     frame.render_widget(frame_of, area);
     let rows = Layout::vertical([Constraint::Fill(1), Constraint::Fill(1)]).split(inner);
-    let series: [(&str, Style, Pick); 2] = [
-        ("served", theme.served(), |step| step.served),
-        ("withheld", theme.withheld(), |step| step.withheld),
+    let series: [(&str, Style, StepTokens); 2] = [
+        ("served", theme.served(), |step| step.totals.tokens.served),
+        ("withheld", theme.withheld(), |step| {
+            step.totals.tokens.withheld
+        }),
     ];
     for ((name, style, pick), row) in series.into_iter().zip(rows.iter()) {
         let [label, bars] =
             Layout::horizontal([Constraint::Length(15), Constraint::Fill(1)]).areas(*row);
         let data = bars_of(
-            &state.picture.steps,
+            &state.summary.over_time.steps,
             state.now.as_second(),
             bars.width,
             pick,
         );
-        let most = data.iter().copied().max().unwrap_or(0);
+        let highest = data.iter().copied().max().unwrap_or(0);
         let text = Text::from(vec![
             Line::from(Span::styled(name, theme.bold())),
-            Line::from(Span::styled(format!("most {}", short(most)), theme.dim())),
+            Line::from(Span::styled(
+                format!("most {}", short(highest)),
+                theme.dim(),
+            )),
         ]);
         frame.render_widget(Paragraph::new(text), label);
         frame.render_widget(Sparkline::default().data(data).style(style), bars);
@@ -90,10 +96,11 @@ pub(super) fn tokens(state: &State, theme: Theme, frame: &mut Frame<'_>, area: R
 }
 
 /// The hour before `now` in so many columns, the latest on the right.
-pub(super) fn bars_of(steps: &[Step], now: i64, columns: u16, pick: Pick) -> Vec<u64> {
+pub(super) fn bars_of(steps: &[TimeStep], now: i64, columns: u16, pick: StepTokens) -> Vec<u64> {
     let columns = usize::from(columns);
-    let hour = STEP_S * STEPS as i64;
-    let first = now.div_euclid(STEP_S) * STEP_S + STEP_S - hour;
+    let step_seconds = Aggregator::STEP_SECONDS;
+    let hour = step_seconds * Aggregator::MAX_STEPS as i64;
+    let first = now.div_euclid(step_seconds) * step_seconds + step_seconds - hour;
     let mut bars = vec![0u64; columns];
     for step in steps {
         let Ok(offset) = usize::try_from(step.at - first) else {
@@ -106,8 +113,8 @@ pub(super) fn bars_of(steps: &[Step], now: i64, columns: u16, pick: Pick) -> Vec
     bars
 }
 
-pub(super) fn calls(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
-    let roomy = area.width >= ROOMY;
+pub(super) fn calls(state: &TuiState, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
+    let roomy = area.width >= MIN_AGENT_COLUMNS;
     let shown = state.shown().count();
     let mut title = format!("Calls {shown}");
     if !state.filter.is_empty() {
@@ -121,8 +128,9 @@ pub(super) fn calls(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Re
     // Only what can be on the screen is laid out.
     let height = usize::from(area.height).max(1);
     let first = (line + 1).saturating_sub(height);
-    let rows = state.shown().skip(first).take(height).map(|(_, call)| {
-        let status = if call.error.is_some() {
+    let rows = state.shown().skip(first).take(height).map(|(_, listed)| {
+        let call = &listed.event;
+        let status = if call.error_code.is_some() {
             theme.bad()
         } else if call.truncated {
             theme.warning()
@@ -137,18 +145,21 @@ pub(super) fn calls(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Re
         }
         cells.extend([
             Cell::from(call.tool.as_str()).style(theme.bold()),
-            Cell::from(call.status()).style(status),
-            right(span(call.ms), Style::new()),
-            right(short(call.served), zero_is_dim(call.served, theme.served())),
+            Cell::from(listed.status()).style(status),
+            right(span(call.duration_ms), Style::new()),
             right(
-                short(call.withheld),
-                zero_is_dim(call.withheld, theme.withheld()),
+                short(call.tokens_served),
+                zero_is_dim(call.tokens_served, theme.served()),
             ),
             right(
-                short(call.fetched_back),
-                zero_is_dim(call.fetched_back, theme.warning()),
+                short(call.tokens_withheld),
+                zero_is_dim(call.tokens_withheld, theme.withheld()),
             ),
-            Cell::from(call.about.as_str()).style(theme.dim()),
+            right(
+                short(call.tokens_fetched_back),
+                zero_is_dim(call.tokens_fetched_back, theme.warning()),
+            ),
+            Cell::from(listed.about.as_str()).style(theme.dim()),
         ]);
         Row::new(cells)
     });
@@ -172,7 +183,7 @@ pub(super) fn calls(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Re
     let mut at = TableState::new().with_selected((shown > 0).then_some(line - first));
     frame.render_stateful_widget(table, area, &mut at);
     if shown == 0 {
-        let words = if state.calls.is_empty() {
+        let text = if state.calls.is_empty() {
             "no calls yet: they appear here as agents make them"
         } else {
             "no call matches the filter; Esc shows all"
@@ -183,20 +194,20 @@ pub(super) fn calls(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Re
             ..area
         };
         frame.render_widget(
-            Paragraph::new(Span::styled(words, theme.dim())).alignment(Alignment::Center),
+            Paragraph::new(Span::styled(text, theme.dim())).alignment(Alignment::Center),
             inner,
         );
     }
 }
 
-pub(super) fn tools(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
-    let rows = state.picture.tools.iter().map(|line| {
+pub(super) fn tools(state: &TuiState, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
+    let rows = state.summary.tools.iter().map(|tool| {
         let quantile = |ms: Option<f64>| right(ms.map(span).unwrap_or_default(), Style::new());
         Row::new([
-            Cell::from(line.tool.as_str()),
-            right(short(line.sums.calls), theme.bold()),
-            quantile(line.latency[0]),
-            quantile(line.latency[1]),
+            Cell::from(tool.tool.as_str()),
+            right(short(tool.totals.calls), theme.bold()),
+            quantile(tool.latency_ms.p50),
+            quantile(tool.latency_ms.p95),
         ])
     });
     let widths = [
@@ -219,14 +230,14 @@ pub(super) fn tools(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Re
     );
 }
 
-pub(super) fn sessions(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
-    let rows = state.picture.sessions.iter().map(|line| {
+pub(super) fn sessions(state: &TuiState, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
+    let rows = state.summary.sessions.iter().map(|session| {
         Row::new([
-            Cell::from(line.agent.as_str()),
-            Cell::from(line.session.as_str()).style(theme.dim()),
-            right(short(line.sums.calls), theme.bold()),
-            right(short(line.sums.served), theme.served()),
-            right(clock(line.last, &state.zone), theme.dim()),
+            Cell::from(session.agent.as_str()),
+            Cell::from(session.session.as_str()).style(theme.dim()),
+            right(short(session.totals.calls), theme.bold()),
+            right(short(session.totals.tokens.served), theme.served()),
+            right(clock(session.last, &state.zone), theme.dim()),
         ])
     });
     let widths = [
@@ -250,11 +261,11 @@ pub(super) fn sessions(state: &State, theme: Theme, frame: &mut Frame<'_>, area:
     );
 }
 
-pub(super) fn errors(state: &State, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
-    let rows = state.picture.errors.iter().map(|(code, count)| {
+pub(super) fn errors(state: &TuiState, theme: Theme, frame: &mut Frame<'_>, area: Rect) {
+    let rows = state.summary.errors.iter().map(|error| {
         Row::new([
-            Cell::from(code.as_str()).style(theme.bad()),
-            right(short(*count), theme.bold()),
+            Cell::from(error.code.as_str()).style(theme.bad()),
+            right(short(error.count), theme.bold()),
         ])
     });
     let widths = [Constraint::Fill(1), Constraint::Length(6)];
@@ -271,10 +282,10 @@ pub(super) fn errors(state: &State, theme: Theme, frame: &mut Frame<'_>, area: R
     );
 }
 
-/// A list with a title, a header and a line that is looked at. All columns but the first names are numbers.
-#[allow(clippy::too_many_arguments, reason = "one list, told by its parts")]
+/// A list with a title, a header and a cursor.
+#[allow(clippy::too_many_arguments, reason = "the parts of one list")]
 fn list<'a, const N: usize>(
-    state: &State,
+    state: &TuiState,
     theme: Theme,
     frame: &mut Frame<'_>,
     area: Rect,

@@ -4,23 +4,24 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
-use super::*;
-use crate::feed::News;
-use crate::picture::Step;
-use crate::seen::Seen;
-use crate::state::tests::{HANDLE, call, handle, press, state};
+use llmc_observe::{CallEvent, TimeStep, TokenCounts, Totals};
 
-fn screen(state: &State, width: u16, height: u16) -> Terminal<TestBackend> {
+use super::*;
+use crate::call::ListedCall;
+use crate::state::tests::{HANDLE, call, handle, press, state};
+use crate::watch::WatchUpdate;
+
+fn screen(state: &TuiState, width: u16, height: u16) -> Terminal<TestBackend> {
     screen_in(Theme::Colour, state, width, height)
 }
 
-fn screen_in(theme: Theme, state: &State, width: u16, height: u16) -> Terminal<TestBackend> {
+fn screen_in(theme: Theme, state: &TuiState, width: u16, height: u16) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(state, theme, frame)).unwrap();
     terminal
 }
 
-fn lines(state: &State, width: u16, height: u16) -> Vec<String> {
+fn lines(state: &TuiState, width: u16, height: u16) -> Vec<String> {
     let terminal = screen(state, width, height);
     let buffer = terminal.backend().buffer();
     let rows = buffer.content().chunks(usize::from(width));
@@ -28,20 +29,20 @@ fn lines(state: &State, width: u16, height: u16) -> Vec<String> {
         .collect()
 }
 
-fn text(state: &State, width: u16, height: u16) -> String {
+fn text(state: &TuiState, width: u16, height: u16) -> String {
     lines(state, width, height).join("\n")
 }
 
-fn busy() -> State {
+fn busy() -> TuiState {
     state(vec![
         call(3600, "read_file", |_| ()),
         call(3601, "stat", |call| {
-            call.error = Some("NOT_FOUND".to_owned())
+            call.error_code = Some("NOT_FOUND".to_owned())
         }),
         call(3605, "te_cat", |call| {
-            call.ms = 1234.0;
-            call.served = 12_345;
-            call.withheld = 987_654;
+            call.duration_ms = 1234.0;
+            call.tokens_served = 12_345;
+            call.tokens_withheld = 987_654;
             call.truncated = true;
             call.handle = Some(handle(HANDLE));
             call.agent = "reviewer".to_owned();
@@ -90,7 +91,7 @@ fn all_panels_are_there() {
             "12.3k",
             "988k",
             "0",
-            "{\"path\":\"a.txt\"}",
+            "path=a.txt",
             "│"
         ]
     );
@@ -130,21 +131,17 @@ fn a_small_terminal_shows_the_panel_one_is_in() {
 fn hostile_texts_stay_in_their_cells() {
     let evil =
         "\x1b]0;owned\x07\x1b[2J\u{202e}gnp\r\n\t日本語 שלום z\u{301}\u{301}\u{301}\u{301}\u{301}";
-    let mut row = llmc_envelope::telemetry::Row::new(
-        llmc_envelope::telemetry::Source::Mcp,
-        evil,
-        llmc_envelope::telemetry::Mode::Passthrough,
-    );
-    row.agent = Some(evil.to_owned());
-    row.session = Some(evil.to_owned());
-    row.error = Some(evil.to_owned());
-    row.args = Some(evil.to_owned());
-    let recorded = llmc_envelope::telemetry::Recorded {
+    let mut state = state(vec![ListedCall::new(CallEvent {
         time: jiff::Timestamp::from_second(3600).unwrap(),
-        row,
-    };
-    let mut state = state(vec![Seen::recorded(recorded)]);
-    state.news(News::Trouble(crate::text::legible(evil, 100)));
+        source: "mcp".to_owned(),
+        tool: evil.to_owned(),
+        agent: evil.to_owned(),
+        session: evil.to_owned(),
+        error_code: Some(evil.to_owned()),
+        args: Some(evil.to_owned()),
+        ..CallEvent::default()
+    })]);
+    state.apply(WatchUpdate::Failed(crate::text::legible(evil, 100)));
     for keys in ["", "<enter>", "<esc><tab>"] {
         press(&mut state, keys);
         for (width, height) in [(160, 40), (61, 20)] {
@@ -238,11 +235,11 @@ fn what_lies_over_the_panels() {
     press(&mut state, "<enter>");
     assert!(text(&state, 120, 30).contains("Calls 1 of 3 with \"not\""));
     press(&mut state, "p");
-    state.news(News::Calls(vec![call(3700, "x", |_| ())]));
+    state.apply(WatchUpdate::Calls(vec![call(3700, "x", |_| ())]));
     assert!(text(&state, 120, 30).contains("paused, 1 waiting"));
     press(&mut state, "/zzz<enter>");
     assert!(text(&state, 120, 30).contains("no call matches"));
-    state.news(News::Trouble("cannot be read".to_owned()));
+    state.apply(WatchUpdate::Failed("cannot be read".to_owned()));
     assert!(text(&state, 120, 30).contains("cannot be read"));
 }
 
@@ -253,10 +250,15 @@ fn nothing_seen_yet_says_so() {
 
 #[test]
 fn an_hour_fits_any_width() {
-    let step = |at, served| Step {
+    let step = |at, served| TimeStep {
         at,
-        served,
-        withheld: 0,
+        totals: Totals {
+            tokens: TokenCounts {
+                served,
+                ..TokenCounts::default()
+            },
+            ..Totals::default()
+        },
     };
     let now = 7205;
     let steps = [
@@ -266,7 +268,7 @@ fn an_hour_fits_any_width() {
         step(7200, 4),
         step(99_000, 8),
     ];
-    let pick = |step: &Step| step.served;
+    let pick = |step: &TimeStep| step.totals.tokens.served;
     assert_eq!(
         panels::bars_of(&steps, now, 1, pick),
         [6],

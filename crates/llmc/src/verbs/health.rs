@@ -1,31 +1,31 @@
-//! `llmc health`: is the server well? What a container without a shell asks itself.
+//! `llmc health`: the health check of a container without a shell.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
-use llmc_tui::Address;
+use llmc_tui::ServerAddress;
 
 use super::{Failure, load, print};
 use crate::cli::Common;
 
-/// What container engines take for ill; 2 is reserved there.
-const ILL: u8 = 1;
+/// What container engines read as unhealthy; 2 is reserved there.
+const UNHEALTHY_EXIT_CODE: u8 = 1;
 
-pub(super) fn run(common: &Common, url: Option<Address>) -> Result<ExitCode, Failure> {
+pub(super) fn run(common: &Common, url: Option<ServerAddress>) -> Result<ExitCode, Failure> {
     let address = match url {
         Some(address) => address,
-        None => Address::Tcp(own(common)?),
+        None => ServerAddress::Tcp(own(common)?),
     };
-    let ill = |why: String| Failure {
-        message: why,
-        code: ILL,
+    let unhealthy = |message: String| Failure {
+        message,
+        code: UNHEALTHY_EXIT_CODE,
     };
-    let said = llmc_tui::health(&address).map_err(ill)?;
-    let document: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
+    let body = llmc_tui::fetch_health(&address).map_err(unhealthy)?;
+    let document: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
     if document["ok"] != true {
-        return Err(ill(format!("{address} is not well")));
+        return Err(unhealthy(format!("{address} is unhealthy")));
     }
-    print(&said)?;
+    print(&body)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser};
 use jiff::{SignedDuration, Timestamp};
-use llmc_envelope::telemetry::{Filter, Group};
+use llmc_observe::{Analysis, CallFilter, GroupBy};
 use llmc_tools::Kind;
-use llmc_tools::shell::{Cli, Flags, HELP, analyze};
+use llmc_tools::shell::{Cli, Flags, HELP};
 
 use super::{Failure, print, say, start_quietly};
 use crate::cli::Common;
@@ -41,7 +41,7 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
 struct Analyze {
     /// What to add up by: cmd, agent, source or session
     #[arg(long, default_value = "cmd", value_parser = group)]
-    by: Group,
+    by: GroupBy,
     /// Only calls of the last so many days
     #[arg(long, value_name = "DAYS")]
     since: Option<u16>,
@@ -66,13 +66,14 @@ impl Analyze {
         common.root = self.place.root.or(common.root);
         let app = start_quietly(&common)?;
         let days = |days: u16| SignedDuration::from_hours(24 * i64::from(days));
-        let filter = Filter {
+        let filter = CallFilter {
             since: self
                 .since
                 .and_then(|since| Timestamp::now().checked_sub(days(since)).ok()),
-            ..Filter::default()
+            ..CallFilter::default()
         };
-        let analysis = analyze(&app.telemetry()?, self.by, &filter)?;
+        let analysis = Analysis::of(&app.telemetry()?, self.by, &filter)
+            .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
         print(&if self.json {
             serde_json::to_string(&analysis)
                 .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?
@@ -83,7 +84,6 @@ impl Analyze {
     }
 }
 
-fn group(text: &str) -> Result<Group, String> {
-    text.parse()
-        .map_err(|_| "one of cmd, agent, source, session".to_owned())
+fn group(text: &str) -> Result<GroupBy, String> {
+    GroupBy::parse(text).ok_or_else(|| "one of cmd, agent, source, session".to_owned())
 }

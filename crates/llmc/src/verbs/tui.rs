@@ -1,11 +1,11 @@
-//! `llmc tui`: the live picture in a terminal, and the summary after a task.
+//! `llmc tui`: the terminal view, and the summary after a task.
 
 use std::io::Read;
 use std::process::ExitCode;
 
 use llmc_config::Loaded;
 use llmc_tools::Kind;
-use llmc_tui::{Address, Failed, Feed, Setup, Theme, summary};
+use llmc_tui::{ServerAddress, TerminalError, Theme, TuiSetup, WatchTarget, summary_text};
 
 use super::{Failure, load, print};
 use crate::cli::{Common, TuiArgs};
@@ -15,31 +15,31 @@ const TOKEN: u64 = 4096;
 
 pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> {
     let loaded = load(common)?;
-    let feed = match &args.url {
+    let target = match &args.url {
         Some(address) => server(&loaded, address.clone())?,
         None => store(&loaded, args)?,
     };
-    let setup = Setup {
+    let setup = TuiSetup {
         loaded,
-        feed,
-        theme: Theme::of(std::env::var_os("NO_COLOR").as_deref()),
+        target,
+        theme: Theme::from_no_color(std::env::var_os("NO_COLOR").as_deref()),
         pager: std::env::var_os("PAGER"),
     };
     if args.summary {
-        let picture = setup.feed.look();
-        let picture = picture.map_err(|why| Failure::new(Kind::Internal, why))?;
-        print(&summary(&picture, &setup.context()))?;
+        let summary = setup.target.read_summary();
+        let summary = summary.map_err(|reason| Failure::new(Kind::Internal, reason))?;
+        print(&summary_text(&summary, &setup.summary_context()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let ended = llmc_tui::run(setup).map_err(|failed| {
-        let kind = match failed {
-            Failed::NoTerminal => Kind::BadArgs,
-            Failed::Io(_) => Kind::Internal,
+    let exit = llmc_tui::run(setup).map_err(|error| {
+        let kind = match error {
+            TerminalError::NoTerminal => Kind::BadArgs,
+            TerminalError::Io(_) => Kind::Internal,
         };
-        Failure::new(kind, failed.to_string())
+        Failure::new(kind, error.to_string())
     })?;
-    let printed = print(&summary(&ended.picture, &ended.context));
-    if ended.interrupted {
+    let printed = print(&summary_text(&exit.summary, &exit.context));
+    if exit.interrupted {
         // Perhaps because there is no terminal any more to print to.
         return Ok(ExitCode::from(Kind::Cancelled.row().exit));
     }
@@ -48,7 +48,7 @@ pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> 
 }
 
 /// The workspace's own record, which every server and shell call in it writes.
-fn store(loaded: &Loaded, args: &TuiArgs) -> Result<Feed, Failure> {
+fn store(loaded: &Loaded, args: &TuiArgs) -> Result<WatchTarget, Failure> {
     let config = &loaded.config.mcp;
     if !config.observability.enabled || !config.docker.persist_telemetry {
         let key = if config.observability.enabled {
@@ -63,19 +63,19 @@ fn store(loaded: &Loaded, args: &TuiArgs) -> Result<Feed, Failure> {
             ),
         ));
     }
-    Ok(Feed::Store {
+    Ok(WatchTarget::Telemetry {
         path: loaded.state_dir().join("te_telemetry.db"),
         since: args.since,
     })
 }
 
 /// A running server, with the token that it was given or has made.
-fn server(loaded: &Loaded, address: Address) -> Result<Feed, Failure> {
+fn server(loaded: &Loaded, address: ServerAddress) -> Result<WatchTarget, Failure> {
     let token = match std::env::var(&loaded.config.mcp.auth.token_env) {
         Ok(token) if !token.is_empty() => Some(token),
         _ => kept_token(loaded)?,
     };
-    Ok(Feed::Server { address, token })
+    Ok(WatchTarget::Server { address, token })
 }
 
 #[allow(

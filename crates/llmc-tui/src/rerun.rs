@@ -1,4 +1,4 @@
-//! Running a call again, on the one path that every call takes.
+//! Runs a recorded call again, through `App::call`.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -6,41 +6,38 @@ use std::time::Duration;
 
 use llmc_config::Loaded;
 use llmc_envelope::neutral::{Ansi, neutralise};
+use llmc_observe::CallEvent;
 use llmc_tools::{App, Call, CallOutcome, Caller, Effect, Surface, ToolDef, catalog};
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::seen::Seen;
-
-/// How much of an answer is shown; the rest is behind its handle, or one `llmc tool` away.
-const SHOWN: usize = 64 * 1024;
-/// How long the end waits for a call that was told to stop, so that it takes its programs with it.
-const LAST: Duration = Duration::from_secs(2);
+/// How much of an answer is shown; its handle or `llmc tool` returns the rest.
+const MAX_SHOWN_BYTES: usize = 64 * 1024;
+/// How long the end waits for a cancelled call, so that it can end its programs.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A call that can be made again.
 #[derive(Debug, Clone)]
-pub struct Again {
-    /// The tool.
-    pub tool: &'static ToolDef,
-    /// Its arguments.
-    pub args: Map<String, Value>,
+pub(crate) struct RepeatCall {
+    pub(crate) tool: &'static ToolDef,
+    pub(crate) args: Map<String, Value>,
 }
 
-impl PartialEq for Again {
-    fn eq(&self, other: &Again) -> bool {
+impl PartialEq for RepeatCall {
+    fn eq(&self, other: &RepeatCall) -> bool {
         self.tool.name == other.tool.name && self.args == other.args
     }
 }
 
-impl Again {
-    /// The same call once more.
-    ///
+impl RepeatCall {
     /// # Errors
-    /// What was recorded of it is not enough; says why.
-    pub fn of(call: &Seen) -> Result<Again, String> {
-        let tool = catalog::find(&call.tool)
-            .ok_or_else(|| format!("{} is no tool of this version", call.tool))?;
+    /// What was recorded is not enough to repeat the call; the text says why.
+    pub(crate) fn of(call: &CallEvent) -> Result<RepeatCall, String> {
+        // Telemetry puts the program after the tool.
+        let name = call.tool.split(' ').next().unwrap_or_default();
+        let tool =
+            catalog::find(name).ok_or_else(|| format!("{name} is no tool of this version"))?;
         let args = call
             .args
             .as_deref()
@@ -53,23 +50,29 @@ impl Again {
                 "some of its arguments were left out or masked when they were recorded".to_owned(),
             );
         }
-        Ok(Again { tool, args })
+        Ok(RepeatCall { tool, args })
     }
 
-    /// Whether a person should say yes first: it does more than look.
-    pub fn asks(&self) -> bool {
+    /// Whether a person has to agree first, because it does more than read.
+    pub(crate) fn needs_consent(&self) -> bool {
         self.tool.effect != Effect::Reads
     }
 
-    /// What a person can type to do the same; `None` when a terminal could not show it as it is.
-    pub fn command(&self) -> Option<String> {
+    /// The shell command for the same call; `None` when a terminal could not show it as it is.
+    pub(crate) fn command(&self) -> Option<String> {
         let args = Value::Object(self.args.clone()).to_string();
         let shown = crate::text::legible(&args, 200);
-        (shown == args).then(|| format!("llmc tool {} --args {}", self.tool.name, quoted(&args)))
+        (shown == args).then(|| {
+            format!(
+                "llmc tool {} --args {}",
+                self.tool.name,
+                shell_quoted(&args)
+            )
+        })
     }
 }
 
-/// What a recorder puts in the place of secrets (`***`) and of contents (`(120 bytes)`).
+/// Whether telemetry put `***` in the place of a secret or `(120 bytes)` in the place of content.
 fn is_hidden(value: &Value) -> bool {
     match value {
         Value::String(text) => {
@@ -85,33 +88,30 @@ fn is_hidden(value: &Value) -> bool {
     }
 }
 
-/// For a shell.
-fn quoted(text: &str) -> String {
+fn shell_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// How a call that was run again ended.
+/// How a repeated call ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Answered {
-    /// The tool.
+pub(crate) struct RepeatAnswer {
     pub(crate) tool: String,
-    /// Whether it failed.
     pub(crate) failed: bool,
-    /// What it answered, made safe to show.
+    /// The answer, made safe to show.
     pub(crate) text: String,
 }
 
-impl Answered {
-    fn of(outcome: &CallOutcome, tool: &'static ToolDef) -> Answered {
+impl RepeatAnswer {
+    fn of(outcome: &CallOutcome, tool: &'static ToolDef) -> RepeatAnswer {
         let text = outcome.text();
-        let head = &text[..text.floor_char_boundary(SHOWN)];
+        let head = &text[..text.floor_char_boundary(MAX_SHOWN_BYTES)];
         let mut shown = neutralise(head, Ansi::Show)
             .replace("\r\n", "\n")
             .replace('\t', "    ");
         if head.len() < text.len() {
             shown.push_str("\n… (the rest is not shown here)");
         }
-        Answered {
+        RepeatAnswer {
             tool: tool.name.to_owned(),
             failed: outcome.result.is_err(),
             text: shown,
@@ -119,30 +119,29 @@ impl Answered {
     }
 }
 
-/// What runs calls again, one at a time. The application is opened for the first.
-pub(crate) struct Runner {
+/// Runs calls again, one at a time. The application is opened for the first.
+pub(crate) struct RepeatRunner {
     loaded: Loaded,
     opened: Option<(Arc<App>, Runtime)>,
-    under_way: Option<CancellationToken>,
-    send: Sender<Answered>,
-    answers: Receiver<Answered>,
+    running: Option<CancellationToken>,
+    send: Sender<RepeatAnswer>,
+    answers: Receiver<RepeatAnswer>,
 }
 
-impl Runner {
-    pub(crate) fn new(loaded: Loaded) -> Runner {
+impl RepeatRunner {
+    pub(crate) fn new(loaded: Loaded) -> RepeatRunner {
         let (send, answers) = channel();
-        Runner {
+        RepeatRunner {
             loaded,
             opened: None,
-            under_way: None,
+            running: None,
             send,
             answers,
         }
     }
 
-    /// Sets a call going.
-    pub(crate) fn start(&mut self, again: Again) -> Result<(), String> {
-        if self.under_way.is_some() {
+    pub(crate) fn start(&mut self, call: RepeatCall) -> Result<(), String> {
+        if self.running.is_some() {
             return Err("another call is still running".to_owned());
         }
         let (app, runtime) = match &mut self.opened {
@@ -154,48 +153,47 @@ impl Runner {
                     .thread_name("llmc")
                     .enable_all()
                     .build()
-                    .map_err(|error| format!("no runtime: {error}"))?;
+                    .map_err(|error| format!("the runtime cannot be started: {error}"))?;
                 self.opened.insert((app, runtime))
             }
         };
         let cancel = CancellationToken::new();
-        self.under_way = Some(cancel.clone());
+        self.running = Some(cancel.clone());
         let (app, send) = (app.clone(), self.send.clone());
         runtime.spawn(async move {
-            let call = Call {
-                name: again.tool.name.to_owned(),
-                args: again.args,
+            let request = Call {
+                name: call.tool.name.to_owned(),
+                args: call.args,
                 caller: Caller::local(Surface::Cli, &app),
                 cancel,
                 progress: None,
                 correlation_id: None,
             };
-            let outcome = app.call(call).await;
-            let _ = send.send(Answered::of(&outcome, again.tool));
+            let outcome = app.call(request).await;
+            let _ = send.send(RepeatAnswer::of(&outcome, call.tool));
         });
         Ok(())
     }
 
     /// The answer, once there is one.
-    pub(crate) fn answer(&mut self) -> Option<Answered> {
+    pub(crate) fn answer(&mut self) -> Option<RepeatAnswer> {
         let answered = self.answers.try_recv().ok()?;
-        self.under_way = None;
+        self.running = None;
         Some(answered)
     }
 
-    /// Tells the running call to stop.
     pub(crate) fn cancel(&self) {
-        if let Some(cancel) = &self.under_way {
+        if let Some(cancel) = &self.running {
             cancel.cancel();
         }
     }
 }
 
-impl Drop for Runner {
+impl Drop for RepeatRunner {
     fn drop(&mut self) {
-        if self.under_way.is_some() {
+        if self.running.is_some() {
             self.cancel();
-            let _ = self.answers.recv_timeout(LAST);
+            let _ = self.answers.recv_timeout(CANCEL_TIMEOUT);
         }
         if let Some((app, runtime)) = self.opened.take() {
             runtime.shutdown_background();
@@ -209,22 +207,22 @@ mod tests {
     use super::*;
     use crate::state::tests::call;
 
-    fn again(tool: &str, args: Option<&str>) -> Result<Again, String> {
-        Again::of(&call(0, tool, |call| call.args = args.map(str::to_owned)))
+    fn repeat(tool: &str, args: Option<&str>) -> Result<RepeatCall, String> {
+        RepeatCall::of(&call(0, tool, |event| event.args = args.map(str::to_owned)).event)
     }
 
     #[test]
     fn only_whole_calls_can_be_made_again() {
-        let whole = again("read_file", Some(r#"{"path":"it's"}"#)).unwrap();
-        assert!(!whole.asks());
+        let whole = repeat("read_file", Some(r#"{"path":"it's"}"#)).unwrap();
+        assert!(!whole.needs_consent());
         assert_eq!(
             whole.command().unwrap(),
             r#"llmc tool read_file --args '{"path":"it'\''s"}'"#
         );
         assert!(
-            again("run_cmd", Some(r#"{"command":"ls"}"#))
+            repeat("run_cmd", Some(r#"{"command":"ls"}"#))
                 .unwrap()
-                .asks()
+                .needs_consent()
         );
         for (tool, args, why) in [
             ("read_file", None, "not recorded"),
@@ -243,10 +241,14 @@ mod tests {
                 "left out",
             ),
         ] {
-            let error = again(tool, args).unwrap_err();
+            let error = repeat(tool, args).unwrap_err();
             assert!(error.contains(why), "{tool}: {error}");
         }
-        let hidden = again("read_file", Some(r#"{"path":"\u202etxt"}"#)).unwrap();
-        assert_eq!(hidden.command(), None, "what is typed must be what is seen");
+        let hidden = repeat("read_file", Some(r#"{"path":"\u202etxt"}"#)).unwrap();
+        assert_eq!(
+            hidden.command(),
+            None,
+            "the command typed must be the command shown"
+        );
     }
 }

@@ -1,52 +1,46 @@
-//! Where a server listens. Only where a token may travel unencrypted: loopback, or a socket file.
+//! Addresses of servers to which a token may be sent unencrypted: loopback, or a socket file.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// On loopback.
+pub enum ServerAddress {
     Tcp(SocketAddr),
     /// A socket file.
     Unix(PathBuf),
 }
 
-/// An address that is none, or none that a token may be sent to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadAddress {
-    /// Another form.
+pub enum AddressError {
     #[error(
-        "{0:?} is no address of a server; it looks like http://127.0.0.1:8080 or unix:/run/llmc.sock"
+        "{0:?} is no server address; expected a form such as http://127.0.0.1:8080 or unix:/run/llmc.sock"
     )]
     Form(String),
-    /// Encrypted.
     #[error(
-        "https is not spoken here; watch the workspace itself (without --url), or a server on plain loopback"
+        "https is not supported here; watch the workspace itself (without --url), or a server on plain loopback"
     )]
     Tls,
-    /// Elsewhere.
     #[error(
         "{0:?} is not on this machine's loopback, and a token is not sent there unencrypted; forward the port (ssh -L)"
     )]
-    Elsewhere(String),
+    NotLoopback(String),
 }
 
-impl FromStr for Address {
-    type Err = BadAddress;
+impl FromStr for ServerAddress {
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Address, BadAddress> {
-        let form = || BadAddress::Form(text.chars().take(100).collect());
+    fn from_str(text: &str) -> Result<ServerAddress, AddressError> {
+        let form = || AddressError::Form(text.chars().take(100).collect());
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() || path.contains('\0') {
                 return Err(form());
             }
-            return Ok(Address::Unix(path.into()));
+            return Ok(ServerAddress::Unix(path.into()));
         }
         if text.starts_with("https:") {
-            return Err(BadAddress::Tls);
+            return Err(AddressError::Tls);
         }
         let rest = text.strip_prefix("http://").ok_or_else(form)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -69,14 +63,14 @@ impl FromStr for Address {
             (_, Some(inner)) => IpAddr::V6(inner.parse().map_err(|_| form())?),
             (host, None) => match host.parse::<Ipv4Addr>() {
                 Ok(ip) => ip.into(),
-                Err(_) if is_name(host) => return Err(BadAddress::Elsewhere(host.to_owned())),
+                Err(_) if is_name(host) => return Err(AddressError::NotLoopback(host.to_owned())),
                 Err(_) => return Err(form()),
             },
         };
         if !ip.is_loopback() {
-            return Err(BadAddress::Elsewhere(host.to_owned()));
+            return Err(AddressError::NotLoopback(host.to_owned()));
         }
-        Ok(Address::Tcp(SocketAddr::new(ip, port)))
+        Ok(ServerAddress::Tcp(SocketAddr::new(ip, port)))
     }
 }
 
@@ -87,11 +81,11 @@ fn is_name(host: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'))
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp(address) => write!(f, "http://{address}"),
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            ServerAddress::Tcp(address) => write!(f, "http://{address}"),
+            ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
@@ -110,7 +104,7 @@ mod tests {
             ("http://127.0.0.1", "http://127.0.0.1:80"),
             ("unix:/run/x.sock", "unix:/run/x.sock"),
         ] {
-            assert_eq!(text.parse::<Address>().unwrap().to_string(), address);
+            assert_eq!(text.parse::<ServerAddress>().unwrap().to_string(), address);
         }
         for text in [
             "http://10.0.0.1:80",
@@ -118,10 +112,16 @@ mod tests {
             "http://[2001:db8::1]:80",
             "http://0.0.0.0:80",
         ] {
-            let error = text.parse::<Address>().unwrap_err();
-            assert!(matches!(error, BadAddress::Elsewhere(_)), "{text}: {error}");
+            let error = text.parse::<ServerAddress>().unwrap_err();
+            assert!(
+                matches!(error, AddressError::NotLoopback(_)),
+                "{text}: {error}"
+            );
         }
-        assert_eq!("https://127.0.0.1".parse::<Address>(), Err(BadAddress::Tls));
+        assert_eq!(
+            "https://127.0.0.1".parse::<ServerAddress>(),
+            Err(AddressError::Tls)
+        );
         for text in [
             "",
             "8080",
@@ -136,8 +136,8 @@ mod tests {
             "unix:",
             "ftp://127.0.0.1",
         ] {
-            let error = text.parse::<Address>().unwrap_err();
-            assert!(matches!(error, BadAddress::Form(_)), "{text}: {error}");
+            let error = text.parse::<ServerAddress>().unwrap_err();
+            assert!(matches!(error, AddressError::Form(_)), "{text}: {error}");
         }
     }
 }

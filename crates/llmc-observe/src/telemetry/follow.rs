@@ -1,7 +1,7 @@
-//! Reads calls as other processes record them, for somebody who watches.
+//! Reads calls as other processes record them.
 //!
-//! A watcher must change nothing: it makes no file, moves none aside, and holds no lock between two looks. A store that
-//! is not there yet has no calls yet.
+//! A follower changes nothing: it creates no file, moves none aside, and holds no lock between two reads. A store that
+//! does not exist yet has no calls yet.
 #![allow(
     clippy::disallowed_methods,
     reason = "this is the store's own file, not the agent's"
@@ -13,32 +13,33 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use llmc_envelope::store::{describe, describe_io, harden, is_damage};
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Error, Recorded, SCHEMA, recorded};
-use crate::store::{describe, describe_io, harden, is_damage};
+use super::{Error, SCHEMA, read_row};
+use crate::event::CallEvent;
 
-/// How much of a text is read. What this program writes is shorter; a file that came from elsewhere may hold anything.
-const TEXT_LIMIT: usize = 4096;
+/// How much of a text is read. What this program writes is shorter; a file from elsewhere may hold anything.
+const MAX_TEXT_CHARS: usize = 4096;
 
-/// A place in a telemetry file from which reading goes on.
-pub struct Follower {
+/// A position in a telemetry file from which reading goes on.
+pub struct TelemetryFollower {
     path: PathBuf,
     since: Timestamp,
-    open: Option<Open>,
+    open: Option<OpenFile>,
 }
 
-struct Open {
+struct OpenFile {
     conn: Connection,
     /// Device and inode: a damaged store is moved aside and a new one takes its name.
     file: (u64, u64),
     last: i64,
 }
 
-impl Follower {
+impl TelemetryFollower {
     /// Follows this file, beginning with calls from this moment on. Nothing is opened yet.
-    pub fn new(path: impl Into<PathBuf>, since: Timestamp) -> Follower {
-        Follower {
+    pub fn new(path: impl Into<PathBuf>, since: Timestamp) -> TelemetryFollower {
+        TelemetryFollower {
             path: path.into(),
             since,
             open: None,
@@ -48,15 +49,15 @@ impl Follower {
     /// Up to `limit` calls that were not read yet, oldest first; none while there is no file.
     ///
     /// # Errors
-    /// The file is no telemetry of this version, or cannot be read now. The next look tries again.
-    pub fn next(&mut self, limit: usize) -> Result<Vec<Recorded>, Error> {
+    /// The file is no telemetry of this version, or cannot be read now. The next read tries again.
+    pub fn next(&mut self, limit: usize) -> Result<Vec<CallEvent>, Error> {
         let Some(open) = self.opened()? else {
             return Ok(Vec::new());
         };
         read(open, limit).map_err(unavailable)
     }
 
-    fn opened(&mut self) -> Result<Option<&mut Open>, Error> {
+    fn opened(&mut self) -> Result<Option<&mut OpenFile>, Error> {
         let found = match fs::symlink_metadata(&self.path) {
             Ok(found) => found,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -68,11 +69,9 @@ impl Follower {
         let file = (found.dev(), found.ino());
         if self.open.as_ref().is_none_or(|open| open.file != file) {
             if !found.is_file() {
-                return Err(Error {
-                    cause: "it is no regular file".to_owned(),
-                });
+                return Err(Error::NotAFile);
             }
-            // A store that is just being made has no tables yet.
+            // A store that is being created has no tables yet.
             if found.len() == 0 {
                 return Ok(None);
             }
@@ -84,12 +83,10 @@ impl Follower {
                 return Ok(None);
             }
             if version != SCHEMA.version {
-                return Err(Error {
-                    cause: format!("it was written by another version ({version})"),
-                });
+                return Err(Error::OtherVersion { version });
             }
             let last = before(&conn, self.since).map_err(unavailable)?;
-            self.open = Some(Open { conn, file, last });
+            self.open = Some(OpenFile { conn, file, last });
         }
         Ok(self.open.as_mut())
     }
@@ -109,9 +106,9 @@ impl Follower {
     }
 }
 
-impl fmt::Debug for Follower {
+impl fmt::Debug for TelemetryFollower {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Follower")
+        f.debug_struct("TelemetryFollower")
             .field("path", &self.path)
             .field("since", &self.since)
             .finish_non_exhaustive()
@@ -127,19 +124,19 @@ fn before(conn: &Connection, since: Timestamp) -> rusqlite::Result<i64> {
     )
 }
 
-fn read(open: &mut Open, limit: usize) -> rusqlite::Result<Vec<Recorded>> {
+fn read(open: &mut OpenFile, limit: usize) -> rusqlite::Result<Vec<CallEvent>> {
     let newest: i64 = open
         .conn
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM calls")?
         .query_row([], |row| row.get(0))?;
     if newest < open.last {
-        // Every row was past its time and is gone; numbers begin again.
+        // Every row was removed for its age; numbers begin again.
         open.last = 0;
     }
     if newest == open.last {
         return Ok(Vec::new());
     }
-    let text = |column| format!("substr({column}, 1, {TEXT_LIMIT})");
+    let text = |column| format!("substr({column}, 1, {MAX_TEXT_CHARS})");
     let [agent, session, model, cmd, error, args] =
         ["agent", "session", "model", "cmd", "error", "args"].map(text);
     let mut query = open.conn.prepare_cached(&format!(
@@ -149,7 +146,7 @@ fn read(open: &mut Open, limit: usize) -> rusqlite::Result<Vec<Recorded>> {
     ))?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = query.query_map([open.last, limit], |row| {
-        Ok((row.get::<_, i64>(18)?, recorded(row)?))
+        Ok((row.get::<_, i64>(18)?, read_row(row)?))
     })?;
     let mut calls = Vec::new();
     for row in rows {
@@ -162,9 +159,7 @@ fn read(open: &mut Open, limit: usize) -> rusqlite::Result<Vec<Recorded>> {
 
 fn unavailable(error: rusqlite::Error) -> Error {
     if is_damage(&error) {
-        return Error {
-            cause: "the file is damaged; the next process that records moves it aside".to_owned(),
-        };
+        return Error::Damaged;
     }
     describe(&error).into()
 }
@@ -175,29 +170,32 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::telemetry::{Mode, Options, Row, Source, Telemetry};
+    use llmc_envelope::clock::Clock;
+
+    use crate::telemetry::{Telemetry, TelemetryOptions};
 
     fn store(path: &Path) -> Telemetry {
-        Telemetry::open(path, Options::default()).unwrap()
+        Telemetry::open(path, TelemetryOptions::default()).unwrap()
     }
 
     fn record(store: &Telemetry, cmd: &str) {
-        store
-            .record(&Row::new(Source::Cli, cmd, Mode::Passthrough))
-            .unwrap();
+        let call = CallEvent {
+            tool: cmd.to_owned(),
+            ..CallEvent::default()
+        };
+        store.record(&call).unwrap();
     }
 
-    fn names(follower: &mut Follower) -> Vec<String> {
+    fn names(follower: &mut TelemetryFollower) -> Vec<String> {
         let calls = follower.next(10).unwrap();
-        calls.into_iter().map(|call| call.row.cmd).collect()
+        calls.into_iter().map(|call| call.tool).collect()
     }
 
     #[test]
     fn every_call_is_read_once_and_nothing_is_made() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state/te.db");
-        let mut follower = Follower::new(&path, Timestamp::UNIX_EPOCH);
+        let mut follower = TelemetryFollower::new(&path, Timestamp::UNIX_EPOCH);
         assert_eq!(names(&mut follower), [""; 0]);
         assert!(!path.parent().unwrap().exists(), "a watcher makes nothing");
         let store = store(&path);
@@ -216,17 +214,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("te.db");
         let clock = Clock::manual(Timestamp::from_second(1_000_000).unwrap());
-        let options = Options {
+        let options = TelemetryOptions {
             clock: clock.clone(),
-            ..Options::default()
+            ..TelemetryOptions::default()
         };
         let store = Telemetry::open(&path, options).unwrap();
         record(&store, "old");
         clock.advance(Duration::from_secs(60));
         record(&store, "new");
         let at = |second| Timestamp::from_second(second).unwrap();
-        assert_eq!(names(&mut Follower::new(&path, at(1_000_001))), ["new"]);
-        let mut later = Follower::new(&path, at(1_000_100));
+        assert_eq!(
+            names(&mut TelemetryFollower::new(&path, at(1_000_001))),
+            ["new"]
+        );
+        let mut later = TelemetryFollower::new(&path, at(1_000_100));
         assert_eq!(names(&mut later), [""; 0]);
         record(&store, "next");
         assert_eq!(names(&mut later), ["next"]);
@@ -236,7 +237,7 @@ mod tests {
     fn a_store_that_began_anew_is_followed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("te.db");
-        let mut follower = Follower::new(&path, Timestamp::UNIX_EPOCH);
+        let mut follower = TelemetryFollower::new(&path, Timestamp::UNIX_EPOCH);
         let first = store(&path);
         record(&first, "a");
         assert_eq!(names(&mut follower), ["a"]);
@@ -259,7 +260,7 @@ mod tests {
             ("", "nothing"),
         ] {
             fs::write(&path, content).unwrap();
-            let read = Follower::new(&path, Timestamp::UNIX_EPOCH).next(10);
+            let read = TelemetryFollower::new(&path, Timestamp::UNIX_EPOCH).next(10);
             assert_eq!(read.is_err(), !content.is_empty(), "{what}");
             assert_eq!(fs::read_to_string(&path).unwrap(), content, "{what}");
         }
@@ -268,12 +269,12 @@ mod tests {
         foreign
             .execute_batch("CREATE VIEW calls AS SELECT 1; PRAGMA user_version = 1;")
             .unwrap();
-        let error = Follower::new(&path, Timestamp::UNIX_EPOCH).next(10);
+        let error = TelemetryFollower::new(&path, Timestamp::UNIX_EPOCH).next(10);
         assert!(error.is_err(), "a view runs what its author wrote");
         drop(foreign);
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-        let error = Follower::new(&path, Timestamp::UNIX_EPOCH).next(10);
-        assert!(error.unwrap_err().cause.contains("regular"));
+        let error = TelemetryFollower::new(&path, Timestamp::UNIX_EPOCH).next(10);
+        assert_eq!(error.unwrap_err(), Error::NotAFile);
     }
 }

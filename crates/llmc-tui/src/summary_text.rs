@@ -1,104 +1,111 @@
-//! The picture as plain text, for the end of a task, a pipe or a log.
+//! The summary as plain text, for the end of a task, a pipe or a log.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use jiff::tz::TimeZone;
 use llmc_envelope::HandleId;
+use llmc_observe::{CallEvent, LatencyQuantiles, Summary};
 
-use crate::again::Again;
-use crate::picture::Picture;
+use crate::call::about;
+use crate::rerun::RepeatCall;
 use crate::text::{clock, count, grouped, legible, short, span};
 
-/// Lines of a list.
-const LINES: usize = 8;
+const MAX_LIST_LINES: usize = 8;
+const MAX_SLOWEST_CALLS: usize = 5;
 /// Characters of what a call was about.
-const ABOUT: usize = 60;
+const MAX_ABOUT_CHARS: usize = 60;
 
-/// What the summary tells besides the picture.
+/// What the text says besides the summary.
 #[derive(Debug, Clone)]
-pub struct Context {
-    /// The workspace, or the server.
-    pub place: String,
+pub struct SummaryContext {
+    /// The workspace, or the server's address.
+    pub watched: String,
     /// Which calls these are.
     pub span: String,
     /// The token audit, when there is one.
     pub audit: Option<PathBuf>,
     /// The handle that was copied.
     pub copied: Option<HandleId>,
-    /// Whose time it is.
     pub zone: TimeZone,
 }
 
-/// Calls, tokens, savings, the slowest, errors, and what one may want to do next.
-pub fn summary(picture: &Picture, context: &Context) -> String {
+/// Calls, tokens, savings, the slowest calls, errors, and commands for what to do next.
+pub fn summary_text(summary: &Summary, context: &SummaryContext) -> String {
     let mut out = String::new();
-    let place = legible(&context.place, 300);
-    let _ = writeln!(out, "LLMC: {place}, {}", context.span);
-    let sums = &picture.sums;
-    if sums.calls == 0 {
+    let watched = legible(&context.watched, 300);
+    let _ = writeln!(out, "LLMC: {watched}, {}", context.span);
+    let totals = &summary.totals;
+    if totals.calls == 0 {
         out.push_str("\nno calls yet; point an MCP client at `llmc mcp`, or try `llmc tool list_dir --path .`\n");
         return out;
     }
     let number = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
-    let percent = sums.saved_percent();
+    let percent = totals.saved_percent();
     let percent = percent
         .map(|percent| format!(" ({percent:.0} %)"))
         .unwrap_or_default();
-    let latency = match picture.latency {
-        [Some(p50), Some(p95)] => format!(", p50 {}, p95 {}", span(p50), span(p95)),
-        _ => String::new(),
+    let latency = latency_text(&summary.latency_ms);
+    let latency = if latency.is_empty() {
+        latency
+    } else {
+        format!(", {latency}")
     };
     let _ = writeln!(
         out,
-        "\n  calls    {}, {}{latency}\n  tokens   {} served, {} withheld, {} fetched back\n  saved    {} tokens{percent} that nobody had to read",
-        number(sums.calls),
-        count(sums.errors, "error"),
-        number(sums.served),
-        number(sums.withheld),
-        number(sums.fetched_back),
-        grouped(sums.saved()),
+        "\n  calls    {}, {}{latency}\n  tokens   {} served, {} withheld, {} fetched back\n  saved    {} tokens{percent} that no model had to read",
+        number(totals.calls),
+        count(totals.errors, "error"),
+        number(totals.tokens.served),
+        number(totals.tokens.withheld),
+        number(totals.tokens.fetched_back),
+        grouped(totals.net_saved()),
     );
-    section(&mut out, "slowest", &picture.slowest, |out, slow| {
+    let slowest = &summary.slowest[..summary.slowest.len().min(MAX_SLOWEST_CALLS)];
+    section(&mut out, "slowest", slowest, |out, slow: &CallEvent| {
         let _ = write!(
             out,
             "{:>9}  {:<22} {}  {}",
-            span(slow.ms),
+            span(slow.duration_ms),
             slow.tool,
             clock(slow.time, &context.zone),
-            legible(&slow.about, ABOUT)
+            legible(&about(slow), MAX_ABOUT_CHARS)
         );
     });
-    section(&mut out, "errors", &picture.errors, |out, (code, count)| {
-        let _ = write!(out, "{:>9}  {code}", number(*count));
+    section(&mut out, "errors", &summary.errors, |out, error| {
+        let _ = write!(out, "{:>9}  {}", number(error.count), error.code);
     });
-    section(&mut out, "tools", &picture.tools, |out, line| {
-        let latency = match line.latency {
-            [Some(p50), Some(p95)] => format!("p50 {}, p95 {}", span(p50), span(p95)),
-            _ => String::new(),
-        };
+    section(&mut out, "tools", &summary.tools, |out, tool| {
         let _ = write!(
             out,
-            "{:>9}  {:<22} {:>6} served, {:>6} withheld, {latency}",
-            number(line.sums.calls),
-            line.tool,
-            short(line.sums.served),
-            short(line.sums.withheld),
+            "{:>9}  {:<22} {:>6} served, {:>6} withheld, {}",
+            number(tool.totals.calls),
+            tool.tool,
+            short(tool.totals.tokens.served),
+            short(tool.totals.tokens.withheld),
+            latency_text(&tool.latency_ms),
         );
     });
-    section(&mut out, "sessions", &picture.sessions, |out, line| {
+    section(&mut out, "sessions", &summary.sessions, |out, session| {
         let _ = write!(
             out,
             "{:>9}  {:<22} {} ({}), last {}",
-            number(line.sums.calls),
-            line.agent,
-            line.session,
-            line.model,
-            clock(line.last, &context.zone)
+            number(session.totals.calls),
+            session.agent,
+            session.session,
+            session.model,
+            clock(session.last, &context.zone)
         );
     });
-    actions(&mut out, picture, context);
+    write_next_steps(&mut out, summary, context);
     out
+}
+
+fn latency_text(latency: &LatencyQuantiles) -> String {
+    match (latency.p50, latency.p95) {
+        (Some(p50), Some(p95)) => format!("p50 {}, p95 {}", span(p50), span(p95)),
+        _ => String::new(),
+    }
 }
 
 fn section<T>(out: &mut String, title: &str, items: &[T], mut line: impl FnMut(&mut String, &T)) {
@@ -106,25 +113,28 @@ fn section<T>(out: &mut String, title: &str, items: &[T], mut line: impl FnMut(&
         return;
     }
     let _ = writeln!(out, "\n{title}");
-    for item in items.iter().take(LINES) {
+    for item in items.iter().take(MAX_LIST_LINES) {
         let start = out.len();
         line(out, item);
         let end = out[start..].trim_end().len();
         out.truncate(start + end);
         out.push('\n');
     }
-    if items.len() > LINES {
-        let _ = writeln!(out, "           … and {} more", items.len() - LINES);
+    if items.len() > MAX_LIST_LINES {
+        let _ = writeln!(
+            out,
+            "           … and {} more",
+            items.len() - MAX_LIST_LINES
+        );
     }
 }
 
-/// What one may want to do next.
-fn actions(out: &mut String, picture: &Picture, context: &Context) {
+fn write_next_steps(out: &mut String, summary: &Summary, context: &SummaryContext) {
     let mut lines = Vec::new();
     if let Some(handle) = context.copied {
         lines.push(("copied handle", handle.to_string()));
     }
-    if let Some(handle) = picture.last_handle {
+    if let Some(handle) = summary.last_handle {
         lines.push((
             "last handle",
             format!("llmc tool te_handle --handle {handle}"),
@@ -136,11 +146,9 @@ fn actions(out: &mut String, picture: &Picture, context: &Context) {
             lines.push(("token audit", path));
         }
     }
-    let again = picture
-        .last
-        .as_deref()
-        .and_then(|call| Again::of(call).ok());
-    if let Some(command) = again.and_then(|again| again.command()) {
+    let last = summary.recent.first();
+    let repeat = last.and_then(|call| RepeatCall::of(call).ok());
+    if let Some(command) = repeat.and_then(|call| call.command()) {
         lines.push(("run the last again", command));
     }
     if lines.is_empty() {
@@ -157,9 +165,9 @@ mod tests {
     use super::*;
     use crate::state::tests::{HANDLE, call, handle, state};
 
-    fn context() -> Context {
-        Context {
-            place: "/w".to_owned(),
+    fn context() -> SummaryContext {
+        SummaryContext {
+            watched: "/w".to_owned(),
             span: "last 24 hours".to_owned(),
             audit: Some("/w/.llmc/audit.csv".into()),
             copied: None,
@@ -169,29 +177,29 @@ mod tests {
 
     #[test]
     fn everything_is_told() {
-        let picture = state(vec![
+        let calls = state(vec![
             call(3600, "run_cmd", |call| {
-                call.ms = 1500.0;
-                call.error = Some("TIMEOUT".to_owned());
+                call.duration_ms = 1500.0;
+                call.error_code = Some("TIMEOUT".to_owned());
             }),
             call(3601, "te_cat", |call| {
-                call.served = 1000;
-                call.withheld = 10_000;
+                call.tokens_served = 1000;
+                call.tokens_withheld = 10_000;
                 call.handle = Some(handle(HANDLE));
             }),
             call(3602, "read_file", |call| {
-                call.served = 1000;
-                call.fetched_back = 1000;
+                call.tokens_served = 1000;
+                call.tokens_fetched_back = 1000;
             }),
         ])
-        .into_picture();
-        let text = summary(&picture, &context());
+        .into_summary();
+        let text = summary_text(&calls, &context());
         for expected in [
             "LLMC: /w, last 24 hours\n",
             "  calls    3, 1 error, p50 ",
             "  tokens   2,010 served, 10,000 withheld, 1,000 fetched back\n",
-            "  saved    9,000 tokens (82 %) that nobody had to read\n",
-            "slowest\n    1.5 s  run_cmd                01:00:00  {\"path\":\"a.txt\"}\n",
+            "  saved    9,000 tokens (82 %) that no model had to read\n",
+            "slowest\n    1.5 s  run_cmd                01:00:00  path=a.txt\n",
             "errors\n        1  TIMEOUT\n",
             "tools\n",
             "        3  ann                    s1 (m), last 01:00:02\n",
@@ -205,7 +213,7 @@ mod tests {
 
     #[test]
     fn nothing_seen_is_told_too() {
-        let text = summary(&Picture::default(), &context());
+        let text = summary_text(&Summary::default(), &context());
         assert!(text.contains("no calls yet"), "{text}");
         assert!(!text.contains("slowest") && !text.contains("NaN"), "{text}");
     }
@@ -215,7 +223,7 @@ mod tests {
         let calls = (0..20)
             .map(|n| call(n, &format!("tool{n}"), |_| ()))
             .collect();
-        let text = summary(&state(calls).into_picture(), &context());
+        let text = summary_text(&state(calls).into_summary(), &context());
         assert!(text.contains("… and 12 more"), "{text}");
     }
 }

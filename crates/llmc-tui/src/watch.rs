@@ -1,12 +1,12 @@
-//! Where calls come from: the workspace's telemetry file, or a server that tells of them.
+//! Where calls come from: the workspace's telemetry file, or a server's event stream.
 //!
-//! Either is watched on a thread of its own, which sends [`News`] and ends when nobody takes them any more. The way
+//! Either is watched on a thread of its own, which sends [`WatchUpdate`]s and ends when the receiver is gone. The queue
 //! between is short: a watcher that is ahead of the screen waits, so that memory stays bounded.
 
 mod address;
+mod http;
 mod server;
-mod store;
-mod wire;
+mod telemetry;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,104 +15,99 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use jiff::Timestamp;
 
-use crate::picture::Picture;
-use crate::seen::Seen;
+use llmc_observe::Summary;
 
-pub use address::{Address, BadAddress};
+use crate::call::ListedCall;
 
-/// News that may wait.
-const WAITING: usize = 16;
-/// Calls that are told at a time, and shown at most.
-pub(crate) const CALLS: usize = 1000;
+pub use address::{AddressError, ServerAddress};
 
-/// A place to watch.
+/// Updates that may wait for the screen.
+const MAX_QUEUED_UPDATES: usize = 16;
+/// Calls in the list.
+pub(crate) const MAX_LISTED_CALLS: usize = 1000;
+
+/// What is watched.
 #[derive(Debug, Clone)]
-pub enum Feed {
-    /// The telemetry file of a workspace.
-    Store {
-        /// The file; it may not be there yet.
-        path: PathBuf,
-        /// How far to look back.
-        since: Since,
-    },
+pub enum WatchTarget {
+    /// The telemetry file of a workspace; it may not exist yet.
+    Telemetry { path: PathBuf, since: Since },
     /// A running `llmc serve`.
     Server {
-        /// Where it listens.
-        address: Address,
-        /// What it asks for.
+        address: ServerAddress,
         token: Option<String>,
     },
 }
 
-/// What a feed has to tell.
+/// What a watcher sends.
 #[derive(Debug)]
-pub enum News {
+pub(crate) enum WatchUpdate {
     /// Calls that ended, oldest first.
-    Calls(Vec<Seen>),
-    /// All calls added up.
-    Picture(Box<Picture>),
-    /// Something is in the way; watching goes on.
-    Trouble(String),
-    /// Nothing is in the way any more.
-    Well,
+    Calls(Vec<ListedCall>),
+    Summary(Box<Summary>),
+    /// Watching fails for this reason, and is tried again.
+    Failed(String),
+    /// Watching works again.
+    Recovered,
 }
 
-impl Feed {
-    /// Watches from now on.
-    ///
-    /// # Errors
-    /// No thread can be started.
-    pub(crate) fn watch(&self) -> std::io::Result<Receiver<News>> {
-        let (send, receive) = sync_channel(WAITING);
-        let feed = self.clone();
-        let thread = std::thread::Builder::new().name("llmc-feed".to_owned());
-        thread.spawn(move || match &feed {
-            Feed::Store { path, since } => store::watch(path, *since, &send),
-            Feed::Server { address, token } => server::watch(address, token.as_deref(), &send),
+impl WatchTarget {
+    /// Starts the watching thread.
+    pub(crate) fn watch(&self) -> std::io::Result<Receiver<WatchUpdate>> {
+        let (send, receive) = sync_channel(MAX_QUEUED_UPDATES);
+        let target = self.clone();
+        let thread = std::thread::Builder::new().name("llmc-watch".to_owned());
+        thread.spawn(move || match &target {
+            WatchTarget::Telemetry { path, since } => telemetry::watch(path, *since, &send),
+            WatchTarget::Server { address, token } => {
+                server::watch(address, token.as_deref(), &send)
+            }
         })?;
         Ok(receive)
     }
 
-    /// Looks once.
+    /// Reads the calls so far, once.
     ///
     /// # Errors
-    /// There is nothing to see: no server, a token that is refused, a file that is no telemetry. Says what to do.
-    pub fn look(&self) -> Result<Picture, String> {
+    /// There is no server, it refuses the token, or the file is no telemetry; the text says what to do.
+    pub fn read_summary(&self) -> Result<Summary, String> {
         match self {
-            Feed::Store { path, since } => store::look(path, *since),
-            Feed::Server { address, token } => server::look(address, token.as_deref()),
+            WatchTarget::Telemetry { path, since } => {
+                telemetry::read_summary(path, *since).map_err(|error| error.to_string())
+            }
+            WatchTarget::Server { address, token } => {
+                server::read_summary(address, token.as_deref())
+                    .map_err(|error| server::describe(address, &error))
+            }
         }
     }
 
-    /// Which calls these are, in words.
+    /// Which calls these are, as the header shows it.
     pub fn span(&self) -> String {
         match self {
-            Feed::Store { since, .. } => since.to_string(),
-            Feed::Server { .. } => "since the server's start".to_owned(),
+            WatchTarget::Telemetry { since, .. } => since.to_string(),
+            WatchTarget::Server { .. } => "since the server's start".to_owned(),
         }
     }
 }
 
-/// What the server at an address says of itself, to anybody.
+/// The body of the server's `/health`, which needs no token.
 ///
 /// # Errors
-/// It does not answer, or not as a server of this kind does.
-pub fn health(address: &Address) -> Result<String, String> {
-    server::health(address)
+/// The server does not answer; the text says what to do.
+pub fn fetch_health(address: &ServerAddress) -> Result<String, String> {
+    server::fetch_health(address).map_err(|error| server::describe(address, &error))
 }
 
 /// How far to look back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
-    /// So many seconds.
     Seconds(u32),
-    /// To the first call.
+    /// To the first call on record.
     Ever,
 }
 
 impl Since {
-    /// The first moment to look at.
-    pub(crate) fn moment(self, now: Timestamp) -> Timestamp {
+    pub(crate) fn start(self, now: Timestamp) -> Timestamp {
         match self {
             Since::Ever => Timestamp::UNIX_EPOCH,
             Since::Seconds(seconds) => {
@@ -136,20 +131,20 @@ impl FromStr for Since {
         if text == "all" {
             return Ok(Since::Ever);
         }
-        let wrong =
+        let invalid =
             || format!("expected a number and s, m, h or d (such as 90m), or all, not {text:?}");
-        let unit = text.chars().last().ok_or_else(wrong)?;
+        let unit = text.chars().last().ok_or_else(invalid)?;
         let (_, factor, _) = UNITS
             .iter()
             .find(|(sign, ..)| *sign == unit)
-            .ok_or_else(wrong)?;
+            .ok_or_else(invalid)?;
         let digits = &text[..text.len() - 1];
         let number = digits
             .parse::<u32>()
             .ok()
             .filter(|_| !digits.starts_with('+'));
         let seconds = number.and_then(|number| number.checked_mul(*factor));
-        seconds.map(Since::Seconds).ok_or_else(wrong)
+        seconds.map(Since::Seconds).ok_or_else(invalid)
     }
 }
 
@@ -170,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_read_and_told() {
+    fn spans_are_parsed_and_printed() {
         for (text, told) in [
             ("all", "all calls on record"),
             ("24h", "last 24 hours"),

@@ -1,7 +1,7 @@
-//! Hides what looks like a secret before it is written down.
+//! Hides what looks like a secret before it is recorded.
 //!
-//! Better to hide a harmless value than to keep a harmful one: what stays readable are the names, the shape of the
-//! command, and plain small numbers and flags.
+//! A harmless value is hidden rather than a secret kept: names, the shape of the command, small numbers and flags stay
+//! readable.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ const HIDDEN: &str = "***";
 
 /// The text with everything that looks like a secret replaced by `***`.
 pub fn mask_secrets(text: &str) -> String {
-    // A short bare word, as most command names are, is none of the shapes below; no need to prepare the patterns.
+    // A short bare word, as most command names are, matches no rule: the patterns need not be compiled.
     if text.len() < 15 && !text.contains(['=', ':', ',', '@', ' ', '\t', '\n']) {
         return text.to_owned();
     }
@@ -22,7 +22,7 @@ pub fn mask_secrets(text: &str) -> String {
             let lead = found.name("lead").map_or("", |m| m.as_str());
             let value = found.name("value").map_or("", |m| m.as_str());
             let trail = found.name("trail").map_or("", |m| m.as_str());
-            if (rule.spares)(value) {
+            if (rule.is_harmless)(value) {
                 return found[0].to_owned();
             }
             let quote = ["\\\"", "\"", "'"]
@@ -39,11 +39,11 @@ pub fn mask_secrets(text: &str) -> String {
 
 struct Rule {
     pattern: Regex,
-    spares: Spares,
+    is_harmless: IsHarmless,
 }
 
-/// Tells values that are no secret after all.
-type Spares = fn(&str) -> bool;
+/// Whether a matched value is no secret after all.
+type IsHarmless = fn(&str) -> bool;
 
 /// Names whose values are secrets.
 const SECRET_NAMES: &str = r"token|secret|passw(?:or)?d|passwd|passphrase|passcode|\bpwd|api[_-]?key|access[_-]?key|private[_-]?key|signing[_-]?key|encryption[_-]?key|credential|set-cookie|\bcookie|\bpat\b";
@@ -56,7 +56,7 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     let quoted = r#"\\"[^"]*?\\"|"(?:[^"\\]|\\.)*"|'[^']*'"#;
     let assign = r#"[\w.-]*\\?["']?\s*(?:=>|:=|=|:)\s*"#;
     let never = |_: &str| false;
-    let rules: Vec<(String, Spares)> = vec![
+    let rules: Vec<(String, IsHarmless)> = vec![
         (
             r"(?s)(?<lead>-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----).*?(?<trail>-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)".into(),
             never,
@@ -83,7 +83,7 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
             format!(r#"(?i)(?<lead>\b[\w.-]*(?:{SUSPECT_NAMES})s?\\?["']?\s*(?:=>|:=|=|:)\s*\\?["']?)(?<value>[\w+/=.~-]{{20,}})"#),
             |value| !looks_random(value),
         ),
-        // Tokens that carry their maker's mark.
+        // Tokens with their issuer's prefix.
         (
             r"(?<lead>\b(?:AKIA|ASIA|AIza|gh[pousr]_|github_pat_|glpat-|sk-|sk_live_|sk_test_|rk_live_|xox[abeoprs]-|xapp-|hf_|npm_|pypi-|ya29\.|eyJ|dop_v1_|shpat_|SG\.))(?<value>[\w.~+/=-]{12,})".into(),
             never,
@@ -91,9 +91,9 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     ];
     rules
         .into_iter()
-        .map(|(pattern, spares)| Rule {
+        .map(|(pattern, is_harmless)| Rule {
             pattern: Regex::new(&pattern).expect("the patterns above are valid"),
-            spares,
+            is_harmless,
         })
         .collect()
 });

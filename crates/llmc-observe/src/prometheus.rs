@@ -1,16 +1,16 @@
-//! Durations in the buckets that Prometheus reads.
+//! The text format of Prometheus.
 
 use std::fmt::Write;
 
-/// Upper edges in seconds, the last one open.
-const EDGES: [f64; 14] = [
+/// Upper bounds of the buckets, in seconds.
+const BUCKET_BOUNDS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
 
-/// How many durations fell below each edge, and their sum.
+/// A histogram of durations.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
-    counts: [u64; EDGES.len()],
+    counts: [u64; BUCKET_BOUNDS.len()],
     count: u64,
     sum: f64,
 }
@@ -18,7 +18,7 @@ pub struct Histogram {
 impl Histogram {
     /// Counts one duration, in seconds.
     pub fn add(&mut self, seconds: f64) {
-        if let Some(bucket) = EDGES.iter().position(|edge| seconds <= *edge) {
+        if let Some(bucket) = BUCKET_BOUNDS.iter().position(|bound| seconds <= *bound) {
             self.counts[bucket] += 1;
         }
         self.count += 1;
@@ -29,9 +29,9 @@ impl Histogram {
     pub fn write(&self, out: &mut String, name: &str, label: &str) {
         let comma = if label.is_empty() { "" } else { "," };
         let mut below = 0;
-        for (edge, count) in EDGES.iter().zip(self.counts) {
+        for (bound, count) in BUCKET_BOUNDS.iter().zip(self.counts) {
             below += count;
-            let _ = writeln!(out, "{name}_bucket{{{label}{comma}le=\"{edge}\"}} {below}");
+            let _ = writeln!(out, "{name}_bucket{{{label}{comma}le=\"{bound}\"}} {below}");
         }
         let _ = writeln!(
             out,
@@ -46,6 +46,18 @@ impl Histogram {
         let _ = writeln!(out, "{name}_sum{braces} {}", self.sum);
         let _ = writeln!(out, "{name}_count{braces} {}", self.count);
     }
+}
+
+/// Writes the `HELP` and `TYPE` lines of a metric.
+pub fn write_header(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// A label's value with the characters escaped that would end it.
+pub fn escape_label(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }
 
 #[cfg(test)]

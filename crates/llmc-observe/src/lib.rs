@@ -1,0 +1,47 @@
+//! What is recorded about calls, and the one aggregation that every view reads.
+//!
+//! Owns the event of a finished call, the telemetry file, the token audit, the metrics in memory and their summaries.
+//! It must not know tools, MCP or HTTP: whoever makes a call hands in names, sizes and an error code as plain text.
+//!
+//! The three types to know are [`CallEvent`] (one finished call), [`Aggregator`] (calls in, [`Summary`] out) and
+//! [`Observer`] (takes events off the path of a call and writes them everywhere). The parts:
+//!
+//! - [`CallEvent`], [`UncountedCall`]: a finished call, with and without its tokens counted
+//! - [`Aggregator`], [`Summary`], [`ToolSummary`], [`SessionSummary`], [`Totals`]: calls added up in bounded memory; the
+//!   dashboard, `/api`, `get_metrics`, Prometheus, `te analyze` and the terminal view read these
+//! - [`Observer`]: the queue and the threads behind it
+//! - [`Telemetry`], [`TelemetryFollower`]: one row per call in SQLite, written, queried, and followed by other processes
+//! - [`Analysis`]: `te analyze`
+//! - [`CsvLog`]: CSV files that several servers append to
+//! - [`mask_secrets`]: hides what looks like a secret before it is recorded
+//! - [`Histogram`], [`prometheus`]: Prometheus text
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+mod aggregate;
+mod analysis;
+mod audit;
+mod csv_log;
+mod event;
+mod latency;
+mod live;
+mod lock;
+mod mask;
+mod observer;
+pub mod prometheus;
+mod summary;
+mod telemetry;
+
+pub use aggregate::Aggregator;
+pub use analysis::{Analysis, GroupBy};
+pub use csv_log::CsvLog;
+pub use event::{CallEvent, EnvelopeMode, UncountedCall};
+pub use live::CallScope;
+pub use lock::lock;
+pub use mask::mask_secrets;
+pub use observer::{AuditOptions, Observer, ObserverOptions};
+pub use prometheus::Histogram;
+pub use summary::{
+    ErrorCount, LatencyQuantiles, OverTime, SessionSummary, Summary, TimeStep, TokenCounts,
+    ToolSummary, Totals,
+};
+pub use telemetry::{CallFilter, Error, Telemetry, TelemetryFollower, TelemetryOptions};

@@ -1,0 +1,306 @@
+//! The telemetry store: one row per call in a SQLite file.
+//!
+//! This module holds all SQL about telemetry. A call never fails because its row could not be written: the observer logs
+//! the error and goes on.
+
+mod follow;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use llmc_envelope::clock::{Clock, from_millis, millis};
+use llmc_envelope::handles::HandleId;
+use llmc_envelope::store::{SqlLocation, SqlSchema, SqlStore, StoreUnavailable, TransactionError};
+use rusqlite::params;
+
+use crate::aggregate::Aggregator;
+use crate::event::{CallEvent, EnvelopeMode};
+use crate::mask::mask_secrets;
+use crate::summary::Summary;
+
+pub use follow::TelemetryFollower;
+
+/// Longest argument text that is kept.
+const MAX_ARGS_BYTES: usize = 2000;
+/// How much of the arguments is searched for secrets before they are cut to that.
+const MAX_MASKED_BYTES: usize = 64 * 1024;
+/// How far from a cut a secret may not be recognised as one.
+const UNMASKED_MARGIN_BYTES: usize = 512;
+/// How often recording also removes rows past their retention.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
+/// Pages given back to the file system at a time.
+const MAX_FREED_PAGES: u32 = 1024;
+
+const SCHEMA: SqlSchema = SqlSchema {
+    version: 1,
+    sql: "
+CREATE TABLE calls (
+    seq                 INTEGER PRIMARY KEY,
+    time_ms             INTEGER NOT NULL,
+    source              TEXT NOT NULL,
+    agent               TEXT,
+    session             TEXT,
+    model               TEXT,
+    cmd                 TEXT NOT NULL,
+    mode                TEXT NOT NULL,
+    bytes_in            INTEGER NOT NULL,
+    bytes_out           INTEGER NOT NULL,
+    tokens_in           INTEGER NOT NULL,
+    tokens_served       INTEGER NOT NULL,
+    tokens_withheld     INTEGER NOT NULL,
+    tokens_fetched_back INTEGER NOT NULL,
+    latency_ms          REAL NOT NULL,
+    truncated           INTEGER NOT NULL,
+    handle              TEXT,
+    error               TEXT,
+    args                TEXT
+);
+CREATE INDEX calls_by_time ON calls (time_ms);",
+};
+
+/// The telemetry store cannot be used now; the text names no path and may be shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("telemetry store unavailable: {0}")]
+    Unavailable(#[source] StoreUnavailable),
+    #[error("telemetry store unavailable: it is no regular file")]
+    NotAFile,
+    #[error("telemetry store unavailable: it was written by another version ({version})")]
+    OtherVersion { version: i32 },
+    #[error(
+        "telemetry store unavailable: the file is damaged; the next process that records moves it aside"
+    )]
+    Damaged,
+}
+
+impl From<StoreUnavailable> for Error {
+    fn from(unavailable: StoreUnavailable) -> Error {
+        Error::Unavailable(unavailable)
+    }
+}
+
+impl From<TransactionError<rusqlite::Error>> for Error {
+    fn from(error: TransactionError<rusqlite::Error>) -> Error {
+        Error::Unavailable(match error {
+            TransactionError::Unavailable(unavailable) => unavailable,
+            TransactionError::Work(error) => llmc_envelope::store::describe(&error),
+        })
+    }
+}
+
+/// Which calls to read; a field that is not set lets every call pass.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CallFilter {
+    /// From this moment on.
+    pub since: Option<Timestamp>,
+    pub session: Option<String>,
+}
+
+/// How a store behaves.
+#[derive(Debug, Clone, Default)]
+pub struct TelemetryOptions {
+    /// Days that rows are kept; 0 keeps them for ever.
+    pub retention_days: u32,
+    pub clock: Clock,
+}
+
+/// What [`read_row`] reads, in its order, before the arguments.
+const COLUMNS: &str = "time_ms, source, agent, session, model, cmd, mode, bytes_in, bytes_out, tokens_in, \
+                       tokens_served, tokens_withheld, tokens_fetched_back, latency_ms, truncated, handle, error";
+
+/// Whether recorded arguments are read too; they are most of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ArgsColumn {
+    Read,
+    Skip,
+}
+
+/// The calls of one workspace.
+pub struct Telemetry {
+    store: SqlStore,
+    options: TelemetryOptions,
+    pruned_ms: AtomicI64,
+}
+
+impl Telemetry {
+    /// Opens this file, creating it when it is missing, and removes rows past their retention.
+    pub fn open(path: &Path, options: TelemetryOptions) -> Result<Self, Error> {
+        Self::at(SqlLocation::File(path.into()), options)
+    }
+
+    /// A store that ends with the process.
+    pub fn in_memory(options: TelemetryOptions) -> Result<Self, Error> {
+        Self::at(SqlLocation::Memory, options)
+    }
+
+    fn at(location: SqlLocation, options: TelemetryOptions) -> Result<Self, Error> {
+        let telemetry = Self {
+            store: SqlStore::open(location, SCHEMA)?,
+            pruned_ms: AtomicI64::new(options.clock.now_ms()),
+            options,
+        };
+        telemetry.store.settle(|| telemetry.prune())?;
+        Ok(telemetry)
+    }
+
+    /// Writes one row with the time of the store's clock, its secrets masked.
+    pub fn record(&self, call: &CallEvent) -> Result<(), Error> {
+        let now = self.options.clock.now_ms();
+        let args = call.args.as_deref().map(masked_args);
+        // Of a tool that runs programs, the program is the more telling half of the name.
+        let cmd = match &call.program {
+            Some(program) => mask_secrets(&format!("{} {program}", call.tool)),
+            None => mask_secrets(&call.tool),
+        };
+        let error = call.error_code.as_deref().map(mask_secrets);
+        let latency_ms = Some(call.duration_ms).filter(|ms| ms.is_finite());
+        self.store.write(|conn| {
+            conn.prepare_cached(&format!(
+                "INSERT INTO calls ({COLUMNS}, args) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+            ))?
+            .execute(params![
+                now,
+                call.source,
+                call.agent,
+                call.session,
+                call.model,
+                cmd,
+                call.mode.as_str(),
+                call.bytes_in as i64,
+                call.bytes_out as i64,
+                call.tokens_in as i64,
+                call.tokens_served as i64,
+                call.tokens_withheld as i64,
+                call.tokens_fetched_back as i64,
+                latency_ms.unwrap_or(0.0),
+                call.truncated,
+                call.handle.map(|id| id.to_string()),
+                error,
+                args,
+            ])
+        })?;
+        let last = self.pruned_ms.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= millis(PRUNE_INTERVAL) {
+            self.prune()?;
+        }
+        Ok(())
+    }
+
+    /// All calls that pass the filter, added up.
+    pub fn summary(&self, filter: &CallFilter) -> Result<Summary, Error> {
+        let mut aggregator = Aggregator::unbounded();
+        self.each(filter, ArgsColumn::Skip, |call| aggregator.add(&call))?;
+        Ok(aggregator.summary(self.options.clock.now()))
+    }
+
+    /// Every call that passes the filter, oldest first.
+    pub(crate) fn each(
+        &self,
+        filter: &CallFilter,
+        args: ArgsColumn,
+        mut take: impl FnMut(Arc<CallEvent>),
+    ) -> Result<(), Error> {
+        let since = filter.since.map(Timestamp::as_millisecond);
+        let args = match args {
+            ArgsColumn::Read => "args",
+            ArgsColumn::Skip => "NULL",
+        };
+        self.store.read(|conn| {
+            let mut query = conn.prepare_cached(&format!(
+                "SELECT {COLUMNS}, {args} FROM calls WHERE (?1 IS NULL OR time_ms >= ?1) AND (?2 IS NULL OR session = ?2) \
+                 ORDER BY seq"
+            ))?;
+            for call in query.query_map(params![since, filter.session], read_row)? {
+                take(Arc::new(call?));
+            }
+            Ok::<_, rusqlite::Error>(())
+        })?;
+        Ok(())
+    }
+
+    /// Removes rows past their retention; recording does this too, from time to time.
+    fn prune(&self) -> Result<(), Error> {
+        let now = self.options.clock.now_ms();
+        self.pruned_ms.store(now, Ordering::Relaxed);
+        if self.options.retention_days == 0 {
+            return Ok(());
+        }
+        let kept = Duration::from_secs(u64::from(self.options.retention_days) * 24 * 3600);
+        let before = now.saturating_sub(millis(kept));
+        let removed = self
+            .store
+            .write(|conn| conn.execute("DELETE FROM calls WHERE time_ms < ?1", [before]))?;
+        if removed > 0 {
+            // A smaller file is a nicety: free pages are used again anyway.
+            let _ = self.store.shrink(MAX_FREED_PAGES);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Telemetry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Telemetry")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The masked start of the arguments, which may be as long as the file they write.
+fn masked_args(args: &str) -> String {
+    let head = &args[..args.floor_char_boundary(MAX_MASKED_BYTES)];
+    // Masked before it is cut to size: a cut could take away what a secret is recognised by. Where the head itself was
+    // cut that may have happened, so its end is dropped.
+    let mut masked = mask_secrets(head);
+    let sure = if head.len() < args.len() {
+        masked.len().saturating_sub(UNMASKED_MARGIN_BYTES)
+    } else {
+        masked.len()
+    };
+    let limit = sure.min(MAX_ARGS_BYTES);
+    if limit < masked.len() {
+        masked.truncate(masked.floor_char_boundary(limit));
+        masked.push('…');
+    }
+    masked
+}
+
+fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<CallEvent> {
+    let number = |column| row.get::<_, i64>(column).map(|n| n as u64);
+    let text = |column| {
+        row.get::<_, Option<String>>(column)
+            .map(Option::unwrap_or_default)
+    };
+    let mode = EnvelopeMode::parse(&row.get::<_, String>(6)?).ok_or_else(|| {
+        rusqlite::Error::InvalidColumnType(6, String::new(), rusqlite::types::Type::Text)
+    })?;
+    Ok(CallEvent {
+        time: from_millis(row.get(0)?),
+        source: row.get(1)?,
+        agent: text(2)?,
+        session: text(3)?,
+        model: text(4)?,
+        tool: row.get(5)?,
+        mode,
+        bytes_in: number(7)?,
+        bytes_out: number(8)?,
+        tokens_in: number(9)?,
+        tokens_served: number(10)?,
+        tokens_withheld: number(11)?,
+        tokens_fetched_back: number(12)?,
+        duration_ms: row.get(13)?,
+        truncated: row.get(14)?,
+        handle: row
+            .get::<_, Option<String>>(15)?
+            .as_deref()
+            .and_then(HandleId::parse),
+        error_code: row.get(16)?,
+        args: row.get(17)?,
+        ..CallEvent::default()
+    })
+}
