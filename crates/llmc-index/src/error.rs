@@ -30,7 +30,7 @@ pub enum Error {
     Full(&'static str),
     /// The provider of vectors fails.
     #[error("no vectors: {0}")]
-    Embedding(String),
+    Embedding(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A symbol nobody defines.
     #[error("no symbol {name:?} in the index")]
     NoSymbol {

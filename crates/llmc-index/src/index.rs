@@ -36,7 +36,7 @@ pub struct Index {
     /// What the last update had open, for the next one.
     kept: Mutex<Option<Kept>>,
     progress: Arc<Progress>,
-    pub(crate) embedder: Option<Box<dyn Embedder>>,
+    pub(crate) embedder: Option<Embedder>,
     /// Why the last update did not come to its end.
     trouble: Mutex<Option<String>>,
 }

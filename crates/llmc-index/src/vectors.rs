@@ -15,20 +15,47 @@ use crate::index::Index;
 use crate::source::Sources;
 use crate::units::Lines;
 
-/// Something that turns texts into vectors: a server in the network, or one day a model of our own.
-pub trait Embedder: std::fmt::Debug + Send + Sync {
-    /// The model's name: vectors of different models cannot be compared.
-    fn model(&self) -> &str;
+type EmbedResult = std::result::Result<Vec<Vec<f32>>, EmbedError>;
+pub(crate) type EmbedError = Box<dyn std::error::Error + Send + Sync>;
 
-    /// One vector for each text, in order.
-    ///
-    /// # Errors
-    /// Why not, in words fit to be shown.
-    fn embed(
-        &self,
-        texts: &[String],
-        stop: &CancelToken,
-    ) -> std::result::Result<Vec<Vec<f32>>, String>;
+/// An embedding model, given by the caller: this crate does not know the network.
+pub struct Embedder {
+    /// Vectors of different models cannot be compared.
+    model: String,
+    embed: Box<dyn Fn(&[String], &CancelToken) -> EmbedResult + Send + Sync>,
+}
+
+impl Embedder {
+    /// `embed` returns one vector for each text, in order; its error is shown to users.
+    pub fn new(
+        model: String,
+        embed: impl Fn(&[String], &CancelToken) -> EmbedResult + Send + Sync + 'static,
+    ) -> Embedder {
+        Embedder {
+            model,
+            embed: Box::new(embed),
+        }
+    }
+
+    fn embed(&self, texts: &[String], cancel: &CancelToken) -> EmbedResult {
+        let vectors = (self.embed)(texts, cancel)?;
+        if vectors.len() != texts.len() {
+            return Err("not one vector for each text".into());
+        }
+        Ok(vectors)
+    }
+
+    /// The number that stands for the model in the catalogue.
+    fn model_number(&self) -> i64 {
+        let hash = crate::prepare::hash_of(self.model.as_bytes());
+        i64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
+    }
+}
+
+impl std::fmt::Debug for Embedder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Embedder").field(&self.model).finish()
+    }
 }
 
 /// How much the vector counts; the rest is the words'.
@@ -43,7 +70,7 @@ const WIDEST: usize = 8192;
 
 impl Index {
     /// Uses vectors of this provider too.
-    pub fn with_embedder(mut self, embedder: Box<dyn Embedder>) -> Self {
+    pub fn with_embedder(mut self, embedder: Embedder) -> Self {
         self.embedder = Some(embedder);
         self
     }
@@ -52,14 +79,14 @@ impl Index {
     ///
     /// # Errors
     /// The provider fails ([`Error::Embedding`]), or the index cannot be written.
-    pub fn embed_new(&self, roots: &Roots, stop: &CancelToken) -> Result<u64> {
+    pub fn embed_new(&self, roots: &Roots, cancel: &CancelToken) -> Result<u64> {
         let Some(embedder) = &self.embedder else {
             return Ok(0);
         };
         let mut done = 0;
-        self.writer()?.use_model(number_of(embedder.model()))?;
+        self.writer()?.use_model(embedder.model_number())?;
         let mut after = 0;
-        while !stop.is_cancelled() {
+        while !cancel.is_cancelled() {
             let (units, all) = self
                 .with(|catalog, _| Ok((catalog.without_vector(after, BATCH)?, catalog.units()?)))?;
             let Some(last) = units.last() else { break };
@@ -75,10 +102,7 @@ impl Index {
             if texts.is_empty() {
                 continue;
             }
-            let vectors = embedder.embed(&texts, stop).map_err(Error::Embedding)?;
-            if vectors.len() != texts.len() {
-                return Err(Error::Embedding("not one vector for each text".into()));
-            }
+            let vectors = embedder.embed(&texts, cancel).map_err(Error::Embedding)?;
             let vectors: Vec<(i64, Vec<u8>)> = ids
                 .into_iter()
                 .zip(vectors.iter().map(|vector| stored(vector)))
@@ -126,23 +150,20 @@ impl Index {
     pub(crate) fn vector_of(
         &self,
         question: &str,
-        stop: &CancelToken,
-    ) -> std::result::Result<Option<Vec<u8>>, String> {
+        cancel: &CancelToken,
+    ) -> std::result::Result<Option<Vec<u8>>, EmbedError> {
         let Some(embedder) = &self.embedder else {
             return Ok(None);
         };
         let question = &question[..question.floor_char_boundary(LONGEST)];
-        let mut vectors = embedder.embed(&[question.to_owned()], stop)?;
-        match (vectors.pop(), vectors.is_empty()) {
-            (Some(vector), true) => Ok(Some(stored(&vector))),
-            _ => Err("not one vector for one text".to_owned()),
-        }
+        let vectors = embedder.embed(&[question.to_owned()], cancel)?;
+        Ok(vectors.first().map(|vector| stored(vector)))
     }
 
     /// The number of the model whose vectors are in use.
     pub(crate) fn model_number(&self) -> Option<i64> {
         let embedder = self.embedder.as_ref()?;
-        Some(number_of(embedder.model()))
+        Some(embedder.model_number())
     }
 }
 
@@ -197,11 +218,6 @@ fn stored(vector: &[f32]) -> Vec<u8> {
         .iter()
         .map(|n| ((n * scale).round() as i8).cast_unsigned());
     bytes.collect()
-}
-
-fn number_of(model: &str) -> i64 {
-    let hash = crate::prepare::hash_of(model.as_bytes());
-    i64::from_le_bytes(hash[..8].try_into().unwrap_or_default())
 }
 
 #[cfg(test)]

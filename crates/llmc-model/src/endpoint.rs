@@ -1,4 +1,4 @@
-//! Where a provider answers: an address read strictly, resolved once, and kept to those addresses.
+//! A provider's base URL, parsed strictly.
 
 use std::fmt;
 use std::io;
@@ -6,18 +6,19 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Finds the addresses of a host. A parameter, so that tests can be a name server that changes its mind.
-pub type Lookup = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
+/// Resolves a host name. A parameter, so that tests can return other addresses at the second lookup.
+pub type HostLookup = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
 /// The system's resolver.
-pub fn system_lookup() -> Lookup {
+pub fn system_lookup() -> HostLookup {
     Arc::new(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
 }
 
-/// A base address: scheme, host, port and path, nothing else.
+/// Scheme, host, port and path, nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     pub(crate) tls: bool,
+    /// In lower case, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
     /// Without a slash at its end.
@@ -25,20 +26,15 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The host in lower case, without brackets.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// What goes into the `Host` header.
+    /// The value of the `Host` header.
     pub(crate) fn authority(&self) -> String {
-        let usual = if self.tls { 443 } else { 80 };
+        let default_port = if self.tls { 443 } else { 80 };
         let host = if self.host.contains(':') {
             format!("[{}]", self.host)
         } else {
             self.host.clone()
         };
-        if self.port == usual {
+        if self.port == default_port {
             host
         } else {
             format!("{host}:{}", self.port)
@@ -98,13 +94,8 @@ impl FromStr for Endpoint {
             (host, port)
         };
         let port = match port {
-            None => {
-                if tls {
-                    443
-                } else {
-                    80
-                }
-            }
+            None if tls => 443,
+            None => 80,
             Some(port) => match port.parse() {
                 Ok(port) if port > 0 => port,
                 _ => return Err("has an odd port"),
@@ -126,7 +117,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Whether nothing sent there leaves the machine.
+/// Whether data sent there stays on the machine.
 pub(crate) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }

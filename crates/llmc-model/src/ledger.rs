@@ -1,9 +1,9 @@
 //! Dollars and tokens: reserved before a call, settled after it, under one lock.
 //!
-//! A call that might not fit is refused before it is made, whoever makes it: the leading model, a child, a retry, one of
-//! many at a time. What is reserved is the most the call can cost: what is sent by our own count with a margin for other
-//! tokenizers, and all that the model may answer. The provider's own figures then take the reservation's place. A call
-//! whose answer never came keeps its reservation, since the provider may well bill it.
+//! A call that might not fit is refused before it is made, also among concurrent calls, retries and children. The
+//! reservation is the most the call can cost: the input by `llmc-tokens`' count with a margin for other tokenizers, and
+//! the longest answer allowed. The provider's own figures then replace it. A call whose answer never came keeps its
+//! reservation, since the provider may bill it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,65 +11,56 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::name::{ModelName, Provider};
+use crate::model_name::{ModelName, Provider};
 use crate::price::Price;
-use crate::wire::Usage;
+use crate::wire::TokenUsage;
 
-/// What may be spent.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Caps {
-    /// Dollars.
+pub struct SpendingCaps {
     pub usd: f64,
-    /// Tokens, sent and received.
+    /// Input and output together.
     pub tokens: u64,
 }
 
 /// What was spent on one model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Spent {
-    /// The model.
+pub struct ModelSpending {
     pub model: String,
-    /// Calls that were answered.
+    /// Answered calls.
     pub calls: u64,
-    /// Calls that were sent and whose answer never came; counted at the most they can have cost.
+    /// Calls whose answer never came, booked at the most they can have cost.
     pub unconfirmed_calls: u64,
-    /// Tokens sent.
     pub tokens_in: u64,
-    /// Tokens received.
     pub tokens_out: u64,
-    /// Tokens sent that the provider had in its cache.
+    /// The part of `tokens_in` that the provider had in its cache.
     pub tokens_cached: u64,
-    /// Dollars.
     pub cost_usd: f64,
 }
 
-/// What was spent in all.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Summary {
-    /// Sums over all models.
-    pub total: Spent,
-    /// Each model.
-    pub by_model: Vec<Spent>,
+pub struct SpendingReport {
+    pub total: ModelSpending,
+    pub by_model: Vec<ModelSpending>,
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct LedgerState {
     held_nanos: u64,
     held_tokens: u64,
     spent_nanos: u64,
     spent_tokens: u64,
-    by_model: BTreeMap<String, (Spent, u64)>,
+    by_model: BTreeMap<String, (ModelSpending, u64)>,
     refused: Option<String>,
 }
 
-/// The books of one query, shared by everything that it starts.
+/// The spending of one query, shared by all calls that it makes.
 #[derive(Debug)]
 pub struct Ledger {
-    caps: Caps,
-    books: Mutex<Books>,
+    caps: SpendingCaps,
+    state: Mutex<LedgerState>,
 }
 
-/// A call that may be made. Dropped without a word, it counts as made and unanswered.
+/// A call that may be made. Dropped unsettled, it counts as sent and unanswered.
 #[derive(Debug)]
 pub struct Reservation<'a> {
     ledger: &'a Ledger,
@@ -82,30 +73,29 @@ pub struct Reservation<'a> {
 }
 
 impl Ledger {
-    /// Empty books under these caps.
-    pub fn new(caps: Caps) -> Ledger {
+    pub fn new(caps: SpendingCaps) -> Ledger {
         Ledger {
             caps,
-            books: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    /// Reserves a call that sends `input` tokens by our count and wants `wanted` back, at least `least` of them.
+    /// Reserves a call with `input` tokens by our count and up to `max_output_tokens` in the answer.
     ///
     /// # Errors
-    /// [`Error::Budget`]: not even the least fits, or nobody knows what the model costs.
+    /// [`Error::Budget`]: `min_output_tokens` do not fit, or the model's price is unknown.
     pub fn reserve(
         &self,
         model: &ModelName,
         price: Option<Price>,
         input: u64,
-        wanted: u64,
-        least: u64,
+        max_output_tokens: u64,
+        min_output_tokens: u64,
     ) -> Result<Reservation<'_>> {
-        let mut books = self.books();
+        let mut state = self.state();
         let Some(price) = price else {
-            let what = format!("nobody knows what {model} costs, so the dollar cap refuses it");
-            books.refused.get_or_insert(what.clone());
+            let what = format!("the price of {model} is unknown, so the dollar cap refuses it");
+            state.refused.get_or_insert(what.clone());
             return Err(Error::Budget {
                 what,
                 hint: "the operator sets rlm.price_per_mtok_in and rlm.price_per_mtok_out"
@@ -114,11 +104,11 @@ impl Ledger {
         };
         let input = with_margin(model.provider(), input);
         let cap_nanos = (self.caps.usd * 1e9) as u64;
-        let free_nanos = cap_nanos.saturating_sub(books.spent_nanos + books.held_nanos);
+        let free_nanos = cap_nanos.saturating_sub(state.spent_nanos + state.held_nanos);
         let free_tokens = self
             .caps
             .tokens
-            .saturating_sub(books.spent_tokens + books.held_tokens);
+            .saturating_sub(state.spent_tokens + state.held_tokens);
         let by_tokens = free_tokens.saturating_sub(input);
         let for_input = price.nanos(input, 0, 0);
         let by_money = if price.output > 0.0 {
@@ -126,27 +116,27 @@ impl Ledger {
         } else {
             u64::MAX
         };
-        let output = wanted.min(by_tokens).min(by_money);
+        let output = max_output_tokens.min(by_tokens).min(by_money);
         let nanos = price.nanos(input, 0, output);
-        let too_dear = nanos > free_nanos || by_money < least;
-        if too_dear || output < least {
-            let what = if too_dear {
+        let over_dollars = nanos > free_nanos || by_money < min_output_tokens;
+        if over_dollars || output < min_output_tokens {
+            let what = if over_dollars {
                 format!(
-                    "the dollar cap of {:.2} is reached: {:.4} spent or promised, the next call may take {:.4}",
+                    "the dollar cap of {:.2} is reached: {:.4} spent or reserved, the next call may take {:.4}",
                     self.caps.usd,
-                    dollars(books.spent_nanos + books.held_nanos),
-                    dollars(price.nanos(input, 0, least)),
+                    dollars(state.spent_nanos + state.held_nanos),
+                    dollars(price.nanos(input, 0, min_output_tokens)),
                 )
             } else {
                 format!(
-                    "the cap of {} tokens is reached: {} spent or promised, the next call may take {}",
+                    "the cap of {} tokens is reached: {} spent or reserved, the next call may take {}",
                     self.caps.tokens,
-                    books.spent_tokens + books.held_tokens,
-                    input + least,
+                    state.spent_tokens + state.held_tokens,
+                    input + min_output_tokens,
                 )
             };
-            books.refused.get_or_insert(what.clone());
-            let hint = if too_dear {
+            state.refused.get_or_insert(what.clone());
+            let hint = if over_dollars {
                 "give a higher budget_usd, or ask for less"
             } else {
                 "the operator sets rlm.token_budget; or ask for less"
@@ -156,8 +146,8 @@ impl Ledger {
                 hint: hint.to_owned(),
             });
         }
-        books.held_nanos += nanos;
-        books.held_tokens += input + output;
+        state.held_nanos += nanos;
+        state.held_tokens += input + output;
         Ok(Reservation {
             ledger: self,
             model: model.clone(),
@@ -169,80 +159,80 @@ impl Ledger {
         })
     }
 
-    /// Why a call was refused, if one was: from then on the query can give no whole answer.
+    /// Why a call was refused, if one was: from then on the query cannot have a complete answer.
     pub fn refused(&self) -> Option<String> {
-        self.books().refused.clone()
+        self.state().refused.clone()
     }
 
-    /// Refuses every further call; the first reason given is the one that is told.
+    /// Records that a call was refused; the first reason stays.
     pub fn refuse(&self, what: &str) {
-        self.books().refused.get_or_insert_with(|| what.to_owned());
+        self.state().refused.get_or_insert_with(|| what.to_owned());
     }
 
-    /// What was spent so far; open reservations are not in it.
-    pub fn summary(&self) -> Summary {
-        let books = self.books();
-        let mut summary = Summary::default();
-        for (spent, nanos) in books.by_model.values() {
-            let total = &mut summary.total;
+    /// Spending so far, without open reservations.
+    pub fn report(&self) -> SpendingReport {
+        let state = self.state();
+        let mut report = SpendingReport::default();
+        for (spent, nanos) in state.by_model.values() {
+            let total = &mut report.total;
             total.calls += spent.calls;
             total.unconfirmed_calls += spent.unconfirmed_calls;
             total.tokens_in += spent.tokens_in;
             total.tokens_out += spent.tokens_out;
             total.tokens_cached += spent.tokens_cached;
             let cost_usd = dollars(*nanos);
-            summary.by_model.push(Spent {
+            report.by_model.push(ModelSpending {
                 cost_usd,
                 ..spent.clone()
             });
         }
-        summary.total.cost_usd = dollars(books.spent_nanos);
-        summary
+        report.total.cost_usd = dollars(state.spent_nanos);
+        report
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, LedgerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Reservation<'_> {
-    /// The most tokens the model may answer.
+    /// The longest answer that the reservation covers, in tokens.
     pub fn output(&self) -> u64 {
         self.output
     }
 
-    /// The call was answered, and this is what it took. Without the provider's figures the reservation stands.
-    pub fn settle(mut self, usage: Option<Usage>) {
-        let usage = usage.unwrap_or(Usage {
+    /// Books an answered call. Without the provider's figures the reservation counts.
+    pub fn settle(mut self, usage: Option<TokenUsage>) {
+        let usage = usage.unwrap_or(TokenUsage {
             input: self.input,
             output: self.output,
             cached: 0,
         });
-        self.close(Some((usage, Outcome::Answered)));
+        self.close(Some((usage, CallEnd::Answered)));
     }
 
-    /// The call was not made, or the provider said that it did nothing.
+    /// Cancels the reservation of a call that was not made or that the provider rejected.
     pub fn release(mut self) {
         self.close(None);
     }
 
-    fn close(&mut self, took: Option<(Usage, Outcome)>) {
+    fn close(&mut self, booked: Option<(TokenUsage, CallEnd)>) {
         self.open = false;
-        let mut books = self.ledger.books();
-        books.held_nanos -= self.nanos;
-        books.held_tokens -= self.input + self.output;
-        let Some((usage, outcome)) = took else {
+        let mut state = self.ledger.state();
+        state.held_nanos -= self.nanos;
+        state.held_tokens -= self.input + self.output;
+        let Some((usage, end)) = booked else {
             return;
         };
         let nanos = self.price.nanos(usage.input, usage.cached, usage.output);
-        books.spent_nanos += nanos;
-        books.spent_tokens += usage.input + usage.output;
+        state.spent_nanos += nanos;
+        state.spent_tokens += usage.input + usage.output;
         let name = self.model.to_string();
-        let (spent, total) = books.by_model.entry(name.clone()).or_default();
+        let (spent, total) = state.by_model.entry(name.clone()).or_default();
         spent.model = name;
-        match outcome {
-            Outcome::Answered => spent.calls += 1,
-            Outcome::Lost => spent.unconfirmed_calls += 1,
+        match end {
+            CallEnd::Answered => spent.calls += 1,
+            CallEnd::Unconfirmed => spent.unconfirmed_calls += 1,
         }
         spent.tokens_in += usage.input;
         spent.tokens_out += usage.output;
@@ -254,22 +244,22 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.open {
-            let usage = Usage {
+            let usage = TokenUsage {
                 input: self.input,
                 output: self.output,
                 cached: 0,
             };
-            self.close(Some((usage, Outcome::Lost)));
+            self.close(Some((usage, CallEnd::Unconfirmed)));
         }
     }
 }
 
-enum Outcome {
+enum CallEnd {
     Answered,
-    Lost,
+    Unconfirmed,
 }
 
-/// Our count is exact for OpenAI's newer models; other tokenizers may need half as many tokens again.
+/// The count is exact for OpenAI's newer models; other tokenizers may need half as many tokens again.
 fn with_margin(provider: Provider, tokens: u64) -> u64 {
     match provider {
         Provider::OpenAi => tokens + tokens / 20 + 16,
@@ -291,8 +281,8 @@ mod tests {
         "openai/x".parse().unwrap()
     }
 
-    fn usage(input: u64, output: u64, cached: u64) -> Option<Usage> {
-        Some(Usage {
+    fn usage(input: u64, output: u64, cached: u64) -> Option<TokenUsage> {
+        Some(TokenUsage {
             input,
             output,
             cached,
@@ -300,14 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_cannot_be_promised_again() {
-        let ledger = Ledger::new(Caps {
+    fn what_is_reserved_cannot_be_reserved_again() {
+        let ledger = Ledger::new(SpendingCaps {
             usd: 0.01,
             tokens: 1_000_000,
         });
         let first = ledger.reserve(&model(), PRICE, 100, 900, 10).unwrap();
         assert_eq!(first.output(), 900);
-        // 0.009 dollars and a little are promised: the next gets a shorter answer, the one after none.
+        // 0.009 dollars and a little are reserved: the next gets a shorter answer, the one after none.
         let second = ledger.reserve(&model(), PRICE, 100, 900, 10).unwrap();
         assert!(second.output() < 90, "{}", second.output());
         let third = ledger.reserve(&model(), PRICE, 100, 900, 10);
@@ -319,7 +309,7 @@ mod tests {
 
     #[test]
     fn tokens_are_capped_even_when_they_are_free() {
-        let ledger = Ledger::new(Caps {
+        let ledger = Ledger::new(SpendingCaps {
             usd: 1.0,
             tokens: 1_000,
         });
@@ -333,7 +323,7 @@ mod tests {
 
     #[test]
     fn books_tell_answered_from_lost_and_charge_both() {
-        let ledger = Ledger::new(Caps {
+        let ledger = Ledger::new(SpendingCaps {
             usd: 1.0,
             tokens: 1_000_000,
         });
@@ -341,7 +331,7 @@ mod tests {
         reserve().settle(usage(1_000, 50, 400));
         reserve().release();
         drop(reserve());
-        let all = ledger.summary().total;
+        let all = ledger.report().total;
         assert_eq!((all.calls, all.unconfirmed_calls), (1, 1));
         assert_eq!(
             (all.tokens_in, all.tokens_out, all.tokens_cached),
@@ -353,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_model_without_a_price_is_refused_by_name_of_the_key() {
-        let ledger = Ledger::new(Caps {
+        let ledger = Ledger::new(SpendingCaps {
             usd: 100.0,
             tokens: 1_000_000,
         });
@@ -365,7 +355,7 @@ mod tests {
 
     #[test]
     fn no_interleaving_spends_more_than_the_cap() {
-        let ledger = Ledger::new(Caps {
+        let ledger = Ledger::new(SpendingCaps {
             usd: 0.05,
             tokens: 60_000,
         });
@@ -385,7 +375,7 @@ mod tests {
                 });
             }
         });
-        let all = ledger.summary().total;
+        let all = ledger.report().total;
         assert!(all.cost_usd <= 0.05, "{}", all.cost_usd);
         assert!(all.tokens_in + all.tokens_out <= 60_000);
         assert!(all.calls > 0);

@@ -1,35 +1,34 @@
-//! Asks language models, within a policy on where data may go and a ledger of what may be spent.
+//! Calls to chat and embedding models, under an egress policy and a spending ledger.
 //!
-//! This is the only crate that sends anything off the machine, and it sends only along a [`Route`]: an allowed model at
-//! an endpoint that was checked and whose addresses were pinned. Nobody else can make one.
+//! The crate owns every byte that leaves the machine for a model: names, endpoints, prices, budgets, the providers'
+//! protocols. It must not know what a request is about: no files, no tools, no scripts, no configuration keys beyond
+//! the hints in its errors.
 //!
-//! - [`ModelName`], [`Provider`]: `provider/model`, parsed strictly
-//! - [`Policy`], [`Profile`]: which models and hosts are allowed; [`Policy::admit`] makes a route
-//! - [`Gateway`]: asks along a route, with retries inside a deadline
-//! - [`Ledger`]: dollars and tokens, reserved before a call and settled after it
-//! - [`Price`], [`price`]: what a model costs, by a dated table
-//! - [`Embedder`]: vectors for texts, under the same policy
+//! The three types to know:
+//! - [`Route`]: an allowed model at a checked endpoint whose addresses are pinned. Only [`EgressPolicy::admit`] makes
+//!   one, and nothing is sent without one.
+//! - [`Ledger`]: dollars and tokens, reserved before a call and settled after it.
+//! - [`ModelClient`]: sends a [`ChatRequest`] or texts to embed along a route, with retries inside a deadline.
 //!
-//! Inside, `endpoint` reads addresses and pins them, `post` speaks HTTP, `wire` the three providers' languages.
+//! Parts: `model_name` parses `provider/model`, `endpoint` parses base URLs, `policy` admits routes, `price` is the
+//! dated price table, `ledger` reserves, `client` retries, `transport` speaks HTTP, `wire` the providers' JSON.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod embed;
+mod client;
 mod endpoint;
 mod error;
-mod gateway;
 mod ledger;
-mod name;
+mod model_name;
 mod policy;
-mod post;
-pub mod price;
+mod price;
+mod transport;
 mod wire;
 
-pub use embed::{Embedder, Embeddings};
-pub use endpoint::{Endpoint, Lookup, system_lookup};
+pub use client::{ApiKeys, ModelClient, RetryPolicy};
+pub use endpoint::{HostLookup, system_lookup};
 pub use error::{Error, Result};
-pub use gateway::{Gateway, Keys, Patience};
-pub use ledger::{Caps, Ledger, Reservation, Spent, Summary};
-pub use name::{ModelName, Provider};
-pub use policy::{Policy, Profile, Route};
-pub use price::Price;
-pub use wire::{Message, Reply, Request, Role, Usage};
+pub use ledger::{Ledger, ModelSpending, Reservation, SpendingCaps, SpendingReport};
+pub use model_name::{ModelName, Provider};
+pub use policy::{EgressPolicy, EgressProfile, Route};
+pub use price::{Price, list_price};
+pub use wire::{ChatMessage, ChatReply, ChatRequest, ChatRole, TokenUsage};

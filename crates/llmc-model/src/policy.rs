@@ -1,37 +1,35 @@
-//! Where data may go: which models, at which hosts, and the one way to get a route there.
+//! Which models may be called at which hosts.
 //!
 //! Allowed models are compared part by part: an entry's provider must be the model's provider, and only the name after
 //! the slash is a prefix. A host is checked as it is written and again as it resolves; the addresses found then are the
-//! only ones a route connects to, so a name server that changes its mind later changes nothing.
+//! only ones a route connects to, so a later change in DNS has no effect.
 
 use std::net::SocketAddr;
 
-use crate::endpoint::{Endpoint, Lookup, is_loopback};
+use crate::endpoint::{Endpoint, HostLookup, is_loopback};
 use crate::error::{Error, Result};
-use crate::name::{ModelName, Provider};
+use crate::model_name::{ModelName, Provider};
 use crate::price::Price;
 
-/// How far data may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
+pub enum EgressProfile {
     /// To this machine and the operator's listed hosts; only listed models.
     Restricted,
-    /// Wherever the operator's model lives.
+    /// To any host.
     Unrestricted,
 }
 
 /// The operator's rules.
 #[derive(Debug, Clone)]
-pub struct Policy {
-    /// How far.
-    pub profile: Profile,
+pub struct EgressPolicy {
+    pub profile: EgressProfile,
     /// `provider/start-of-name` entries; `None` allows every model, an empty list none.
     pub allowed_models: Option<Vec<String>>,
     /// Hosts beside loopback that `restricted` may reach: `host` or `host:port`.
     pub allowed_hosts: Vec<String>,
 }
 
-/// A model that may be asked, at addresses that may be reached. Only [`Policy::admit`] makes one.
+/// A model that may be asked, at addresses that may be reached. Only [`EgressPolicy::admit`] makes one.
 #[derive(Debug, Clone)]
 pub struct Route {
     pub(crate) model: ModelName,
@@ -41,30 +39,16 @@ pub struct Route {
 }
 
 impl Route {
-    /// The model it leads to.
-    pub fn model(&self) -> &ModelName {
-        &self.model
-    }
-
-    /// What that costs, if it is known.
-    pub fn price(&self) -> Option<Price> {
-        self.price
-    }
-
     /// Whether every byte stays on this machine.
     pub(crate) fn is_local(&self) -> bool {
         self.addresses.iter().all(|at| is_loopback(at.ip()))
     }
 }
 
-impl Policy {
-    /// Whether the list of models has this one.
-    ///
-    /// # Errors
-    /// [`Error::Egress`], with what the operator can do about it.
-    pub fn allows(&self, model: &ModelName) -> Result<()> {
+impl EgressPolicy {
+    fn check_model(&self, model: &ModelName) -> Result<()> {
         let listed = match &self.allowed_models {
-            None => self.profile == Profile::Unrestricted,
+            None => self.profile == EgressProfile::Unrestricted,
             Some(entries) => entries.iter().any(|entry| covers(entry, model)),
         };
         if listed {
@@ -84,7 +68,7 @@ impl Policy {
         })
     }
 
-    /// Checks a model and where it answers, and pins the addresses. Nothing is sent.
+    /// Checks a model and its endpoint, and pins the addresses. Nothing is sent to the provider.
     ///
     /// # Errors
     /// [`Error::Egress`] when either is not allowed, [`Error::Provider`] when the host has no address.
@@ -93,10 +77,10 @@ impl Policy {
         model: &ModelName,
         base_url: Option<&str>,
         price: Option<Price>,
-        lookup: &Lookup,
+        lookup: &HostLookup,
     ) -> Result<Route> {
-        self.allows(model)?;
-        let address = base_url.unwrap_or(model.provider().usual_address());
+        self.check_model(model)?;
+        let address = base_url.unwrap_or(model.provider().default_base_url());
         let endpoint: Endpoint = address.parse().map_err(|why| Error::Egress {
             what: format!("the provider's address {why}"),
             hint: "the operator sets it as base_url".to_owned(),
@@ -109,19 +93,19 @@ impl Policy {
             what,
             hint: "profile restricted reaches loopback and mcp.rlm.allowed_hosts only".to_owned(),
         };
-        // A name that cannot be this machine is refused before a name server hears of it.
+        // A name that cannot be this machine is refused before it is looked up.
         let literal: Option<std::net::IpAddr> = endpoint.host.parse().ok();
-        let may_be_here = literal.is_some_and(is_loopback) || endpoint.host == "localhost";
-        if self.profile == Profile::Restricted && !listed && !may_be_here {
+        let may_be_local = literal.is_some_and(is_loopback) || endpoint.host == "localhost";
+        if self.profile == EgressProfile::Restricted && !listed && !may_be_local {
             return Err(refused(format!("host {} is not allowed", endpoint.host)));
         }
-        let addresses = find(lookup, &endpoint, model.provider()).await?;
-        if self.profile == Profile::Restricted
+        let addresses = resolve(lookup, &endpoint, model.provider()).await?;
+        if self.profile == EgressProfile::Restricted
             && !listed
             && !addresses.iter().all(|at| is_loopback(at.ip()))
         {
             return Err(refused(format!(
-                "host {} does not lead to this machine",
+                "host {} does not resolve to this machine",
                 endpoint.host
             )));
         }
@@ -134,15 +118,18 @@ impl Policy {
     }
 }
 
-/// Whether an entry of the list covers a model.
 fn covers(entry: &str, model: &ModelName) -> bool {
     let Some((provider, start)) = entry.split_once('/') else {
         return false;
     };
-    Provider::of(provider) == Some(model.provider()) && model.model().starts_with(start)
+    Provider::from_name(provider) == Some(model.provider()) && model.model().starts_with(start)
 }
 
-async fn find(lookup: &Lookup, endpoint: &Endpoint, provider: Provider) -> Result<Vec<SocketAddr>> {
+async fn resolve(
+    lookup: &HostLookup,
+    endpoint: &Endpoint,
+    provider: Provider,
+) -> Result<Vec<SocketAddr>> {
     let (lookup, host, port) = (lookup.clone(), endpoint.host.clone(), endpoint.port);
     let found = tokio::task::spawn_blocking(move || lookup(&host, port)).await;
     match found {
@@ -162,9 +149,9 @@ mod tests {
 
     use super::*;
 
-    fn policy(profile: Profile, models: Option<&[&str]>, hosts: &[&str]) -> Policy {
+    fn policy(profile: EgressProfile, models: Option<&[&str]>, hosts: &[&str]) -> EgressPolicy {
         let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Policy {
+        EgressPolicy {
             profile,
             allowed_models: models.map(texts),
             allowed_hosts: texts(hosts),
@@ -177,7 +164,7 @@ mod tests {
 
     #[test]
     fn models_are_compared_part_by_part() {
-        use Profile::{Restricted, Unrestricted};
+        use EgressProfile::{Restricted, Unrestricted};
         for (profile, entries, model, allowed) in [
             (Restricted, Some(&["ollama/"][..]), "ollama/a", true),
             (Restricted, Some(&["ollama_chat/"]), "ollama/a", true),
@@ -193,16 +180,18 @@ mod tests {
             (Unrestricted, None, "openai/a", true),
             (Unrestricted, Some(&[]), "openai/a", false),
         ] {
-            let found = policy(profile, entries, &[]).allows(&name(model)).is_ok();
+            let found = policy(profile, entries, &[])
+                .check_model(&name(model))
+                .is_ok();
             assert_eq!(found, allowed, "{entries:?} {model}");
         }
     }
 
     /// A name server that answers with these addresses and counts.
-    fn server(addresses: &'static [&'static str]) -> (Lookup, Arc<AtomicUsize>) {
+    fn server(addresses: &'static [&'static str]) -> (HostLookup, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
-        let lookup: Lookup = Arc::new(move |_, port| {
+        let lookup: HostLookup = Arc::new(move |_, port| {
             count.fetch_add(1, Ordering::Relaxed);
             let at = |text: &&str| SocketAddr::new(text.parse().unwrap(), port);
             Ok(addresses.iter().map(at).collect())
@@ -212,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn restricted_reaches_this_machine_and_listed_hosts_only() {
-        let local = policy(Profile::Restricted, Some(&["ollama/"]), &["gpu.lan"]);
+        let local = policy(EgressProfile::Restricted, Some(&["ollama/"]), &["gpu.lan"]);
         for (url, addresses, allowed, asked) in [
             ("http://127.0.0.1:1", &["127.0.0.1"][..], true, 1),
             ("http://localhost:1", &["127.0.0.1", "::1"], true, 1),
@@ -239,7 +228,7 @@ mod tests {
     #[tokio::test]
     async fn a_forbidden_model_is_not_even_looked_up() {
         let (lookup, count) = server(&["127.0.0.1"]);
-        let local = policy(Profile::Restricted, Some(&[]), &[]);
+        let local = policy(EgressProfile::Restricted, Some(&[]), &[]);
         let route = local.admit(&name("ollama/a"), None, None, &lookup).await;
         assert!(matches!(route, Err(Error::Egress { .. })));
         assert_eq!(count.load(Ordering::Relaxed), 0);

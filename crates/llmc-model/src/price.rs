@@ -1,21 +1,16 @@
-//! What models cost: a dated table, and the operator's own figures over it.
+//! List prices of models, last compared with the providers' public price lists in 2026-10.
 //!
-//! A model that is in neither has no price, and a cap on dollars then refuses it: nought would be a guess in the wrong
+//! A model that is not listed has no price, and the dollar cap then refuses it: zero would be a guess in the wrong
 //! direction.
 
-use crate::name::{ModelName, Provider};
-
-/// When the table was last compared with the providers' public price lists.
-pub const AS_OF: &str = "2026-10";
+use crate::model_name::{ModelName, Provider};
 
 /// Dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
-    /// Sent.
     pub input: f64,
-    /// Sent, and found in the provider's cache.
+    /// For input tokens found in the provider's cache.
     pub cached: f64,
-    /// Received.
     pub output: f64,
 }
 
@@ -23,7 +18,6 @@ impl Price {
     /// Local models.
     pub const FREE: Price = Price::new(0.0, 0.0, 0.0);
 
-    /// From dollars per million tokens.
     pub const fn new(input: f64, cached: f64, output: f64) -> Price {
         Price {
             input,
@@ -32,7 +26,7 @@ impl Price {
         }
     }
 
-    /// What so many tokens cost, in billionths of a dollar, rounded up.
+    /// The cost in billionths of a dollar, rounded up.
     pub(crate) fn nanos(&self, input: u64, cached: u64, output: u64) -> u64 {
         let cached = cached.min(input);
         let fresh = input - cached;
@@ -43,7 +37,7 @@ impl Price {
     }
 }
 
-/// Name, sent, sent and cached, received.
+/// Name and dollars per million tokens: input, cached input, output.
 const OPENAI: &[(&str, f64, f64, f64)] = &[
     ("gpt-5.5", 5.0, 0.5, 30.0),
     ("gpt-5.4", 2.5, 0.25, 15.0),
@@ -79,7 +73,7 @@ const ANTHROPIC: &[(&str, f64, f64, f64)] = &[
 ];
 
 /// The price in the table; a name may carry the date of its release (`-2025-04-14`, `-20251001`).
-pub fn known(model: &ModelName) -> Option<Price> {
+pub fn list_price(model: &ModelName) -> Option<Price> {
     let table = match model.provider() {
         Provider::Ollama => return Some(Price::FREE),
         Provider::OpenAi => OPENAI,
@@ -114,7 +108,7 @@ mod tests {
             ("anthropic/claude-haiku-4", None),
             ("anthropic/gpt-5", None),
         ] {
-            let found = known(&model.parse().unwrap()).map(|price| price.input);
+            let found = list_price(&model.parse().unwrap()).map(|price| price.input);
             assert_eq!(found, input, "{model}");
         }
     }

@@ -1,4 +1,4 @@
-//! Asking the scripted model in the three providers' languages, through everything that can go wrong.
+//! Calls to a scripted model server in the three providers' protocols, with every kind of failure.
 #![allow(clippy::unwrap_used)]
 
 use std::net::SocketAddr;
@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use llmc_model::{
-    Caps, Embedder, Embeddings, Error, Gateway, Keys, Ledger, Lookup, Message, Patience, Policy,
-    Price, Profile, Reply, Request, Role, Route, Usage, system_lookup,
+    ApiKeys, ChatMessage, ChatReply, ChatRequest, ChatRole, EgressPolicy, EgressProfile, Error,
+    HostLookup, Ledger, ModelClient, Price, RetryPolicy, Route, SpendingCaps, TokenUsage,
+    system_lookup,
 };
 use llmc_testkit::{ModelServer, Play};
 
 const PRICE: Price = Price::new(1.0, 0.5, 10.0);
 
-fn policy(profile: Profile) -> Policy {
-    Policy {
+fn policy(profile: EgressProfile) -> EgressPolicy {
+    EgressPolicy {
         profile,
         allowed_models: Some(vec![
             "ollama/".into(),
@@ -27,7 +28,7 @@ fn policy(profile: Profile) -> Policy {
 }
 
 async fn route(server: &ModelServer, model: &str) -> Route {
-    policy(Profile::Restricted)
+    policy(EgressProfile::Restricted)
         .admit(
             &model.parse().unwrap(),
             Some(&server.url()),
@@ -38,31 +39,31 @@ async fn route(server: &ModelServer, model: &str) -> Route {
         .unwrap()
 }
 
-fn gateway() -> Gateway {
-    Gateway {
-        keys: Keys::from(|name| (name != "X").then(|| format!("key-of-{name}"))),
-        patience: Patience {
-            attempts: 4,
+fn client() -> ModelClient {
+    ModelClient {
+        keys: ApiKeys::from(|name| (name != "X").then(|| format!("key-of-{name}"))),
+        retries: RetryPolicy {
+            max_attempts: 4,
             first_pause: Duration::from_millis(1),
-            longest_pause: Duration::from_millis(4),
+            max_pause: Duration::from_millis(4),
         },
     }
 }
 
-fn request() -> Request {
-    Request {
+fn request() -> ChatRequest {
+    ChatRequest {
         system: "Be brief.".into(),
-        messages: vec![Message {
-            role: Role::User,
+        messages: vec![ChatMessage {
+            role: ChatRole::User,
             text: "How many?".into(),
         }],
-        wanted: 100,
-        least: 10,
+        max_output_tokens: 100,
+        min_output_tokens: 10,
     }
 }
 
 fn ledger() -> Ledger {
-    Ledger::new(Caps {
+    Ledger::new(SpendingCaps {
         usd: 1.0,
         tokens: 100_000,
     })
@@ -72,9 +73,9 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
-async fn ask(server: &ModelServer, model: &str, ledger: &Ledger) -> Result<Reply, Error> {
+async fn ask(server: &ModelServer, model: &str, ledger: &Ledger) -> Result<ChatReply, Error> {
     let route = route(server, model).await;
-    gateway().ask(&route, &request(), ledger, soon()).await
+    client().chat(&route, &request(), ledger, soon()).await
 }
 
 #[tokio::test]
@@ -88,8 +89,8 @@ async fn each_provider_is_asked_in_its_own_language() {
     ] {
         let reply = ask(&server, model, &books).await.unwrap();
         assert_eq!(reply.text, "Three.");
-        assert!(!reply.cut);
-        let usage = Usage {
+        assert!(!reply.truncated);
+        let usage = TokenUsage {
             input: 40,
             output: 2,
             cached,
@@ -116,7 +117,7 @@ async fn each_provider_is_asked_in_its_own_language() {
     );
     assert_eq!(asked[2].headers["x-api-key"], "key-of-ANTHROPIC_API_KEY");
     assert!(!asked[2].headers.contains_key("authorization"));
-    let spent = books.summary();
+    let spent = books.report();
     assert_eq!(spent.by_model.len(), 3);
     assert_eq!((spent.total.calls, spent.total.tokens_in), (3, 120));
 }
@@ -126,10 +127,13 @@ async fn answers_that_were_cut_say_so_and_missing_usage_counts_as_reserved() {
     for model in ["ollama/m", "openai/m", "anthropic/m"] {
         let server =
             ModelServer::saying([Play::Cut("Thr".into()), Play::SayUncounted("Three.".into())]);
-        assert!(ask(&server, model, &ledger()).await.unwrap().cut, "{model}");
+        assert!(
+            ask(&server, model, &ledger()).await.unwrap().truncated,
+            "{model}"
+        );
         let books = ledger();
         assert_eq!(ask(&server, model, &books).await.unwrap().usage, None);
-        assert_eq!(books.summary().total.tokens_out, 100, "{model}");
+        assert_eq!(books.report().total.tokens_out, 100, "{model}");
     }
 }
 
@@ -146,7 +150,7 @@ async fn busy_and_broken_providers_are_asked_again() {
     assert_eq!(reply.text, "Three.");
     assert_eq!(server.asked().len(), 4);
     // What the provider refused costs nothing.
-    let total = books.summary().total;
+    let total = books.report().total;
     assert_eq!((total.calls, total.unconfirmed_calls), (1, 0));
 }
 
@@ -193,7 +197,7 @@ async fn a_lost_answer_is_paid_for_and_asked_for_again() {
             ask(&server, "openai/m", &books).await.unwrap().text,
             "Three."
         );
-        let total = books.summary().total;
+        let total = books.report().total;
         assert_eq!((total.calls, total.unconfirmed_calls), (1, 1));
         assert_eq!(total.tokens_out, 102);
     }
@@ -210,7 +214,7 @@ async fn an_answer_nobody_understands_is_an_error_and_paid_for() {
         let books = ledger();
         let failed = ask(&server, "openai/m", &books).await.unwrap_err();
         assert!(matches!(failed, Error::Provider { .. }), "{failed}");
-        assert_eq!(books.summary().total.unconfirmed_calls, 1);
+        assert_eq!(books.report().total.unconfirmed_calls, 1);
     }
 }
 
@@ -230,10 +234,10 @@ async fn a_silent_provider_is_left_at_the_deadline() {
     let route = route(&server, "ollama/m").await;
     let books = ledger();
     let deadline = Instant::now() + Duration::from_millis(100);
-    let failed = gateway().ask(&route, &request(), &books, deadline).await;
+    let failed = client().chat(&route, &request(), &books, deadline).await;
     assert_eq!(failed, Err(Error::TimedOut));
     server.wait_for_hang_ups(1);
-    assert_eq!(books.summary().total.unconfirmed_calls, 1);
+    assert_eq!(books.report().total.unconfirmed_calls, 1);
 }
 
 #[tokio::test]
@@ -242,7 +246,7 @@ async fn whoever_stops_waiting_hangs_up() {
     let route = route(&server, "ollama/m").await;
     let task = tokio::spawn(async move {
         let books = ledger();
-        let _ = gateway().ask(&route, &request(), &books, soon()).await;
+        let _ = client().chat(&route, &request(), &books, soon()).await;
     });
     let waiting = tokio::task::spawn_blocking(move || {
         server.wait_for(1);
@@ -258,7 +262,7 @@ async fn whoever_stops_waiting_hangs_up() {
 #[tokio::test]
 async fn nothing_is_sent_that_the_ledger_does_not_cover() {
     let server = ModelServer::start(|_| Play::Say("Three.".into()));
-    let books = Ledger::new(Caps {
+    let books = Ledger::new(SpendingCaps {
         usd: 0.000_01,
         tokens: 100_000,
     });
@@ -270,7 +274,7 @@ async fn nothing_is_sent_that_the_ledger_does_not_cover() {
 #[tokio::test]
 async fn a_dead_provider_is_an_error() {
     let url = ModelServer::start(|_| Play::Die).url();
-    let route = policy(Profile::Restricted)
+    let route = policy(EgressProfile::Restricted)
         .admit(
             &"ollama/m".parse().unwrap(),
             Some(&url),
@@ -281,7 +285,7 @@ async fn a_dead_provider_is_an_error() {
         .unwrap();
     // The listener of a dropped server may take one more connection; a port nobody has is certain.
     let books = ledger();
-    let failed = gateway().ask(&route, &request(), &books, soon()).await;
+    let failed = client().chat(&route, &request(), &books, soon()).await;
     assert!(matches!(
         failed,
         Err(Error::Provider {
@@ -293,8 +297,8 @@ async fn a_dead_provider_is_an_error() {
 
 #[tokio::test]
 async fn a_key_never_travels_in_the_clear() {
-    let lookup: Lookup = Arc::new(|_, port| Ok(vec![SocketAddr::from(([192, 0, 2, 1], port))]));
-    let route = policy(Profile::Unrestricted)
+    let lookup: HostLookup = Arc::new(|_, port| Ok(vec![SocketAddr::from(([192, 0, 2, 1], port))]));
+    let route = policy(EgressProfile::Unrestricted)
         .admit(
             &"openai/m".parse().unwrap(),
             Some("http://models.example"),
@@ -303,7 +307,7 @@ async fn a_key_never_travels_in_the_clear() {
         )
         .await
         .unwrap();
-    let failed = gateway().ask(&route, &request(), &ledger(), soon()).await;
+    let failed = client().chat(&route, &request(), &ledger(), soon()).await;
     assert!(matches!(failed, Err(Error::Egress { .. })), "{failed:?}");
 }
 
@@ -312,7 +316,7 @@ async fn a_name_server_that_changes_its_mind_changes_nothing() {
     let server = ModelServer::start(|_| Play::Say("Three.".into()));
     let (port, asked) = (server.address().port(), Arc::new(AtomicUsize::new(0)));
     let count = asked.clone();
-    let lookup: Lookup = Arc::new(move |_, port| {
+    let lookup: HostLookup = Arc::new(move |_, port| {
         let host = match count.fetch_add(1, Ordering::Relaxed) {
             0 => [127, 0, 0, 1],
             _ => [192, 0, 2, 1],
@@ -321,13 +325,13 @@ async fn a_name_server_that_changes_its_mind_changes_nothing() {
     });
     let url = format!("http://localhost:{port}");
     let model = "ollama/m".parse().unwrap();
-    let local = policy(Profile::Restricted);
+    let local = policy(EgressProfile::Restricted);
     let route = local
         .admit(&model, Some(&url), Some(PRICE), &lookup)
         .await
         .unwrap();
     for _ in 0..3 {
-        let reply = gateway().ask(&route, &request(), &ledger(), soon()).await;
+        let reply = client().chat(&route, &request(), &ledger(), soon()).await;
         assert_eq!(reply.unwrap().text, "Three.");
     }
     assert_eq!(asked.load(Ordering::Relaxed), 1);
@@ -342,13 +346,15 @@ async fn texts_become_vectors_in_order() {
     for (model, path) in [("ollama/e", "/api/embed"), ("openai/e", "/embeddings")] {
         let played = vectors.clone();
         let server = ModelServer::start(move |_| Play::Vectors(played.clone()));
-        let embeddings = Embeddings::new(gateway(), route(&server, model).await).unwrap();
-        assert_eq!(embeddings.embed(&texts, soon()).await.unwrap(), vectors);
+        let route = route(&server, model).await;
+        let client = client();
+        assert_eq!(client.embed(&route, &texts, soon()).await.unwrap(), vectors);
         assert_eq!(server.asked()[0].path, path);
-        let few = embeddings.embed(&texts[..1], soon()).await;
-        assert!(few.is_err(), "{few:?}");
+        let too_many = client.embed(&route, &texts[..1], soon()).await;
+        assert!(too_many.is_err(), "{too_many:?}");
     }
     let server = ModelServer::start(|_| Play::Die);
-    let none = Embeddings::new(gateway(), route(&server, "anthropic/e").await);
-    assert!(none.is_err());
+    let route = route(&server, "anthropic/e").await;
+    assert!(client().embed(&route, &texts, soon()).await.is_err());
+    assert_eq!(server.asked().len(), 0);
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use llmc_model::{Error as ModelError, Gateway, Ledger, ModelName, Price, Reply, Request, Route};
+use llmc_model::{
+    ChatReply, ChatRequest, Error as ModelError, Ledger, ModelClient, ModelName, Price, Route,
+};
 
 use crate::trace::{Recorder, Tape};
 
@@ -23,7 +25,7 @@ pub struct Party {
 #[derive(Debug)]
 pub enum Source {
     /// Providers.
-    Live(Gateway),
+    Live(ModelClient),
     /// A trace.
     Tape(Tape),
 }
@@ -67,18 +69,18 @@ impl Desk {
     pub(crate) async fn ask(
         &self,
         party: &Party,
-        request: &Request,
+        request: &ChatRequest,
         depth: u32,
-    ) -> Result<Reply, ModelError> {
+    ) -> Result<ChatReply, ModelError> {
         if let Some(what) = self.ledger.refused() {
             let hint = "a cap was reached before".to_owned();
             return Err(ModelError::Budget { what, hint });
         }
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let answer = match (&self.source, &party.route) {
-            (Source::Live(gateway), Some(route)) => {
-                gateway
-                    .ask(route, request, &self.ledger, self.deadline)
+            (Source::Live(client), Some(route)) => {
+                client
+                    .chat(route, request, &self.ledger, self.deadline)
                     .await
             }
             (Source::Live(_), None) => Err(ModelError::Egress {
@@ -93,14 +95,20 @@ impl Desk {
         answer
     }
 
-    fn replay(&self, tape: &Tape, party: &Party, request: &Request) -> Result<Reply, ModelError> {
+    fn replay(
+        &self,
+        tape: &Tape,
+        party: &Party,
+        request: &ChatRequest,
+    ) -> Result<ChatReply, ModelError> {
         let answer = tape.answer(&party.model, request);
         match &answer {
             Ok(reply) => {
-                let (input, wanted) = (request.tokens(), request.wanted);
-                let held = self
-                    .ledger
-                    .reserve(&party.model, party.price, input, wanted, 0)?;
+                let (input, max_output_tokens) =
+                    (request.input_tokens(), request.max_output_tokens);
+                let held =
+                    self.ledger
+                        .reserve(&party.model, party.price, input, max_output_tokens, 0)?;
                 held.settle(reply.usage);
             }
             // Calls that ran together when it was recorded come one by one now: the cap strikes where it struck then.
@@ -118,7 +126,7 @@ impl Desk {
     /// Tells whoever watches.
     pub(crate) fn tell(&self, doing: &str) {
         if let Some(watch) = &self.watch {
-            let total = self.ledger.summary().total;
+            let total = self.ledger.report().total;
             watch(&Progress {
                 turn: self.turn.load(Ordering::Relaxed),
                 max_turns: self.max_turns,

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::stream::{self, StreamExt};
-use llmc_model::{Error as ModelError, Message, Request, Role};
+use llmc_model::{ChatMessage, ChatRequest, ChatRole, Error as ModelError};
 use llmc_sandbox::{Exception, Host, HostCall, HostError};
 use llmc_syntax::Language;
 use serde_json::{Value, json};
@@ -344,7 +344,7 @@ impl Functions {
         &self,
         prompt: &str,
         span: Option<(i64, Option<i64>)>,
-    ) -> Result<Request, HostError> {
+    ) -> Result<ChatRequest, HostError> {
         if prompt.trim().is_empty() {
             return Err(HostError::value("the prompt is empty"));
         }
@@ -359,23 +359,23 @@ impl Functions {
             Some(part) => prompt::with_text(prompt, part.as_str()),
             None => prompt.to_owned(),
         };
-        Ok(Request {
+        Ok(ChatRequest {
             system: prompt::DIRECT.to_owned(),
-            messages: vec![Message {
-                role: Role::User,
+            messages: vec![ChatMessage {
+                role: ChatRole::User,
                 text,
             }],
-            wanted: ANSWER_TOKENS.0,
-            least: ANSWER_TOKENS.1,
+            max_output_tokens: ANSWER_TOKENS.0,
+            min_output_tokens: ANSWER_TOKENS.1,
         })
     }
 
-    async fn one(&self, request: &Request) -> Result<String, ModelError> {
+    async fn one(&self, request: &ChatRequest) -> Result<String, ModelError> {
         let reply = self
             .desk()
             .ask(&self.desk().sub, request, self.depth + 1)
             .await?;
-        let cut = if reply.cut {
+        let cut = if reply.truncated {
             "\n[cut: the answer was longer than it may be]"
         } else {
             ""

@@ -86,7 +86,7 @@ pub(crate) fn turns_left(turn: u32, max_turns: u32) -> String {
     if turn + 1 < max_turns {
         format!("[turn {turn} of {max_turns} done]")
     } else {
-        "[This is the last turn. Reply with one python block that calls FINAL(...) with the best answer that what you \
+        "[This is the last turn. ChatReply with one python block that calls FINAL(...) with the best answer that what you \
          have seen supports. Without that call there is no answer.]"
             .to_owned()
     }

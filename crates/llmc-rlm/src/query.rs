@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use llmc_model::{Caps, Error as ModelError, Ledger, Summary};
+use llmc_model::{Error as ModelError, Ledger, SpendingCaps, SpendingReport};
 use llmc_sandbox::Sandbox;
 use llmc_syntax::Language;
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub struct Query {
     /// Who is asked about parts.
     pub sub: Party,
     /// What may be spent.
-    pub caps: Caps,
+    pub caps: SpendingCaps,
     /// The other bounds.
     pub settings: Settings,
 }
@@ -86,7 +86,7 @@ pub struct Ended {
     /// The answer, or why there is none.
     pub result: Result<Finding, Error>,
     /// What was spent.
-    pub spent: Summary,
+    pub spent: SpendingReport,
     /// Turns of the leading conversation.
     pub turns: u32,
 }
@@ -98,7 +98,7 @@ pub async fn run(query: Query, around: Around) -> Ended {
     {
         return Ended {
             result: Err(error),
-            spent: Summary::default(),
+            spent: SpendingReport::default(),
             turns: 0,
         };
     }
@@ -152,7 +152,7 @@ pub async fn run(query: Query, around: Around) -> Ended {
     }
     Ended {
         result,
-        spent: desk.ledger.summary(),
+        spent: desk.ledger.report(),
         turns: desk.turn.load(Ordering::Relaxed),
     }
 }

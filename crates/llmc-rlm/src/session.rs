@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use llmc_model::{Error as ModelError, Message, Request, Role};
+use llmc_model::{ChatMessage, ChatRequest, ChatRole, Error as ModelError};
 use llmc_sandbox::{Ending, Limits, Names, Outcome, Sandbox, Session, Setup, Trouble, TroubleKind};
 use llmc_syntax::Language;
 use serde_json::Value;
@@ -81,11 +81,11 @@ async fn direct(shared: &Shared, task: &str, text: &Text, depth: u32) -> Result<
         shared.desk.turn.store(1, Ordering::Relaxed);
     }
     shared.desk.tell(&format!("asking {}", party.model));
-    let request = Request {
+    let request = ChatRequest {
         system: prompt::DIRECT.to_owned(),
         messages: vec![user(prompt::with_text(task, text.as_str()))],
-        wanted: DIRECT_TOKENS.0,
-        least: DIRECT_TOKENS.1,
+        max_output_tokens: DIRECT_TOKENS.0,
+        min_output_tokens: DIRECT_TOKENS.1,
     };
     let reply = shared.desk.ask(party, &request, depth).await?;
     if reply.text.trim().is_empty() {
@@ -93,7 +93,7 @@ async fn direct(shared: &Shared, task: &str, text: &Text, depth: u32) -> Result<
             "the model answered with nothing".to_owned(),
         ));
     }
-    if reply.cut {
+    if reply.truncated {
         shared.see(depth, &reply.text);
         return Err(Error::NoAnswer(
             "the model's answer was cut before its end".to_owned(),
@@ -188,11 +188,11 @@ impl Talk {
         let shared = self.shared.clone();
         let (desk, max_turns) = (&shared.desk, shared.settings.max_turns);
         let children = self.depth < shared.settings.max_depth;
-        let mut request = Request {
+        let mut request = ChatRequest {
             system: prompt::system(max_turns, children),
             messages: vec![user(opening)],
-            wanted: TURN_TOKENS.0,
-            least: TURN_TOKENS.1,
+            max_output_tokens: TURN_TOKENS.0,
+            min_output_tokens: TURN_TOKENS.1,
         };
         for turn in 1..=max_turns {
             if self.depth == 0 {
@@ -207,11 +207,11 @@ impl Talk {
             } else {
                 reply.text
             };
-            request.messages.push(Message {
-                role: Role::Assistant,
+            request.messages.push(ChatMessage {
+                role: ChatRole::Assistant,
                 text: said,
             });
-            let output = match self.run_all(answer, reply.cut, turn).await? {
+            let output = match self.run_all(answer, reply.truncated, turn).await? {
                 Went::Final(value) => return Ok(value),
                 Went::On(output) => output,
             };
@@ -356,9 +356,9 @@ impl Talk {
     }
 }
 
-fn user(text: String) -> Message {
-    Message {
-        role: Role::User,
+fn user(text: String) -> ChatMessage {
+    ChatMessage {
+        role: ChatRole::User,
         text,
     }
 }

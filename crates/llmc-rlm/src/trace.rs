@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
 use std::sync::{Mutex, PoisonError};
 
-use llmc_model::{Error as ModelError, ModelName, Price, Provider, Reply, Request, Usage};
+use llmc_model::{
+    ChatReply, ChatRequest, Error as ModelError, ModelName, Price, Provider, TokenUsage,
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -73,8 +75,8 @@ impl Recorder {
         number: u64,
         depth: u32,
         model: &ModelName,
-        request: &Request,
-        answer: &Result<Reply, ModelError>,
+        request: &ChatRequest,
+        answer: &Result<ChatReply, ModelError>,
     ) {
         let said = request.messages.iter();
         let messages: Vec<Value> = said
@@ -95,7 +97,7 @@ impl Recorder {
                     .usage
                     .map(|usage| [usage.input, usage.output, usage.cached]);
                 line["reply"] =
-                    json!({"text": self.told(&reply.text), "cut": reply.cut, "usage": usage});
+                    json!({"text": self.told(&reply.text), "cut": reply.truncated, "usage": usage});
             }
             Err(error) => {
                 line["error"] =
@@ -151,7 +153,7 @@ pub struct Tape {
 }
 
 /// The answers to one question with the numbers they were asked under: calls that ran together end in any order.
-type Recorded = BTreeMap<u64, Result<Reply, ModelError>>;
+type Recorded = BTreeMap<u64, Result<ChatReply, ModelError>>;
 
 impl Tape {
     /// Reads a trace.
@@ -217,12 +219,12 @@ impl Tape {
         let question = line["question"].as_str()?;
         let model: ModelName = line["model"].as_str()?.parse().ok()?;
         let answer = match (line.get("reply"), line.get("error")) {
-            (Some(reply), None) => Ok(Reply {
+            (Some(reply), None) => Ok(ChatReply {
                 text: reply["text"].as_str()?.to_owned(),
-                cut: reply["cut"].as_bool()?,
+                truncated: reply["cut"].as_bool()?,
                 usage: match &reply["usage"] {
                     Value::Null => None,
-                    usage => Some(Usage {
+                    usage => Some(TokenUsage {
                         input: usage[0].as_u64()?,
                         output: usage[1].as_u64()?,
                         cached: usage[2].as_u64()?,
@@ -253,7 +255,11 @@ impl Tape {
     }
 
     /// The recorded answer to a question.
-    pub(crate) fn answer(&self, model: &ModelName, request: &Request) -> Result<Reply, ModelError> {
+    pub(crate) fn answer(
+        &self,
+        model: &ModelName,
+        request: &ChatRequest,
+    ) -> Result<ChatReply, ModelError> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let recorded = answers.get_mut(&question(model, request));
         let first = recorded.and_then(BTreeMap::pop_first);
@@ -289,7 +295,7 @@ fn recorded_error(provider: Provider, error: &Value) -> Option<ModelError> {
 }
 
 /// What identifies a question: the model and every word it is sent.
-fn question(model: &ModelName, request: &Request) -> String {
+fn question(model: &ModelName, request: &ChatRequest) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
         hash.update((text.len() as u64).to_le_bytes());

@@ -1,7 +1,7 @@
-//! The provider of vectors that the configuration names.
+//! The embedding provider that the configuration names.
 //!
-//! Where data goes is the operator's word here: a provider and an address in the configuration, none by default. Files
-//! on the denylist are never sent.
+//! The operator decides where data goes: a provider and an address in the configuration, none by default. Files on the
+//! denylist are never sent.
 
 use std::time::{Duration, Instant};
 
@@ -9,28 +9,26 @@ use llmc_config::{Config, EmbeddingProvider};
 use llmc_host::CancelToken;
 use llmc_index::Embedder;
 use llmc_model::{
-    Embedder as _, Embeddings, Gateway, Keys, ModelName, Patience, Policy, Profile, system_lookup,
+    ApiKeys, EgressPolicy, EgressProfile, ModelClient, ModelName, RetryPolicy, system_lookup,
 };
 
-/// How long a question waits for its vector, and how long many texts may take.
-const QUESTION: Duration = Duration::from_secs(5);
-const TEXTS: Duration = Duration::from_secs(120);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
+const BATCH_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The configured provider; nothing where there is none.
-pub(crate) fn embedder(config: &Config) -> Option<Box<dyn Embedder>> {
+/// The configured provider, if there is one.
+pub(crate) fn embedder(config: &Config) -> Option<Embedder> {
     let embedding = &config.mcp.rag.embedding;
-    let usual = match embedding.provider {
+    let default_model = match embedding.provider {
         EmbeddingProvider::None => return None,
         EmbeddingProvider::Ollama => "nomic-embed-text",
         EmbeddingProvider::Openai => "text-embedding-3-small",
     };
-    let model = embedding.model.as_deref().unwrap_or(usual);
+    let model = embedding.model.as_deref().unwrap_or(default_model);
     let name = format!("{}/{model}", embedding.provider.as_str());
-    match name.parse() {
-        Ok(model) => Some(Box::new(Provided {
-            name,
-            model,
-            base_url: embedding.base_url.clone(),
+    let base_url = embedding.base_url.clone();
+    match name.parse::<ModelName>() {
+        Ok(model) => Some(Embedder::new(name, move |texts, cancel| {
+            embed(&model, base_url.as_deref(), texts, cancel)
         })),
         Err(error) => {
             tracing::warn!(error = %error, "mcp.rag.embedding: no vectors");
@@ -39,57 +37,46 @@ pub(crate) fn embedder(config: &Config) -> Option<Box<dyn Embedder>> {
     }
 }
 
-#[derive(Debug)]
-struct Provided {
-    name: String,
-    model: ModelName,
-    base_url: Option<String>,
-}
-
-impl Embedder for Provided {
-    fn model(&self) -> &str {
-        &self.name
-    }
-
-    fn embed(&self, texts: &[String], stop: &CancelToken) -> Result<Vec<Vec<f32>>, String> {
-        stop.check().map_err(|error| error.to_string())?;
-        let (time, attempts) = if texts.len() == 1 {
-            (QUESTION, 1)
-        } else {
-            (TEXTS, 3)
-        };
-        let deadline = Instant::now() + time;
-        let gateway = Gateway {
-            keys: Keys::from_environment(),
-            patience: Patience {
-                attempts,
-                ..Patience::default()
-            },
-        };
-        let policy = Policy {
-            profile: Profile::Unrestricted,
-            allowed_models: None,
-            allowed_hosts: Vec::new(),
-        };
-        // Called from threads of many kinds, none of which waits for anything else meanwhile.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| error.to_string())?;
-        let work = async {
-            let url = self.base_url.as_deref();
-            let route = policy
-                .admit(&self.model, url, None, &system_lookup())
-                .await?;
-            let provider = Embeddings::new(gateway, route)?;
-            provider.embed(texts, deadline).await
-        };
-        let done = runtime.block_on(async {
-            tokio::time::timeout(time, work)
-                .await
-                .unwrap_or(Err(llmc_model::Error::TimedOut))
-        });
-        runtime.shutdown_background();
-        done.map_err(|error| error.to_string())
-    }
+fn embed(
+    model: &ModelName,
+    base_url: Option<&str>,
+    texts: &[String],
+    cancel: &CancelToken,
+) -> Result<Vec<Vec<f32>>, Box<dyn std::error::Error + Send + Sync>> {
+    cancel.check()?;
+    let (timeout, max_attempts) = if texts.len() == 1 {
+        (QUESTION_TIMEOUT, 1)
+    } else {
+        (BATCH_TIMEOUT, 3)
+    };
+    let deadline = Instant::now() + timeout;
+    let client = ModelClient {
+        keys: ApiKeys::from_environment(),
+        retries: RetryPolicy {
+            max_attempts,
+            ..RetryPolicy::default()
+        },
+    };
+    let policy = EgressPolicy {
+        profile: EgressProfile::Unrestricted,
+        allowed_models: None,
+        allowed_hosts: Vec::new(),
+    };
+    // Its own runtime: the index calls from threads inside and outside the server's.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let work = async {
+        let route = policy
+            .admit(model, base_url, None, &system_lookup())
+            .await?;
+        client.embed(&route, texts, deadline).await
+    };
+    let vectors = runtime.block_on(async {
+        tokio::time::timeout(timeout, work)
+            .await
+            .unwrap_or(Err(llmc_model::Error::TimedOut))
+    });
+    runtime.shutdown_background();
+    Ok(vectors?)
 }

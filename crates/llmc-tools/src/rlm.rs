@@ -11,7 +11,7 @@ mod source;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use llmc_model::{Caps, Error as ModelError, Gateway, Keys, Summary};
+use llmc_model::{ApiKeys, Error as ModelError, ModelClient, SpendingCaps, SpendingReport};
 use llmc_rlm::{Around, Ended, Finding, Query, Recorder, Settings, Source, Tape};
 use llmc_sandbox::{Options, Sandbox};
 use serde_json::{Map, Value, json};
@@ -52,7 +52,7 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) struct Analyses {
     sandbox: Sandbox,
-    gateway: Gateway,
+    client: ModelClient,
     shell: Mutex<Shell>,
 }
 
@@ -75,9 +75,9 @@ impl Default for Analyses {
                 sessions: INTERPRETERS,
                 ..Options::default()
             }),
-            gateway: Gateway {
-                keys: Keys::from_environment(),
-                ..Gateway::default()
+            client: ModelClient {
+                keys: ApiKeys::from_environment(),
+                ..ModelClient::default()
             },
             shell: Mutex::default(),
         }
@@ -101,7 +101,7 @@ struct Known {
     session: String,
     bytes_read: u64,
     model: String,
-    spent: Summary,
+    spent: SpendingReport,
     turns: u32,
 }
 
@@ -147,12 +147,12 @@ async fn answer(cx: &Cx, asked: Asked, started: Instant, known: &mut Known) -> R
         sub: models.sub,
         caps: if replayed {
             // It was paid for when it was recorded.
-            Caps {
+            SpendingCaps {
                 usd: 1e6,
                 tokens: u64::MAX / 4,
             }
         } else {
-            Caps {
+            SpendingCaps {
                 usd: checked.budget_usd,
                 tokens: config.rlm.token_budget,
             }
@@ -171,7 +171,7 @@ async fn answer(cx: &Cx, asked: Asked, started: Instant, known: &mut Known) -> R
         owner: cx.caller().principal.clone(),
         source: match shell.replay {
             Some(tape) => Source::Tape(tape),
-            None => Source::Live(analyses.gateway.clone()),
+            None => Source::Live(analyses.client.clone()),
         },
         recorder: shell.record,
         watch: Some(watch(cx)),
@@ -301,7 +301,7 @@ fn watch(cx: &Cx) -> llmc_rlm::Watch {
     })
 }
 
-fn summary(spent: &Summary, turns: u32) -> Value {
+fn summary(spent: &SpendingReport, turns: u32) -> Value {
     let total = &spent.total;
     json!({
         "total_cost_usd": total.cost_usd,

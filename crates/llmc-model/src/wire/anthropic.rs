@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Outgoing, Reply, Request, Usage, messages, number};
-use crate::name::ModelName;
+use super::{ChatReply, ChatRequest, TokenUsage, WireRequest, messages, number};
+use crate::model_name::ModelName;
 
-pub(super) fn outgoing(model: &ModelName, request: &Request, output: u64) -> Outgoing {
-    Outgoing {
+pub(super) fn chat_request(model: &ModelName, request: &ChatRequest, output: u64) -> WireRequest {
+    WireRequest {
         path: "/v1/messages",
         body: json!({
             "model": model.model(),
@@ -18,7 +18,7 @@ pub(super) fn outgoing(model: &ModelName, request: &Request, output: u64) -> Out
     }
 }
 
-pub(super) fn reply(body: &Value) -> Option<Reply> {
+pub(super) fn read_reply(body: &Value) -> Option<ChatReply> {
     let blocks = body.get("content")?.as_array()?;
     let texts = blocks
         .iter()
@@ -31,15 +31,15 @@ pub(super) fn reply(body: &Value) -> Option<Reply> {
             // What came from the cache or went into it is not in the first figure.
             let cached = number(body, "/usage/cache_read_input_tokens").unwrap_or(0);
             let written = number(body, "/usage/cache_creation_input_tokens").unwrap_or(0);
-            Usage {
+            TokenUsage {
                 input: input + cached + written,
                 output,
                 cached,
             }
         });
-    Some(Reply {
+    Some(ChatReply {
         text,
-        cut: body.get("stop_reason").and_then(Value::as_str) == Some("max_tokens"),
+        truncated: body.get("stop_reason").and_then(Value::as_str) == Some("max_tokens"),
         usage,
     })
 }

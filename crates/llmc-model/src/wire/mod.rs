@@ -1,58 +1,52 @@
-//! What is said to a provider and what it says back, in each one's own language.
+//! Requests and replies as each provider writes them.
 
 mod anthropic;
+mod embeddings;
 mod ollama;
 mod openai;
 
+pub(crate) use embeddings::{embedding_request, read_vectors};
 use serde_json::Value;
 
-use crate::endpoint::Endpoint;
-use crate::name::{ModelName, Provider};
+use crate::model_name::Provider;
+use crate::policy::Route;
 
-/// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The one who asks.
+pub enum ChatRole {
     User,
-    /// The model.
     Assistant,
 }
 
-impl Role {
-    /// The word all three providers use.
+impl ChatRole {
+    /// The name that all three providers use.
     pub fn as_str(self) -> &'static str {
         match self {
-            Role::User => "user",
-            Role::Assistant => "assistant",
+            ChatRole::User => "user",
+            ChatRole::Assistant => "assistant",
         }
     }
 }
 
-/// One part of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// Who says it.
-    pub role: Role,
-    /// What.
+pub struct ChatMessage {
+    pub role: ChatRole,
     pub text: String,
 }
 
-/// A question with all that came before it.
+/// A question with the conversation before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// What the model is told about its task.
+pub struct ChatRequest {
     pub system: String,
-    /// The conversation, which ends with the user.
-    pub messages: Vec<Message>,
-    /// Tokens the answer may have.
-    pub wanted: u64,
-    /// Tokens without which it is not worth asking.
-    pub least: u64,
+    /// The last one is the user's.
+    pub messages: Vec<ChatMessage>,
+    pub max_output_tokens: u64,
+    /// The call is not made if the caps leave fewer.
+    pub min_output_tokens: u64,
 }
 
-impl Request {
-    /// Tokens sent, by our own count.
-    pub fn tokens(&self) -> u64 {
+impl ChatRequest {
+    /// Tokens sent, by `llmc-tokens`' count.
+    pub fn input_tokens(&self) -> u64 {
         let texts = self.messages.iter().map(|message| message.text.as_str());
         let tokens: usize = texts
             .chain([self.system.as_str()])
@@ -62,36 +56,32 @@ impl Request {
     }
 }
 
-/// What a call took, by the provider's count.
+/// The tokens of a call, by the provider's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
-    /// Tokens sent, cached ones included.
+pub struct TokenUsage {
+    /// Cached ones included.
     pub input: u64,
-    /// Tokens received.
     pub output: u64,
-    /// Tokens sent that the provider had in its cache.
+    /// The part of `input` that the provider had in its cache.
     pub cached: u64,
 }
 
-/// A model's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// What it says.
+pub struct ChatReply {
     pub text: String,
-    /// Whether it ran into the limit of tokens.
-    pub cut: bool,
-    /// What it took, if the provider says.
-    pub usage: Option<Usage>,
+    /// Whether the answer reached `max_output_tokens`.
+    pub truncated: bool,
+    /// Absent if the provider sends none.
+    pub usage: Option<TokenUsage>,
 }
 
-/// The path below the endpoint, the body, and headers beside the usual ones.
-pub(crate) struct Outgoing {
+/// One POST: the path below the endpoint, the body, and headers beside the usual ones.
+pub(crate) struct WireRequest {
     pub(crate) path: &'static str,
     pub(crate) body: Value,
     pub(crate) headers: &'static [(&'static str, &'static str)],
 }
 
-/// How a key is sent.
 pub(crate) fn key_header(provider: Provider, key: &str) -> (&'static str, String) {
     match provider {
         Provider::Anthropic => ("x-api-key", key.to_owned()),
@@ -99,33 +89,33 @@ pub(crate) fn key_header(provider: Provider, key: &str) -> (&'static str, String
     }
 }
 
-pub(crate) fn outgoing(
-    model: &ModelName,
-    endpoint: &Endpoint,
-    request: &Request,
+pub(crate) fn chat_request(
+    route: &Route,
+    request: &ChatRequest,
     input: u64,
     output: u64,
-) -> Outgoing {
+) -> WireRequest {
+    let model = &route.model;
     match model.provider() {
-        Provider::Ollama => ollama::outgoing(model, request, input, output),
-        Provider::OpenAi => openai::outgoing(model, endpoint, request, output),
-        Provider::Anthropic => anthropic::outgoing(model, request, output),
+        Provider::Ollama => ollama::chat_request(model, request, input, output),
+        Provider::OpenAi => openai::chat_request(model, &route.endpoint, request, output),
+        Provider::Anthropic => anthropic::chat_request(model, request, output),
     }
 }
 
 /// Reads an answer; the error says what is wrong with it.
-pub(crate) fn reply(provider: Provider, body: &[u8]) -> Result<Reply, &'static str> {
+pub(crate) fn read_chat_reply(provider: Provider, body: &[u8]) -> Result<ChatReply, &'static str> {
     let body: Value = serde_json::from_slice(body).map_err(|_| "the answer is not JSON")?;
     let reply = match provider {
-        Provider::Ollama => ollama::reply(&body),
-        Provider::OpenAi => openai::reply(&body),
-        Provider::Anthropic => anthropic::reply(&body),
+        Provider::Ollama => ollama::read_reply(&body),
+        Provider::OpenAi => openai::read_reply(&body),
+        Provider::Anthropic => anthropic::read_reply(&body),
     };
     reply.ok_or("the answer has no text where one belongs")
 }
 
-/// What a provider says about its own failure, if it can be made out.
-pub(crate) fn complaint(body: &[u8]) -> Option<String> {
+/// The error message in a provider's answer, clipped and without control characters.
+pub(crate) fn error_message(body: &[u8]) -> Option<String> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let error = body.get("error")?;
     let text = error
@@ -139,7 +129,7 @@ pub(crate) fn complaint(body: &[u8]) -> Option<String> {
     Some(clean)
 }
 
-fn messages(request: &Request, with_system: bool) -> Value {
+fn messages(request: &ChatRequest, with_system: bool) -> Value {
     let system =
         with_system.then(|| serde_json::json!({"role": "system", "content": request.system}));
     let rest = request

@@ -2,19 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::{Outgoing, Reply, Request, Usage, messages, number};
-use crate::name::ModelName;
+use super::{ChatReply, ChatRequest, TokenUsage, WireRequest, messages, number};
+use crate::model_name::ModelName;
 
-/// The smallest window asked for.
-const SMALLEST_WINDOW: u64 = 8_192;
+const MIN_CONTEXT_TOKENS: u64 = 8_192;
 
-pub(super) fn outgoing(model: &ModelName, request: &Request, input: u64, output: u64) -> Outgoing {
+pub(super) fn chat_request(
+    model: &ModelName,
+    request: &ChatRequest,
+    input: u64,
+    output: u64,
+) -> WireRequest {
     // Without a window Ollama takes a small one and silently drops the beginning of what does not fit. Powers of two,
     // since every other size makes it load the model again.
     let window = (input + input / 2 + output + 64)
-        .max(SMALLEST_WINDOW)
+        .max(MIN_CONTEXT_TOKENS)
         .next_power_of_two();
-    Outgoing {
+    WireRequest {
         path: "/api/chat",
         body: json!({
             "model": model.model(),
@@ -26,18 +30,18 @@ pub(super) fn outgoing(model: &ModelName, request: &Request, input: u64, output:
     }
 }
 
-pub(super) fn reply(body: &Value) -> Option<Reply> {
+pub(super) fn read_reply(body: &Value) -> Option<ChatReply> {
     let text = body.pointer("/message/content")?.as_str()?;
     let usage = number(body, "/prompt_eval_count")
         .zip(number(body, "/eval_count"))
-        .map(|(input, output)| Usage {
+        .map(|(input, output)| TokenUsage {
             input,
             output,
             cached: 0,
         });
-    Some(Reply {
+    Some(ChatReply {
         text: text.to_owned(),
-        cut: body.get("done_reason").and_then(Value::as_str) == Some("length"),
+        truncated: body.get("done_reason").and_then(Value::as_str) == Some("length"),
         usage,
     })
 }

@@ -2,36 +2,36 @@
 
 use serde_json::{Value, json};
 
-use super::{Outgoing, Reply, Request, Usage, messages, number};
+use super::{ChatReply, ChatRequest, TokenUsage, WireRequest, messages, number};
 use crate::endpoint::Endpoint;
-use crate::name::ModelName;
+use crate::model_name::ModelName;
 
-pub(super) fn outgoing(
+pub(super) fn chat_request(
     model: &ModelName,
     endpoint: &Endpoint,
-    request: &Request,
+    request: &ChatRequest,
     output: u64,
-) -> Outgoing {
+) -> WireRequest {
     let mut body = json!({
         "model": model.model(),
         "messages": messages(request, true),
         "stream": false,
     });
-    // OpenAI's newer models refuse the old word; other servers know only that one.
-    let limit = if endpoint.host() == "api.openai.com" {
+    // OpenAI's newer models refuse `max_tokens`; other servers know only that.
+    let limit = if endpoint.host == "api.openai.com" {
         "max_completion_tokens"
     } else {
         "max_tokens"
     };
     body[limit] = output.into();
-    Outgoing {
+    WireRequest {
         path: "/chat/completions",
         body,
         headers: &[],
     }
 }
 
-pub(super) fn reply(body: &Value) -> Option<Reply> {
+pub(super) fn read_reply(body: &Value) -> Option<ChatReply> {
     let choice = body.pointer("/choices/0")?;
     let message = choice.get("message")?;
     let text = message
@@ -40,14 +40,14 @@ pub(super) fn reply(body: &Value) -> Option<Reply> {
         .or_else(|| message.get("refusal").and_then(Value::as_str))?;
     let usage = number(body, "/usage/prompt_tokens")
         .zip(number(body, "/usage/completion_tokens"))
-        .map(|(input, output)| Usage {
+        .map(|(input, output)| TokenUsage {
             input,
             output,
             cached: number(body, "/usage/prompt_tokens_details/cached_tokens").unwrap_or(0),
         });
-    Some(Reply {
+    Some(ChatReply {
         text: text.to_owned(),
-        cut: choice.get("finish_reason").and_then(Value::as_str) == Some("length"),
+        truncated: choice.get("finish_reason").and_then(Value::as_str) == Some("length"),
         usage,
     })
 }

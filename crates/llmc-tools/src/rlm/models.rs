@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use llmc_config::{Config, RlmProfile};
 use llmc_model::{
-    Error as ModelError, ModelName, Policy, Price, Profile, Provider, price, system_lookup,
+    EgressPolicy, EgressProfile, Error as ModelError, ModelName, Price, Provider, list_price,
+    system_lookup,
 };
 use llmc_rlm::{Party, Tape};
 
@@ -81,12 +82,12 @@ fn overriding(config: &Config, asked: &str) -> Result<ModelName> {
     named(asked)
 }
 
-fn policy(config: &Config) -> Policy {
+fn policy(config: &Config) -> EgressPolicy {
     let policy = &config.mcp.rlm;
-    Policy {
+    EgressPolicy {
         profile: match policy.profile {
-            RlmProfile::Restricted => Profile::Restricted,
-            RlmProfile::Unrestricted => Profile::Unrestricted,
+            RlmProfile::Restricted => EgressProfile::Restricted,
+            RlmProfile::Unrestricted => EgressProfile::Unrestricted,
         },
         allowed_models: policy.allowed_model_prefixes.clone(),
         allowed_hosts: policy.allowed_hosts.clone(),
@@ -95,7 +96,7 @@ fn policy(config: &Config) -> Policy {
 
 async fn party(
     config: &Config,
-    policy: &Policy,
+    policy: &EgressPolicy,
     own: Option<&ModelName>,
     model: ModelName,
 ) -> Result<Party> {
@@ -115,7 +116,7 @@ async fn party(
 
 /// The operator's price for its own model, and for those that nobody else has a price for.
 fn price_of(config: &Config, own: Option<&ModelName>, model: &ModelName) -> Option<Price> {
-    let known = price::known(model);
+    let known = list_price(model);
     let set = config
         .rlm
         .price_per_mtok_in

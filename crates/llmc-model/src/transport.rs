@@ -1,4 +1,4 @@
-//! One HTTP request to pinned addresses: no redirects, no proxies, no second look at a name server.
+//! One HTTP request to pinned addresses: no redirects, no proxies, no second name lookup.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -16,24 +16,20 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use crate::policy::Route;
 
-/// How long one address may take to answer a connection.
-const CONNECT: Duration = Duration::from_secs(10);
-/// The most an answer may hold.
-const LARGEST: usize = 32 << 20;
+/// For the TCP connection to one address, and again for the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_RESPONSE_BYTES: usize = 32 << 20;
 
-/// What came back.
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) body: Bytes,
 }
 
-/// How a request failed.
-pub(crate) enum Failed {
-    /// Nothing was sent.
-    Unsent(String),
-    /// It was sent, and nobody knows what became of it.
-    Lost(String),
+pub(crate) enum TransportError {
+    NotSent(String),
+    /// The request was sent; the provider may have processed it.
+    AnswerLost(String),
 }
 
 /// Posts JSON. Dropping the future closes the connection.
@@ -42,26 +38,28 @@ pub(crate) async fn post(
     path: &str,
     headers: &[(&'static str, String)],
     body: Bytes,
-) -> Result<Response, Failed> {
-    let stream = connect(&route.addresses).await.map_err(Failed::Unsent)?;
+) -> Result<Response, TransportError> {
+    let stream = connect(&route.addresses)
+        .await
+        .map_err(TransportError::NotSent)?;
     if !route.endpoint.tls {
         return exchange(stream, route, path, headers, body).await;
     }
     let name = ServerName::try_from(route.endpoint.host.clone())
-        .map_err(|_| Failed::Unsent("its name cannot be in a certificate".to_owned()))?;
+        .map_err(|_| TransportError::NotSent("its name cannot be in a certificate".to_owned()))?;
     let connector = TlsConnector::from(tls());
-    let secure = tokio::time::timeout(CONNECT, connector.connect(name, stream)).await;
+    let secure = tokio::time::timeout(CONNECT_TIMEOUT, connector.connect(name, stream)).await;
     match secure {
         Ok(Ok(stream)) => exchange(stream, route, path, headers, body).await,
-        Ok(Err(error)) => Err(Failed::Unsent(format!("TLS: {error}"))),
-        Err(_) => Err(Failed::Unsent("TLS took too long".to_owned())),
+        Ok(Err(error)) => Err(TransportError::NotSent(format!("TLS: {error}"))),
+        Err(_) => Err(TransportError::NotSent("TLS took too long".to_owned())),
     }
 }
 
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     let mut why = "no address".to_owned();
     for address in addresses {
-        match tokio::time::timeout(CONNECT, TcpStream::connect(address)).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
@@ -79,25 +77,28 @@ async fn exchange(
     path: &str,
     headers: &[(&'static str, String)],
     body: Bytes,
-) -> Result<Response, Failed> {
-    let unsent = |error: &dyn std::fmt::Display| Failed::Unsent(error.to_string());
-    let lost = |error: &dyn std::fmt::Display| Failed::Lost(format!("no answer came: {error}"));
+) -> Result<Response, TransportError> {
+    let not_sent = |error: &dyn std::fmt::Display| TransportError::NotSent(error.to_string());
+    let lost = |error: &dyn std::fmt::Display| {
+        TransportError::AnswerLost(format!("no answer came: {error}"))
+    };
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
-        .map_err(|error| unsent(&error))?;
+        .map_err(|error| not_sent(&error))?;
     let mut request = hyper::Request::post(format!("{}{path}", route.endpoint.path))
         .header(HOST, route.endpoint.authority())
         .header(CONTENT_TYPE, "application/json")
         .header("user-agent", concat!("llmc/", env!("CARGO_PKG_VERSION")));
     for (name, value) in headers {
-        let mut value = HeaderValue::from_str(value)
-            .map_err(|_| Failed::Unsent("the key holds characters no header may".to_owned()))?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
+            TransportError::NotSent("the key holds characters no header may".to_owned())
+        })?;
         value.set_sensitive(true);
         request = request.header(HeaderName::from_static(name), value);
     }
     let request = request
         .body(Full::new(body))
-        .map_err(|error| unsent(&error))?;
+        .map_err(|error| not_sent(&error))?;
     let answered = async {
         let response = sender
             .send_request(request)
@@ -109,7 +110,7 @@ async fn exchange(
             .get("retry-after")
             .and_then(|value| value.to_str().ok()?.trim().parse().ok())
             .map(Duration::from_secs);
-        let body = Limited::new(response.into_body(), LARGEST)
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES)
             .collect()
             .await
             .map_err(|error| lost(&error))?;
@@ -119,7 +120,7 @@ async fn exchange(
             body: body.to_bytes(),
         })
     };
-    // Driven here rather than in a task of its own, so that whoever stops waiting also hangs up.
+    // Driven here rather than in a task of its own, so that dropping the future closes the connection.
     tokio::pin!(connection, answered);
     tokio::select! {
         answer = &mut answered => answer,
@@ -131,7 +132,7 @@ async fn exchange(
     }
 }
 
-/// One configuration for all connections: ring, and the roots that come with the program.
+/// One configuration for all connections: ring, and the root certificates compiled into the program.
 fn tls() -> Arc<ClientConfig> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     let config = CONFIG.get_or_init(|| {

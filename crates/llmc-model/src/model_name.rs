@@ -1,26 +1,23 @@
-//! `provider/model`, parsed once and strictly, so that policy decides on parts and never on the start of a text.
+//! `provider/model`, parsed strictly, so that policy compares parts and never the start of a text.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// Whose protocol is spoken.
+/// The provider, and with it the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provider {
     /// Ollama, on this machine unless the operator says otherwise. Costs nothing.
     Ollama,
     /// OpenAI, or any server that speaks its chat completions.
     OpenAi,
-    /// Anthropic.
     Anthropic,
 }
 
 impl Provider {
-    /// Every provider.
     pub const ALL: [Provider; 3] = [Provider::Ollama, Provider::OpenAi, Provider::Anthropic];
 
-    /// The word before the slash.
     pub fn as_str(self) -> &'static str {
         match self {
             Provider::Ollama => "ollama",
@@ -29,8 +26,7 @@ impl Provider {
         }
     }
 
-    /// Where it usually answers.
-    pub fn usual_address(self) -> &'static str {
+    pub fn default_base_url(self) -> &'static str {
         match self {
             Provider::Ollama => "http://127.0.0.1:11434",
             Provider::OpenAi => "https://api.openai.com/v1",
@@ -38,7 +34,7 @@ impl Provider {
         }
     }
 
-    /// The environment variable that holds its key.
+    /// The environment variable with its API key.
     pub fn key_variable(self) -> Option<&'static str> {
         match self {
             Provider::Ollama => None,
@@ -47,14 +43,14 @@ impl Provider {
         }
     }
 
-    /// The provider of this name; `ollama_chat` is an older word for `ollama`.
-    pub(crate) fn of(word: &str) -> Option<Provider> {
-        let word = if word == "ollama_chat" {
+    /// The provider of this name; `ollama_chat` is an older name of `ollama`.
+    pub(crate) fn from_name(name: &str) -> Option<Provider> {
+        let name = if name == "ollama_chat" {
             "ollama"
         } else {
-            word
+            name
         };
-        Provider::ALL.into_iter().find(|one| one.as_str() == word)
+        Provider::ALL.into_iter().find(|one| one.as_str() == name)
     }
 }
 
@@ -64,10 +60,8 @@ impl fmt::Display for Provider {
     }
 }
 
-/// The longest name of a model.
-const LONGEST: usize = 128;
+const MAX_MODEL_BYTES: usize = 128;
 
-/// A provider and one of its models.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelName {
     provider: Provider,
@@ -75,7 +69,6 @@ pub struct ModelName {
 }
 
 impl ModelName {
-    /// Whose it is.
     pub fn provider(&self) -> Provider {
         self.provider
     }
@@ -97,9 +90,9 @@ impl FromStr for ModelName {
         let (provider, model) = text
             .split_once('/')
             .ok_or_else(|| bad("write provider/model"))?;
-        let provider = Provider::of(provider)
+        let provider = Provider::from_name(provider)
             .ok_or_else(|| bad("the provider must be ollama, openai or anthropic"))?;
-        if model.is_empty() || model.len() > LONGEST {
+        if model.is_empty() || model.len() > MAX_MODEL_BYTES {
             return Err(bad("the model's name must have 1 to 128 characters"));
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || "._:@+-/".contains(c);
