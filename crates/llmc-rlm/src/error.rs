@@ -1,34 +1,35 @@
 //! Why a query has no answer.
 
-/// Why a query has no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A model could not be asked.
     #[error(transparent)]
     Model(#[from] llmc_model::Error),
-    /// The turns are used up and nothing was called final.
+    /// The turns are used up without a call of `FINAL`, or a reply is unusable.
     #[error("{0}")]
     NoAnswer(String),
-    /// The caller went away.
     #[error("cancelled")]
     Cancelled,
-    /// No interpreter could be started.
     #[error("no interpreter: {0}")]
-    Sandbox(String),
-    /// A trace that cannot be replayed here.
+    Sandbox(#[from] llmc_sandbox::Error),
     #[error("the trace cannot be replayed: {0}")]
     Trace(String),
+    #[error("the trace cannot be replayed: line {line}: {source}")]
+    TraceLine {
+        line: usize,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 impl Error {
-    /// One word for it, as `rlm_query` reports it.
+    /// The code that `rlm_query` reports.
     pub fn code(&self) -> &'static str {
         match self {
             Error::Model(error) => error.code(),
             Error::NoAnswer(_) => "no_answer",
             Error::Cancelled => "cancelled",
             Error::Sandbox(_) => "internal_error",
-            Error::Trace(_) => "invalid_args",
+            Error::Trace(_) | Error::TraceLine { .. } => "invalid_args",
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a session's code can call. Every name here is reserved, and none of them reaches a file or a network but through
-//! the desk.
+//! The functions that a session's code can call. Every name is reserved, and none reaches a file, or a network except
+//! through `model_access`.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -9,13 +9,13 @@ use llmc_sandbox::{Exception, Host, HostCall, HostError};
 use llmc_syntax::Language;
 use serde_json::{Value, json};
 
-use crate::desk::Desk;
+use crate::arguments::CallArguments;
+use crate::definitions::DefinitionIndex;
 use crate::error::Error;
-use crate::given::Given;
-use crate::nav::Outline;
+use crate::model_access::ModelAccess;
 use crate::prompt;
-use crate::session::{self, Shared};
-use crate::text::{Search, Text};
+use crate::session::{self, QueryState};
+use crate::text::{SourceText, TextSearch};
 
 /// Every function with how it is called.
 const USAGES: &[(&str, &str)] = &[
@@ -36,58 +36,51 @@ const USAGES: &[(&str, &str)] = &[
     ("rlm_query", "rlm_query(task, start=0, end=None)"),
     ("FINAL", "FINAL(value)"),
 ];
-/// Brings a large text into the interpreter; answers only while a session does that itself.
-pub(crate) const LOAD: &str = "_llmc_load_context";
+/// Loads a large text into the interpreter. Works only while the session itself calls it.
+pub(crate) const LOAD_CONTEXT: &str = "_llmc_load_context";
 
-/// Calls of one batch that run at the same time.
-const AT_ONCE: usize = 8;
-/// Calls of one batch.
-const LARGEST_BATCH: usize = 500;
-/// Characters of one question with its part of the text.
-const LONGEST_QUESTION: usize = 400_000;
-/// Characters of one slice.
-const LONGEST_SLICE: usize = 4_000_000;
-/// Tokens that a part's answer may have, and without which it is not worth asking.
+const MAX_CONCURRENT_CALLS: usize = 8;
+const MAX_BATCH_CALLS: usize = 500;
+/// A question with its part of the text.
+const MAX_QUESTION_CHARS: usize = 400_000;
+const MAX_SLICE_CHARS: usize = 4_000_000;
+/// Tokens of the reply to a question about a part: the most, and the least without which it is not asked.
 const ANSWER_TOKENS: (u64, u64) = (2_048, 64);
-/// Bytes of a final value.
-const LARGEST_VALUE: usize = 1 << 20;
-/// Characters of a task for a child.
-const LONGEST_TASK: usize = 5_000;
+const MAX_FINAL_BYTES: usize = 1 << 20;
+const MAX_CHILD_TASK_CHARS: usize = 5_000;
 
-/// The functions' names.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     USAGES.iter().map(|(name, _)| *name)
 }
 
-/// The functions of one session.
 pub(crate) struct Functions {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) text: Text,
-    pub(crate) language: Option<Language>,
-    pub(crate) depth: u32,
-    outline: Arc<OnceLock<Result<Outline, String>>>,
-    state: Mutex<State>,
+    query: Arc<QueryState>,
+    text: SourceText,
+    language: Option<Language>,
+    depth: u32,
+    outline: Arc<OnceLock<Result<DefinitionIndex, String>>>,
+    state: Mutex<FunctionsState>,
 }
 
 #[derive(Default)]
-struct State {
+struct FunctionsState {
     answer: Option<Value>,
-    /// What the model is to be told beside its output.
+    /// Shown to the model after the output.
     notes: Vec<String>,
-    /// Why the session cannot go on.
+    /// Why the session must end.
     fatal: Option<Error>,
     loading: bool,
 }
 
 impl Functions {
     pub(crate) fn new(
-        shared: Arc<Shared>,
-        text: Text,
+        query: Arc<QueryState>,
+        text: SourceText,
         language: Option<Language>,
         depth: u32,
     ) -> Functions {
         Functions {
-            shared,
+            query,
             text,
             language,
             depth,
@@ -96,48 +89,46 @@ impl Functions {
         }
     }
 
-    /// What the code called final.
+    /// The argument of `FINAL`.
     pub(crate) fn answer(&self) -> Option<Value> {
         self.state().answer.clone()
     }
 
     /// Why the session must end, if it must.
-    pub(crate) fn fatal(&self) -> Option<Error> {
-        self.state().fatal.clone()
+    pub(crate) fn take_fatal(&self) -> Option<Error> {
+        self.state().fatal.take()
     }
 
-    /// Takes what is to be told.
-    pub(crate) fn notes(&self) -> Vec<String> {
+    pub(crate) fn take_notes(&self) -> Vec<String> {
         std::mem::take(&mut self.state().notes)
     }
 
-    /// Lets the text be loaded, or no longer.
     pub(crate) fn set_loading(&self, loading: bool) {
         self.state().loading = loading;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FunctionsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn desk(&self) -> &Desk {
-        &self.shared.desk
+    fn models(&self) -> &ModelAccess {
+        &self.query.models
     }
 
-    async fn search(&self, mut given: Given) -> Result<Value, HostError> {
-        let search = Search {
-            pattern: given.text("pattern")?,
-            literal: given.flag("literal")?,
-            ignore_case: given.flag("ignore_case")?,
-            start: given.int("start")?.unwrap_or(0),
-            end: given.int("end")?,
-            limit: given.count("limit", 50, 1_000)?,
+    async fn search(&self, mut args: CallArguments) -> Result<Value, HostError> {
+        let search = TextSearch {
+            pattern: args.text("pattern")?,
+            literal: args.flag("literal")?,
+            ignore_case: args.flag("ignore_case")?,
+            start: args.int("start")?.unwrap_or(0),
+            end: args.int("end")?,
+            limit: args.count("limit", 50, 1_000)?,
         };
-        given.finish()?;
-        self.desk()
-            .tell(&format!("context_search {}", clipped(&search.pattern)));
+        args.finish()?;
+        self.models()
+            .report_progress(&format!("context_search {}", clipped(&search.pattern)));
         let text = self.text.clone();
-        let found = off_thread(move || text.search(&search)).await?;
+        let found = run_blocking(move || text.search(&search)).await?;
         let hits: Vec<Value> = found
             .hits
             .into_iter()
@@ -146,24 +137,24 @@ impl Functions {
         Ok(json!({"total": found.total, "complete": found.complete, "hits": hits}))
     }
 
-    fn slice(&self, mut given: Given) -> Result<Value, HostError> {
-        let (start, end) = (given.int("start")?.unwrap_or(0), given.int("end")?);
-        given.finish()?;
+    fn slice(&self, mut args: CallArguments) -> Result<Value, HostError> {
+        let (start, end) = (args.int("start")?.unwrap_or(0), args.int("end")?);
+        args.finish()?;
         let part = self.text.part(start, end);
-        if part.chars() > LONGEST_SLICE {
+        if part.chars() > MAX_SLICE_CHARS {
             return Err(HostError::value(format!(
-                "a slice has at most {LONGEST_SLICE} characters; take several"
+                "a slice has at most {MAX_SLICE_CHARS} characters; take several"
             )));
         }
-        self.desk()
-            .tell(&format!("context_slice {start}:{}", end.unwrap_or(-1)));
+        self.models()
+            .report_progress(&format!("context_slice {start}:{}", end.unwrap_or(-1)));
         Ok(part.as_str().into())
     }
 
-    fn chunks(&self, mut given: Given) -> Result<Value, HostError> {
-        let size = given.count("size", 20_000, usize::MAX)?;
-        let overlap = given.count("overlap", 0, usize::MAX)?;
-        given.finish()?;
+    fn chunks(&self, mut args: CallArguments) -> Result<Value, HostError> {
+        let size = args.count("size", 20_000, usize::MAX)?;
+        let overlap = args.count("overlap", 0, usize::MAX)?;
+        args.finish()?;
         let pieces = self.text.chunks(size, overlap).map_err(HostError::value)?;
         Ok(pieces
             .iter()
@@ -171,23 +162,24 @@ impl Functions {
             .collect())
     }
 
-    async fn nav(&self, name: &str, mut given: Given) -> Result<Value, HostError> {
+    async fn nav(&self, name: &str, mut args: CallArguments) -> Result<Value, HostError> {
         let words = match name {
             "nav_outline" => String::new(),
-            "nav_symbol" => given.text("name")?,
-            _ => given.text("words")?,
+            "nav_symbol" => args.text("name")?,
+            _ => args.text("words")?,
         };
         let limit = match name {
-            "nav_outline" => given.count("limit", 100, 2_000)?,
+            "nav_outline" => args.count("limit", 100, 2_000)?,
             "nav_symbol" => 0,
-            _ => given.count("limit", 50, 2_000)?,
+            _ => args.count("limit", 50, 2_000)?,
         };
-        given.finish()?;
-        self.desk().tell(&format!("{name} {}", clipped(&words)));
+        args.finish()?;
+        self.models()
+            .report_progress(&format!("{name} {}", clipped(&words)));
         let (text, language, name) = (self.text.clone(), self.language, name.to_owned());
         let outline = self.outline.clone();
-        off_thread(move || {
-            let outline = outline.get_or_init(|| Outline::of(&text, language));
+        run_blocking(move || {
+            let outline = outline.get_or_init(|| DefinitionIndex::parse(&text, language));
             let outline = outline.as_ref().map_err(Clone::clone)?;
             Ok(match name.as_str() {
                 "nav_outline" => outline.list(&text, limit),
@@ -198,56 +190,57 @@ impl Functions {
         .await
     }
 
-    async fn ask(&self, mut given: Given) -> Result<Value, HostError> {
-        let prompt = given.text("prompt")?;
-        let span = match (given.int("start")?, given.int("end")?) {
+    async fn ask(&self, mut args: CallArguments) -> Result<Value, HostError> {
+        let prompt = args.text("prompt")?;
+        let span = match (args.int("start")?, args.int("end")?) {
             (None, None) => None,
             (start, end) => Some((start.unwrap_or(0), end)),
         };
-        given.finish()?;
-        let request = self.question(&prompt, span)?;
-        self.desk().tell(&format!("llm_query {}", clipped(&prompt)));
-        match self.one(&request).await {
+        args.finish()?;
+        let request = self.sub_request(&prompt, span)?;
+        self.models()
+            .report_progress(&format!("llm_query {}", clipped(&prompt)));
+        match self.ask_sub_model(&request).await {
             Ok(text) => Ok(text.into()),
-            Err(error) => Err(self.raised(error)),
+            Err(error) => Err(self.to_host_error(error)),
         }
     }
 
-    async fn ask_many(&self, mut given: Given) -> Result<Value, HostError> {
-        let prompts = match given.value("prompts")? {
+    async fn ask_many(&self, mut args: CallArguments) -> Result<Value, HostError> {
+        let prompts = match args.value("prompts")? {
             Some(Value::Array(prompts)) => prompts,
-            _ => return Err(given.wrong("prompts must be a list of strings")),
+            _ => return Err(args.type_error("prompts must be a list of strings")),
         };
-        let spans = match given.value("spans")? {
+        let spans = match args.value("spans")? {
             None => vec![Value::Null; prompts.len()],
             Some(Value::Array(spans)) if spans.len() == prompts.len() => spans,
-            Some(_) => return Err(given.wrong("spans must be a list as long as prompts")),
+            Some(_) => return Err(args.type_error("spans must be a list as long as prompts")),
         };
-        if prompts.len() > LARGEST_BATCH {
+        if prompts.len() > MAX_BATCH_CALLS {
             return Err(HostError::value(format!(
-                "a batch has at most {LARGEST_BATCH} prompts; combine some"
+                "a batch has at most {MAX_BATCH_CALLS} prompts; combine some"
             )));
         }
         let mut requests = Vec::with_capacity(prompts.len());
         for (prompt, span) in prompts.iter().zip(&spans) {
             let Some(prompt) = prompt.as_str() else {
-                return Err(given.wrong("prompts must be a list of strings"));
+                return Err(args.type_error("prompts must be a list of strings"));
             };
             let span = match span {
                 Value::Null => None,
                 span => match (span[0].as_i64(), span[1].as_i64()) {
                     (Some(start), end) => Some((start, end)),
-                    _ => return Err(given.wrong("a span is [start, end] or None")),
+                    _ => return Err(args.type_error("a span is [start, end] or None")),
                 },
             };
-            requests.push(self.question(prompt, span)?);
+            requests.push(self.sub_request(prompt, span)?);
         }
-        given.finish()?;
-        self.desk()
-            .tell(&format!("llm_query_batched, {} prompts", requests.len()));
+        args.finish()?;
+        self.models()
+            .report_progress(&format!("llm_query_batched, {} prompts", requests.len()));
         let answers: Vec<_> = stream::iter(requests)
-            .map(|request| async move { self.one(&request).await })
-            .buffered(AT_ONCE)
+            .map(|request| async move { self.ask_sub_model(&request).await })
+            .buffered(MAX_CONCURRENT_CALLS)
             .collect()
             .await;
         let mut texts = Vec::with_capacity(answers.len());
@@ -259,7 +252,7 @@ impl Functions {
                     texts.push(Value::Null);
                     let note = format!("batch item {at} failed: {}: {error}", error.code());
                     self.state().notes.push(note);
-                    if let HostError::Stop = self.raised(error) {
+                    if let HostError::Stop = self.to_host_error(error) {
                         stop = Some(HostError::Stop);
                     }
                 }
@@ -271,28 +264,29 @@ impl Functions {
         }
     }
 
-    async fn child(&self, mut given: Given) -> Result<Value, HostError> {
-        let task = given.text("task")?;
-        let (start, end) = (given.int("start")?.unwrap_or(0), given.int("end")?);
-        given.finish()?;
-        if task.trim().is_empty() || task.chars().count() > LONGEST_TASK {
+    async fn child(&self, mut args: CallArguments) -> Result<Value, HostError> {
+        let task = args.text("task")?;
+        let (start, end) = (args.int("start")?.unwrap_or(0), args.int("end")?);
+        args.finish()?;
+        if task.trim().is_empty() || task.chars().count() > MAX_CHILD_TASK_CHARS {
             return Err(HostError::value(format!(
-                "a task has 1 to {LONGEST_TASK} characters"
+                "a task has 1 to {MAX_CHILD_TASK_CHARS} characters"
             )));
         }
-        if self.depth >= self.shared.settings.max_depth {
+        if self.depth >= self.query.limits.max_depth {
             return Err(HostError::raise(
                 Exception::Runtime,
                 format!(
                     "depth_exceeded: analyses nest {} deep at most; use llm_query",
-                    self.shared.settings.max_depth
+                    self.query.limits.max_depth
                 ),
             ));
         }
-        self.desk().tell(&format!("rlm_query {}", clipped(&task)));
+        self.models()
+            .report_progress(&format!("rlm_query {}", clipped(&task)));
         let part = self.text.part(start, end);
         let answered = session::converse(
-            self.shared.clone(),
+            self.query.clone(),
             task,
             part,
             self.language,
@@ -301,7 +295,7 @@ impl Functions {
         );
         match answered.await {
             Ok(value) => Ok(value),
-            Err(Error::Model(error)) => Err(self.raised(error)),
+            Err(Error::Model(error)) => Err(self.to_host_error(error)),
             Err(error @ Error::NoAnswer(_)) => Err(HostError::raise(
                 Exception::Runtime,
                 format!("{}: {error}", error.code()),
@@ -313,17 +307,17 @@ impl Functions {
         }
     }
 
-    fn finish(&self, mut given: Given) -> Result<Value, HostError> {
-        let value = given.value("value")?;
+    fn finish(&self, mut args: CallArguments) -> Result<Value, HostError> {
+        let value = args.value("value")?;
         let wrong =
-            given.wrong("value must be a string, a list, a dict or a number, and not empty");
-        given.finish()?;
+            args.type_error("value must be a string, a list, a dict or a number, and not empty");
+        args.finish()?;
         let value = match value {
             None => return Err(wrong),
             Some(Value::String(text)) if text.trim().is_empty() => return Err(wrong),
             Some(value) => value,
         };
-        if value.to_string().len() > LARGEST_VALUE {
+        if value.to_string().len() > MAX_FINAL_BYTES {
             return Err(HostError::value(
                 "the answer is larger than 1 MiB; say less",
             ));
@@ -339,8 +333,8 @@ impl Functions {
         Ok(self.text.as_str().into())
     }
 
-    /// A question about a part, within its limits.
-    fn question(
+    /// The request for a question about a part.
+    fn sub_request(
         &self,
         prompt: &str,
         span: Option<(i64, Option<i64>)>,
@@ -349,10 +343,10 @@ impl Functions {
             return Err(HostError::value("the prompt is empty"));
         }
         let part = span.map(|(start, end)| self.text.part(start, end));
-        let length = prompt.chars().count() + part.as_ref().map_or(0, Text::chars);
-        if length > LONGEST_QUESTION {
+        let length = prompt.chars().count() + part.as_ref().map_or(0, SourceText::chars);
+        if length > MAX_QUESTION_CHARS {
             return Err(HostError::value(format!(
-                "a question with its text has at most {LONGEST_QUESTION} characters, this one {length}; use parts"
+                "a question with its text has at most {MAX_QUESTION_CHARS} characters, this one {length}; use parts"
             )));
         }
         let text = match part {
@@ -360,7 +354,7 @@ impl Functions {
             None => prompt.to_owned(),
         };
         Ok(ChatRequest {
-            system: prompt::DIRECT.to_owned(),
+            system: prompt::DIRECT_SYSTEM.to_owned(),
             messages: vec![ChatMessage {
                 role: ChatRole::User,
                 text,
@@ -370,11 +364,9 @@ impl Functions {
         })
     }
 
-    async fn one(&self, request: &ChatRequest) -> Result<String, ModelError> {
-        let reply = self
-            .desk()
-            .ask(&self.desk().sub, request, self.depth + 1)
-            .await?;
+    async fn ask_sub_model(&self, request: &ChatRequest) -> Result<String, ModelError> {
+        let models = self.models();
+        let reply = models.chat(&models.sub, request, self.depth + 1).await?;
         let cut = if reply.truncated {
             "\n[cut: the answer was longer than it may be]"
         } else {
@@ -383,11 +375,11 @@ impl Functions {
         Ok(format!("{}{cut}", reply.text))
     }
 
-    /// What a failed call means for the script: an exception, or its end.
-    fn raised(&self, error: ModelError) -> HostError {
+    /// A failed model call becomes an exception in the script, or ends it.
+    fn to_host_error(&self, error: ModelError) -> HostError {
         let mut state = self.state();
         let ends = match error {
-            ModelError::Budget { .. } => !self.shared.settings.allow_partial,
+            ModelError::Budget { .. } => !self.query.limits.allow_partial,
             ModelError::TimedOut => true,
             _ => false,
         };
@@ -402,7 +394,7 @@ impl Functions {
 impl Host for Functions {
     async fn call(&self, call: HostCall) -> Result<Value, HostError> {
         let name = call.name.clone();
-        if name == LOAD {
+        if name == LOAD_CONTEXT {
             return self.load();
         }
         let Some((_, usage)) = USAGES.iter().find(|(known, _)| *known == name) else {
@@ -411,22 +403,22 @@ impl Host for Functions {
                 format!("no function {name}"),
             ));
         };
-        let given = Given::new(call, usage);
+        let args = CallArguments::new(call, usage);
         match name.as_str() {
-            "context_search" => self.search(given).await,
-            "context_slice" => self.slice(given),
-            "context_chunks" => self.chunks(given),
-            "llm_query" => self.ask(given).await,
-            "llm_query_batched" => self.ask_many(given).await,
-            "rlm_query" => self.child(given).await,
-            "FINAL" => self.finish(given),
-            name => self.nav(name, given).await,
+            "context_search" => self.search(args).await,
+            "context_slice" => self.slice(args),
+            "context_chunks" => self.chunks(args),
+            "llm_query" => self.ask(args).await,
+            "llm_query_batched" => self.ask_many(args).await,
+            "rlm_query" => self.child(args).await,
+            "FINAL" => self.finish(args),
+            name => self.nav(name, args).await,
         }
     }
 }
 
-/// Runs what takes the processor for a while where it holds nobody up.
-async fn off_thread<T: Send + 'static>(
+/// Runs work that takes the processor for a while on a blocking thread.
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, HostError> {
     match tokio::task::spawn_blocking(work).await {
@@ -435,7 +427,7 @@ async fn off_thread<T: Send + 'static>(
     }
 }
 
-/// As much as a line of progress has room for.
+/// Clipped for a line of progress.
 fn clipped(text: &str) -> String {
     let mut shown: String = text
         .chars()

@@ -1,37 +1,39 @@
-//! Answers a question about a text far too long to be read: a model writes code that searches and slices the text, and
-//! asks further models about parts of it.
+//! Recursive analysis: answers a question about a text that is too long for a prompt. A model writes code that searches
+//! and slices the text, and asks further models about parts of it.
 //!
-//! - [`run`]: one query, from the question to an [`Ended`]
-//! - [`Query`], [`Settings`], [`Party`]: what is asked, of whom, within which bounds
-//! - [`Around`]: what a query needs of its surroundings: a sandbox, a [`Source`] of answers, somebody who watches
-//! - [`Text`]: the text, never copied and never in a prompt
-//! - [`Recorder`], [`Tape`]: a trace, and its replay without any provider
+//! The crate owns one query from the question to its report: turns, tokens, money, time, children, traces. It must not
+//! know files, tools or the configuration; the text, the admitted models and the sandbox are given to it.
 //!
-//! Inside, `session` leads the conversation, `functions` are what its code can call, `desk` is the one place where
-//! models are asked, `nav` knows source code, `blocks` finds code in answers, `binding` what that code binds, and
-//! `prompt` holds the words.
+//! The three types to know:
+//! - [`Query`]: the question, the text, the models and the limits; [`run`] carries it out in a [`QueryContext`]
+//! - [`SourceText`]: the text, shared by all children and addressed by characters
+//! - [`QueryReport`]: the answer or the error, and what was spent
 //!
-//! The text is data from nobody knows where, and so is everything that models say: code runs in the sandbox only, an
-//! answer is what `FINAL` is called with and never what prose looks like, and no name that the code can
-//! call reaches a file or a network.
+//! Parts: `session` leads a conversation, `functions` is what its code can call, `arguments` checks those calls,
+//! `model_access` is the only place that calls models, `definitions` parses source code, `code_blocks` finds code in
+//! replies, `bound_names` what that code binds, `prompt` holds the prompts, `trace` records and replays.
+//!
+//! The text and everything that models reply is untrusted: code runs in the sandbox only, the answer is the argument of
+//! `FINAL` and never prose, and no function that the code can call reaches a file or, except through `model_access`, a
+//! network.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod binding;
-mod blocks;
-mod desk;
+mod arguments;
+mod bound_names;
+mod code_blocks;
+mod definitions;
 mod error;
 mod functions;
-mod given;
-mod nav;
+mod model_access;
 mod prompt;
 mod query;
 mod session;
 mod text;
 mod trace;
 
-pub use desk::{Party, Progress, Source, Watch};
+pub use definitions::parse_language;
 pub use error::Error;
-pub use nav::language;
-pub use query::{Around, Ended, Finding, Query, Settings, run};
-pub use text::{Found, Hit, Search, Text};
-pub use trace::{Detail, Recorder, Tape};
+pub use model_access::{AnswerSource, ProgressCallback, QueryModel, QueryProgress};
+pub use query::{Query, QueryAnswer, QueryContext, QueryLimits, QueryReport, run};
+pub use text::SourceText;
+pub use trace::{RecordedTrace, TraceDetail, TraceRecorder};

@@ -1,4 +1,4 @@
-//! A query: from the question to its end, within its bounds.
+//! One query, from the question to the report, within its limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -11,138 +11,124 @@ use llmc_syntax::Language;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::desk::{Desk, Party, Source, Watch};
 use crate::error::Error;
-use crate::session::{Shared, converse};
-use crate::text::Text;
-use crate::trace::Recorder;
+use crate::model_access::{AnswerSource, ModelAccess, ProgressCallback, QueryModel};
+use crate::session::{QueryState, converse};
+use crate::text::SourceText;
+use crate::trace::TraceRecorder;
 
-/// What is asked, of whom.
 #[derive(Debug)]
 pub struct Query {
     /// The question.
     pub task: String,
-    /// What it is about.
-    pub text: Text,
-    /// How the text is called, if it has a name.
+    pub text: SourceText,
+    /// The text's name for the prompt, such as its path.
     pub name: Option<String>,
-    /// Its language, if it is source code.
     pub language: Option<Language>,
-    /// Who leads.
-    pub lead: Party,
-    /// Who is asked about parts.
-    pub sub: Party,
-    /// What may be spent.
+    /// The model that leads the conversation.
+    pub lead: QueryModel,
+    /// The model that answers questions about parts.
+    pub sub: QueryModel,
     pub caps: SpendingCaps,
-    /// The other bounds.
-    pub settings: Settings,
+    pub limits: QueryLimits,
 }
 
-/// Bounds of a query.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Turns of one conversation.
+pub struct QueryLimits {
+    /// Turns of each conversation.
     pub max_turns: u32,
     /// How deep conversations may start conversations.
     pub max_depth: u32,
-    /// Texts of at most this many tokens are answered in one plain call.
+    /// Texts of at most this many tokens are answered by one call.
     pub direct_tokens: u64,
-    /// When everything must be over.
     pub deadline: Instant,
-    /// Whether something is returned when money or time runs out.
+    /// Whether a partial answer is returned when money or time runs out.
     pub allow_partial: bool,
 }
 
-/// What a query needs of its surroundings.
-pub struct Around {
+/// What a query needs beside its own parameters.
+pub struct QueryContext {
     /// Where code runs.
     pub sandbox: Sandbox,
-    /// Whose query it is; decides whose workers serve it.
+    /// The principal; sandbox workers are not shared between principals.
     pub owner: String,
-    /// Where answers come from.
-    pub source: Source,
-    /// Where the trace goes.
-    pub recorder: Option<Recorder>,
-    /// Who watches.
-    pub watch: Option<Watch>,
-    /// Fires when the caller goes away.
+    pub source: AnswerSource,
+    pub recorder: Option<TraceRecorder>,
+    pub on_progress: Option<ProgressCallback>,
+    /// Cancelled when the caller disconnects.
     pub cancel: CancellationToken,
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Finding {
+pub struct QueryAnswer {
     /// As text.
     pub answer: String,
-    /// As it was given, when that was no text.
+    /// The value given to `FINAL`, if it is not a string.
     pub structured: Option<Value>,
-    /// Why it is not the whole answer, if it is not.
+    /// Why the answer is incomplete, if it is.
     pub partial: Option<String>,
 }
 
-/// How a query ended, and what it took.
 #[derive(Debug)]
-pub struct Ended {
-    /// The answer, or why there is none.
-    pub result: Result<Finding, Error>,
-    /// What was spent.
+pub struct QueryReport {
+    pub result: Result<QueryAnswer, Error>,
     pub spent: SpendingReport,
     /// Turns of the leading conversation.
     pub turns: u32,
 }
 
 /// Carries out a query.
-pub async fn run(query: Query, around: Around) -> Ended {
-    if let Source::Tape(tape) = &around.source
-        && let Err(error) = tape.check(&query.task, &query.text)
+pub async fn run(query: Query, context: QueryContext) -> QueryReport {
+    if let AnswerSource::Replay(trace) = &context.source
+        && let Err(error) = trace.check(&query.task, &query.text)
     {
-        return Ended {
+        return QueryReport {
             result: Err(error),
             spent: SpendingReport::default(),
             turns: 0,
         };
     }
-    if let Some(recorder) = &around.recorder {
-        recorder.begin(&query.task, &query.text, &query.lead, &query.sub);
+    if let Some(recorder) = &context.recorder {
+        recorder.record_begin(&query.task, &query.text, &query.lead, &query.sub);
     }
-    let deadline = query.settings.deadline;
-    let shared = Arc::new(Shared {
-        desk: Desk {
+    let deadline = query.limits.deadline;
+    let state = Arc::new(QueryState {
+        models: ModelAccess {
             lead: query.lead,
             sub: query.sub,
-            source: around.source,
-            recorder: around.recorder,
+            source: context.source,
+            recorder: context.recorder,
             ledger: Ledger::new(query.caps),
             deadline,
-            watch: around.watch,
-            max_turns: query.settings.max_turns,
+            on_progress: context.on_progress,
+            max_turns: query.limits.max_turns,
             turn: AtomicU32::new(0),
-            asked: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
         },
-        settings: query.settings,
-        sandbox: around.sandbox,
-        cancel: around.cancel.clone(),
-        owner: around.owner,
-        last_seen: Mutex::default(),
+        limits: query.limits,
+        sandbox: context.sandbox,
+        cancel: context.cancel.clone(),
+        owner: context.owner,
+        last_output: Mutex::default(),
     });
-    let answering = converse(
-        shared.clone(),
+    let conversation = converse(
+        state.clone(),
         query.task,
         query.text,
         query.language,
         query.name,
         0,
     );
-    // Whatever is under way is dropped with the future: calls hang up, workers end.
+    // Dropping the future closes the connections of calls under way and ends the workers.
     let result = tokio::select! {
-        () = around.cancel.cancelled() => Err(Error::Cancelled),
+        () = context.cancel.cancelled() => Err(Error::Cancelled),
         () = tokio::time::sleep_until(deadline.into()) => Err(Error::Model(ModelError::TimedOut)),
-        result = answering => result,
+        result = conversation => result,
     };
-    let result = finding(&shared, result);
-    let desk = &shared.desk;
-    if let Some(recorder) = &desk.recorder {
-        recorder.ended(&match &result {
+    let result = answer_or_partial(&state, result);
+    let models = &state.models;
+    if let Some(recorder) = &models.recorder {
+        recorder.record_end(&match &result {
             Ok(found) => Ok(found
                 .structured
                 .clone()
@@ -150,18 +136,21 @@ pub async fn run(query: Query, around: Around) -> Ended {
             Err(error) => Err(error.code()),
         });
     }
-    Ended {
+    QueryReport {
         result,
-        spent: desk.ledger.report(),
-        turns: desk.turn.load(Ordering::Relaxed),
+        spent: models.ledger.report(),
+        turns: models.turn.load(Ordering::Relaxed),
     }
 }
 
-fn finding(shared: &Shared, result: Result<Value, Error>) -> Result<Finding, Error> {
-    let refused = shared.desk.ledger.refused();
-    let (value, partial) = match (result, refused) {
-        // A script that went on after a cap had struck answers from a part of what it wanted to know.
-        (Ok(value), Some(what)) if shared.settings.allow_partial => (value, Some(what)),
+fn answer_or_partial(
+    state: &QueryState,
+    result: Result<Value, Error>,
+) -> Result<QueryAnswer, Error> {
+    let allow_partial = state.limits.allow_partial;
+    let (value, partial) = match (result, state.models.ledger.refused()) {
+        // A script that continued after a refused call answers from a part of what it asked for.
+        (Ok(value), Some(what)) if allow_partial => (value, Some(what)),
         (Ok(_), Some(what)) => {
             let hint = "give a higher budget_usd, or ask for less".to_owned();
             return Err(ModelError::Budget { what, hint }.into());
@@ -172,23 +161,25 @@ fn finding(shared: &Shared, result: Result<Value, Error>) -> Result<Finding, Err
                 error,
                 Error::Model(ModelError::Budget { .. } | ModelError::TimedOut) | Error::NoAnswer(_)
             );
-            let seen = shared
-                .last_seen
+            let last = state
+                .last_output
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            match (&*seen, ran_out && shared.settings.allow_partial) {
-                (Some(seen), true) => (Value::from(seen.as_str()), Some(error.to_string())),
+            match &*last {
+                Some(output) if ran_out && allow_partial => {
+                    (Value::from(output.as_str()), Some(error.to_string()))
+                }
                 _ => return Err(error),
             }
         }
     };
     Ok(match value {
-        Value::String(answer) => Finding {
+        Value::String(answer) => QueryAnswer {
             answer,
             structured: None,
             partial,
         },
-        value => Finding {
+        value => QueryAnswer {
             answer: value.to_string(),
             structured: Some(value),
             partial,

@@ -1,4 +1,4 @@
-//! One conversation: a model is asked, its code runs, it is shown what came of it, until something is final.
+//! One conversation: a model is called, its code runs, it is shown the output, until the code calls `FINAL`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,89 +12,94 @@ use llmc_syntax::Language;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::binding::binds;
-use crate::blocks::{Blocks, blocks};
-use crate::desk::Desk;
+use crate::bound_names::line_that_binds;
+use crate::code_blocks::{CodeBlocks, find_code_blocks};
 use crate::error::Error;
-use crate::functions::{self, Functions, LOAD};
+use crate::functions::{self, Functions, LOAD_CONTEXT};
+use crate::model_access::ModelAccess;
 use crate::prompt;
-use crate::query::Settings;
-use crate::text::Text;
+use crate::query::QueryLimits;
+use crate::text::SourceText;
 
-/// Texts up to this many bytes are a plain value in the interpreter; larger ones are brought in when code wants them.
-const SMALL: usize = 256 << 10;
-/// Bytes of code that one block may have.
-const LONGEST_CODE: usize = 64 << 10;
-/// Blocks of one answer that are run.
-const MOST_BLOCKS: usize = 8;
-/// What one block may spend of the processor, of memory, and print.
-const BLOCK_CPU: Duration = Duration::from_secs(20);
-const BLOCK_MEMORY: u64 = 256 << 20;
-const BLOCK_OUTPUT: u64 = 1 << 20;
-const BLOCK_CALLS: u64 = 5_000;
-/// Tokens that the leading model may answer with, and without which it is not worth asking.
+/// Texts up to this size are a plain value in the interpreter; larger ones are loaded when code names them.
+const MAX_PRELOADED_BYTES: usize = 256 << 10;
+const MAX_BLOCK_BYTES: usize = 64 << 10;
+/// Blocks of one reply that are run.
+const MAX_BLOCKS: usize = 8;
+const MAX_BLOCK_CPU: Duration = Duration::from_secs(20);
+const MAX_BLOCK_MEMORY_BYTES: u64 = 256 << 20;
+const MAX_BLOCK_OUTPUT_BYTES: u64 = 1 << 20;
+const MAX_BLOCK_CALLS: u64 = 5_000;
+/// Tokens of a leading model's reply: the most, and the least without which it is not called.
 const TURN_TOKENS: (u64, u64) = (4_096, 256);
-/// The same for a text that is answered directly.
+/// The same for a text that is answered by one call.
 const DIRECT_TOKENS: (u64, u64) = (8_192, 128);
 
-/// What all conversations of a query share.
-pub(crate) struct Shared {
-    pub(crate) desk: Desk,
-    pub(crate) settings: Settings,
+/// Shared by all conversations of a query.
+pub(crate) struct QueryState {
+    pub(crate) models: ModelAccess,
+    pub(crate) limits: QueryLimits,
     pub(crate) sandbox: Sandbox,
     pub(crate) cancel: CancellationToken,
     pub(crate) owner: String,
-    /// What the leading conversation has seen last, for an answer that may be partial.
-    pub(crate) last_seen: std::sync::Mutex<Option<String>>,
+    /// The last output in the leading conversation, for a partial answer.
+    pub(crate) last_output: std::sync::Mutex<Option<String>>,
 }
 
-type Answering = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+type AnswerFuture = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 
-/// Leads a conversation about a text to its answer. Boxed, since conversations start conversations.
+/// Leads a conversation about a text to its answer. Boxed, because conversations start conversations.
 pub(crate) fn converse(
-    shared: Arc<Shared>,
+    state: Arc<QueryState>,
     task: String,
-    text: Text,
+    text: SourceText,
     language: Option<Language>,
     name: Option<String>,
     depth: u32,
-) -> Answering {
+) -> AnswerFuture {
     Box::pin(async move {
-        let room = usize::try_from(shared.settings.direct_tokens).unwrap_or(usize::MAX);
-        // A token has at most some 128 bytes, so most texts need no counting to be seen not to fit.
+        let room = usize::try_from(state.limits.direct_tokens).unwrap_or(usize::MAX);
+        // A token has at most some 128 bytes, so a longer text need not be counted.
         if text.bytes() <= room.saturating_mul(128)
             && llmc_tokens::fits(text.as_str(), room)
             && room > 0
         {
-            return direct(&shared, &task, &text, depth).await;
+            return direct(&state, &task, &text, depth).await;
         }
         let opening = prompt::opening(&task, &text, name.as_deref());
-        let talk = Talk::open(shared, text, language, depth).await?;
-        talk.lead(opening).await
+        let conversation = Conversation::open(state, text, language, depth).await?;
+        conversation.lead(opening).await
     })
 }
 
-/// One plain question, for a text that fits into it.
-async fn direct(shared: &Shared, task: &str, text: &Text, depth: u32) -> Result<Value, Error> {
-    let party = shared.desk.leader(depth);
+/// One call, for a text that fits into it.
+async fn direct(
+    state: &QueryState,
+    task: &str,
+    text: &SourceText,
+    depth: u32,
+) -> Result<Value, Error> {
+    let model = state.models.leader(depth);
     if depth == 0 {
-        shared.desk.turn.store(1, Ordering::Relaxed);
+        state.models.turn.store(1, Ordering::Relaxed);
     }
-    shared.desk.tell(&format!("asking {}", party.model));
+    state
+        .models
+        .report_progress(&format!("asking {}", model.name));
     let request = ChatRequest {
-        system: prompt::DIRECT.to_owned(),
+        system: prompt::DIRECT_SYSTEM.to_owned(),
         messages: vec![user(prompt::with_text(task, text.as_str()))],
         max_output_tokens: DIRECT_TOKENS.0,
         min_output_tokens: DIRECT_TOKENS.1,
     };
-    let reply = shared.desk.ask(party, &request, depth).await?;
+    let reply = state.models.chat(model, &request, depth).await?;
     if reply.text.trim().is_empty() {
         return Err(Error::NoAnswer(
             "the model answered with nothing".to_owned(),
         ));
     }
     if reply.truncated {
-        shared.see(depth, &reply.text);
+        state.keep_output(depth, &reply.text);
         return Err(Error::NoAnswer(
             "the model's answer was cut before its end".to_owned(),
         ));
@@ -102,66 +107,65 @@ async fn direct(shared: &Shared, task: &str, text: &Text, depth: u32) -> Result<
     Ok(reply.text.into())
 }
 
-impl Shared {
-    fn see(&self, depth: u32, seen: &str) {
-        if depth == 0 && !seen.trim().is_empty() {
+impl QueryState {
+    fn keep_output(&self, depth: u32, output: &str) {
+        if depth == 0 && !output.trim().is_empty() {
             let mut last = self
-                .last_seen
+                .last_output
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-            *last = Some(seen.to_owned());
+            *last = Some(output.to_owned());
         }
     }
 }
 
-/// A conversation under way.
-struct Talk {
-    shared: Arc<Shared>,
+struct Conversation {
+    state: Arc<QueryState>,
     session: Session,
     functions: Functions,
     depth: u32,
-    size: Size,
+    size: TextSize,
     loaded: bool,
 }
 
-/// How the interpreter has the text.
+/// How the interpreter gets the text.
 #[derive(Clone, Copy, PartialEq)]
-enum Size {
-    /// As a value like any other.
+enum TextSize {
+    /// As a value from the start.
     Small,
-    /// Not before code wants it.
+    /// When code names it.
     Large,
 }
 
-/// How an answer's code went, for the model to read.
-enum Went {
+enum TurnResult {
     Final(Value),
-    On(String),
+    /// What the model is shown next.
+    Output(String),
 }
 
-impl Talk {
+impl Conversation {
     async fn open(
-        shared: Arc<Shared>,
-        text: Text,
+        state: Arc<QueryState>,
+        text: SourceText,
         language: Option<Language>,
         depth: u32,
-    ) -> Result<Talk, Error> {
-        let size = if text.bytes() <= SMALL {
-            Size::Small
+    ) -> Result<Conversation, Error> {
+        let size = if text.bytes() <= MAX_PRELOADED_BYTES {
+            TextSize::Small
         } else {
-            Size::Large
+            TextSize::Large
         };
         let all = |more: &[&'static str]| -> Vec<String> {
             let names = functions::names().chain(more.iter().copied());
             names.map(str::to_owned).collect()
         };
         let mut names = Names {
-            functions: all(&[LOAD]),
+            functions: all(&[LOAD_CONTEXT]),
             values: vec![("context_len".to_owned(), text.chars().into())],
-            reserved: all(&["context_len", LOAD]),
+            reserved: all(&["context_len", LOAD_CONTEXT]),
             ..Names::default()
         };
-        if size == Size::Small {
+        if size == TextSize::Small {
             names.reserved.push("context".to_owned());
             names
                 .values
@@ -169,15 +173,14 @@ impl Talk {
         }
         let setup = Setup {
             names,
-            checkpoints: size == Size::Small,
+            checkpoints: size == TextSize::Small,
             ..Setup::default()
         };
-        let opened = shared.sandbox.session(&shared.owner, setup).await;
-        let session = opened.map_err(|error| Error::Sandbox(error.to_string()))?;
-        Ok(Talk {
+        let session = state.sandbox.session(&state.owner, setup).await?;
+        Ok(Conversation {
             session,
-            functions: Functions::new(shared.clone(), text, language, depth),
-            shared,
+            functions: Functions::new(state.clone(), text, language, depth),
+            state,
             depth,
             size,
             loaded: false,
@@ -185,9 +188,9 @@ impl Talk {
     }
 
     async fn lead(mut self, opening: String) -> Result<Value, Error> {
-        let shared = self.shared.clone();
-        let (desk, max_turns) = (&shared.desk, shared.settings.max_turns);
-        let children = self.depth < shared.settings.max_depth;
+        let state = self.state.clone();
+        let (models, max_turns) = (&state.models, state.limits.max_turns);
+        let children = self.depth < state.limits.max_depth;
         let mut request = ChatRequest {
             system: prompt::system(max_turns, children),
             messages: vec![user(opening)],
@@ -196,12 +199,12 @@ impl Talk {
         };
         for turn in 1..=max_turns {
             if self.depth == 0 {
-                desk.turn.store(turn, Ordering::Relaxed);
+                models.turn.store(turn, Ordering::Relaxed);
             }
-            let party = desk.leader(self.depth);
-            desk.tell(&format!("asking {}", party.model));
-            let reply = desk.ask(party, &request, self.depth).await?;
-            let answer = blocks(&reply.text);
+            let model = models.leader(self.depth);
+            models.report_progress(&format!("asking {}", model.name));
+            let reply = models.chat(model, &request, self.depth).await?;
+            let answer = find_code_blocks(&reply.text);
             let said = if reply.text.trim().is_empty() {
                 "(nothing)".to_owned()
             } else {
@@ -212,24 +215,29 @@ impl Talk {
                 text: said,
             });
             let output = match self.run_all(answer, reply.truncated, turn).await? {
-                Went::Final(value) => return Ok(value),
-                Went::On(output) => output,
+                TurnResult::Final(value) => return Ok(value),
+                TurnResult::Output(output) => output,
             };
-            self.shared.see(self.depth, &output);
-            if let Some(what) = desk.ledger.refused() {
+            self.state.keep_output(self.depth, &output);
+            if let Some(what) = models.ledger.refused() {
                 let hint = "give a higher budget_usd, or ask for less".to_owned();
                 return Err(ModelError::Budget { what, hint }.into());
             }
-            let told = format!("{output}\n\n{}", prompt::turns_left(turn, max_turns));
-            request.messages.push(user(told));
+            let shown = format!("{output}\n\n{}", prompt::turns_left(turn, max_turns));
+            request.messages.push(user(shown));
         }
         Err(Error::NoAnswer(format!(
             "the turns that were allowed ({max_turns}) went by, and FINAL was not called"
         )))
     }
 
-    /// Runs the blocks of an answer, one after the other, up to the first that fails.
-    async fn run_all(&mut self, answer: Blocks, cut: bool, turn: u32) -> Result<Went, Error> {
+    /// Runs the blocks of a reply in order, up to the first that fails.
+    async fn run_all(
+        &mut self,
+        answer: CodeBlocks,
+        cut: bool,
+        turn: u32,
+    ) -> Result<TurnResult, Error> {
         let mut output = String::new();
         let mut add = |text: &str| {
             if !output.is_empty() && !output.ends_with('\n') {
@@ -244,26 +252,26 @@ impl Talk {
         }
         let many = answer.code.len();
         for (at, code) in answer.code.iter().enumerate() {
-            if at == MOST_BLOCKS {
+            if at == MAX_BLOCKS {
                 add(&format!("[{} more blocks were not run]", many - at));
                 break;
             }
-            self.shared.desk.tell("running code");
-            let (told, failed) = self.run_one(code).await;
-            if let Some(recorder) = &self.shared.desk.recorder {
-                recorder.ran(self.depth, turn, code, &told);
+            self.state.models.report_progress("running code");
+            let (shown, failed) = self.run_one(code).await;
+            if let Some(recorder) = &self.state.models.recorder {
+                recorder.record_run(self.depth, turn, code, &shown);
             }
             if let Some(value) = self.functions.answer() {
-                return Ok(Went::Final(value));
+                return Ok(TurnResult::Final(value));
             }
-            if let Some(error) = self.functions.fatal() {
+            if let Some(error) = self.functions.take_fatal() {
                 return Err(error);
             }
-            if self.shared.cancel.is_cancelled() {
+            if self.state.cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            add(&prompt::shown(&told));
-            for note in self.functions.notes() {
+            add(&prompt::cut_output(&shown));
+            for note in self.functions.take_notes() {
                 add(&format!("[{note}]"));
             }
             if failed {
@@ -281,77 +289,77 @@ impl Talk {
                 "[Your reply was cut: its last block has no end and was not run. Write less in one reply.]",
             );
         }
-        if answer.foreign > 0 && answer.code.is_empty() {
+        if answer.other_languages > 0 && answer.code.is_empty() {
             add("[Only blocks marked python are run.]");
         }
         if output.trim().is_empty() {
             output = "[your code ran and printed nothing]".to_owned();
         }
-        Ok(Went::On(output))
+        Ok(TurnResult::Output(output))
     }
 
-    /// Runs one block; what it printed, with what went wrong, and whether something did.
+    /// Runs one block; returns its output with the error, and whether it failed.
     async fn run_one(&mut self, code: &str) -> (String, bool) {
-        if code.len() > LONGEST_CODE {
-            let told = format!("[not run: a block has at most {LONGEST_CODE} bytes]");
-            return (told, true);
+        if code.len() > MAX_BLOCK_BYTES {
+            let shown = format!("[not run: a block has at most {MAX_BLOCK_BYTES} bytes]");
+            return (shown, true);
         }
-        if self.size == Size::Large {
-            if let Some(line) = binds(code, "context") {
-                let told = format!(
+        if self.size == TextSize::Large {
+            if let Some(line) = line_that_binds(code, "context") {
+                let shown = format!(
                     "[not run: line {line} assigns context, which is read-only; use another name]"
                 );
-                return (told, true);
+                return (shown, true);
             }
             if !self.loaded && mentions_context(code) {
                 self.functions.set_loading(true);
-                let load = format!("context = {LOAD}()");
+                let load = format!("context = {LOAD_CONTEXT}()");
                 let outcome = self.feed(&load).await;
                 self.functions.set_loading(false);
                 if let Ending::Failed(trouble) = outcome.ending {
-                    let told = format!(
+                    let shown = format!(
                         "[context is too large to be a variable here ({}); use context_search and context_slice]",
                         trouble.message
                     );
-                    return (told, true);
+                    return (shown, true);
                 }
                 self.loaded = true;
             }
         }
         let outcome = self.feed(code).await;
-        let mut told = outcome.output;
+        let mut shown = outcome.output;
         let mut failed = false;
         match outcome.ending {
-            Ending::Value(value) if told.trim().is_empty() => told.push_str(&value.repr),
+            Ending::Value(value) if shown.trim().is_empty() => shown.push_str(&value.repr),
             Ending::Value(_) | Ending::Stopped => {}
             Ending::Failed(trouble) => {
                 failed = true;
-                told.push_str(&troubled(&trouble));
+                shown.push_str(&render_error(&trouble));
             }
         }
         if outcome.rolled_back {
             self.loaded = false;
-            told.push_str("\n[the interpreter was restarted; variables of this block, or all of them, are gone]");
+            shown.push_str("\n[the interpreter was restarted; variables of this block, or all of them, are gone]");
         }
-        (told, failed)
+        (shown, failed)
     }
 
     async fn feed(&mut self, code: &str) -> Outcome {
         let left = self
-            .shared
-            .settings
+            .state
+            .limits
             .deadline
             .saturating_duration_since(Instant::now());
         let limits = Limits {
             wall: left,
-            cpu: BLOCK_CPU,
-            memory_bytes: BLOCK_MEMORY,
-            output_bytes: BLOCK_OUTPUT,
-            calls: BLOCK_CALLS,
+            cpu: MAX_BLOCK_CPU,
+            memory_bytes: MAX_BLOCK_MEMORY_BYTES,
+            output_bytes: MAX_BLOCK_OUTPUT_BYTES,
+            calls: MAX_BLOCK_CALLS,
             ..Limits::default()
         };
         self.session
-            .run(code, &limits, &self.functions, &self.shared.cancel)
+            .run(code, &limits, &self.functions, &self.state.cancel)
             .await
     }
 }
@@ -363,8 +371,8 @@ fn user(text: String) -> ChatMessage {
     }
 }
 
-/// What went wrong, as a model reads it.
-fn troubled(trouble: &Trouble) -> String {
+/// A script error as the model reads it.
+fn render_error(trouble: &Trouble) -> String {
     let line = trouble
         .line
         .map_or(String::new(), |line| format!(" (line {line})"));
@@ -383,7 +391,7 @@ fn troubled(trouble: &Trouble) -> String {
     )
 }
 
-/// Whether the word stands alone anywhere; in a comment it costs a load that was not needed, and nothing else.
+/// Whether the word stands alone anywhere. In a comment it costs a needless load, nothing else.
 fn mentions_context(code: &str) -> bool {
     let word = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices("context").any(|(at, found)| {

@@ -1,7 +1,7 @@
-//! The text a query is about: kept once, never copied, addressed by characters as Python does.
+//! The text of a query: stored once and addressed by characters, as in Python.
 //!
-//! A part of it is the same text with other bounds, so children of a query share their parent's. Between characters and
-//! bytes stands a small table of how many characters come before each block; plain ASCII does without.
+//! A part is the same text with other bounds, so children of a query share their parent's. A small table of how many
+//! characters come before each block translates characters to bytes; ASCII text needs none.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,16 +10,13 @@ use std::time::{Duration, Instant};
 use memchr::memmem;
 use regex::RegexBuilder;
 
-/// Bytes for which the table has one entry.
-const BLOCK: usize = 4096;
-/// How long counting all matches may take; what was found by then is told as a part.
-const SEARCH_TIME: Duration = Duration::from_secs(5);
-/// Matches between two looks at the clock.
-const CLOCK: u64 = 4096;
-/// Characters of a line shown with a match.
-const LINE_SHOWN: usize = 240;
-/// The most pieces a text is cut into.
-const MOST_CHUNKS: usize = 10_000;
+/// Bytes of text for each entry of the table.
+const BLOCK_BYTES: usize = 4096;
+/// After it a search reports what it has found as incomplete.
+const SEARCH_TIMEOUT: Duration = Duration::from_secs(5);
+const MATCHES_PER_CLOCK_CHECK: u64 = 4096;
+const MAX_SHOWN_LINE_CHARS: usize = 240;
+const MAX_CHUNKS: usize = 10_000;
 
 #[derive(Debug)]
 struct Store {
@@ -30,95 +27,85 @@ struct Store {
 
 /// A text, or a part of one. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Text {
+pub struct SourceText {
     store: Arc<Store>,
     bytes: Range<usize>,
 }
 
-/// What to look for.
 #[derive(Debug, Clone)]
-pub struct Search {
-    /// A regular expression, or plain words.
-    pub pattern: String,
-    /// Whether it is plain words.
-    pub literal: bool,
-    /// Whether capitals matter not.
-    pub ignore_case: bool,
-    /// Where to begin, in characters.
-    pub start: i64,
-    /// Where to end; the text's end when unset.
-    pub end: Option<i64>,
-    /// Matches that are told; all are counted.
-    pub limit: usize,
+pub(crate) struct TextSearch {
+    /// A regular expression, or text to find literally.
+    pub(crate) pattern: String,
+    pub(crate) literal: bool,
+    pub(crate) ignore_case: bool,
+    /// In characters, by Python's rules for slices.
+    pub(crate) start: i64,
+    pub(crate) end: Option<i64>,
+    /// Matches that are returned; all are counted.
+    pub(crate) limit: usize,
 }
 
-/// Where a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hit {
-    /// First character.
-    pub start: usize,
-    /// The one after the last.
-    pub end: usize,
-    /// Line of the first, from 1.
-    pub line: usize,
-    /// That line, clipped around the match.
-    pub text: String,
+pub(crate) struct TextMatch {
+    /// In characters.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// From 1.
+    pub(crate) line: usize,
+    /// The line, clipped around the match.
+    pub(crate) text: String,
 }
 
-/// What a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// The first matches.
-    pub hits: Vec<Hit>,
-    /// How many there are.
-    pub total: u64,
+pub(crate) struct TextMatches {
+    /// The first matches, up to the limit.
+    pub(crate) hits: Vec<TextMatch>,
+    pub(crate) total: u64,
     /// Whether the whole range was searched; otherwise `total` is what was found by then.
-    pub complete: bool,
+    pub(crate) complete: bool,
 }
 
-impl Text {
-    /// Takes a text.
-    pub fn new(text: String) -> Text {
+impl SourceText {
+    pub fn new(text: String) -> SourceText {
         let before = if text.is_ascii() {
             Vec::new()
         } else {
             let mut count = 0;
-            let mut table = Vec::with_capacity(text.len() / BLOCK + 2);
-            for block in text.as_bytes().chunks(BLOCK) {
+            let mut table = Vec::with_capacity(text.len() / BLOCK_BYTES + 2);
+            for block in text.as_bytes().chunks(BLOCK_BYTES) {
                 table.push(count);
-                count += starts(block);
+                count += count_chars(block);
             }
             table.push(count);
             table
         };
         let bytes = 0..text.len();
-        Text {
+        SourceText {
             store: Arc::new(Store { text, before }),
             bytes,
         }
     }
 
-    /// The text itself.
     pub fn as_str(&self) -> &str {
         &self.store.text[self.bytes.clone()]
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Its length in characters.
-    pub fn chars(&self) -> usize {
+    /// The length in characters.
+    pub(crate) fn chars(&self) -> usize {
         self.char_at(self.bytes.len())
     }
 
     /// A part, by Python's rules for slices: negative counts from the end, too far is the end.
-    pub fn part(&self, start: i64, end: Option<i64>) -> Text {
+    pub(crate) fn part(&self, start: i64, end: Option<i64>) -> SourceText {
         let (start, end) = self.range(start, end);
         let from = self.bytes.start + self.byte_at(start);
         let to = self.bytes.start + self.byte_at(end);
-        Text {
+        SourceText {
             store: self.store.clone(),
             bytes: from..to,
         }
@@ -144,9 +131,9 @@ impl Text {
     }
 
     fn global_char(&self, byte: usize) -> usize {
-        let block = byte / BLOCK;
+        let block = byte / BLOCK_BYTES;
         let base = self.store.before[block];
-        base + starts(&self.store.text.as_bytes()[block * BLOCK..byte])
+        base + count_chars(&self.store.text.as_bytes()[block * BLOCK_BYTES..byte])
     }
 
     /// The byte of this text at which a character begins.
@@ -162,10 +149,10 @@ impl Text {
             - 1;
         let mut left = wanted - self.store.before[block];
         let bytes = self.store.text.as_bytes();
-        let mut at = (block * BLOCK).min(bytes.len());
-        // Bytes that belong to a character of the block before are no starts and are passed over.
+        let mut at = (block * BLOCK_BYTES).min(bytes.len());
+        // Bytes that belong to a character of the block before are no char starts and are passed over.
         while at < bytes.len() {
-            if is_start(bytes[at]) {
+            if is_char_start(bytes[at]) {
                 if left == 0 {
                     break;
                 }
@@ -176,26 +163,23 @@ impl Text {
         at - self.bytes.start
     }
 
-    /// Finds and counts all matches.
-    ///
-    /// # Errors
-    /// A pattern that is none, in words for whoever wrote it.
-    pub fn search(&self, search: &Search) -> Result<Found, String> {
+    /// Finds and counts all matches. The error is a message for the script.
+    pub(crate) fn search(&self, search: &TextSearch) -> Result<TextMatches, String> {
         if search.pattern.is_empty() {
             return Err("the pattern is empty".to_owned());
         }
         let range = self.part(search.start, search.end);
         let offset = range.bytes.start - self.bytes.start;
-        let mut tally = Tally::new(self, offset, search.limit);
+        let mut collector = MatchCollector::new(self, offset, search.limit);
         if search.literal && !search.ignore_case {
             let finder = memmem::Finder::new(&search.pattern);
             let length = search.pattern.len();
             for at in finder.find_iter(range.as_str().as_bytes()) {
-                if !tally.add(at, at + length) {
+                if !collector.add(at, at + length) {
                     break;
                 }
             }
-            return Ok(tally.found);
+            return Ok(collector.found);
         }
         let pattern = if search.literal {
             regex::escape(&search.pattern)
@@ -210,25 +194,27 @@ impl Text {
             .build()
             .map_err(|error| format!("bad pattern: {error}"))?;
         for hit in regex.find_iter(range.as_str()) {
-            if !tally.add(hit.start(), hit.end()) {
+            if !collector.add(hit.start(), hit.end()) {
                 break;
             }
         }
-        Ok(tally.found)
+        Ok(collector.found)
     }
 
-    /// Pieces of about so many characters, as bounds; each is cut at a line's end where one is near.
-    ///
-    /// # Errors
-    /// A size or overlap that makes no sense, in words for whoever gave it.
-    pub fn chunks(&self, size: usize, overlap: usize) -> Result<Vec<(usize, usize)>, String> {
+    /// Bounds of pieces of about `size` characters, cut at the end of a line where one is near. The error is a message
+    /// for the script.
+    pub(crate) fn chunks(
+        &self,
+        size: usize,
+        overlap: usize,
+    ) -> Result<Vec<(usize, usize)>, String> {
         if size == 0 || overlap >= size {
             return Err("size must be at least 1, and overlap less than size".to_owned());
         }
         let length = self.chars();
-        if length / (size - overlap) > MOST_CHUNKS {
+        if length / (size - overlap) > MAX_CHUNKS {
             return Err(format!(
-                "that makes more than {MOST_CHUNKS} pieces; choose a larger size"
+                "that makes more than {MAX_CHUNKS} pieces; choose a larger size"
             ));
         }
         let mut pieces = Vec::new();
@@ -250,7 +236,7 @@ impl Text {
         Ok(pieces)
     }
 
-    /// The last place behind a line's end between two characters, or the second of them.
+    /// The last start of a line between two characters, or the second of them.
     fn line_end_near(&self, low: usize, high: usize) -> usize {
         let (from, to) = (self.byte_at(low), self.byte_at(high));
         match memchr::memrchr(b'\n', &self.as_str().as_bytes()[from..to]) {
@@ -261,49 +247,51 @@ impl Text {
 }
 
 /// Collects matches that come in order.
-struct Tally<'a> {
-    text: &'a Text,
+struct MatchCollector<'a> {
+    text: &'a SourceText,
     offset: usize,
     limit: usize,
-    found: Found,
-    /// Where lines have been counted to, and how many there were.
-    counted: (usize, usize),
-    until: Instant,
+    found: TextMatches,
+    /// The byte up to which lines are counted, and the line there.
+    line_count: (usize, usize),
+    deadline: Instant,
 }
 
-impl<'a> Tally<'a> {
-    fn new(text: &'a Text, offset: usize, limit: usize) -> Tally<'a> {
-        Tally {
+impl<'a> MatchCollector<'a> {
+    fn new(text: &'a SourceText, offset: usize, limit: usize) -> MatchCollector<'a> {
+        MatchCollector {
             text,
             offset,
             limit,
-            found: Found {
+            found: TextMatches {
                 hits: Vec::new(),
                 total: 0,
                 complete: true,
             },
-            counted: (0, 1),
-            until: Instant::now() + SEARCH_TIME,
+            line_count: (0, 1),
+            deadline: Instant::now() + SEARCH_TIMEOUT,
         }
     }
 
-    /// Takes a match; whether to go on.
+    /// Adds a match; false when the time is up.
     fn add(&mut self, start: usize, end: usize) -> bool {
         self.found.total += 1;
         if self.found.hits.len() < self.limit {
             let (start, end) = (start + self.offset, end + self.offset);
             let bytes = self.text.as_str().as_bytes();
-            let (at, line) = self.counted;
+            let (at, line) = self.line_count;
             let line = line + memchr::memchr_iter(b'\n', &bytes[at..start]).count();
-            self.counted = (start, line);
-            self.found.hits.push(Hit {
+            self.line_count = (start, line);
+            self.found.hits.push(TextMatch {
                 start: self.text.char_at(start),
                 end: self.text.char_at(end),
                 line,
                 text: line_around(self.text.as_str(), start, end),
             });
         }
-        if self.found.total.is_multiple_of(CLOCK) && Instant::now() > self.until {
+        if self.found.total.is_multiple_of(MATCHES_PER_CLOCK_CHECK)
+            && Instant::now() > self.deadline
+        {
             self.found.complete = false;
         }
         self.found.complete
@@ -314,11 +302,11 @@ impl<'a> Tally<'a> {
 fn line_around(text: &str, start: usize, end: usize) -> String {
     // A line may be as long as the file: no more of it is looked at than is shown.
     let near = |at: usize| text.floor_char_boundary(at);
-    let low = near(start.saturating_sub(LINE_SHOWN));
+    let low = near(start.saturating_sub(MAX_SHOWN_LINE_CHARS));
     let from = memchr::memrchr(b'\n', &text.as_bytes()[low..start]).map_or(low, |at| low + at + 1);
     let high = near(
-        (start + LINE_SHOWN)
-            .max(end.min(start + LINE_SHOWN))
+        (start + MAX_SHOWN_LINE_CHARS)
+            .max(end.min(start + MAX_SHOWN_LINE_CHARS))
             .min(text.len()),
     );
     let to = memchr::memchr(b'\n', &text.as_bytes()[start..high]).map_or(high, |at| start + at);
@@ -326,17 +314,16 @@ fn line_around(text: &str, start: usize, end: usize) -> String {
     let skip = text[from..start]
         .chars()
         .count()
-        .saturating_sub(LINE_SHOWN / 3);
-    let shown: String = line.chars().skip(skip).take(LINE_SHOWN).collect();
+        .saturating_sub(MAX_SHOWN_LINE_CHARS / 3);
+    let shown: String = line.chars().skip(skip).take(MAX_SHOWN_LINE_CHARS).collect();
     shown.trim_end_matches('\r').to_owned()
 }
 
-/// How many characters begin in these bytes.
-fn starts(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| is_start(**byte)).count()
+fn count_chars(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| is_char_start(**byte)).count()
 }
 
-fn is_start(byte: u8) -> bool {
+fn is_char_start(byte: u8) -> bool {
     byte & 0xc0 != 0x80
 }
 
@@ -344,8 +331,8 @@ fn is_start(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn search(pattern: &str) -> Search {
-        Search {
+    fn search(pattern: &str) -> TextSearch {
+        TextSearch {
             pattern: pattern.to_owned(),
             literal: false,
             ignore_case: false,
@@ -368,7 +355,7 @@ mod tests {
     #[test]
     fn offsets_are_those_of_python() {
         let plain = mixed();
-        let text = Text::new(plain.clone());
+        let text = SourceText::new(plain.clone());
         let chars: Vec<char> = plain.chars().collect();
         assert_eq!(text.chars(), chars.len());
         for start in (0..chars.len()).step_by(97) {
@@ -394,7 +381,7 @@ mod tests {
     #[test]
     fn matches_are_found_counted_and_placed() {
         let plain = mixed();
-        let text = Text::new(plain.clone());
+        let text = SourceText::new(plain.clone());
         let found = text.search(&search(r"\u{20ac}1\d2\b")).unwrap();
         assert!(found.complete && found.total > 0 && found.total == found.hits.len() as u64);
         for hit in &found.hits {
@@ -404,7 +391,7 @@ mod tests {
             assert_eq!(hit.line, 1 + plain[..byte].matches('\n').count());
             assert!(hit.text.contains(slice.as_str()), "{hit:?}");
         }
-        let few = Search {
+        let few = TextSearch {
             limit: 2,
             ..search(r"\d")
         };
@@ -416,19 +403,19 @@ mod tests {
 
     #[test]
     fn words_are_not_patterns_and_ranges_bound_them() {
-        let text = Text::new("one.two ONE.TWO one-two\nx".to_owned());
-        let literal = Search {
+        let text = SourceText::new("one.two ONE.TWO one-two\nx".to_owned());
+        let literal = TextSearch {
             literal: true,
             ..search("one.two")
         };
         assert_eq!(text.search(&literal).unwrap().total, 1);
-        let any_case = Search {
+        let any_case = TextSearch {
             ignore_case: true,
             ..literal.clone()
         };
         assert_eq!(text.search(&any_case).unwrap().total, 2);
         assert_eq!(text.search(&search("one.two")).unwrap().total, 2);
-        let later = Search {
+        let later = TextSearch {
             start: 1,
             end: Some(-1),
             ..search("one.two")
@@ -443,19 +430,19 @@ mod tests {
 
     #[test]
     fn a_line_as_long_as_the_file_is_clipped() {
-        let text = Text::new(format!(
+        let text = SourceText::new(format!(
             "{}needle{}",
             "x".repeat(1 << 20),
             "y".repeat(1 << 20)
         ));
         let found = text.search(&search("needle")).unwrap();
         assert!(found.hits[0].text.contains("needle"));
-        assert!(found.hits[0].text.chars().count() <= LINE_SHOWN);
+        assert!(found.hits[0].text.chars().count() <= MAX_SHOWN_LINE_CHARS);
     }
 
     #[test]
     fn hostile_patterns_end() {
-        let text = Text::new("A".repeat(300_000));
+        let text = SourceText::new("A".repeat(300_000));
         let started = Instant::now();
         let found = text.search(&search(".*[^A-Z]|[A-Z]")).unwrap();
         assert!(!found.complete || found.total == 300_000);
@@ -464,7 +451,7 @@ mod tests {
 
     #[test]
     fn pieces_cover_the_text_and_end_with_lines() {
-        let text = Text::new(mixed());
+        let text = SourceText::new(mixed());
         for (size, overlap) in [(1_000, 0), (1_000, 100), (7, 3), (1 << 30, 0)] {
             let pieces = text.chunks(size, overlap).unwrap();
             assert_eq!(pieces[0].0, 0);
@@ -479,6 +466,11 @@ mod tests {
         assert!(first.as_str().ends_with('\n'));
         assert!(text.chunks(0, 0).is_err() && text.chunks(5, 5).is_err());
         assert!(text.chunks(1, 0).is_err(), "too many pieces");
-        assert!(Text::new(String::new()).chunks(5, 0).unwrap().is_empty());
+        assert!(
+            SourceText::new(String::new())
+                .chunks(5, 0)
+                .unwrap()
+                .is_empty()
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! Traces: what was asked, answered and run, one JSON line each; and the replay of one.
+//! Traces: model calls and code runs as JSON lines, and their replay.
 //!
-//! A replay runs the recorded answers through the same session, on the same text, without any provider: answers are found
-//! by the hash of their question, so a session that would ask something else is noticed at once.
+//! A replay runs the recorded replies through the same session on the same text, without any provider. Replies are found
+//! by the hash of their request, so a session that would send something else fails at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
@@ -13,64 +13,66 @@ use llmc_model::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::desk::Party;
 use crate::error::Error;
-use crate::text::Text;
+use crate::model_access::QueryModel;
+use crate::text::SourceText;
 
-/// The form of these lines.
-const VERSION: u64 = 1;
+const FORMAT_VERSION: u64 = 1;
 
-/// How much a trace tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detail {
-    /// Everything; can be replayed.
+pub enum TraceDetail {
+    /// Can be replayed.
     Full,
-    /// Sizes and hashes in the place of every text; cannot be replayed.
+    /// Sizes and hashes instead of every text; cannot be replayed.
     Redacted,
 }
 
-/// Writes a trace.
-pub struct Recorder {
+pub struct TraceRecorder {
     out: Mutex<Box<dyn Write + Send>>,
-    detail: Detail,
+    detail: TraceDetail,
 }
 
-impl std::fmt::Debug for Recorder {
+impl std::fmt::Debug for TraceRecorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Recorder").field(&self.detail).finish()
+        f.debug_tuple("TraceRecorder").field(&self.detail).finish()
     }
 }
 
-impl Recorder {
-    /// Writes to `out`.
-    pub fn new(out: impl Write + Send + 'static, detail: Detail) -> Recorder {
-        Recorder {
+impl TraceRecorder {
+    pub fn new(out: impl Write + Send + 'static, detail: TraceDetail) -> TraceRecorder {
+        TraceRecorder {
             out: Mutex::new(Box::new(out)),
             detail,
         }
     }
 
-    pub(crate) fn begin(&self, task: &str, text: &Text, lead: &Party, sub: &Party) {
-        let party = |party: &Party| {
-            let price = party
+    pub(crate) fn record_begin(
+        &self,
+        task: &str,
+        text: &SourceText,
+        lead: &QueryModel,
+        sub: &QueryModel,
+    ) {
+        let described = |model: &QueryModel| {
+            let price = model
                 .price
                 .map(|price| [price.input, price.cached, price.output]);
-            json!({"model": party.model.to_string(), "price": price})
+            json!({"model": model.name.to_string(), "price": price})
         };
-        self.line(json!({
+        self.write_line(json!({
             "event": "begin",
-            "version": VERSION,
-            "redacted": self.detail == Detail::Redacted,
-            "task": self.told(task),
+            "version": FORMAT_VERSION,
+            "redacted": self.detail == TraceDetail::Redacted,
+            "task": self.redacted(task),
             "task_sha256": sha256(task),
             "text_sha256": sha256(text.as_str()),
             "text_bytes": text.bytes(),
-            "lead": party(lead),
-            "sub": party(sub),
+            "lead": described(lead),
+            "sub": described(sub),
         }));
     }
 
-    pub(crate) fn asked(
+    pub(crate) fn record_call(
         &self,
         number: u64,
         depth: u32,
@@ -78,17 +80,18 @@ impl Recorder {
         request: &ChatRequest,
         answer: &Result<ChatReply, ModelError>,
     ) {
-        let said = request.messages.iter();
-        let messages: Vec<Value> = said
-            .map(|one| json!({"role": one.role.as_str(), "text": self.told(&one.text)}))
+        let messages: Vec<Value> = request
+            .messages
+            .iter()
+            .map(|one| json!({"role": one.role.as_str(), "text": self.redacted(&one.text)}))
             .collect();
         let mut line = json!({
             "event": "ask",
             "number": number,
             "depth": depth,
             "model": model.to_string(),
-            "question": question(model, request),
-            "system": self.told(&request.system),
+            "question": request_hash(model, request),
+            "system": self.redacted(&request.system),
             "messages": messages,
         });
         match answer {
@@ -96,102 +99,102 @@ impl Recorder {
                 let usage = reply
                     .usage
                     .map(|usage| [usage.input, usage.output, usage.cached]);
-                line["reply"] =
-                    json!({"text": self.told(&reply.text), "cut": reply.truncated, "usage": usage});
+                line["reply"] = json!({"text": self.redacted(&reply.text), "cut": reply.truncated, "usage": usage});
             }
             Err(error) => {
                 line["error"] =
-                    json!({"code": error.code(), "message": self.told(&error.to_string())});
+                    json!({"code": error.code(), "message": self.redacted(&error.to_string())});
             }
         }
-        self.line(line);
+        self.write_line(line);
     }
 
-    pub(crate) fn ran(&self, depth: u32, turn: u32, code: &str, output: &str) {
-        self.line(json!({
+    pub(crate) fn record_run(&self, depth: u32, turn: u32, code: &str, output: &str) {
+        self.write_line(json!({
             "event": "run",
             "depth": depth,
             "turn": turn,
-            "code": self.told(code),
-            "output": self.told(output),
+            "code": self.redacted(code),
+            "output": self.redacted(output),
         }));
     }
 
-    pub(crate) fn ended(&self, result: &Result<Value, &'static str>) {
+    pub(crate) fn record_end(&self, result: &Result<Value, &'static str>) {
         let mut line = json!({"event": "end"});
         match result {
-            Ok(value) => line["answer"] = self.told(&value.to_string()),
+            Ok(value) => line["answer"] = self.redacted(&value.to_string()),
             Err(code) => line["error_code"] = (*code).into(),
         }
-        self.line(line);
+        self.write_line(line);
     }
 
-    fn told(&self, text: &str) -> Value {
+    fn redacted(&self, text: &str) -> Value {
         match self.detail {
-            Detail::Full => text.into(),
-            Detail::Redacted => json!({"bytes": text.len(), "sha256": sha256(text)}),
+            TraceDetail::Full => text.into(),
+            TraceDetail::Redacted => json!({"bytes": text.len(), "sha256": sha256(text)}),
         }
     }
 
-    fn line(&self, line: Value) {
+    fn write_line(&self, line: Value) {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        // A full disk must not fail a query that was paid for; the trace then lacks its end, and a replay says so.
+        // A full disk must not fail a query that was paid for; the replay of the incomplete trace then fails.
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     }
 }
 
-/// A trace to be replayed.
 #[derive(Debug)]
-pub struct Tape {
-    /// Who led the recorded query.
+pub struct RecordedTrace {
+    /// The leading model and its price.
     pub lead: (ModelName, Option<Price>),
-    /// Who was asked about parts.
+    /// The model for parts and its price.
     pub sub: (ModelName, Option<Price>),
     task_sha256: String,
     text_sha256: String,
-    answers: Mutex<HashMap<String, Recorded>>,
+    answers: Mutex<HashMap<String, NumberedAnswers>>,
 }
 
-/// The answers to one question with the numbers they were asked under: calls that ran together end in any order.
-type Recorded = BTreeMap<u64, Result<ChatReply, ModelError>>;
+/// The answers to one request by call number: concurrent calls end in any order.
+type NumberedAnswers = BTreeMap<u64, Result<ChatReply, ModelError>>;
 
-impl Tape {
+impl RecordedTrace {
     /// Reads a trace.
     ///
     /// # Errors
-    /// It is none, it is redacted, or it is of another version.
-    pub fn read(lines: impl BufRead) -> Result<Tape, Error> {
-        let bad = |why: String| Error::Trace(why);
-        let mut tape: Option<Tape> = None;
-        for (number, line) in lines.lines().enumerate() {
-            let number = number + 1;
-            let line = line.map_err(|error| bad(format!("line {number}: {error}")))?;
-            let line: Value = serde_json::from_str(&line)
-                .map_err(|error| bad(format!("line {number}: {error}")))?;
-            let known = match (line["event"].as_str(), &tape) {
+    /// It is malformed, redacted, or of another version.
+    pub fn read(lines: impl BufRead) -> Result<RecordedTrace, Error> {
+        let mut trace: Option<RecordedTrace> = None;
+        for (at, line) in lines.lines().enumerate() {
+            let number = at + 1;
+            let failed = |source| Error::TraceLine {
+                line: number,
+                source,
+            };
+            let line = line.map_err(|error| failed(error.into()))?;
+            let line: Value = serde_json::from_str(&line).map_err(|error| failed(error.into()))?;
+            let known = match (line["event"].as_str(), &trace) {
                 (Some("begin"), None) => {
-                    tape = Some(Tape::begun(&line)?);
+                    trace = Some(RecordedTrace::read_begin(&line)?);
                     Some(())
                 }
-                (Some("ask"), Some(tape)) => tape.heard(&line),
+                (Some("ask"), Some(trace)) => trace.read_call(&line),
                 (Some("run" | "end"), Some(_)) => Some(()),
                 _ => None,
             };
-            known.ok_or_else(|| bad(format!("line {number} does not belong there")))?;
+            known.ok_or_else(|| Error::Trace(format!("line {number} does not belong there")))?;
         }
-        tape.ok_or_else(|| bad("it is empty".to_owned()))
+        trace.ok_or_else(|| Error::Trace("it is empty".to_owned()))
     }
 
-    fn begun(line: &Value) -> Result<Tape, Error> {
+    fn read_begin(line: &Value) -> Result<RecordedTrace, Error> {
         let bad = |why: &str| Error::Trace(why.to_owned());
-        if line["version"] != VERSION {
+        if line["version"] != FORMAT_VERSION {
             return Err(bad("it is of another version"));
         }
         if line["redacted"] != false {
             return Err(bad("it is redacted; record one without redaction"));
         }
-        let party = |key: &str| -> Option<(ModelName, Option<Price>)> {
-            let model = line[key]["model"].as_str()?.parse().ok()?;
+        let model = |key: &str| -> Option<(ModelName, Option<Price>)> {
+            let name = line[key]["model"].as_str()?.parse().ok()?;
             let price = match &line[key]["price"] {
                 Value::Null => None,
                 price => Some(Price::new(
@@ -200,13 +203,13 @@ impl Tape {
                     price[2].as_f64()?,
                 )),
             };
-            Some((model, price))
+            Some((name, price))
         };
         let text = |key: &str| line[key].as_str().map(str::to_owned);
         let begun = || {
-            Some(Tape {
-                lead: party("lead")?,
-                sub: party("sub")?,
+            Some(RecordedTrace {
+                lead: model("lead")?,
+                sub: model("sub")?,
                 task_sha256: text("task_sha256")?,
                 text_sha256: text("text_sha256")?,
                 answers: Mutex::default(),
@@ -215,7 +218,7 @@ impl Tape {
         begun().ok_or_else(|| bad("its first line is not the beginning of a trace"))
     }
 
-    fn heard(&self, line: &Value) -> Option<()> {
+    fn read_call(&self, line: &Value) -> Option<()> {
         let question = line["question"].as_str()?;
         let model: ModelName = line["model"].as_str()?.parse().ok()?;
         let answer = match (line.get("reply"), line.get("error")) {
@@ -243,8 +246,8 @@ impl Tape {
         Some(())
     }
 
-    /// Whether this trace is of that question about that text.
-    pub(crate) fn check(&self, task: &str, text: &Text) -> Result<(), Error> {
+    /// Fails unless the trace is of this task and text.
+    pub(crate) fn check(&self, task: &str, text: &SourceText) -> Result<(), Error> {
         if self.task_sha256 != sha256(task) {
             return Err(Error::Trace("it is of another task".to_owned()));
         }
@@ -254,14 +257,14 @@ impl Tape {
         Ok(())
     }
 
-    /// The recorded answer to a question.
+    /// The recorded answer to a request.
     pub(crate) fn answer(
         &self,
         model: &ModelName,
         request: &ChatRequest,
     ) -> Result<ChatReply, ModelError> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let recorded = answers.get_mut(&question(model, request));
+        let recorded = answers.get_mut(&request_hash(model, request));
         let first = recorded.and_then(BTreeMap::pop_first);
         first.map(|(_, answer)| answer).unwrap_or_else(|| {
             Err(ModelError::Provider {
@@ -274,7 +277,7 @@ impl Tape {
     }
 }
 
-/// An error as a trace has it; only a provider's can be told again word for word.
+/// An error from a trace; only a provider's has its original form.
 fn recorded_error(provider: Provider, error: &Value) -> Option<ModelError> {
     let message = error["message"].as_str()?;
     let what = message
@@ -294,8 +297,8 @@ fn recorded_error(provider: Provider, error: &Value) -> Option<ModelError> {
     })
 }
 
-/// What identifies a question: the model and every word it is sent.
-fn question(model: &ModelName, request: &ChatRequest) -> String {
+/// The hash of the model and all text it is sent.
+fn request_hash(model: &ModelName, request: &ChatRequest) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
         hash.update((text.len() as u64).to_le_bytes());

@@ -22,7 +22,7 @@ use crate::mode;
 use crate::observe;
 use crate::processes::Processes;
 use crate::resources::Sidecars;
-use crate::rlm::{self, Analyses};
+use crate::rlm::{AnalysisShell, AnalysisState};
 use crate::script::Scripts;
 use crate::slots::CallSlots;
 use crate::tool::ToolDef;
@@ -39,7 +39,7 @@ pub struct App {
     linux: Workspace,
     handles: HandleKeeper,
     processes: Processes,
-    analyses: Analyses,
+    analyses: AnalysisState,
     commands: OnceLock<Result<Runner>>,
     index: IndexKeeper,
     observer: Observer,
@@ -106,7 +106,7 @@ impl App {
             files,
             linux,
             processes: Processes::default(),
-            analyses: Analyses::default(),
+            analyses: AnalysisState::default(),
             commands: OnceLock::new(),
             index,
             observer,
@@ -270,12 +270,12 @@ impl App {
     }
 
     /// What recursive analyses share.
-    pub(crate) fn analyses(&self) -> &Analyses {
+    pub(crate) fn analyses(&self) -> &AnalysisState {
         &self.analyses
     }
 
     /// What whoever sits at the shell asks of the next analysis.
-    pub fn analyse_from_shell(&self, shell: rlm::Shell) {
+    pub fn analyse_from_shell(&self, shell: AnalysisShell) {
         self.analyses.prepare(shell);
     }
 

@@ -60,6 +60,6 @@ pub use render::{
     AnswerRoom, ChunkPosition, Document, FileScope, Layout, Render, Rendition, Rest, RestExtent,
     TeLayout,
 };
-pub use rlm::Shell as AnalysisShell;
+pub use rlm::AnalysisShell;
 pub use seal::{Facts, Sealed};
 pub use tool::{Effect, Tool, ToolDef};

@@ -1,8 +1,8 @@
-//! Recursive analysis as a tool: arguments checked, files read through the same door as everywhere, the operator's policy
-//! applied, and one row written about each call.
+//! Recursive analysis as a tool: checks the arguments, applies the operator's policy, reads the text, runs the query and
+//! writes one audit row for each call.
 //!
-//! Nothing is read that a name on the denylist leads to, nothing is sent before model and endpoint are admitted, and
-//! neither log nor audit ever holds a word of the text, the task or the answer.
+//! No file on the denylist is read, nothing is sent before model and endpoint are admitted, and neither log nor audit
+//! holds any of the text, the task or the answer.
 
 mod audit;
 mod models;
@@ -12,67 +12,58 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use llmc_model::{ApiKeys, Error as ModelError, ModelClient, SpendingCaps, SpendingReport};
-use llmc_rlm::{Around, Ended, Finding, Query, Recorder, Settings, Source, Tape};
+use llmc_rlm::{
+    AnswerSource, Query, QueryAnswer, QueryContext, QueryLimits, QueryReport, RecordedTrace,
+    TraceRecorder,
+};
 use llmc_sandbox::{Options, Sandbox};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Facts};
 use crate::catalog::bounded;
+use crate::catalog::rlm_query::Args as RlmQueryArgs;
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
-use models::Models;
-use source::Opened;
+use models::QueryModels;
+use source::TextSource;
 
 /// Longer than any query may take.
-pub(crate) const LONGEST: Duration = Duration::from_secs(MOST_SECONDS as u64 + 60);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(MAX_TIMEOUT_SECONDS as u64 + 60);
 
-const MOST_SECONDS: i64 = 86_400;
-const LONGEST_TASK: usize = 5_000;
-const LEAST_BUDGET: f64 = 0.01;
-const DEFAULT_BUDGET: f64 = 1.0;
+const MAX_TIMEOUT_SECONDS: i64 = 86_400;
+const MAX_TASK_CHARS: usize = 5_000;
+const MIN_BUDGET_USD: f64 = 0.01;
+const DEFAULT_BUDGET_USD: f64 = 1.0;
 /// The largest text, whatever `max_bytes` says.
-const MOST_BYTES: i64 = 256 << 20;
-/// Interpreters at the same time; each query has one for every depth.
-const INTERPRETERS: usize = 256;
+const MAX_TEXT_BYTES: i64 = 256 << 20;
+/// Each query has one interpreter for every depth.
+const MAX_INTERPRETERS: usize = 256;
 
-/// The arguments of `rlm_query`.
-pub(crate) struct Asked {
-    pub(crate) task: String,
-    pub(crate) path: Option<String>,
-    pub(crate) context: Option<String>,
-    pub(crate) budget_usd: Option<f64>,
-    pub(crate) model: Option<String>,
-    pub(crate) max_bytes: Option<i64>,
-    pub(crate) timeout_s: Option<i64>,
-    pub(crate) max_turns: Option<i64>,
-    pub(crate) language: Option<String>,
-}
-
-/// What analyses of one application share.
+/// Shared by all analyses of one application.
 #[derive(Debug)]
-pub(crate) struct Analyses {
+pub(crate) struct AnalysisState {
     sandbox: Sandbox,
     client: ModelClient,
-    shell: Mutex<Shell>,
+    shell: Mutex<AnalysisShell>,
 }
 
-/// What whoever sits at the shell asks for beside the arguments. Nothing that a client sends leads here: none can name a
-/// file to write, or a model where the operator does not let callers choose.
+/// What the command line sets beside the arguments. A client cannot: it must not name a file to write, or a model where
+/// the operator does not let callers choose.
 #[derive(Debug, Default)]
-pub struct Shell {
-    /// The model that leads, in the place of `rlm.model`.
+pub struct AnalysisShell {
+    /// The leading model, in place of `rlm.model`.
     pub model: Option<String>,
-    /// Where the next query is recorded.
-    pub record: Option<Recorder>,
-    /// What the next query is answered from.
-    pub replay: Option<Tape>,
+    /// Records the next query.
+    pub record: Option<TraceRecorder>,
+    /// Replaces the providers of the next query.
+    pub replay: Option<RecordedTrace>,
 }
 
-impl Default for Analyses {
-    fn default() -> Analyses {
-        Analyses {
+impl Default for AnalysisState {
+    fn default() -> AnalysisState {
+        AnalysisState {
             sandbox: Sandbox::new(Options {
-                sessions: INTERPRETERS,
+                sessions: MAX_INTERPRETERS,
                 ..Options::default()
             }),
             client: ModelClient {
@@ -84,20 +75,20 @@ impl Default for Analyses {
     }
 }
 
-impl Analyses {
-    /// Applies to the next query.
-    pub(crate) fn prepare(&self, shell: Shell) {
+impl AnalysisState {
+    /// Sets what applies to the next query.
+    pub(crate) fn prepare(&self, shell: AnalysisShell) {
         *self.shell.lock().unwrap_or_else(PoisonError::into_inner) = shell;
     }
 
-    fn shell(&self) -> Shell {
+    fn take_shell(&self) -> AnalysisShell {
         std::mem::take(&mut *self.shell.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What is known about a call when it ends, however it ends.
+/// What the audit row holds, also of a call that fails.
 #[derive(Default)]
-struct Known {
+struct AuditFacts {
     session: String,
     bytes_read: u64,
     model: String,
@@ -105,41 +96,46 @@ struct Known {
     turns: u32,
 }
 
-/// Carries out a call and writes its row.
-pub(crate) async fn query(cx: &Cx, asked: Asked) -> Result<Answer> {
+/// Carries out a call and writes its audit row.
+pub(crate) async fn query(cx: &Cx, args: RlmQueryArgs) -> Result<Answer> {
     let started = Instant::now();
-    let mut known = Known {
+    let mut facts = AuditFacts {
         session: uuid::Uuid::new_v4().to_string(),
-        ..Known::default()
+        ..AuditFacts::default()
     };
-    let result = answer(cx, asked, started, &mut known).await;
-    audit::write(cx, &known, started.elapsed(), result.as_ref().err()).await;
+    let result = answer(cx, args, started, &mut facts).await;
+    audit::write(cx, &facts, started.elapsed(), result.as_ref().err()).await;
     result
 }
 
-async fn answer(cx: &Cx, asked: Asked, started: Instant, known: &mut Known) -> Result<Answer> {
+async fn answer(
+    cx: &Cx,
+    args: RlmQueryArgs,
+    started: Instant,
+    facts: &mut AuditFacts,
+) -> Result<Answer> {
     let config = cx.app().config();
-    let checked = Checked::of(cx, &asked)?;
-    let shell = cx.app().analyses().shell();
-    let opened = Opened::find(cx, asked.path, asked.context, checked.max_bytes).await?;
-    // Who is asked is settled before the text is even read.
+    let checked = CheckedArgs::check(cx, &args)?;
+    let shell = cx.app().analyses().take_shell();
+    let opened = TextSource::open(cx, args.path, args.context, checked.max_bytes).await?;
+    // The models are admitted before the text is read.
     let models = match &shell.replay {
-        Some(tape) => Models::recorded(tape),
+        Some(trace) => QueryModels::recorded(trace),
         None => {
-            let (asked, chosen) = (asked.model.as_deref(), shell.model.as_deref());
-            Models::admitted(config, asked, chosen).await?
+            let (asked, chosen) = (args.model.as_deref(), shell.model.as_deref());
+            QueryModels::admitted(config, asked, chosen).await?
         }
     };
-    known.model = models.lead.model.to_string();
+    facts.model = models.lead.name.to_string();
     let read = opened.read(cx).await?;
-    known.bytes_read = read.text.bytes() as u64;
+    facts.bytes_read = read.text.bytes() as u64;
     let mut source = read.source;
-    source.insert("bytes_read".to_owned(), known.bytes_read.into());
+    source.insert("bytes_read".to_owned(), facts.bytes_read.into());
     source.insert("truncated".to_owned(), false.into());
-    let (model, sub_model) = (models.lead.model.to_string(), models.sub.model.to_string());
+    let (model, sub_model) = (models.lead.name.to_string(), models.sub.name.to_string());
     let replayed = shell.replay.is_some();
     let query = Query {
-        task: asked.task,
+        task: args.task,
         text: read.text,
         name: read.path.clone(),
         language: checked.language.or(read.language),
@@ -157,7 +153,7 @@ async fn answer(cx: &Cx, asked: Asked, started: Instant, known: &mut Known) -> R
                 tokens: config.rlm.token_budget,
             }
         },
-        settings: Settings {
+        limits: QueryLimits {
             max_turns: checked.max_turns,
             max_depth: config.rlm.max_depth,
             direct_tokens: config.rlm.direct_tokens,
@@ -166,28 +162,28 @@ async fn answer(cx: &Cx, asked: Asked, started: Instant, known: &mut Known) -> R
         },
     };
     let analyses = cx.app().analyses();
-    let around = Around {
+    let context = QueryContext {
         sandbox: analyses.sandbox.clone(),
         owner: cx.caller().principal.clone(),
         source: match shell.replay {
-            Some(tape) => Source::Tape(tape),
-            None => Source::Live(analyses.client.clone()),
+            Some(trace) => AnswerSource::Replay(trace),
+            None => AnswerSource::Live(analyses.client.clone()),
         },
         recorder: shell.record,
-        watch: Some(watch(cx)),
+        on_progress: Some(progress_callback(cx)),
         cancel: cx.cancel().clone(),
     };
-    let Ended {
+    let QueryReport {
         result,
         spent,
         turns,
-    } = llmc_rlm::run(query, around).await;
-    known.spent = spent;
-    known.turns = turns;
-    let budget = summary(&known.spent, turns);
+    } = llmc_rlm::run(query, context).await;
+    facts.spent = spent;
+    facts.turns = turns;
+    let budget = budget_summary(&facts.spent, turns);
     let found = result.map_err(|error| {
-        translated(error, checked.timeout)
-            .with("session_id", known.session.as_str())
+        translate_error(error, checked.timeout)
+            .with("session_id", facts.session.as_str())
             .with("budget_summary", budget.clone())
     })?;
     let mut meta = Map::new();
@@ -197,11 +193,11 @@ async fn answer(cx: &Cx, asked: Asked, started: Instant, known: &mut Known) -> R
         meta.insert("sub_model_used".to_owned(), sub_model.into());
     }
     meta.insert("trace_included".to_owned(), false.into());
-    Ok(document(found, &known.session, budget, meta, read.path))
+    Ok(document(found, &facts.session, budget, meta, read.path))
 }
 
 fn document(
-    found: Finding,
+    found: QueryAnswer,
     session: &str,
     budget: Value,
     mut meta: Map<String, Value>,
@@ -227,7 +223,7 @@ fn document(
 }
 
 /// Arguments within their bounds.
-struct Checked {
+struct CheckedArgs {
     budget_usd: f64,
     max_bytes: usize,
     timeout: Duration,
@@ -235,32 +231,32 @@ struct Checked {
     language: Option<llmc_syntax::Language>,
 }
 
-impl Checked {
-    fn of(cx: &Cx, asked: &Asked) -> Result<Checked> {
+impl CheckedArgs {
+    fn check(cx: &Cx, args: &RlmQueryArgs) -> Result<CheckedArgs> {
         let config = cx.app().config();
-        let length = asked.task.chars().count();
-        if asked.task.trim().is_empty() {
+        let length = args.task.chars().count();
+        if args.task.trim().is_empty() {
             return Err(Error::bad_args("task is empty").hint("say what you want to know"));
         }
-        if length > LONGEST_TASK {
+        if length > MAX_TASK_CHARS {
             return Err(Error::bad_args(format!(
-                "task has {length} characters; at most {LONGEST_TASK} are allowed"
+                "task has {length} characters; at most {MAX_TASK_CHARS} are allowed"
             ))
             .hint("put long material into context"));
         }
-        match (&asked.path, &asked.context) {
+        match (&args.path, &args.context) {
             (Some(_), Some(_)) | (None, None) => {
                 return Err(Error::bad_args("give exactly one of path and context"));
             }
             _ => {}
         }
         let most = config.rlm.max_budget_usd;
-        let budget_usd = match asked.budget_usd {
-            None => DEFAULT_BUDGET.min(most),
-            Some(given) if (LEAST_BUDGET..=most).contains(&given) => given,
+        let budget_usd = match args.budget_usd {
+            None => DEFAULT_BUDGET_USD.min(most),
+            Some(given) if (MIN_BUDGET_USD..=most).contains(&given) => given,
             Some(_) => {
                 return Err(Error::bad_args(format!(
-                    "budget_usd must be from {LEAST_BUDGET} to {most} (rlm.max_budget_usd)"
+                    "budget_usd must be from {MIN_BUDGET_USD} to {most} (rlm.max_budget_usd)"
                 )));
             }
         };
@@ -268,19 +264,19 @@ impl Checked {
         let default = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         let max_bytes = bounded(
             "max_bytes",
-            asked.max_bytes,
-            default(policy.default_max_bytes).min(MOST_BYTES),
-            1..=MOST_BYTES,
+            args.max_bytes,
+            default(policy.default_max_bytes).min(MAX_TEXT_BYTES),
+            1..=MAX_TEXT_BYTES,
         )?;
         let timeout = bounded(
             "timeout_s",
-            asked.timeout_s,
-            default(policy.default_timeout_s).min(MOST_SECONDS),
-            1..=MOST_SECONDS,
+            args.timeout_s,
+            default(policy.default_timeout_s).min(MAX_TIMEOUT_SECONDS),
+            1..=MAX_TIMEOUT_SECONDS,
         )?;
-        let max_turns = bounded("max_turns", asked.max_turns, 5, 1..=10)?;
-        let language = asked.language.as_deref().map(llmc_rlm::language);
-        Ok(Checked {
+        let max_turns = bounded("max_turns", args.max_turns, 5, 1..=10)?;
+        let language = args.language.as_deref().map(llmc_rlm::parse_language);
+        Ok(CheckedArgs {
             budget_usd,
             max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
             timeout: Duration::from_secs(timeout),
@@ -290,8 +286,8 @@ impl Checked {
     }
 }
 
-/// Tells the client how far the query is, in one line.
-fn watch(cx: &Cx) -> llmc_rlm::Watch {
+/// Sends the query's progress to the client, in one line.
+fn progress_callback(cx: &Cx) -> llmc_rlm::ProgressCallback {
     let cx = cx.clone();
     Arc::new(move |at| {
         cx.tell(format!(
@@ -301,7 +297,7 @@ fn watch(cx: &Cx) -> llmc_rlm::Watch {
     })
 }
 
-fn summary(spent: &SpendingReport, turns: u32) -> Value {
+fn budget_summary(spent: &SpendingReport, turns: u32) -> Value {
     let total = &spent.total;
     json!({
         "total_cost_usd": total.cost_usd,
@@ -314,21 +310,21 @@ fn summary(spent: &SpendingReport, turns: u32) -> Value {
     })
 }
 
-fn translated(error: llmc_rlm::Error, limit: Duration) -> Error {
+fn translate_error(error: llmc_rlm::Error, limit: Duration) -> Error {
     use llmc_rlm::Error as Rlm;
     let message = error.to_string();
     match error {
-        Rlm::Model(error) => models::translated(error, Some(limit)),
+        Rlm::Model(error) => models::translate_error(error, Some(limit)),
         Rlm::NoAnswer(_) => Error::new(Kind::NoAnswer, message)
             .hint("ask something narrower, allow more turns, or use a more capable model"),
         Rlm::Cancelled => Error::new(Kind::Cancelled, message),
         Rlm::Sandbox(_) => Error::new(Kind::Internal, message),
-        Rlm::Trace(_) => Error::bad_args(message),
+        Rlm::Trace(_) | Rlm::TraceLine { .. } => Error::bad_args(message),
     }
 }
 
 impl From<ModelError> for Error {
     fn from(error: ModelError) -> Error {
-        models::translated(error, None)
+        models::translate_error(error, None)
     }
 }

@@ -34,7 +34,7 @@ mod rag_where_used;
 mod read_file;
 mod repo_read;
 mod repo_write_patch;
-mod rlm_query;
+pub(crate) mod rlm_query;
 mod run_cmd;
 mod run_pytest;
 mod stat;

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
-use crate::rlm::{self, Asked};
+use crate::rlm;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RlmQuery;
@@ -14,17 +14,17 @@ pub(super) struct RlmQuery;
 /// Answer a task about a file or text too big to read.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Args {
-    task: String,
+pub(crate) struct Args {
+    pub(crate) task: String,
     /// file, or give context
-    path: Option<String>,
-    context: Option<String>,
-    budget_usd: Option<f64>,
-    model: Option<String>,
-    max_bytes: Option<i64>,
-    timeout_s: Option<i64>,
-    max_turns: Option<i64>,
-    language: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) context: Option<String>,
+    pub(crate) budget_usd: Option<f64>,
+    pub(crate) model: Option<String>,
+    pub(crate) max_bytes: Option<i64>,
+    pub(crate) timeout_s: Option<i64>,
+    pub(crate) max_turns: Option<i64>,
+    pub(crate) language: Option<String>,
 }
 
 impl Tool for RlmQuery {
@@ -38,21 +38,10 @@ impl Tool for RlmQuery {
 
     /// The query keeps its own time; this only has to be longer.
     fn time_limit(_: &Cx) -> Duration {
-        rlm::LONGEST
+        rlm::CALL_TIMEOUT
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
-        let asked = Asked {
-            task: args.task,
-            path: args.path,
-            context: args.context,
-            budget_usd: args.budget_usd,
-            model: args.model,
-            max_bytes: args.max_bytes,
-            timeout_s: args.timeout_s,
-            max_turns: args.max_turns,
-            language: args.language,
-        };
-        rlm::query(cx, asked).await
+        rlm::query(cx, args).await
     }
 }

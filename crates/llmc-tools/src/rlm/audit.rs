@@ -1,11 +1,11 @@
-//! One row about each call: who, how long, how much, with what end; never a word of what.
+//! One audit row for each call: caller, duration, spending, error code; never text.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use llmc_observe::CsvLog;
 
-use super::Known;
+use super::AuditFacts;
 use crate::cx::Cx;
 use crate::error::{Error, Family};
 
@@ -32,18 +32,18 @@ const HEADER: &[&str] = &[
 ];
 
 /// Writes the row, and the same into the log.
-pub(super) async fn write(cx: &Cx, known: &Known, took: Duration, error: Option<&Error>) {
-    let total = &known.spent.total;
+pub(super) async fn write(cx: &Cx, facts: &AuditFacts, took: Duration, error: Option<&Error>) {
+    let total = &facts.spent.total;
     let code = error.map_or("", |error| error.kind.code(Family::Rlm));
     let duration_ms = took.as_secs_f64() * 1000.0;
     tracing::info!(
         target: "llmc::rlm",
         tool = "rlm_query",
         duration_ms = duration_ms.round(),
-        bytes_read = known.bytes_read,
-        model = known.model.as_str(),
+        bytes_read = facts.bytes_read,
+        model = facts.model.as_str(),
         calls = total.calls,
-        turns = known.turns,
+        turns = facts.turns,
         tokens_in = total.tokens_in,
         tokens_out = total.tokens_out,
         cost_usd = total.cost_usd,
@@ -63,13 +63,13 @@ pub(super) async fn write(cx: &Cx, known: &Known, took: Duration, error: Option<
         cx.correlation_id().to_owned(),
         caller.session.clone(),
         caller.agent.clone(),
-        known.session.clone(),
+        facts.session.clone(),
         "rlm_query".to_owned(),
         format!("{duration_ms:.3}"),
-        known.bytes_read.to_string(),
-        known.model.clone(),
+        facts.bytes_read.to_string(),
+        facts.model.clone(),
         (total.calls + total.unconfirmed_calls).to_string(),
-        known.turns.to_string(),
+        facts.turns.to_string(),
         total.tokens_in.to_string(),
         total.tokens_out.to_string(),
         total.tokens_cached.to_string(),

@@ -1,4 +1,4 @@
-//! Which models a query asks: the operator's, or the caller's where that is allowed, each admitted by the policy.
+//! The models of a query: the operator's, or the caller's where that is allowed, each admitted by the policy.
 
 use std::time::Duration;
 
@@ -7,66 +7,72 @@ use llmc_model::{
     EgressPolicy, EgressProfile, Error as ModelError, ModelName, Price, Provider, list_price,
     system_lookup,
 };
-use llmc_rlm::{Party, Tape};
+use llmc_rlm::{QueryModel, RecordedTrace};
 
 use crate::error::{Error, Kind, Result};
 
-/// Who leads a query, and who is asked about parts.
-pub(super) struct Models {
-    pub(super) lead: Party,
-    pub(super) sub: Party,
+pub(super) struct QueryModels {
+    /// Leads the query.
+    pub(super) lead: QueryModel,
+    /// Answers questions about parts.
+    pub(super) sub: QueryModel,
 }
 
-impl Models {
-    /// Those of a trace; nothing is sent to them.
-    pub(super) fn recorded(tape: &Tape) -> Models {
-        let party = |(model, price): &(ModelName, Option<Price>)| Party {
-            model: model.clone(),
+impl QueryModels {
+    /// The models of a trace; nothing is sent to them.
+    pub(super) fn recorded(trace: &RecordedTrace) -> QueryModels {
+        let model = |(name, price): &(ModelName, Option<Price>)| QueryModel {
+            name: name.clone(),
             price: *price,
             route: None,
         };
-        Models {
-            lead: party(&tape.lead),
-            sub: party(&tape.sub),
+        QueryModels {
+            lead: model(&trace.lead),
+            sub: model(&trace.sub),
         }
     }
 
-    /// Those that the configuration names, or the caller where the operator lets it, or the operator at the shell; all
-    /// of them admitted by the policy.
+    /// The models that the caller asks for where the operator allows it, or that the command line or the configuration
+    /// names; all of them admitted by the policy.
     pub(super) async fn admitted(
         config: &Config,
         asked: Option<&str>,
         chosen: Option<&str>,
-    ) -> Result<Models> {
-        let own = config.rlm.model.as_deref().map(named).transpose()?;
+    ) -> Result<QueryModels> {
+        let own = config.rlm.model.as_deref().map(parse_name).transpose()?;
         let lead = match (asked, chosen) {
-            (Some(asked), _) => overriding(config, asked)?,
-            (None, Some(chosen)) => named(chosen)?,
+            (Some(asked), _) => callers_choice(config, asked)?,
+            (None, Some(chosen)) => parse_name(chosen)?,
             (None, None) => own.clone().ok_or_else(|| {
                 Error::new(Kind::EgressDenied, "no model is configured")
                     .hint("the operator sets rlm.model, for example \"ollama/qwen3:8b\"")
             })?,
         };
-        let configured = config.rlm.sub_model.as_deref().map(named).transpose()?;
-        // Unless the operator chose another one for parts, whoever leads also reads them.
+        let configured = config
+            .rlm
+            .sub_model
+            .as_deref()
+            .map(parse_name)
+            .transpose()?;
+        // Unless the operator chose another model for parts, the leading model answers about them.
         let sub = match configured {
             Some(sub) if own.as_ref() != Some(&sub) => sub,
             _ => lead.clone(),
         };
         let policy = policy(config);
-        Ok(Models {
-            lead: party(config, &policy, own.as_ref(), lead).await?,
-            sub: party(config, &policy, own.as_ref(), sub).await?,
+        Ok(QueryModels {
+            lead: admit(config, &policy, own.as_ref(), lead).await?,
+            sub: admit(config, &policy, own.as_ref(), sub).await?,
         })
     }
 }
 
-fn named(text: &str) -> Result<ModelName> {
+fn parse_name(text: &str) -> Result<ModelName> {
     text.parse().map_err(Error::from)
 }
 
 /// The caller's model, where the operator lets callers choose.
-fn overriding(config: &Config, asked: &str) -> Result<ModelName> {
+fn callers_choice(config: &Config, asked: &str) -> Result<ModelName> {
     let policy = &config.mcp.rlm;
     let refused = |why: &str| {
         Err(Error::new(Kind::EgressDenied, "model cannot be chosen by the caller").hint(why))
@@ -79,7 +85,7 @@ fn overriding(config: &Config, asked: &str) -> Result<ModelName> {
             "leave model out, or ask the operator to set mcp.rlm.allow_model_override = true",
         );
     }
-    named(asked)
+    parse_name(asked)
 }
 
 fn policy(config: &Config) -> EgressPolicy {
@@ -94,45 +100,44 @@ fn policy(config: &Config) -> EgressPolicy {
     }
 }
 
-async fn party(
+async fn admit(
     config: &Config,
     policy: &EgressPolicy,
     own: Option<&ModelName>,
     model: ModelName,
-) -> Result<Party> {
-    // An address belongs to the provider it was written for; another provider's key and text must not go there.
-    let ours = own.is_none_or(|own| own.provider() == model.provider());
-    let base_url = config.rlm.base_url.as_deref().filter(|_| ours);
+) -> Result<QueryModel> {
+    // An address belongs to the provider it was configured for; another provider's key and text must not go there.
+    let same_provider = own.is_none_or(|own| own.provider() == model.provider());
+    let base_url = config.rlm.base_url.as_deref().filter(|_| same_provider);
     let price = price_of(config, own, &model);
     let route = policy
         .admit(&model, base_url, price, &system_lookup())
         .await?;
-    Ok(Party {
-        model,
+    Ok(QueryModel {
+        name: model,
         price,
         route: Some(route),
     })
 }
 
-/// The operator's price for its own model, and for those that nobody else has a price for.
+/// The operator's price for `rlm.model` and for models without a list price.
 fn price_of(config: &Config, own: Option<&ModelName>, model: &ModelName) -> Option<Price> {
-    let known = list_price(model);
+    let listed = list_price(model);
     let set = config
         .rlm
         .price_per_mtok_in
         .zip(config.rlm.price_per_mtok_out)
         .map(|(input, output)| Price::new(input, input, output));
     if model.provider() == Provider::Ollama {
-        return known;
+        return listed;
     }
-    match known {
-        Some(known) if own != Some(model) => Some(known),
-        known => set.or(known),
+    match listed {
+        Some(price) if own != Some(model) => Some(price),
+        listed => set.or(listed),
     }
 }
 
-/// The error as callers know it.
-pub(super) fn translated(error: ModelError, limit: Option<Duration>) -> Error {
+pub(super) fn translate_error(error: ModelError, limit: Option<Duration>) -> Error {
     let message = error.to_string();
     match error {
         ModelError::BadModel { .. } => Error::new(Kind::EgressDenied, message)

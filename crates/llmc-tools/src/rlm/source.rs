@@ -1,47 +1,46 @@
-//! The text of a query: from the call itself, or from a file through the same door as every file tool, past a denylist
-//! of names that is applied to what was asked for and to what that leads to.
+//! The text of a query: from the call itself, or from a file read like in every file tool. A denylist is applied to the
+//! path as given and as resolved.
 
 use std::path::Path;
 
 use llmc_config::McpRlm;
 use llmc_enrich::sniff::is_binary;
 use llmc_host::{CancelToken, Error as HostError, OpenFile, PathRules};
-use llmc_rlm::Text;
+use llmc_rlm::SourceText;
 use llmc_syntax::Language;
 use serde_json::{Map, Value};
 
 use crate::cx::Cx;
 use crate::error::{Error, Kind, Result};
 
-/// How often a file that changes under the reader is read again.
-const ATTEMPTS: u32 = 3;
-/// How much of a file's beginning decides whether it is text.
-const SNIFF: usize = 64 << 10;
+/// For a file that changes while it is read.
+const MAX_READ_ATTEMPTS: u32 = 3;
+/// The start of a file that decides whether it is text.
+const SNIFFED_BYTES: usize = 64 << 10;
 
-/// A text that may be read and is not too large, as far as that can be said before reading it.
-pub(super) enum Opened {
+/// A text that passed every check possible before reading it.
+pub(super) enum TextSource {
     Context(String),
     File { asked: String, max_bytes: usize },
 }
 
-/// A text that was read.
-pub(super) struct Read {
-    pub(super) text: Text,
+pub(super) struct LoadedText {
+    pub(super) text: SourceText,
     /// As answers show it.
     pub(super) path: Option<String>,
     pub(super) language: Option<Language>,
-    /// What the answer says about it.
+    /// Becomes `meta.source` of the answer.
     pub(super) source: Map<String, Value>,
 }
 
-impl Opened {
-    /// Finds the text and asks every rule about it.
-    pub(super) async fn find(
+impl TextSource {
+    /// Finds the text and checks it against every rule.
+    pub(super) async fn open(
         cx: &Cx,
         path: Option<String>,
         context: Option<String>,
         max_bytes: usize,
-    ) -> Result<Opened> {
+    ) -> Result<TextSource> {
         if let Some(context) = context {
             if context.len() > max_bytes {
                 return Err(too_large(&format!(
@@ -52,7 +51,7 @@ impl Opened {
             if context.trim().is_empty() {
                 return Err(Error::bad_args("context is empty"));
             }
-            return Ok(Opened::Context(context));
+            return Ok(TextSource::Context(context));
         }
         let asked = path.unwrap_or_default();
         cx.blocking(move |cx, _| {
@@ -63,33 +62,32 @@ impl Opened {
                     file.size()
                 )));
             }
-            Ok(Opened::File { asked, max_bytes })
+            Ok(TextSource::File { asked, max_bytes })
         })
         .await
     }
 
-    /// Reads it.
-    pub(super) async fn read(self, cx: &Cx) -> Result<Read> {
+    pub(super) async fn read(self, cx: &Cx) -> Result<LoadedText> {
         let mut source = Map::new();
         match self {
-            Opened::Context(context) => {
+            TextSource::Context(context) => {
                 source.insert("type".to_owned(), "context".into());
-                Ok(Read {
-                    text: Text::new(context),
+                Ok(LoadedText {
+                    text: SourceText::new(context),
                     path: None,
                     language: None,
                     source,
                 })
             }
-            Opened::File { asked, max_bytes } => {
+            TextSource::File { asked, max_bytes } => {
                 cx.blocking(move |cx, stop| {
-                    let (bytes, path) = read_quietly(cx, &asked, max_bytes, stop)?;
+                    let (bytes, path) = read_unchanged(cx, &asked, max_bytes, stop)?;
                     let text = decoded(bytes)?;
                     let language = Language::detect(&path, &text);
                     source.insert("type".to_owned(), "path".into());
                     source.insert("path".to_owned(), path.clone().into());
-                    Ok(Read {
-                        text: Text::new(text),
+                    Ok(LoadedText {
+                        text: SourceText::new(text),
                         path: Some(path),
                         language,
                         source,
@@ -114,7 +112,7 @@ fn open(cx: &Cx, asked: &str) -> Result<OpenFile> {
         ));
     }
     let roots = &cx.files().roots;
-    let secret = secrets(policy)?;
+    let secret = denylist(policy)?;
     let is_secret = |path: &Path| roots.rules().is_denylisted(path) || secret.is_denylisted(path);
     let refused = || {
         denied("the file's name is on the denylist of secrets").hint(
@@ -131,18 +129,18 @@ fn open(cx: &Cx, asked: &str) -> Result<OpenFile> {
     Ok(file)
 }
 
-fn secrets(policy: &McpRlm) -> Result<PathRules> {
+fn denylist(policy: &McpRlm) -> Result<PathRules> {
     Ok(PathRules::default().with_denylist(&policy.denylist_globs, true)?)
 }
 
-/// Reads a file in one state: one that has changed by the time it was read is read again.
-fn read_quietly(
+/// Reads a file again if it has changed in the meantime.
+fn read_unchanged(
     cx: &Cx,
     asked: &str,
     max_bytes: usize,
     stop: &CancelToken,
 ) -> Result<(Vec<u8>, String)> {
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_READ_ATTEMPTS {
         let file = open(cx, asked)?;
         let (size, changed) = (file.size(), file.mtime_ns());
         let shown = cx.files().roots.display_path(&file.path);
@@ -168,7 +166,7 @@ fn read_quietly(
 }
 
 fn decoded(bytes: Vec<u8>) -> Result<String> {
-    if is_binary(&bytes[..bytes.len().min(SNIFF)]) {
+    if is_binary(&bytes[..bytes.len().min(SNIFFED_BYTES)]) {
         return Err(Error::bad_args(
             "the file is binary; only text can be analysed",
         ));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use llmc_rlm::{Detail, Recorder, Tape};
+use llmc_rlm::{RecordedTrace, TraceDetail, TraceRecorder};
 use llmc_tools::{AnalysisShell, App, Form, Kind, Progress, catalog};
 use serde_json::{Map, Value};
 
@@ -112,20 +112,20 @@ fn in_workspace(app: &Arc<App>, file: &Path) -> Result<String, Failure> {
 /// The flags that are no arguments of the tool.
 fn shell(args: &RlmArgs) -> Result<AnalysisShell, Failure> {
     let detail = if args.redact {
-        Detail::Redacted
+        TraceDetail::Redacted
     } else {
-        Detail::Full
+        TraceDetail::Full
     };
     let record = match &args.trace {
-        Some(path) => Some(Recorder::new(create(path)?, detail)),
+        Some(path) => Some(TraceRecorder::new(create(path)?, detail)),
         None => None,
     };
     let replay = match &args.replay {
         Some(path) => {
             let file = OpenOptions::new().read(true).open(path);
             let file = file.map_err(|error| not_opened(Kind::NotFound, path, &error))?;
-            let tape = Tape::read(BufReader::new(file));
-            Some(tape.map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))?)
+            let trace = RecordedTrace::read(BufReader::new(file));
+            Some(trace.map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))?)
         }
         None => None,
     };

@@ -1,22 +1,20 @@
-//! Code in a model's answer: what stands in closed fences, and nothing else.
+//! Code in a model's reply: the content of closed fences, and nothing else.
 
-/// What an answer holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Blocks {
-    /// The code, block by block.
+pub(crate) struct CodeBlocks {
     pub(crate) code: Vec<String>,
-    /// Whether a fence was opened and never closed: the answer was cut, and half a block does something else.
+    /// Whether the last fence is not closed: the reply was cut, and half a block must not run.
     pub(crate) unclosed: bool,
-    /// Blocks in another language.
-    pub(crate) foreign: usize,
+    /// The number of blocks in other languages.
+    pub(crate) other_languages: usize,
 }
 
-/// Words behind a fence that mean code to run.
-const OURS: [&str; 5] = ["", "python", "py", "python3", "repl"];
+/// Info strings of fences whose code is run.
+const RUN_LANGUAGES: [&str; 5] = ["", "python", "py", "python3", "repl"];
 
-pub(crate) fn blocks(answer: &str) -> Blocks {
-    let mut found = Blocks::default();
-    // The fence that is open: its character, its length, and the code so far if it is ours.
+pub(crate) fn find_code_blocks(answer: &str) -> CodeBlocks {
+    let mut found = CodeBlocks::default();
+    // The fence that is open: its character, its length, and the code so far if it is to run.
     let mut open: Option<(char, usize, Option<String>)> = None;
     for line in answer.lines() {
         let trimmed = line.trim();
@@ -29,8 +27,8 @@ pub(crate) fn blocks(answer: &str) -> Blocks {
                         continue;
                     }
                     let word = info.split([' ', '{', ',']).next().unwrap_or_default();
-                    let ours = OURS.contains(&word.to_ascii_lowercase().as_str());
-                    open = Some((mark, length, ours.then(String::new)));
+                    let runs = RUN_LANGUAGES.contains(&word.to_ascii_lowercase().as_str());
+                    open = Some((mark, length, runs.then(String::new)));
                 }
             }
             Some((mark, length, code)) => {
@@ -41,7 +39,7 @@ pub(crate) fn blocks(answer: &str) -> Blocks {
                     match code.take() {
                         Some(code) if !code.trim().is_empty() => found.code.push(code),
                         Some(_) => {}
-                        None => found.foreign += 1,
+                        None => found.other_languages += 1,
                     }
                     open = None;
                 } else if let Some(code) = code {
@@ -67,7 +65,7 @@ mod tests {
     use super::*;
 
     fn code(answer: &str) -> Vec<String> {
-        blocks(answer).code
+        find_code_blocks(answer).code
     }
 
     #[test]
@@ -85,13 +83,13 @@ mod tests {
         assert!(code("FINAL(42)").is_empty());
         assert!(code("use ```FINAL(42)``` now").is_empty());
         assert!(code("```python\n```").is_empty());
-        let other = blocks("```json\n{}\n```");
-        assert_eq!((other.code.len(), other.foreign), (0, 1));
+        let other = find_code_blocks("```json\n{}\n```");
+        assert_eq!((other.code.len(), other.other_languages), (0, 1));
     }
 
     #[test]
     fn half_a_block_is_not_code() {
-        let cut = blocks("```python\na = 1\n```\n```python\nfor x in");
+        let cut = find_code_blocks("```python\na = 1\n```\n```python\nfor x in");
         assert_eq!(cut.code, ["a = 1\n"]);
         assert!(cut.unclosed);
     }

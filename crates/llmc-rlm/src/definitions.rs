@@ -1,19 +1,18 @@
-//! What a source text defines, by the same syntax trees as the index.
+//! The definitions in a source text, by the same syntax trees as the index.
 
 use std::time::Duration;
 
 use llmc_syntax::{Definition, Effort, Language, definitions};
 use serde_json::{Value, json};
 
-use crate::text::Text;
+use crate::text::SourceText;
 
-/// The most source that is parsed: a tree takes many times the memory of its text.
-const LARGEST: usize = 8 << 20;
-/// Processor time for it.
-const TIME: Duration = Duration::from_secs(10);
+/// A syntax tree takes many times the memory of its text.
+const MAX_PARSED_BYTES: usize = 8 << 20;
+const MAX_PARSE_TIME: Duration = Duration::from_secs(10);
 
-/// Languages by the names people give them, beside their file extensions.
-const NAMES: &[(&str, &str)] = &[
+/// Names of languages that are not their file extensions.
+const LANGUAGE_NAMES: &[(&str, &str)] = &[
     ("rust", "rs"),
     ("python", "py"),
     ("javascript", "js"),
@@ -26,13 +25,13 @@ const NAMES: &[(&str, &str)] = &[
     ("shell", "sh"),
 ];
 
-/// The language of this name.
+/// The language of this name or file extension.
 ///
 /// # Errors
-/// There is none, with those that there are.
-pub fn language(name: &str) -> Result<Language, String> {
+/// A message that lists the languages.
+pub fn parse_language(name: &str) -> Result<Language, String> {
     let lower = name.trim().to_ascii_lowercase();
-    let known = NAMES.iter().find(|(name, _)| *name == lower);
+    let known = LANGUAGE_NAMES.iter().find(|(name, _)| *name == lower);
     let extension = known.map_or(lower.as_str(), |(_, extension)| extension);
     Language::of_path(&format!("x.{extension}")).ok_or_else(|| {
         "no such language; there are rust, python, javascript, typescript, tsx, go, java, c, cpp, csharp, ruby, \
@@ -41,49 +40,42 @@ pub fn language(name: &str) -> Result<Language, String> {
     })
 }
 
-/// The definitions of a text with their places in it.
 #[derive(Debug)]
-pub(crate) struct Outline {
+pub(crate) struct DefinitionIndex {
     definitions: Vec<Definition>,
     /// The first byte of each line.
     lines: Vec<usize>,
 }
 
-impl Outline {
-    /// Parses the text.
-    pub(crate) fn of(text: &Text, language: Option<Language>) -> Result<Outline, String> {
+impl DefinitionIndex {
+    pub(crate) fn parse(
+        text: &SourceText,
+        language: Option<Language>,
+    ) -> Result<DefinitionIndex, String> {
         let language = language
             .ok_or("this text is no source code of a known language; use context_search")?;
-        if text.bytes() > LARGEST {
+        if text.bytes() > MAX_PARSED_BYTES {
             return Err(format!(
                 "the text is larger than the {} MiB that are parsed; use context_search, or rlm_query on a part",
-                LARGEST >> 20
+                MAX_PARSED_BYTES >> 20
             ));
         }
-        let mut effort = Effort::new(LARGEST, TIME);
+        let mut effort = Effort::new(MAX_PARSED_BYTES, MAX_PARSE_TIME);
         let definitions = definitions(language, text.as_str(), &mut effort);
         let ends = memchr::memchr_iter(b'\n', text.as_str().as_bytes()).map(|at| at + 1);
-        Ok(Outline {
+        Ok(DefinitionIndex {
             definitions,
             lines: [0].into_iter().chain(ends).collect(),
         })
     }
 
-    /// What is defined, without fields and variants.
-    pub(crate) fn list(&self, text: &Text, limit: usize) -> Value {
-        let told = || {
-            self.definitions
-                .iter()
-                .filter(|one| !one.kind.is_member_data())
-        };
-        json!({
-            "total": told().count(),
-            "definitions": told().take(limit).map(|one| self.row(text, one)).collect::<Vec<_>>(),
-        })
+    /// All definitions but fields and variants.
+    pub(crate) fn list(&self, text: &SourceText, limit: usize) -> Value {
+        self.rows(text, limit, |one| !one.kind.is_member_data())
     }
 
     /// Definitions of this name, with their text.
-    pub(crate) fn named(&self, text: &Text, name: &str) -> Value {
+    pub(crate) fn named(&self, text: &SourceText, name: &str) -> Value {
         let last = name.rsplit(['.', ':']).next().unwrap_or(name);
         let named = self.definitions.iter().filter(|one| one.name == last);
         let rows = named.map(|one| {
@@ -96,20 +88,25 @@ impl Outline {
     }
 
     /// Definitions whose name or signature has all these words.
-    pub(crate) fn matching(&self, text: &Text, words: &str, limit: usize) -> Value {
+    pub(crate) fn matching(&self, text: &SourceText, words: &str, limit: usize) -> Value {
         let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
-        let fits = |one: &&Definition| {
-            let told = format!("{} {}", one.name, one.signature).to_lowercase();
-            words.iter().all(|word| told.contains(word.as_str()))
-        };
-        let found = || self.definitions.iter().filter(fits);
-        json!({
-            "total": found().count(),
-            "definitions": found().take(limit).map(|one| self.row(text, one)).collect::<Vec<_>>(),
+        self.rows(text, limit, |one| {
+            let searched = format!("{} {}", one.name, one.signature).to_lowercase();
+            words.iter().all(|word| searched.contains(word.as_str()))
         })
     }
 
-    fn row(&self, text: &Text, one: &Definition) -> Value {
+    fn rows(&self, text: &SourceText, limit: usize, wanted: impl Fn(&Definition) -> bool) -> Value {
+        let found: Vec<&Definition> = self.definitions.iter().filter(|one| wanted(one)).collect();
+        let rows: Vec<Value> = found
+            .iter()
+            .take(limit)
+            .map(|one| self.row(text, one))
+            .collect();
+        json!({"total": found.len(), "definitions": rows})
+    }
+
+    fn row(&self, text: &SourceText, one: &Definition) -> Value {
         let (from, to) = self.bounds(text, one);
         json!({
             "name": one.name,
@@ -124,7 +121,7 @@ impl Outline {
     }
 
     /// The bytes of a definition, in whole lines.
-    fn bounds(&self, text: &Text, one: &Definition) -> (usize, usize) {
+    fn bounds(&self, text: &SourceText, one: &Definition) -> (usize, usize) {
         let line = |number: u64| {
             let at = usize::try_from(number).unwrap_or(usize::MAX);
             self.lines.get(at).copied().unwrap_or(text.bytes())
@@ -141,8 +138,8 @@ mod tests {
     #[test]
     fn definitions_are_found_and_placed() {
         let source = "# \u{e4}\ndef first(a):\n    return a\n\nclass Second:\n    def third(self):\n        pass\n";
-        let text = Text::new(source.to_owned());
-        let outline = Outline::of(&text, Some(Language::Python)).unwrap();
+        let text = SourceText::new(source.to_owned());
+        let outline = DefinitionIndex::parse(&text, Some(Language::Python)).unwrap();
         let list = outline.list(&text, 10);
         assert_eq!(list["total"], 3);
         assert_eq!(list["definitions"][0]["name"], "first");
@@ -169,9 +166,9 @@ mod tests {
             ("c++", Language::Cpp),
             ("tsx", Language::Tsx),
         ] {
-            assert_eq!(language(name), Ok(expect), "{name}");
+            assert_eq!(parse_language(name), Ok(expect), "{name}");
         }
-        assert!(language("cobol").is_err() && language("").is_err());
-        assert!(Outline::of(&Text::new("x".into()), None).is_err());
+        assert!(parse_language("cobol").is_err() && parse_language("").is_err());
+        assert!(DefinitionIndex::parse(&SourceText::new("x".into()), None).is_err());
     }
 }

@@ -1,22 +1,19 @@
-//! A script's arguments, taken one by one and checked.
+//! The arguments of a script's call, taken one by one and checked.
 
 use llmc_sandbox::{Exception, HostCall, HostError};
 use serde_json::Value;
 
-/// The arguments of one call.
-pub(crate) struct Given {
+pub(crate) struct CallArguments {
     usage: &'static str,
     call: HostCall,
-    taken: Vec<&'static str>,
     positions: usize,
 }
 
-impl Given {
-    pub(crate) fn new(call: HostCall, usage: &'static str) -> Given {
-        Given {
+impl CallArguments {
+    pub(crate) fn new(call: HostCall, usage: &'static str) -> CallArguments {
+        CallArguments {
             usage,
             call,
-            taken: Vec::new(),
             positions: 0,
         }
     }
@@ -25,11 +22,10 @@ impl Given {
     pub(crate) fn value(&mut self, name: &'static str) -> Result<Option<Value>, HostError> {
         let at = self.positions;
         self.positions += 1;
-        self.taken.push(name);
         let positional = self.call.args.get_mut(at).map(Value::take);
         let named = self.call.kwargs.shift_remove(name);
         match (positional, named) {
-            (Some(_), Some(_)) => Err(self.wrong(&format!("{name} is given twice"))),
+            (Some(_), Some(_)) => Err(self.type_error(&format!("{name} is given twice"))),
             (positional, named) => Ok(positional.or(named).filter(|value| !value.is_null())),
         }
     }
@@ -37,7 +33,7 @@ impl Given {
     pub(crate) fn text(&mut self, name: &'static str) -> Result<String, HostError> {
         match self.value(name)? {
             Some(Value::String(text)) => Ok(text),
-            _ => Err(self.wrong(&format!("{name} must be a string"))),
+            _ => Err(self.type_error(&format!("{name} must be a string"))),
         }
     }
 
@@ -46,7 +42,7 @@ impl Given {
             None => Ok(None),
             Some(value) => match value.as_i64() {
                 Some(number) => Ok(Some(number)),
-                None => Err(self.wrong(&format!("{name} must be a whole number"))),
+                None => Err(self.type_error(&format!("{name} must be a whole number"))),
             },
         }
     }
@@ -56,13 +52,13 @@ impl Given {
         &mut self,
         name: &'static str,
         default: usize,
-        most: usize,
+        max: usize,
     ) -> Result<usize, HostError> {
         match self.int(name)? {
             None => Ok(default),
             Some(number) => match usize::try_from(number) {
-                Ok(number) => Ok(number.min(most)),
-                Err(_) => Err(self.wrong(&format!("{name} must not be negative"))),
+                Ok(number) => Ok(number.min(max)),
+                Err(_) => Err(self.type_error(&format!("{name} must not be negative"))),
             },
         }
     }
@@ -71,22 +67,22 @@ impl Given {
         match self.value(name)? {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(flag),
-            Some(_) => Err(self.wrong(&format!("{name} must be True or False"))),
+            Some(_) => Err(self.type_error(&format!("{name} must be True or False"))),
         }
     }
 
-    /// Complains about arguments that nobody took.
+    /// Fails if an argument is left over.
     pub(crate) fn finish(self) -> Result<(), HostError> {
         if self.call.args.len() > self.positions {
-            return Err(self.wrong("too many arguments"));
+            return Err(self.type_error("too many arguments"));
         }
         match self.call.kwargs.keys().next() {
-            Some(name) => Err(self.wrong(&format!("no argument {name}"))),
+            Some(name) => Err(self.type_error(&format!("no argument {name}"))),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn wrong(&self, what: &str) -> HostError {
+    pub(crate) fn type_error(&self, what: &str) -> HostError {
         HostError::raise(Exception::Type, format!("{what}; usage: {}", self.usage))
     }
 }

@@ -1,15 +1,15 @@
-//! Whether code binds a name, found in its syntax tree before it runs.
+//! Whether code line_that_binds a name, found in its syntax tree before it runs.
 //!
-//! The sandbox refuses reserved names itself. It cannot do so for a large text, which the session has to bind while
-//! nobody else may; so that one name is looked for here, with a parser that no nesting of brackets can overflow.
+//! The sandbox refuses reserved names itself. It cannot do so for a large text, which only the session may bind; so that
+//! one name is looked for here, with a parser that no nesting of brackets can overflow.
 
 use tree_sitter::Parser;
 
-/// Longer than any path that matters, and a bound on what a hostile nesting costs.
-const DEEPEST: usize = 2_000;
+/// More than real code needs; bounds the cost of hostile nesting.
+const MAX_SYNTAX_DEPTH: usize = 2_000;
 
-/// The line, from 1, on which the code binds this name.
-pub(crate) fn binds(code: &str, name: &str) -> Option<usize> {
+/// The line, from 1, on which the code line_that_binds this name.
+pub(crate) fn line_that_binds(code: &str, name: &str) -> Option<usize> {
     let mut parser = Parser::new();
     parser
         .set_language(&tree_sitter_python::LANGUAGE.into())
@@ -26,7 +26,7 @@ pub(crate) fn binds(code: &str, name: &str) -> Option<usize> {
         {
             return Some(node.start_position().row + 1);
         }
-        if path.len() < DEEPEST {
+        if path.len() < MAX_SYNTAX_DEPTH {
             let here = (node.kind(), cursor.field_name());
             if cursor.goto_first_child() {
                 path.push(here);
@@ -115,9 +115,9 @@ mod tests {
             "del context",
             "if x:\n    def f():\n        context = 1",
         ] {
-            assert!(binds(code, "context").is_some(), "{code}");
+            assert!(line_that_binds(code, "context").is_some(), "{code}");
         }
-        assert_eq!(binds("a = 1\n\ncontext = 2", "context"), Some(3));
+        assert_eq!(line_that_binds("a = 1\n\ncontext = 2", "context"), Some(3));
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
             "def f(a=context): return context",
             "with context as x: pass",
         ] {
-            assert_eq!(binds(code, "context"), None, "{code}");
+            assert_eq!(line_that_binds(code, "context"), None, "{code}");
         }
     }
 
@@ -148,7 +148,7 @@ mod tests {
             "-".repeat(60_000),
             "if x:\n ".repeat(3_000),
         ] {
-            binds(&code, "context");
+            line_that_binds(&code, "context");
         }
     }
 }
