@@ -53,6 +53,28 @@ pub fn is_test_run(argv: &[String]) -> bool {
     matches!(Program::of(argv), Program::Tests(_))
 }
 
+/// The test run that a command printed: only if the program is that runner, or the output ends with that runner's
+/// summary. Else the counts of one program would be taken for the result of another.
+pub fn test_run(argv: &[String], text: &str) -> Option<testrun::TestRun> {
+    let runner = match Program::of(argv) {
+        Program::Tests(name) => Some(name),
+        Program::Other => None,
+        _ => return None,
+    };
+    let run = testrun::parse(text)?;
+    let is_runner = runner.is_some_and(|name| run.framework.is_run_by(name));
+    (is_runner || ends_with_summary(text, run.framework)).then_some(run)
+}
+
+/// Whether the last lines are a summary of this framework.
+fn ends_with_summary(text: &str, framework: testrun::Framework) -> bool {
+    const SUMMARY_LINES: usize = 5;
+    let lines = text.lines().rev().filter(|line| !line.trim().is_empty());
+    let mut lines: Vec<&str> = lines.take(SUMMARY_LINES).collect();
+    lines.reverse();
+    testrun::parse(&lines.join("\n")).is_some_and(|run| run.framework == framework)
+}
+
 /// One of the two that a command prints to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Printed {
@@ -131,7 +153,7 @@ pub fn tell(
     };
     // A long run's verdict stands at its end.
     let end = larger.tail.unwrap_or(larger.head);
-    if let Some(run) = testrun::parse(end).filter(|run| run.wrong() > 0) {
+    if let Some(run) = test_run(argv, end).filter(|run| run.wrong() > 0) {
         let mut found = testrun::condense(&run, stdout.total_bytes + stderr.total_bytes, budget);
         found.breadcrumbs.push(format!(
             "{} lines in all; failures are those of the last {} bytes",
@@ -337,7 +359,7 @@ pub fn condense(
         return Some(diff::condense(&both, budget));
     }
     // Before diffs, for a failed comparison is often printed as one.
-    if let Some(run) = testrun::parse(&both) {
+    if let Some(run) = test_run(argv, &both) {
         return Some(testrun::condense(&run, raw_len, budget));
     }
     if diff::looks_like_diff(&both) {

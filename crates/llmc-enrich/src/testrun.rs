@@ -60,6 +60,19 @@ impl Framework {
             Self::Tsc => "tsc",
         }
     }
+
+    /// Whether a program of this name prints it.
+    pub(crate) fn is_run_by(self, program: &str) -> bool {
+        match self {
+            Self::Pytest => program == "pytest",
+            Self::Unittest => program == "unittest",
+            Self::Cargo | Self::Nextest => program == "cargo",
+            Self::Go => program == "go",
+            Self::Jest => matches!(program, "jest" | "npm"),
+            Self::Vitest => matches!(program, "vitest" | "npm"),
+            Self::Tsc => matches!(program, "tsc" | "npm"),
+        }
+    }
 }
 
 /// What went wrong, in the order in which it is worth reading.

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use super::follow::{Finished, Stream, TICK, Terms, broken, failed, follow};
+use super::follow::{RunReport, Stream, TICK, Terms, broken, failed, follow};
 use super::plan::Input;
 use super::process::wait_for_room;
 use super::runner::{Launched, Runner, Spec};
@@ -47,7 +47,7 @@ impl Runner {
         begin: impl FnOnce(Voice),
         on_output: &mut dyn FnMut(&[u8]),
         stop: &CancelToken,
-    ) -> Result<Finished> {
+    ) -> Result<RunReport> {
         let wrong = |error| broken("starting the process", error);
         let Launched {
             program,
@@ -79,7 +79,7 @@ impl Runner {
         drop(tree);
         drop(tmp);
         let quarantined = self.look_after(watch);
-        Ok(Finished {
+        Ok(RunReport {
             quarantined,
             ..ended?
         })

@@ -43,7 +43,8 @@ pub(super) struct Theirs {
 impl Ends {
     pub(super) fn new(input: Input) -> io::Result<Ends> {
         match input {
-            Input::Nothing => Ends::outputs(),
+            Input::Nothing | Input::Closed => Ends::outputs(),
+            Input::Separate => Ends::outputs_and_input(),
             Input::Pipe => Ends::pipes(),
             Input::Terminal => Ends::terminal(),
         }
@@ -65,6 +66,17 @@ impl Ends {
                 input: None,
             },
         })
+    }
+
+    /// An input, and two outputs, kept apart.
+    fn outputs_and_input() -> io::Result<Ends> {
+        let mut ends = Ends::outputs()?;
+        let (their_input, input) = io::pipe()?;
+        // A command that does not read must not block the thread that writes.
+        rustix::io::ioctl_fionbio(&input, true)?;
+        ends.ours.input = Some(file(input));
+        ends.theirs.input = Some(their_input.into());
+        Ok(ends)
     }
 
     /// An input, and one pipe for both outputs: what is written first is read first.

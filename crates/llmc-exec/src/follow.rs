@@ -3,8 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
+use super::exit_status::ExitStatus;
 use super::plan::{Failure, Report};
 use super::protect::Quarantined;
 use super::tree::{Event, Tree};
@@ -30,11 +29,8 @@ pub enum Stream {
 
 /// How a run went.
 #[derive(Debug)]
-pub struct Finished {
-    /// The exit code, if it ended by itself.
-    pub exit_code: Option<i32>,
-    /// The signal, if one ended it. A run that was ended from here has neither.
-    pub signal: Option<i32>,
+pub struct RunReport {
+    pub status: ExitStatus,
     /// The time limit struck.
     pub timed_out: bool,
     /// The caller went away.
@@ -48,7 +44,7 @@ pub struct Finished {
 }
 
 /// The bounds of a run, for whoever follows it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Terms {
     /// The program's name, for complaints.
     pub(super) program: String,
@@ -62,7 +58,7 @@ pub(super) fn follow(
     terms: &Terms,
     on_output: &mut dyn FnMut(Stream, &[u8]),
     go_on: &dyn Fn() -> Result<()>,
-) -> Result<Finished> {
+) -> Result<RunReport> {
     let started = Instant::now();
     let run = Run {
         deadline: started + terms.timeout.min(LONGEST),
@@ -71,16 +67,15 @@ pub(super) fn follow(
         report: None,
     };
     let run = run.follow(tree, on_output, go_on)?;
-    let (exit_code, signal) = match (run.over, run.report) {
-        (Some(_), _) => (None, None),
-        (None, Some(Report::Exited(code))) => (Some(code), None),
-        (None, Some(Report::Killed(signal))) => (None, Some(signal)),
+    let status = match (run.over, run.report) {
+        (Some(_), _) => ExitStatus::Stopped,
+        (None, Some(Report::Exited(code))) => ExitStatus::Exited(code),
+        (None, Some(Report::Killed(signal))) => ExitStatus::Signaled(signal),
         (None, Some(Report::Failed(failure))) => return Err(failed(&failure, &terms.program)),
         (None, _) => return Err(broken("the helper", io::ErrorKind::UnexpectedEof.into())),
     };
-    Ok(Finished {
-        exit_code,
-        signal,
+    Ok(RunReport {
+        status,
         timed_out: run.over == Some(Over::TimedOut),
         cancelled: run.over == Some(Over::Cancelled),
         output_capped: run.over == Some(Over::Capped),

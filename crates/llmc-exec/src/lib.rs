@@ -10,8 +10,8 @@
 //! - [`Runner`]: opened once at start; finds out what this kernel really gives, resolves the allowed programs, runs them
 //! - [`Level`]: the truth about the confinement, in one line
 //! - [`Program`]: an allowed name and the file it stands for
-//! - [`Spec`], [`Finished`], [`Stream`]: one run
-//! - [`Follower`], [`Followed`], [`Orders`], [`Taken`]: a run whose output is the business of another process
+//! - [`Spec`], [`RunReport`], [`Stream`]: one run
+//! - [`ExitStatus`]: how a program ended, in the one form that every layer passes on
 //! - [`Voice`]: what a run is told while it runs
 //! - [`run_plain`]: a user's own command, not confined
 //! - [`Process`], [`Manner`]: a run that is talked to and outlives the call that started it
@@ -29,10 +29,10 @@
 mod broker;
 mod converse;
 mod ends;
+mod exit_status;
 mod fds;
 mod find;
 mod follow;
-mod handover;
 mod helper;
 mod interpreters;
 mod level;
@@ -56,16 +56,16 @@ mod words;
 mod worker;
 
 pub use converse::Voice;
-pub use follow::{Finished, Stream};
-pub use handover::{Followed, Follower, Orders, Taken};
+pub use exit_status::ExitStatus;
+pub use follow::{RunReport, Stream};
 pub use helper::helper_main;
 pub use interpreters::is_interpreter;
 pub use level::{Level, Protection};
 pub use pids::{Aim, NotKilled, aim, signal_number};
-pub use plain::{PlainEnd, Sink, run_plain};
+pub use plain::{Sink, run_plain};
 pub use policy::GitCommand;
 pub use privacy::hide_process;
-pub use process::{Ending, Io, Manner, Process, Seen, Sent};
+pub use process::{Io, Manner, OutputSink, Process, ProcessEnd, Seen, Sent};
 pub use programs::{Program, Unresolved};
 pub use protect::Quarantined;
 pub use runner::{Runner, Spec};

@@ -5,11 +5,11 @@
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
+use super::exit_status::ExitStatus;
 use super::follow::Stream;
 
 /// How much is read at a time.
@@ -18,26 +18,17 @@ const BLOCK: usize = 64 << 10;
 /// What takes a command's output; an error ends the reading.
 pub type Sink<'a> = &'a mut dyn FnMut(Stream, &[u8]) -> io::Result<()>;
 
-/// How the user's command ended.
-#[derive(Debug, Clone, Copy)]
-pub struct PlainEnd {
-    /// The exit code, if it ended by itself.
-    pub exit_code: Option<i32>,
-    /// The signal, if one ended it.
-    pub signal: Option<i32>,
-}
-
 /// Starts a command found by the user's own `PATH` and waits for it. With a sink its output goes there, else where this
 /// process's output goes.
 ///
 /// # Errors
 /// It cannot be started, or the sink took no more; then the command has lost its readers and has ended.
-pub fn run_plain(argv: &[String], sink: Option<Sink<'_>>) -> io::Result<PlainEnd> {
+pub fn run_plain(argv: &[String], sink: Option<Sink<'_>>) -> io::Result<ExitStatus> {
     let (name, args) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = command(name);
     command.args(args);
     let Some(sink) = sink else {
-        return Ok(ended(command.spawn()?.wait()?));
+        return Ok(command.spawn()?.wait()?.into());
     };
     let (out, their_out) = io::pipe()?;
     let (err, their_err) = io::pipe()?;
@@ -49,7 +40,7 @@ pub fn run_plain(argv: &[String], sink: Option<Sink<'_>>) -> io::Result<PlainEnd
     drop(command);
     let read = pump([(out, Stream::Stdout), (err, Stream::Stderr)], sink);
     let status = child.wait()?;
-    read.map(|()| ended(status))
+    read.map(|()| status.into())
 }
 
 #[expect(
@@ -86,11 +77,4 @@ fn pump(pipes: [(PipeReader, Stream); 2], sink: Sink<'_>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn ended(status: ExitStatus) -> PlainEnd {
-    PlainEnd {
-        exit_code: status.code(),
-        signal: status.signal(),
-    }
 }

@@ -25,8 +25,8 @@ pub(super) const ATTEMPT: &str = "__attempt";
 pub(super) const ALONE: &str = "__alone";
 /// How that program begins the line in which it says that it was refused; the kernel's number follows.
 pub(super) const REFUSED: &str = "llmc-refused ";
-/// Longest message: a follower's report may carry an answer of 8 MiB, each byte of it escaped.
-const MESSAGE_LIMIT: usize = 64 << 20;
+/// Longest message: the arguments and the environment of one command, each byte of them escaped.
+const MESSAGE_LIMIT: usize = 16 << 20;
 
 /// The first message to every helper: what to do before there is a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -89,12 +89,23 @@ pub(super) struct Target {
 /// What a command reads from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Input {
-    /// Nothing: a one-shot run.
+    /// Nothing: a one-shot run, whose process the server need not know.
     Nothing,
-    /// A pipe, whose descriptor comes with the plan.
+    /// Nothing, for a process that the server knows and may let go on.
+    Closed,
+    /// A pipe, whose descriptor comes with the plan; both outputs apart.
+    Separate,
+    /// A pipe, whose descriptor comes with the plan; both outputs in one pipe.
     Pipe,
     /// A terminal, which becomes the run's own.
     Terminal,
+}
+
+impl Input {
+    /// Whether a descriptor to read from comes with the plan.
+    pub(super) fn has_descriptor(self) -> bool {
+        matches!(self, Input::Separate | Input::Pipe | Input::Terminal)
+    }
 }
 
 /// The server's answer to [`Report::Running`], and then one byte for every signal it wants passed on.
@@ -111,7 +122,8 @@ pub(super) enum Report {
     Slot,
     /// A probe: everything is in force.
     Ready { landlock: Option<u32> },
-    /// A command with an input runs; a descriptor of its process follows. Nobody reaps it before the server has answered.
+    /// A command that the server must know runs; a descriptor of its process follows. The helper reaps it only after the
+    /// server has answered.
     Running,
     /// The command ended by itself.
     Exited(i32),

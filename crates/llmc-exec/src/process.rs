@@ -19,7 +19,8 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
 
-use super::follow::{DRAIN, END, LONGEST, TICK, broken, failed};
+use super::exit_status::ExitStatus;
+use super::follow::{DRAIN, END, LONGEST, Stream, TICK, broken, failed};
 use super::pids;
 use super::plan::{Input, Report};
 use super::protect::{Guard, Quarantined, Watch};
@@ -30,16 +31,25 @@ use super::tree::{Event, Tree};
 use llmc_host::CancelToken;
 use llmc_host::{Error, Result};
 
-/// A pause after output that pushed out older output: a flood that nobody reads must not take a processor.
-const FLOOD: Duration = Duration::from_millis(2);
+/// A pause after output that pushed out older output while no call reads it: such a flood must not take a processor.
+const UNREAD_FLOOD_PAUSE: Duration = Duration::from_millis(2);
+/// How long after the last look a process counts as unread.
+const UNREAD_AFTER: Duration = Duration::from_secs(1);
 /// The longest line that a terminal takes while it collects lines; the kernel drops the rest without a word.
 const TERMINAL_LINE: usize = 4095;
 /// What ends the input of a terminal that collects lines.
 const END_OF_INPUT: u8 = 4;
 
-/// How one talks to a process.
+/// Takes what a process prints, as it is read, on the thread that reads it.
+pub type OutputSink = Box<dyn FnMut(Stream, &[u8]) + Send>;
+
+/// What a process reads from and writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Io {
+    /// No input; both outputs apart.
+    NoInput,
+    /// An input; both outputs apart.
+    Separate,
     /// Through pipes; both outputs in one, in the order they were written.
     Pipes,
     /// Through a terminal, for programs that are different without one.
@@ -71,11 +81,8 @@ pub struct Process {
 
 /// How a process ended.
 #[derive(Debug, Clone)]
-pub struct Ending {
-    /// The exit code, if it ended by itself.
-    pub exit_code: Option<i32>,
-    /// The signal, if one ended it.
-    pub signal: Option<i32>,
+pub struct ProcessEnd {
+    pub status: ExitStatus,
     /// It was ended because it was idle.
     pub idle: bool,
     /// When.
@@ -96,7 +103,7 @@ pub struct Seen {
     /// When the last output came.
     pub last: Instant,
     /// How it ended, if it has. Then no more output comes.
-    pub ending: Option<Ending>,
+    pub ending: Option<ProcessEnd>,
 }
 
 /// How much input went.
@@ -121,7 +128,7 @@ struct State {
     last: Instant,
     /// When somebody last read or wrote.
     touched: Instant,
-    ending: Option<Ending>,
+    ending: Option<ProcessEnd>,
 }
 
 impl Runner {
@@ -130,7 +137,22 @@ impl Runner {
     /// # Errors
     /// As [`Runner::run`]; or there are no terminals here.
     pub fn spawn(&self, spec: &Spec<'_>, manner: Manner) -> Result<Process> {
+        self.spawn_with_sink(spec, manner, None)
+    }
+
+    /// As [`Runner::spawn`]; `sink` gets every byte of output, beside the last bytes that the process itself keeps.
+    ///
+    /// # Errors
+    /// As [`Runner::spawn`].
+    pub fn spawn_with_sink(
+        &self,
+        spec: &Spec<'_>,
+        manner: Manner,
+        sink: Option<OutputSink>,
+    ) -> Result<Process> {
         let input = match manner.io {
+            Io::NoInput => Input::Closed,
+            Io::Separate => Input::Separate,
             Io::Pipes => Input::Pipe,
             Io::Terminal => Input::Terminal,
         };
@@ -173,6 +195,7 @@ impl Runner {
             watch,
             guard: self.guard(),
             shared: shared.clone(),
+            sink,
         };
         let follower = std::thread::Builder::new()
             .name("llmc-process".to_owned())
@@ -215,7 +238,7 @@ impl Process {
     }
 
     /// How it ended, if it has.
-    pub fn ending(&self) -> Option<Ending> {
+    pub fn ending(&self) -> Option<ProcessEnd> {
         self.shared.lock().ending.clone()
     }
 
@@ -309,7 +332,7 @@ impl Process {
     /// Sends signals to the program, then waits until it and everything below it is dead; after `grace` it is killed.
     ///
     /// `None` if something is stuck in the kernel.
-    pub fn stop(&self, signals: &[i32], grace: Duration) -> Option<Ending> {
+    pub fn stop(&self, signals: &[i32], grace: Duration) -> Option<ProcessEnd> {
         let kill = signals.contains(&Signal::KILL.as_raw());
         if !kill {
             for signal in signals
@@ -331,8 +354,9 @@ impl Process {
     }
 
     /// Waits for its end.
-    pub fn wait_end(&self, patience: Duration) -> Option<Ending> {
-        let state = self.shared.lock();
+    pub fn wait_end(&self, patience: Duration) -> Option<ProcessEnd> {
+        let mut state = self.shared.lock();
+        state.touched = Instant::now();
         let runs = |state: &mut State| state.ending.is_none();
         let waited = self
             .shared
@@ -367,6 +391,7 @@ struct Follower {
     shared: Arc<Shared>,
     deadline: Instant,
     idle: Duration,
+    sink: Option<OutputSink>,
 }
 
 impl Follower {
@@ -375,18 +400,18 @@ impl Follower {
         // Reaps the helper; nothing is left after this, so what was planted can be looked for in peace.
         drop(self.tree);
         drop(self.tmp);
+        drop(self.sink);
         let quarantined = self.guard.after(self.watch);
-        let (exit_code, signal) = match report {
-            Some(Report::Exited(code)) => (Some(code), None),
-            Some(Report::Killed(signal)) => (None, Some(signal)),
+        let status = match report {
+            Some(Report::Exited(code)) => ExitStatus::Exited(code),
+            Some(Report::Killed(signal)) => ExitStatus::Signaled(signal),
             // Nothing was said, so the helper was let go, and the kernel killed what was below it.
-            _ => (None, Some(Signal::KILL.as_raw())),
+            _ => ExitStatus::Signaled(Signal::KILL.as_raw()),
         };
         let mut state = self.shared.lock();
         state.ring.settle();
-        state.ending = Some(Ending {
-            exit_code,
-            signal,
+        state.ending = Some(ProcessEnd {
+            status,
             idle,
             at: Instant::now(),
             quarantined,
@@ -421,7 +446,7 @@ impl Follower {
                 }
             };
             match self.tree.next(patience) {
-                Ok(Event::Output(_, read)) => self.keep(read),
+                Ok(Event::Output(stream, read)) => self.keep(stream, read),
                 Ok(Event::Report(said)) => report = Some(said),
                 Ok(Event::Gone) => gone = Some(Instant::now() + DRAIN),
                 Ok(Event::Nothing) => {}
@@ -436,17 +461,21 @@ impl Follower {
         state.last.max(state.touched) + self.idle.min(LONGEST)
     }
 
-    fn keep(&self, read: usize) {
+    fn keep(&mut self, stream: Stream, read: usize) {
         if read == 0 {
             return;
         }
+        if let Some(sink) = &mut self.sink {
+            sink(stream, &self.tree.block()[..read]);
+        }
         let mut state = self.shared.lock();
         state.last = Instant::now();
-        let flood = state.ring.push(&self.tree.block()[..read]);
+        let flood =
+            state.ring.push(&self.tree.block()[..read]) && state.touched.elapsed() > UNREAD_AFTER;
         drop(state);
         self.shared.changed.notify_all();
         if flood {
-            std::thread::sleep(FLOOD);
+            std::thread::sleep(UNREAD_FLOOD_PAUSE);
         }
     }
 }

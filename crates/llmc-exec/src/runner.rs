@@ -13,8 +13,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::broker::Broker;
 use super::ends::Ends;
-use super::follow::{Finished, LONGEST, Stream, TICK, Terms, broken, failed, follow};
-use super::handover::Hand;
+use super::follow::{LONGEST, RunReport, Stream, TICK, Terms, broken, failed, follow};
 use super::level::{Features, Level, Protection};
 use super::plan::{ALONE, Failure, Input, Places, Plan, Report, Sockets, Target};
 use super::policy::{Allowed, Choice, Policy};
@@ -65,7 +64,6 @@ pub struct Runner {
     guard: Arc<Guard>,
     env: Vec<(OsString, OsString)>,
     broker: Mutex<Option<Broker>>,
-    followers: Mutex<Vec<Hand>>,
 }
 
 impl Runner {
@@ -100,7 +98,6 @@ impl Runner {
             guard,
             env,
             broker: Mutex::new(None),
-            followers: Mutex::default(),
         };
         match runner.settings.confinement {
             Confinement::Off => {}
@@ -191,7 +188,7 @@ impl Runner {
         spec: &Spec<'_>,
         on_output: &mut dyn FnMut(Stream, &[u8]),
         stop: &CancelToken,
-    ) -> Result<Finished> {
+    ) -> Result<RunReport> {
         let Launched {
             program,
             mut tree,
@@ -208,7 +205,7 @@ impl Runner {
         drop(tree);
         drop(tmp);
         let quarantined = self.guard.after(watch);
-        Ok(Finished {
+        Ok(RunReport {
             quarantined,
             ..ended?
         })
@@ -217,16 +214,6 @@ impl Runner {
     /// What a dead run has done to protected names.
     pub(super) fn look_after(&self, watch: Watch) -> Vec<Quarantined> {
         self.guard.after(watch)
-    }
-
-    /// Processes that wait for runs to follow.
-    pub(super) fn followers(&self) -> &Mutex<Vec<Hand>> {
-        &self.followers
-    }
-
-    /// The executable that helps.
-    pub(super) fn helper(&self) -> &Path {
-        &self.settings.helper
     }
 
     /// Sets one run going.

@@ -110,29 +110,6 @@ impl Tree {
         }
     }
 
-    /// Gives up the hold without ending the run: the leash and both outputs, for another process. Only for a run that
-    /// has no helper of its own.
-    pub(super) fn into_parts(mut self) -> io::Result<(UnixStream, [OwnedFd; 2])> {
-        let leash = self.leash.try_clone()?;
-        let (Some(out), Some(err), None) = (self.out.take(), self.err.take(), &self.helper) else {
-            return Err(io::ErrorKind::InvalidInput.into());
-        };
-        // Nothing is left here to be ended.
-        self.gone = true;
-        Ok((leash, [out.into(), err.into()]))
-    }
-
-    /// Takes a hold that another process has given up.
-    pub(super) fn from_parts(leash: UnixStream, outputs: [OwnedFd; 2]) -> Tree {
-        let [out, err] = outputs.map(File::from);
-        let ours = Ours {
-            out,
-            err: Some(err),
-            input: None,
-        };
-        Tree::new(leash, None, ours)
-    }
-
     fn send(&self, message: &impl serde::Serialize) -> io::Result<()> {
         plan::forgive_gone(plan::send(&self.leash, message))
     }
@@ -229,11 +206,6 @@ impl Tree {
     /// The bytes that [`Event::Output`] spoke of.
     pub(super) fn block(&self) -> &[u8] {
         &self.block
-    }
-
-    /// Whether everything is dead, as far as was heard.
-    pub(super) fn gone(&self) -> bool {
-        self.gone
     }
 
     /// Whether output can still come.

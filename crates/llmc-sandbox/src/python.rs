@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use llmc_exec::{
-    Children, Confinement, Finished, Limits as Bounds, Profile, Program, Runner, Settings, Spec,
+    Children, Confinement, Limits as Bounds, Profile, Program, RunReport, Runner, Settings, Spec,
     Verdict, Voice, trials,
 };
 use llmc_host::{CancelToken, OpenDir, PathRules, Roots};
@@ -194,7 +194,7 @@ impl Held {
         spoken: std::sync::mpsc::Receiver<Vec<u8>>,
         stop: &CancelToken,
         on_output: &mut dyn FnMut(&[u8]),
-    ) -> llmc_host::Result<Finished> {
+    ) -> llmc_host::Result<RunReport> {
         let argv = ["python3", "-I", "-B", "-X", "utf8", "-c", BOOT].map(str::to_owned);
         let env = [
             ("HOME", "/tmp"),
@@ -385,7 +385,7 @@ impl<H: Host> Block<'_, H> {
     /// What the end of an interpreter means that has not said a last word.
     fn died(
         &self,
-        finished: Result<llmc_host::Result<Finished>, tokio::task::JoinError>,
+        finished: Result<llmc_host::Result<RunReport>, tokio::task::JoinError>,
     ) -> Ending {
         let finished = match finished {
             Ok(Ok(finished)) => finished,
@@ -401,7 +401,7 @@ impl<H: Host> Block<'_, H> {
             }
         };
         let xcpu = rustix::process::Signal::XCPU.as_raw();
-        let message = match (finished.exit_code, finished.signal) {
+        let message = match (finished.status.exit_code(), finished.status.signal()) {
             (_, Some(signal)) if signal == xcpu => return self.struck(Limit::Cpu),
             (_, Some(signal)) => format!("signal {signal} ended the interpreter"),
             (Some(code), _) => format!("the interpreter ended itself with exit code {code}"),

@@ -200,17 +200,17 @@ impl<'a> Head<'a> {
             Stream::Stdout => stdout.extend_from_slice(bytes),
             Stream::Stderr => stderr.extend_from_slice(bytes),
         };
-        let finished = self.runner.run(&spec, &mut collect, stop)?;
+        let report = self.runner.run(&spec, &mut collect, stop)?;
         stop.check()?;
-        if finished.timed_out {
+        if report.timed_out {
             return Err(Error::new(Kind::TimedOut, "git took too long")
                 .hint("narrow the call: a file or a smaller directory"));
         }
-        if finished.output_capped {
+        if report.output_capped {
             return Err(Error::new(Kind::TooLarge, "HEAD has too much to list")
                 .hint("narrow the call: a file or a smaller directory"));
         }
-        Ok((finished.exit_code, stdout, stderr))
+        Ok((report.status.exit_code(), stdout, stderr))
     }
 }
 

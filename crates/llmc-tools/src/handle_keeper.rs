@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use llmc_envelope::handles::{Draft, Options, Payload, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore};
 
 use crate::error::{Error, Kind, Result};
-use crate::shell;
 
 /// Stored files that are remembered, so that paging through one stores it once.
 const MAX_REMEMBERED_FILES: usize = 64;
@@ -45,7 +44,7 @@ impl HandleKeeper {
     pub(crate) fn store(&self) -> Result<&HandleStore> {
         let opened = self.store.get_or_init(|| {
             if let Some(dir) = &self.dir {
-                match shell::open_store(dir, self.options.clone()) {
+                match open_store(dir, self.options.clone()) {
                     Ok(store) => return Ok(store),
                     Err(why) => tracing::warn!(why, "handle store falls back to memory"),
                 }
@@ -107,4 +106,13 @@ fn or_warn(stored: Result<HandleId>) -> Option<HandleId> {
     stored
         .inspect_err(|error| tracing::warn!(error = %error, "handle store cannot take a result"))
         .ok()
+}
+
+/// The handle store of a state directory. A link in its place could lead anywhere.
+fn open_store(state: &Path, options: Options) -> Result<HandleStore, String> {
+    let dir = state.join("te_handles");
+    if dir.is_symlink() {
+        return Err("te_handles is a link".to_owned());
+    }
+    HandleStore::open(&dir, options).map_err(|error| error.to_string())
 }

@@ -1,41 +1,45 @@
 //! The programs that callers have started and that outlive their calls.
 //!
-//! Each belongs to the caller and the conversation that started it; to everybody else it does not exist. One that has
-//! ended stays for a while, so that its last output and its exit code can be read.
+//! Each belongs to the principal and the session that started it and does not exist for others. One that has ended stays
+//! for a while, so that its last output and its exit code can be read.
 
 mod output;
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use llmc_exec::Process;
+use llmc_exec::{Process, Sent, Stream};
+use llmc_host::CancelToken;
 use ulid::Ulid;
 
 use crate::cx::Caller;
 use crate::error::{Error, Kind, Result};
+use crate::shell::CommandWords;
+use crate::shell::spool::{SharedSpool, Spool};
 
-pub(crate) use output::{Text, Wish};
+pub(crate) use output::{ProcessText, ReadRequest};
 
-/// Running processes of one conversation.
-const PER_SESSION: usize = 8;
-/// Running processes of all.
-const IN_ALL: usize = 32;
-/// Processes that have ended and are still known, of all.
-const ENDED: usize = 32;
-/// How long a process that has ended is still known.
-const REMEMBERED: Duration = Duration::from_secs(15 * 60);
+/// Running processes of one session.
+const MAX_RUNNING_PER_SESSION: usize = 8;
+/// Running processes of the server.
+const MAX_RUNNING: usize = 32;
+/// Ended processes that are still known.
+const MAX_ENDED: usize = 32;
+/// How long an ended process is still known.
+const ENDED_KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 /// How long the end of all processes may take when the server ends.
-const CLOSE: Duration = Duration::from_millis(1500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// All of them.
+/// The registry of background processes.
 #[derive(Debug, Default)]
 pub struct Processes {
-    held: Mutex<Held>,
+    state: Mutex<RegistryState>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct RegistryState {
     /// In the order of their start.
     entries: Vec<Arc<Entry>>,
     /// Who is about to start one.
@@ -48,12 +52,14 @@ struct Held {
 pub(crate) struct Entry {
     pub(crate) id: String,
     owner: Owner,
-    /// The words it was started with.
-    pub(crate) command: String,
+    pub(crate) words: CommandWords,
+    pub(crate) cwd: Option<String>,
     pub(crate) started: Timestamp,
     pub(crate) process: Process,
     /// Where the owner's last read ended.
     cursor: Mutex<u64>,
+    /// What a command that a call once waited for has printed since the last answer.
+    spool: Option<SharedSpool>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,25 +73,31 @@ impl Processes {
     pub(crate) fn start(
         &self,
         caller: &Caller,
-        command: String,
+        words: CommandWords,
         spawn: impl FnOnce() -> Result<Process>,
     ) -> Result<Arc<Entry>> {
-        let place = self.place(Owner::of(caller))?;
-        let entry = Arc::new(Entry {
-            id: format!("proc_{}", Ulid::new()),
-            owner: place.owner.clone(),
-            command,
-            started: Timestamp::now(),
-            process: spawn()?,
-            cursor: Mutex::new(0),
-        });
-        let mut held = self.lock();
-        if held.closed {
-            drop(held);
+        let slot = self.reserve(Owner::of(caller))?;
+        let entry = Entry::new(caller, words, None, spawn()?, None);
+        let added = self.add(entry);
+        drop(slot);
+        added
+    }
+
+    /// Takes over a process that a call has started; one that finds no room is ended.
+    pub(crate) fn adopt(&self, entry: Entry) -> Result<Arc<Entry>> {
+        let slot = self.reserve(entry.owner.clone())?;
+        let added = self.add(entry);
+        drop(slot);
+        added
+    }
+
+    fn add(&self, entry: Entry) -> Result<Arc<Entry>> {
+        let entry = Arc::new(entry);
+        let mut state = self.lock();
+        if state.closed {
             return Err(Error::new(Kind::Cancelled, "the server is shutting down"));
         }
-        held.entries.push(entry.clone());
-        drop(held);
+        state.entries.push(entry.clone());
         Ok(entry)
     }
 
@@ -107,40 +119,40 @@ impl Processes {
         list
     }
 
-    /// Ends all of them, and looks after what they left behind. No more can be started.
+    /// Ends all of them and checks what they left behind. No more can be started.
     pub fn close(&self) {
-        let mut held = self.lock();
-        held.closed = true;
-        let entries = std::mem::take(&mut held.entries);
-        drop(held);
+        let mut state = self.lock();
+        state.closed = true;
+        let entries = std::mem::take(&mut state.entries);
+        drop(state);
         for entry in &entries {
             entry.process.end();
         }
-        let deadline = Instant::now() + CLOSE;
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         for entry in &entries {
             let left = deadline.saturating_duration_since(Instant::now());
             if entry.process.wait_end(left).is_none() {
                 tracing::warn!(
-                    command = llmc_observe::mask_secrets(&entry.command),
+                    command = llmc_observe::mask_secrets(&entry.words.text),
                     "a process takes long to end"
                 );
             }
         }
-        // Whoever is stuck is not waited for; it goes with this process.
+        // A process that is stuck in the kernel is not waited for; it ends with the server.
         std::mem::forget(entries);
     }
 
-    fn place(&self, owner: Owner) -> Result<Place<'_>> {
-        let mut held = self.lock();
-        if held.closed {
+    fn reserve(&self, owner: Owner) -> Result<StartSlot<'_>> {
+        let mut state = self.lock();
+        if state.closed {
             return Err(Error::new(Kind::Cancelled, "the server is shutting down"));
         }
-        let entries = held.swept();
+        let entries = state.swept();
         let owners = entries
             .iter()
             .filter(|entry| entry.process.ending().is_none())
             .map(|entry| &entry.owner)
-            .chain(&held.starting);
+            .chain(&state.starting);
         let (mut own, mut all) = (0, 0);
         for other in owners {
             all += 1;
@@ -150,29 +162,29 @@ impl Processes {
             let error = Error::new(Kind::RateLimited, message);
             Err(error.hint("end one with linux_proc_stop; linux_proc_list shows yours"))
         };
-        if own >= PER_SESSION {
+        if own >= MAX_RUNNING_PER_SESSION {
             return full(format!(
                 "you have {own} processes running, the most allowed"
             ));
         }
-        if all >= IN_ALL {
+        if all >= MAX_RUNNING {
             return full(format!(
                 "the server has {all} processes running, the most allowed"
             ));
         }
-        held.starting.push(owner.clone());
-        Ok(Place {
+        state.starting.push(owner.clone());
+        Ok(StartSlot {
             processes: self,
             owner,
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl RegistryState {
     /// What is left after forgetting processes that ended long ago, and the oldest of too many.
     fn swept(&mut self) -> Vec<Arc<Entry>> {
         let mut ended: Vec<(Instant, String)> = self
@@ -181,15 +193,122 @@ impl Held {
             .filter_map(|entry| Some((entry.process.ending()?.at, entry.id.clone())))
             .collect();
         ended.sort();
-        let too_many = ended.len().saturating_sub(ENDED);
+        let too_many = ended.len().saturating_sub(MAX_ENDED);
         let forgotten: Vec<String> = ended
             .into_iter()
             .enumerate()
-            .filter(|(n, (at, _))| *n < too_many || at.elapsed() > REMEMBERED)
+            .filter(|(n, (at, _))| *n < too_many || at.elapsed() > ENDED_KEPT_FOR)
             .map(|(_, (_, id))| id)
             .collect();
         self.entries.retain(|entry| !forgotten.contains(&entry.id));
         self.entries.clone()
+    }
+}
+
+impl Entry {
+    fn new(
+        caller: &Caller,
+        words: CommandWords,
+        cwd: Option<String>,
+        process: Process,
+        spool: Option<SharedSpool>,
+    ) -> Entry {
+        // Calls name it, so it is short; to others it does not exist, so it need not be secret.
+        let random = Ulid::new().to_string().to_lowercase();
+        Entry {
+            id: format!("p_{}", &random[random.len() - 8..]),
+            owner: Owner::of(caller),
+            words,
+            cwd,
+            started: Timestamp::now(),
+            process,
+            cursor: Mutex::new(0),
+            spool,
+        }
+    }
+
+    /// A command that runs longer than its call waits.
+    pub(crate) fn of_command(
+        caller: &Caller,
+        words: CommandWords,
+        cwd: Option<String>,
+        process: Process,
+        spool: SharedSpool,
+    ) -> Entry {
+        Entry::new(caller, words, cwd, process, Some(spool))
+    }
+
+    /// How much has been printed since the last answer.
+    pub(crate) fn output_bytes(&self) -> u64 {
+        match &self.spool {
+            Some(spool) => spool.bytes(),
+            None => self.process.look(0, 0).end.saturating_sub(*self.cursor()),
+        }
+    }
+
+    /// What has been printed since the last answer, and how many bytes before it are no longer known.
+    pub(crate) fn take_output(&self, state_dir: Option<&Path>) -> (Spool, u64) {
+        if let Some(spool) = &self.spool {
+            return (spool.take(), 0);
+        }
+        let mut cursor = self.cursor();
+        let seen = self.process.look(*cursor, usize::MAX);
+        let dropped = seen.offset - *cursor;
+        *cursor = seen.offset + seen.bytes.len() as u64;
+        let mut spool = Spool::new(state_dir.map(ToOwned::to_owned));
+        spool.push(Stream::Stdout, &seen.bytes);
+        (spool, dropped)
+    }
+
+    /// Writes to the input; returns how many bytes were written.
+    pub(crate) fn send_input(
+        &self,
+        input: &str,
+        patience: Duration,
+        cancel: &CancelToken,
+    ) -> Result<usize> {
+        let Sent { bytes, open } = self.process.send(input.as_bytes(), patience, cancel)?;
+        cancel.check()?;
+        if !open {
+            return Err(self.input_closed().with("bytes", bytes));
+        }
+        if bytes < input.len() {
+            let message = format!(
+                "{}: read only {bytes} of {} bytes within {} s",
+                self.id,
+                input.len(),
+                patience.as_secs()
+            );
+            return Err(Error::new(Kind::TimedOut, message)
+                .hint("look at its output with linux_proc_read, then send the rest")
+                .with("bytes", bytes));
+        }
+        Ok(bytes)
+    }
+
+    /// Closes the input.
+    pub(crate) fn close_input(&self, patience: Duration, cancel: &CancelToken) -> Result<()> {
+        let Sent { open, .. } = self.process.close_input(patience, cancel)?;
+        cancel.check()?;
+        if open {
+            Ok(())
+        } else {
+            Err(self.input_closed())
+        }
+    }
+
+    fn input_closed(&self) -> Error {
+        let id = &self.id;
+        match self.process.ending() {
+            Some(_) => Error::new(Kind::NotFound, format!("{id}: the process has ended"))
+                .hint("linux_proc_read tells its last output and exit code"),
+            None => Error::new(Kind::NotFound, format!("{id}: its input is closed"))
+                .hint("give all of the input with the command, or start it with linux_proc_start"),
+        }
+    }
+
+    fn cursor(&self) -> MutexGuard<'_, u64> {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -202,17 +321,17 @@ impl Owner {
     }
 }
 
-/// A place for a process that is being started.
-struct Place<'a> {
+/// Counts a process that is being started.
+struct StartSlot<'a> {
     processes: &'a Processes,
     owner: Owner,
 }
 
-impl Drop for Place<'_> {
+impl Drop for StartSlot<'_> {
     fn drop(&mut self) {
-        let mut held = self.processes.lock();
-        if let Some(at) = held.starting.iter().position(|owner| *owner == self.owner) {
-            held.starting.swap_remove(at);
+        let mut state = self.processes.lock();
+        if let Some(at) = state.starting.iter().position(|owner| *owner == self.owner) {
+            state.starting.swap_remove(at);
         }
     }
 }

@@ -22,11 +22,7 @@ fn main() -> ExitCode {
     if let Some(code) = llmc_exec::helper_main(std::env::args_os()) {
         return code;
     }
-    // And what they print is read by it, started a third time.
-    if let Some(code) = llmc_tools::shell::te_main(std::env::args_os()) {
-        return code;
-    }
-    // Scripts run in it, too, started a fourth time.
+    // Scripts run in it, too, started once more.
     if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {
         return code;
     }

@@ -47,12 +47,16 @@ impl Program {
             "pytest" | "py.test" => Self::Tests("pytest"),
             "python" | "python3" if any(&["pytest"]) => Self::Tests("pytest"),
             "python" | "python3" if any(&["unittest"]) => Self::Tests("unittest"),
-            "cargo" if any(&["test", "t", "nextest"]) => Self::Tests("cargo"),
+            "cargo" if any(&["test", "t", "nextest", "build", "b", "check", "c", "clippy"]) => {
+                Self::Tests("cargo")
+            }
+            "tsc" => Self::Tests("tsc"),
             "go" if any(&["test"]) => Self::Tests("go"),
             "jest" => Self::Tests("jest"),
             "vitest" => Self::Tests("vitest"),
             "npx" | "npm" | "yarn" | "pnpm" if any(&["jest"]) => Self::Tests("jest"),
             "npx" | "npm" | "yarn" | "pnpm" if any(&["vitest"]) => Self::Tests("vitest"),
+            "npx" if any(&["tsc"]) => Self::Tests("tsc"),
             "npm" | "yarn" | "pnpm" if any(&["test", "t"]) => Self::Tests("npm"),
             _ => Self::Other,
         }

@@ -55,7 +55,7 @@ pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()>
         return plan::send(leash, &Report::Failed(failure));
     }
     let plan: Plan = plan::receive(leash)?;
-    let wants = |target: &Target| target.input != Input::Nothing;
+    let wants = |target: &Target| target.input.has_descriptor();
     let input = match plan.target.as_ref().is_some_and(wants) {
         true => fds::receive(leash)?.pop(),
         false => None,

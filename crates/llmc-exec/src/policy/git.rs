@@ -229,7 +229,7 @@ impl Asked<'_> {
         let finished = self
             .runner
             .run(&spec, &mut collect, &CancelToken::default())?;
-        if finished.exit_code.is_none() {
+        if finished.status.exit_code().is_none() {
             return Err(refused("the repository's configuration cannot be listed"));
         }
         String::from_utf8(out).map_err(|_| refused("the repository's configuration is no text"))

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use llmc_exec::{Children, Confinement, Finished, Runner, Spec};
+use llmc_exec::{Children, Confinement, RunReport, Runner, Spec};
 use llmc_host::CancelToken;
 
 use crate::world::{World, text};
@@ -35,7 +35,8 @@ fn seeing() {
         world
             .run(&runner, &["attack", "read", path])
             .finished
-            .exit_code
+            .status
+            .exit_code()
     };
     assert_eq!(reads("/usr/bin/env"), Some(0));
     for path in [
@@ -50,7 +51,7 @@ fn seeing() {
     let free = world.runner(Confinement::Auto);
     let path = world.outside("outside.txt");
     let ran = world.run(&free, &["attack", "read", &path]);
-    assert_eq!(ran.finished.exit_code, Some(0));
+    assert_eq!(ran.finished.status.exit_code(), Some(0));
 }
 
 fn alone() {
@@ -76,7 +77,7 @@ fn converse(
     argv: &[&str],
     said: Vec<u8>,
     stop: &CancelToken,
-) -> (Vec<u8>, Finished) {
+) -> (Vec<u8>, RunReport) {
     let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
     let roots = world.roots();
     let cwd = roots.open_dir(".").unwrap();
@@ -114,7 +115,7 @@ fn talking() {
         said.clone(),
         &CancelToken::default(),
     );
-    assert_eq!(finished.exit_code, Some(0));
+    assert_eq!(finished.status.exit_code(), Some(0));
     assert!(heard == said, "{} of {}", heard.len(), said.len());
 }
 

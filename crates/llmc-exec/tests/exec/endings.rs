@@ -62,7 +62,13 @@ fn timeout() {
             .unwrap();
         assert!(started.elapsed() < Duration::from_secs(2), "{ran:?}");
         assert!(ran.finished.timed_out && !ran.finished.cancelled, "{ran:?}");
-        assert_eq!((ran.finished.exit_code, ran.finished.signal), (None, None));
+        assert_eq!(
+            (
+                ran.finished.status.exit_code(),
+                ran.finished.status.signal()
+            ),
+            (None, None)
+        );
         assert!(
             life.exists(),
             "the stubborn process never came to life: {ran:?}"
@@ -134,7 +140,7 @@ fn orphans() {
         let script = "(setsid sh -c 'trap \"\" TERM; while :; do echo x >> life; sleep 0.01; done' &); \
                       while [ ! -s life ]; do sleep 0.01; done; exit 4";
         let ran = world.run(&runner, &["sh", "-c", script]);
-        assert_eq!(ran.finished.exit_code, Some(4), "{ran:?}");
+        assert_eq!(ran.finished.status.exit_code(), Some(4), "{ran:?}");
         assert!(!is_written(&life), "{confinement:?}: something survived");
     }
 }
@@ -223,7 +229,10 @@ fn many() {
                     .unwrap(),
                 _ => world.run(&runner, &["true"]),
             };
-            assert!(ran.finished.exit_code == Some(0) || n % 10 == 1, "{ran:?}");
+            assert!(
+                ran.finished.status.exit_code() == Some(0) || n % 10 == 1,
+                "{ran:?}"
+            );
         }
         wait_for_rest(&runner);
         assert!(!crate::roles::is_alone() || descriptors() == before);
@@ -271,7 +280,7 @@ fn replaced() {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         let ran = world.run(&runner, &["true"]);
-        assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+        assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
     }
 }
 
@@ -286,7 +295,7 @@ fn timeouts() {
     };
     assert!(run(Duration::ZERO).finished.timed_out);
     assert!(run(Duration::from_nanos(1)).finished.timed_out);
-    assert_eq!(run(Duration::MAX).finished.exit_code, Some(0));
+    assert_eq!(run(Duration::MAX).finished.status.exit_code(), Some(0));
     let past = CancelToken::with_deadline(Instant::now());
     let ran = world.try_run_for(&runner, &["true"], Duration::from_secs(9), 10, &past);
     assert!(ran.unwrap().finished.timed_out);
@@ -311,7 +320,7 @@ fn parallel() {
                         ],
                     );
                     assert!(ran.out.starts_with(&word), "{ran:?}");
-                    assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+                    assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
                 }
             });
         }

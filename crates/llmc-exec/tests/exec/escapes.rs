@@ -38,7 +38,7 @@ fn fails_confined_only(world: &World, attacks: Vec<Attack<'_>>) {
             prepare();
             let ran = world.run(&confined, &argv);
             assert_eq!(
-                ran.finished.exit_code,
+                ran.finished.status.exit_code(),
                 Some(1),
                 "{words:?} escaped: {ran:?}"
             );
@@ -46,7 +46,7 @@ fn fails_confined_only(world: &World, attacks: Vec<Attack<'_>>) {
         prepare();
         let ran = world.run(&free, &argv);
         assert_eq!(
-            ran.finished.exit_code,
+            ran.finished.status.exit_code(),
             Some(0),
             "{words:?} proves nothing: {ran:?}"
         );
@@ -175,11 +175,11 @@ fn network() {
     let runner = Runner::open(settings).unwrap();
     assert!(!runner.level().netns);
     let ran = world.run(&runner, &["attack", "tcp", &tcp_address]);
-    assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+    assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
     let ran = world.run(&runner, &["attack", "udp", &udp_address]);
-    assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+    assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
     let ran = world.run(&runner, &["attack", "write", &world.outside("new")]);
-    assert_eq!(ran.finished.exit_code, Some(1), "{ran:?}");
+    assert_eq!(ran.finished.status.exit_code(), Some(1), "{ran:?}");
 }
 
 /// One after the other and side by side, all at the same port.
@@ -195,7 +195,7 @@ fn networks() {
             scope.spawn(|| {
                 for _ in 0..10 {
                     let ran = world.run(&runner, &argv);
-                    assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+                    assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
                 }
             });
         }
@@ -292,13 +292,21 @@ fn processes() {
     let confined = world.runner(Confinement::Auto);
     if confined.level().pidns {
         let ran = world.run(&confined, &["attack", "kill-parent"]);
-        assert_eq!(ran.finished.exit_code, Some(1), "pid 1 was killed: {ran:?}");
+        assert_eq!(
+            ran.finished.status.exit_code(),
+            Some(1),
+            "pid 1 was killed: {ran:?}"
+        );
         for attack in [
             &["attack", "memory", "1"][..],
             &["attack", "environ", "1", ""],
         ] {
             let ran = world.run(&confined, attack);
-            assert_eq!(ran.finished.exit_code, Some(1), "pid 1 was read: {ran:?}");
+            assert_eq!(
+                ran.finished.status.exit_code(),
+                Some(1),
+                "pid 1 was read: {ran:?}"
+            );
         }
     }
 }
@@ -321,14 +329,18 @@ fn boundary() {
     ] {
         if holds {
             let ran = world.run(&confined, words);
-            assert_eq!(ran.finished.exit_code, Some(1), "{words:?}: {ran:?}");
+            assert_eq!(
+                ran.finished.status.exit_code(),
+                Some(1),
+                "{words:?}: {ran:?}"
+            );
         }
     }
     // Taking down the host's own mounts to prove a point is out of the question; a namespace is not.
     let free = world.runner(Confinement::Off);
     if !crate::roles::without_namespaces() {
         let ran = world.run(&free, &["attack", "user-namespace"]);
-        assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+        assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
     }
 }
 
@@ -386,7 +398,11 @@ fn ordinary() {
     for words in fine {
         let argv: Vec<&str> = ["attack"].into_iter().chain(words).collect();
         let ran = world.run(&runner, &argv);
-        assert_eq!(ran.finished.exit_code, Some(0), "{argv:?}: {ran:?}");
+        assert_eq!(
+            ran.finished.status.exit_code(),
+            Some(0),
+            "{argv:?}: {ran:?}"
+        );
     }
     assert!(!std::path::Path::new("/tmp/mine").exists());
     let ran = world.run(
@@ -397,17 +413,20 @@ fn ordinary() {
             "echo out; echo err >&2; sleep 0.01 | cat; exit 7",
         ],
     );
-    assert_eq!(ran.finished.exit_code, Some(7), "{ran:?}");
+    assert_eq!(ran.finished.status.exit_code(), Some(7), "{ran:?}");
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("out\n", "err\n"));
     let ran = world.run(&runner, &["sh", "-c", "kill -SEGV $$"]);
     assert_eq!(
-        (ran.finished.exit_code, ran.finished.signal),
+        (
+            ran.finished.status.exit_code(),
+            ran.finished.status.signal()
+        ),
         (None, Some(11)),
         "{ran:?}"
     );
     let ran = world.run(&runner, &["cat"]);
     assert_eq!(
-        ran.finished.exit_code,
+        ran.finished.status.exit_code(),
         Some(0),
         "standard input is closed: {ran:?}"
     );

@@ -46,7 +46,11 @@ fn existing() {
         let ran = world.run(&runner, &argv);
         match runner.level().protected {
             Protection::Mount => {
-                assert_eq!(ran.finished.exit_code, Some(1), "{words:?}: {ran:?}");
+                assert_eq!(
+                    ran.finished.status.exit_code(),
+                    Some(1),
+                    "{words:?}: {ran:?}"
+                );
                 assert!(ran.finished.quarantined.is_empty(), "{words:?}: {ran:?}");
                 assert_eq!(protected(&world), before, "{words:?}");
             }
@@ -60,7 +64,7 @@ fn existing() {
         let world = World::new();
         let ran = world.run(&world.runner(Confinement::Off), &argv);
         assert_eq!(
-            ran.finished.exit_code,
+            ran.finished.status.exit_code(),
             Some(0),
             "{words:?} proves nothing: {ran:?}"
         );
@@ -116,7 +120,11 @@ fn planting() {
         let world = World::new();
         let runner = world.runner(Confinement::Auto);
         let ran = world.run(&runner, &[program, "-c", script]);
-        assert_eq!(ran.finished.exit_code, Some(0), "{script}: {ran:?}");
+        assert_eq!(
+            ran.finished.status.exit_code(),
+            Some(0),
+            "{script}: {ran:?}"
+        );
         let path = world.workspace.join(name);
         assert!(
             path.symlink_metadata().is_err(),
@@ -156,10 +164,10 @@ fn token() {
     for path in [".llmc/token", &text(&world.workspace.join(".llmc/token"))] {
         if runner.level().mountns {
             let ran = world.run(&runner, &["attack", "read", path]);
-            assert_eq!(ran.finished.exit_code, Some(1), "{ran:?}");
+            assert_eq!(ran.finished.status.exit_code(), Some(1), "{ran:?}");
         }
         let ran = world.run(&world.runner(Confinement::Off), &["attack", "read", path]);
-        assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+        assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
     }
     // A state directory elsewhere is hidden as well.
     let elsewhere = world.outside.join("state");
@@ -173,7 +181,7 @@ fn token() {
             &runner,
             &["attack", "read", &text(&elsewhere.join("token"))],
         );
-        assert_eq!(ran.finished.exit_code, Some(1), "{ran:?}");
+        assert_eq!(ran.finished.status.exit_code(), Some(1), "{ran:?}");
     }
 }
 
@@ -184,7 +192,7 @@ fn below_tmp() {
         // The programs of this world lie in /tmp too, which the run has for itself.
         let script = "echo x > made.txt && ls -d $PWD/.. && ls /tmp && echo x > /tmp/mine";
         let ran = world.run(&runner, &["sh", "-c", script]);
-        assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+        assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
         assert_eq!(
             std::fs::read_to_string(world.workspace.join("made.txt")).unwrap(),
             "x\n"
@@ -202,7 +210,7 @@ fn below_tmp() {
         let ran = world.run(&runner, &["cat", "inside.txt"]);
         assert_eq!(ran.out, "inside\n", "{ran:?}");
         let ran = world.run(&runner, &["sh", "-c", "echo x > inside.txt"]);
-        assert_ne!(ran.finished.exit_code, Some(0), "{ran:?}");
+        assert_ne!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
     }
 }
 
@@ -223,7 +231,11 @@ fn git() {
     assert!(made.unwrap().success());
     let ok = |script: &str| {
         let ran = world.run(&runner, &["sh", "-c", script]);
-        assert_eq!(ran.finished.exit_code, Some(0), "{script}: {ran:?}");
+        assert_eq!(
+            ran.finished.status.exit_code(),
+            Some(0),
+            "{script}: {ran:?}"
+        );
     };
     ok("git -c safe.directory='*' add inside.txt");
     ok("git -c safe.directory='*' -c user.name=a -c user.email=a@b commit -qm x");
@@ -232,7 +244,11 @@ fn git() {
     );
     for refused in ["git config user.name x", "git remote add o /x"] {
         let ran = world.run(&runner, &["sh", "-c", refused]);
-        assert_ne!(ran.finished.exit_code, Some(0), "{refused}: {ran:?}");
+        assert_ne!(
+            ran.finished.status.exit_code(),
+            Some(0),
+            "{refused}: {ran:?}"
+        );
         assert!(ran.finished.quarantined.is_empty(), "{ran:?}");
     }
 }
@@ -250,7 +266,7 @@ fn whole_disk() {
 
     let new = world.outside("new");
     let ran = world.run(&runner, &["sh", "-c", &format!("echo x > {new}")]);
-    assert_eq!(ran.finished.exit_code, Some(0), "{ran:?}");
+    assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
     assert_eq!(std::fs::read_to_string(&new).unwrap(), "x\n");
 
     let planted = format!("/usr/bin/llmc-test-{}", std::process::id());
@@ -265,7 +281,11 @@ fn whole_disk() {
             continue;
         }
         let ran = world.run(&runner, &["sh", "-c", &script]);
-        assert_ne!(ran.finished.exit_code, Some(0), "{script}: {ran:?}");
+        assert_ne!(
+            ran.finished.status.exit_code(),
+            Some(0),
+            "{script}: {ran:?}"
+        );
         assert!(!Path::new(&planted).exists());
     }
     let ran = world.run(

@@ -106,7 +106,10 @@ fn pipes() {
                 .open
         );
         let ending = process.wait_end(PATIENCE).unwrap();
-        assert_eq!((ending.exit_code, ending.signal), (Some(7), None));
+        assert_eq!(
+            (ending.status.exit_code(), ending.status.signal()),
+            (Some(7), None)
+        );
         // What it said can still be read, byte by byte, and no more can be said to it.
         let seen = process.look(3, 5);
         assert_eq!((&seen.bytes[..], seen.offset), (&b"\ntwo\n"[..], 3));
@@ -145,7 +148,7 @@ fn terminal() {
                 .open
         );
         let ending = process.wait_end(PATIENCE).unwrap();
-        assert_eq!(ending.exit_code, Some(0));
+        assert_eq!(ending.status.exit_code(), Some(0));
         assert!(until(&process, "end").ends_with("got wörd\nend\n"));
     }
 }
@@ -159,7 +162,11 @@ fn keys() {
         until(&process, "ready\n");
         send(&process, "\u{3}");
         let ending = process.wait_end(PATIENCE).unwrap();
-        assert_eq!(ending.exit_code, Some(3), "{confinement:?}: {ending:?}");
+        assert_eq!(
+            ending.status.exit_code(),
+            Some(3),
+            "{confinement:?}: {ending:?}"
+        );
         until(&process, "caught\n");
         // A stop key stops nobody: there would be no one to wake it up.
         let process = start(&world, &runner, &["cat"], TERMINAL);
@@ -214,7 +221,7 @@ fn ring() {
     let process = start(&world, &runner, &["yes"], manner);
     until(&process, "y\n");
     let ending = process.stop(&[15], PATIENCE).unwrap();
-    assert_eq!(ending.signal, Some(15));
+    assert_eq!(ending.status.signal(), Some(15));
 }
 
 fn full() {
@@ -251,7 +258,10 @@ fn stubborn() {
             until(&process, "ready");
             wait_until_written(&life);
             let ending = process.stop(&[15], Duration::from_millis(100)).unwrap();
-            assert_eq!((ending.exit_code, ending.signal), (None, Some(9)));
+            assert_eq!(
+                (ending.status.exit_code(), ending.status.signal()),
+                (None, Some(9))
+            );
             assert!(!is_written(&life), "{confinement:?}: something survived");
             // One that listens says how it ended, and takes its children along.
             let script = "trap 'echo bye; exit 5' TERM; (setsid sh -c 'trap \"\" TERM; \
@@ -262,7 +272,10 @@ fn stubborn() {
             let second = world.workspace.join("second");
             wait_until_written(&second);
             let ending = process.stop(&[15], PATIENCE).unwrap();
-            assert_eq!((ending.exit_code, ending.signal), (Some(5), None));
+            assert_eq!(
+                (ending.status.exit_code(), ending.status.signal()),
+                (Some(5), None)
+            );
             until(&process, "bye");
             assert!(!is_written(&second), "{confinement:?}: something survived");
         }
@@ -328,7 +341,7 @@ fn idle() {
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.1; done; exit 4";
     let process = sh(&world, &runner, script, manner);
     let ending = process.wait_end(PATIENCE).unwrap();
-    assert_eq!((ending.exit_code, ending.idle), (Some(4), false));
+    assert_eq!((ending.status.exit_code(), ending.idle), (Some(4), false));
     // One that somebody watches is not idle either; once nobody does, it is.
     let process = sh(&world, &runner, "read x; sleep 1000", manner);
     let watched = Instant::now();
@@ -337,7 +350,10 @@ fn idle() {
     }
     assert!(process.ending().is_none());
     let ending = process.wait_end(PATIENCE).unwrap();
-    assert!(ending.idle && ending.signal == Some(9), "{ending:?}");
+    assert!(
+        ending.idle && ending.status.signal() == Some(9),
+        "{ending:?}"
+    );
 }
 
 fn planted() {
@@ -375,7 +391,10 @@ fn numbers() {
         for _ in 0..20 {
             let process = start(&world, &runner, &["true"], PIPES);
             assert!(process.pid() > 1 && process.helper().is_some());
-            assert_eq!(process.wait_end(PATIENCE).unwrap().exit_code, Some(0));
+            assert_eq!(
+                process.wait_end(PATIENCE).unwrap().status.exit_code(),
+                Some(0)
+            );
         }
     }
 }
@@ -396,7 +415,7 @@ fn aims() {
         assert_eq!(at(other.pid(), true).unwrap_err(), NotKilled::NotYours);
         assert_eq!(at(helpers[0], true).unwrap_err(), NotKilled::NotYours);
         at(mine.pid(), false).unwrap().fire(15).unwrap();
-        assert_eq!(mine.wait_end(PATIENCE).unwrap().signal, Some(15));
+        assert_eq!(mine.wait_end(PATIENCE).unwrap().status.signal(), Some(15));
         assert_eq!(at(mine.pid(), true).unwrap_err(), NotKilled::Gone);
         assert!(other.ending().is_none());
     }
@@ -476,7 +495,10 @@ fn unstartable() {
             }
             // And the next one runs.
             let process = start(&world, &runner, &["true"], manner);
-            assert_eq!(process.wait_end(PATIENCE).unwrap().exit_code, Some(0));
+            assert_eq!(
+                process.wait_end(PATIENCE).unwrap().status.exit_code(),
+                Some(0)
+            );
         }
     }
 }

@@ -517,7 +517,7 @@ impl Door {
             .runner
             .run(&spec, &mut collect, &CancelToken::default())?;
         Ok(Ran {
-            code: finished.exit_code,
+            code: finished.status.exit_code(),
             out: String::from_utf8_lossy(&out).into_owned(),
             err: String::from_utf8_lossy(&err).into_owned(),
         })

@@ -189,7 +189,7 @@ fn inside() {
     // What is not there is for the program to say.
     let ran = world.run(&runner, &["cat", "gone"]);
     assert!(
-        ran.finished.exit_code == Some(1) && ran.err.contains("No such file"),
+        ran.finished.status.exit_code() == Some(1) && ran.err.contains("No such file"),
         "{ran:?}"
     );
 }

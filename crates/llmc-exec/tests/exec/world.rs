@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, Finished, Runner, Settings, Spec, Stream};
+use llmc_exec::{Confinement, RunReport, Runner, Settings, Spec, Stream};
 use llmc_host::{CancelToken, PathRules, Result, Roots};
 
 /// What lies in the workspace.
@@ -39,7 +39,7 @@ pub(crate) struct World {
 /// A run's end and its output.
 #[derive(Debug)]
 pub(crate) struct Ran {
-    pub(crate) finished: Finished,
+    pub(crate) finished: RunReport,
     pub(crate) out: String,
     pub(crate) err: String,
 }

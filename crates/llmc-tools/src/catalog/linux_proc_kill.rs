@@ -1,3 +1,5 @@
+//! `linux_proc_kill`: a signal to a process by its pid.
+
 use std::time::Duration;
 
 use llmc_config::ExecProfile;
@@ -15,7 +17,7 @@ use crate::tool::{Effect, Tool};
 
 const TERM: i32 = 15;
 /// How long the end of one's own process is waited for, to tell how it ended.
-const PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct LinuxProcKill;
 
@@ -54,7 +56,7 @@ impl Tool for LinuxProcKill {
                 .filter(|entry| entry.process.ending().is_none())
                 .find(|entry| i64::from(entry.process.pid()) == args.pid);
             aimed.fire(signal).map_err(refused)?;
-            let ending = running.and_then(|entry| entry.process.wait_end(PATIENCE));
+            let ending = running.and_then(|entry| entry.process.wait_end(END_TIMEOUT));
             let document = match ending {
                 Some(ending) => ended(&ending),
                 None => json!({"ok": true, "exit_code": null, "signal": null}),

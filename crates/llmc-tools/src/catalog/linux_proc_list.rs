@@ -1,3 +1,5 @@
+//! `linux_proc_list`: the caller's background processes.
+
 use llmc_observe::mask_secrets;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,7 +11,7 @@ use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 /// Characters of a command line that are shown.
-const LINE: usize = 200;
+const MAX_COMMAND_CHARS: usize = 200;
 
 pub(super) struct LinuxProcList;
 
@@ -33,7 +35,7 @@ impl Tool for LinuxProcList {
                 json!({
                     "proc_id": entry.id,
                     "pid": entry.process.pid(),
-                    "command": shortened(&mask_secrets(&entry.command)),
+                    "command": shortened(&mask_secrets(&entry.words.text)),
                     "running": entry.process.ending().is_none(),
                     "started_iso": entry.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
                 })
@@ -44,7 +46,7 @@ impl Tool for LinuxProcList {
 }
 
 fn shortened(text: &str) -> String {
-    match text.char_indices().nth(LINE) {
+    match text.char_indices().nth(MAX_COMMAND_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -1,6 +1,8 @@
+//! `linux_proc_read`: new output of a background process.
+
 use std::time::Duration;
 
-use llmc_exec::Ending;
+use llmc_exec::ProcessEnd;
 use llmc_host::search::OutputPattern;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -9,12 +11,12 @@ use serde_json::{Value, json};
 use super::args::bounded;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::processes::{Text, Wish};
+use crate::processes::{ProcessText, ReadRequest};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
-/// How long a read waits when it does not say, in seconds.
-const DEFAULT: f64 = 5.0;
+/// How long a read waits when the call does not say.
+const DEFAULT_WAIT_SECONDS: f64 = 5.0;
 
 pub(super) struct LinuxProcRead;
 
@@ -48,24 +50,24 @@ impl Tool for LinuxProcRead {
             .map(|offset| bounded("offset", Some(offset), 0, 0..=i64::MAX))
             .transpose()?;
         let until = args.until.as_deref().map(OutputPattern::new).transpose()?;
-        let seconds = args.timeout.unwrap_or(DEFAULT);
+        let seconds = args.timeout.unwrap_or(DEFAULT_WAIT_SECONDS);
         if !(seconds.is_finite() && seconds >= 0.0) {
             return Err(Error::bad_args("timeout must be at least 0 seconds"));
         }
         let asked = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        let wish = Wish {
+        let request = ReadRequest {
             offset,
             until,
             timeout: asked.min(longest(cx)),
             form: cx.caller().form,
         };
-        cx.blocking(move |cx, stop| {
+        cx.blocking(move |cx, cancel| {
             let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
-            let read = entry.read(&wish, stop)?;
+            let read = entry.read(&request, cancel)?;
             let mut notes = notes(&read);
-            if asked > wish.timeout {
-                let most = wish.timeout.as_secs();
-                notes.push(format!("timeout lowered to {most} s (mcp.exec.wait_s)"));
+            if asked > request.timeout {
+                let most = request.timeout.as_secs();
+                notes.push(format!("timeout lowered to {most} s (mcp.exec.max_wait_s)"));
             }
             let ending = read.ending.as_ref();
             let mut document = json!({
@@ -74,8 +76,8 @@ impl Tool for LinuxProcRead {
                 "next_offset": read.next_offset,
                 "dropped_bytes": read.dropped,
                 "running": ending.is_none(),
-                "exit_code": ending.and_then(|ending| ending.exit_code),
-                "signal": ending.and_then(|ending| ending.signal),
+                "exit_code": ending.and_then(|ending| ending.status.exit_code()),
+                "signal": ending.and_then(|ending| ending.status.signal()),
             });
             if !notes.is_empty() {
                 document["note"] = notes.join("; ").into();
@@ -88,11 +90,11 @@ impl Tool for LinuxProcRead {
 
 /// A read waits no longer than a command may run.
 fn longest(cx: &Cx) -> Duration {
-    cx.app().config().mcp.exec.wait()
+    cx.app().config().mcp.exec.max_wait()
 }
 
 /// What the fields do not say.
-fn notes(read: &Text) -> Vec<String> {
+fn notes(read: &ProcessText) -> Vec<String> {
     let mut notes = Vec::new();
     if read.left > 0 && read.ending.is_some() {
         notes.push(format!("{} more bytes: read again", read.left));
@@ -102,10 +104,10 @@ fn notes(read: &Text) -> Vec<String> {
 }
 
 /// What a caller must know about an end besides its code.
-pub(super) fn ending_notes(ending: &Ending) -> Vec<String> {
+pub(super) fn ending_notes(ending: &ProcessEnd) -> Vec<String> {
     let mut notes = Vec::new();
     if ending.idle {
-        notes.push("ended: idle for too long (mcp.tools.idle_timeout)".to_owned());
+        notes.push("ended: idle for too long (mcp.tools.proc_idle_timeout)".to_owned());
     }
     for planted in &ending.quarantined {
         notes.push(format!(

@@ -1,19 +1,20 @@
+//! `linux_proc_send`: input for a background process.
+
 use std::time::Duration;
 
-use llmc_exec::Sent;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
 /// Bytes that one call takes.
-const MOST: usize = 1 << 20;
+const MAX_INPUT_BYTES: usize = 1 << 20;
 /// How long a process may take to read them.
-const PATIENCE: Duration = Duration::from_secs(5);
+const INPUT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct LinuxProcSend;
 
@@ -35,51 +36,28 @@ impl Tool for LinuxProcSend {
     type Output = Document<Value>;
 
     fn time_limit(_: &Cx) -> Duration {
-        // Another call may be at it first.
-        2 * PATIENCE + Duration::from_secs(5)
+        // Another call may be writing first.
+        2 * INPUT_TIMEOUT + Duration::from_secs(5)
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
         let input = args.input;
-        if input.len() > MOST {
+        if input.len() > MAX_INPUT_BYTES {
             return Err(Error::bad_args(format!(
-                "input is {} bytes; one call takes {MOST}",
+                "input is {} bytes; one call takes {MAX_INPUT_BYTES}",
                 input.len()
             )));
         }
-        cx.blocking(move |cx, stop| {
+        cx.blocking(move |cx, cancel| {
             let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
-            let Sent { bytes, open } = match input.is_empty() {
-                true => entry.process.close_input(PATIENCE, stop)?,
-                false => entry.process.send(input.as_bytes(), PATIENCE, stop)?,
-            };
-            stop.check()?;
-            if !open {
-                return Err(gone(&args.proc_id, &entry.process).with("bytes", bytes));
+            if input.is_empty() {
+                entry.close_input(INPUT_TIMEOUT, cancel)?;
+            } else {
+                entry.send_input(&input, INPUT_TIMEOUT, cancel)?;
             }
-            if bytes < input.len() {
-                let message = format!(
-                    "{}: read only {bytes} of {} bytes within {} s",
-                    args.proc_id,
-                    input.len(),
-                    PATIENCE.as_secs()
-                );
-                return Err(Error::new(Kind::TimedOut, message)
-                    .hint("look at its output with linux_proc_read, then send the rest")
-                    .with("bytes", bytes));
-            }
-            let document = json!({"ok": true, "bytes": bytes});
+            let document = json!({"ok": true, "bytes": input.len()});
             Ok(Document::new(document))
         })
         .await
-    }
-}
-
-fn gone(id: &str, process: &llmc_exec::Process) -> Error {
-    match process.ending() {
-        Some(_) => Error::new(Kind::NotFound, format!("{id}: the process has ended"))
-            .hint("linux_proc_read tells its last output and exit code"),
-        None => Error::new(Kind::NotFound, format!("{id}: its input is closed"))
-            .hint("start it again with linux_proc_start"),
     }
 }

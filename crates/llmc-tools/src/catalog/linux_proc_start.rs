@@ -1,17 +1,20 @@
+//! `linux_proc_start`: a program that outlives the call, talked to through pipes or a terminal.
+
 use std::time::Duration;
 
-use llmc_exec::{Io, Manner, Spec, split_words};
+use llmc_exec::{Io, Manner, Spec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::render::Document;
+use crate::shell::CommandWords;
 use crate::tool::{Effect, Tool};
 
 /// Bytes of output that are kept of one process.
-const KEEP: usize = 1 << 20;
+const RING_BYTES: usize = 1 << 20;
 
 pub(super) struct LinuxProcStart;
 
@@ -36,19 +39,12 @@ impl Tool for LinuxProcStart {
     type Output = Document<Value>;
 
     async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
-        let argv = match (args.argv, args.command) {
-            (Some(argv), None) => argv,
-            (None, Some(command)) => split_words(&command)?,
-            _ => return Err(Error::bad_args("give either command or argv")),
-        };
-        if argv.is_empty() {
-            return Err(Error::bad_args("the command is empty"));
-        }
         let io = match args.pty {
             Some(true) => Io::Terminal,
             _ => Io::Pipes,
         };
         cx.blocking(move |cx, _| {
+            let words = CommandWords::new(cx, args.command, args.argv)?;
             let cwd = cx
                 .linux()
                 .roots
@@ -56,7 +52,7 @@ impl Tool for LinuxProcStart {
             let (app, caller) = (cx.app(), cx.caller());
             let env = caller.environment();
             let spec = Spec {
-                argv: &argv,
+                argv: &words.argv,
                 program: None,
                 cwd: &cwd,
                 timeout: Duration::MAX,
@@ -65,10 +61,15 @@ impl Tool for LinuxProcStart {
             };
             let manner = Manner {
                 io,
-                idle: app.config().mcp.tools.idle_timeout(),
-                keep: KEEP,
+                idle: app
+                    .config()
+                    .mcp
+                    .tools
+                    .proc_idle_timeout()
+                    .unwrap_or(Duration::MAX),
+                keep: RING_BYTES,
             };
-            let entry = app.processes().start(caller, argv.join(" "), || {
+            let entry = app.processes().start(caller, words.clone(), || {
                 Ok(app.commands()?.spawn(&spec, manner)?)
             })?;
             let document = json!({"proc_id": entry.id, "pid": entry.process.pid()});

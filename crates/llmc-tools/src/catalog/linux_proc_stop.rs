@@ -1,6 +1,8 @@
+//! `linux_proc_stop`: ends a background process and its children.
+
 use std::time::Duration;
 
-use llmc_exec::{Ending, Io};
+use llmc_exec::{Io, ProcessEnd};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,7 +17,7 @@ use crate::tool::{Effect, Tool};
 const HUP: i32 = 1;
 const TERM: i32 = 15;
 /// How long a process may take to end by itself before it is killed.
-const GRACE: Duration = Duration::from_secs(2);
+const TERM_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) struct LinuxProcStop;
 
@@ -37,7 +39,7 @@ impl Tool for LinuxProcStop {
     type Output = Document<Value>;
 
     fn time_limit(_: &Cx) -> Duration {
-        GRACE + Duration::from_secs(10)
+        TERM_TIMEOUT + Duration::from_secs(10)
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
@@ -48,9 +50,9 @@ impl Tool for LinuxProcStop {
                 (Some(given), _) => vec![given],
                 // What a closed terminal does: shells in one do not listen to TERM.
                 (None, Io::Terminal) => vec![TERM, HUP],
-                (None, Io::Pipes) => vec![TERM],
+                (None, _) => vec![TERM],
             };
-            let ending = entry.process.stop(&signals, GRACE).ok_or_else(|| {
+            let ending = entry.process.stop(&signals, TERM_TIMEOUT).ok_or_else(|| {
                 Error::new(
                     Kind::TimedOut,
                     format!("{}: killed, but stuck in the kernel", args.proc_id),
@@ -64,8 +66,8 @@ impl Tool for LinuxProcStop {
 }
 
 /// `{ok, exit_code, signal}`.
-pub(super) fn ended(ending: &Ending) -> Value {
-    let mut document = json!({"ok": true, "exit_code": ending.exit_code, "signal": ending.signal});
+pub(super) fn ended(ending: &ProcessEnd) -> Value {
+    let mut document = json!({"ok": true, "exit_code": ending.status.exit_code(), "signal": ending.status.signal()});
     let notes = ending_notes(ending);
     if !notes.is_empty() {
         document["note"] = notes.join("; ").into();

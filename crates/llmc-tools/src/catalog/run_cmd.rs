@@ -1,26 +1,31 @@
+//! `run_cmd`: a shell line or a program, confined; what runs longer than the call waits goes on in the background.
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::answer::Answer;
-use crate::cx::{Cx, Form};
-use crate::error::Result;
-use crate::shell::wrap::Shape;
-use crate::shell::{self, Asked};
+use crate::cx::Cx;
+use crate::error::{Error, Result};
+use crate::shell::{self, CommandRequest, CommandWords};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RunCmd;
 
-/// Run an allowed command, confined, without a shell.
+/// Run a shell line or argv, confined; slow ones go on in background.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     command: Option<String>,
     argv: Option<Vec<String>>,
     cwd: Option<String>,
-    /// seconds
+    /// seconds to wait
     timeout: Option<f64>,
+    /// running command to await
+    proc: Option<String>,
+    /// stdin
+    input: Option<String>,
 }
 
 impl Tool for RunCmd {
@@ -32,24 +37,31 @@ impl Tool for RunCmd {
     type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
-        shell::time_limit(cx)
+        shell::call_limit(cx)
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
-        let argv = shell::words(args.command, args.argv)?;
-        let shape = match cx.caller().form {
-            Form::Data => Shape::Raw,
-            Form::Text if !cx.app().config().mcp.te.enabled => Shape::Plain,
-            Form::Text => Shape::Fit,
-        };
-        cx.blocking(move |cx, stop| {
-            let asked = Asked {
-                argv,
-                cwd: args.cwd,
-                timeout: args.timeout,
-                shape,
+        let form = shell::output_form(cx);
+        let input = args.input.filter(|input| !input.is_empty());
+        cx.blocking(move |cx, cancel| {
+            let Some(id) = args.proc.filter(|id| !id.is_empty()) else {
+                let request = CommandRequest {
+                    words: CommandWords::new(cx, args.command, args.argv)?,
+                    cwd: args.cwd,
+                    timeout: args.timeout,
+                    input,
+                    form,
+                };
+                return shell::answer(cx, request, cancel);
             };
-            shell::answer(cx, asked, stop)
+            let starts = args.command.is_some_and(|line| !line.is_empty())
+                || args.argv.is_some_and(|argv| !argv.is_empty());
+            if starts {
+                return Err(Error::bad_args(
+                    "proc waits on a command that runs already; leave command and argv out",
+                ));
+            }
+            shell::resume(cx, &id, input.as_deref(), args.timeout, form, cancel)
         })
         .await
     }

@@ -1,9 +1,12 @@
-mod words;
+//! `run_pytest`: the project's tests, run by the project's own interpreter.
+
+mod arguments;
 
 use std::time::Duration;
 
+use llmc_config::ExecProfile;
 use llmc_enrich::{Condensed, Totals, output, testrun};
-use llmc_exec::{Finished, Program, Runner, Spec, Stream};
+use llmc_exec::{ExitStatus, Program, RunReport, Runner, Spec, Stream};
 use llmc_host::{CancelToken, OpenDir};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,8 +18,8 @@ use crate::te::{self, Frame};
 use crate::tool::{Effect, Tool};
 
 /// A run that prints more than this is ended.
-const MAX_OUTPUT: u64 = 16 << 20;
-/// Where a project's own packages are looked for.
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+/// Where a project's own environment is looked for.
 const ENVIRONMENTS: &[&str] = &[".venv", "venv"];
 
 pub(super) struct RunPytest;
@@ -29,10 +32,10 @@ pub(super) struct Args {
 }
 
 /// What pytest printed and how it ended.
-struct Ran {
+struct PytestOutput {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    finished: Finished,
+    report: RunReport,
 }
 
 impl Tool for RunPytest {
@@ -46,19 +49,18 @@ impl Tool for RunPytest {
     type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
-        // The run has its own limit; this one is for what comes around it.
-        cx.app().config().mcp.exec.wait() + Duration::from_secs(10)
+        cx.app().config().mcp.exec.max_wait() + Duration::from_secs(10)
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
         let args = args.args.unwrap_or_default();
-        cx.blocking(move |cx, stop| {
+        cx.blocking(move |cx, cancel| {
             let roots = &cx.files().roots;
-            words::check(&args, roots)?;
+            arguments::check(&args, roots)?;
             let cwd = roots.open_dir(".")?;
-            let ran = pytest(cx, &args, &cwd, stop)?;
-            if ran.finished.cancelled {
-                stop.check()?;
+            let ran = pytest(cx, &args, &cwd, cancel)?;
+            if ran.report.cancelled {
+                cancel.check()?;
                 return Err(Error::new(Kind::Cancelled, "cancelled"));
             }
             answer(cx, &args, &ran)
@@ -67,15 +69,30 @@ impl Tool for RunPytest {
     }
 }
 
-/// Runs the pytest of the project's environment, of the system's Python, or the program of that name, whichever is there.
-fn pytest(cx: &Cx, args: &[String], cwd: &OpenDir, stop: &CancelToken) -> Result<Ran> {
+/// Runs the pytest of the project's own environment; without one that of the system's Python, or the program of that
+/// name.
+fn pytest(cx: &Cx, args: &[String], cwd: &OpenDir, cancel: &CancelToken) -> Result<PytestOutput> {
     let runner = cx.app().commands()?;
-    let mut missing = "there is no python3 in the fixed search path".to_owned();
-    if let Ok(python) = runner.find("python3") {
-        let mut argv = vec![python_name(cx, cwd)];
+    let module = |python: &Program, name: String| {
+        let mut argv = vec![name];
         argv.extend(["-m", "pytest"].map(str::to_owned));
         argv.extend(args.iter().cloned());
-        let ran = run(cx, runner, &python, &argv, cwd, stop)?;
+        run(cx, runner, python, &argv, cwd, cancel)
+    };
+    if let Some((python, dir)) = project_python(cx, runner, cwd) {
+        // By this path Python recognises the environment it belongs to.
+        let ran = module(&python, python.path.display().to_string())?;
+        if !lacks_pytest(&ran) {
+            return Ok(ran);
+        }
+        let message = format!("{dir}/bin/python has no pytest");
+        return Err(Error::new(Kind::NotFound, message).hint(format!(
+            "install it there: {dir}/bin/python -m pip install pytest"
+        )));
+    }
+    let mut missing = "there is no python3 on the search path".to_owned();
+    if let Ok(python) = runner.find("python3") {
+        let ran = module(&python, "python3".to_owned())?;
         if !lacks_pytest(&ran) {
             return Ok(ran);
         }
@@ -84,29 +101,33 @@ fn pytest(cx: &Cx, args: &[String], cwd: &OpenDir, stop: &CancelToken) -> Result
     if let Ok(program) = runner.find("pytest") {
         let mut argv = vec!["pytest".to_owned()];
         argv.extend(args.iter().cloned());
-        return run(cx, runner, &program, &argv, cwd, stop);
+        return run(cx, runner, &program, &argv, cwd, cancel);
     }
-    Err(Error::new(Kind::NotFound, format!("pytest is not installed: {missing}")).hint(
-        "install it for the system's python3, or into .venv of the workspace with the same Python version",
-    ))
+    Err(Error::new(
+        Kind::NotFound,
+        format!("pytest is not installed: {missing}"),
+    )
+    .hint("install it for the system's python3, or into .venv of the workspace"))
 }
 
-/// By its first word Python recognises the environment it belongs to. The program that runs stays the system's: one in
-/// the workspace could have been put there by anybody.
-fn python_name(cx: &Cx, cwd: &OpenDir) -> String {
+/// The interpreter of the project's own environment and that environment's directory. A broken one counts as none; the
+/// restricted profile runs no program of the workspace.
+fn project_python(cx: &Cx, runner: &Runner, cwd: &OpenDir) -> Option<(Program, &'static str)> {
+    if cx.app().config().mcp.exec.profile == ExecProfile::Restricted {
+        return None;
+    }
     let roots = &cx.files().roots;
-    let has = |dir: &&&str| roots.open_file(&format!("{dir}/pyvenv.cfg")).is_ok();
-    match ENVIRONMENTS.iter().find(has) {
-        Some(dir) => {
+    ENVIRONMENTS
+        .iter()
+        .filter(|dir| roots.open_file(&format!("{dir}/pyvenv.cfg")).is_ok())
+        .find_map(|dir| {
             let python = cwd.path.absolute().join(dir).join("bin/python");
-            python.to_string_lossy().into_owned()
-        }
-        None => "python3".to_owned(),
-    }
+            Some((runner.find_trusted(&python).ok()?, *dir))
+        })
 }
 
-fn lacks_pytest(ran: &Ran) -> bool {
-    ran.finished.exit_code == Some(1)
+fn lacks_pytest(ran: &PytestOutput) -> bool {
+    ran.report.status.exit_code() == Some(1)
         && ran.stdout.is_empty()
         && String::from_utf8_lossy(&ran.stderr)
             .trim_end()
@@ -119,30 +140,30 @@ fn run(
     program: &Program,
     argv: &[String],
     cwd: &OpenDir,
-    stop: &CancelToken,
-) -> Result<Ran> {
+    cancel: &CancelToken,
+) -> Result<PytestOutput> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let spec = Spec {
         argv,
         program: Some(program),
         cwd,
-        timeout: cx.app().config().mcp.exec.wait(),
+        timeout: cx.app().config().mcp.exec.max_wait(),
         env: &[],
-        max_output: MAX_OUTPUT,
+        max_output: MAX_OUTPUT_BYTES,
     };
     let mut collect = |stream, bytes: &[u8]| match stream {
         Stream::Stdout => stdout.extend_from_slice(bytes),
         Stream::Stderr => stderr.extend_from_slice(bytes),
     };
-    let finished = runner.run(&spec, &mut collect, stop)?;
-    Ok(Ran {
+    let report = runner.run(&spec, &mut collect, cancel)?;
+    Ok(PytestOutput {
         stdout,
         stderr,
-        finished,
+        report,
     })
 }
 
-fn answer(cx: &Cx, args: &[String], ran: &Ran) -> Result<Answer> {
+fn answer(cx: &Cx, args: &[String], ran: &PytestOutput) -> Result<Answer> {
     let mut raw = ran.stdout.clone();
     if !raw.is_empty() && !raw.ends_with(b"\n") && !ran.stderr.is_empty() {
         raw.push(b'\n');
@@ -156,13 +177,13 @@ fn answer(cx: &Cx, args: &[String], ran: &Ran) -> Result<Answer> {
             raw.as_slice(),
         )
     };
-    if ran.finished.timed_out {
-        let limit = cx.app().config().mcp.exec.wait().as_secs();
+    if ran.report.timed_out {
+        let limit = cx.app().config().mcp.exec.max_wait().as_secs();
         let mut hint = "run fewer tests: a path, a test id or -k".to_owned();
         if let Some(id) = keep().filter(|_| !raw.is_empty()) {
             hint.push_str(&format!("; te_handle {id} returns the output so far"));
         }
-        let message = format!("pytest: ended after {limit} s (mcp.exec.wait_s)");
+        let message = format!("pytest: ended after {limit} s (mcp.exec.max_wait_s)");
         return Err(Error::new(Kind::TimedOut, message).hint(hint));
     }
     let text = String::from_utf8_lossy(&raw);
@@ -178,16 +199,16 @@ fn answer(cx: &Cx, args: &[String], ran: &Ran) -> Result<Answer> {
     Ok(te::seal(cx, &found, frame))
 }
 
-fn condensed(cx: &Cx, args: &[String], text: &str, ran: &Ran) -> Condensed {
+fn condensed(cx: &Cx, args: &[String], text: &str, ran: &PytestOutput) -> Condensed {
     let budget = te::budget(cx);
     let fits = llmc_tokens::fits(text, budget);
-    if !(fits && words::asks_for_detail(args))
+    if !(fits && arguments::asks_for_detail(args))
         && let Some(run) = testrun::parse(text)
     {
         return testrun::condense(&run, text.len() as u64, budget);
     }
     let argv = ["pytest".to_owned()];
-    let code = ran.finished.exit_code;
+    let code = ran.report.status.exit_code();
     output::condense(&argv, text, "", code, budget).unwrap_or_else(|| {
         let lines = text.lines().count() as u64;
         Condensed {
@@ -203,25 +224,28 @@ fn condensed(cx: &Cx, args: &[String], text: &str, ran: &Ran) -> Condensed {
 }
 
 /// How it ended, where that says more than the counts, and what else the caller must know.
-fn notes(ran: &Ran) -> Vec<String> {
-    let finished = &ran.finished;
+fn notes(ran: &PytestOutput) -> Vec<String> {
+    let report = &ran.report;
     let mut notes = Vec::new();
-    match (finished.exit_code, finished.signal) {
-        (Some(0 | 1), _) => {}
-        (Some(2), _) => {
+    match report.status {
+        ExitStatus::Exited(0 | 1) | ExitStatus::Stopped => {}
+        ExitStatus::Exited(2) => {
             notes.push("exit 2: the run was interrupted or tests could not be collected".to_owned())
         }
-        (Some(3), _) => notes.push("exit 3: an error inside pytest".to_owned()),
-        (Some(4), _) => notes.push("exit 4: pytest does not take these arguments".to_owned()),
-        (Some(5), _) => notes.push("exit 5: no tests were found".to_owned()),
-        (Some(code), _) => notes.push(format!("exit {code}")),
-        (None, Some(signal)) => notes.push(format!("ended by signal {signal}")),
-        (None, None) => {}
+        ExitStatus::Exited(3) => notes.push("exit 3: an error inside pytest".to_owned()),
+        ExitStatus::Exited(4) => {
+            notes.push("exit 4: pytest does not take these arguments".to_owned())
+        }
+        ExitStatus::Exited(5) => notes.push("exit 5: no tests were found".to_owned()),
+        status => notes.push(status.to_string()),
     }
-    if finished.output_capped {
-        notes.push(format!("ended after {} MiB of output", MAX_OUTPUT >> 20));
+    if report.output_capped {
+        notes.push(format!(
+            "ended after {} MiB of output",
+            MAX_OUTPUT_BYTES >> 20
+        ));
     }
-    for planted in &finished.quarantined {
+    for planted in &report.quarantined {
         notes.push(format!(
             "{} is protected; the change was undone",
             planted.path.display()

@@ -149,7 +149,7 @@ impl Render for FileView {
             ..Rendition::te(self.cmd, found)
         };
         Ok(rendition
-            .content_type(crate::shell::wrap::content_type(self.kind))
+            .content_type(crate::shell::condense::content_type(self.kind))
             .path(self.path.as_str())
             .rest(rest))
     }

@@ -1,7 +1,9 @@
+//! `te_git`: git commands that only read, in a form in which the repository cannot make git run anything.
+
 use std::time::Duration;
 
 use llmc_enrich::{Condensed, Totals, git};
-use llmc_exec::{Finished, Spec, Stream};
+use llmc_exec::{RunReport, Spec, Stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -12,7 +14,7 @@ use crate::te::{self, Behind, Frame};
 use crate::tool::{Effect, Tool};
 
 /// A git that prints more than this is ended.
-const MAX_OUTPUT: u64 = 16 << 20;
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
 pub(super) struct TeGit;
 
@@ -24,11 +26,11 @@ pub(super) struct Args {
 }
 
 /// What git printed and how it ended.
-struct Ran {
+struct GitOutput {
     args: Vec<String>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    finished: Finished,
+    report: RunReport,
 }
 
 impl Tool for TeGit {
@@ -55,7 +57,7 @@ impl Tool for TeGit {
             return Err(Error::bad_args("an argument holds a NUL character"));
         }
         let timeout = cx.app().config().mcp.exec.wait();
-        cx.blocking(move |cx, stop| {
+        cx.blocking(move |cx, cancel| {
             let commands = cx.app().commands()?;
             let cwd = cx.files().roots.open_dir(".")?;
             let git = commands.git(&args, &cwd)?;
@@ -70,23 +72,23 @@ impl Tool for TeGit {
                 cwd: &cwd,
                 timeout,
                 env: &git.env,
-                max_output: MAX_OUTPUT,
+                max_output: MAX_OUTPUT_BYTES,
             };
-            let finished = commands.run(&spec, &mut collect, stop)?;
-            if finished.cancelled {
-                stop.check()?;
+            let report = commands.run(&spec, &mut collect, cancel)?;
+            if report.cancelled {
+                cancel.check()?;
                 return Err(Error::new(Kind::Cancelled, "cancelled"));
             }
-            if finished.timed_out {
+            if report.timed_out {
                 let message = format!("git: ended after {} s", timeout.as_secs_f64());
                 return Err(Error::new(Kind::TimedOut, message)
                     .hint("ask for less: a path after --, -n, a range"));
             }
-            let ran = Ran {
+            let ran = GitOutput {
                 args,
                 stdout,
                 stderr,
-                finished,
+                report,
             };
             Ok(answer(cx, &ran))
         })
@@ -94,7 +96,7 @@ impl Tool for TeGit {
     }
 }
 
-fn answer(cx: &Cx, ran: &Ran) -> Answer {
+fn answer(cx: &Cx, ran: &GitOutput) -> Answer {
     let mut raw = ran.stdout.clone();
     if !raw.is_empty() && !raw.ends_with(b"\n") && !ran.stderr.is_empty() {
         raw.push(b'\n');
@@ -107,12 +109,15 @@ fn answer(cx: &Cx, ran: &Ran) -> Answer {
         None => ("", &ran.args[..]),
     };
     let mut found: Condensed = git::condense(subcommand, rest, &text, te::budget(cx));
-    let behind = match ran.finished.output_capped {
+    let behind = match ran.report.output_capped {
         true => Behind::UntilEnded,
         false => Behind::Everything,
     };
     if behind == Behind::UntilEnded {
-        let until = format!("git was ended after {} MiB of output", MAX_OUTPUT >> 20);
+        let until = format!(
+            "git was ended after {} MiB of output",
+            MAX_OUTPUT_BYTES >> 20
+        );
         // What was counted is not all there is, and the size is that of what was kept.
         found.totals = Totals {
             size: Some(raw.len() as u64),
@@ -127,17 +132,11 @@ fn answer(cx: &Cx, ran: &Ran) -> Answer {
             .breadcrumbs
             .push(format!("{until}: ask for less, such as a path or --stat"));
     }
-    let ending = match (ran.finished.exit_code, ran.finished.signal) {
-        (Some(0), _) => None,
-        (Some(code), _) => Some(format!("exit {code}")),
-        (None, Some(signal)) => Some(format!("signal {signal}")),
-        (None, None) => Some("ended".to_owned()),
-    };
-    if let Some(ending) = ending {
+    if !ran.report.status.is_success() {
         if !found.body.is_empty() && !found.body.ends_with('\n') {
             found.body.push('\n');
         }
-        found.body.push_str(&ending);
+        found.body.push_str(&ran.report.status.to_string());
         found.body.push('\n');
     }
     let odd = matches!(text, std::borrow::Cow::Owned(_));

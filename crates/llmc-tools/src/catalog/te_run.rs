@@ -1,3 +1,5 @@
+//! `te_run`: as `run_cmd`, always condensed.
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -6,13 +8,12 @@ use serde::Deserialize;
 use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
-use crate::shell::wrap::Shape;
-use crate::shell::{self, Asked};
+use crate::shell::{self, CommandRequest, CommandWords, OutputForm};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct TeRun;
 
-/// Run an allowed command; output condensed.
+/// Run a command; output condensed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
@@ -32,19 +33,19 @@ impl Tool for TeRun {
     type Output = Answer;
 
     fn time_limit(cx: &Cx) -> Duration {
-        shell::time_limit(cx)
+        shell::call_limit(cx)
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<Answer> {
-        let argv = shell::words(args.command, args.argv)?;
-        cx.blocking(move |cx, stop| {
-            let asked = Asked {
-                argv,
+        cx.blocking(move |cx, cancel| {
+            let request = CommandRequest {
+                words: CommandWords::new(cx, args.command, args.argv)?,
                 cwd: args.cwd,
                 timeout: args.timeout,
-                shape: Shape::Envelope,
+                input: None,
+                form: OutputForm::Envelope,
             };
-            shell::answer(cx, asked, stop)
+            shell::answer(cx, request, cancel)
         })
         .await
     }

@@ -1,11 +1,10 @@
-//! Output of a process as text, as it comes.
+//! The output of a background process as text, as it arrives.
 
 use std::borrow::Cow;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use llmc_envelope::neutral::{Ansi, finished, neutralise};
-use llmc_exec::Ending;
+use llmc_exec::ProcessEnd;
 use llmc_host::CancelToken;
 use llmc_host::search::OutputPattern;
 
@@ -13,17 +12,17 @@ use super::Entry;
 use crate::cx::Form;
 use crate::error::{Error, Result};
 
-/// Bytes of output that one answer tells.
-const ANSWER: usize = 32 << 10;
-/// How often a waiting reader looks whether its caller has changed their mind.
-const TICK: Duration = Duration::from_millis(20);
+/// Bytes of output that one answer has.
+const MAX_ANSWER_BYTES: usize = 32 << 10;
+/// How often a waiting read checks whether its call was cancelled.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Output is complete enough when nothing more came for so long…
-const QUIET: Duration = Duration::from_millis(25);
+const QUIET_TIME: Duration = Duration::from_millis(25);
 /// …or when so much time has passed since there was some.
-const BUSY: Duration = Duration::from_millis(200);
+const MAX_BUSY_TIME: Duration = Duration::from_millis(200);
 
-/// What a reader wants.
-pub(crate) struct Wish {
+/// Which output a reader asks for.
+pub(crate) struct ReadRequest {
     /// From this byte of the stream on; where the last read ended if unset.
     pub(crate) offset: Option<u64>,
     /// Not before this appears.
@@ -34,8 +33,8 @@ pub(crate) struct Wish {
     pub(crate) form: Form,
 }
 
-/// What a reader gets.
-pub(crate) struct Text {
+/// The output that a reader gets.
+pub(crate) struct ProcessText {
     pub(crate) text: String,
     /// The number of its first byte in the stream.
     pub(crate) offset: u64,
@@ -45,30 +44,30 @@ pub(crate) struct Text {
     pub(crate) dropped: u64,
     /// Bytes that are there already but did not fit.
     pub(crate) left: u64,
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<ProcessEnd>,
 }
 
-/// How much of the bytes at hand can be told.
+/// Whether more output can follow the bytes at hand.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rest {
+enum OutputPhase {
     /// More comes soon: nothing that has only begun.
-    Coming,
+    MoreSoon,
     /// More comes, but not soon: only a character stays whole.
-    Late,
+    MoreLater,
     /// Nothing comes any more: everything.
-    Over,
+    Ended,
 }
 
 impl Entry {
-    /// Waits for what the reader wants, and takes note of how far it has read.
-    pub(crate) fn read(&self, wish: &Wish, stop: &CancelToken) -> Result<Text> {
-        let deadline = Instant::now() + wish.timeout;
+    /// Waits for the output that the reader asks for, and remembers how far it has read.
+    pub(crate) fn read(&self, request: &ReadRequest, stop: &CancelToken) -> Result<ProcessText> {
+        let deadline = Instant::now() + request.timeout;
         let mut since: Option<Instant> = None;
         loop {
             stop.check()?;
-            let cursor = *self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-            let from = wish.offset.unwrap_or(cursor);
-            let seen = self.process.look(from, ANSWER);
+            let cursor = *self.cursor();
+            let from = request.offset.unwrap_or(cursor);
+            let seen = self.process.look(from, MAX_ANSWER_BYTES);
             if from > seen.end {
                 return Err(Error::bad_args(format!(
                     "offset {from} is past the end of the output, {}",
@@ -79,31 +78,32 @@ impl Entry {
             let at_end = seen.offset + seen.bytes.len() as u64 == seen.end;
             let over = seen.ending.is_some() && at_end;
             let late = now >= deadline;
-            let rest = match (over, late) {
-                (true, _) => Rest::Over,
-                (false, true) => Rest::Late,
-                (false, false) => Rest::Coming,
+            let phase = match (over, late) {
+                (true, _) => OutputPhase::Ended,
+                (false, true) => OutputPhase::MoreLater,
+                (false, false) => OutputPhase::MoreSoon,
             };
-            let told = told(&seen.bytes, rest);
-            let text = shown(&seen.bytes[..told], wish.form);
-            let there = match &wish.until {
+            let complete = complete_bytes(&seen.bytes, phase);
+            let text = shown(&seen.bytes[..complete], request.form);
+            let there = match &request.until {
                 Some(pattern) => pattern.is_in(&text),
                 None => !text.is_empty(),
             };
             // A prompt follows its answer within a moment; better one read than two.
             let settled = there && {
                 let since = *since.get_or_insert(now);
-                now.saturating_duration_since(seen.last) >= QUIET || now - since >= BUSY
+                now.saturating_duration_since(seen.last) >= QUIET_TIME
+                    || now - since >= MAX_BUSY_TIME
             };
             if settled || over || late || !at_end {
-                let next_offset = seen.offset + told as u64;
-                let mut last = self.cursor.lock().unwrap_or_else(PoisonError::into_inner);
-                // Somebody else has read it meanwhile: nothing is told twice unless asked for.
-                if wish.offset.is_none() && *last != cursor {
+                let next_offset = seen.offset + complete as u64;
+                let mut last = self.cursor();
+                // Another call has read it meanwhile: nothing is returned twice unless asked for.
+                if request.offset.is_none() && *last != cursor {
                     continue;
                 }
                 *last = next_offset;
-                return Ok(Text {
+                return Ok(ProcessText {
                     text: text.into_owned(),
                     offset: seen.offset,
                     next_offset,
@@ -112,15 +112,15 @@ impl Entry {
                     ending: seen.ending,
                 });
             }
-            let patience = deadline.saturating_duration_since(now).min(TICK);
+            let patience = deadline.saturating_duration_since(now).min(POLL_INTERVAL);
             self.process.wait(seen.end, patience);
         }
     }
 }
 
-/// How many of these bytes can be told now.
-fn told(bytes: &[u8], rest: Rest) -> usize {
-    if rest == Rest::Over {
+/// How many of these bytes make whole characters and escape sequences.
+fn complete_bytes(bytes: &[u8], phase: OutputPhase) -> usize {
+    if phase == OutputPhase::Ended {
         return bytes.len();
     }
     // A character is at most four bytes: what is cut off at the end may still become one.
@@ -132,7 +132,7 @@ fn told(bytes: &[u8], rest: Rest) -> usize {
                 .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
     });
     let whole = begun.unwrap_or(bytes.len());
-    if rest == Rest::Late {
+    if phase == OutputPhase::MoreLater {
         return whole;
     }
     // Where nothing but a sequence that never ends is left, it is told as it is.
@@ -171,9 +171,21 @@ mod tests {
             (b"\xff\x1b[3", 1, 4),
             (b"a\r", 1, 2),
         ] {
-            assert_eq!(told(bytes, Rest::Coming), coming, "{bytes:?}");
-            assert_eq!(told(bytes, Rest::Late), late, "{bytes:?}");
-            assert_eq!(told(bytes, Rest::Over), bytes.len(), "{bytes:?}");
+            assert_eq!(
+                complete_bytes(bytes, OutputPhase::MoreSoon),
+                coming,
+                "{bytes:?}"
+            );
+            assert_eq!(
+                complete_bytes(bytes, OutputPhase::MoreLater),
+                late,
+                "{bytes:?}"
+            );
+            assert_eq!(
+                complete_bytes(bytes, OutputPhase::Ended),
+                bytes.len(),
+                "{bytes:?}"
+            );
         }
     }
 
@@ -181,7 +193,7 @@ mod tests {
     fn pieces_joined_are_the_whole() {
         let whole = "a€ß\x1b[31mred\x1b[0m\r\n日本".as_bytes();
         for cut in 0..=whole.len() {
-            let first = told(&whole[..cut], Rest::Coming);
+            let first = complete_bytes(&whole[..cut], OutputPhase::MoreSoon);
             let text = shown(&whole[..first], Form::Text).into_owned()
                 + &shown(&whole[first..], Form::Text);
             assert_eq!(text, "a€ßred\r\n日本", "cut at {cut}");

@@ -9,16 +9,16 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use llmc_enrich::output;
-use llmc_exec::{PlainEnd, Stream, run_plain};
+use llmc_exec::{ExitStatus, Stream, run_plain};
 use llmc_host::{CancelToken, read_below_cwd};
 use llmc_observe::{CallEvent, CallFilter, EnvelopeMode as Mode};
 
-use super::document::{Told, document};
+use super::condense::{CommandOutput, CondenseRequest, OutputForm, condense};
+use super::document::{DocumentParts, document};
+use super::execute::program_name;
 use super::flags::Flags;
 use super::report;
-use super::run::program_name;
 use super::spool::Spool;
-use super::wrap::{Ending, Shape, Wish, Wrapped, wrap};
 use crate::app::App;
 use crate::catalog::te_handle::{about, bytes_at, piece};
 use crate::cx::{Caller, Cx, Surface};
@@ -133,47 +133,50 @@ impl<'a> Cli<'a> {
                 Ok(())
             }),
         );
-        let ending = match ended {
-            Ok(PlainEnd { exit_code, signal }) => Ending { exit_code, signal },
+        let status = match ended {
+            Ok(status) => status,
             Err(error) => return self.not_started(argv, &error, flags),
         };
         let raw = flags.raw || !known;
-        let shape = match raw && spool.whole().is_some() {
-            true => Shape::Raw,
-            false => Shape::Envelope,
+        let form = if raw && spool.whole().is_some() {
+            OutputForm::Raw
+        } else {
+            OutputForm::Envelope
         };
-        let wish = Wish {
+        let text = argv.join(" ");
+        let request = CondenseRequest {
             argv,
-            shape,
+            text: &text,
+            form,
             budget: self.budget(),
             principal: &self.cx.caller().principal,
             notes: Vec::new(),
-            say_ending: false,
+            show_status: false,
         };
         let store = || Ok(self.app.handles().map_err(|error| error.message)?.clone());
         let source = |path: &str| String::from_utf8(read_below_cwd(path, SOURCE_LIMIT)?).ok();
-        let mut wrapped = wrap(wish, &mut spool, ending, &store, source);
-        if wrapped.stderr.is_empty() {
-            wrapped.stderr = String::from_utf8_lossy(&complaints).into_owned();
+        let mut output = condense(request, &mut spool, Some(status), &store, source);
+        if output.stderr.is_empty() {
+            output.stderr = String::from_utf8_lossy(&complaints).into_owned();
         }
-        let mode = match (wrapped.enriched, flags.raw) {
+        let mode = match (output.enriched, flags.raw) {
             (true, _) => Mode::Enriched,
             (false, true) => Mode::Raw,
             (false, false) => Mode::Passthrough,
         };
-        self.show(argv, flags.json, mode, ending, &wrapped)?;
+        self.show(argv, flags.json, mode, &output)?;
         self.record(Served {
             cmd: program_name(argv),
             mode,
             bytes_in: argv.join(" ").len(),
-            bytes_out: wrapped.stdout.len() as u64,
-            tokens_out: llmc_tokens::estimate(wrapped.stdout.as_bytes()).tokens as u64,
-            withheld: wrapped.withheld_bytes,
+            bytes_out: output.stdout.len() as u64,
+            tokens_out: llmc_tokens::estimate(output.stdout.as_bytes()).tokens as u64,
+            withheld: output.withheld_bytes,
             fetched_back: false,
-            truncated: wrapped.truncated,
-            handle: wrapped.handle,
+            truncated: output.truncated,
+            handle: output.handle,
         });
-        Ok(code(ending))
+        Ok(code(status))
     }
 
     fn show(
@@ -181,16 +184,14 @@ impl<'a> Cli<'a> {
         argv: &[String],
         json: bool,
         mode: Mode,
-        ending: Ending,
-        wrapped: &Wrapped,
+        output: &CommandOutput,
     ) -> Result<(), Failed> {
         let mut text = match json {
-            false => wrapped.stdout.clone(),
-            true => document(&Told {
+            false => output.stdout.clone(),
+            true => document(&DocumentParts {
                 argv,
                 mode,
-                ending,
-                wrapped,
+                output,
                 latency: self.started.elapsed(),
                 agent: &self.cx.caller().agent,
                 budget_remaining: self.remaining(),
@@ -222,8 +223,8 @@ impl<'a> Cli<'a> {
                 }),
             ),
         };
-        let ending = match ended {
-            Ok(PlainEnd { exit_code, signal }) => Ending { exit_code, signal },
+        let status = match ended {
+            Ok(status) => status,
             Err(error) => return self.not_started(argv, &error, &Flags::default()),
         };
         let density = llmc_tokens::estimate(&sample).tokens as f64 / sample.len().max(1) as f64;
@@ -238,7 +239,7 @@ impl<'a> Cli<'a> {
             truncated: false,
             handle: None,
         });
-        Ok(code(ending))
+        Ok(code(status))
     }
 
     fn not_started(
@@ -254,15 +255,11 @@ impl<'a> Cli<'a> {
         };
         let message = format!("te: {}: {why}\n", argv[0]);
         if flags.json {
-            let ending = Ending {
-                exit_code: Some(code),
-                signal: None,
-            };
-            let wrapped = Wrapped {
+            let output = CommandOutput {
                 stderr: message,
-                ..Wrapped::default()
+                ..CommandOutput::empty(argv, Some(ExitStatus::Exited(code)))
             };
-            self.show(argv, true, Mode::Passthrough, ending, &wrapped)?;
+            self.show(argv, true, Mode::Passthrough, &output)?;
         } else {
             let _ = self.err.write_all(message.as_bytes());
         }
@@ -293,18 +290,14 @@ impl<'a> Cli<'a> {
             served.tokens_out = llmc_tokens::estimate(&piece.bytes).tokens as u64;
             served.truncated = piece.chunks != Some(piece.number + 1);
             if flags.json {
-                let wrapped = Wrapped {
+                let argv = ["te", "--handle", handle].map(str::to_owned);
+                let output = CommandOutput {
                     stdout: String::from_utf8_lossy(&piece.bytes).into_owned(),
                     handle: served.handle,
                     truncated: served.truncated,
-                    ..Wrapped::default()
+                    ..CommandOutput::empty(&argv, Some(ExitStatus::SUCCESS))
                 };
-                let argv = ["te", "--handle", handle].map(str::to_owned);
-                let ending = Ending {
-                    exit_code: Some(0),
-                    signal: None,
-                };
-                self.show(&argv, true, Mode::Raw, ending, &wrapped)?;
+                self.show(&argv, true, Mode::Raw, &output)?;
             } else {
                 self.print(&piece.bytes)?;
             }
@@ -435,9 +428,9 @@ impl From<Error> for Failed {
 }
 
 /// The exit code, as a shell gives it.
-fn code(ending: Ending) -> u8 {
-    ending
-        .code()
+fn code(status: ExitStatus) -> u8 {
+    status
+        .shell_code()
         .and_then(|code| u8::try_from(code & 0xff).ok())
         .unwrap_or(1)
 }

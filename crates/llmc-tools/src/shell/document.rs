@@ -2,51 +2,51 @@
 
 use std::time::Duration;
 
+use llmc_exec::ExitStatus;
 use llmc_observe::EnvelopeMode as Mode;
 use serde_json::{Value, json};
 
-use super::wrap::{Ending, Wrapped};
+use super::condense::CommandOutput;
 
-/// Everything the document tells.
-pub(crate) struct Told<'a> {
+/// What the document is made of.
+pub(crate) struct DocumentParts<'a> {
     pub(crate) argv: &'a [String],
     pub(crate) mode: Mode,
-    pub(crate) ending: Ending,
-    pub(crate) wrapped: &'a Wrapped,
+    pub(crate) output: &'a CommandOutput,
     pub(crate) latency: Duration,
     pub(crate) agent: &'a str,
     pub(crate) budget_remaining: Option<u64>,
 }
 
-pub(crate) fn document(told: &Told<'_>) -> Value {
-    let wrapped = told.wrapped;
-    let enrichment = (told.mode == Mode::Enriched).then(|| {
+pub(crate) fn document(parts: &DocumentParts<'_>) -> Value {
+    let output = parts.output;
+    let enrichment = (parts.mode == Mode::Enriched).then(|| {
         json!({
-            "match_count": wrapped.matches,
-            "truncated": wrapped.truncated,
-            "handle": wrapped.handle,
-            "tokens_estimate": llmc_tokens::count(&wrapped.stdout),
+            "match_count": output.matches,
+            "truncated": output.truncated,
+            "handle": output.handle,
+            "tokens_estimate": llmc_tokens::count(&output.stdout),
         })
     });
     json!({
-        "success": is_success(told.argv, told.ending),
-        "mode": told.mode.as_str(),
-        "command": told.argv.join(" "),
-        "stdout": wrapped.stdout,
-        "stderr": wrapped.stderr,
-        "exit_code": told.ending.code(),
+        "success": is_success(parts.argv, output.status),
+        "mode": parts.mode.as_str(),
+        "command": parts.argv.join(" "),
+        "stdout": output.stdout,
+        "stderr": output.stderr,
+        "exit_code": output.status.and_then(ExitStatus::shell_code),
         "enrichment": enrichment,
         "telemetry": {
-            "latency_ms": (told.latency.as_secs_f64() * 10_000.0).round() / 10.0,
-            "agent_id": told.agent,
-            "budget_remaining": told.budget_remaining,
+            "latency_ms": (parts.latency.as_secs_f64() * 10_000.0).round() / 10.0,
+            "agent_id": parts.agent,
+            "budget_remaining": parts.budget_remaining,
         },
     })
 }
 
 /// Whether an exit code means no error: searches that find nothing and comparisons that find something end with 1.
-fn is_success(argv: &[String], ending: Ending) -> bool {
-    match ending.exit_code {
+fn is_success(argv: &[String], status: Option<ExitStatus>) -> bool {
+    match status.and_then(ExitStatus::exit_code) {
         Some(0) => true,
         Some(1) => {
             let first = argv.first().map_or("", String::as_str);

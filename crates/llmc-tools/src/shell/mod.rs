@@ -1,25 +1,32 @@
-//! Commands through the Tool Envelope, the same behind every door.
+//! Commands: started inside the boundary, their output condensed, the same on every surface.
 //!
+//! - `line`: the words of a command, and which program prints its output
+//! - `execute`: from a [`CommandRequest`] to a [`CommandOutput`](condense::CommandOutput), or to a background process
+//! - `wait`: how long a call waits
 //! - `spool`: the output while it arrives, in bounded memory
-//! - `wrap`: what becomes of it
-//! - `served`: the `te` that this server starts for a command, and the server's side of it
-//! - `foreign`: a `te` that the operator brought
-//! - `cli`: the `te` of a shell
-//! - [`Flags`]: how `te` is asked; `document`, `report`: how it answers besides text
+//! - `condense`: what the caller sees of it
+//! - `operator_te`: the second way to run a command, through a `te` program that the operator configured
+//! - `cli`: the `te` of a user's shell
+//! - [`Flags`]: the command line of `te`; `document`, `report`: its other answers
 
 mod cli;
+pub(crate) mod condense;
 mod document;
+mod execute;
 mod flags;
-mod foreign;
+mod line;
+mod operator_te;
 mod report;
-mod run;
-mod served;
 pub(crate) mod spool;
-pub(crate) mod wrap;
+mod wait;
 
 pub use cli::{Cli, CliAnswer};
+pub(crate) use condense::OutputForm;
+pub(crate) use execute::{CommandRequest, answer, output_form, resume};
 pub use flags::Flags;
+pub(crate) use line::CommandWords;
 pub use report::HELP;
-pub(crate) use run::{Asked, answer, call_limit as time_limit, words};
-pub(crate) use served::open_store;
-pub use served::te_main;
+pub(crate) use wait::call_limit;
+
+/// The name of the Tool Envelope itself, which no list of programs has to contain.
+const TE: &str = "te";

@@ -1,36 +1,41 @@
 //! A command's output while it arrives: all of it while it is small, ends and counts when it is not.
 //!
 //! Whatever a command prints, this takes a bounded amount of memory. What no longer fits goes to a file without a name,
-//! from which it is copied into the handle store in the end, stdout before stderr.
+//! from which it is copied into the handle store in the end.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use llmc_enrich::alarms::Alarms;
 use llmc_enrich::logs::Survey;
 use llmc_enrich::preview::Text;
-use llmc_exec::Stream;
+use llmc_exec::{OutputSink, Stream};
 
-/// What is kept of the beginning of each output.
-pub(super) const HEAD: usize = 8 << 20;
-/// What is kept of the end, when the beginning does not reach it.
-const TAIL: usize = 1 << 20;
-/// What is kept in a file; beyond, bytes are only counted.
-const SPILL: u64 = 2 << 30;
+/// What is kept in memory of the beginning of each stream.
+pub(super) const HEAD_BYTES: usize = 8 << 20;
+/// What is kept in memory of the end, when the beginning does not reach it.
+const TAIL_BYTES: usize = 1 << 20;
+/// What is kept of each stream in a file; beyond, bytes are only counted.
+const MAX_SPILLED_BYTES: u64 = 512 << 20;
+/// Changes between the streams that are remembered; beyond, stdout stands before stderr.
+const MAX_SWITCHES: usize = 1 << 16;
 
-/// Both outputs of a command.
+/// Both streams of a command.
 #[derive(Debug)]
 pub(crate) struct Spool {
-    pub(super) stdout: Side,
-    pub(super) stderr: Side,
+    pub(super) stdout: SpooledStream,
+    pub(super) stderr: SpooledStream,
+    /// The order in which the streams were read: one entry for every change between them.
+    order: Vec<(Stream, usize)>,
     pub(super) alarms: Alarms,
     dir: Option<PathBuf>,
 }
 
-/// One output.
+/// One stream.
 #[derive(Debug, Default)]
-pub(super) struct Side {
+pub(super) struct SpooledStream {
     head: Vec<u8>,
     /// The last bytes, up to twice of what is promised.
     tail: Vec<u8>,
@@ -50,11 +55,12 @@ enum Spilled {
 }
 
 impl Spool {
-    /// An empty one. `dir` is where large outputs wait; without one they are not kept.
+    /// `dir` is where large outputs wait; without one they are not kept.
     pub(crate) fn new(dir: Option<PathBuf>) -> Spool {
         Spool {
-            stdout: Side::default(),
-            stderr: Side::default(),
+            stdout: SpooledStream::default(),
+            stderr: SpooledStream::default(),
+            order: Vec::new(),
             alarms: Alarms::default(),
             dir,
         }
@@ -62,6 +68,12 @@ impl Spool {
 
     /// Takes what has arrived.
     pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        let has_room = self.order.len() < MAX_SWITCHES;
+        match self.order.last_mut() {
+            Some((last, length)) if *last == stream => *length += bytes.len(),
+            _ if has_room => self.order.push((stream, bytes.len())),
+            _ => {}
+        }
         let side = match stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
@@ -105,11 +117,41 @@ impl Spool {
             .then_some((&self.stdout.head[..], &self.stderr.head[..]))
     }
 
-    /// Writes all of it, stdout first, and between them a line end if stdout has none.
+    /// Both streams as one text, line by line in the order in which the lines were read, if both are small.
+    pub(super) fn merged(&self) -> Option<Vec<u8>> {
+        let streams = self.whole()?;
+        let streams = [streams.0, streams.1];
+        let mut text = Vec::with_capacity(streams[0].len() + streams[1].len() + 1);
+        // What has been read of each stream, and what of it is in the text already.
+        let (mut read, mut written) = ([0; 2], [0; 2]);
+        for (stream, length) in &self.order {
+            let at = usize::from(*stream == Stream::Stderr);
+            let piece = read[at]..(read[at] + length).min(streams[at].len());
+            // A line that has only begun waits for its end, so that the other stream does not cut it in two.
+            if let Some(end) = memchr::memrchr(b'\n', &streams[at][piece.clone()]) {
+                let end = piece.start + end + 1;
+                text.extend_from_slice(&streams[at][written[at]..end]);
+                written[at] = end;
+            }
+            read[at] = piece.end;
+        }
+        for (stream, written) in streams.iter().zip(written) {
+            if written < stream.len() && text.last().is_some_and(|last| *last != b'\n') {
+                text.push(b'\n');
+            }
+            text.extend_from_slice(&stream[written..]);
+        }
+        Some(text)
+    }
+
+    /// Writes all of it: in the order of [`Spool::merged`] where that is known, else stdout before stderr.
     ///
     /// # Errors
     /// The target's, or that something was not kept.
     pub(super) fn write_to(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if let Some(text) = self.merged() {
+            return out.write_all(&text);
+        }
         self.stdout.write_to(out)?;
         if self.stderr.bytes > 0 && self.stdout.last.is_some_and(|last| last != b'\n') {
             out.write_all(b"\n")?;
@@ -117,7 +159,7 @@ impl Spool {
         self.stderr.write_to(out)
     }
 
-    /// The end of both outputs, for somebody who gave up waiting.
+    /// The end of both streams.
     pub(crate) fn ends(&self, bytes: usize) -> [String; 2] {
         [&self.stdout, &self.stderr].map(|side| {
             let end = if side.is_whole() {
@@ -131,7 +173,7 @@ impl Spool {
     }
 }
 
-impl Side {
+impl SpooledStream {
     fn is_whole(&self) -> bool {
         self.bytes == self.head.len() as u64
     }
@@ -141,14 +183,14 @@ impl Side {
         self.line_ends += memchr::memchr_iter(b'\n', bytes).count() as u64;
         self.last = bytes.last().copied().or(self.last);
         if matches!(self.spilled, Spilled::Nothing) {
-            let taken = bytes.len().min(HEAD - self.head.len());
+            let taken = bytes.len().min(HEAD_BYTES - self.head.len());
             self.head.extend_from_slice(&bytes[..taken]);
             if taken == bytes.len() {
                 return;
             }
             self.spilled = spill(&self.head, dir);
             self.tail
-                .extend_from_slice(&self.head[HEAD - TAIL.min(self.head.len())..]);
+                .extend_from_slice(&self.head[HEAD_BYTES - TAIL_BYTES.min(self.head.len())..]);
             self.keep(&bytes[taken..]);
             return;
         }
@@ -157,8 +199,11 @@ impl Side {
 
     fn keep(&mut self, bytes: &[u8]) {
         if let Spilled::File(file) = &mut self.spilled {
-            let written = match self.bytes > SPILL {
-                true => Err(io::Error::other(format!("more than {} GiB", SPILL >> 30))),
+            let written = match self.bytes > MAX_SPILLED_BYTES {
+                true => Err(io::Error::other(format!(
+                    "more than {} MiB",
+                    MAX_SPILLED_BYTES >> 20
+                ))),
                 false => file.write_all(bytes),
             };
             if let Err(error) = written {
@@ -166,8 +211,8 @@ impl Side {
             }
         }
         self.tail.extend_from_slice(bytes);
-        if self.tail.len() > 2 * TAIL {
-            self.tail.drain(..self.tail.len() - TAIL);
+        if self.tail.len() > 2 * TAIL_BYTES {
+            self.tail.drain(..self.tail.len() - TAIL_BYTES);
         }
     }
 
@@ -222,7 +267,7 @@ impl Side {
             };
         }
         let cut = memchr::memrchr(b'\n', &self.head).map_or(self.head.len(), |at| at + 1);
-        let tail = &self.tail[self.tail.len() - TAIL.min(self.tail.len())..];
+        let tail = &self.tail[self.tail.len() - TAIL_BYTES.min(self.tail.len())..];
         let from = memchr::memchr(b'\n', tail).map_or(0, |at| at + 1);
         Parts {
             head: lossy(&self.head[..cut]),
@@ -270,9 +315,69 @@ fn spill(head: &[u8], dir: Option<&std::path::Path>) -> Spilled {
     }
 }
 
+/// A spool that the thread which reads a command fills while a call looks at it.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedSpool {
+    spool: Arc<Mutex<Spool>>,
+    dir: Option<PathBuf>,
+}
+
+impl SharedSpool {
+    pub(crate) fn new(dir: Option<PathBuf>) -> SharedSpool {
+        SharedSpool {
+            spool: Arc::new(Mutex::new(Spool::new(dir.clone()))),
+            dir,
+        }
+    }
+
+    /// What fills it.
+    pub(crate) fn sink(&self) -> OutputSink {
+        let shared = self.clone();
+        Box::new(move |stream, bytes| shared.lock().push(stream, bytes))
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lock().bytes()
+    }
+
+    /// What has come since the last time.
+    pub(crate) fn take(&self) -> Spool {
+        std::mem::replace(&mut *self.lock(), Spool::new(self.dir.clone()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Spool> {
+        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_stand_in_the_order_in_which_they_were_read() {
+        use Stream::{Stderr, Stdout};
+        for (pieces, expected) in [
+            (
+                &[(Stdout, "a\n"), (Stderr, "b\n"), (Stdout, "c\n")][..],
+                "a\nb\nc\n",
+            ),
+            (
+                &[(Stdout, "a"), (Stderr, "b\n"), (Stdout, "c\n")],
+                "b\nac\n",
+            ),
+            (&[(Stdout, "a\nb"), (Stderr, "c")], "a\nb\nc"),
+            (&[(Stderr, "e")], "e"),
+            (&[], ""),
+        ] {
+            let mut spool = Spool::new(None);
+            for (stream, text) in pieces {
+                spool.push(*stream, text.as_bytes());
+            }
+            let merged = String::from_utf8(spool.merged().unwrap()).unwrap();
+            assert_eq!(merged, expected, "{pieces:?}");
+        }
+    }
 
     #[test]
     fn a_large_output_comes_back_byte_for_byte_and_its_ends_are_at_hand() {
@@ -280,7 +385,7 @@ mod tests {
         let mut spool = Spool::new(Some(dir.path().to_owned()));
         let mut all = Vec::new();
         let mut n = 0_u32;
-        while all.len() < HEAD + 3 * TAIL {
+        while all.len() < HEAD_BYTES + 3 * TAIL_BYTES {
             n += 1;
             let line = match n % 50_000 {
                 0 => format!("line {n}: error: here\n"),
@@ -320,6 +425,8 @@ mod tests {
         }
         assert_eq!(spool.bytes(), 64 << 20);
         assert!(spool.write_to(&mut Vec::new()).is_err());
-        assert!(spool.stdout.head.len() + spool.stdout.tail.capacity() <= HEAD + 5 * TAIL);
+        assert!(
+            spool.stdout.head.len() + spool.stdout.tail.capacity() <= HEAD_BYTES + 5 * TAIL_BYTES
+        );
     }
 }

@@ -91,7 +91,7 @@ static ENTRIES: &[Entry] = &[
     Entry { tool: "linux_handle_read", returns: "dict", gives: "{data, encoding: utf-8|base64, offset, length, total_bytes, eof, stale, meta}",
         args: &[Arg("offset", "0", "bytes"), Arg("limit", "65536", "1 to 8388608 bytes")], fails: &[HandleExpired], words: "rest truncated more" },
     Entry { tool: "run_cmd", returns: "dict", gives: "{stdout, stderr, exit_code}; a failing command is no error",
-        args: &[Arg("command", "", "split into words, never given to a shell; either this or argv"), Arg("argv", "", "words as they are"), Arg("cwd", "", "the workspace root without"), Arg("timeout", "", "seconds, at most mcp.tools.exec_timeout")],
+        args: &[Arg("command", "", "a shell line; either this or argv"), Arg("argv", "", "words as they are"), Arg("cwd", "", "the workspace root without"), Arg("timeout", "", "seconds to wait; then it goes on as proc_id"), Arg("proc", "", "waits on for that proc_id"), Arg("input", "", "standard input")],
         fails: RUN, words: "shell execute program subprocess bash build test" },
     Entry { tool: "linux_proc_start", returns: "dict", gives: "{proc_id, pid}",
         args: &[Arg("command", "", "either this or argv"), Arg("cwd", "", "the workspace root without"), Arg("pty", "False", "")],

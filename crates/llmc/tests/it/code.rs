@@ -122,7 +122,7 @@ fn failures_of_tools_are_exceptions_with_their_code() {
             "INVALID_PATH",
         ),
         (
-            "try:\n  run_cmd('wget x')\nexcept PermissionError as e:\n  print(tools.error_code(e))",
+            "try:\n  run_cmd(argv=['no-such-program'])\nexcept PermissionError as e:\n  print(tools.error_code(e))",
             "COMMAND_DENIED",
         ),
         (

@@ -57,8 +57,8 @@ pub(crate) fn attacks(path: &str) -> Vec<String> {
         "tools.linux_fs_write(path='../../etc/passwd', content='x')".to_owned(),
         "tools.linux_fs_write(path='llmc.toml', content='x')".to_owned(),
         "tools.linux_fs_write(path='.llmc/x', content='x')".to_owned(),
-        "tools.run_cmd('ls; rm -rf /')".to_owned(),
-        "tools.run_cmd('wget http://127.0.0.1/')".to_owned(),
+        "tools.run_cmd(argv=['no-such-program'])".to_owned(),
+        "tools.run_cmd('true', cwd='..')".to_owned(),
         "tools.execute_code('1')".to_owned(),
         // Too much of everything.
         "x = 'a' * 10**10".to_owned(),

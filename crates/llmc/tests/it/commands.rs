@@ -1,4 +1,4 @@
-//! `run_cmd`: allowed programs, no shell, inside the kernel's boundary.
+//! `run_cmd`: shell lines and programs inside the kernel's boundary, waited for or in the background.
 
 use llmc_testkit::{McpClient, Workspace, error_document};
 use serde_json::{Value, json};
@@ -27,26 +27,30 @@ fn code(client: &mut McpClient, args: Value) -> String {
 
 #[test]
 fn output_comes_back_as_it_is_and_failure_is_data() {
-    let workspace = workspace("//- a.txt\none\n");
+    let workspace = workspace("//- a.txt\none\n//- sub/b.txt\ntwo\n");
     let mut client = hybrid(&workspace);
-    assert_eq!(
-        client.text("run_cmd", json!({"command": "cat a.txt"})),
-        "one\n"
-    );
-    assert_eq!(
-        client.text("run_cmd", json!({"command": "cat 'a.txt'"})),
-        "one\n"
-    );
-    assert_eq!(
-        sh(&mut client, "echo out; echo err >&2; exit 3"),
-        "out\nerr\nexit 3"
-    );
-    assert_eq!(
-        sh(&mut client, "cat; echo $?"),
-        "0\n",
-        "standard input is closed"
-    );
-    assert_eq!(sh(&mut client, "kill -9 $$"), "signal 9");
+    for (line, expected) in [
+        ("cat a.txt", "one\n"),
+        ("cat 'a.txt'", "one\n"),
+        ("echo out; echo err >&2; exit 3", "out\nerr\nexit 3"),
+        ("cat; echo $?", "0\n"),
+        ("kill -9 $$", "signal KILL"),
+        (
+            "printf 'b\\na\\n' | sort && cd sub && cat *.txt",
+            "a\nb\ntwo\n",
+        ),
+        (
+            "x=5; cat <<EOF | tr a-z A-Z\nvalue $((x+1))\nEOF",
+            "VALUE 6\n",
+        ),
+        ("no-such-program-here 2>/dev/null", "exit 127"),
+    ] {
+        assert_eq!(
+            client.text("run_cmd", json!({"command": line})),
+            expected,
+            "{line}"
+        );
+    }
     // What a shell would interpret is plain text in argv.
     assert_eq!(
         client
@@ -58,30 +62,147 @@ fn output_comes_back_as_it_is_and_failure_is_data() {
 }
 
 #[test]
-fn what_is_not_allowed_or_makes_no_sense_is_refused() {
+fn input_is_the_standard_input() {
+    let workspace = workspace("//- a.txt\none\n");
+    let mut client = hybrid(&workspace);
+    let run = |client: &mut McpClient, line: &str, input: &str| {
+        client.text("run_cmd", json!({"command": line, "input": input}))
+    };
+    assert_eq!(
+        run(&mut client, "cat; echo end", "one\ntwo"),
+        "one\ntwoend\n"
+    );
+    let large = "line of input\n".repeat(200_000);
+    assert_eq!(
+        run(&mut client, "wc -c", &large),
+        format!("{}\n", large.len())
+    );
+    let text = run(&mut client, "head -c 4", &large);
+    assert!(
+        text.starts_with("line") && text.contains("bytes of input"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
     let workspace = workspace("//- a.txt\none\n");
     let mut client = hybrid(&workspace);
     for (args, expected) in [
-        (json!({"command": "ls; rm -rf /"}), "COMMAND_DENIED"),
-        (json!({"command": "ls && id"}), "COMMAND_DENIED"),
-        (json!({"command": "cat $(id)"}), "COMMAND_DENIED"),
-        (json!({"command": "wget example.org"}), "COMMAND_DENIED"),
-        (json!({"argv": ["/tmp/own"]}), "COMMAND_DENIED"),
-        (json!({"argv": ["./sh"]}), "COMMAND_DENIED"),
+        (json!({"argv": ["no-such-program"]}), "COMMAND_DENIED"),
+        (json!({"argv": ["./a.txt"]}), "COMMAND_DENIED"),
         (json!({}), "BAD_ARGS"),
-        (json!({"argv": [], "command": "ls"}), "BAD_ARGS"),
+        (json!({"argv": ["ls"], "command": "ls"}), "BAD_ARGS"),
         (json!({"argv": []}), "BAD_ARGS"),
-        (json!({"argv": ["ls"], "timeout": 0}), "BAD_ARGS"),
+        (json!({"command": "  "}), "BAD_ARGS"),
+        (json!({"command": "echo \u{0}"}), "BAD_ARGS"),
         (json!({"argv": ["ls"], "timeout": -1}), "BAD_ARGS"),
         (json!({"argv": ["ls"], "cwd": "../outside"}), "INVALID_PATH"),
         (json!({"argv": ["ls"], "cwd": "nope"}), "NOT_FOUND"),
         (json!({"argv": ["ls"], "cwd": "a.txt"}), "NOT_A_DIRECTORY"),
+        (json!({"proc": "p_00000000"}), "NOT_FOUND"),
+        (json!({"proc": "p_00000000", "command": "ls"}), "BAD_ARGS"),
     ] {
         assert_eq!(code(&mut client, args.clone()), expected, "{args}");
+    }
+    let zero = json!({"command": "cat a.txt", "timeout": 0});
+    assert_eq!(client.text("run_cmd", zero), "one\n");
+}
+
+#[test]
+fn an_operators_list_without_a_shell_has_no_shell_lines() {
+    let workspace = workspace("//- a.txt\none\n");
+    let list = "mcp.tools.run_cmd_allowlist=[\"ls\", \"cat\"]";
+    let mut client = workspace.mcp(["--mode", "hybrid", "--set", list]);
+    client.initialize("2025-11-25");
+    for args in [
+        json!({"command": "ls; rm -rf /"}),
+        json!({"command": "ls && id"}),
+        json!({"command": "cat $(id)"}),
+        json!({"command": "wget example.org"}),
+        json!({"argv": ["/tmp/own"]}),
+        json!({"argv": ["./sh"]}),
+    ] {
+        assert_eq!(code(&mut client, args.clone()), "COMMAND_DENIED", "{args}");
     }
     assert_eq!(
         client.text("run_cmd", json!({"command": "cat a.txt"})),
         "one\n"
+    );
+}
+
+/// The id in the receipt of a command that goes on.
+fn proc_id(text: &str) -> String {
+    let receipt = text.lines().last().unwrap();
+    let id = receipt
+        .split(" as ")
+        .nth(1)
+        .and_then(|rest| rest.split(';').next());
+    let id = id.unwrap_or_else(|| panic!("no id: {text}"));
+    assert!(
+        receipt.starts_with("# LLMC: still running after ")
+            && receipt.ends_with(&format!("run_cmd proc={id} waits on")),
+        "{receipt}"
+    );
+    id.to_owned()
+}
+
+#[test]
+fn a_command_that_takes_longer_than_the_wait_goes_on() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = classic(&workspace);
+    let line = "echo begun; while [ ! -e go ]; do sleep 0.05; done; echo done; exit 3";
+    let text = client.text("run_cmd", json!({"command": line, "timeout": 0.5}));
+    assert!(text.starts_with("begun\n"), "{text}");
+    let id = proc_id(&text);
+    let list = client.json("linux_proc_list", json!({}));
+    assert_eq!(list["processes"][0]["proc_id"], json!(id), "{list}");
+    let text = client.text("run_cmd", json!({"proc": id, "timeout": 0.2}));
+    assert_eq!(
+        text,
+        format!("# LLMC: still running as {id}"),
+        "nothing new"
+    );
+    // To another session it does not exist.
+    let params = json!({
+        "name": "run_cmd",
+        "arguments": {"proc": id},
+        "_meta": {"llmc/sessionId": "other"},
+    });
+    let other = client.request("tools/call", params);
+    assert_eq!(other["result"]["isError"], true, "{other}");
+    assert!(other.to_string().contains("no such process"), "{other}");
+    assert_eq!(
+        code(&mut client, json!({"proc": id, "input": "x"})),
+        "NOT_FOUND",
+        "its input is closed"
+    );
+    workspace.write("go", "");
+    let text = client.text("run_cmd", json!({"proc": id}));
+    assert_eq!(text, "done\nexit 3");
+}
+
+#[test]
+fn a_process_is_talked_to_through_run_cmd() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = classic(&workspace);
+    let script = "while read line; do echo \"heard $line\"; done; exit 4";
+    let started = client.json("linux_proc_start", json!({"argv": ["sh", "-c", script]}));
+    let id = started["proc_id"].as_str().unwrap();
+    let text = client.text("run_cmd", json!({"proc": id, "input": "one\n"}));
+    assert!(text.starts_with("heard one\n"), "{text}");
+    client.json("linux_proc_send", json!({"proc_id": id, "input": ""}));
+    assert_eq!(client.text("run_cmd", json!({"proc": id})), "exit 4");
+}
+
+#[test]
+fn a_timeout_above_the_maximum_is_lowered_and_said() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = hybrid(&workspace);
+    let text = client.text("run_cmd", json!({"command": "echo x", "timeout": 100_000}));
+    assert_eq!(
+        text,
+        "x\n# LLMC: timeout lowered to 600 s (mcp.exec.max_wait_s)"
     );
 }
 
@@ -118,9 +239,11 @@ fn a_command_changes_the_workspace_and_nothing_else() {
 }
 
 #[test]
-fn time_limits_end_the_whole_tree() {
+fn time_limits_end_the_whole_tree_where_the_operator_wants_that() {
     let workspace = workspace("//- a.txt\n");
-    let mut client = hybrid(&workspace);
+    let kill = "mcp.exec.on_timeout=\"kill\"";
+    let mut client = workspace.mcp(["--mode", "hybrid", "--set", kill]);
+    client.initialize("2025-11-25");
     let script = "trap '' TERM; echo started; (setsid sleep 300 &) ; sleep 300";
     let (failed, text) = client.call_tool(
         "run_cmd",

@@ -65,7 +65,8 @@ fn tools_answer_undecorated_data() {
 #[test]
 fn what_was_found_before_a_tool_failed_is_told() {
     let workspace = workspace(FIXTURE);
-    let server = workspace.serve(["--mode", "classic"]);
+    let kill = "mcp.exec.on_timeout=\"kill\"";
+    let server = workspace.serve(["--mode", "classic", "--set", kill]);
     let slow = json!({"argv": ["sh", "-c", "echo early; sleep 60"], "timeout": 0.5});
     let body = server.tool("run_cmd", slow).refused(504, "TIMEOUT");
     assert_eq!(body["stdout"], "early\n", "{body}");
@@ -124,7 +125,7 @@ fn a_failed_tool_has_the_status_and_codes_of_the_table() {
         ("no_such_tool", json!({}), 422, "BAD_ARGS", "BAD_ARGS"),
         (
             "run_cmd",
-            json!({"command": "curl x"}),
+            json!({"argv": ["no-such-program"]}),
             403,
             "FORBIDDEN",
             "COMMAND_DENIED",

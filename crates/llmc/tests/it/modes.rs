@@ -143,7 +143,10 @@ fn names_without_a_tool_and_lists_that_grew_are_warned_about() {
 #[test]
 fn the_security_checklist_of_hybrid_mode() {
     let workspace = workspace("//- kept.txt\nkept\n//- sub/deep.txt\ndeep\n");
-    let mut client = hybrid(&workspace);
+    // An operator's own list, without a shell.
+    let list = "mcp.tools.run_cmd_allowlist=[\"ls\"]";
+    let mut client = workspace.mcp(["--mode", "hybrid", "--set", list]);
+    client.initialize("2025-11-25");
     assert!(tools(&mut client).len() <= 9);
     // Path traversal.
     for path in [

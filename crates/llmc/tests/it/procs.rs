@@ -15,7 +15,7 @@ fn start(client: &mut McpClient, argv: &[&str], pty: bool) -> String {
     let started = client.json("linux_proc_start", json!({"argv": argv, "pty": pty}));
     assert!(started["pid"].as_i64().unwrap() > 1, "{started}");
     let id = started["proc_id"].as_str().unwrap();
-    assert!(id.starts_with("proc_") && id.len() == 31, "{id}");
+    assert!(id.starts_with("p_") && id.len() == 10, "{id}");
     id.to_owned()
 }
 

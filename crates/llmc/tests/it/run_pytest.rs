@@ -58,6 +58,7 @@ fn with_pytest(workspace: &Workspace) -> bool {
     let version = String::from_utf8(said.stdout).unwrap();
     let home = Path::new(python).parent().unwrap().display();
     workspace.write(".venv/pyvenv.cfg", format!("home = {home}\n"));
+    link_python(workspace, python);
     let packages = workspace.path(format!(".venv/lib/{}/site-packages", version.trim()));
     std::fs::create_dir_all(packages.parent().unwrap()).unwrap();
     let copied = Command::new("cp")
@@ -67,6 +68,11 @@ fn with_pytest(workspace: &Workspace) -> bool {
         .status();
     assert!(copied.unwrap().success());
     true
+}
+
+fn link_python(workspace: &Workspace, python: &str) {
+    std::fs::create_dir_all(workspace.path(".venv/bin")).unwrap();
+    std::os::unix::fs::symlink(python, workspace.path(".venv/bin/python")).unwrap();
 }
 
 fn enveloped(client: &mut McpClient, args: Value) -> TeText {
@@ -185,22 +191,31 @@ fn words_that_load_or_write_elsewhere_are_refused() {
 }
 
 #[test]
-fn a_python_without_pytest_says_what_to_do() {
+fn the_projects_own_interpreter_runs_and_says_what_it_lacks() {
     // An environment that is there but empty hides whatever the system has.
     let workspace = workspace("//- .venv/pyvenv.cfg\nhome = /usr/bin\n//- test_a.py\n");
+    link_python(&workspace, "/usr/bin/python3");
     let mut client = classic(&workspace);
     let (failed, text) = client.call_tool("run_pytest", json!({}));
-    if ["/usr/local/bin/pytest", "/usr/bin/pytest"]
-        .iter()
-        .any(|path| Path::new(path).exists())
-    {
-        assert!(!failed, "the program of that name runs instead: {text}");
-        return;
-    }
     assert!(failed, "{text}");
     let parsed = parse(&text).unwrap();
     assert_eq!(parsed.header.error.as_deref(), Some("not_found"));
-    assert!(parsed.header.hint.unwrap().contains(".venv"), "{text}");
+    assert!(
+        parsed.body.contains(".venv/bin/python has no pytest"),
+        "{text}"
+    );
+    assert!(
+        parsed.header.hint.unwrap().contains("pip install"),
+        "{text}"
+    );
+    // Another interpreter than the system's is really that one.
+    std::fs::remove_file(workspace.path(".venv/bin/python")).unwrap();
+    let fake = "#!/bin/sh\necho \"own $0 $*\"; echo '=== 1 passed in 0.01s ==='\n";
+    workspace.write(".venv/bin/python", fake);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(workspace.path(".venv/bin/python"), mode).unwrap();
+    let text = client.text("run_pytest", json!({"args": ["-s"]}));
+    assert!(text.contains(".venv/bin/python -m pytest -s"), "{text}");
 }
 
 #[test]
@@ -208,8 +223,9 @@ fn tests_run_inside_the_boundary_and_can_be_switched_off() {
     let outside =
         "import os\ndef test_out():\n    open(os.environ['HOME'] + '/../outside/planted', 'w')\n";
     let hang = "import time\ndef test_hang():\n    time.sleep(600)\n";
-    let workspace =
-        workspace("//- llmc.toml\n[mcp]\nmode = \"classic\"\n[mcp.tools]\nexec_timeout = 4\n");
+    let workspace = workspace(
+        "//- llmc.toml\n[mcp]\nmode = \"classic\"\n[mcp.tools]\nread_timeout = 30\n[mcp.exec]\nwait_s = 4\nmax_wait_s = 4\n",
+    );
     workspace.write("test_out.py", outside);
     workspace.write("test_hang.py", hang);
     if with_pytest(&workspace) {

@@ -154,7 +154,7 @@ fn exit_codes() {
         ),
         // Refused.
         (&["tool", "read_file", "--path", "/etc/passwd"], 4),
-        (&["tool", "run_cmd", "--command", "no-such-program"], 4),
+        (&["tool", "run_cmd", "--argv", "no-such-program"], 4),
         (
             &[
                 "tool",
@@ -179,14 +179,7 @@ fn exit_codes() {
         ),
         // Time limit.
         (
-            &[
-                "tool",
-                "run_cmd",
-                "--command",
-                "bash -c 'sleep 20'",
-                "--timeout",
-                "1",
-            ],
+            &["tool", "run_cmd", "--command", "sleep 20", "--timeout", "1"],
             5,
         ),
         // Conflict.

@@ -1,0 +1,493 @@
+//! One command, from the caller's request to its condensed output.
+//!
+//! A command is a process from its start. The call waits for its end; where the wait is over first, the process goes on in
+//! the background under an id, and later calls wait for what it prints then. Both read the same spool.
+
+use std::time::{Duration, Instant};
+
+use llmc_config::OnTimeout;
+use llmc_envelope::receipt::Receipt;
+use llmc_exec::{ExitStatus, Io, Manner, Process, Quarantined, Spec};
+use llmc_host::CancelToken;
+use llmc_observe::{CallFilter, EnvelopeMode as Mode};
+use serde_json::json;
+
+use super::condense::{CommandOutput, CondenseRequest, OutputForm, condense};
+use super::document::{DocumentParts, document};
+use super::flags::Flags;
+use super::line::CommandWords;
+use super::spool::{SharedSpool, Spool};
+use super::wait::{WaitLimit, Waited, wait_for_end};
+use super::{TE, operator_te, report};
+use crate::answer::{Answer, Facts};
+use crate::catalog::te_handle;
+use crate::cx::{Cx, Form, Surface};
+use crate::error::{Error, Kind, Result};
+use crate::processes::Entry;
+use crate::te;
+
+/// A command that prints more than this while a call waits for it is ended: no more of it could be stored.
+pub(super) const MAX_OUTPUT_BYTES: u64 = 256 << 20;
+/// Bytes of output that a background process keeps for `linux_proc_read`.
+const RING_BYTES: usize = 1 << 20;
+/// How much of each stream a command that timed out shows.
+const TIMEOUT_TAIL_BYTES: usize = 4096;
+
+/// A command as a caller asks for it.
+#[derive(Debug)]
+pub(crate) struct CommandRequest {
+    pub(crate) words: CommandWords,
+    pub(crate) cwd: Option<String>,
+    pub(crate) timeout: Option<f64>,
+    /// Its standard input; closed when absent.
+    pub(crate) input: Option<String>,
+    pub(crate) form: OutputForm,
+}
+
+/// Output that is to be condensed, and what is known about the process that printed it.
+pub(super) struct Capture {
+    /// `None` while it runs.
+    pub(super) status: Option<ExitStatus>,
+    pub(super) spool: Spool,
+    pub(super) quarantined: Vec<Quarantined>,
+    pub(super) notes: Vec<String>,
+    /// Whether the command was ended because it printed too much.
+    pub(super) output_capped: bool,
+    /// The id under which it goes on.
+    pub(super) proc_id: Option<String>,
+}
+
+/// The command's name without its directory, for statistics.
+pub(super) fn program_name(argv: &[String]) -> String {
+    let first = argv.first().map_or("", String::as_str);
+    let name = first.rsplit('/').next().unwrap_or(first);
+    name.chars().take(40).collect()
+}
+
+/// In which form a caller of a plain tool takes output.
+pub(crate) fn output_form(cx: &Cx) -> OutputForm {
+    match cx.caller().form {
+        Form::Data => OutputForm::Raw,
+        Form::Text if !cx.app().config().mcp.te.enabled => OutputForm::Plain,
+        Form::Text => OutputForm::Fit,
+    }
+}
+
+/// Runs a command, or does what the flags of `te` ask for.
+pub(crate) fn answer(cx: &Cx, mut request: CommandRequest, cancel: &CancelToken) -> Result<Answer> {
+    if request.words.argv[0] != TE {
+        return Ok(run(cx, &request, cancel)?.answer(cx));
+    }
+    let flags = Flags::parse(&request.words.argv[1..])?;
+    if let Some(handle) = &flags.handle {
+        return te_handle::retrieve_finished(cx, handle, flags.chunk, cancel);
+    }
+    let plain = |text: String| Ok(Answer::text(&text, &Receipt::new(), Facts::default()));
+    if flags.help || flags.version {
+        return plain(report::HELP.to_owned());
+    }
+    if flags.list_handles {
+        return plain(report::handles(
+            &cx.app().handles()?.list(&cx.caller().principal)?,
+        ));
+    }
+    if flags.stats {
+        let session = CallFilter {
+            session: Some(cx.caller().session.clone()),
+            ..CallFilter::default()
+        };
+        let summary = cx.app().telemetry()?.summary(&session);
+        return plain(summary.map_err(report::unavailable)?.stats_text());
+    }
+    request.words = CommandWords::from_argv(flags.command);
+    request.form = match (flags.raw, request.form) {
+        (true, OutputForm::Fit | OutputForm::Envelope) => OutputForm::Plain,
+        (false, OutputForm::Fit) => OutputForm::Envelope,
+        (_, form) => form,
+    };
+    let started = Instant::now();
+    let output = run(cx, &request, cancel)?;
+    if !flags.json || cx.caller().form == Form::Data {
+        return Ok(output.answer(cx));
+    }
+    let parts = DocumentParts {
+        argv: &request.words.argv,
+        mode: if output.enriched {
+            Mode::Enriched
+        } else {
+            Mode::Raw
+        },
+        output: &output,
+        latency: started.elapsed(),
+        agent: &cx.caller().agent,
+        budget_remaining: crate::budget::session_budget_left(cx),
+    };
+    let text = document(&parts).to_string();
+    Ok(te::served(cx, text, output.facts()))
+}
+
+/// Waits on for a process of this session and answers with what it has printed since the last answer.
+pub(crate) fn resume(
+    cx: &Cx,
+    proc_id: &str,
+    input: Option<&str>,
+    timeout: Option<f64>,
+    form: OutputForm,
+    cancel: &CancelToken,
+) -> Result<Answer> {
+    let wait = WaitLimit::new(cx, timeout)?;
+    let entry = cx.app().processes().get(cx.caller(), proc_id)?;
+    let deadline = Instant::now() + wait.duration;
+    if let Some(input) = input {
+        entry.send_input(input, wait.duration, cancel)?;
+    }
+    let waited = wait_for_end(
+        &entry.process,
+        || entry.output_bytes(),
+        deadline,
+        input.is_some(),
+        cancel,
+    )?;
+    let (spool, dropped) = entry.take_output(cx.app().stores());
+    let mut notes = Vec::from_iter(wait.note.clone());
+    if dropped > 0 {
+        notes.push(format!("{dropped} bytes before this were not kept"));
+    }
+    let mut capture = Capture {
+        status: None,
+        spool,
+        quarantined: Vec::new(),
+        notes,
+        output_capped: false,
+        proc_id: None,
+    };
+    match waited {
+        Waited::Ended(end) => {
+            capture.status = Some(end.status);
+            capture.quarantined = end.quarantined;
+            if end.idle {
+                capture
+                    .notes
+                    .push("ended: idle for too long (mcp.tools.proc_idle_timeout)".to_owned());
+            }
+        }
+        Waited::StillRunning | Waited::OutputLimit => {
+            capture.notes.push(format!("still running as {proc_id}"));
+            capture.proc_id = Some(proc_id.to_owned());
+        }
+    }
+    let output = present(
+        cx,
+        &entry.words,
+        entry.cwd.as_deref(),
+        form,
+        capture,
+        cancel,
+    );
+    Ok(output.answer(cx))
+}
+
+/// Runs a command inside the boundary and condenses what it prints.
+fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<CommandOutput> {
+    let wait = WaitLimit::new(cx, request.timeout)?;
+    let cwd = cx
+        .files()
+        .roots
+        .open_dir(request.cwd.as_deref().unwrap_or("."))?;
+    let env = cx.caller().environment();
+    let spec = Spec {
+        argv: &request.words.argv,
+        program: None,
+        cwd: &cwd,
+        timeout: Duration::MAX,
+        env: &env,
+        max_output: u64::MAX,
+    };
+    let through_operator = if operator_te::is_configured(cx) {
+        operator_te::capture(cx, &spec, wait.duration, cancel)?
+    } else {
+        None
+    };
+    let mut capture = match through_operator {
+        Some(capture) => capture,
+        None => capture(cx, request, &spec, &wait, cancel)?,
+    };
+    capture.notes.extend(wait.note);
+    let cwd = request.cwd.as_deref();
+    Ok(present(
+        cx,
+        &request.words,
+        cwd,
+        request.form,
+        capture,
+        cancel,
+    ))
+}
+
+/// Starts the command and waits for its end, or until it goes on in the background.
+fn capture(
+    cx: &Cx,
+    request: &CommandRequest,
+    spec: &Spec<'_>,
+    wait: &WaitLimit,
+    cancel: &CancelToken,
+) -> Result<Capture> {
+    let deadline = Instant::now() + wait.duration;
+    let spool = SharedSpool::new(cx.app().stores().map(ToOwned::to_owned));
+    let manner = Manner {
+        io: if request.input.is_some() {
+            Io::Separate
+        } else {
+            Io::NoInput
+        },
+        idle: cx
+            .app()
+            .config()
+            .mcp
+            .tools
+            .proc_idle_timeout()
+            .unwrap_or(Duration::MAX),
+        keep: RING_BYTES,
+    };
+    let process = cx
+        .app()
+        .commands()?
+        .spawn_with_sink(spec, manner, Some(spool.sink()))?;
+    let mut notes = Vec::new();
+    if let Some(input) = &request.input {
+        notes.extend(feed(&process, input, wait.duration, cancel)?);
+    }
+    let waited = wait_for_end(&process, || spool.bytes(), deadline, false, cancel);
+    let mut capture = Capture {
+        status: None,
+        spool: Spool::new(None),
+        quarantined: Vec::new(),
+        notes,
+        output_capped: false,
+        proc_id: None,
+    };
+    match waited? {
+        Waited::Ended(end) => {
+            capture.status = Some(end.status);
+            capture.quarantined = end.quarantined;
+        }
+        Waited::OutputLimit => {
+            let end = super::wait::kill(&process);
+            capture.status = Some(ExitStatus::Stopped);
+            capture.quarantined = end.map(|end| end.quarantined).unwrap_or_default();
+            capture.output_capped = true;
+        }
+        Waited::StillRunning => {
+            let id = go_on(cx, request, process, &spool, wait)?;
+            capture.spool = spool.take();
+            capture.notes.push(format!(
+                "still running after {} s as {id}; run_cmd proc={id} waits on",
+                wait.duration.as_secs_f64().round()
+            ));
+            capture.proc_id = Some(id);
+            return Ok(capture);
+        }
+    }
+    capture.spool = spool.take();
+    Ok(capture)
+}
+
+/// Writes all of the input and closes it. Returns a note if the command did not read everything.
+fn feed(
+    process: &Process,
+    input: &str,
+    patience: Duration,
+    cancel: &CancelToken,
+) -> Result<Option<String>> {
+    let sent = process.send(input.as_bytes(), patience, cancel)?;
+    process.close_input(Duration::ZERO, cancel)?;
+    let unread = sent.bytes < input.len();
+    Ok(unread.then(|| format!("read {} of {} bytes of input", sent.bytes, input.len())))
+}
+
+/// Lets a process go on in the background and returns its id, or ends it where it cannot or must not.
+fn go_on(
+    cx: &Cx,
+    request: &CommandRequest,
+    process: Process,
+    spool: &SharedSpool,
+    wait: &WaitLimit,
+) -> Result<String> {
+    let kill = cx.app().config().mcp.exec.on_timeout == OnTimeout::Kill;
+    // The command line's process ends with the answer, and with it everything it has started.
+    if kill || cx.caller().surface == Surface::Cli {
+        super::wait::kill(&process);
+        return Err(timed_out(request, &spool.take(), wait.duration));
+    }
+    let entry = Entry::of_command(
+        cx.caller(),
+        request.words.clone(),
+        request.cwd.clone(),
+        process,
+        spool.clone(),
+    );
+    let entry = cx.app().processes().adopt(entry).map_err(|error| {
+        let message = format!("the command was ended: {}", error.message);
+        let [stdout, stderr] = spool.take().ends(TIMEOUT_TAIL_BYTES);
+        Error { message, ..error }
+            .with("stdout", stdout)
+            .with("stderr", stderr)
+    })?;
+    Ok(entry.id.clone())
+}
+
+fn timed_out(request: &CommandRequest, spool: &Spool, wait: Duration) -> Error {
+    let [stdout, stderr] = spool.ends(TIMEOUT_TAIL_BYTES);
+    let name = program_name(&request.words.printed_by);
+    let name = if name.is_empty() {
+        "the command"
+    } else {
+        &name
+    };
+    Error::new(
+        Kind::TimedOut,
+        format!("{name}: ended after {} s", wait.as_secs_f64()),
+    )
+    .hint("give a longer timeout, or a command that does less")
+    .with("stdout", stdout)
+    .with("stderr", stderr)
+}
+
+/// Condenses what was captured and adds what the caller must know.
+fn present(
+    cx: &Cx,
+    words: &CommandWords,
+    cwd: Option<&str>,
+    form: OutputForm,
+    capture: Capture,
+    cancel: &CancelToken,
+) -> CommandOutput {
+    let late = late_notes(cx, words, &capture);
+    let Capture {
+        status,
+        mut spool,
+        notes,
+        output_capped,
+        proc_id,
+        ..
+    } = capture;
+    let request = CondenseRequest {
+        argv: &words.printed_by,
+        text: &words.text,
+        form,
+        budget: te::budget(cx),
+        principal: &cx.caller().principal,
+        notes,
+        show_status: true,
+    };
+    let store = || Ok(cx.app().handles().map_err(|error| error.message)?.clone());
+    let source = |path: &str| match cwd {
+        Some(cwd) => te::source(cx, &format!("{cwd}/{path}"), cancel),
+        None => te::source(cx, path, cancel),
+    };
+    let mut output = condense(request, &mut spool, status, &store, source);
+    for note in late {
+        // Breadcrumbs are the last lines of an envelope, so one more can follow.
+        if output.enriched {
+            output.stdout.push_str(&te::crumb(&note));
+        } else {
+            output.notes.push(note);
+        }
+    }
+    output.truncated |= output_capped;
+    output.proc_id = proc_id;
+    output.program = program_name(&words.printed_by);
+    if output.program.is_empty() {
+        output.program = program_name(&words.argv);
+    }
+    output
+}
+
+/// What is only known when the command is over.
+fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
+    let mut notes = Vec::new();
+    if capture.output_capped {
+        notes.push(format!(
+            "ended after {} MiB of output; no more of it is kept",
+            MAX_OUTPUT_BYTES >> 20
+        ));
+    }
+    let roots = &cx.files().roots;
+    let undone = |planted: &Quarantined| {
+        format!(
+            "{} is protected; the change was undone",
+            roots.display_absolute(&planted.path)
+        )
+    };
+    notes.extend(capture.quarantined.iter().map(undone));
+    let failed = capture.status.is_some_and(|status| !status.is_success());
+    notes.extend(
+        failed
+            .then(|| git_configuration_note(&words.printed_by))
+            .flatten(),
+    );
+    notes
+}
+
+/// Explains git's own message about a configuration that it may not write.
+fn git_configuration_note(argv: &[String]) -> Option<String> {
+    let (program, rest) = argv.split_first()?;
+    let command = rest.iter().find(|word| !word.starts_with('-'))?;
+    let configures = ["config", "remote", "init"].contains(&command.as_str());
+    let is_git = program_name(std::slice::from_ref(program)) == "git";
+    (is_git && configures).then(|| {
+        "git's configuration and hooks are protected from commands: git config, remote and init fail by design; \
+         ask the user to run it"
+            .to_owned()
+    })
+}
+
+impl CommandOutput {
+    fn facts(&self) -> Facts {
+        Facts {
+            truncated: self.truncated,
+            handle: self.handle,
+            withheld_bytes: self.withheld_bytes,
+            program: Some(self.program.clone()),
+            ..Facts::default()
+        }
+    }
+
+    fn answer(self, cx: &Cx) -> Answer {
+        let facts = self.facts();
+        if cx.caller().form == Form::Data {
+            if self.enriched {
+                return Answer::data(self.stdout, facts);
+            }
+            let code = self.status.and_then(ExitStatus::shell_code);
+            let mut data = json!({"stdout": self.stdout, "stderr": self.stderr, "exit_code": code});
+            if let Some(id) = self.proc_id {
+                data["proc_id"] = id.into();
+            }
+            return Answer::data(data, facts);
+        }
+        if self.enriched {
+            return te::served(cx, self.stdout, facts);
+        }
+        let mut receipt = Receipt::new();
+        if let Some((shown, total)) = self.cut {
+            receipt = receipt.shown(shown, total, "lines");
+        }
+        receipt = self
+            .notes
+            .iter()
+            .fold(receipt, |receipt, note| receipt.note(note));
+        if let Some(handle) = self.handle {
+            receipt = receipt.handle(handle);
+        }
+        for (sign, note) in [
+            ('\u{1b}', "terminal escapes left out"),
+            ('\u{fffd}', "not UTF-8, odd bytes shown as \u{fffd}"),
+        ] {
+            if self.stdout.contains(sign) || self.stderr.contains(sign) {
+                receipt = receipt.note(note);
+            }
+        }
+        Answer::text(&self.plain_text(), &receipt, facts)
+    }
+}
