@@ -1,15 +1,20 @@
-//! What follows from several keys at once: defaults that depend on other keys, and contradictions.
+//! What follows from several settings at once: defaults that depend on others, and contradictions.
 
-use crate::choices::{AuthMode, Confinement, ExecProfile, Mode, OnTimeout};
-use crate::error::Problem;
-use crate::settings::{Setting, Settings, Source, example};
-use crate::table::RESTRICTED_PROGRAMS;
-use crate::types::{Config, NamedToken};
+use crate::choices::{AuthMode, ConfinementMode, ExecProfile, Mode, OnTimeout, RlmProfile};
+use crate::config::{Config, NamedToken, TokenFault};
+use crate::error::ConfigProblem;
+use crate::merge::{MergedSettings, Setting, SettingSource, example};
 use crate::value::Value;
 
-/// Gives their values to the keys whose defaults depend on other keys.
-pub(crate) fn follow_rules(settings: &mut Settings, has_file: bool) {
-    let (mode, says) = if is(settings, "mcp.code_execution.enabled", &Value::Bool(true)) {
+/// Programs that may be started in exec profile `restricted`; each has rules for its arguments.
+const RESTRICTED_PROGRAMS: [&str; 13] = [
+    "rg", "grep", "ls", "cat", "head", "tail", "wc", "stat", "file", "diff", "find", "sed", "git",
+];
+
+/// Gives their values to the settings whose defaults depend on others.
+pub(crate) fn apply_rules(settings: &mut MergedSettings, has_file: bool) {
+    let given = Config::from_settings(settings);
+    let (mode, says) = if given.mcp.code_execution.enabled {
         (
             Mode::CodeExecution,
             "mcp.code_execution.enabled without mcp.mode",
@@ -19,89 +24,66 @@ pub(crate) fn follow_rules(settings: &mut Settings, has_file: bool) {
     } else {
         (Mode::Hybrid, "no configuration file")
     };
-    fill(
-        settings,
-        "mcp.mode",
-        Some(Value::Text(mode.as_str().to_owned())),
-        says,
-    );
+    fill(settings, "mcp.mode", word(mode.as_str()), says);
 
-    let restricted = is(
-        settings,
-        "mcp.exec.profile",
-        &word(ExecProfile::Restricted.as_str()),
-    );
-    let says = if restricted {
-        "exec profile restricted"
+    let restricted = given.mcp.exec.profile == ExecProfile::Restricted;
+    let (profile, programs, on_timeout) = if restricted {
+        let names = RESTRICTED_PROGRAMS.map(str::to_owned);
+        let programs = Value::List(names.into());
+        ("exec profile restricted", Some(programs), OnTimeout::Kill)
     } else {
-        "exec profile unrestricted"
+        let programs = example("mcp.tools.run_cmd_allowlist");
+        ("exec profile unrestricted", programs, OnTimeout::Background)
     };
-    let programs = "mcp.tools.run_cmd_allowlist";
-    let list = if restricted {
-        let names = RESTRICTED_PROGRAMS.iter().map(|name| (*name).to_owned());
-        Some(Value::List(names.collect()))
-    } else {
-        example(programs)
-    };
-    fill(settings, programs, list, says);
+    fill(settings, "mcp.tools.run_cmd_allowlist", programs, profile);
+    let denylist_reads = Some(Value::Bool(restricted));
     fill(
         settings,
         "mcp.tools.denylist_reads",
-        Some(Value::Bool(restricted)),
-        says,
+        denylist_reads,
+        profile,
     );
-    let on_timeout = if restricted {
-        OnTimeout::Kill
+    let on_timeout = word(on_timeout.as_str());
+    fill(settings, "mcp.exec.on_timeout", on_timeout, profile);
+    let (network, says) = if restricted {
+        (false, profile)
     } else {
-        OnTimeout::Background
+        let allowed = given.mcp.tools.allow_outbound_network;
+        (allowed, "mcp.tools.allow_outbound_network")
     };
     fill(
         settings,
-        "mcp.exec.on_timeout",
-        Some(word(on_timeout.as_str())),
+        "mcp.exec.network",
+        Some(Value::Bool(network)),
         says,
     );
-    let network = "mcp.tools.allow_outbound_network";
-    let (network, says) = if restricted {
-        (Some(Value::Bool(false)), says)
-    } else {
-        (settings.top.value(network).cloned(), network)
-    };
-    fill(settings, "mcp.exec.network", network, says);
-    let max_wait = match (
-        example("mcp.exec.max_wait_s"),
-        settings.top.value("mcp.exec.wait_s"),
-    ) {
-        (Some(Value::Int(usual)), Some(Value::Int(wait))) => Some(Value::Int(usual.max(*wait))),
-        (usual, _) => usual,
-    };
+    // Unset, it reads as its usual value.
+    let max_wait = given.mcp.exec.max_wait_s.max(given.mcp.exec.wait_s);
+    let says = "at least mcp.exec.wait_s";
     fill(
         settings,
         "mcp.exec.max_wait_s",
-        max_wait,
-        "at least mcp.exec.wait_s",
+        Some(Value::Int(max_wait)),
+        says,
     );
 
-    if is(settings, "mcp.rlm.profile", &word("restricted")) {
+    if given.mcp.rlm.profile == RlmProfile::Restricted {
         let path = "mcp.rlm.allowed_model_prefixes";
         fill(settings, path, example(path), "mcp.rlm.profile restricted");
     }
-    let model = settings.top.value("rlm.model").cloned();
-    if model.is_some() {
-        fill(settings, "rlm.sub_model", model, "same as rlm.model");
+    if let Some(model) = given.rlm.model {
+        fill(settings, "rlm.sub_model", word(&model), "same as rlm.model");
     }
 }
 
-/// Every contradiction between keys; `file` is the name of the configuration file in messages.
-pub(crate) fn contradictions(settings: &Settings, file: &str) -> Vec<Problem> {
-    let mut found = token_problems(settings, file);
+/// Every contradiction between settings; `file` is the name of the configuration file in messages.
+pub(crate) fn contradictions(settings: &MergedSettings, file: &str) -> Vec<ConfigProblem> {
+    let mut problems = token_problems(settings, file);
     let mcp = Config::from_settings(settings).mcp;
-    let mut say = |key: &str, message: String| {
-        found.push(Problem::new(
-            settings.top.source(key).describe(file),
-            key,
-            message,
-        ));
+    let is_set = |key: &str| settings.top.is_set(key);
+    let mut report = |key: &str, message: &str| {
+        let place = settings.top.source(key).describe(file);
+        problems.push(ConfigProblem::new(place, key, message));
     };
 
     if mcp.auth.mode == AuthMode::None
@@ -109,85 +91,62 @@ pub(crate) fn contradictions(settings: &Settings, file: &str) -> Vec<Problem> {
         && !mcp.auth.allow_unauthenticated
     {
         let host = &mcp.server.host;
-        say(
-            "mcp.auth.mode",
-            format!(
-                "\"none\" on {host} lets anyone in; listen on loopback, use \"token\", \
-                 or set mcp.auth.allow_unauthenticated = true"
-            ),
+        let message = format!(
+            "\"none\" on {host} lets anyone in; listen on loopback, use \"token\", \
+             or set mcp.auth.allow_unauthenticated = true"
         );
+        report("mcp.auth.mode", &message);
     }
     if mcp.server.tls_enabled && (mcp.server.tls_cert.is_none() || mcp.server.tls_key.is_none()) {
-        say(
-            "mcp.server.tls_enabled",
-            "needs mcp.server.tls_cert and mcp.server.tls_key".to_owned(),
-        );
+        let message = "needs mcp.server.tls_cert and mcp.server.tls_key";
+        report("mcp.server.tls_enabled", message);
     }
     if !mcp.linux_ops.roots.enforce_roots && mcp.linux_roots() != ["/"] {
-        say(
-            "mcp.linux_ops.roots.enforce_roots",
-            "false is accepted only with the roots [\"/\"]; name the roots instead".to_owned(),
-        );
+        let message = "false is accepted only with the roots [\"/\"]; name the roots instead";
+        report("mcp.linux_ops.roots.enforce_roots", message);
     }
+    let network = "mcp.tools.allow_outbound_network";
     if mcp.exec.profile == ExecProfile::Restricted {
-        if !mcp.tools.denylist_reads {
-            say(
+        let asks_network = mcp.tools.allow_outbound_network && is_set(network);
+        let not_restricted = [
+            (
+                !mcp.tools.denylist_reads,
                 "mcp.tools.denylist_reads",
-                "cannot be false with mcp.exec.profile = \"restricted\"".to_owned(),
-            );
-        }
-        let network = "mcp.tools.allow_outbound_network";
-        let asked = mcp.tools.allow_outbound_network && settings.top.is_set(network);
-        for (asked, network) in [(asked, network), (mcp.exec.network, "mcp.exec.network")] {
-            if asked {
-                say(
-                    network,
-                    "cannot be true with mcp.exec.profile = \"restricted\"".to_owned(),
-                );
-            }
-        }
-        if mcp.exec.on_timeout == OnTimeout::Background {
-            say(
+                "false",
+            ),
+            (asks_network, network, "true"),
+            (mcp.exec.network, "mcp.exec.network", "true"),
+            (
+                mcp.exec.on_timeout == OnTimeout::Background,
                 "mcp.exec.on_timeout",
-                "cannot be \"background\" with mcp.exec.profile = \"restricted\"".to_owned(),
-            );
-        }
-        if mcp.exec.confinement == Confinement::Off {
-            say(
+                "\"background\"",
+            ),
+            (
+                mcp.exec.confinement == ConfinementMode::Off,
                 "mcp.exec.confinement",
-                "cannot be \"off\" with mcp.exec.profile = \"restricted\"".to_owned(),
-            );
+                "\"off\"",
+            ),
+        ];
+        for (_, key, value) in not_restricted.into_iter().filter(|(found, ..)| *found) {
+            let message = format!("cannot be {value} with mcp.exec.profile = \"restricted\"");
+            report(key, &message);
         }
-    }
-    let network = if settings.top.is_set("mcp.exec.network") {
-        "mcp.exec.network"
     } else {
-        "mcp.tools.allow_outbound_network"
-    };
-    let unrestricted = mcp.exec.profile == ExecProfile::Unrestricted;
-    if unrestricted && mcp.exec.confinement == Confinement::Off && !mcp.exec.network {
-        say(
-            network,
-            "false cannot be enforced with mcp.exec.confinement = \"off\"".to_owned(),
-        );
-    }
-    if unrestricted
-        && settings.top.is_set("mcp.tools.allow_outbound_network")
-        && mcp.exec.network != mcp.tools.allow_outbound_network
-    {
-        say(
-            "mcp.exec.network",
-            "differs from mcp.tools.allow_outbound_network, which means the same; set one"
-                .to_owned(),
-        );
+        if mcp.exec.confinement == ConfinementMode::Off && !mcp.exec.network {
+            let own = is_set("mcp.exec.network").then_some("mcp.exec.network");
+            let message = "false cannot be enforced with mcp.exec.confinement = \"off\"";
+            report(own.unwrap_or(network), message);
+        }
+        if is_set(network) && mcp.exec.network != mcp.tools.allow_outbound_network {
+            let message = format!("differs from {network}, which means the same; set one");
+            report("mcp.exec.network", &message);
+        }
     }
     if mcp.exec.max_wait_s < mcp.exec.wait_s {
-        say(
-            "mcp.exec.max_wait_s",
-            format!("is less than mcp.exec.wait_s = {}", mcp.exec.wait_s),
-        );
+        let message = format!("is less than mcp.exec.wait_s = {}", mcp.exec.wait_s);
+        report("mcp.exec.max_wait_s", &message);
     }
-    found
+    problems
 }
 
 /// What is allowed but likely not meant.
@@ -196,57 +155,51 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     if config.mcp.tools.allowed_roots.is_empty() {
         warnings.push("mcp.tools.allowed_roots is empty: every path is refused".to_owned());
     }
-    let anyone = config.mcp.auth.mode == AuthMode::None && !config.mcp.server.is_loopback();
-    if anyone {
+    if config.mcp.auth.mode == AuthMode::None && !config.mcp.server.is_loopback() {
         let host = &config.mcp.server.host;
         warnings.push(format!(
-            "mcp.auth.mode is none on {host}: whoever reaches it may call"
+            "mcp.auth.mode is none on {host}: anyone who reaches the address may call"
         ));
     }
     warnings
 }
 
-fn token_problems(settings: &Settings, file: &str) -> Vec<Problem> {
-    let mut found = Vec::new();
+fn token_problems(settings: &MergedSettings, file: &str) -> Vec<ConfigProblem> {
+    let mut problems = Vec::new();
     let mut names = Vec::new();
-    for (index, row) in settings.tokens.iter().enumerate() {
-        let set = row.0.values().map(|setting| &setting.source);
-        let source = set.into_iter().find(|source| **source != Source::Default);
+    let entries = settings.token_entries().into_iter().zip(&settings.tokens);
+    for (index, (entry, values)) in entries.enumerate() {
+        let mut sources = values.0.values().map(|setting| &setting.source);
+        let source = sources.find(|source| **source != SettingSource::Default);
         let place = source.map_or(String::new(), |source| source.describe(file));
-        let mut say = |field: &str, message: String| {
+        let mut report = |field: &str, message: &str| {
             let key = format!("mcp.auth.tokens[{index}].{field}");
-            found.push(Problem::new(place.clone(), key, message));
+            problems.push(ConfigProblem::new(place.clone(), key, message));
         };
-        match NamedToken::from_row(row) {
-            Err((field, message)) => say(field, message.to_owned()),
+        match NamedToken::try_from(entry) {
+            Err(TokenFault(field, message)) => report(field, message),
             Ok(token) if names.contains(&token.name) => {
-                say(
-                    "name",
-                    format!("\"{}\" is the name of another token", token.name),
-                );
+                let message = format!("\"{}\" is the name of another token", token.name);
+                report("name", &message);
             }
             Ok(token) => names.push(token.name),
         }
     }
-    found
+    problems
 }
 
-fn fill(settings: &mut Settings, path: &'static str, value: Option<Value>, says: &'static str) {
+fn fill(
+    settings: &mut MergedSettings,
+    path: &'static str,
+    value: Option<Value>,
+    says: &'static str,
+) {
     if settings.top.value(path).is_none() {
-        settings.top.0.insert(
-            path,
-            Setting {
-                value,
-                source: Source::Rule(says),
-            },
-        );
+        let source = SettingSource::Rule(says);
+        settings.top.0.insert(path, Setting { value, source });
     }
 }
 
-fn is(settings: &Settings, path: &str, value: &Value) -> bool {
-    settings.top.value(path) == Some(value)
-}
-
-fn word(word: &str) -> Value {
-    Value::Text(word.to_owned())
+fn word(word: &str) -> Option<Value> {
+    Some(Value::Text(word.to_owned()))
 }

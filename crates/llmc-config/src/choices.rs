@@ -1,7 +1,8 @@
-//! Enums for keys that take one of a few words. The words are written here once; the key table, the parser, the
-//! error messages and the reference page all read [`ALL`](Mode::ALL) and [`NAMES`](Mode::NAMES).
+//! Enums for settings that take one of a few words. The words are written here once; the parser, the error messages
+//! and the reference page read them here.
 
 use std::fmt;
+use std::str::FromStr;
 
 /// A word that is not one of the accepted ones.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -13,8 +14,21 @@ pub struct UnknownChoice {
     pub accepted: &'static [&'static str],
 }
 
+/// An enum whose variants are words in the configuration; words of earlier versions are read, too.
+pub(crate) trait Choice: Copy + FromStr {
+    const WORDS: &'static [&'static str];
+
+    fn word(self) -> &'static str;
+
+    fn of_word(word: &str) -> Option<Self> {
+        word.parse().ok()
+    }
+}
+
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($(#[$vdoc:meta])* $variant:ident = $word:literal $(| $old_word:literal)*),+ $(,)?
+    }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name { $($(#[$vdoc])* $variant),+ }
@@ -37,19 +51,32 @@ macro_rules! choice {
             }
         }
 
-        impl std::str::FromStr for $name {
+        impl FromStr for $name {
             type Err = UnknownChoice;
 
             fn from_str(value: &str) -> Result<Self, UnknownChoice> {
                 match value {
-                    $($word => Ok(Self::$variant),)+
+                    $($word $(| $old_word)* => Ok(Self::$variant),)+
                     _ => Err(UnknownChoice { value: value.to_owned(), accepted: Self::NAMES }),
                 }
             }
         }
 
-        impl crate::read::Choice for $name {}
+        impl Choice for $name {
+            const WORDS: &'static [&'static str] = Self::NAMES;
+
+            fn word(self) -> &'static str {
+                self.as_str()
+            }
+        }
     };
+}
+
+choice! {
+    /// Layout of the configuration file.
+    ConfigVersion {
+        V0 = "v0",
+    }
 }
 
 choice! {
@@ -79,7 +106,7 @@ choice! {
 choice! {
     /// How far the command list is trusted.
     ExecProfile {
-        /// The operator's list as it is; a list with interpreters in it is no boundary.
+        /// Any program, or the operator's list; kernel confinement is the boundary.
         Unrestricted = "unrestricted",
         /// No interpreters or launchers, checked arguments, no network, full confinement or no start.
         Restricted = "restricted",
@@ -88,7 +115,7 @@ choice! {
 
 choice! {
     /// How much kernel confinement child processes get.
-    Confinement {
+    ConfinementMode {
         /// As much as this kernel gives.
         Auto = "auto",
         /// All of it, or no start.
@@ -138,7 +165,7 @@ choice! {
         /// The machine's Python, refused unless confinement is full.
         Python = "python",
         /// The interpreter inside the executable, which has no ambient access.
-        Embedded = "embedded",
+        Embedded = "embedded" | "monty",
     }
 }
 
@@ -155,8 +182,8 @@ choice! {
 }
 
 choice! {
-    /// Which files a search covers.
-    Scope {
+    /// Which files a search covers when it does not say.
+    DefaultScope {
         /// Code.
         Repo = "repo",
         /// Documentation.

@@ -1,10 +1,11 @@
-//! What is wrong with a configuration: every problem found, each with its place and key.
+//! Why a configuration is refused: every problem found, each with its place and key.
 
 use std::fmt;
+use std::io;
 
 /// One thing that is wrong, printed as `place: key: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Where the value stands: `llmc.toml:12`, an environment name or a flag; empty when it stands nowhere.
     pub place: String,
     /// The key it is about, empty when it is about the whole input.
@@ -13,7 +14,7 @@ pub struct Problem {
     pub message: String,
 }
 
-impl Problem {
+impl ConfigProblem {
     pub(crate) fn new(
         place: impl Into<String>,
         key: impl Into<String>,
@@ -27,7 +28,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in [&self.place, &self.key] {
             if !part.is_empty() {
@@ -38,23 +39,23 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything wrong with a configuration, printed one problem a line; there is always at least one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", lines(.problems))]
-pub struct ConfigError {
-    /// The problems, in the order in which the layers were read.
-    pub problems: Vec<Problem>,
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The workspace root or the configuration file.
+    #[error("{}{path}: {source}", asker.map(|asker| format!("{asker}: ")).unwrap_or_default())]
+    Unreadable {
+        /// The flag or environment variable that names it.
+        asker: Option<&'static str>,
+        path: String,
+        source: io::Error,
+    },
+    /// One or more problems, in the order in which the layers were read; printed one a line.
+    #[error("{}", lines(.0))]
+    Invalid(Vec<ConfigProblem>),
 }
 
-impl ConfigError {
-    pub(crate) fn one(problem: Problem) -> Self {
-        Self {
-            problems: vec![problem],
-        }
-    }
-}
-
-fn lines(problems: &[Problem]) -> String {
-    let lines: Vec<String> = problems.iter().map(Problem::to_string).collect();
+fn lines(problems: &[ConfigProblem]) -> String {
+    let lines: Vec<String> = problems.iter().map(ConfigProblem::to_string).collect();
     lines.join("\n")
 }

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use toml_edit::{Document, Item, Value as Toml};
 
-use crate::error::Problem;
-use crate::keys::{Key, find, is_section, nearest, nearest_env};
-use crate::reader::{At, Origin, Reader, line_of};
-use crate::settings::{Layer, Slot, Source};
-use crate::table::KEYS;
+use crate::error::ConfigProblem;
+use crate::layer_reader::{KeyPath, LayerOrigin, LayerReader, line_of};
+use crate::merge::{Layer, SettingSource, TableSlot};
+use crate::registry::{SettingDef, all_settings, find, is_table, nearest, nearest_env};
 
 /// Names that select what is read and are no keys themselves.
 pub(crate) const CONFIG_ENV: &str = "LLMC_CONFIG";
@@ -20,20 +19,20 @@ pub(crate) const TOKEN_ENV: &str = "LLMC_MCP_TOKEN";
 const OURS: &[&str] = &["mcp", "rlm"];
 
 /// What the configuration file says.
-pub(crate) fn file(text: &str, label: &str, problems: &mut Vec<Problem>) -> Layer {
+pub(crate) fn file(text: &str, label: &str, problems: &mut Vec<ConfigProblem>) -> Layer {
     let document = match Document::parse(text) {
         Ok(document) => document,
         Err(error) => {
             let line = line_of(text, error.span().map_or(0, |span| span.start));
             let message = format!("broken TOML: {}", error.message().replace('\n', ", "));
-            problems.push(Problem::new(format!("{label}:{line}"), "", message));
+            problems.push(ConfigProblem::new(format!("{label}:{line}"), "", message));
             return Layer::default();
         }
     };
-    let mut reader = Reader::new(Origin::File { text, label });
+    let mut reader = LayerReader::new(LayerOrigin::File { text, label });
     for (name, item) in document.iter().filter(|(name, _)| OURS.contains(name)) {
         let span = document.as_table().key(name).and_then(toml_edit::Key::span);
-        reader.read(&At::root(name), item, span);
+        reader.read(&KeyPath::root(name), item, span);
     }
     problems.append(&mut reader.problems);
     reader.layer
@@ -42,7 +41,7 @@ pub(crate) fn file(text: &str, label: &str, problems: &mut Vec<Problem>) -> Laye
 /// What the environment says, under long and short names.
 pub(crate) fn environment(
     env: &BTreeMap<String, String>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ConfigProblem>,
     warnings: &mut Vec<String>,
 ) -> Layer {
     let mut layer = Layer::default();
@@ -55,26 +54,26 @@ pub(crate) fn environment(
                 }
                 None => {
                     let nearest = nearest_env(&at.path);
-                    let message = if is_section(&at.path) {
+                    let message = if is_table(&at.path) {
                         format!("names a table; set one of its keys, as {name}__KEY")
                     } else {
                         format!("no such key; did you mean {nearest}?")
                     };
-                    problems.push(Problem::new(name, "", message));
+                    problems.push(ConfigProblem::new(name, "", message));
                 }
             }
         } else if name.starts_with("LLMC_MCP_") && !is_known_short(name) {
             warnings.push(format!("environment variable {name} sets nothing"));
         }
     }
-    for key in KEYS {
+    for key in all_settings() {
         let Some((name, value)) = key.short_env.and_then(|name| env.get_key_value(name)) else {
             continue;
         };
-        let at = At {
+        let at = KeyPath {
             path: key.path.to_owned(),
             shown: key.path.to_owned(),
-            slot: Slot::Top,
+            slot: TableSlot::Top,
         };
         let variable = variable(name, value, key, &at, problems);
         layer = layer.beside(variable, problems);
@@ -86,12 +85,12 @@ pub(crate) fn environment(
 pub(crate) fn command_line(
     sets: &[String],
     flags: &[(String, String)],
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ConfigProblem>,
 ) -> Layer {
     let mut layer = Layer::default();
     for set in sets {
-        let source = Source::Cli("--set".to_owned());
-        let mut reader = Reader::new(Origin::Fixed(source));
+        let source = SettingSource::Cli("--set".to_owned());
+        let mut reader = LayerReader::new(LayerOrigin::Fixed(source));
         match split_set(set) {
             Some((parts, value)) => one_set(&mut reader, &parts, value),
             None => {
@@ -109,13 +108,13 @@ pub(crate) fn command_line(
     }
     for (path, value) in flags {
         let name = path.rsplit('.').next().unwrap_or(path).replace('_', "-");
-        let source = Source::Cli(format!("--{name}"));
+        let source = SettingSource::Cli(format!("--{name}"));
         let Some(key) = find(path) else {
             let message = format!("unknown key; did you mean {}?", nearest(path));
-            problems.push(Problem::new(source.to_string(), path, message));
+            problems.push(ConfigProblem::new(source.to_string(), path, message));
             continue;
         };
-        let mut reader = Reader::new(Origin::Fixed(source.clone()));
+        let mut reader = LayerReader::new(LayerOrigin::Fixed(source.clone()));
         bare(&mut reader, &at(path.split('.')), key, value);
         problems.append(&mut reader.problems);
         if let (Some(set), Some(flag)) = (layer.top.value(path), reader.layer.top.value(path))
@@ -125,7 +124,7 @@ pub(crate) fn command_line(
                 "differs from {}, which sets the same key",
                 layer.top.source(path)
             );
-            problems.push(Problem::new(source.to_string(), path, message));
+            problems.push(ConfigProblem::new(source.to_string(), path, message));
         }
         layer = layer.under(reader.layer);
     }
@@ -133,18 +132,18 @@ pub(crate) fn command_line(
 }
 
 /// The place a long name stands for; `None` when the name is not of that form.
-fn long_name(name: &str) -> Option<At> {
+fn long_name(name: &str) -> Option<KeyPath> {
     let rest = name.strip_prefix("LLMC_")?;
     let mut parts = rest.split("__");
     let root = parts.next()?.to_lowercase();
     if !OURS.contains(&root.as_str()) || rest.len() == root.len() {
         return None;
     }
-    let mut at = At::root(&root);
+    let mut at = KeyPath::root(&root);
     for part in parts {
         // Names of agents keep their case; everything else is a key, and keys are in lower case.
         let child = at.child(part);
-        at = if matches!(child.slot, Slot::Agent(_)) && at.slot == Slot::Top {
+        at = if matches!(child.slot, TableSlot::Agent(_)) && at.slot == TableSlot::Top {
             child
         } else {
             at.child(&part.to_lowercase())
@@ -154,31 +153,37 @@ fn long_name(name: &str) -> Option<At> {
 }
 
 fn is_known_short(name: &str) -> bool {
-    name == TOKEN_ENV || KEYS.iter().any(|key| key.short_env == Some(name))
+    name == TOKEN_ENV || all_settings().any(|key| key.short_env == Some(name))
 }
 
-fn variable(name: &str, value: &str, key: &Key, at: &At, problems: &mut Vec<Problem>) -> Layer {
-    let mut reader = Reader::new(Origin::Fixed(Source::Env(name.to_owned())));
+fn variable(
+    name: &str,
+    value: &str,
+    key: &SettingDef,
+    at: &KeyPath,
+    problems: &mut Vec<ConfigProblem>,
+) -> Layer {
+    let mut reader = LayerReader::new(LayerOrigin::Fixed(SettingSource::Env(name.to_owned())));
     bare(&mut reader, at, key, value);
     problems.append(&mut reader.problems);
     reader.layer
 }
 
 /// Reads bare text, which is how the environment and flags carry values.
-fn bare(reader: &mut Reader<'_>, at: &At, key: &Key, text: &str) {
+fn bare(reader: &mut LayerReader<'_>, at: &KeyPath, key: &SettingDef, text: &str) {
     match key.kind.read_bare(text) {
         Ok(value) => reader.read(at, &Item::Value(value), None),
         Err(message) => reader.problem(&at.shown, message, None),
     }
 }
 
-fn one_set(reader: &mut Reader<'_>, parts: &[String], value: &str) {
+fn one_set(reader: &mut LayerReader<'_>, parts: &[String], value: &str) {
     let at = at(parts.iter().map(String::as_str));
     let ours = parts
         .first()
         .is_some_and(|root| OURS.contains(&root.as_str()));
     let key = find(&at.path);
-    if !ours || (key.is_none() && !is_section(&at.path)) {
+    if !ours || (key.is_none() && !is_table(&at.path)) {
         return reader.unknown(&at, &Item::None, None);
     }
     match (value.parse::<Toml>(), key) {
@@ -192,8 +197,8 @@ fn one_set(reader: &mut Reader<'_>, parts: &[String], value: &str) {
     }
 }
 
-fn at<'a>(mut parts: impl Iterator<Item = &'a str>) -> At {
-    let root = At::root(parts.next().unwrap_or_default());
+fn at<'a>(mut parts: impl Iterator<Item = &'a str>) -> KeyPath {
+    let root = KeyPath::root(parts.next().unwrap_or_default());
     parts.fold(root, |at, part| at.child(part))
 }
 

@@ -1,62 +1,64 @@
-//! The one place where configuration exists.
+//! Settings: their declaration, the layers that set them, and the typed [`Config`] that the rest of the program reads.
 //!
-//! Every setting is a row of [`KEYS`]: its path, type, default, meaning and environment name. Loading merges the
-//! command line over the environment over `llmc.toml` over those defaults, remembers where each value came from, and
-//! only then builds the typed [`Config`] that the rest of the program reads. A key nobody knows, a value of the wrong
-//! type or a contradiction between two keys is an error that says where it stands and what would be right; nothing
-//! falls back to a default silently, because a misspelt security switch must not pass.
-//!
-//! - `table`: the list of keys, and nothing but the list
-//! - [`keys`](Key): what a row says, looking rows up, the nearest row to a misspelling
-//! - [`value`](Kind): the types a value may have and how TOML or bare text becomes one
-//! - `choices`: enums for keys with a fixed set of words
-//! - `types`: the structs that mirror the TOML tables; `read`: how a field gets its value
-//! - `settings`: merged values with their [`Source`]
-//! - `reader`: one layer from a TOML tree; `layers`: the file, the environment, the command line
-//! - `locate`: which folder is the workspace and which file is read
-//! - `check`: defaults that follow from other keys, contradictions between keys
-//! - `load`: all of the above in order
-//! - `render`: `config show` and the reference page; `template`: `config init`
+//! Each setting is declared once, with its type, default, bounds, meaning and environment name. [`load`] merges the
+//! command line over the environment over `llmc.toml` over the defaults, remembers where each value came from
+//! ([`SettingSource`]), and builds [`Config`] inside a [`LoadedConfig`]. An unknown key, a value of the wrong type or a
+//! contradiction between two settings is an error that names the place and what would be right; nothing falls back to
+//! a default silently, because a misspelt security switch must not pass.
 //!
 //! This crate reads one file and asks the file system where it lies. It knows nothing of the other crates, of clap or
 //! of logging, and it never holds the value of `LLMC_MCP_TOKEN`.
+//!
+//! - `declarations`: every setting, and nothing else; `spec`: what a declaration can say, and the macro behind it
+//! - `choices`: enums for settings with a fixed set of words
+//! - `value`: the kinds of values and how TOML or bare text becomes one
+//! - `registry`: the declarations as rows, looking them up, the nearest row to a misspelling
+//! - `config`: [`Config`] and what follows from single tables
+//! - `merge`: layers and their merged values, each with its [`SettingSource`]
+//! - `layer_reader`: one layer from a TOML tree; `layers`: the file, the environment, the command line
+//! - `locate`: which folder is the workspace and which file is read
+//! - `check`: defaults that follow from other settings, contradictions between settings
+//! - `load`: all of the above in order
+//! - `render`: `config show` and the reference page; `template`: `config init`
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod check;
 mod choices;
+mod config;
+mod declarations;
 mod error;
-mod keys;
+mod layer_reader;
 mod layers;
 mod load;
 mod locate;
+mod merge;
 mod paths;
-mod read;
-mod reader;
+mod registry;
 mod render;
-mod settings;
-mod table;
+mod spec;
 mod template;
 #[cfg(test)]
 mod tests;
-mod types;
 mod value;
 
 pub use choices::{
-    AuthMode, CachePolicy, Confinement, EmbeddingProvider, ExecProfile, LogFormat, LogLevel, Mode,
-    OnTimeout, RlmProfile, Scope, ScriptBackend, UnknownChoice,
+    AuthMode, CachePolicy, ConfigVersion, ConfinementMode, DefaultScope, EmbeddingProvider,
+    ExecProfile, LogFormat, LogLevel, Mode, OnTimeout, RlmProfile, ScriptBackend, UnknownChoice,
 };
-pub use error::{ConfigError, Problem};
-pub use keys::{Initial, Key, find, nearest};
-pub use load::{Inputs, Loaded, load, workspace_root};
+pub use config::{Config, NamedToken, TokenDigest, TokenProof};
+pub use declarations::{
+    AgentBudget, AuthConfig, CodeExecutionConfig, DockerConfig, EmbeddingConfig, ExecConfig,
+    HandlesConfig, HybridConfig, LinuxOpsConfig, LinuxRootsConfig, LocksConfig, McpConfig,
+    ObservabilityConfig, RagConfig, RequestLimitsConfig, ResourcesConfig, RlmConfig,
+    RlmPolicyConfig, ServerConfig, SessionConfig, TeConfig, ToolsConfig,
+};
+pub use error::{ConfigError, ConfigProblem};
+pub use load::{ConfigInputs, LoadedConfig, load, workspace_root};
+// Former names, until every crate uses the new ones.
+pub use choices::ConfinementMode as Confinement;
+pub use load::{ConfigInputs as Inputs, LoadedConfig as Loaded};
+pub use merge::{SettingEntry, SettingSource};
 pub use paths::expand_home;
 pub use render::{reference_markdown, render_show};
-pub use settings::{Entry, Source};
-pub use table::{KEYS, SECTIONS};
-pub use template::{TemplateOpts, template};
-pub use types::{
-    AgentBudget, Auth, CodeExecution, Config, Docker, Embedding, Exec, Handles, Hybrid, Limits,
-    LinuxOps, LinuxRoots, Locks, Mcp, McpRlm, NamedToken, Observability, Rag, Resources, Rlm,
-    Server, Session, Te, TokenDigest, TokenProof, Tools,
-};
-pub use value::{Kind, Shape};
+pub use template::{TemplateOptions, template};

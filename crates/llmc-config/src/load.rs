@@ -6,18 +6,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::check;
-use crate::error::{ConfigError, Problem};
+use crate::config::{Config, TokenProof};
+use crate::error::{ConfigError, ConfigProblem};
 use crate::layers;
 use crate::locate;
+use crate::merge::{Layer, MergedSettings, SettingEntry};
 use crate::paths::expand_home;
-use crate::settings::{Entry, Layer, Settings};
-use crate::types::{Config, TokenProof};
 
 /// Everything a configuration is made from; nothing else is looked at.
 ///
 /// There is no `Debug`: the environment may hold tokens.
 #[derive(Clone, Default)]
-pub struct Inputs {
+pub struct ConfigInputs {
     /// `--config FILE`.
     pub config_flag: Option<PathBuf>,
     /// `--root DIR`.
@@ -34,7 +34,7 @@ pub struct Inputs {
 
 /// A configuration with where it came from.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The values.
     pub config: Config,
     /// The workspace root, canonical.
@@ -43,20 +43,20 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// What is allowed but likely not meant, one sentence each.
     pub warnings: Vec<String>,
-    entries: Vec<Entry>,
+    entries: Vec<SettingEntry>,
     label: String,
     home: Option<PathBuf>,
 }
 
 /// The workspace root, canonical, without reading its configuration: for verbs that must work when that is broken.
-pub fn workspace_root(inputs: &Inputs) -> Result<PathBuf, ConfigError> {
-    locate::root(inputs).map_err(ConfigError::one)
+pub fn workspace_root(inputs: &ConfigInputs) -> Result<PathBuf, ConfigError> {
+    locate::root(inputs)
 }
 
 /// Finds the workspace and the file, merges all layers, and checks the result.
-pub fn load(inputs: &Inputs) -> Result<Loaded, ConfigError> {
+pub fn load(inputs: &ConfigInputs) -> Result<LoadedConfig, ConfigError> {
     let root = workspace_root(inputs)?;
-    let file = locate::file(inputs, &root).map_err(ConfigError::one)?;
+    let file = locate::file(inputs, &root)?;
     let label = file.as_ref().map_or("", |file| file.label.as_str());
 
     let mut problems = Vec::new();
@@ -69,15 +69,15 @@ pub fn load(inputs: &Inputs) -> Result<Loaded, ConfigError> {
     let from_cli = layers::command_line(&inputs.sets, &inputs.flags, &mut problems);
     fail_on(problems)?;
 
-    let mut settings = Settings::new(from_file.under(from_env).under(from_cli));
-    check::follow_rules(&mut settings, file.is_some());
+    let mut settings = MergedSettings::new(from_file.under(from_env).under(from_cli));
+    check::apply_rules(&mut settings, file.is_some());
     fail_on(check::contradictions(&settings, label))?;
 
     let config = Config::from_settings(&settings);
     // A token may live in a variable that looks like one of ours.
     warnings.retain(|warning| !token_variables(&config).any(|name| names(warning, name)));
     warnings.extend(check::warnings(&config));
-    Ok(Loaded {
+    Ok(LoadedConfig {
         config,
         root,
         warnings,
@@ -88,7 +88,7 @@ pub fn load(inputs: &Inputs) -> Result<Loaded, ConfigError> {
     })
 }
 
-impl Inputs {
+impl ConfigInputs {
     /// No flags, with the environment and current folder of this process.
     ///
     /// Only what configuration reads is taken from the environment, which leaves the token out. One of our variables
@@ -107,9 +107,9 @@ impl Inputs {
     }
 }
 
-impl Loaded {
+impl LoadedConfig {
     /// Every key with its value, secrets masked, and its source, in the order of the reference page.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[SettingEntry] {
         &self.entries
     }
 
@@ -179,11 +179,11 @@ fn text_variables(
     Ok(text)
 }
 
-fn fail_on(problems: Vec<Problem>) -> Result<(), ConfigError> {
+fn fail_on(problems: Vec<ConfigProblem>) -> Result<(), ConfigError> {
     if problems.is_empty() {
         Ok(())
     } else {
-        Err(ConfigError { problems })
+        Err(ConfigError::Invalid(problems))
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use crate::keys::{Initial, Key};
-use crate::load::Loaded;
-use crate::table::{KEYS, SECTIONS};
+use crate::declarations::TABLES;
+use crate::load::LoadedConfig;
+use crate::registry::{DefaultValue, SettingDef, TableDef};
 
 /// Values longer than this do not push the sources of all others to the right.
 const VALUE_WIDTH: usize = 32;
 
 /// Every key as `key = value  # source`, in columns.
-pub fn render_show(loaded: &Loaded) -> String {
+pub fn render_show(loaded: &LoadedConfig) -> String {
     let entries = loaded.entries();
     let width = entries
         .iter()
@@ -29,14 +29,19 @@ pub fn render_show(loaded: &Loaded) -> String {
 /// The reference page of all keys in Markdown.
 pub fn reference_markdown() -> String {
     let mut text = String::from(INTRODUCTION);
-    for (section, doc) in SECTIONS {
-        let header = match section.strip_suffix("[]") {
+    for TableDef {
+        path,
+        doc,
+        settings,
+    } in TABLES.iter()
+    {
+        let header = match path.strip_suffix("[]") {
             Some(tables) => format!("[[{tables}]]"),
-            None => format!("[{}]", section.replace('*', "\"ID\"")),
+            None => format!("[{}]", path.replace('*', "\"ID\"")),
         };
         let _ = write!(text, "\n## `{header}`\n\n{doc}\n\n");
         text.push_str("| key | takes | default | environment | meaning |\n|---|---|---|---|---|\n");
-        for key in KEYS.iter().filter(|key| key.section() == *section) {
+        for key in settings {
             let cells = [
                 format!("`{}`", key.name()),
                 key.kind.describe(),
@@ -68,22 +73,22 @@ In the environment text stands without quotes, and lists are comma separated or 
 never in the file: it comes from `LLMC_MCP_TOKEN`.
 ";
 
-fn meaning(key: &Key) -> String {
+fn meaning(key: &SettingDef) -> String {
     match key.former_path {
         Some(former) => format!("{} Also read under its old name `{former}`.", key.doc),
         None => key.doc.to_owned(),
     }
 }
 
-fn default(key: &Key) -> String {
-    match key.initial {
-        Initial::Toml(text) => format!("`{text}`"),
-        Initial::Unset { .. } => "unset".to_owned(),
-        Initial::Rule { says, .. } => says.to_owned(),
+fn default(key: &SettingDef) -> String {
+    match &key.default {
+        DefaultValue::Fixed(value) => format!("`{}`", value.to_toml()),
+        DefaultValue::Unset { .. } => "unset".to_owned(),
+        DefaultValue::Rule { says, .. } => (*says).to_owned(),
     }
 }
 
-fn environment(key: &Key) -> String {
+fn environment(key: &SettingDef) -> String {
     let names = key
         .env_name()
         .into_iter()

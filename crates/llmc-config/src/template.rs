@@ -5,13 +5,13 @@
 
 use std::fmt::Write;
 
-use crate::keys::{Initial, Key};
-use crate::table::{KEYS, SECTIONS};
-use crate::value::Kind;
+use crate::declarations::TABLES;
+use crate::registry::{DefaultValue, SettingDef, TableDef};
+use crate::value::ValueKind;
 
 /// What is known about the repository the file is for.
 #[derive(Debug, Clone, Default)]
-pub struct TemplateOpts {
+pub struct TemplateOptions {
     /// The name of the repository, for the first line.
     pub project_name: String,
     /// Remarks for the reader, a paragraph each.
@@ -19,9 +19,9 @@ pub struct TemplateOpts {
 }
 
 /// A configuration for a repository: mode set, everything else commented out at its default.
-pub fn template(opts: &TemplateOpts) -> String {
+pub fn template(options: &TemplateOptions) -> String {
     let mut text = String::new();
-    let name = one_line(&opts.project_name);
+    let name = one_line(&options.project_name);
     let whose = if name.is_empty() {
         String::new()
     } else {
@@ -29,23 +29,28 @@ pub fn template(opts: &TemplateOpts) -> String {
     };
     let _ = writeln!(text, "# LLMC configuration{whose}.");
     text.push_str(INTRODUCTION);
-    for note in &opts.notes {
+    for note in &options.notes {
         let _ = writeln!(text, "#");
         for line in note.lines() {
             let _ = writeln!(text, "# {}", one_line(line));
         }
     }
-    for (section, doc) in SECTIONS {
-        let header = header(section);
+    for TableDef {
+        path,
+        doc,
+        settings,
+    } in TABLES.iter()
+    {
+        let header = header(path);
         let remark = if header.starts_with('#') {
             " Remove the # of the header too."
         } else {
             ""
         };
         let _ = write!(text, "\n# {doc}{remark}\n{header}\n");
-        for key in KEYS.iter().filter(|key| key.section() == *section) {
+        for key in settings {
             // Their fields follow as tables of their own.
-            if !matches!(key.kind, Kind::Tables | Kind::Map) {
+            if !matches!(key.kind, ValueKind::Tables | ValueKind::Map) {
                 write_key(&mut text, key);
             }
         }
@@ -105,18 +110,17 @@ fn header(section: &str) -> String {
     }
 }
 
-fn write_key(text: &mut String, key: &Key) {
+fn write_key(text: &mut String, key: &SettingDef) {
     let advice = ADVICE.iter().find(|(path, _)| *path == key.path);
     let advice = advice.map_or("", |(_, advice)| advice);
     for line in std::iter::once(key.doc).chain(advice.lines()) {
         let _ = writeln!(text, "# {line}");
     }
-    let (value, remark) = match key.initial {
-        Initial::Toml(value) => (value, String::new()),
-        Initial::Unset { example } => (example, "  # an example; unset by default".to_owned()),
-        Initial::Rule { example, says } => {
-            (example, format!("  # default: {}", says.replace('`', "")))
-        }
+    let value = key.default.example().to_toml();
+    let remark = match &key.default {
+        DefaultValue::Fixed(_) => String::new(),
+        DefaultValue::Unset { .. } => "  # an example; unset by default".to_owned(),
+        DefaultValue::Rule { says, .. } => format!("  # default: {}", says.replace('`', "")),
     };
     let _ = match key.path {
         "mcp.mode" => writeln!(text, "mode = {value}"),

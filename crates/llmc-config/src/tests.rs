@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::{Inputs, Kind, Loaded, load};
+use crate::value::{TextShape, ValueKind};
+use crate::{ConfigInputs, LoadedConfig, SettingEntry, load};
 
 mod errors;
 mod locating;
@@ -32,14 +33,14 @@ impl Workspace {
     }
 
     /// Flags beside `--set` are written `--key.path=bare text`.
-    fn inputs(&self, env: &[(&str, &str)], cli: &[&str]) -> Inputs {
-        let mut inputs = Inputs {
+    fn inputs(&self, env: &[(&str, &str)], cli: &[&str]) -> ConfigInputs {
+        let mut inputs = ConfigInputs {
             env: env
                 .iter()
                 .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
                 .collect(),
             cwd: self.path().to_owned(),
-            ..Inputs::default()
+            ..ConfigInputs::default()
         };
         for arg in cli {
             match arg.strip_prefix("--") {
@@ -83,9 +84,9 @@ fn check(toml: &str, env: &[(&str, &str)], cli: &[&str], expect: &str) {
 }
 
 /// What took effect, by key, in the form [`check`] expects.
-fn lines(loaded: &Loaded) -> BTreeMap<String, String> {
+fn lines(loaded: &LoadedConfig) -> BTreeMap<String, String> {
     let entries = loaded.entries().iter();
-    let line = |entry: &crate::Entry| {
+    let line = |entry: &SettingEntry| {
         let source = entry.source.describe(loaded.file_label());
         format!("{} = {}  # {source}", entry.key, entry.shown())
     };
@@ -94,33 +95,37 @@ fn lines(loaded: &Loaded) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn loaded(toml: &str, env: &[(&str, &str)], cli: &[&str]) -> Loaded {
+fn loaded(toml: &str, env: &[(&str, &str)], cli: &[&str]) -> LoadedConfig {
     load(&Workspace::new(toml).inputs(env, cli)).unwrap()
 }
 
 /// A value other than the default, in TOML syntax.
-fn another_value(kind: Kind, current: &str) -> String {
+fn another_value(kind: ValueKind, current: &str) -> String {
     let other = |values: &[&str]| {
         let quoted: Vec<String> = values.iter().map(|value| format!("\"{value}\"")).collect();
         quoted.iter().find(|value| *value != current).cloned()
     };
     match kind {
-        Kind::Bool => (current != "true").to_string(),
-        Kind::Int { max, .. } => max.min(4_321).to_string(),
-        Kind::Float => "0.125".to_owned(),
-        Kind::OneOf(words) => other(words).unwrap_or_else(|| current.to_owned()),
-        Kind::Text(crate::Shape::Any | crate::Shape::Name | crate::Shape::Path) => {
-            "\"other\"".to_owned()
-        }
-        Kind::Text(crate::Shape::SearchPath) => "\"/other\"".to_owned(),
-        Kind::Text(crate::Shape::Host) => "\"localhost\"".to_owned(),
-        Kind::Text(crate::Shape::Header) => "\"X-Other\"".to_owned(),
-        Kind::Text(crate::Shape::Env) => "\"OTHER\"".to_owned(),
-        Kind::Text(crate::Shape::Route) => "\"/other\"".to_owned(),
-        Kind::Text(crate::Shape::Url) => "\"https://other\"".to_owned(),
-        Kind::Text(crate::Shape::Model) => "\"openai/other\"".to_owned(),
-        Kind::Text(crate::Shape::Sha256) => format!("\"{}\"", "0a".repeat(32)),
-        Kind::Texts | Kind::Paths | Kind::Globs => "[\"other\"]".to_owned(),
-        Kind::Tables | Kind::Map => unreachable!("their fields are rows of their own"),
+        ValueKind::Bool => (current != "true").to_string(),
+        ValueKind::Int { max, .. } => max.min(4_321).to_string(),
+        ValueKind::Float => "0.125".to_owned(),
+        ValueKind::OneOf { words, .. } => other(words).unwrap_or_else(|| current.to_owned()),
+        ValueKind::Text(shape) => format!("\"{}\"", another_text(shape)),
+        ValueKind::List(shape) => format!("[\"{}\"]", another_text(shape)),
+        ValueKind::Tables | ValueKind::Map => unreachable!("their fields are rows of their own"),
     }
+}
+
+fn another_text(shape: TextShape) -> String {
+    match shape {
+        TextShape::Any | TextShape::NotEmpty | TextShape::Path | TextShape::Glob => "other",
+        TextShape::SearchPath | TextShape::Route => "/other",
+        TextShape::Host => "localhost",
+        TextShape::HeaderName => "X-Other",
+        TextShape::EnvName => "OTHER",
+        TextShape::Url => "https://other",
+        TextShape::ModelName => "openai/other",
+        TextShape::Sha256 => return "0a".repeat(32),
+    }
+    .to_owned()
 }

@@ -1,4 +1,4 @@
-//! The types a value may have: one list of what is accepted, how it is described, and how text becomes it.
+//! The kinds of values: what is accepted, how it is described, and how TOML or bare text becomes a value.
 
 use std::net::IpAddr;
 
@@ -6,28 +6,23 @@ use toml_edit::{Array, Item, Value as Toml};
 
 /// What values a key takes.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub(crate) enum ValueKind {
     /// `true` or `false`.
     Bool,
     /// A whole number within inclusive bounds.
-    Int {
-        /// The smallest accepted.
-        min: u64,
-        /// The largest accepted.
-        max: u64,
-    },
+    Int { min: u64, max: u64 },
     /// A finite number that is not negative.
     Float,
     /// Text of some shape.
-    Text(Shape),
+    Text(TextShape),
     /// One of these words.
-    OneOf(&'static [&'static str]),
-    /// A list of text.
-    Texts,
-    /// A list of file paths.
-    Paths,
-    /// A list of file name patterns.
-    Globs,
+    OneOf {
+        words: &'static [&'static str],
+        /// The word that a given one stands for, itself or one of earlier versions.
+        canonical: fn(&str) -> Option<&'static str>,
+    },
+    /// A list of text of some shape.
+    List(TextShape),
     /// A list of tables, whose fields are rows of their own.
     Tables,
     /// Tables by name, whose fields are rows of their own.
@@ -36,27 +31,25 @@ pub enum Kind {
 
 /// What text has to look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// Anything.
+pub(crate) enum TextShape {
     Any,
-    /// Anything but nothing.
-    Name,
+    NotEmpty,
     /// `auto`, or absolute folders joined by `:`.
     SearchPath,
+    /// A pattern for file names.
+    Glob,
     /// A file path; `~` is the home directory, relative ones start at the workspace root.
     Path,
     /// An IP address or host name.
     Host,
-    /// An HTTP header name.
-    Header,
-    /// The name of an environment variable.
-    Env,
+    HeaderName,
+    EnvName,
     /// An absolute URL path.
     Route,
     /// An `http` or `https` URL.
     Url,
     /// `provider/model`.
-    Model,
+    ModelName,
     /// A SHA-256 digest in hexadecimal.
     Sha256,
 }
@@ -69,24 +62,27 @@ pub(crate) enum Value {
     Float(f64),
     Text(String),
     List(Vec<String>),
+    /// A list of tables or a table that has nothing in it, in TOML syntax.
+    Empty(&'static str),
 }
 
 /// The largest whole number TOML can hold.
-pub(crate) const MAX: u64 = i64::MAX as u64;
+pub(crate) const MAX_INT: u64 = i64::MAX as u64;
 
-impl Kind {
+impl ValueKind {
     /// What it accepts, for the reference page.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Bool => "true or false".to_owned(),
-            Self::Int { min, max: MAX } => format!("integer, at least {min}"),
+            Self::Int { min, max: MAX_INT } => format!("integer, at least {min}"),
             Self::Int { min, max } => format!("integer, {min} to {max}"),
             Self::Float => "number, at least 0".to_owned(),
             Self::Text(shape) => shape.describe().to_owned(),
-            Self::OneOf(words) => words.join(", "),
-            Self::Texts => "list of text".to_owned(),
-            Self::Paths => "list of paths".to_owned(),
-            Self::Globs => "list of globs".to_owned(),
+            Self::OneOf { words, .. } => words.join(", "),
+            Self::List(TextShape::Path) => "list of paths".to_owned(),
+            Self::List(TextShape::Glob) => "list of globs".to_owned(),
+            Self::List(TextShape::EnvName) => "list of environment variables".to_owned(),
+            Self::List(_) => "list of text".to_owned(),
             Self::Tables => "list of tables".to_owned(),
             Self::Map => "tables by name".to_owned(),
         }
@@ -102,10 +98,14 @@ impl Kind {
                 .transpose()?,
             Self::Float => number(item).map(not_negative).transpose()?,
             Self::Text(shape) => item.as_str().map(|text| shape.accept(text)).transpose()?,
-            Self::OneOf(words) => item.as_str().map(|word| one_of(word, words)).transpose()?,
-            Self::Texts | Self::Paths | Self::Globs => {
-                item.as_array().map(|array| self.list(array)).transpose()?
-            }
+            Self::OneOf { words, canonical } => item
+                .as_str()
+                .map(|word| one_of(word, canonical(word), words))
+                .transpose()?,
+            Self::List(shape) => item
+                .as_array()
+                .map(|array| self.list(*shape, array))
+                .transpose()?,
             Self::Tables | Self::Map => None,
         };
         value.ok_or_else(|| format!("expected {}, found {}", self.noun(), item.type_name()))
@@ -115,10 +115,8 @@ impl Kind {
     pub(crate) fn read_bare(self, text: &str) -> Result<Toml, String> {
         let trimmed = text.trim();
         match self {
-            Self::Text(_) | Self::OneOf(_) => Ok(Toml::from(text)),
-            Self::Texts | Self::Paths | Self::Globs if !trimmed.starts_with('[') => {
-                Ok(Toml::Array(comma_separated(trimmed)))
-            }
+            Self::Text(_) | Self::OneOf { .. } => Ok(Toml::from(text)),
+            Self::List(_) if !trimmed.starts_with('[') => Ok(Toml::Array(comma_separated(trimmed))),
             _ => trimmed
                 .parse::<Toml>()
                 .map_err(|_| format!("expected {} in TOML syntax", self.noun())),
@@ -130,14 +128,14 @@ impl Kind {
             Self::Bool => "true or false",
             Self::Int { .. } => "an integer",
             Self::Float => "a number",
-            Self::Text(_) | Self::OneOf(_) => "a string",
-            Self::Texts | Self::Paths | Self::Globs => "an array of strings",
+            Self::Text(_) | Self::OneOf { .. } => "a string",
+            Self::List(_) => "an array of strings",
             Self::Tables => "an array of tables",
             Self::Map => "a table",
         }
     }
 
-    fn list(self, array: &Array) -> Result<Value, String> {
+    fn list(self, shape: TextShape, array: &Array) -> Result<Value, String> {
         let mut list = Vec::with_capacity(array.len());
         for (index, value) in array.iter().enumerate() {
             let text = value.as_str().ok_or_else(|| {
@@ -147,31 +145,29 @@ impl Kind {
                     value.type_name()
                 )
             })?;
-            let checked = match self {
-                Self::Paths => Shape::Path.accept(text),
-                Self::Globs => Shape::Name.accept(text).and_then(|value| glob(text, value)),
-                _ => Shape::Name.accept(text),
-            };
-            checked.map_err(|message| format!("position {index}: {message}"))?;
+            shape
+                .accept(text)
+                .map_err(|message| format!("position {index}: {message}"))?;
             list.push(text.to_owned());
         }
         Ok(Value::List(list))
     }
 }
 
-impl Shape {
+impl TextShape {
     fn describe(self) -> &'static str {
         match self {
             Self::Any => "text",
-            Self::Name => "text, not empty",
+            Self::NotEmpty => "text, not empty",
             Self::SearchPath => "auto, or folders",
+            Self::Glob => "glob",
             Self::Path => "path",
             Self::Host => "IP address or host name",
-            Self::Header => "HTTP header name",
-            Self::Env => "name of an environment variable",
+            Self::HeaderName => "HTTP header name",
+            Self::EnvName => "name of an environment variable",
             Self::Route => "URL path",
             Self::Url => "http or https URL",
-            Self::Model => "provider/model",
+            Self::ModelName => "provider/model",
             Self::Sha256 => "64 hexadecimal digits",
         }
     }
@@ -179,15 +175,20 @@ impl Shape {
     fn accept(self, text: &str) -> Result<Value, String> {
         let fits = match self {
             Self::Any => true,
-            Self::Name => !text.trim().is_empty(),
+            Self::Glob if !text.trim().is_empty() => {
+                globset::Glob::new(text)
+                    .map_err(|error| format!("\"{text}\" is not a glob: {}", error.kind()))?;
+                true
+            }
+            Self::NotEmpty | Self::Glob => !text.trim().is_empty(),
             Self::SearchPath => text == "auto" || text.split(':').all(is_absolute),
             Self::Path => !text.trim().is_empty() && !text.contains('\0'),
             Self::Host => is_host(text),
-            Self::Header => !text.is_empty() && text.chars().all(is_header_char),
-            Self::Env => is_env_name(text),
+            Self::HeaderName => !text.is_empty() && text.chars().all(is_header_char),
+            Self::EnvName => is_env_name(text),
             Self::Route => text.starts_with('/') && !text.contains(char::is_whitespace),
             Self::Url => is_url(text),
-            Self::Model => is_model(text),
+            Self::ModelName => is_model(text),
             Self::Sha256 => text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit()),
         };
         if fits {
@@ -196,17 +197,17 @@ impl Shape {
         // The value is not quoted: someone who put a secret here must not find it in a log.
         Err(match self {
             Self::Any => "not accepted".to_owned(),
-            Self::Name => "must not be empty".to_owned(),
+            Self::NotEmpty | Self::Glob => "must not be empty".to_owned(),
             Self::SearchPath => "must be \"auto\" or absolute folders joined by :".to_owned(),
             Self::Path => "must be a path that is not empty and has no NUL in it".to_owned(),
             Self::Host => "must be an IP address or a host name".to_owned(),
-            Self::Header => "must be an HTTP header name".to_owned(),
-            Self::Env => {
+            Self::HeaderName => "must be an HTTP header name".to_owned(),
+            Self::EnvName => {
                 "must be the name of an environment variable, not the token itself".to_owned()
             }
             Self::Route => "must be a URL path that starts with /".to_owned(),
             Self::Url => "must be a URL that starts with http:// or https://".to_owned(),
-            Self::Model => format!(
+            Self::ModelName => format!(
                 "must be provider/model with provider {}",
                 PROVIDERS.join(", ")
             ),
@@ -224,20 +225,18 @@ impl Value {
             Self::Float(value) => Toml::from(*value),
             Self::Text(value) => Toml::from(mask_credentials(value)),
             Self::List(values) => Toml::Array(values.iter().map(String::as_str).collect()),
+            Self::Empty(toml) => return (*toml).to_owned(),
         }
         .to_string()
     }
 }
-
-/// Words of earlier versions that are still read, with today's.
-const OLD_WORDS: &[(&str, &str)] = &[("monty", "embedded")];
 
 const PROVIDERS: &[&str] = &["ollama", "openai", "anthropic"];
 
 fn in_range(n: i64, min: u64, max: u64) -> Result<Value, String> {
     match u64::try_from(n) {
         Ok(n) if (min..=max).contains(&n) => Ok(Value::Int(n)),
-        _ if max == MAX => Err(format!("must be at least {min}, found {n}")),
+        _ if max == MAX_INT => Err(format!("must be at least {min}, found {n}")),
         _ => Err(format!("must be from {min} to {max}, found {n}")),
     }
 }
@@ -259,24 +258,21 @@ fn not_negative(n: f64) -> Result<Value, String> {
     }
 }
 
-fn one_of(word: &str, words: &'static [&'static str]) -> Result<Value, String> {
-    let old = OLD_WORDS.iter().find(|(old, _)| *old == word);
-    let word = old.map_or(word, |(_, new)| *new);
-    if words.contains(&word) {
-        return Ok(Value::Text(word.to_owned()));
-    }
-    let unknown = crate::UnknownChoice {
-        value: word.to_owned(),
-        accepted: words,
+fn one_of(
+    word: &str,
+    canonical: Option<&'static str>,
+    words: &'static [&'static str],
+) -> Result<Value, String> {
+    let unknown = || {
+        let unknown = crate::UnknownChoice {
+            value: word.to_owned(),
+            accepted: words,
+        };
+        unknown.to_string()
     };
-    Err(unknown.to_string())
-}
-
-fn glob(text: &str, value: Value) -> Result<Value, String> {
-    match globset::Glob::new(text) {
-        Ok(_) => Ok(value),
-        Err(error) => Err(format!("\"{text}\" is not a glob: {}", error.kind())),
-    }
+    canonical
+        .map(|word| Value::Text(word.to_owned()))
+        .ok_or_else(unknown)
 }
 
 fn comma_separated(text: &str) -> Array {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use llmc_config::Scope as Configured;
+use llmc_config::DefaultScope as Configured;
 use llmc_host::CancelToken;
 use llmc_index::{Answer as Found, Request, Scope, Snippet, State};
 use serde::Serialize;

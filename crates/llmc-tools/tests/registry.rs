@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use llmc_config::{Config, Inputs, Mode};
+use llmc_config::{Config, ConfigInputs, Mode};
 use llmc_tools::{
     App, Call, CallOutcome, Caller, Effect, Kind, Surface, ToolDef, catalog::TOOLS, mode,
 };
@@ -25,10 +25,10 @@ const CEILINGS: [(Mode, usize, usize); 4] = [
 
 fn app(dir: &Path, toml: &str) -> Arc<App> {
     std::fs::write(dir.join("llmc.toml"), toml).unwrap();
-    let inputs = Inputs {
+    let inputs = ConfigInputs {
         root_flag: Some(dir.to_owned()),
         cwd: dir.to_owned(),
-        ..Inputs::default()
+        ..ConfigInputs::default()
     };
     App::start(llmc_config::load(&inputs).unwrap()).unwrap()
 }

@@ -316,7 +316,7 @@ fn an_open_door_is_a_warning_where_it_is_allowed() {
     let loaded = load(&Workspace::new("").inputs(&[], &sets)).unwrap();
     assert_eq!(
         loaded.warnings,
-        ["mcp.auth.mode is none on 0.0.0.0: whoever reaches it may call"]
+        ["mcp.auth.mode is none on 0.0.0.0: anyone who reaches the address may call"]
     );
 }
 

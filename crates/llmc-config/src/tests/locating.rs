@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Workspace, loaded};
-use crate::{Inputs, load};
+use crate::{ConfigInputs, load};
 
 fn real(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap()
@@ -15,18 +15,18 @@ fn the_root_is_the_nearest_repository() {
     let workspace = Workspace::new("[mcp]\nmode = \"te\"");
     let deep = workspace.path().join("a/b");
     fs::create_dir_all(&deep).unwrap();
-    let loaded = load(&Inputs {
+    let loaded = load(&ConfigInputs {
         cwd: deep.clone(),
-        ..Inputs::default()
+        ..ConfigInputs::default()
     })
     .unwrap();
     assert_eq!(loaded.root, real(workspace.path()));
     assert_eq!(loaded.file, Some(real(workspace.path()).join("llmc.toml")));
 
     fs::write(workspace.path().join("a/.git"), "gitdir: elsewhere").unwrap();
-    let loaded = load(&Inputs {
+    let loaded = load(&ConfigInputs {
         cwd: deep.clone(),
-        ..Inputs::default()
+        ..ConfigInputs::default()
     })
     .unwrap();
     assert_eq!(
@@ -35,10 +35,10 @@ fn the_root_is_the_nearest_repository() {
     );
 
     let root_flag = Some(PathBuf::from("../.."));
-    let loaded = load(&Inputs {
+    let loaded = load(&ConfigInputs {
         cwd: deep,
         root_flag,
-        ..Inputs::default()
+        ..ConfigInputs::default()
     })
     .unwrap();
     assert_eq!(loaded.root, real(workspace.path()));
@@ -47,9 +47,9 @@ fn the_root_is_the_nearest_repository() {
 #[test]
 fn without_a_repository_the_current_folder_is_the_root() {
     let dir = tempfile::tempdir().unwrap();
-    let loaded = load(&Inputs {
+    let loaded = load(&ConfigInputs {
         cwd: dir.path().to_owned(),
-        ..Inputs::default()
+        ..ConfigInputs::default()
     })
     .unwrap();
     assert_eq!(loaded.root, real(dir.path()));
@@ -62,7 +62,7 @@ fn the_file_named_first_is_read() {
     let there_path = there.path().to_str().unwrap();
     let other = there.path().join("other.toml");
     fs::write(&other, "[mcp]\nmode = \"hybrid\"").unwrap();
-    let mode = |inputs: &Inputs| load(inputs).unwrap().config.mcp.mode.as_str();
+    let mode = |inputs: &ConfigInputs| load(inputs).unwrap().config.mcp.mode.as_str();
 
     let mut inputs = here.inputs(&[], &[]);
     assert_eq!(mode(&inputs), "te");
@@ -93,7 +93,7 @@ fn the_file_named_first_is_read() {
 #[test]
 fn a_named_file_or_folder_has_to_exist() {
     let workspace = Workspace::new("");
-    let message = |inputs: &Inputs| load(inputs).unwrap_err().to_string();
+    let message = |inputs: &ConfigInputs| load(inputs).unwrap_err().to_string();
 
     let mut inputs = workspace.inputs(&[("LLMC_ROOT", workspace.path().to_str().unwrap())], &[]);
     assert!(load(&inputs).is_ok());

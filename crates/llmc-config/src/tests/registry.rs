@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::{Workspace, another_value, loaded};
-use crate::{Initial, KEYS, Key, Kind, SECTIONS, Shape, load};
+use crate::declarations::TABLES;
+use crate::load;
+use crate::registry::{DefaultValue, SettingDef, all_settings};
+use crate::value::{TextShape, ValueKind};
 
 /// Keys set beside the one under test, for the result to be free of contradictions.
-fn companions(key: &Key) -> &'static [&'static str] {
+fn companions(key: &SettingDef) -> &'static [&'static str] {
     match key.path {
         "mcp.server.tls_enabled" => &["mcp.server.tls_cert='c'", "mcp.server.tls_key='k'"],
         "mcp.linux_ops.roots.enforce_roots" => &["mcp.tools.allowed_roots=['/']"],
@@ -17,7 +20,7 @@ fn companions(key: &Key) -> &'static [&'static str] {
 
 #[test]
 fn every_key_reaches_the_structs() {
-    for key in KEYS.iter().filter(|key| is_plain(key)) {
+    for key in all_settings().filter(|key| is_plain(key)) {
         let beside = companions(key);
         let before = loaded("", &[], beside);
         let current = before
@@ -42,7 +45,7 @@ fn every_key_reaches_the_structs() {
 
 #[test]
 fn every_key_can_be_set_by_its_environment_names() {
-    for key in KEYS.iter().filter(|key| is_plain(key)) {
+    for key in all_settings().filter(|key| is_plain(key)) {
         let before = loaded("", &[], &[]);
         let current = before
             .entries()
@@ -63,7 +66,7 @@ fn every_key_can_be_set_by_its_environment_names() {
                 .iter()
                 .find(|entry| entry.key == key.path)
                 .unwrap();
-            assert_eq!(entry.source, crate::Source::Env(name.clone()));
+            assert_eq!(entry.source, crate::SettingSource::Env(name.clone()));
             assert_eq!(
                 entry.shown(),
                 if key.secret { "***" } else { value.as_str() },
@@ -81,56 +84,62 @@ fn entries_are_the_table() {
         .iter()
         .map(|entry| entry.key.as_str())
         .collect();
-    let fields = |key: &&Key| !key.path.contains("[]") && !key.path.contains('*');
-    let keys: Vec<&str> = KEYS.iter().filter(fields).map(|key| key.path).collect();
+    let fields = |key: &&SettingDef| !key.path.contains("[]") && !key.path.contains('*');
+    let keys: Vec<&str> = all_settings().filter(fields).map(|key| key.path).collect();
     assert_eq!(shown, keys);
-    for (entry, key) in loaded.entries().iter().zip(KEYS.iter().filter(fields)) {
-        if let Initial::Toml(text) = key.initial {
-            assert_eq!(entry.shown(), text, "{}", key.path);
+    for (entry, key) in loaded.entries().iter().zip(all_settings().filter(fields)) {
+        if let DefaultValue::Fixed(value) = &key.default {
+            assert_eq!(entry.shown(), value.to_toml(), "{}", key.path);
         }
     }
 }
 
 #[test]
-fn rows_are_unique_grouped_and_say_something() {
-    let paths: BTreeSet<&str> = KEYS.iter().map(|key| key.path).collect();
-    assert_eq!(paths.len(), KEYS.len());
-    let mut sections: Vec<&str> = KEYS.iter().map(Key::section).collect();
-    sections.dedup();
-    let listed: Vec<&str> = SECTIONS.iter().map(|(section, _)| *section).collect();
-    assert_eq!(
-        sections, listed,
-        "keys of a section stand together, in the order of the sections"
-    );
-    for (path, doc) in KEYS
-        .iter()
-        .map(|key| (key.path, key.doc))
-        .chain(SECTIONS.iter().copied())
+fn paths_are_unique_and_docs_are_short_sentences() {
+    let mut paths = BTreeSet::new();
+    for table in TABLES.iter() {
+        let settings = table.settings.iter();
+        let rows = settings.map(|setting| (setting.path, setting.doc));
+        for (path, doc) in rows.chain([(table.path, table.doc)]) {
+            assert!(doc.ends_with('.') && doc.len() <= 120, "{path}: {doc}");
+            assert!(paths.insert(path), "{path} is declared twice");
+        }
+    }
+    for former in all_settings().filter_map(|setting| setting.former_path) {
+        assert!(!paths.contains(former), "{former} is a setting of its own");
+    }
+}
+
+#[test]
+fn defaults_and_examples_fit_their_own_bounds() {
+    for key in all_settings().filter(|key| !matches!(key.kind, ValueKind::Tables | ValueKind::Map))
     {
-        assert!(doc.ends_with('.') && doc.len() <= 120, "{path}: {doc}");
+        let toml = key.default.example().to_toml().parse().unwrap();
+        let accepted = key.kind.accept(&toml_edit::Item::Value(toml));
+        assert_eq!(accepted.as_ref(), Ok(key.default.example()), "{}", key.path);
     }
 }
 
 #[test]
 fn what_sounds_secret_is_masked() {
-    for key in KEYS {
+    for key in all_settings() {
         let sounds = ["token", "key", "secret", "password"]
             .iter()
             .any(|end| key.path.ends_with(end));
-        if sounds && matches!(key.kind, Kind::Text(_)) {
+        if sounds && matches!(key.kind, ValueKind::Text(_)) {
             assert!(key.secret, "{}", key.path);
         }
         assert_eq!(
             key.secret,
-            sounds && matches!(key.kind, Kind::Text(_))
-                || matches!(key.kind, Kind::Text(Shape::Sha256))
+            sounds && matches!(key.kind, ValueKind::Text(_))
+                || matches!(key.kind, ValueKind::Text(TextShape::Sha256))
         );
     }
 }
 
 #[test]
 fn every_key_refuses_a_value_of_another_type() {
-    for key in KEYS.iter().filter(|key| is_plain(key)) {
+    for key in all_settings().filter(|key| is_plain(key)) {
         let workspace = Workspace::new(&format!("{} = 2020-01-01", key.path));
         let error = load(&workspace.inputs(&[], &[])).unwrap_err().to_string();
         assert!(
@@ -141,8 +150,8 @@ fn every_key_refuses_a_value_of_another_type() {
 }
 
 /// Whether the row is a value of its own rather than a table or a field of several.
-fn is_plain(key: &Key) -> bool {
-    !matches!(key.kind, Kind::Tables | Kind::Map)
+fn is_plain(key: &SettingDef) -> bool {
+    !matches!(key.kind, ValueKind::Tables | ValueKind::Map)
         && !key.path.contains("[]")
         && !key.path.contains('*')
 }

@@ -1,9 +1,10 @@
 //! What people are shown: the effective values, the reference page, the template.
 
 use super::{Workspace, lines, loaded};
-use crate::{
-    Initial, KEYS, Kind, SECTIONS, TemplateOpts, load, reference_markdown, render_show, template,
-};
+use crate::declarations::TABLES;
+use crate::registry::{DefaultValue, all_settings};
+use crate::value::ValueKind;
+use crate::{TemplateOptions, load, reference_markdown, render_show, template};
 
 #[test]
 fn show_has_a_line_for_every_key_in_columns() {
@@ -33,30 +34,30 @@ fn show_has_a_line_for_every_key_in_columns() {
 #[test]
 fn the_reference_has_every_key_with_default_and_environment_name() {
     let page = reference_markdown();
-    for key in KEYS {
+    for key in all_settings() {
         let row = page.lines().find(|line| {
             let named = line.starts_with(&format!("| `{}` |", key.name()));
             named && line.contains(&format!("| {}", key.doc))
         });
         let row = row.unwrap_or_else(|| panic!("{} is missing", key.path));
         assert_eq!(row.matches(" | ").count(), 4, "{row}");
-        if let Initial::Toml(text) = key.initial {
-            assert!(row.contains(&format!("| `{text}` |")), "{row}");
+        if let DefaultValue::Fixed(value) = &key.default {
+            assert!(row.contains(&format!("| `{}` |", value.to_toml())), "{row}");
         }
         if let Some(name) = key.env_name() {
             assert!(row.contains(&format!("`{name}`")), "{row}");
         }
     }
-    assert_eq!(page.matches("\n## `[").count(), SECTIONS.len());
+    assert_eq!(page.matches("\n## `[").count(), TABLES.len());
 }
 
 #[test]
 fn the_template_loads_and_changes_only_what_it_was_told() {
-    let opts = TemplateOpts {
+    let options = TemplateOptions {
         project_name: "demo\n[mcp]".to_owned(),
         notes: vec!["Rust workspace.\nenabled = false".to_owned()],
     };
-    let text = template(&opts);
+    let text = template(&options);
     let from_template = loaded(&text, &[], &[]);
     assert!(from_template.warnings.is_empty());
     assert_eq!(from_template.config, loaded("", &[], &[]).config);
@@ -67,13 +68,13 @@ fn the_template_loads_and_changes_only_what_it_was_told() {
     let set: Vec<&str> = set.map(|entry| entry.key.as_str()).collect();
     assert_eq!(set, ["mcp.mode"]);
 
-    let plain = loaded(&template(&TemplateOpts::default()), &[], &[]);
+    let plain = loaded(&template(&TemplateOptions::default()), &[], &[]);
     assert_eq!(plain.config, loaded("", &[], &[]).config);
 }
 
 #[test]
 fn every_line_of_the_template_can_be_uncommented() {
-    let text = template(&TemplateOpts::default());
+    let text = template(&TemplateOptions::default());
     // Of the two proofs of a token only one may be given.
     let live = |line: &str| match line.strip_prefix('#') {
         Some(rest) if !rest.starts_with(' ') && !rest.starts_with("sha256") => rest.to_owned(),
@@ -84,8 +85,8 @@ fn every_line_of_the_template_can_be_uncommented() {
     let loaded_all =
         load(&workspace.inputs(&[], &[])).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let shown = lines(&loaded_all);
-    for key in KEYS {
-        let table = matches!(key.kind, Kind::Tables | Kind::Map);
+    for key in all_settings() {
+        let table = matches!(key.kind, ValueKind::Tables | ValueKind::Map);
         let path = key.path.replace("[]", "[0]").replace('*', "agent-id");
         if !table && key.name() != "sha256" {
             assert!(shown[&path].contains("  # llmc.toml:"), "{}", shown[&path]);

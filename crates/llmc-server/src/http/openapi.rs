@@ -1,6 +1,6 @@
 //! `GET /openapi.json`: the routes for programs that generate clients and tests.
 
-use llmc_config::Scope;
+use llmc_config::DefaultScope;
 use llmc_tools::{App, ROWS};
 use serde_json::{Map, Value, json};
 
@@ -239,7 +239,7 @@ fn schemas() -> Value {
         ("score", json!({"type": "number"})),
     ]);
     let index = || json!({"type": "string", "enum": ["ready", "building", "none"]});
-    let scope = || json!({"type": "string", "enum": Scope::NAMES});
+    let scope = || json!({"type": "string", "enum": DefaultScope::NAMES});
     let quantile = || json!({"type": ["number", "null"]});
     let latency = object(&[
         ("p50", quantile()),

@@ -5,7 +5,7 @@
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode, Uri};
-use llmc_config::Server;
+use llmc_config::ServerConfig;
 
 use super::refusal::Refusal;
 
@@ -65,7 +65,7 @@ pub(super) enum From {
 }
 
 impl Names {
-    pub(super) fn new(server: &Server) -> Names {
+    pub(super) fn new(server: &ServerConfig) -> Names {
         // The address we were told to listen on is a name for us too, unless it stands for all of them.
         let own =
             Name::parse(&server.host).filter(|name| name.host != "0.0.0.0" && name.host != "::");

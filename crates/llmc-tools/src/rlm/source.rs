@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use llmc_config::McpRlm;
+use llmc_config::RlmPolicyConfig;
 use llmc_enrich::sniff::is_binary;
 use llmc_host::{CancelToken, Error as HostError, OpenFile, PathRules};
 use llmc_rlm::SourceText;
@@ -129,7 +129,7 @@ fn open(cx: &Cx, asked: &str) -> Result<OpenFile> {
     Ok(file)
 }
 
-fn denylist(policy: &McpRlm) -> Result<PathRules> {
+fn denylist(policy: &RlmPolicyConfig) -> Result<PathRules> {
     Ok(PathRules::default().with_denylist(&policy.denylist_globs, true)?)
 }
 

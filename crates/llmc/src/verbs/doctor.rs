@@ -5,7 +5,7 @@ mod page;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use llmc_config::{LogLevel, Source};
+use llmc_config::{LogLevel, SettingSource};
 use llmc_exec::{
     Confinement, Level, Profile, Program, Runner, Settings, Trial, Unresolved, Verdict,
     is_interpreter, trials,
@@ -161,10 +161,10 @@ fn sources(app: &App) -> Vec<(usize, &'static str)> {
     let (mut file, mut env, mut cli) = (0, 0, 0);
     for entry in entries {
         match entry.source {
-            Source::File { .. } => file += 1,
-            Source::Env(_) => env += 1,
-            Source::Cli(_) => cli += 1,
-            Source::Default | Source::Rule(_) => {}
+            SettingSource::File { .. } => file += 1,
+            SettingSource::Env(_) => env += 1,
+            SettingSource::Cli(_) => cli += 1,
+            SettingSource::Default | SettingSource::Rule(_) => {}
         }
     }
     let all = [

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use llmc_config::TemplateOpts;
+use llmc_config::TemplateOptions;
 use llmc_tools::Kind;
 
 use super::{Failure, inputs, print};
@@ -70,10 +70,10 @@ pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-fn template_options(root: &Path, survey: &Survey) -> TemplateOpts {
+fn template_options(root: &Path, survey: &Survey) -> TemplateOptions {
     let name = root.file_name().map(|name| name.to_string_lossy());
     let choices = CHOICES.iter().map(|(what, why)| format!("{what}: {why}"));
-    TemplateOpts {
+    TemplateOptions {
         project_name: name.unwrap_or("this project".into()).into_owned(),
         notes: std::iter::once(survey.summary()).chain(choices).collect(),
     }

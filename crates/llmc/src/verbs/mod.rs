@@ -20,7 +20,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use llmc_config::{Inputs, Loaded, LogLevel};
+use llmc_config::{ConfigInputs, LoadedConfig, LogLevel};
 use llmc_tools::{App, Error, Kind};
 use serde_json::{Map, Value};
 
@@ -82,16 +82,16 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
 }
 
 /// Reads the configuration.
-fn load(common: &Common) -> Result<Loaded, Failure> {
+fn load(common: &Common) -> Result<LoadedConfig, Failure> {
     let loaded = llmc_config::load(&inputs(common)?);
     loaded.map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))
 }
 
 /// What the configuration is read from: flags, environment, current folder.
-fn inputs(common: &Common) -> Result<Inputs, Failure> {
+fn inputs(common: &Common) -> Result<ConfigInputs, Failure> {
     let failed =
         |error: std::io::Error| Failure::new(Kind::Internal, format!("no current folder: {error}"));
-    let mut inputs = Inputs::from_process().map_err(failed)?;
+    let mut inputs = ConfigInputs::from_process().map_err(failed)?;
     inputs.config_flag.clone_from(&common.config);
     inputs.root_flag.clone_from(&common.root);
     inputs.sets.clone_from(&common.sets);
@@ -109,7 +109,7 @@ fn inputs(common: &Common) -> Result<Inputs, Failure> {
 }
 
 /// What `mcp` and `serve` do before anything else: refuse when switched off, start the log, tell what takes effect.
-fn start_server(loaded: &Loaded) -> Result<(), Failure> {
+fn start_server(loaded: &LoadedConfig) -> Result<(), Failure> {
     let config = &loaded.config;
     if !config.mcp.enabled {
         return Err(Failure::new(

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::process::ExitCode;
 
-use llmc_config::Loaded;
+use llmc_config::LoadedConfig;
 use llmc_tools::Kind;
 use llmc_tui::{ServerAddress, TerminalError, Theme, TuiSetup, WatchTarget, summary_text};
 
@@ -48,7 +48,7 @@ pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> 
 }
 
 /// The workspace's own record, which every server and shell call in it writes.
-fn store(loaded: &Loaded, args: &TuiArgs) -> Result<WatchTarget, Failure> {
+fn store(loaded: &LoadedConfig, args: &TuiArgs) -> Result<WatchTarget, Failure> {
     let config = &loaded.config.mcp;
     if !config.observability.enabled || !config.docker.persist_telemetry {
         let key = if config.observability.enabled {
@@ -70,7 +70,7 @@ fn store(loaded: &Loaded, args: &TuiArgs) -> Result<WatchTarget, Failure> {
 }
 
 /// A running server, with the token that it was given or has made.
-fn server(loaded: &Loaded, address: ServerAddress) -> Result<WatchTarget, Failure> {
+fn server(loaded: &LoadedConfig, address: ServerAddress) -> Result<WatchTarget, Failure> {
     let token = match std::env::var(&loaded.config.mcp.auth.token_env) {
         Ok(token) if !token.is_empty() => Some(token),
         _ => kept_token(loaded)?,
@@ -82,7 +82,7 @@ fn server(loaded: &Loaded, address: ServerAddress) -> Result<WatchTarget, Failur
     clippy::disallowed_methods,
     reason = "the server's own file, not one of the agent's"
 )]
-fn kept_token(loaded: &Loaded) -> Result<Option<String>, Failure> {
+fn kept_token(loaded: &LoadedConfig) -> Result<Option<String>, Failure> {
     let path = loaded.state_dir().join("token");
     let mut token = String::new();
     match std::fs::File::open(&path) {

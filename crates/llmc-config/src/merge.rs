@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::error::Problem;
-use crate::keys::{Initial, Key, find};
-use crate::table::KEYS;
-use crate::value::{Kind, Value};
+use crate::declarations::TokenEntry;
+use crate::error::ConfigProblem;
+use crate::registry::{DefaultValue, SettingDef, all_settings, find};
+use crate::spec::{ReadTable, TableSource};
+use crate::value::{Value, ValueKind};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// Nobody set it.
+pub enum SettingSource {
+    /// No layer sets it.
     Default,
-    /// Nobody set it, and it follows from other keys as told here.
+    /// No layer sets it, and it follows from other settings as told here.
     Rule(&'static str),
     /// This line of the configuration file.
     File {
@@ -26,7 +27,7 @@ pub enum Source {
     Cli(String),
 }
 
-impl Source {
+impl SettingSource {
     /// In words, with the configuration file under the name it is to be shown by.
     pub fn describe(&self, file: &str) -> String {
         match self {
@@ -38,7 +39,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.describe("llmc.toml"))
     }
@@ -46,18 +47,18 @@ impl fmt::Display for Source {
 
 /// One key as it took effect, ready to be shown: secrets are masked already.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct SettingEntry {
     /// Its path, with index or name where the key stands for several.
     pub key: String,
     /// Its value in TOML syntax, `None` when it has none.
     pub value: Option<String>,
     /// Where that came from.
-    pub source: Source,
+    pub source: SettingSource,
     /// Whether the value is hidden.
     pub secret: bool,
 }
 
-impl Entry {
+impl SettingEntry {
     /// The value, or `(unset)`.
     pub fn shown(&self) -> &str {
         self.value.as_deref().unwrap_or("(unset)")
@@ -68,16 +69,16 @@ impl Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Setting {
     pub(crate) value: Option<Value>,
-    pub(crate) source: Source,
+    pub(crate) source: SettingSource,
 }
 
-/// Settings by the path of their key.
+/// Settings by their path.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Row(pub(crate) BTreeMap<&'static str, Setting>);
+pub(crate) struct SettingMap(pub(crate) BTreeMap<&'static str, Setting>);
 
-/// Which rows of the table belong together.
+/// Which table a value belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) enum TableSlot {
     Top,
     Token(usize),
     Agent(String),
@@ -86,26 +87,26 @@ pub(crate) enum Slot {
 /// What one layer says.
 #[derive(Debug, Default)]
 pub(crate) struct Layer {
-    pub(crate) top: Row,
+    pub(crate) top: SettingMap,
     /// `Some` when the layer speaks of tokens at all: it then replaces those of the layers below.
-    pub(crate) tokens: Option<Vec<Row>>,
-    pub(crate) agents: BTreeMap<String, Row>,
+    pub(crate) tokens: Option<Vec<SettingMap>>,
+    pub(crate) agents: BTreeMap<String, SettingMap>,
 }
 
 /// All layers merged: every key has a setting.
 #[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) top: Row,
-    pub(crate) tokens: Vec<Row>,
-    pub(crate) agents: BTreeMap<String, Row>,
+pub(crate) struct MergedSettings {
+    pub(crate) top: SettingMap,
+    pub(crate) tokens: Vec<SettingMap>,
+    pub(crate) agents: BTreeMap<String, SettingMap>,
 }
 
-impl Row {
+impl SettingMap {
     /// Every key below or outside the given kind of table, at its default.
     fn defaults(belongs: impl Fn(&str) -> bool) -> Self {
-        let keys = KEYS.iter().filter(|key| belongs(key.path));
+        let defs = all_settings().filter(|def| belongs(def.path));
         Self(
-            keys.filter_map(|key| Some((key.path, default(key)?)))
+            defs.filter_map(|def| Some((def.path, default(def)?)))
                 .collect(),
         )
     }
@@ -114,14 +115,17 @@ impl Row {
         self.0.get(path)?.value.as_ref()
     }
 
-    pub(crate) fn source(&self, path: &str) -> Source {
+    pub(crate) fn source(&self, path: &str) -> SettingSource {
         let setting = self.0.get(path);
-        setting.map_or(Source::Default, |setting| setting.source.clone())
+        setting.map_or(SettingSource::Default, |setting| setting.source.clone())
     }
 
     /// Whether a layer above the defaults gives the key.
     pub(crate) fn is_set(&self, path: &str) -> bool {
-        !matches!(self.source(path), Source::Default | Source::Rule(_))
+        !matches!(
+            self.source(path),
+            SettingSource::Default | SettingSource::Rule(_)
+        )
     }
 
     fn over(mut self, higher: Self) -> Self {
@@ -134,16 +138,16 @@ impl Layer {
     /// Adds a setting, and returns the one it replaces: a key may stand there under its old and its new name.
     pub(crate) fn put(
         &mut self,
-        slot: &Slot,
+        slot: &TableSlot,
         path: &'static str,
         setting: Setting,
     ) -> Option<Setting> {
         let row = match slot {
-            Slot::Top => &mut self.top,
-            Slot::Agent(id) => self.agents.entry(id.clone()).or_default(),
-            Slot::Token(index) => {
+            TableSlot::Top => &mut self.top,
+            TableSlot::Agent(id) => self.agents.entry(id.clone()).or_default(),
+            TableSlot::Token(index) => {
                 let rows = self.tokens.get_or_insert_default();
-                rows.resize_with(rows.len().max(index + 1), Row::default);
+                rows.resize_with(rows.len().max(index + 1), SettingMap::default);
                 &mut rows[*index]
             }
         };
@@ -151,7 +155,7 @@ impl Layer {
     }
 
     /// This layer with another of the same rank: where both set a key, their values must agree.
-    pub(crate) fn beside(self, other: Self, problems: &mut Vec<Problem>) -> Self {
+    pub(crate) fn beside(self, other: Self, problems: &mut Vec<ConfigProblem>) -> Self {
         for (path, setting) in &other.top.0 {
             let first = self.top.0.get(path);
             if let Some(first) = first.filter(|first| first.value != setting.value) {
@@ -159,7 +163,11 @@ impl Layer {
                     "differs from {}, which sets the same key; set one",
                     first.source
                 );
-                problems.push(Problem::new(setting.source.to_string(), *path, message));
+                problems.push(ConfigProblem::new(
+                    setting.source.to_string(),
+                    *path,
+                    message,
+                ));
             }
         }
         other.under(self)
@@ -177,12 +185,12 @@ impl Layer {
     }
 }
 
-impl Settings {
+impl MergedSettings {
     /// The defaults with the given layer on top.
     pub(crate) fn new(layer: Layer) -> Self {
-        let token = || Row::defaults(is_token_field);
-        let agent = || Row::defaults(is_agent_field);
-        let top = Row::defaults(|path| !is_token_field(path) && !is_agent_field(path));
+        let token = || SettingMap::defaults(is_token_field);
+        let agent = || SettingMap::defaults(is_agent_field);
+        let top = SettingMap::defaults(|path| !is_token_field(path) && !is_agent_field(path));
         let tokens = layer.tokens.unwrap_or_default();
         Self {
             top: top.over(layer.top),
@@ -195,19 +203,31 @@ impl Settings {
         }
     }
 
+    /// Each `[[mcp.auth.tokens]]` as written.
+    pub(crate) fn token_entries(&self) -> Vec<TokenEntry> {
+        let tokens = self.tokens.iter();
+        let read = |values| {
+            TokenEntry::read(&TableSource {
+                settings: self,
+                values,
+            })
+        };
+        tokens.map(read).collect()
+    }
+
     /// Every key in table order, those of named tables with their index or name.
-    pub(crate) fn entries(&self) -> Vec<Entry> {
+    pub(crate) fn entries(&self) -> Vec<SettingEntry> {
         let mut entries = Vec::new();
-        for key in KEYS {
+        for key in all_settings() {
             match key.kind {
-                Kind::Tables if self.tokens.is_empty() => entries.push(empty(key, "[]")),
-                Kind::Map if self.agents.is_empty() => entries.push(empty(key, "{}")),
-                Kind::Tables => {
+                ValueKind::Tables if self.tokens.is_empty() => entries.push(empty(key, "[]")),
+                ValueKind::Map if self.agents.is_empty() => entries.push(empty(key, "{}")),
+                ValueKind::Tables => {
                     for (index, row) in self.tokens.iter().enumerate() {
                         entries.extend(row.entries(&format!("{}[{index}]", key.path)));
                     }
                 }
-                Kind::Map => {
+                ValueKind::Map => {
                     for (id, row) in &self.agents {
                         entries.extend(row.entries(&format!("{}.{}", key.path, quoted(id))));
                     }
@@ -219,17 +239,17 @@ impl Settings {
     }
 }
 
-impl Row {
-    fn entries(&self, table: &str) -> Vec<Entry> {
-        let keys = KEYS.iter();
-        keys.filter_map(|key| self.entry(key, format!("{table}.{}", key.name())))
+impl SettingMap {
+    fn entries(&self, table: &str) -> Vec<SettingEntry> {
+        all_settings()
+            .filter_map(|key| self.entry(key, format!("{table}.{}", key.name())))
             .collect()
     }
 
-    fn entry(&self, key: &Key, shown: String) -> Option<Entry> {
+    fn entry(&self, key: &SettingDef, shown: String) -> Option<SettingEntry> {
         let setting = self.0.get(key.path)?;
         let text = setting.value.as_ref().map(Value::to_toml);
-        Some(Entry {
+        Some(SettingEntry {
             key: shown,
             value: text.map(|text| if key.secret { "***".to_owned() } else { text }),
             source: setting.source.clone(),
@@ -238,42 +258,30 @@ impl Row {
     }
 }
 
-fn empty(key: &Key, value: &str) -> Entry {
-    Entry {
+fn empty(key: &SettingDef, value: &str) -> SettingEntry {
+    SettingEntry {
         key: key.path.to_owned(),
         value: Some(value.to_owned()),
-        source: Source::Default,
+        source: SettingSource::Default,
         secret: false,
     }
 }
 
-fn default(key: &Key) -> Option<Setting> {
-    let value = match (key.kind, key.initial) {
-        (Kind::Tables | Kind::Map, _) => return None,
-        (_, Initial::Unset { .. } | Initial::Rule { .. }) => None,
-        (kind, Initial::Toml(text)) => Some(literal(kind, text)),
+fn default(def: &SettingDef) -> Option<Setting> {
+    let value = match (def.kind, &def.default) {
+        (ValueKind::Tables | ValueKind::Map, _) => return None,
+        (_, DefaultValue::Unset { .. } | DefaultValue::Rule { .. }) => None,
+        (_, DefaultValue::Fixed(value)) => Some(value.clone()),
     };
     Some(Setting {
         value,
-        source: Source::Default,
+        source: SettingSource::Default,
     })
 }
 
-/// A value written in the key table.
-pub(crate) fn literal(kind: Kind, text: &str) -> Value {
-    let toml = text.parse().map(toml_edit::Item::Value).ok();
-    toml.and_then(|item| kind.accept(&item).ok())
-        .expect("defaults in the key table are valid, which a test checks by loading them all")
-}
-
-/// The example of a key that follows a rule, which is also the value the rule gives most often.
+/// The example of a setting that follows a rule, which is also the value the rule gives most often.
 pub(crate) fn example(path: &str) -> Option<Value> {
-    let key = find(path)?;
-    match key.initial {
-        Initial::Toml(text)
-        | Initial::Unset { example: text }
-        | Initial::Rule { example: text, .. } => Some(literal(key.kind, text)),
-    }
+    find(path).map(|def| def.default.example().clone())
 }
 
 fn is_token_field(path: &str) -> bool {

@@ -4,42 +4,42 @@ use std::ops::Range;
 
 use toml_edit::{Item, TableLike};
 
-use crate::error::Problem;
-use crate::keys::{find, is_section, nearest};
-use crate::settings::{Layer, Setting, Slot, Source, quoted};
-use crate::value::Kind;
+use crate::error::ConfigProblem;
+use crate::merge::{Layer, Setting, SettingSource, TableSlot, quoted};
+use crate::registry::{find, is_table, nearest};
+use crate::value::ValueKind;
 
 /// Where a tree was written.
 #[derive(Debug, Clone)]
-pub(crate) enum Origin<'a> {
+pub(crate) enum LayerOrigin<'a> {
     /// In a file: its text, and its name in messages.
     File { text: &'a str, label: &'a str },
     /// In one environment variable or flag.
-    Fixed(Source),
+    Fixed(SettingSource),
 }
 
-/// A place in the tree: the path in the key table, the path as people know it, and the row values go to.
+/// A place in the tree: the path in the declarations, the path as people know it, and the table values go to.
 #[derive(Debug, Clone)]
-pub(crate) struct At {
+pub(crate) struct KeyPath {
     pub(crate) path: String,
     pub(crate) shown: String,
-    pub(crate) slot: Slot,
+    pub(crate) slot: TableSlot,
 }
 
 /// Collects a layer and what is wrong with it.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
-    origin: Origin<'a>,
+pub(crate) struct LayerReader<'a> {
+    origin: LayerOrigin<'a>,
     pub(crate) layer: Layer,
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<ConfigProblem>,
 }
 
-impl At {
+impl KeyPath {
     pub(crate) fn root(name: &str) -> Self {
         Self {
             path: name.to_owned(),
             shown: quoted(name),
-            slot: Slot::Top,
+            slot: TableSlot::Top,
         }
     }
 
@@ -49,10 +49,10 @@ impl At {
         let name_in_path = quoted(name);
         let shown = format!("{}.{name_in_path}", self.shown);
         match find(&self.path) {
-            Some(key) if matches!(key.kind, Kind::Map) => Self {
+            Some(key) if matches!(key.kind, ValueKind::Map) => Self {
                 path: format!("{}.*", self.path),
                 shown,
-                slot: Slot::Agent(name.to_owned()),
+                slot: TableSlot::Agent(name.to_owned()),
             },
             _ => Self {
                 path: format!("{}.{name_in_path}", self.path),
@@ -66,13 +66,13 @@ impl At {
         Self {
             path: format!("{}[]", self.path),
             shown: format!("{}[{index}]", self.shown),
-            slot: Slot::Token(index),
+            slot: TableSlot::Token(index),
         }
     }
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(origin: Origin<'a>) -> Self {
+impl<'a> LayerReader<'a> {
+    pub(crate) fn new(origin: LayerOrigin<'a>) -> Self {
         Self {
             origin,
             layer: Layer::default(),
@@ -81,11 +81,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads whatever stands at a place: a value, or a table with all that is in it.
-    pub(crate) fn read(&mut self, at: &At, item: &Item, span: Option<Range<usize>>) {
+    pub(crate) fn read(&mut self, at: &KeyPath, item: &Item, span: Option<Range<usize>>) {
         match find(&at.path) {
             Some(key) => match key.kind {
-                Kind::Tables => self.tables(at, item, span),
-                Kind::Map => self.table(at, item, span),
+                ValueKind::Tables => self.tables(at, item, span),
+                ValueKind::Map => self.table(at, item, span),
                 kind => match kind.accept(item) {
                     Ok(value) => {
                         let source = self.source(span.clone());
@@ -103,13 +103,13 @@ impl<'a> Reader<'a> {
                     Err(message) => self.problem(&at.shown, message, span),
                 },
             },
-            None if is_section(&at.path) => self.table(at, item, span),
+            None if is_table(&at.path) => self.table(at, item, span),
             None => self.unknown(at, item, span),
         }
     }
 
-    /// Says that nobody knows this key, or the keys in this table, and which one is nearest.
-    pub(crate) fn unknown(&mut self, at: &At, item: &Item, span: Option<Range<usize>>) {
+    /// Reports an unknown key, or each key of an unknown table, with the nearest known one.
+    pub(crate) fn unknown(&mut self, at: &KeyPath, item: &Item, span: Option<Range<usize>>) {
         match item.as_table_like() {
             Some(table) if !table.is_empty() => {
                 for (name, child) in table.iter() {
@@ -130,10 +130,10 @@ impl<'a> Reader<'a> {
         span: Option<Range<usize>>,
     ) {
         let place = self.describe(&self.source(span));
-        self.problems.push(Problem::new(place, key, message));
+        self.problems.push(ConfigProblem::new(place, key, message));
     }
 
-    fn table(&mut self, at: &At, item: &Item, span: Option<Range<usize>>) {
+    fn table(&mut self, at: &KeyPath, item: &Item, span: Option<Range<usize>>) {
         let Some(table) = item.as_table_like() else {
             let message = format!("expected a table, found {}", item.type_name());
             return self.problem(&at.shown, message, span);
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn tables(&mut self, at: &At, item: &Item, span: Option<Range<usize>>) {
+    fn tables(&mut self, at: &KeyPath, item: &Item, span: Option<Range<usize>>) {
         self.layer.tokens = Some(Vec::new());
         if let Some(tables) = item.as_array_of_tables() {
             for (index, table) in tables.iter().enumerate() {
@@ -165,7 +165,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn element(&mut self, at: &At, index: usize, table: &dyn TableLike) {
+    fn element(&mut self, at: &KeyPath, index: usize, table: &dyn TableLike) {
         let element = at.element(index);
         // An empty table still counts, so that its missing name is noticed.
         let rows = self.layer.tokens.get_or_insert_default();
@@ -175,18 +175,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn describe(&self, source: &Source) -> String {
+    fn describe(&self, source: &SettingSource) -> String {
         let label = match &self.origin {
-            Origin::File { label, .. } => label,
-            Origin::Fixed(_) => "",
+            LayerOrigin::File { label, .. } => label,
+            LayerOrigin::Fixed(_) => "",
         };
         source.describe(label)
     }
 
-    fn source(&self, span: Option<Range<usize>>) -> Source {
+    fn source(&self, span: Option<Range<usize>>) -> SettingSource {
         match &self.origin {
-            Origin::Fixed(source) => source.clone(),
-            Origin::File { text, .. } => Source::File {
+            LayerOrigin::Fixed(source) => source.clone(),
+            LayerOrigin::File { text, .. } => SettingSource::File {
                 line: line_of(text, span.map_or(0, |span| span.start)),
             },
         }

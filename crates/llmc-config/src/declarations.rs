@@ -1,0 +1,424 @@
+//! Every setting there is, declared once, in reading order: what people change first comes first.
+//!
+//! `spec.rs` explains the form. The reference page, the template, the parser, the environment names and the structs of
+//! [`Config`](crate::Config) all come from here.
+
+use std::collections::BTreeMap;
+
+use crate::choices::{
+    AuthMode, CachePolicy, ConfigVersion, ConfinementMode, DefaultScope, EmbeddingProvider,
+    ExecProfile, LogFormat, LogLevel, Mode, OnTimeout, RlmProfile, ScriptBackend,
+};
+use crate::config::NamedToken;
+use crate::spec::{
+    choice, count, flag, int, list, map, number, positive, seconds, settings, tables, text, unset,
+};
+use crate::value::TextShape::{
+    Any, EnvName, Glob, HeaderName, Host, ModelName, NotEmpty, Path, Route, SearchPath, Sha256, Url,
+};
+
+/// Names of files that hold secrets, matched on the last part of the path.
+const SECRET_FILES: &[&str] = &[
+    "**/.env",
+    "**/*.pem",
+    "**/id_rsa*",
+    "**/*credential*",
+    "**/*token*",
+];
+const LOOPBACK_NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
+const LOCAL_OLLAMA: &str = "http://127.0.0.1:11434";
+
+settings! {
+    /// The server as a whole.
+    #[table("mcp")]
+    pub struct McpConfig {
+        /// Whether `llmc mcp` and `llmc serve` start at all.
+        enabled: bool = flag(true),
+        /// Version of this file's layout.
+        config_version: ConfigVersion = choice(ConfigVersion::V0),
+        /// Which tools are listed to MCP clients.
+        mode: Mode = choice(Mode::Hybrid).short_env("LLMC_MCP_MODE").rule(
+            "`hybrid` without a configuration file, `classic` with one, `code_execution` when `mcp.code_execution.enabled`",
+        ),
+        /// Sends results a second time as `structuredContent`.
+        structured_content: bool = flag(false),
+        tools: ToolsConfig,
+        linux_ops: LinuxOpsConfig,
+        exec: ExecConfig,
+        locks: LocksConfig,
+        observability: ObservabilityConfig,
+        hybrid: HybridConfig,
+        code_execution: CodeExecutionConfig,
+        te: TeConfig,
+        handles: HandlesConfig,
+        rag: RagConfig,
+        rlm: RlmPolicyConfig,
+        server: ServerConfig,
+        auth: AuthConfig,
+        limits: RequestLimitsConfig,
+        session: SessionConfig,
+        resources: ResourcesConfig,
+        docker: DockerConfig,
+    }
+
+    /// What the tools may touch and run, and for how long.
+    #[table("mcp.tools")]
+    pub struct ToolsConfig {
+        /// Folders the tools may reach, relative to the workspace root; an empty list denies everything.
+        allowed_roots: Vec<String> = list(Path, &["."]).short_env("LLMC_MCP_ALLOWED_ROOTS"),
+        /// Refuses every tool that writes or runs.
+        read_only: bool = flag(false),
+        /// Lists and allows the tools that start programs.
+        enable_run_cmd: bool = flag(true),
+        /// Programs that may be started; a list with an interpreter in it is no boundary.
+        run_cmd_allowlist: Vec<String> = list(
+            NotEmpty,
+            &["bash", "sh", "rg", "grep", "cat", "ls", "python", "pip"],
+        )
+        .rule(
+            "`rg grep ls cat head tail wc stat file diff find sed git` in exec profile `restricted`, else as here",
+        ),
+        /// Lets started programs use the network; `false` is enforced by the kernel or refuses to start.
+        allow_outbound_network: bool = flag(true),
+        /// Seconds one file call or request body may take.
+        read_timeout: u64 = seconds(10),
+        /// Seconds after which an idle connection is closed.
+        idle_timeout: u64 = seconds(60),
+        /// Seconds after which a silent background process is ended; 0 means never.
+        proc_idle_timeout: u64 = int(0..=2_592_000, 3600),
+        /// Lets `linux_proc_kill` end any process of the same user.
+        kill_any: bool = flag(false),
+        /// File names taken for secrets, matched on the last part of a path in any case.
+        denylist_globs: Vec<String> = list(Glob, SECRET_FILES),
+        /// Refuses to read such files; `rlm_query` always refuses.
+        denylist_reads: bool = flag(false).rule("`true` in exec profile `restricted`, else `false`"),
+    }
+
+    /// Settings of the `linux_*` tools alone.
+    #[table("mcp.linux_ops")]
+    pub struct LinuxOpsConfig {
+        roots: LinuxRootsConfig,
+    }
+
+    /// Other roots for the `linux_*` tools alone.
+    #[table("mcp.linux_ops.roots")]
+    pub struct LinuxRootsConfig {
+        /// Roots for `linux_*` tools in place of `mcp.tools.allowed_roots`.
+        allowed_roots: Option<Vec<String>> = unset(list(Path, &["."])),
+        /// Holds `linux_*` tools to their roots; `false` only with roots `["/"]`.
+        enforce_roots: bool = flag(true),
+    }
+
+    /// How the programs that tools start are confined.
+    #[table("mcp.exec")]
+    pub struct ExecConfig {
+        /// `restricted` refuses interpreters and launchers, checks arguments, has no network and needs full confinement.
+        profile: ExecProfile = choice(ExecProfile::Unrestricted),
+        /// Kernel confinement of started programs: what there is, all or nothing, or none.
+        confinement: ConfinementMode = choice(ConfinementMode::Auto),
+        /// The operator's own rules on programs and their arguments (`docs/policy.md`), kept outside the roots.
+        policy_file: Option<String> = unset(text(Path, "~/.config/llmc/policy.toml")),
+        /// Where programs are looked up: `auto` (the project's, yours, the usual tool folders) or folders joined by `:`.
+        path: String = text(SearchPath, "auto"),
+        /// Seconds a call waits for a command, unless it says otherwise.
+        wait_s: u64 = seconds(50).formerly("mcp.tools.exec_timeout"),
+        /// The longest wait a call may ask for, in seconds.
+        max_wait_s: u64 = seconds(600).rule("`600`, or `wait_s` if that is more"),
+        /// What happens to a command that is still running after the wait.
+        on_timeout: OnTimeout = choice(OnTimeout::Background)
+            .rule("`kill` in exec profile `restricted`, else `background`"),
+        /// Folders beside the roots that commands may write.
+        extra_write: Vec<String> = list(Path, &[]),
+        /// Files and folders of the home directory that commands cannot see.
+        hidden: Option<Vec<String>> = unset(list(Path, &["~/.ssh", "~/.aws"]))
+            .rule("the places where credentials are usually stored"),
+        /// Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused.
+        caches: CachePolicy = choice(CachePolicy::Private),
+        /// Further environment variables that commands inherit; secrets are never passed on.
+        env: Vec<String> = list(EnvName, &[]),
+        /// Whether commands have a network.
+        network: bool = flag(true)
+            .rule("`false` in exec profile `restricted`, else as `mcp.tools.allow_outbound_network`"),
+    }
+
+    /// Locks that keep agents from writing over each other.
+    #[table("mcp.locks")]
+    pub struct LocksConfig {
+        /// Seconds after which an abandoned lock is free again.
+        lease_s: u64 = int(1..=3_600, 30),
+    }
+
+    /// Logs, metrics and the token audit.
+    #[table("mcp.observability")]
+    pub struct ObservabilityConfig {
+        /// Switch for all of this table but the logs.
+        enabled: bool = flag(true),
+        /// The least severe line written to stderr.
+        log_level: LogLevel = choice(LogLevel::Info).short_env("LLMC_MCP_LOG_LEVEL"),
+        /// How log lines are written.
+        log_format: LogFormat = choice(LogFormat::Json),
+        /// Puts the correlation id into log lines.
+        include_correlation_id: bool = flag(true),
+        /// Counts calls in memory, for `get_metrics` and the dashboard.
+        metrics_enabled: bool = flag(true),
+        /// Serves the metrics to Prometheus.
+        metrics_prometheus_enabled: bool = flag(true),
+        /// The route it reads them from.
+        metrics_path: String = text(Route, "/metrics"),
+        /// Appends one CSV row a call.
+        csv_token_audit_enabled: bool = flag(false),
+        /// The file for these rows, relative to the workspace root.
+        csv_path: String = text(Path, "./artifacts/token_audit.csv"),
+        /// Days telemetry is kept; 0 keeps it for ever.
+        retention_days: u64 = count(0),
+    }
+
+    /// What mode `hybrid` lists.
+    #[table("mcp.hybrid")]
+    pub struct HybridConfig {
+        /// Tools listed beside `read_file`, `list_dir` and `init`.
+        promoted_tools: Vec<String> = list(
+            NotEmpty,
+            &["linux_fs_write", "linux_fs_edit", "run_cmd", "te_grep", "rag_search"],
+        ),
+        /// Lists `execute_code` too.
+        include_execute_code: bool = flag(true),
+        /// Characters of listed schemas above which start warns.
+        bootstrap_budget_warning: u64 = count(15_000),
+    }
+
+    /// The interpreter behind `execute_code`.
+    #[table("mcp.code_execution")]
+    pub struct CodeExecutionConfig {
+        /// Selects mode `code_execution` when `mcp.mode` is not set.
+        enabled: bool = flag(false),
+        /// `embedded` is the interpreter inside LLMC; `python` is the machine's and needs full confinement.
+        sandbox: ScriptBackend = choice(ScriptBackend::Auto),
+        /// Seconds one script may run, tool calls included.
+        timeout: u64 = seconds(30),
+        /// Mebibytes one script may use.
+        max_memory_mb: u64 = positive(256),
+        /// Tool calls one script may make.
+        max_tool_calls: u64 = count(1000),
+        /// Bytes of output kept from one script.
+        max_output_bytes: u64 = positive(1_048_576),
+    }
+
+    /// The Tool Envelope: budgets for answers, and the `te` program.
+    #[table("mcp.te")]
+    pub struct TeConfig {
+        /// Runs commands through the Tool Envelope.
+        enabled: bool = flag(true),
+        /// The `te` program, relative to the workspace root; empty means this executable.
+        script_path: String = text(Any, ""),
+        /// Asks the `te` program for JSON.
+        json_mode: bool = flag(true),
+        /// Seconds the `te` program may run.
+        timeout: u64 = seconds(30),
+        /// Runs the command directly when `te` itself fails.
+        passthrough_on_failure: bool = flag(true),
+        /// Tokens one answer may have.
+        budget_tokens: u64 = positive(2000),
+        /// Tokens a session may be served before answers shrink to their receipts; 0 means no limit.
+        session_budget_tokens: u64 = count(0),
+        /// Lists only the seven core commands in mode `te`.
+        core_only: bool = flag(false),
+        /// Budgets by agent id.
+        agents: BTreeMap<String, AgentBudget> = map(),
+    }
+
+    /// Budgets for one agent, by its id.
+    #[table("mcp.te.agents.*")]
+    pub struct AgentBudget {
+        /// As `mcp.te.budget_tokens`, for this agent.
+        budget_tokens: Option<u64> = unset(positive(4000)),
+        /// As `mcp.te.session_budget_tokens`, for this agent.
+        session_budget_tokens: Option<u64> = unset(count(200_000)),
+    }
+
+    /// Where the part of an answer that did not fit is kept.
+    #[table("mcp.handles")]
+    pub struct HandlesConfig {
+        /// Hours a handle is kept.
+        ttl_hours: u64 = int(1..=87_600, 24),
+        /// Bytes kept for all handles; the oldest go first.
+        max_bytes: u64 = positive(268_435_456),
+    }
+
+    /// Code retrieval.
+    #[table("mcp.rag")]
+    pub struct RagConfig {
+        /// Adds snippets to `/invoke_agent` answers.
+        jit_context_enabled: bool = flag(true),
+        /// Where a search looks when it does not say.
+        default_scope: DefaultScope = choice(DefaultScope::Repo),
+        /// The most snippets a search may ask for.
+        top_k: u64 = int(1..=1_000, 3),
+        /// The most tokens of snippets a search may ask for.
+        token_budget: u64 = positive(600),
+        embedding: EmbeddingConfig,
+    }
+
+    /// Vectors beside lexical retrieval.
+    #[table("mcp.rag.embedding")]
+    pub struct EmbeddingConfig {
+        /// Where vectors come from; `none` keeps retrieval lexical and local.
+        provider: EmbeddingProvider = choice(EmbeddingProvider::None),
+        /// The embedding model, as its provider names it.
+        model: Option<String> = unset(text(NotEmpty, "nomic-embed-text")),
+        /// The embedding provider's address, when it is not the usual one.
+        base_url: Option<String> = unset(text(Url, LOCAL_OLLAMA)),
+    }
+
+    /// What recursive analysis may read and reach.
+    #[table("mcp.rlm")]
+    pub struct RlmPolicyConfig {
+        /// Offers `rlm_query`.
+        enabled: bool = flag(true),
+        /// `restricted` keeps to loopback and `allowed_hosts`; `unrestricted` reaches any host.
+        profile: RlmProfile = choice(RlmProfile::Restricted),
+        /// Offers `rlm_query` over HTTP as well as stdio.
+        allow_http: bool = flag(false),
+        /// Lets a query name a file.
+        allow_path: bool = flag(true),
+        /// Lets that be an absolute path, within the roots.
+        allow_absolute_paths: bool = flag(false),
+        /// Files it never reads, beside those of `mcp.tools.denylist_globs`.
+        denylist_globs: Vec<String> = list(Glob, SECRET_FILES),
+        /// Bytes read from a file when the query does not say.
+        default_max_bytes: u64 = positive(262_144),
+        /// Seconds a query may take when it does not say.
+        default_timeout_s: u64 = seconds(300),
+        /// Lets a query name another model.
+        allow_model_override: bool = flag(false),
+        /// Models that may be used, by the start of `provider/model`; an empty list allows none.
+        allowed_model_prefixes: Option<Vec<String>> = unset(list(NotEmpty, &["ollama/"]))
+            .rule("`[\"ollama/\"]` in profile `restricted`, any model in `unrestricted`"),
+        /// Hosts that profile `restricted` may reach beside loopback.
+        allowed_hosts: Vec<String> = list(NotEmpty, &[]),
+        /// Returns what there is when time or money runs out.
+        allow_partial: bool = flag(false),
+    }
+
+    /// The models of recursive analysis and what they may cost.
+    #[table("rlm")]
+    pub struct RlmConfig {
+        /// The model that leads an analysis.
+        model: Option<String> = unset(text(ModelName, "ollama/qwen3:8b")),
+        /// The model it asks about parts.
+        sub_model: Option<String> = unset(text(ModelName, "ollama/qwen3:8b")).rule("`rlm.model`"),
+        /// The address of `rlm.model`'s provider, when it is not the usual one.
+        base_url: Option<String> = unset(text(Url, LOCAL_OLLAMA)),
+        /// How deep analyses may start analyses.
+        max_depth: u32 = int(0..=8, 1),
+        /// Texts of up to so many tokens are answered in one plain call.
+        direct_tokens: u64 = int(0..=1_000_000, 16_000),
+        /// Dollars per million tokens sent to `rlm.model`, or to a model without a known price.
+        price_per_mtok_in: Option<f64> = unset(number(3.0)),
+        /// Dollars per million tokens received, likewise.
+        price_per_mtok_out: Option<f64> = unset(number(15.0)),
+        /// Tokens one query may spend, sub-calls included.
+        token_budget: u64 = positive(1_000_000),
+        /// The most dollars one query may ask for.
+        max_budget_usd: f64 = number(100.0),
+    }
+
+    /// The HTTP listener.
+    #[table("mcp.server")]
+    pub struct ServerConfig {
+        /// The address to listen on.
+        host: String = text(Host, "127.0.0.1"),
+        /// The port; 0 takes a free one.
+        port: u16 = int(0..=65_535, 8080),
+        /// Serves HTTPS; needs `tls_cert` and `tls_key`.
+        tls_enabled: bool = flag(false),
+        /// Certificate chain in PEM.
+        tls_cert: Option<String> = unset(text(Path, "~/.config/llmc/cert.pem")),
+        /// Its private key in PEM.
+        tls_key: Option<String> = unset(text(Path, "~/.config/llmc/key.pem")).secret(),
+        /// Believes the forwarding headers of a reverse proxy.
+        trust_proxy: bool = flag(false),
+        /// Names a request may ask for in its Host header.
+        allowed_hosts: Vec<String> = list(NotEmpty, LOOPBACK_NAMES),
+        /// Origins a browser may call from: a host name for any scheme and port, or a full origin.
+        allowed_origins: Vec<String> = list(NotEmpty, LOOPBACK_NAMES),
+    }
+
+    /// Who may call over HTTP.
+    #[table("mcp.auth")]
+    pub struct AuthConfig {
+        /// `none` needs a loopback `host` or `allow_unauthenticated`.
+        mode: AuthMode = choice(AuthMode::Token),
+        /// The header with the token, beside `Authorization: Bearer`.
+        header: String = text(HeaderName, "X-LLMC-Token"),
+        /// The environment variable with the main token.
+        token_env: String = text(EnvName, "LLMC_MCP_TOKEN"),
+        /// Permits `mode = "none"` on any address.
+        allow_unauthenticated: bool = flag(false),
+        /// Named tokens beside the main one.
+        tokens: Vec<NamedToken> = tables(),
+    }
+
+    /// Further tokens, each with its own name and rights.
+    #[table("mcp.auth.tokens[]")]
+    pub(crate) struct TokenEntry {
+        /// The name it has in logs; required, each one once.
+        name: Option<String> = unset(text(NotEmpty, "ci")),
+        /// The environment variable with the token; either this or `sha256`.
+        token_env: Option<String> = unset(text(EnvName, "LLMC_TOKEN_CI")),
+        /// The SHA-256 digest of the token.
+        sha256: Option<String> = unset(text(
+            Sha256,
+            "0000000000000000000000000000000000000000000000000000000000000000",
+        ))
+        .secret(),
+        /// Refuses this token every tool that writes or runs.
+        read_only: bool = flag(false),
+        /// The only tools it may call; unset means all.
+        tools: Option<Vec<String>> = unset(list(NotEmpty, &["read_file", "rag_search"])),
+        /// As `mcp.limits.rate_limit_rps`, for this token.
+        rate_limit_rps: Option<u64> = unset(positive(5)),
+    }
+
+    /// Limits for each caller over HTTP.
+    #[table("mcp.limits")]
+    pub struct RequestLimitsConfig {
+        /// Requests a second, sustained.
+        rate_limit_rps: u64 = positive(10),
+        /// Requests at once.
+        rate_limit_burst: u64 = positive(20),
+        /// Requests in progress.
+        concurrency_per_token: u64 = positive(8),
+        /// Bytes of a request body.
+        max_request_bytes: u64 = positive(262_144),
+        /// Bytes of all headers of a request.
+        max_header_bytes: u64 = positive(16_384),
+    }
+
+    /// Who a caller is taken for when it does not say.
+    #[table("mcp.session")]
+    pub struct SessionConfig {
+        /// The agent, in telemetry and budgets.
+        default_agent_id: String = text(NotEmpty, "claude-desktop-mcp"),
+        /// Its model, in telemetry.
+        default_model: String = text(NotEmpty, "unknown"),
+    }
+
+    /// Documents offered as MCP resources.
+    #[table("mcp.resources")]
+    pub struct ResourcesConfig {
+        /// Files read as `llmc://docs/<file name>`; a missing one is a warning.
+        sidecars: Vec<String> = list(Path, &["DOCS/agents.core.min.md", "DOCS/contracts.env.min.md"]),
+    }
+
+    /// Where state is kept, for containers.
+    #[table("mcp.docker")]
+    pub struct DockerConfig {
+        /// State directory in place of `.llmc` in the workspace.
+        data_volume: Option<String> = unset(text(Path, "/data/llmc")),
+        /// Keeps telemetry on disk; `false` keeps it in memory.
+        persist_telemetry: bool = flag(true),
+        /// Keeps the token audit on disk; `false` keeps it in memory.
+        persist_token_audit: bool = flag(true),
+    }
+}
