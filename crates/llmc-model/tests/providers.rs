@@ -11,7 +11,7 @@ use llmc_model::{
     HostLookup, Ledger, ModelClient, Price, RetryPolicy, Route, SpendingCaps, TokenUsage,
     system_lookup,
 };
-use llmc_testkit::{ModelServer, Play};
+use llmc_testkit::{ModelAction, ModelServer};
 
 const PRICE: Price = Price::new(1.0, 0.5, 10.0);
 
@@ -80,7 +80,7 @@ async fn ask(server: &ModelServer, model: &str, ledger: &Ledger) -> Result<ChatR
 
 #[tokio::test]
 async fn each_provider_is_asked_in_its_own_language() {
-    let server = ModelServer::start(|_| Play::SayCounting("Three.".into(), [40, 2, 30]));
+    let server = ModelServer::start(|_| ModelAction::SayCounting("Three.".into(), [40, 2, 30]));
     let books = ledger();
     for (model, path, cached) in [
         ("ollama/m", "/api/chat", 0),
@@ -96,13 +96,13 @@ async fn each_provider_is_asked_in_its_own_language() {
             cached,
         };
         assert_eq!(reply.usage, Some(usage), "{model}");
-        let asked = server.asked().pop().unwrap();
+        let asked = server.requests().pop().unwrap();
         assert_eq!(asked.path, path);
         assert_eq!(asked.model(), "m");
         assert_eq!(asked.system(), "Be brief.");
         assert_eq!(asked.prompt(), "How many?");
     }
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked[0].body["stream"], false);
     assert_eq!(asked[0].body["options"]["num_predict"], 100);
     assert_eq!(asked[0].body["options"]["num_ctx"], 8192);
@@ -125,8 +125,10 @@ async fn each_provider_is_asked_in_its_own_language() {
 #[tokio::test]
 async fn answers_that_were_cut_say_so_and_missing_usage_counts_as_reserved() {
     for model in ["ollama/m", "openai/m", "anthropic/m"] {
-        let server =
-            ModelServer::saying([Play::Cut("Thr".into()), Play::SayUncounted("Three.".into())]);
+        let server = ModelServer::saying([
+            ModelAction::Cut("Thr".into()),
+            ModelAction::SayUncounted("Three.".into()),
+        ]);
         assert!(
             ask(&server, model, &ledger()).await.unwrap().truncated,
             "{model}"
@@ -140,15 +142,15 @@ async fn answers_that_were_cut_say_so_and_missing_usage_counts_as_reserved() {
 #[tokio::test]
 async fn busy_and_broken_providers_are_asked_again() {
     let server = ModelServer::saying([
-        Play::Busy(0),
-        Play::Status(503, String::new()),
-        Play::Status(529, "{}".into()),
-        Play::Say("Three.".into()),
+        ModelAction::Busy(0),
+        ModelAction::Status(503, String::new()),
+        ModelAction::Status(529, "{}".into()),
+        ModelAction::Say("Three.".into()),
     ]);
     let books = ledger();
     let reply = ask(&server, "openai/m", &books).await.unwrap();
     assert_eq!(reply.text, "Three.");
-    assert_eq!(server.asked().len(), 4);
+    assert_eq!(server.requests().len(), 4);
     // What the provider refused costs nothing.
     let total = books.report().total;
     assert_eq!((total.calls, total.unconfirmed_calls), (1, 0));
@@ -156,14 +158,15 @@ async fn busy_and_broken_providers_are_asked_again() {
 
 #[tokio::test]
 async fn retries_end_after_so_many_and_before_the_deadline() {
-    let server = ModelServer::start(|_| Play::Status(500, "{\"error\":\"out of order\"}".into()));
+    let server =
+        ModelServer::start(|_| ModelAction::Status(500, "{\"error\":\"out of order\"}".into()));
     let failed = ask(&server, "ollama/m", &ledger()).await.unwrap_err();
-    assert_eq!(server.asked().len(), 4);
+    assert_eq!(server.requests().len(), 4);
     assert!(failed.to_string().contains("500: out of order"), "{failed}");
     // Asked to wait longer than there is time, it does not even begin to.
-    let server = ModelServer::start(|_| Play::Busy(3600));
+    let server = ModelServer::start(|_| ModelAction::Busy(3600));
     let failed = ask(&server, "openai/m", &ledger()).await.unwrap_err();
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
     assert!(matches!(
         failed,
         Error::Provider {
@@ -180,9 +183,9 @@ async fn refusals_are_final() {
         (401, "OPENAI_API_KEY"),
         (404, "no such model"),
     ] {
-        let server = ModelServer::start(move |_| Play::Status(status, "{}".into()));
+        let server = ModelServer::start(move |_| ModelAction::Status(status, "{}".into()));
         let failed = ask(&server, "openai/m", &ledger()).await.unwrap_err();
-        assert_eq!(server.asked().len(), 1);
+        assert_eq!(server.requests().len(), 1);
         assert!(failed.to_string().contains(word), "{failed}");
         assert!(!failed.to_string().contains("key-of"), "{failed}");
     }
@@ -190,8 +193,9 @@ async fn refusals_are_final() {
 
 #[tokio::test]
 async fn a_lost_answer_is_paid_for_and_asked_for_again() {
-    for lost in [Play::Die, Play::Truncated] {
-        let server = ModelServer::saying([lost, Play::SayCounting("Three.".into(), [20, 2, 0])]);
+    for lost in [ModelAction::Die, ModelAction::Truncated] {
+        let server =
+            ModelServer::saying([lost, ModelAction::SayCounting("Three.".into(), [20, 2, 0])]);
         let books = ledger();
         assert_eq!(
             ask(&server, "openai/m", &books).await.unwrap().text,
@@ -206,9 +210,9 @@ async fn a_lost_answer_is_paid_for_and_asked_for_again() {
 #[tokio::test]
 async fn an_answer_nobody_understands_is_an_error_and_paid_for() {
     for play in [
-        Play::Garbage,
-        Play::Status(200, "[]".into()),
-        Play::Status(200, "{\"choices\":[]}".into()),
+        ModelAction::Garbage,
+        ModelAction::Status(200, "[]".into()),
+        ModelAction::Status(200, "{\"choices\":[]}".into()),
     ] {
         let server = ModelServer::saying([play]);
         let books = ledger();
@@ -220,17 +224,17 @@ async fn an_answer_nobody_understands_is_an_error_and_paid_for() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let elsewhere = ModelServer::start(|_| Play::Say("stolen".into()));
+    let elsewhere = ModelServer::start(|_| ModelAction::Say("stolen".into()));
     let to = format!("{}/api/chat", elsewhere.url());
-    let server = ModelServer::start(move |_| Play::Redirect(to.clone()));
+    let server = ModelServer::start(move |_| ModelAction::Redirect(to.clone()));
     let failed = ask(&server, "ollama/m", &ledger()).await.unwrap_err();
     assert!(failed.to_string().contains("redirects"), "{failed}");
-    assert_eq!(elsewhere.asked().len(), 0);
+    assert_eq!(elsewhere.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn a_silent_provider_is_left_at_the_deadline() {
-    let server = ModelServer::start(|_| Play::Hang);
+    let server = ModelServer::start(|_| ModelAction::Hang);
     let route = route(&server, "ollama/m").await;
     let books = ledger();
     let deadline = Instant::now() + Duration::from_millis(100);
@@ -242,7 +246,7 @@ async fn a_silent_provider_is_left_at_the_deadline() {
 
 #[tokio::test]
 async fn whoever_stops_waiting_hangs_up() {
-    let server = ModelServer::start(|_| Play::Hang);
+    let server = ModelServer::start(|_| ModelAction::Hang);
     let route = route(&server, "ollama/m").await;
     let task = tokio::spawn(async move {
         let books = ledger();
@@ -261,19 +265,19 @@ async fn whoever_stops_waiting_hangs_up() {
 
 #[tokio::test]
 async fn nothing_is_sent_that_the_ledger_does_not_cover() {
-    let server = ModelServer::start(|_| Play::Say("Three.".into()));
+    let server = ModelServer::start(|_| ModelAction::Say("Three.".into()));
     let books = Ledger::new(SpendingCaps {
         usd: 0.000_01,
         tokens: 100_000,
     });
     let failed = ask(&server, "openai/m", &books).await.unwrap_err();
     assert!(matches!(failed, Error::Budget { .. }), "{failed}");
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn a_dead_provider_is_an_error() {
-    let url = ModelServer::start(|_| Play::Die).url();
+    let url = ModelServer::start(|_| ModelAction::Die).url();
     let route = policy(EgressProfile::Restricted)
         .admit(
             &"ollama/m".parse().unwrap(),
@@ -313,7 +317,7 @@ async fn a_key_never_travels_in_the_clear() {
 
 #[tokio::test]
 async fn a_name_server_that_changes_its_mind_changes_nothing() {
-    let server = ModelServer::start(|_| Play::Say("Three.".into()));
+    let server = ModelServer::start(|_| ModelAction::Say("Three.".into()));
     let (port, asked) = (server.address().port(), Arc::new(AtomicUsize::new(0)));
     let count = asked.clone();
     let lookup: HostLookup = Arc::new(move |_, port| {
@@ -345,16 +349,16 @@ async fn texts_become_vectors_in_order() {
     let texts = ["a".to_owned(), "b".to_owned()];
     for (model, path) in [("ollama/e", "/api/embed"), ("openai/e", "/embeddings")] {
         let played = vectors.clone();
-        let server = ModelServer::start(move |_| Play::Vectors(played.clone()));
+        let server = ModelServer::start(move |_| ModelAction::Vectors(played.clone()));
         let route = route(&server, model).await;
         let client = client();
         assert_eq!(client.embed(&route, &texts, soon()).await.unwrap(), vectors);
-        assert_eq!(server.asked()[0].path, path);
+        assert_eq!(server.requests()[0].path, path);
         let too_many = client.embed(&route, &texts[..1], soon()).await;
         assert!(too_many.is_err(), "{too_many:?}");
     }
-    let server = ModelServer::start(|_| Play::Die);
+    let server = ModelServer::start(|_| ModelAction::Die);
     let route = route(&server, "anthropic/e").await;
     assert!(client().embed(&route, &texts, soon()).await.is_err());
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
-use crate::process::{Ended, Process};
+use crate::process::{ProcessOutput, TestProcess};
 
 /// The `_meta` that a request of revision 2026-07-28 carries in place of a handshake.
 pub const META_2026: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"testkit","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
@@ -12,15 +12,14 @@ pub const META_2026: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-
 /// A client of one server process. Every line the server prints must be JSON-RPC.
 #[derive(Debug)]
 pub struct McpClient {
-    process: Process,
+    process: TestProcess,
     next_id: i64,
     /// Answers that came before they were waited for.
     early: VecDeque<Value>,
 }
 
 impl McpClient {
-    /// Talks to this process.
-    pub fn new(process: Process) -> McpClient {
+    pub fn new(process: TestProcess) -> McpClient {
         McpClient {
             process,
             next_id: 1,
@@ -28,12 +27,11 @@ impl McpClient {
         }
     }
 
-    /// The server's process.
-    pub fn process(&mut self) -> &mut Process {
+    pub fn process(&mut self) -> &mut TestProcess {
         &mut self.process
     }
 
-    /// Shakes hands in a revision that has a handshake; returns the server's `result`.
+    /// Performs the handshake of a revision that has one; returns the server's `result`.
     pub fn initialize(&mut self, revision: &str) -> Value {
         let params = json!({
             "protocolVersion": revision,
@@ -60,7 +58,6 @@ impl McpClient {
         id
     }
 
-    /// Sends a notification.
     pub fn notify(&mut self, method: &str, params: Value) {
         let note = json!({"jsonrpc": "2.0", "method": method, "params": params});
         self.send(note.to_string().as_bytes());
@@ -179,12 +176,12 @@ impl McpClient {
     }
 
     /// Closes the server's input and waits for its end.
-    pub fn finish(self) -> Ended {
+    pub fn finish(self) -> ProcessOutput {
         self.process.finish()
     }
 
     /// Waits for its end with its input left open.
-    pub fn wait(self) -> Ended {
+    pub fn wait(self) -> ProcessOutput {
         self.process.wait()
     }
 }
@@ -241,7 +238,7 @@ fn plain_error(text: &str) -> Value {
     document
 }
 
-/// The code of an error document as most tools have it, also when recursive analysis says it in its own words.
+/// The code of an error document as most tools have it, also when recursive analysis uses its own code.
 pub fn common_code(document: &Value) -> &str {
     let code = document["meta"]["error_code"].as_str().unwrap_or_default();
     let row = llmc_tools::ROWS.iter().find(|row| row.rlm == Some(code));

@@ -5,33 +5,29 @@ use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
 
-use crate::process::{Ended, PATIENCE, Process};
+use crate::process::{ProcessOutput, TEST_TIMEOUT, TestProcess};
 
-/// A server that listens.
 #[derive(Debug)]
 pub struct HttpServer {
-    process: Process,
-    /// As it said itself: `http://127.0.0.1:PORT`, or `unix:PATH`.
+    process: TestProcess,
+    /// As the server reports it: `http://127.0.0.1:PORT`, or `unix:PATH`.
     pub url: String,
     /// The main token, when the server made one.
     pub token: String,
 }
 
-/// An answer.
 #[derive(Debug, Clone)]
-pub struct Reply {
-    /// The status.
+pub struct HttpReply {
     pub status: u16,
     /// Headers as they came, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
 impl HttpServer {
     /// Waits for the line that says where it listens.
-    pub fn new(process: Process) -> HttpServer {
-        let line = process.heard(|line| {
+    pub fn new(process: TestProcess) -> HttpServer {
+        let line = process.wait_for_stderr(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
             (line["msg"] == "listening").then_some(line)
         });
@@ -48,55 +44,58 @@ impl HttpServer {
         }
     }
 
-    /// The server's process.
-    pub fn process(&mut self) -> &mut Process {
+    pub fn process(&mut self) -> &mut TestProcess {
         &mut self.process
     }
 
-    /// Waits for its end.
-    pub fn wait(self) -> Ended {
+    pub fn wait(self) -> ProcessOutput {
         self.process.wait()
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         let (_, address) = self.url.split_once("://").expect("an address");
         address.parse().unwrap()
     }
 
-    /// A connection, on which nothing is waited for longer than [`PATIENCE`].
+    /// A connection, on which nothing is waited for longer than [`TEST_TIMEOUT`].
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream
     }
 
     /// Sends these bytes on a new connection; the answer to them.
-    pub fn raw(&self, bytes: &[u8]) -> Reply {
+    pub fn raw(&self, bytes: &[u8]) -> HttpReply {
         let mut stream = self.connect();
-        // A server that has heard enough may close before all is written.
+        // A server that refuses the request may close before all is written.
         let _ = stream.write_all(bytes);
         read_reply(&mut BufReader::new(stream))
     }
 
     /// A request on a new connection, with nothing in it but what is given, `Host` and the body's length.
-    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+    pub fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> HttpReply {
         self.raw(&request(method, path, headers, body))
     }
 
     /// A GET with the main token.
-    pub fn get(&self, path: &str) -> Reply {
+    pub fn get(&self, path: &str) -> HttpReply {
         self.send("GET", path, &[("X-LLMC-Token", &self.token)], b"")
     }
 
     /// A POST of JSON with the main token.
-    pub fn post(&self, path: &str, body: &Value) -> Reply {
+    pub fn post(&self, path: &str, body: &Value) -> HttpReply {
         self.post_as(&self.token, path, body)
     }
 
     /// A POST of JSON with another token.
-    pub fn post_as(&self, token: &str, path: &str, body: &Value) -> Reply {
+    pub fn post_as(&self, token: &str, path: &str, body: &Value) -> HttpReply {
         let headers = [
             ("X-LLMC-Token", token),
             ("Content-Type", "application/json"),
@@ -106,7 +105,7 @@ impl HttpServer {
     }
 
     /// Calls a tool over REST.
-    pub fn tool(&self, name: &str, args: Value) -> Reply {
+    pub fn tool(&self, name: &str, args: Value) -> HttpReply {
         let body = json!({"session_id": "test", "name": name, "args": args});
         self.post("/tool", &body)
     }
@@ -138,7 +137,7 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
 ///
 /// # Panics
 /// What comes is no answer, or none comes.
-pub fn read_reply(stream: &mut impl BufRead) -> Reply {
+pub fn read_reply(stream: &mut impl BufRead) -> HttpReply {
     let mut line = || {
         let mut line = String::new();
         stream.read_line(&mut line).expect("a line of the head");
@@ -158,7 +157,7 @@ pub fn read_reply(stream: &mut impl BufRead) -> Reply {
         };
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let mut reply = Reply {
+    let mut reply = HttpReply {
         status,
         headers,
         body: Vec::new(),
@@ -185,7 +184,7 @@ pub fn read_chunk(stream: &mut impl BufRead) -> Option<Vec<u8>> {
     (size > 0).then_some(chunk)
 }
 
-impl Reply {
+impl HttpReply {
     /// The one header of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(own, _)| own == name);

@@ -1,14 +1,17 @@
-//! What tests share: a hermetic workspace, the program as a process, and an MCP client over its pipes.
+//! Test support: a hermetic workspace, the program as a process, and clients for its protocols.
 //!
-//! - [`Workspace`]: a temporary folder made from one string, with an outside that holds a canary
-//! - [`Process`]: a child whose output is collected and whose end is waited for, never longer than [`PATIENCE`]
-//! - [`McpClient`]: JSON-RPC lines to and from `llmc mcp`
-//! - [`Screen`]: a program in a terminal, and what that terminal shows
+//! Owns everything a test needs to drive the built program from outside. Must not know what a single test checks, and
+//! is a dev-dependency only: a failure is a panic.
+//!
+//! The three types to know: [`TestWorkspace`] is a temporary folder made from one string, with a canary file outside of
+//! it; [`TestProcess`] is a child whose output is collected; [`McpClient`] exchanges JSON-RPC lines with `llmc mcp`.
+//!
+//! - [`ProcessOutput`], [`TEST_TIMEOUT`]: exit status and output of a child; the time limit of every wait
+//! - [`TestScreen`]: a program in a terminal, and what that terminal shows
 //! - [`ModelServer`]: a scripted language model that speaks three providers' protocols
 //! - [`HttpServer`]: `llmc serve` on a free port of loopback, and requests to it byte by byte
 //!
-//! Nothing here waits without a limit, sleeps to let something happen, or sees the caller's environment. A dev-dependency
-//! only; a failure is a panic, which is how a test fails.
+//! No wait is without a limit, nothing sleeps to let something happen, and no child sees the caller's environment.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -23,8 +26,8 @@ mod screen;
 mod workspace;
 
 pub use client::{META_2026, McpClient, common_code, error_document};
-pub use http::{HttpServer, Reply, read_chunk, read_reply, request};
-pub use model::{Asked, ModelServer, Play, Protocol};
-pub use process::{Ended, PATIENCE, Process};
-pub use screen::Screen;
-pub use workspace::Workspace;
+pub use http::{HttpReply, HttpServer, read_chunk, read_reply, request};
+pub use model::{ModelAction, ModelRequest, ModelServer, Protocol};
+pub use process::{ProcessOutput, TEST_TIMEOUT, TestProcess};
+pub use screen::TestScreen;
+pub use workspace::TestWorkspace;

@@ -1,6 +1,6 @@
 //! A scripted model: one loopback server that speaks the wire protocols of Ollama, OpenAI and Anthropic.
 //!
-//! A test gives it a function from what was asked to what it should do, and afterwards looks at everything it was sent.
+//! A test passes a function from request to action and afterwards inspects every request.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,9 +11,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
-/// Whose language a request speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// `/api/chat`, `/api/embed`
@@ -24,30 +23,23 @@ pub enum Protocol {
     Anthropic,
 }
 
-/// A request as it came.
 #[derive(Debug, Clone)]
-pub struct Asked {
-    /// How many came before it.
+pub struct ModelRequest {
+    /// Position among all requests, from 0.
     pub number: usize,
-    /// Its language.
     pub protocol: Protocol,
-    /// Its path.
     pub path: String,
-    /// Its headers, names in lower case.
+    /// Names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// Its body as sent.
     pub raw: String,
-    /// Its body as JSON.
     pub body: Value,
 }
 
-impl Asked {
-    /// The model it asks for.
+impl ModelRequest {
     pub fn model(&self) -> &str {
         self.body["model"].as_str().unwrap_or_default()
     }
 
-    /// What the model is told about its task.
     pub fn system(&self) -> String {
         let first = &self.body["messages"][0];
         let system = if first["role"] == "system" {
@@ -58,7 +50,7 @@ impl Asked {
         system.as_str().unwrap_or_default().to_owned()
     }
 
-    /// The last thing the user says.
+    /// The last user message.
     pub fn prompt(&self) -> &str {
         let messages = self.body["messages"].as_array();
         let last = messages.and_then(|messages| messages.last());
@@ -66,7 +58,7 @@ impl Asked {
             .unwrap_or_default()
     }
 
-    /// How often the model has spoken in this conversation.
+    /// Number of assistant messages in the conversation.
     pub fn turns(&self) -> usize {
         let messages = self.body["messages"].as_array();
         messages.map_or(0, |messages| {
@@ -75,7 +67,7 @@ impl Asked {
         })
     }
 
-    /// Tokens of everything it says to the model.
+    /// Tokens of all messages and the system prompt.
     pub fn tokens(&self) -> usize {
         let messages = self.body["messages"]
             .as_array()
@@ -87,64 +79,63 @@ impl Asked {
     }
 }
 
-/// What the scripted model does.
 #[derive(Debug, Clone)]
-pub enum Play {
+pub enum ModelAction {
     /// Answers, with usage by the real tokenizer.
     Say(String),
-    /// Answers, and says it took so many tokens in, out, and cached.
+    /// Answers with these figures for input, output and cached tokens.
     SayCounting(String, [u64; 3]),
-    /// Answers without a word about usage.
+    /// Answers without usage figures.
     SayUncounted(String),
-    /// Answers, and says that it ran into the limit of tokens.
+    /// Answers with the stop reason of a reached token limit.
     Cut(String),
     /// Fails with this status and body.
     Status(u16, String),
-    /// Fails with 429 and asks to wait so many seconds.
+    /// Fails with 429 and `Retry-After` in seconds.
     Busy(u64),
     /// Answers with something that is no JSON.
     Garbage,
-    /// Promises more bytes than it sends, and hangs up.
+    /// Announces more bytes than it sends, then closes the connection.
     Truncated,
-    /// Hangs up without an answer.
+    /// Closes the connection without an answer.
     Die,
-    /// Sends the client elsewhere.
+    /// Redirects the client.
     Redirect(String),
-    /// Says nothing until the client hangs up.
+    /// Sends nothing until the client closes the connection.
     Hang,
     /// Waits until so many requests wait together, then goes on.
-    Together(usize, Box<Play>),
+    Together(usize, Box<ModelAction>),
     /// Answers with these vectors.
     Vectors(Vec<Vec<f32>>),
 }
 
-impl Play {
+impl ModelAction {
     /// An answer with one block of code.
-    pub fn code(code: &str) -> Play {
-        Play::Say(format!("I look.\n```python\n{code}\n```\n"))
+    pub fn code(code: &str) -> ModelAction {
+        ModelAction::Say(format!("I look.\n```python\n{code}\n```\n"))
     }
 }
 
-type Script = dyn Fn(&Asked) -> Play + Send + Sync;
+type ModelScript = dyn Fn(&ModelRequest) -> ModelAction + Send + Sync;
 
 #[derive(Default)]
-struct State {
-    asked: Vec<Asked>,
+struct ModelState {
+    requests: Vec<ModelRequest>,
     together: usize,
     hung_up: usize,
 }
 
-struct Shared {
-    script: Box<Script>,
-    state: Mutex<State>,
-    news: Condvar,
+struct ModelShared {
+    script: Box<ModelScript>,
+    state: Mutex<ModelState>,
+    changed: Condvar,
     closing: AtomicBool,
 }
 
 /// The scripted model on a free port of loopback. Ends when dropped.
 pub struct ModelServer {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ModelShared>,
 }
 
 impl std::fmt::Debug for ModelServer {
@@ -154,14 +145,16 @@ impl std::fmt::Debug for ModelServer {
 }
 
 impl ModelServer {
-    /// Starts one that plays by this script.
-    pub fn start(script: impl Fn(&Asked) -> Play + Send + Sync + 'static) -> ModelServer {
+    /// Starts a server that takes the action this function returns for each request.
+    pub fn start(
+        script: impl Fn(&ModelRequest) -> ModelAction + Send + Sync + 'static,
+    ) -> ModelServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ModelShared {
             script: Box::new(script),
             state: Mutex::default(),
-            news: Condvar::new(),
+            changed: Condvar::new(),
             closing: AtomicBool::new(false),
         });
         let serving = shared.clone();
@@ -177,16 +170,17 @@ impl ModelServer {
         ModelServer { address, shared }
     }
 
-    /// Starts one that says these things, one after the other, and then fails.
-    pub fn saying(plays: impl IntoIterator<Item = Play>) -> ModelServer {
-        let plays: Vec<Play> = plays.into_iter().collect();
-        ModelServer::start(move |asked| {
-            let play = plays.get(asked.number).cloned();
-            play.unwrap_or_else(|| Play::Status(400, "{\"error\":\"the script is over\"}".into()))
+    /// Starts a server that takes these actions one after the other and then fails.
+    pub fn saying(plays: impl IntoIterator<Item = ModelAction>) -> ModelServer {
+        let plays: Vec<ModelAction> = plays.into_iter().collect();
+        ModelServer::start(move |request| {
+            let play = plays.get(request.number).cloned();
+            play.unwrap_or_else(|| {
+                ModelAction::Status(400, "{\"error\":\"the script is over\"}".into())
+            })
         })
     }
 
-    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -196,17 +190,16 @@ impl ModelServer {
         format!("http://{}", self.address)
     }
 
-    /// Everything it was sent.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.shared.state.lock().unwrap().asked.clone()
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.shared.state.lock().unwrap().requests.clone()
     }
 
-    /// Waits until it was asked so often.
+    /// Waits for this number of requests.
     pub fn wait_for(&self, count: usize) {
-        self.shared.wait(|state| state.asked.len() >= count);
+        self.shared.wait(|state| state.requests.len() >= count);
     }
 
-    /// Waits until so many clients that it left hanging have hung up.
+    /// Waits until this number of hanging clients have closed their connections.
     pub fn wait_for_hang_ups(&self, count: usize) {
         self.shared.wait(|state| state.hung_up >= count);
     }
@@ -219,48 +212,52 @@ impl Drop for ModelServer {
     }
 }
 
-impl Shared {
-    fn wait(&self, done: impl Fn(&State) -> bool) {
-        let until = Instant::now() + PATIENCE;
+impl ModelShared {
+    fn wait(&self, done: impl Fn(&ModelState) -> bool) {
+        let until = Instant::now() + TEST_TIMEOUT;
         let mut state = self.state.lock().unwrap();
         while !done(&state) {
             let left = until.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "the scripted model waited in vain");
-            state = self.news.wait_timeout(state, left).unwrap().0;
+            assert!(!left.is_zero(), "the scripted model timed out");
+            state = self.changed.wait_timeout(state, left).unwrap().0;
         }
     }
 
     fn serve(&self, mut stream: TcpStream) {
-        let Some(mut asked) = read(&stream) else {
+        let Some(mut request) = read(&stream) else {
             return;
         };
         {
             let mut state = self.state.lock().unwrap();
-            asked.number = state.asked.len();
-            state.asked.push(asked.clone());
+            request.number = state.requests.len();
+            state.requests.push(request.clone());
         }
-        self.news.notify_all();
-        let play = (self.script)(&asked);
-        self.perform(play, &asked, &mut stream);
+        self.changed.notify_all();
+        let play = (self.script)(&request);
+        self.perform(play, &request, &mut stream);
     }
 
-    fn perform(&self, play: Play, asked: &Asked, stream: &mut TcpStream) {
-        let counted = |text: &str| [asked.tokens() as u64, llmc_tokens::count(text) as u64, 0];
+    fn perform(&self, play: ModelAction, request: &ModelRequest, stream: &mut TcpStream) {
+        let counted = |text: &str| [request.tokens() as u64, llmc_tokens::count(text) as u64, 0];
         let answer = match play {
-            Play::Say(text) => {
+            ModelAction::Say(text) => {
                 let usage = counted(&text);
-                spoken(asked, &text, Some(usage), false)
+                render_reply(request, &text, Some(usage), false)
             }
-            Play::SayCounting(text, usage) => spoken(asked, &text, Some(usage), false),
-            Play::SayUncounted(text) => spoken(asked, &text, None, false),
-            Play::Cut(text) => {
+            ModelAction::SayCounting(text, usage) => {
+                render_reply(request, &text, Some(usage), false)
+            }
+            ModelAction::SayUncounted(text) => render_reply(request, &text, None, false),
+            ModelAction::Cut(text) => {
                 let usage = counted(&text);
-                spoken(asked, &text, Some(usage), true)
+                render_reply(request, &text, Some(usage), true)
             }
-            Play::Vectors(vectors) => embedded(asked, &vectors),
-            Play::Garbage => return send(stream, 200, "", "{\"message\": {\"content\": \"half"),
-            Play::Status(status, body) => return send(stream, status, "", &body),
-            Play::Busy(seconds) => {
+            ModelAction::Vectors(vectors) => render_vectors(request, &vectors),
+            ModelAction::Garbage => {
+                return send(stream, 200, "", "{\"message\": {\"content\": \"half");
+            }
+            ModelAction::Status(status, body) => return send(stream, status, "", &body),
+            ModelAction::Busy(seconds) => {
                 let header = format!("Retry-After: {seconds}\r\n");
                 return send(
                     stream,
@@ -269,36 +266,38 @@ impl Shared {
                     "{\"error\":{\"message\":\"slow down\"}}",
                 );
             }
-            Play::Redirect(to) => return send(stream, 307, &format!("Location: {to}\r\n"), ""),
-            Play::Truncated => {
+            ModelAction::Redirect(to) => {
+                return send(stream, 307, &format!("Location: {to}\r\n"), "");
+            }
+            ModelAction::Truncated => {
                 let head = "HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\n{\"message\":";
                 let _ = stream.write_all(head.as_bytes());
                 return;
             }
-            Play::Die => return,
-            Play::Hang => {
+            ModelAction::Die => return,
+            ModelAction::Hang => {
                 let mut rest = Vec::new();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
                 let _ = stream.read_to_end(&mut rest);
                 self.state.lock().unwrap().hung_up += 1;
-                return self.news.notify_all();
+                return self.changed.notify_all();
             }
-            Play::Together(count, play) => {
+            ModelAction::Together(count, play) => {
                 self.state.lock().unwrap().together += 1;
-                self.news.notify_all();
+                self.changed.notify_all();
                 self.wait(|state| state.together >= count);
-                return self.perform(*play, asked, stream);
+                return self.perform(*play, request, stream);
             }
         };
         send(stream, 200, "", &answer.to_string());
     }
 }
 
-fn spoken(asked: &Asked, text: &str, usage: Option<[u64; 3]>, cut: bool) -> Value {
-    match asked.protocol {
+fn render_reply(request: &ModelRequest, text: &str, usage: Option<[u64; 3]>, cut: bool) -> Value {
+    match request.protocol {
         Protocol::Ollama => {
             let mut body = json!({
-                "model": asked.model(),
+                "model": request.model(),
                 "message": {"role": "assistant", "content": text},
                 "done": true,
                 "done_reason": if cut { "length" } else { "stop" },
@@ -312,7 +311,7 @@ fn spoken(asked: &Asked, text: &str, usage: Option<[u64; 3]>, cut: bool) -> Valu
         Protocol::OpenAi => {
             let mut body = json!({
                 "object": "chat.completion",
-                "model": asked.model(),
+                "model": request.model(),
                 "choices": [{
                     "index": 0,
                     "message": {"role": "assistant", "content": text},
@@ -333,7 +332,7 @@ fn spoken(asked: &Asked, text: &str, usage: Option<[u64; 3]>, cut: bool) -> Valu
             let mut body = json!({
                 "type": "message",
                 "role": "assistant",
-                "model": asked.model(),
+                "model": request.model(),
                 "content": [{"type": "text", "text": text}],
                 "stop_reason": if cut { "max_tokens" } else { "end_turn" },
             });
@@ -351,8 +350,8 @@ fn spoken(asked: &Asked, text: &str, usage: Option<[u64; 3]>, cut: bool) -> Valu
 }
 
 /// Vectors in each protocol's form; OpenAI's in no particular order, as it may.
-fn embedded(asked: &Asked, vectors: &[Vec<f32>]) -> Value {
-    match asked.protocol {
+fn render_vectors(request: &ModelRequest, vectors: &[Vec<f32>]) -> Value {
+    match request.protocol {
         Protocol::OpenAi => {
             let rows = vectors.iter().enumerate().rev();
             let rows: Vec<Value> = rows
@@ -364,8 +363,8 @@ fn embedded(asked: &Asked, vectors: &[Vec<f32>]) -> Value {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+fn read(stream: &TcpStream) -> Option<ModelRequest> {
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -391,7 +390,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
         }
         path => panic!("no provider has the path {path}"),
     };
-    Some(Asked {
+    Some(ModelRequest {
         number: 0,
         protocol,
         path,
@@ -406,7 +405,7 @@ fn send(stream: &mut TcpStream, status: u16, headers: &str, body: &str) {
     let head = format!(
         "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    // The client may be gone already, which is its right.
+    // The client may have disconnected already.
     let _ = stream.write_all(head.as_bytes());
     let _ = stream.write_all(body.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! A child process whose output is read as it comes and whose end is never waited for in vain.
+//! A child process whose output is read as it comes; every wait for it has a time limit.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -11,44 +11,42 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
-/// How long anything may take before a test gives up on it.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of every wait in a test.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running child. Killed when dropped.
 #[derive(Debug)]
-pub struct Process {
+pub struct TestProcess {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<Vec<u8>>,
-    stderr: Arc<Heard>,
+    stderr: Arc<StderrBuffer>,
     stderr_reader: Option<JoinHandle<()>>,
 }
 
-/// What came on standard error, and word that there is more.
+/// Standard error so far, and a signal for new output.
 #[derive(Debug, Default)]
-struct Heard {
+struct StderrBuffer {
     text: Mutex<Vec<u8>>,
     more: Condvar,
 }
 
-/// How a child ended, and what it had said by then.
+/// Exit status and output of a finished child.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProcessOutput {
     /// The exit code; `None` when a signal ended it.
     pub code: Option<i32>,
-    /// The signal that ended it.
     pub signal: Option<i32>,
     /// What was left unread on standard output.
     pub stdout: String,
-    /// All of standard error.
     pub stderr: String,
     /// How long its end was waited for.
     pub took: Duration,
 }
 
-impl Process {
+impl TestProcess {
     /// Starts it with all three standard streams as pipes.
-    pub fn start(mut command: Command) -> Process {
+    pub fn start(mut command: Command) -> TestProcess {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -68,7 +66,7 @@ impl Process {
                 }
             }
         });
-        let stderr = Arc::new(Heard::default());
+        let stderr = Arc::new(StderrBuffer::default());
         let (sink, mut err) = (stderr.clone(), child.stderr.take().unwrap());
         let stderr_reader = std::thread::spawn(move || {
             let mut block = [0; 4096];
@@ -79,7 +77,7 @@ impl Process {
                 sink.more.notify_all();
             }
         });
-        Process {
+        TestProcess {
             stdin: child.stdin.take(),
             child,
             lines,
@@ -88,37 +86,33 @@ impl Process {
         }
     }
 
-    /// The process id.
     pub fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap()
     }
 
-    /// Writes to its standard input; false when nobody reads it any more.
+    /// Writes to its standard input; false when the reader has closed it.
     pub fn write(&mut self, bytes: &[u8]) -> bool {
         let stdin = self.stdin.as_mut().expect("standard input is still open");
         stdin.write_all(bytes).and_then(|()| stdin.flush()).is_ok()
     }
 
-    /// Closes its standard input.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
-    }
-
-    /// Takes its standard input, so that a thread can write while another reads.
-    pub fn take_stdin(&mut self) -> ChildStdin {
-        self.stdin.take().expect("standard input is still open")
     }
 
     /// The next line of its standard output with its line end; `None` at the end.
     ///
     /// # Panics
-    /// Nothing comes within [`PATIENCE`].
+    /// Nothing comes within [`TEST_TIMEOUT`].
     pub fn line(&self) -> Option<Vec<u8>> {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.recv_timeout(TEST_TIMEOUT) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {
-                panic!("no line within {PATIENCE:?}; stderr:\n{}", self.stderr())
+                panic!(
+                    "no line within {TEST_TIMEOUT:?}; stderr:\n{}",
+                    self.stderr()
+                )
             }
         }
     }
@@ -128,12 +122,12 @@ impl Process {
         String::from_utf8_lossy(&self.stderr.text.lock().unwrap()).into_owned()
     }
 
-    /// Waits for a line on standard error that this finds something in.
+    /// Waits for a line on standard error for which `find` returns a value.
     ///
     /// # Panics
-    /// None comes within [`PATIENCE`].
-    pub fn heard<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+    /// None comes within [`TEST_TIMEOUT`].
+    pub fn wait_for_stderr<T>(&self, find: impl Fn(&str) -> Option<T>) -> T {
+        let deadline = Instant::now() + TEST_TIMEOUT;
         let mut text = self.stderr.text.lock().unwrap();
         loop {
             let lines = String::from_utf8_lossy(&text).into_owned();
@@ -142,23 +136,24 @@ impl Process {
                 return found;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "not heard within {PATIENCE:?}:\n{lines}");
+            assert!(
+                !left.is_zero(),
+                "not found on stderr within {TEST_TIMEOUT:?}:\n{lines}"
+            );
             text = self.stderr.more.wait_timeout(text, left).unwrap().0;
         }
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
     /// Closes standard input and waits for the end.
-    pub fn finish(mut self) -> Ended {
+    pub fn finish(mut self) -> ProcessOutput {
         self.close_stdin();
         self.wait()
     }
@@ -166,8 +161,8 @@ impl Process {
     /// Waits for the end, with standard input left as it is.
     ///
     /// # Panics
-    /// It does not end within [`PATIENCE`].
-    pub fn wait(mut self) -> Ended {
+    /// It does not end within [`TEST_TIMEOUT`].
+    pub fn wait(mut self) -> ProcessOutput {
         let started = Instant::now();
         let status = self.status();
         let took = started.elapsed();
@@ -176,7 +171,7 @@ impl Process {
             stdout.extend(line);
         }
         self.stderr_reader.take().unwrap().join().unwrap();
-        Ended {
+        ProcessOutput {
             code: status.code(),
             signal: status.signal(),
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
@@ -189,13 +184,13 @@ impl Process {
         // A descriptor for the process: waiting on it has a limit, which waiting for the child has not.
         if let Ok(descriptor) = pidfd_open(self.pid(), PidfdFlags::empty()) {
             let limit = Timespec {
-                tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap(),
+                tv_sec: i64::try_from(TEST_TIMEOUT.as_secs()).unwrap(),
                 tv_nsec: 0,
             };
             let ready = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit));
             assert!(
                 ready.unwrap() > 0,
-                "still running after {PATIENCE:?}; stderr:\n{}",
+                "still running after {TEST_TIMEOUT:?}; stderr:\n{}",
                 self.stderr()
             );
         }
@@ -203,7 +198,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for TestProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

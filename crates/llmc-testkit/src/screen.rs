@@ -12,15 +12,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::process::PATIENCE;
+use crate::process::TEST_TIMEOUT;
 
 /// Lines and columns at the start.
-const SIZE: (u16, u16) = (30, 120);
+const SCREEN_SIZE: (u16, u16) = (30, 120);
 /// Written after the program has ended: whatever it wrote came before.
-const THE_END: &str = "(the end)";
+const END_MARK: &str = "(the end)";
 
 /// A program whose three standard streams are a terminal of 120 columns and 30 lines. Killed when dropped.
-pub struct Screen {
+pub struct TestScreen {
     child: Child,
     master: Option<File>,
     /// Our own end of its terminal, to look at the modes.
@@ -31,9 +31,9 @@ pub struct Screen {
     before: Termios,
 }
 
-impl Screen {
+impl TestScreen {
     /// Starts it. It gets no controlling terminal, so signals of the keyboard do not reach it.
-    pub fn start(mut command: Command) -> Screen {
+    pub fn start(mut command: Command) -> TestScreen {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).unwrap();
         grantpt(&master).unwrap();
@@ -43,7 +43,7 @@ impl Screen {
             let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
             File::from(open(&name, flags, Mode::empty()).unwrap())
         };
-        tcsetwinsize(&master, winsize(SIZE)).unwrap();
+        tcsetwinsize(&master, winsize(SCREEN_SIZE)).unwrap();
         let slave = end();
         let before = tcgetattr(&slave).unwrap();
         let child = command
@@ -64,12 +64,12 @@ impl Screen {
                 }
             }
         });
-        Screen {
+        TestScreen {
             child,
             master: Some(master),
             slave,
             output,
-            parser: vt100::Parser::new(SIZE.0, SIZE.1, 0),
+            parser: vt100::Parser::new(SCREEN_SIZE.0, SCREEN_SIZE.1, 0),
             raw: Vec::new(),
             before,
         }
@@ -89,7 +89,7 @@ impl Screen {
     }
 
     /// What the terminal shows.
-    pub fn vt(&self) -> &vt100::Screen {
+    pub fn vt(&self) -> &vt100::TestScreen {
         self.parser.screen()
     }
 
@@ -107,12 +107,12 @@ impl Screen {
     /// Waits until this is so.
     ///
     /// # Panics
-    /// It is not within [`PATIENCE`].
-    pub fn until(&mut self, what: &str, is_so: impl Fn(&Screen) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+    /// It is not within [`TEST_TIMEOUT`].
+    pub fn until(&mut self, what: &str, is_so: impl Fn(&TestScreen) -> bool) {
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while !is_so(self) {
             let left = deadline.saturating_duration_since(Instant::now());
-            let shown = |screen: &Screen| screen.vt().contents();
+            let shown = |screen: &TestScreen| screen.vt().contents();
             match self.output.recv_timeout(left) {
                 Ok(bytes) => {
                     self.parser.process(&bytes);
@@ -132,7 +132,7 @@ impl Screen {
     }
 
     /// Waits until this text has been written, even if something else has taken its place since.
-    pub fn heard(&mut self, text: &str) {
+    pub fn wait_for_stderr(&mut self, text: &str) {
         self.until(text, |screen| screen.raw().contains(text));
     }
 
@@ -157,11 +157,11 @@ impl Screen {
     /// Waits for the end; the exit code.
     ///
     /// # Panics
-    /// It does not end within [`PATIENCE`].
+    /// It does not end within [`TEST_TIMEOUT`].
     pub fn wait(&mut self) -> Option<i32> {
         let descriptor = pidfd_open(self.pid(), PidfdFlags::empty()).unwrap();
         let limit = Timespec {
-            tv_sec: i64::try_from(PATIENCE.as_secs()).unwrap(),
+            tv_sec: i64::try_from(TEST_TIMEOUT.as_secs()).unwrap(),
             tv_nsec: 0,
         };
         let ready = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&limit));
@@ -179,8 +179,8 @@ impl Screen {
     /// The terminal is not as it was before.
     pub fn ended(mut self) -> (String, Option<i32>, String) {
         let code = self.wait();
-        self.slave.write_all(THE_END.as_bytes()).unwrap();
-        self.shows(THE_END);
+        self.slave.write_all(END_MARK.as_bytes()).unwrap();
+        self.shows(END_MARK);
         assert!(!self.vt().alternate_screen(), "still on the other screen");
         assert!(!self.vt().hide_cursor(), "the cursor is hidden");
         let after = tcgetattr(&self.slave).unwrap();
@@ -189,7 +189,7 @@ impl Screen {
     }
 }
 
-impl std::fmt::Debug for Screen {
+impl std::fmt::Debug for TestScreen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Screen")
             .field("shows", &self.vt().contents())
@@ -197,7 +197,7 @@ impl std::fmt::Debug for Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TestScreen {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -7,25 +7,25 @@ use std::process::Command;
 
 use crate::client::McpClient;
 use crate::http::HttpServer;
-use crate::process::{Ended, Process};
+use crate::process::{ProcessOutput, TestProcess};
 
-/// What the file outside the roots says; a test that finds it in an answer has found a leak.
+/// Content of the file outside the roots; a test that finds it in an answer has found a leak.
 const CANARY: &str = "canary-do-not-leak";
 
 /// A workspace, a home, and an outside that nothing may touch.
 #[derive(Debug)]
-pub struct Workspace {
+pub struct TestWorkspace {
     base: tempfile::TempDir,
     program: PathBuf,
     env: Vec<(String, String)>,
 }
 
-impl Workspace {
+impl TestWorkspace {
     /// Makes the files of a fixture: each begins with a line `//- path`, and its content runs to the next such line.
-    pub fn from_fixture(program: impl Into<PathBuf>, fixture: &str) -> Workspace {
+    pub fn from_fixture(program: impl Into<PathBuf>, fixture: &str) -> TestWorkspace {
         // Canonical, so that paths in answers can be compared with paths in tests.
         let base = tempfile::tempdir().unwrap();
-        let workspace = Workspace {
+        let workspace = TestWorkspace {
             base,
             program: program.into(),
             env: Vec::new(),
@@ -52,7 +52,7 @@ impl Workspace {
 
     /// The same with an environment variable set for every process it starts.
     #[must_use]
-    pub fn with_env(mut self, name: &str, value: &str) -> Workspace {
+    pub fn with_env(mut self, name: &str, value: &str) -> TestWorkspace {
         self.env.push((name.to_owned(), value.to_owned()));
         self
     }
@@ -84,13 +84,12 @@ impl Workspace {
         fs::write(path, content).unwrap();
     }
 
-    /// A file's text.
     pub fn read(&self, path: impl AsRef<Path>) -> String {
         let path = self.path(path);
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// Every file and folder below the root, sorted; the state folder only when asked for.
+    /// Every file and folder below the root, sorted; without the state folder.
     pub fn tree(&self) -> Vec<String> {
         let mut found = Vec::new();
         collect(&self.root(), &self.root(), &mut found);
@@ -99,7 +98,7 @@ impl Workspace {
         found
     }
 
-    /// Fails when the outside is not as it was made, or `text` tells of it.
+    /// Fails when the outside has changed.
     pub fn assert_outside_untouched(&self) {
         let names: Vec<_> = fs::read_dir(self.outside(""))
             .unwrap()
@@ -135,16 +134,15 @@ impl Workspace {
         command
     }
 
-    /// The program under test.
     pub fn program(&self) -> &Path {
         &self.program
     }
 
     /// Runs the program to its end, with nothing on standard input.
-    pub fn llmc<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ended {
+    pub fn llmc<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> ProcessOutput {
         let mut command = self.command();
         command.args(args);
-        Process::start(command).finish()
+        TestProcess::start(command).finish()
     }
 
     /// Starts `llmc serve` on a free port with limits that no test reaches, and waits until it listens.
@@ -155,14 +153,14 @@ impl Workspace {
             command.args(["--set", &format!("mcp.limits.{limit}=100000")]);
         }
         command.args(flags);
-        HttpServer::new(Process::start(command))
+        HttpServer::new(TestProcess::start(command))
     }
 
     /// Starts `llmc mcp`, without a handshake, with further flags.
     pub fn mcp<S: AsRef<OsStr>>(&self, flags: impl IntoIterator<Item = S>) -> McpClient {
         let mut command = self.command();
         command.arg("mcp").args(flags);
-        McpClient::new(Process::start(command))
+        McpClient::new(TestProcess::start(command))
     }
 }
 

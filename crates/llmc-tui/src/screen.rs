@@ -143,7 +143,7 @@ mod tests {
         command
             .args(["--exact", name, "--nocapture"])
             .env(INSIDE, "1");
-        let (text, code, raw) = llmc_testkit::Screen::start(command).ended();
+        let (text, code, raw) = llmc_testkit::TestScreen::start(command).ended();
         assert_eq!(code, Some(101));
         assert!(raw.contains("\x1b[?1049h"), "was set up");
         assert!(text.contains("of this thread"), "{text}");

@@ -1,6 +1,6 @@
 //! The verbs of the command line: results on standard output, errors on standard error, codes that scripts can read.
 
-use llmc_testkit::{Ended, Workspace};
+use llmc_testkit::{ProcessOutput, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::{keys, workspace};
@@ -110,7 +110,7 @@ fn a_tools_arguments_are_flags() {
         .arg("--root")
         .arg(workspace.root())
         .args(["tool", "stat", "--path", "a.txt"]);
-    let stat = llmc_testkit::Process::start(command).finish();
+    let stat = llmc_testkit::TestProcess::start(command).finish();
     assert!(ok(&stat).contains("\"size\":14"), "{stat:?}");
     let help = workspace.llmc(["tool", "read_file", "--help"]);
     assert!(ok(&help).contains("--offset-lines"), "{help:?}");
@@ -380,7 +380,7 @@ fn the_tools_are_listed_with_their_cost() {
     assert!(ok(&schemas).contains("\"inputSchema\""));
 }
 
-fn shown<'a>(ended: &'a Ended, key: &str) -> (&'a str, &'a str) {
+fn shown<'a>(ended: &'a ProcessOutput, key: &str) -> (&'a str, &'a str) {
     let line = ok(ended)
         .lines()
         .find(|line| line.split(' ').next() == Some(key))
@@ -551,7 +551,7 @@ fn init_writes_a_configuration_that_is_valid() {
     }
 }
 
-fn list_resources(workspace: &Workspace) {
+fn list_resources(workspace: &TestWorkspace) {
     let list = workspace.mcp([""; 0]).request("resources/list", json!({}));
     assert_eq!(
         list["result"]["resources"].as_array().unwrap().len(),
@@ -567,7 +567,7 @@ fn the_workspace_is_the_nearest_folder_with_git() {
     command
         .current_dir(workspace.path("deep/er"))
         .args(["tool", "stat", "--path", "a.txt"]);
-    ok(&llmc_testkit::Process::start(command).finish());
+    ok(&llmc_testkit::TestProcess::start(command).finish());
     assert!(workspace.path(".llmc/.gitignore").is_file());
     assert_eq!(workspace.read(".llmc/.gitignore"), "*\n");
     let mode =
@@ -636,7 +636,7 @@ fn init_replaces_a_broken_configuration_where_it_is() {
                 .current_dir(workspace.path("sub"))
                 .arg("init")
                 .args(flags);
-            llmc_testkit::Process::start(command).finish()
+            llmc_testkit::TestProcess::start(command).finish()
         };
         fails(&init(&[]), 6);
         ok(&init(&["--force"]));

@@ -1,6 +1,6 @@
 //! `execute_code`: scripts that call tools, over MCP.
 
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::{classic, workspace};

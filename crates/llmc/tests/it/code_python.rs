@@ -1,6 +1,6 @@
 //! `execute_code` in the system's Python: the same tools, and the kernel in place of an interpreter that knows no files.
 
-use llmc_testkit::{McpClient, Process, Workspace};
+use llmc_testkit::{McpClient, TestProcess, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::code::{fails, run};
@@ -9,7 +9,7 @@ use crate::workspace;
 const PYTHON: &str = "mcp.code_execution.sandbox=\"python\"";
 
 /// A server whose scripts run in Python; none where the kernel does not hold it or there is no Python.
-fn server(workspace: &Workspace, sets: &[&str]) -> Option<McpClient> {
+fn server(workspace: &TestWorkspace, sets: &[&str]) -> Option<McpClient> {
     let mut flags = vec!["--mode", "hybrid", "--set", PYTHON];
     for set in sets {
         flags.extend(["--set", set]);
@@ -211,7 +211,7 @@ fn without_the_kernels_means_scripts_are_refused_by_name() {
         // A word of the environment is no isolation.
         .env("LLMC_ISOLATED", "1")
         .env("container", "docker");
-    let mut client = McpClient::new(Process::start(command));
+    let mut client = McpClient::new(TestProcess::start(command));
     let id = client.send_request("ping", json!({}));
     if client.process().has_ended() {
         return;

@@ -1,11 +1,11 @@
 //! `run_cmd`: shell lines and programs inside the kernel's boundary, waited for or in the background.
 
-use llmc_testkit::{McpClient, Workspace, error_document};
+use llmc_testkit::{McpClient, TestWorkspace, error_document};
 use serde_json::{Value, json};
 
 use crate::{classic, workspace};
 
-fn hybrid(workspace: &Workspace) -> McpClient {
+fn hybrid(workspace: &TestWorkspace) -> McpClient {
     let mut client = workspace.mcp(["--mode", "hybrid"]);
     client.initialize("2025-11-25");
     client

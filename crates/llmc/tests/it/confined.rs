@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use llmc_testkit::{Ended, McpClient, PATIENCE, Process, Workspace};
+use llmc_testkit::{McpClient, ProcessOutput, TEST_TIMEOUT, TestProcess, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::{classic, keys, workspace};
@@ -15,7 +15,7 @@ const NOBODY: u32 = 65534;
 /// Runs a program where no user namespace can be made, as in many containers.
 const NO_USER_NAMESPACE: &str = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
 
-fn doctor(workspace: &Workspace, flags: &[&str]) -> (Ended, Value) {
+fn doctor(workspace: &TestWorkspace, flags: &[&str]) -> (ProcessOutput, Value) {
     let ended = workspace.llmc(["doctor", "--json"].iter().chain(flags));
     let document = serde_json::from_str(&ended.stdout)
         .unwrap_or_else(|error| panic!("{error}: {} {}", ended.stdout, ended.stderr));
@@ -126,7 +126,7 @@ fn health_and_the_log_tell_the_truth() {
         "unrestricted: allowlist is not a security boundary (interpreter: bash, sh, python, pip); commands run as uid {} with {level}; write roots [.]; network off",
         rustix::process::geteuid().as_raw()
     );
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !client.process().stderr().contains(&line) {
         assert!(Instant::now() < deadline, "{}", client.process().stderr());
         std::thread::yield_now();
@@ -158,7 +158,7 @@ fn demands_that_cannot_be_met_are_start_errors() {
             .args(["-Ur", "sh", "-c", NO_USER_NAMESPACE])
             .arg(workspace.program())
             .args(words);
-        Process::start(command).finish()
+        TestProcess::start(command).finish()
     };
     let auto = run(&["doctor", "--json"]);
     let Ok(document) = serde_json::from_str::<Value>(&auto.stdout) else {
@@ -247,13 +247,13 @@ fn the_server_hides_its_token_from_its_user_and_still_confines() {
     let ordinary = Ordinary::new();
     let mut command = ordinary.llmc();
     command.args(["mcp", "--mode", "classic", "--root", "."]);
-    let mut client = McpClient::new(Process::start(command));
+    let mut client = McpClient::new(TestProcess::start(command));
     client.initialize("2025-11-25");
     let pid = client.process().pid().as_raw_nonzero().to_string();
     let look = |pid: &str| {
         let mut look = ordinary.command("cat");
         look.arg(format!("/proc/{pid}/environ"));
-        Process::start(look).finish()
+        TestProcess::start(look).finish()
     };
     let seen = look(&pid);
     assert_ne!(seen.code, Some(0), "{}", seen.stdout);
@@ -261,7 +261,7 @@ fn the_server_hides_its_token_from_its_user_and_still_confines() {
     // Another process of the same user is an open book, so the look proves something.
     let mut other = ordinary.command("cat");
     other.arg("-");
-    let other = Process::start(other);
+    let other = TestProcess::start(other);
     let seen = look(&other.pid().as_raw_nonzero().to_string());
     assert!(seen.stdout.contains("s3cret"), "{}", seen.stderr);
 
@@ -281,7 +281,7 @@ fn the_server_hides_its_token_from_its_user_and_still_confines() {
 
     let mut doctor = ordinary.llmc();
     doctor.args(["doctor", "--json", "--root", "."]);
-    let ended = Process::start(doctor).finish();
+    let ended = TestProcess::start(doctor).finish();
     assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
     let document: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(document["uid"], uid);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -38,7 +38,7 @@ fn number(text: &str) -> usize {
 }
 
 /// Everything below a folder that looks like an unfinished file.
-fn litter(workspace: &Workspace) -> Vec<PathBuf> {
+fn litter(workspace: &TestWorkspace) -> Vec<PathBuf> {
     fn look(dir: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(dir).unwrap().flatten() {
             let (path, name) = (entry.path(), entry.file_name());
@@ -85,7 +85,7 @@ fn killed_after(
 }
 
 /// The next start works at once: it sweeps, and its first write is not held up by the dead.
-fn starts_clean(workspace: &Workspace, path: &str) {
+fn starts_clean(workspace: &TestWorkspace, path: &str) {
     let started = Instant::now();
     let mut client = classic(workspace);
     let (failed, text) = client.call_tool(

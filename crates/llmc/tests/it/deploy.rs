@@ -4,13 +4,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use llmc_testkit::Workspace;
+use llmc_testkit::TestWorkspace;
 use serde_json::json;
 
 use crate::workspace;
 
 /// As the image sets it: state on the volume, listening for others, a token from outside.
-fn container(fixture: &str) -> Workspace {
+fn container(fixture: &str) -> TestWorkspace {
     let workspace = workspace(fixture);
     let volume = workspace.outside("../volume");
     fs::create_dir(&volume).unwrap();

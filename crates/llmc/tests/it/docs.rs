@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use llmc_testkit::Workspace;
+use llmc_testkit::TestWorkspace;
 
 use crate::workspace;
 
@@ -51,7 +51,7 @@ fn cli() {
 }
 
 /// One verb's help, and that of the verbs below it.
-fn describe(workspace: &Workspace, verbs: &[&str], page: &mut String) {
+fn describe(workspace: &TestWorkspace, verbs: &[&str], page: &mut String) {
     let help = workspace.llmc(["help"].iter().chain(verbs));
     assert_eq!(help.code, Some(0), "{verbs:?}: {}", help.stderr);
     let name = ["llmc"].iter().chain(verbs).copied().collect::<Vec<_>>();

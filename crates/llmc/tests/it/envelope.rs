@@ -7,7 +7,7 @@ use std::process::Command;
 use base64::Engine as _;
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::te::{TeText, parse, render};
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ fn tree() -> impl Strategy<Value = Tree> {
 
 /// A workspace with servers of several budgets on it.
 struct Doors {
-    workspace: Workspace,
+    workspace: TestWorkspace,
     clients: Vec<(usize, McpClient)>,
 }
 

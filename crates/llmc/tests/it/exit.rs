@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use llmc_testkit::{McpClient, Process};
+use llmc_testkit::{McpClient, TestProcess};
 use rustix::process::{Pid, Signal, test_kill_process};
 use serde_json::json;
 
@@ -90,7 +90,7 @@ fn the_death_of_its_parent_ends_it_though_its_input_stays_open() {
     let mut command = workspace.command_of("sh");
     let script = "exec 3<&0; \"$0\" mcp --mode classic <&3 3<&- & echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"pid\\\":$!}\"; wait";
     command.arg("-c").arg(script).arg(workspace.program());
-    let mut client = McpClient::new(Process::start(command));
+    let mut client = McpClient::new(TestProcess::start(command));
     let pid = client.next_message().unwrap()["pid"].as_i64().unwrap();
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
     client.initialize("2025-11-25");
@@ -171,7 +171,7 @@ fn an_interrupted_tool_says_that_it_was_cancelled() {
     let mut command = workspace.command();
     command.args(["--set", "mcp.tools.read_timeout=600", "tool"]);
     command.args(["linux_fs_read", "--path", "huge", "--max-lines", "1"]);
-    let process = Process::start(command);
+    let process = TestProcess::start(command);
     // Only once it catches the signal is it worth sending.
     let deadline = Instant::now() + Duration::from_secs(20);
     while !catches(process.pid(), Signal::INT) {

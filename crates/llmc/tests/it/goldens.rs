@@ -7,13 +7,13 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use llmc_testkit::{Process, Workspace};
+use llmc_testkit::{TestProcess, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::workspace;
 
 /// Enough for every kind of answer: code with callers and tests, a log, tables, long lines, ignored and hidden files.
-fn fixture() -> Workspace {
+fn fixture() -> TestWorkspace {
     let workspace = workspace(include_str!("../goldens/fixture.txt"));
     let mut log = String::new();
     for n in 0..400 {
@@ -50,7 +50,7 @@ fn fixture() -> Workspace {
             .args(args)
             .env("GIT_AUTHOR_DATE", "2026-01-02T03:04:05Z")
             .env("GIT_COMMITTER_DATE", "2026-01-02T03:04:05Z");
-        let done = Process::start(command).finish();
+        let done = TestProcess::start(command).finish();
         assert!(done.code == Some(0), "git {args:?}: {}", done.stderr);
     };
     git(&["init", "-q"]);
@@ -91,7 +91,7 @@ fn calls() -> Vec<(String, Value)> {
 }
 
 /// Replaces what differs between two runs on the same files.
-fn normalised(workspace: &Workspace, text: &str) -> String {
+fn normalised(workspace: &TestWorkspace, text: &str) -> String {
     let mut text = text.replace(&*workspace.base().to_string_lossy(), "<BASE>");
     for (pattern, with) in [
         (r"res_[0-9A-HJKMNP-TV-Z]{26}", "res_<ULID>"),

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use llmc_testkit::{Process, Workspace};
+use llmc_testkit::{TestProcess, TestWorkspace};
 
 use crate::workspace;
 
@@ -39,7 +39,7 @@ fn pages() -> Vec<(String, String)> {
 }
 
 /// A small shop in which one function is used everywhere.
-fn sample() -> Workspace {
+fn sample() -> TestWorkspace {
     let workspace = workspace(
         r#"//- shop/store.py
 """Where orders are kept."""
@@ -307,13 +307,13 @@ fn session(example: &str) -> Vec<(&str, Vec<&str>)> {
     found
 }
 
-fn run(workspace: &Workspace, command: &str) -> String {
+fn run(workspace: &TestWorkspace, command: &str) -> String {
     let programs = Path::new(env!("CARGO_BIN_EXE_llmc")).parent().unwrap();
     let mut shell = workspace.command_of("/bin/sh");
     shell
         .args(["-c", &format!("{{ {command}\n}} 2>&1")])
         .env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
-    Process::start(shell).finish().stdout
+    TestProcess::start(shell).finish().stdout
 }
 
 /// Whether lines are as shown.

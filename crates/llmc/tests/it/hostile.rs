@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use llmc_testkit::{McpClient, Workspace, common_code, error_document};
+use llmc_testkit::{McpClient, TestWorkspace, common_code, error_document};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 

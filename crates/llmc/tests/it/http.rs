@@ -1,6 +1,6 @@
 //! Every route of `llmc serve`, answered.
 
-use llmc_testkit::{HttpServer, META_2026, Reply};
+use llmc_testkit::{HttpReply, HttpServer, META_2026};
 use serde_json::{Value, json};
 
 use crate::{keys, workspace};
@@ -506,7 +506,7 @@ fn a_correlation_id_is_kept_made_and_found_in_every_line() {
         assert_eq!(reply.ok()["meta"]["correlation_id"], id);
     }
     for msg in ["call", "request"] {
-        server.process().heard(|line| {
+        server.process().wait_for_stderr(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
             (line["msg"] == msg && line["correlation_id"] == "My.own_id-42").then_some(())
         });

@@ -4,7 +4,7 @@ use std::io::{BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use llmc_testkit::{PATIENCE, read_reply, request};
+use llmc_testkit::{TEST_TIMEOUT, read_reply, request};
 use serde_json::{Value, json};
 
 use crate::workspace;
@@ -18,7 +18,10 @@ one
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        assert!(
+            Instant::now() < deadline,
+            "not within {TEST_TIMEOUT:?}: {what}"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -411,7 +414,7 @@ fn a_forged_forwarding_header_changes_nothing() {
         server
             .send("GET", "/api/config", &forged, b"")
             .refused(401, "AUTH_FAILED");
-        let logged = server.process().heard(|line| {
+        let logged = server.process().wait_for_stderr(|line| {
             let line: Value = serde_json::from_str(line).ok()?;
             (line["correlation_id"] == "forwarded-1").then_some(line)
         });

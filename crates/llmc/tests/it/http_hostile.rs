@@ -13,7 +13,7 @@ const FIXTURE: &str = "\
 one
 ";
 
-fn post(server: &HttpServer, headers: &[(&str, &str)], body: &[u8]) -> llmc_testkit::Reply {
+fn post(server: &HttpServer, headers: &[(&str, &str)], body: &[u8]) -> llmc_testkit::HttpReply {
     let token = ("X-LLMC-Token", server.token.as_str());
     server.send("POST", "/tool", &[&[token], headers].concat(), body)
 }

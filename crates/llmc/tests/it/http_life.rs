@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use llmc_testkit::{HttpServer, PATIENCE, Workspace, read_reply, request};
+use llmc_testkit::{HttpServer, TEST_TIMEOUT, TestWorkspace, read_reply, request};
 use rustix::process::Signal;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::json;
@@ -134,7 +134,7 @@ fn a_socket_file_is_for_its_owner_and_goes_with_the_server() {
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let ask = |headers: &[(&str, &str)]| {
         let mut stream = UnixStream::connect(&path).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream
             .write_all(&request("GET", "/api/summary", headers, b""))
             .unwrap();
@@ -252,7 +252,7 @@ fn a_second_signal_ends_at_once() {
     until("its processes are gone", || !runs(mark));
 }
 
-fn gone_clients(workspace: &Workspace, server: &HttpServer, mark: &str, leave: impl Fn(&str)) {
+fn gone_clients(workspace: &TestWorkspace, server: &HttpServer, mark: &str, leave: impl Fn(&str)) {
     leave(&format!("touch started; sleep {mark}"));
     until("the processes of clients that left are gone", || {
         workspace.path("started").exists() && !runs(mark)
@@ -398,7 +398,7 @@ fn nobody_reading_the_log_stops_nobody() {
     let mut child = command.spawn().unwrap();
     until("it listens", || UnixStream::connect(&path).is_ok());
     let stream = UnixStream::connect(&path).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut stream = BufReader::new(stream);
     // Each is logged; a pipe holds the lines of a few hundred.
     for _ in 0..2000 {

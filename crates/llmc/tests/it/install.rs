@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use llmc_testkit::{Ended, Screen, Workspace};
+use llmc_testkit::{ProcessOutput, TestScreen, TestWorkspace};
 
 use crate::workspace;
 
@@ -34,11 +34,11 @@ const USUAL: [(&str, &str, &str); 10] = [
     ),
 ];
 
-fn run(workspace: &Workspace, args: &[&str]) -> Ended {
+fn run(workspace: &TestWorkspace, args: &[&str]) -> ProcessOutput {
     workspace.llmc([&["install"], args].concat())
 }
 
-fn ok(ended: &Ended) -> &str {
+fn ok(ended: &ProcessOutput) -> &str {
     assert_eq!(
         (ended.code, ended.stderr.as_str()),
         (Some(0), ""),
@@ -122,7 +122,7 @@ fn what_is_written_starts_a_server_that_answers() {
         if words.contains(&"--root".to_owned()) {
             command.current_dir("/");
         }
-        let mut server = llmc_testkit::McpClient::new(llmc_testkit::Process::start(command));
+        let mut server = llmc_testkit::McpClient::new(llmc_testkit::TestProcess::start(command));
         server.initialize("2025-11-25");
         let answer = server.text("read_file", serde_json::json!({"path": "a.txt"}));
         assert!(answer.starts_with("one\n"), "{client}: {answer}");
@@ -328,7 +328,7 @@ fn a_person_is_asked() {
         let workspace = workspace("//- .git/HEAD\nref\n");
         let mut command = workspace.command();
         command.args(["install", "gemini"]);
-        let mut screen = Screen::start(command);
+        let mut screen = TestScreen::start(command);
         screen.shows("+++");
         screen.press(&format!("{key}\r"));
         let (_, code, raw) = screen.ended();

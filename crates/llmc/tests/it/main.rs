@@ -76,15 +76,15 @@ mod te_diff;
 mod te_run;
 mod tui;
 
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 
 /// A workspace from a fixture, around the program under test.
-fn workspace(fixture: &str) -> Workspace {
-    Workspace::from_fixture(env!("CARGO_BIN_EXE_llmc"), fixture)
+fn workspace(fixture: &str) -> TestWorkspace {
+    TestWorkspace::from_fixture(env!("CARGO_BIN_EXE_llmc"), fixture)
 }
 
 /// A server that lists everything, after a handshake.
-fn classic(workspace: &Workspace) -> McpClient {
+fn classic(workspace: &TestWorkspace) -> McpClient {
     let mut client = workspace.mcp(["--mode", "classic"]);
     client.initialize("2025-11-25");
     client
@@ -103,7 +103,7 @@ fn keys(object: &serde_json::Value) -> Vec<&str> {
 }
 
 /// A file whose first line is short and whose 200 GiB take far longer to hash than any test runs; it takes no space.
-fn huge(workspace: &Workspace, name: &str) {
+fn huge(workspace: &TestWorkspace, name: &str) {
     workspace.write(name, "first\n");
     let file = std::fs::OpenOptions::new()
         .write(true)

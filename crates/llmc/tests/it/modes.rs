@@ -2,12 +2,12 @@
 
 use std::sync::Barrier;
 
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use serde_json::json;
 
 use crate::workspace;
 
-fn hybrid(workspace: &Workspace) -> McpClient {
+fn hybrid(workspace: &TestWorkspace) -> McpClient {
     let mut client = workspace.mcp(["--mode", "hybrid"]);
     client.initialize("2025-11-25");
     client
@@ -26,7 +26,7 @@ fn tools(client: &mut McpClient) -> Vec<String> {
 fn flag_over_environment_over_file_chooses_the_mode() {
     let workspace =
         workspace("//- llmc.toml\n[mcp]\nmode = \"code_execution\"\n").with_env("X", "");
-    let first = |workspace: &Workspace, flags: &[&str]| tools(&mut workspace.mcp(flags));
+    let first = |workspace: &TestWorkspace, flags: &[&str]| tools(&mut workspace.mcp(flags));
     assert!(first(&workspace, &[]).len() <= 4);
     let workspace = workspace.with_env("LLMC_MCP_MODE", "te");
     assert_eq!(first(&workspace, &[])[0], "te_grep");

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::{classic, keys, workspace};

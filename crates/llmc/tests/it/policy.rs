@@ -1,6 +1,6 @@
 //! What commands may be asked: the restricted profile, the operator's rules, and git over `te_git`.
 
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::{classic, workspace};
@@ -8,7 +8,7 @@ use crate::{classic, workspace};
 const RESTRICTED: &str = "//- llmc.toml\n[mcp]\nmode = \"classic\"\n[mcp.exec]\nprofile = \"restricted\"\n\
     //- src/a.rs\nfn foo() {}\nfn bar() {}\n//- src/b.rs\nfn baz() {}\n//- .env\nfoo=KEY\n";
 
-fn git(workspace: &Workspace, args: &[&str]) {
+fn git(workspace: &TestWorkspace, args: &[&str]) {
     let mut command = workspace.command_of("git");
     let ended = command
         .args(["-c", "user.name=a", "-c", "user.email=a@b"])
@@ -22,7 +22,7 @@ fn git(workspace: &Workspace, args: &[&str]) {
     );
 }
 
-fn committed(fixture: &str) -> Workspace {
+fn committed(fixture: &str) -> TestWorkspace {
     let workspace = workspace(fixture);
     git(&workspace, &["init", "-q", "-b", "main"]);
     git(&workspace, &["add", "-A"]);
@@ -31,7 +31,7 @@ fn committed(fixture: &str) -> Workspace {
 }
 
 /// Whether this kernel allows the restricted profile at all.
-fn confined(workspace: &Workspace) -> bool {
+fn confined(workspace: &TestWorkspace) -> bool {
     let ended = workspace.llmc(["tool", "health"]);
     if ended.code == Some(4) {
         assert!(

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use llmc_testkit::{McpClient, Process, Workspace, error_document};
+use llmc_testkit::{McpClient, TestProcess, TestWorkspace, error_document};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -527,9 +527,9 @@ fn what_must_live_is_not_killed() {
         if let Some(user) = user {
             std::os::unix::process::CommandExt::uid(&mut command, user);
         }
-        Process::start(command)
+        TestProcess::start(command)
     };
-    let pid = |process: &Process| i64::from(process.pid().as_raw_nonzero().get());
+    let pid = |process: &TestProcess| i64::from(process.pid().as_raw_nonzero().get());
     if rustix::process::geteuid().is_root() {
         let mut other = sleep(Some(65534));
         let args = json!({"pid": pid(&other)});

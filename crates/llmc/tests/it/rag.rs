@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use llmc_envelope::te::parse;
-use llmc_testkit::{Asked, McpClient, ModelServer, Play, Workspace};
+use llmc_testkit::{McpClient, ModelAction, ModelRequest, ModelServer, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::{classic, keys, workspace};
@@ -371,7 +371,7 @@ fn who_waits_for_the_index_is_told_how_far_it_is() {
 }
 
 /// A model that knows three things and which words stand for them.
-fn meanings(asked: &Asked) -> Play {
+fn meanings(asked: &ModelRequest) -> ModelAction {
     let texts = match &asked.body["input"] {
         Value::Array(texts) => texts.clone(),
         one => vec![one.clone()],
@@ -385,7 +385,7 @@ fn meanings(asked: &Asked) -> Play {
             0.1,
         ]
     };
-    Play::Vectors(texts.iter().map(vector).collect())
+    ModelAction::Vectors(texts.iter().map(vector).collect())
 }
 
 #[test]
@@ -403,7 +403,7 @@ fn vectors_find_what_shares_no_word() {
         let flags: Vec<&str> = flags.collect();
         let ended = workspace.llmc(["rag", "index"].iter().chain(&flags));
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-        let sent = model.asked();
+        let sent = model.requests();
         assert!(sent.iter().any(|asked| asked.raw.contains("idle.pop")));
         assert!(
             sent.iter().all(|asked| !asked.raw.contains("idle secret")),

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use llmc_testkit::{McpClient, Process, Workspace};
+use llmc_testkit::{McpClient, TestProcess, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::rag::{SHOP, document, refused};
@@ -17,7 +17,7 @@ use crate::workspace;
 const FULL: &str = "the index cannot be written: the disk is full";
 
 /// The program with its state on a disk of its own, made ready by `script`.
-fn on_a_disk(workspace: &Workspace, script: &str) -> Command {
+fn on_a_disk(workspace: &TestWorkspace, script: &str) -> Command {
     let state = workspace.path(".llmc");
     std::fs::create_dir_all(state).unwrap();
     let mut command = workspace.command_of("unshare");
@@ -31,7 +31,7 @@ fn on_a_disk(workspace: &Workspace, script: &str) -> Command {
 
 /// Whether this machine lets its users have disks of their own.
 #[expect(clippy::print_stderr, reason = "says why a test tried nothing")]
-fn can_mount(workspace: &Workspace) -> bool {
+fn can_mount(workspace: &TestWorkspace) -> bool {
     let mut command = workspace.command_of("unshare");
     command.args(["--map-root-user", "--mount", "sh", "-c"]);
     command.arg("mount -t tmpfs none /tmp");
@@ -190,7 +190,7 @@ fn a_read_only_disk_is_said_and_searched_live() {
     ] {
         let mut command = on_a_disk(&workspace, script);
         command.args(["mcp", "--mode", "classic"]);
-        let mut client = McpClient::new(Process::start(command));
+        let mut client = McpClient::new(TestProcess::start(command));
         client.initialize("2025-11-25");
         let found = document(
             &mut client,

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
 use llmc_envelope::te::parse;
-use llmc_testkit::{McpClient, Process, Workspace};
+use llmc_testkit::{McpClient, TestProcess, TestWorkspace};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -86,13 +86,13 @@ fn symbols_that_nobody_or_several_define() {
 }
 
 /// A server that may read no more than anybody: as root, permissions would mean nothing.
-fn as_nobody(workspace: &Workspace) -> McpClient {
+fn as_nobody(workspace: &TestWorkspace) -> McpClient {
     let mut command = workspace.command_of("unshare");
     command
         .args(["--user", "--map-user=1000", "--map-group=1000"])
         .arg(workspace.program())
         .args(["mcp", "--mode", "classic"]);
-    McpClient::new(Process::start(command))
+    McpClient::new(TestProcess::start(command))
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_file_that_kills_the_parser_is_left_to_windows() {
     for deaths in 0..2 {
         let mut command = workspace.command();
         command.args(["rag", "index"]);
-        let child = Process::start(command);
+        let child = TestProcess::start(command);
         let end = Instant::now() + Duration::from_secs(60);
         let its = format!("run-{}-", child.pid().as_raw_nonzero());
         // Its own notes say when it is in the middle.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use llmc_envelope::te::parse;
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::rag::{document, ready};
@@ -14,7 +14,7 @@ const TESTS: usize = 40;
 const PAGES: usize = 20;
 
 /// One function that everybody calls.
-fn popular() -> Workspace {
+fn popular() -> TestWorkspace {
     let mut code = "def foo(x):\n    return x\n".to_owned();
     for n in 0..CALLERS {
         let _ = write!(code, "\ndef caller_{n}():\n    return foo({n})\n");

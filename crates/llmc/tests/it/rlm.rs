@@ -7,7 +7,7 @@ mod session;
 mod shell;
 mod spending;
 
-use llmc_testkit::{Asked, McpClient, ModelServer, Play, Workspace};
+use llmc_testkit::{McpClient, ModelAction, ModelRequest, ModelServer, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::workspace;
@@ -25,7 +25,7 @@ fn haystack() -> String {
 }
 
 /// A workspace whose models are played by `server`; `more` is further configuration.
-fn with_models(server: &ModelServer, more: &str) -> Workspace {
+fn with_models(server: &ModelServer, more: &str) -> TestWorkspace {
     let workspace = workspace("");
     workspace.write(
         "llmc.toml",
@@ -39,14 +39,14 @@ fn with_models(server: &ModelServer, more: &str) -> Workspace {
     workspace
 }
 
-fn client(workspace: &Workspace) -> McpClient {
+fn client(workspace: &TestWorkspace) -> McpClient {
     let mut client = workspace.mcp::<&str>([]);
     client.initialize("2025-11-25");
     client
 }
 
 /// Asks about the haystack.
-fn ask(workspace: &Workspace) -> Value {
+fn ask(workspace: &TestWorkspace) -> Value {
     client(workspace).json(
         "rlm_query",
         json!({"task": "Where is the needle?", "path": "hay.txt"}),
@@ -54,7 +54,7 @@ fn ask(workspace: &Workspace) -> Value {
 }
 
 /// Asks about the haystack in vain; the error document.
-fn fail(workspace: &Workspace, more: Value) -> Value {
+fn fail(workspace: &TestWorkspace, more: Value) -> Value {
     let mut args = json!({"task": "Where is the needle?", "path": "hay.txt"});
     args.as_object_mut()
         .unwrap()
@@ -67,20 +67,23 @@ fn code_of(error: &Value) -> &str {
 }
 
 /// A leading model that runs these blocks, one a turn; parts are answered with `part`.
-fn leading(blocks: &[&str], part: impl Fn(&Asked) -> Play + Send + Sync + 'static) -> ModelServer {
+fn leading(
+    blocks: &[&str],
+    part: impl Fn(&ModelRequest) -> ModelAction + Send + Sync + 'static,
+) -> ModelServer {
     let blocks: Vec<String> = blocks.iter().map(|block| (*block).to_owned()).collect();
     ModelServer::start(move |asked| {
         if asked.model() != "lead" {
             return part(asked);
         }
         match blocks.get(asked.turns()) {
-            Some(block) => Play::code(block),
-            None => Play::Say("I do not know what else to do.".to_owned()),
+            Some(block) => ModelAction::code(block),
+            None => ModelAction::Say("I do not know what else to do.".to_owned()),
         }
     })
 }
 
 /// A leading model that runs these blocks and asks nobody.
 fn alone(blocks: &[&str]) -> ModelServer {
-    leading(blocks, |_| Play::Status(400, "{}".to_owned()))
+    leading(blocks, |_| ModelAction::Status(400, "{}".to_owned()))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use llmc_envelope::te::{TeText, parse};
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::{classic, workspace};

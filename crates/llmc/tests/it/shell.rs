@@ -1,11 +1,11 @@
 //! The program in a shell: help for every verb, completions, manual pages, colour, exit codes.
 
-use llmc_testkit::{Ended, Screen, Workspace};
+use llmc_testkit::{ProcessOutput, TestScreen, TestWorkspace};
 
 use crate::workspace;
 
 /// Every verb with those below it, as `help` lists them.
-fn verbs(workspace: &Workspace, above: &[String], found: &mut Vec<Vec<String>>) {
+fn verbs(workspace: &TestWorkspace, above: &[String], found: &mut Vec<Vec<String>>) {
     let words = ["help".to_owned()].into_iter().chain(above.to_vec());
     let help = workspace.llmc(words);
     let below = help
@@ -63,7 +63,7 @@ fn completions_are_scripts_that_their_shells_accept() {
             ));
             let mut bash = workspace.command_of("bash");
             bash.arg("script");
-            let ended = llmc_testkit::Process::start(bash).finish();
+            let ended = llmc_testkit::TestProcess::start(bash).finish();
             assert_eq!((ended.stdout.trim(), ended.stderr.as_str()), ("cursor", ""));
         }
     }
@@ -97,7 +97,7 @@ fn colour_is_for_terminals_and_can_be_refused() {
     let shown = |name: &str| {
         let mut command = workspace.command();
         command.arg("install").env(name, "1");
-        let (_, code, raw) = Screen::start(command).ended();
+        let (_, code, raw) = TestScreen::start(command).ended();
         assert_eq!(code, Some(0));
         raw.contains('\x1b')
     };
@@ -109,7 +109,7 @@ fn colour_is_for_terminals_and_can_be_refused() {
     );
     let mut forced = workspace.command();
     forced.args(["install"]).env("CLICOLOR_FORCE", "1");
-    let forced = llmc_testkit::Process::start(forced).finish();
+    let forced = llmc_testkit::TestProcess::start(forced).finish();
     assert!(forced.stdout.contains('\x1b'));
 }
 
@@ -249,6 +249,6 @@ fn exit_codes() {
     full.arg("-c")
         .arg("\"$0\" tools > /dev/full")
         .arg(workspace.program());
-    let full: Ended = llmc_testkit::Process::start(full).finish();
+    let full: ProcessOutput = llmc_testkit::TestProcess::start(full).finish();
     assert_eq!(full.code, Some(74), "{full:?}");
 }

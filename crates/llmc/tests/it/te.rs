@@ -1,7 +1,7 @@
 //! The Tool Envelope over MCP: header first, body within budget, everything left out accounted for.
 
 use llmc_envelope::te::{TeText, parse};
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::workspace;
@@ -33,7 +33,7 @@ fn opens() {
 open_store # TE: 0 more
 ";
 
-fn te(workspace: &Workspace) -> McpClient {
+fn te(workspace: &TestWorkspace) -> McpClient {
     let mut client = workspace.mcp(["--mode", "classic"]);
     client.initialize("2025-11-25");
     client

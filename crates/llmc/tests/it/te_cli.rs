@@ -4,12 +4,12 @@ use std::io::{Read, Write};
 use std::process::{Command, Output, Stdio};
 
 use llmc_envelope::te::parse;
-use llmc_testkit::Workspace;
+use llmc_testkit::TestWorkspace;
 use serde_json::Value;
 
 use crate::workspace;
 
-fn te(workspace: &Workspace) -> Command {
+fn te(workspace: &TestWorkspace) -> Command {
     let mut command = workspace.command_of(env!("CARGO_BIN_EXE_te"));
     command
         .env_remove("TE_SESSION_ID")
@@ -17,7 +17,7 @@ fn te(workspace: &Workspace) -> Command {
     command
 }
 
-fn run(workspace: &Workspace, args: &[&str]) -> Output {
+fn run(workspace: &TestWorkspace, args: &[&str]) -> Output {
     te(workspace).args(args).output().expect("te runs")
 }
 
@@ -25,7 +25,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text")
 }
 
-fn json(workspace: &Workspace, args: &[&str]) -> Value {
+fn json(workspace: &TestWorkspace, args: &[&str]) -> Value {
     let mut all = vec!["--json"];
     all.extend(args);
     let output = run(workspace, &all);

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use llmc_envelope::te::{TeText, parse};
-use llmc_testkit::{McpClient, Workspace};
+use llmc_testkit::{McpClient, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::{classic, workspace};
@@ -27,7 +27,7 @@ fn failed(client: &mut McpClient, args: Value) -> (String, String, String) {
     )
 }
 
-fn git(workspace: &Workspace, words: &[&str]) {
+fn git(workspace: &TestWorkspace, words: &[&str]) {
     let done = Command::new("git")
         .args(["-c", "user.name=T", "-c", "user.email=t@example.org"])
         .args([
@@ -45,7 +45,7 @@ fn git(workspace: &Workspace, words: &[&str]) {
     assert!(done.status.success(), "{words:?}: {done:?}");
 }
 
-fn commit(workspace: &Workspace) {
+fn commit(workspace: &TestWorkspace) {
     git(workspace, &["add", "-A"]);
     git(workspace, &["commit", "-q", "-m", "a state"]);
 }

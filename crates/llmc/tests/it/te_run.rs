@@ -3,12 +3,12 @@
 use std::os::unix::fs::PermissionsExt;
 
 use llmc_envelope::te::parse;
-use llmc_testkit::{McpClient, Workspace, error_document};
+use llmc_testkit::{McpClient, TestWorkspace, error_document};
 use serde_json::{Value, json};
 
 use crate::{classic, workspace};
 
-fn server(workspace: &Workspace, sets: &[&str]) -> McpClient {
+fn server(workspace: &TestWorkspace, sets: &[&str]) -> McpClient {
     let mut flags = vec!["--mode", "classic"];
     for set in sets {
         flags.extend(["--set", set]);
@@ -18,7 +18,7 @@ fn server(workspace: &Workspace, sets: &[&str]) -> McpClient {
     client
 }
 
-fn script(workspace: &Workspace, path: &str, text: &str) {
+fn script(workspace: &TestWorkspace, path: &str, text: &str) {
     workspace.write(path, text);
     let mode = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(workspace.path(path), mode).unwrap();

@@ -1,6 +1,6 @@
 //! `llmc tui` in a real terminal: what it shows, what it leaves behind.
 
-use llmc_testkit::{Screen, Workspace};
+use llmc_testkit::{TestScreen, TestWorkspace};
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -182,7 +182,7 @@ fn a_server_that_refuses_the_token_is_told() {
     let mut command = workspace.command();
     command.args(["tui", "--summary", "--url", &server.url]);
     command.env("LLMC_MCP_TOKEN", "wrong-token-0123456789");
-    let ended = llmc_testkit::Process::start(command).finish();
+    let ended = llmc_testkit::TestProcess::start(command).finish();
     assert_eq!(ended.code, Some(70));
     assert!(
         ended.stderr.contains("refuses the token"),

@@ -1,13 +1,13 @@
 //! What `rlm_query` takes and answers, on every surface that has it.
 
-use llmc_testkit::{ModelServer, Play};
+use llmc_testkit::{ModelAction, ModelServer};
 use serde_json::{Value, json};
 
 use super::{alone, ask, client, code_of, fail, with_models};
 use crate::keys;
 
 fn final_server() -> ModelServer {
-    ModelServer::start(|_| Play::code("FINAL('found')"))
+    ModelServer::start(|_| ModelAction::code("FINAL('found')"))
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_success_has_data_and_meta_and_no_error() {
         ),
         (&json!(1), &json!(1), &json!(0.0))
     );
-    assert_eq!(budget["tokens_in"], server.asked()[0].tokens());
+    assert_eq!(budget["tokens_in"], server.requests()[0].tokens());
     let context = json!({"task": "?", "context": "some words"});
     let answer = client(&workspace).json("rlm_query", context);
     let source = json!({"type": "context", "bytes_read": 10, "truncated": false});
@@ -120,7 +120,7 @@ fn arguments_out_of_bounds_are_refused_before_anything_is_asked() {
         "rlm_query",
         path(json!({"budget_usd": 100, "max_turns": 1, "timeout_s": 60})),
     );
-    assert_eq!(server.asked().len(), 2);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn files_that_cannot_be_read_have_codes_of_their_own() {
         client.code("rlm_query", json!({"task": "?", "path": "big.txt"})),
         "file_too_large"
     );
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
     let odd = client.json("rlm_query", json!({"task": "?", "path": "latin.txt"}));
     assert_eq!(odd["data"]["answer"], "found");
 }
@@ -261,7 +261,7 @@ fn over_http_it_exists_only_where_the_operator_says_so() {
     let reply = closed.tool("rlm_query", args.clone());
     assert_eq!(reply.status, 403, "{}", reply.text());
     assert_eq!(reply.json()["error_code"], "egress_denied");
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
     let open = workspace.serve(["--set", "mcp.rlm.allow_http=true"]);
     let reply = open.tool("rlm_query", args);
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -311,7 +311,7 @@ fn progress_says_turn_tokens_cost_and_what_it_looks_at() {
 
 #[test]
 fn rows_end_with_their_time() {
-    let server = ModelServer::start(|_| Play::code("FINAL('done')"));
+    let server = ModelServer::start(|_| ModelAction::code("FINAL('done')"));
     let workspace = with_models(&server, "");
     let ask = |days: u32| {
         let kept = format!("mcp.observability.retention_days={days}");
@@ -338,9 +338,9 @@ fn rows_end_with_their_time() {
 fn every_call_leaves_a_row_and_no_word_of_its_content() {
     let server = ModelServer::start(|asked| {
         if asked.prompt().contains("canary") {
-            Play::Status(400, "{\"error\":\"canary-echo\"}".into())
+            ModelAction::Status(400, "{\"error\":\"canary-echo\"}".into())
         } else {
-            Play::code("print(context_search('needle')['hits'])\nFINAL('the canary-answer')")
+            ModelAction::code("print(context_search('needle')['hits'])\nFINAL('the canary-answer')")
         }
     });
     let workspace = with_models(&server, "");
@@ -384,7 +384,10 @@ fn every_call_leaves_a_row_and_no_word_of_its_content() {
         (cell(0, "calls"), cell(0, "turns"), cell(0, "error_code")),
         ("1", "1", "")
     );
-    assert_eq!(cell(0, "tokens_in"), server.asked()[0].tokens().to_string());
+    assert_eq!(
+        cell(0, "tokens_in"),
+        server.requests()[0].tokens().to_string()
+    );
     assert!(cell(0, "duration_ms").parse::<f64>().unwrap() > 0.0);
     assert!(log.contains(cell(0, "correlation_id")), "{log}");
     assert_eq!(

@@ -2,18 +2,18 @@
 
 use std::os::unix::fs::symlink;
 
-use llmc_testkit::{ModelServer, Play, Workspace};
+use llmc_testkit::{ModelAction, ModelServer, TestWorkspace};
 use serde_json::json;
 
 use super::{client, code_of, fail, haystack, with_models};
 use crate::workspace;
 
 fn final_server() -> ModelServer {
-    ModelServer::start(|_| Play::code("FINAL('found')"))
+    ModelServer::start(|_| ModelAction::code("FINAL('found')"))
 }
 
 /// A workspace with this configuration alone.
-fn configured(toml: &str) -> Workspace {
+fn configured(toml: &str) -> TestWorkspace {
     let workspace = workspace("");
     workspace.write("llmc.toml", format!("[mcp]\nmode = \"classic\"\n{toml}"));
     workspace.write("hay.txt", haystack());
@@ -29,7 +29,7 @@ fn assert_denied(server: &ModelServer, toml: &str, args: serde_json::Value, word
     let told = format!("{} {hint}", error["error"]);
     assert!(told.contains(word), "{toml}: {told}");
     assert!(!told.contains("sk-canary"));
-    assert_eq!(server.asked().len(), 0, "{toml}");
+    assert_eq!(server.requests().len(), 0, "{toml}");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn callers_choose_the_model_only_where_the_operator_lets_them() {
     let args = json!({"task": "?", "path": "hay.txt", "model": "ollama_chat/other"});
     let answer = client(&workspace).json("rlm_query", args);
     assert_eq!(answer["meta"]["model_used"], "ollama/other");
-    assert_eq!(server.asked()[0].model(), "other");
+    assert_eq!(server.requests()[0].model(), "other");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn the_unrestricted_profile_asks_any_provider_with_its_key() {
                 .unwrap()
                 > 0.0
         );
-        let asked = server.asked().pop().unwrap();
+        let asked = server.requests().pop().unwrap();
         assert_eq!(asked.headers[header], value);
         assert!(asked.path.starts_with("/v9/"));
         let log = client.finish().stderr;
@@ -167,11 +167,14 @@ fn the_unrestricted_profile_asks_any_provider_with_its_key() {
 fn redirects_lead_nowhere() {
     let elsewhere = final_server();
     let to = format!("{}/api/chat", elsewhere.url());
-    let server = ModelServer::start(move |_| Play::Redirect(to.clone()));
+    let server = ModelServer::start(move |_| ModelAction::Redirect(to.clone()));
     let workspace = with_models(&server, "");
     let error = fail(&workspace, json!({}));
     assert_eq!(code_of(&error), "provider_error");
-    assert_eq!((server.asked().len(), elsewhere.asked().len()), (1, 0));
+    assert_eq!(
+        (server.requests().len(), elsewhere.requests().len()),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -231,7 +234,7 @@ fn secrets_by_name_are_neither_read_nor_sent_nor_written() {
     for place in [&log, &answers, &written, &trace.stderr, &trace.stdout] {
         assert!(!place.contains(SECRET), "{place}");
     }
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[test]
@@ -269,7 +272,7 @@ fn paths_go_through_the_same_door_as_everywhere() {
         client.code("rlm_query", json!({"task": "?", "path": "pipe"})),
         "path_denied"
     );
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
     let workspace = with_models(&server, "[mcp.rlm]\nallow_path = false\n");
     assert_eq!(code_of(&fail(&workspace, json!({}))), "path_denied");
     let workspace = with_models(&server, "[mcp.rlm]\nallow_absolute_paths = true\n");

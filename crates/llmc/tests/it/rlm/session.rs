@@ -1,6 +1,6 @@
 //! What a session's code can do, and what becomes of answers that are not as they should be.
 
-use llmc_testkit::{ModelServer, Play};
+use llmc_testkit::{ModelAction, ModelServer};
 use serde_json::json;
 
 use super::{alone, ask, client, code_of, fail, haystack, leading, with_models};
@@ -14,7 +14,7 @@ fn a_needle_is_found_by_code_and_the_text_stays_out_of_the_prompts() {
     let workspace = with_models(&server, "");
     let answer = ask(&workspace);
     assert_eq!(answer["data"]["answer"], "needle is 4711");
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked.len(), 2);
     assert!(asked[0].tokens() <= 3_000, "{}", asked[0].tokens());
     assert!(
@@ -32,15 +32,15 @@ fn a_needle_is_found_by_code_and_the_text_stays_out_of_the_prompts() {
 #[test]
 fn variables_and_functions_last_from_block_to_block() {
     let server = ModelServer::saying([
-        Play::Say(
+        ModelAction::Say(
             "```python\nx = 20\n```\nand\n```python\ndef add(y):\n    return x + y\n```".into(),
         ),
-        Play::code("x = x + 1\nprint(add(1))"),
-        Play::code("FINAL({'sum': add(20), 'list': [1, None, True, 'ä']})"),
+        ModelAction::code("x = x + 1\nprint(add(1))"),
+        ModelAction::code("FINAL({'sum': add(20), 'list': [1, None, True, 'ä']})"),
     ]);
     let workspace = with_models(&server, "");
     let answer = ask(&workspace);
-    assert_eq!(server.asked()[2].prompt().lines().next(), Some("22"));
+    assert_eq!(server.requests()[2].prompt().lines().next(), Some("22"));
     let structured = json!({"sum": 41, "list": [1, null, true, "ä"]});
     assert_eq!(answer["data"]["structured"], structured);
     assert_eq!(answer["data"]["answer"], structured.to_string());
@@ -92,7 +92,7 @@ fn reserved_names_cannot_be_bound_whatever_the_size_of_the_text() {
         let args = json!({"task": "?", "path": "hay.txt", "max_bytes": 10_000_000});
         let answer = client(&workspace).json("rlm_query", args);
         assert_eq!(answer["data"]["answer"], "True");
-        let asked = server.asked();
+        let asked = server.requests();
         for (turn, name) in [
             (1, "context"),
             (2, "context_search"),
@@ -124,7 +124,7 @@ fn source_code_is_navigated_by_its_definitions() {
         "fn beta(x: u8) -> u8 {\n    x\n}\n"
     );
     assert!(
-        server.asked()[1]
+        server.requests()[1]
             .prompt()
             .starts_with("2 ['alpha', 'beta']")
     );
@@ -145,7 +145,7 @@ fn parts_are_asked_about_and_only_they_are_sent() {
             "at = context_search('needle')['hits'][0]['start']\nFINAL(llm_query('Which number?', at, at + 18))",
         ],
         |asked| {
-            Play::Say(format!(
+            ModelAction::Say(format!(
                 "It says: {}",
                 asked.prompt().contains("needle is 4711")
             ))
@@ -154,7 +154,7 @@ fn parts_are_asked_about_and_only_they_are_sent() {
     let workspace = with_models(&server, "");
     let answer = ask(&workspace);
     assert_eq!(answer["data"]["answer"], "It says: true");
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked[1].model(), "part");
     assert!(
         !asked[1].raw.contains("of hay"),
@@ -181,11 +181,11 @@ fn a_batch_runs_together_keeps_its_order_and_survives_a_failure() {
         |asked| {
             let prompt = asked.prompt()[..2].to_owned();
             let play = match prompt.as_str() {
-                "p3" => Play::Status(400, "{\"error\":\"not this one\"}".into()),
-                _ => Play::Say(format!("answer to {prompt}")),
+                "p3" => ModelAction::Status(400, "{\"error\":\"not this one\"}".into()),
+                _ => ModelAction::Say(format!("answer to {prompt}")),
             };
             // All six must be under way before the first is answered.
-            Play::Together(6, Box::new(play))
+            ModelAction::Together(6, Box::new(play))
         },
     );
     let workspace = with_models(&server, "");
@@ -200,7 +200,7 @@ fn a_batch_runs_together_keeps_its_order_and_survives_a_failure() {
         })
         .collect();
     assert_eq!(answer["data"]["structured"], json!(expected));
-    let told = server.asked().pop().unwrap();
+    let told = server.requests().pop().unwrap();
     assert!(
         told.prompt()
             .contains("batch item 3 failed: provider_error"),
@@ -211,15 +211,15 @@ fn a_batch_runs_together_keeps_its_order_and_survives_a_failure() {
 
 #[test]
 fn an_analysis_can_start_another_as_deep_as_is_allowed() {
-    let script = |asked: &llmc_testkit::Asked| {
+    let script = |asked: &llmc_testkit::ModelRequest| {
         if asked.model() == "lead" {
-            return Play::code("FINAL(rlm_query('What is the number?', 30000, 50000))");
+            return ModelAction::code("FINAL(rlm_query('What is the number?', 30000, 50000))");
         }
         match asked.turns() {
-            0 => {
-                Play::code("try:\n    rlm_query('deeper')\nexcept RuntimeError as e:\n    print(e)")
-            }
-            _ => Play::code("FINAL(context_search('[0-9]{4}$')['hits'][0]['text'])"),
+            0 => ModelAction::code(
+                "try:\n    rlm_query('deeper')\nexcept RuntimeError as e:\n    print(e)",
+            ),
+            _ => ModelAction::code("FINAL(context_search('[0-9]{4}$')['hits'][0]['text'])"),
         }
     };
     let server = ModelServer::start(script);
@@ -231,7 +231,7 @@ fn an_analysis_can_start_another_as_deep_as_is_allowed() {
             .unwrap()
             .contains("needle is 4711")
     );
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked.len(), 3);
     assert!(
         asked[1].prompt().contains("has 20000 characters"),
@@ -248,20 +248,20 @@ fn an_analysis_can_start_another_as_deep_as_is_allowed() {
     let workspace = with_models(&server, "max_depth = 0\n");
     let error = fail(&workspace, json!({"max_turns": 1}));
     assert_eq!(code_of(&error), "no_answer");
-    assert!(server.asked().iter().all(|one| one.model() == "lead"));
-    assert!(!server.asked()[0].system().contains("rlm_query"));
+    assert!(server.requests().iter().all(|one| one.model() == "lead"));
+    assert!(!server.requests()[0].system().contains("rlm_query"));
 }
 
 #[test]
 fn a_text_that_fits_takes_one_plain_call() {
-    let server = ModelServer::start(|_| Play::Say("Four, plainly.".into()));
+    let server = ModelServer::start(|_| ModelAction::Say("Four, plainly.".into()));
     let workspace = with_models(&server, "");
     let mut client = workspace.mcp(["--set", "rlm.direct_tokens=16000"]);
     client.initialize("2025-11-25");
     let args = json!({"task": "How many?", "context": "one two three four"});
     let answer = client.json("rlm_query", args);
     assert_eq!(answer["data"]["answer"], "Four, plainly.");
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked.len(), 1);
     assert!(asked[0].prompt().contains("one two three four"));
     assert!(!asked[0].raw.contains("FINAL"));
@@ -271,12 +271,15 @@ fn a_text_that_fits_takes_one_plain_call() {
         json!({"task": "?", "path": "hay.txt", "max_turns": 1}),
     );
     assert_eq!(code_of(&error), "no_answer");
-    assert!(server.asked()[1].system().contains("FINAL"));
+    assert!(server.requests()[1].system().contains("FINAL"));
 }
 
 #[test]
 fn a_plain_answer_that_is_cut_or_empty_is_none() {
-    for play in [Play::Cut("Four, pl".into()), Play::Say(" ".into())] {
+    for play in [
+        ModelAction::Cut("Four, pl".into()),
+        ModelAction::Say(" ".into()),
+    ] {
         let server = ModelServer::start(move |_| play.clone());
         let workspace = with_models(&server, "");
         let mut client = workspace.mcp(["--set", "rlm.direct_tokens=16000"]);
@@ -298,11 +301,11 @@ fn nothing_is_final_but_a_call() {
         "`FINAL(4711)`",
         "",
     ] {
-        let server = ModelServer::start(move |_| Play::Say(said.to_owned()));
+        let server = ModelServer::start(move |_| ModelAction::Say(said.to_owned()));
         let workspace = with_models(&server, "");
         let error = fail(&workspace, json!({"max_turns": 2}));
         assert_eq!(code_of(&error), "no_answer", "{said}");
-        let asked = server.asked();
+        let asked = server.requests();
         assert_eq!(asked.len(), 2, "{said}");
         assert!(
             asked[1].prompt().contains("This is the last turn"),
@@ -320,31 +323,33 @@ fn the_last_turn_can_do_what_the_others_can() {
             "seen = context_search('needle')['hits'][0]['text']",
             "FINAL(seen + '; ' + llm_query('x'))",
         ],
-        |_| Play::Say("asked".into()),
+        |_| ModelAction::Say("asked".into()),
     );
     let workspace = with_models(&server, "");
     let args = json!({"task": "?", "path": "hay.txt", "max_turns": 2});
     let answer = client(&workspace).json("rlm_query", args);
     assert_eq!(answer["data"]["answer"], "the needle is 4711; asked");
     assert_eq!(answer["data"]["budget_summary"]["turns"], 2);
-    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.requests().len(), 3);
 }
 
 #[test]
 fn failures_of_code_are_told_and_the_session_goes_on() {
     let server = ModelServer::saying([
-        Play::Say("```python\nx = 1\n```\n```python\n1 / 0\n```\n```python\nx = 2\n```".into()),
-        Play::code("print(x"),
-        Play::code("context_search('(')"),
-        Play::code("context_search(pattern='a', nonsense=1)"),
-        Play::Cut("```python\nprint(1)\n```\n```python\nfor i in ran".into()),
-        Play::code("FINAL(str(x))"),
+        ModelAction::Say(
+            "```python\nx = 1\n```\n```python\n1 / 0\n```\n```python\nx = 2\n```".into(),
+        ),
+        ModelAction::code("print(x"),
+        ModelAction::code("context_search('(')"),
+        ModelAction::code("context_search(pattern='a', nonsense=1)"),
+        ModelAction::Cut("```python\nprint(1)\n```\n```python\nfor i in ran".into()),
+        ModelAction::code("FINAL(str(x))"),
     ]);
     let workspace = with_models(&server, "");
     let args = json!({"task": "?", "path": "hay.txt", "max_turns": 10});
     let answer = client(&workspace).json("rlm_query", args);
     assert_eq!(answer["data"]["answer"], "1");
-    let asked = server.asked();
+    let asked = server.requests();
     for (turn, words) in [
         (
             1,
@@ -371,7 +376,7 @@ fn what_a_turn_prints_is_cut_with_a_word_about_it() {
     ]);
     let workspace = with_models(&server, "");
     ask(&workspace);
-    let asked = server.asked();
+    let asked = server.requests();
     let told = asked[1].prompt();
     assert!(
         told.contains("[output cut: ") && told.contains(" characters shown"),
@@ -392,7 +397,7 @@ fn what_other_models_say_is_material() {
             "said = llm_query('Anything odd?', 0, 50)\nprint(said)",
             "FINAL('I saw: ' + str(len(said)))",
         ],
-        move |_| Play::Say(injected.to_owned()),
+        move |_| ModelAction::Say(injected.to_owned()),
     );
     let workspace = with_models(&server, "");
     let answer = ask(&workspace);
@@ -424,7 +429,7 @@ fn hostile_code_reaches_nothing() {
         let workspace = with_models(&server, "").with_env("OPENAI_API_KEY", "sk-canary");
         let before = workspace.tree();
         assert_eq!(ask(&workspace)["data"]["answer"], "over", "{attempt}");
-        let asked = server.asked();
+        let asked = server.requests();
         let told = asked[1].prompt();
         assert!(told.contains("Error"), "{attempt}: {told}");
         assert!(
@@ -450,7 +455,7 @@ fn code_that_takes_too_much_is_ended_and_the_session_goes_on() {
             "the needle is 4711",
             "{hungry}"
         );
-        let asked = server.asked();
+        let asked = server.requests();
         assert!(asked[1].prompt().contains(word), "{}", asked[1].prompt());
     }
 }
@@ -467,8 +472,8 @@ fn the_escape_suite_of_scripts_fails_here_too() {
         let first = asked.body["messages"][1]["content"].as_str().unwrap();
         let number = first.split_whitespace().nth(1).unwrap();
         match asked.turns() {
-            0 => Play::code(&attacks[number.parse::<usize>().unwrap()]),
-            _ => Play::code("FINAL('over')"),
+            0 => ModelAction::code(&attacks[number.parse::<usize>().unwrap()]),
+            _ => ModelAction::code("FINAL('over')"),
         }
     });
     let workspace = workspace
@@ -493,7 +498,7 @@ fn the_escape_suite_of_scripts_fails_here_too() {
         assert!(text.contains(ended), "{number}: {text}");
         client.text("read_file", json!({"path": "a.txt"}));
     }
-    for asked in server.asked() {
+    for asked in server.requests() {
         assert!(
             !asked.raw.contains("canary-outside") && !asked.raw.contains("canary-of"),
             "{}",

@@ -1,6 +1,6 @@
 //! `llmc rlm query`.
 
-use llmc_testkit::{ModelServer, Play, Process};
+use llmc_testkit::{ModelAction, ModelServer, TestProcess};
 use serde_json::Value;
 
 use super::{alone, leading, with_models};
@@ -44,7 +44,7 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
 fn files_are_meant_as_the_shell_means_them() {
     let server = ModelServer::start(|asked| {
         let named = asked.prompt().contains("(sub/deep.txt)");
-        Play::code(&format!("FINAL('{named} ' + context_slice(0, 4))"))
+        ModelAction::code(&format!("FINAL('{named} ' + context_slice(0, 4))"))
     });
     let workspace = with_models(&server, "");
     workspace.write("sub/deep.txt", "deep words");
@@ -60,11 +60,11 @@ fn files_are_meant_as_the_shell_means_them() {
         "--file",
         "deep.txt",
     ]);
-    let ended = Process::start(command).finish();
+    let ended = TestProcess::start(command).finish();
     assert_eq!(ended.stdout, "true deep\n", "{}", ended.stderr);
     let mut command = workspace.command();
     command.args(["rlm", "query", "?", "--file", "-"]);
-    let mut process = Process::start(command);
+    let mut process = TestProcess::start(command);
     process.write(b"piped words");
     let ended = process.finish();
     assert_eq!(ended.stdout, "false pipe\n", "{}", ended.stderr);
@@ -73,8 +73,8 @@ fn files_are_meant_as_the_shell_means_them() {
 #[test]
 fn flags_bound_the_query_and_exit_codes_tell_its_end() {
     let server = ModelServer::start(|asked| match asked.model() {
-        "other" => Play::code("FINAL('other')"),
-        _ => Play::Say("no code".into()),
+        "other" => ModelAction::code("FINAL('other')"),
+        _ => ModelAction::Say("no code".into()),
     });
     let workspace = with_models(&server, "");
     let run = |more: &[&str]| workspace.llmc(QUERY.iter().chain(more));
@@ -110,24 +110,24 @@ fn flags_bound_the_query_and_exit_codes_tell_its_end() {
     assert_eq!(ended.code, Some(3));
     let error: Value = serde_json::from_str(&ended.stderr).unwrap();
     assert_eq!(error["meta"]["error_code"], "file_not_found");
-    let dead = ModelServer::start(|_| Play::Status(401, "{}".into()));
+    let dead = ModelServer::start(|_| ModelAction::Status(401, "{}".into()));
     let workspace = with_models(&dead, "");
     assert_eq!(workspace.llmc(QUERY).code, Some(9));
 }
 
 #[test]
 fn an_interrupt_stops_spending_at_once() {
-    let server = leading(&["llm_query_batched(['p'] * 30)"], |_| Play::Hang);
+    let server = leading(&["llm_query_batched(['p'] * 30)"], |_| ModelAction::Hang);
     let workspace = with_models(&server, "");
     let mut command = workspace.command();
     command.args(QUERY);
-    let process = Process::start(command);
+    let process = TestProcess::start(command);
     server.wait_for(9);
     process.signal(rustix::process::Signal::INT);
     let ended = process.wait();
     assert_eq!(ended.code, Some(130), "{}", ended.stderr);
     server.wait_for_hang_ups(8);
-    assert_eq!(server.asked().len(), 9);
+    assert_eq!(server.requests().len(), 9);
 }
 
 #[test]
@@ -139,11 +139,11 @@ fn a_trace_replays_to_the_same_end_without_a_provider() {
         ],
         |asked| {
             if asked.system().contains("FINAL") {
-                return Play::code("FINAL('child of ' + str(context_len))");
+                return ModelAction::code("FINAL('child of ' + str(context_len))");
             }
             match asked.prompt() {
-                prompt if prompt.starts_with("fails") => Play::Status(400, "{}".into()),
-                _ => Play::Say(format!("answer {}", asked.number)),
+                prompt if prompt.starts_with("fails") => ModelAction::Status(400, "{}".into()),
+                _ => ModelAction::Say(format!("answer {}", asked.number)),
             }
         },
     );
@@ -157,7 +157,7 @@ fn a_trace_replays_to_the_same_end_without_a_provider() {
         "--redact",
     ]));
     assert_eq!(redacted.code, Some(0), "{}", redacted.stderr);
-    let asked = server.asked().len();
+    let asked = server.requests().len();
     drop(server);
     let replay = |trace: &str, more: &[&str]| {
         workspace.llmc(

@@ -1,12 +1,12 @@
 //! What a query may cost in dollars, tokens and time, and that nothing goes on after it was stopped.
 
-use llmc_testkit::{ModelServer, Play, Workspace};
+use llmc_testkit::{ModelAction, ModelServer, TestWorkspace};
 use serde_json::{Value, json};
 
 use super::{ask, client, code_of, fail, leading, with_models};
 
 /// Models that cost ten dollars per million tokens received and nothing else.
-fn dear(server: &ModelServer, more: &str) -> Workspace {
+fn dear(server: &ModelServer, more: &str) -> TestWorkspace {
     let workspace = with_models(server, "");
     workspace.write(
         "llmc.toml",
@@ -37,7 +37,7 @@ fn a_dollar_cap_strikes_in_the_middle_of_a_batch_before_the_money_is_spent() {
     let cost = budget["total_cost_usd"].as_f64().unwrap();
     assert!(cost > 0.15 && cost <= 0.25, "{budget}");
     let parts = server
-        .asked()
+        .requests()
         .iter()
         .filter(|one| one.model() == "part")
         .count();
@@ -87,12 +87,12 @@ fn children_spend_from_the_same_purse() {
             .unwrap()
             <= 0.2
     );
-    assert!(server.asked().len() <= 9, "{}", server.asked().len());
+    assert!(server.requests().len() <= 9, "{}", server.requests().len());
 }
 
 #[test]
 fn partial_answers_are_for_operators_who_ask_for_them() {
-    let part = |asked: &llmc_testkit::Asked| {
+    let part = |asked: &llmc_testkit::ModelRequest| {
         let most = asked.body["max_tokens"].as_u64().unwrap();
         Play::SayCounting("yes".into(), [10, most.min(2_000), 0])
     };
@@ -144,7 +144,7 @@ fn a_model_of_unknown_price_is_refused_with_the_key_to_set() {
             .contains("rlm.price_per_mtok_in"),
         "{error}"
     );
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
     let mut client = workspace.mcp([
         "--set",
         "rlm.price_per_mtok_in=1",
@@ -161,7 +161,7 @@ fn a_model_of_unknown_price_is_refused_with_the_key_to_set() {
 
 #[test]
 fn the_time_limit_is_over_everything() {
-    let silent = ModelServer::start(|_| Play::Hang);
+    let silent = ModelServer::start(|_| ModelAction::Hang);
     let workspace = with_models(&silent, "");
     let error = fail(&workspace, json!({"timeout_s": 1}));
     assert_eq!(code_of(&error), "timeout");
@@ -171,18 +171,18 @@ fn the_time_limit_is_over_everything() {
     let workspace = with_models(&endless, "");
     let error = fail(&workspace, json!({"timeout_s": 2}));
     assert_eq!(code_of(&error), "timeout");
-    let busy = ModelServer::start(|_| Play::Busy(1_000));
+    let busy = ModelServer::start(|_| ModelAction::Busy(1_000));
     let workspace = with_models(&busy, "");
     assert_eq!(
         code_of(&fail(&workspace, json!({"timeout_s": 5}))),
         "provider_error"
     );
-    assert_eq!(busy.asked().len(), 1);
+    assert_eq!(busy.requests().len(), 1);
 }
 
 #[test]
 fn cancelling_stops_every_call_at_once() {
-    let server = leading(&["llm_query_batched(['p'] * 30)"], |_| Play::Hang);
+    let server = leading(&["llm_query_batched(['p'] * 30)"], |_| ModelAction::Hang);
     let workspace = with_models(&server, "");
     let mut client = client(&workspace);
     let id = client.send_call("rlm_query", json!({"task": "?", "path": "hay.txt"}));
@@ -191,7 +191,7 @@ fn cancelling_stops_every_call_at_once() {
     server.wait_for_hang_ups(8);
     // The server still serves, and asked for nothing more.
     client.text("list_dir", json!({"path": "."}));
-    assert_eq!(server.asked().len(), 9);
+    assert_eq!(server.requests().len(), 9);
     client.finish();
     let audit = workspace.read(".llmc/rlm_audit.csv");
     assert!(audit.trim_end().ends_with(",cancelled"), "{audit}");
@@ -200,18 +200,18 @@ fn cancelling_stops_every_call_at_once() {
 #[test]
 fn a_provider_that_dies_is_told_with_what_was_spent() {
     let server = leading(&["FINAL(llm_query('p'))", "FINAL('never')"], |_| {
-        Play::Status(400, "{\"error\":{\"message\":\"no such model\"}}".into())
+        ModelAction::Status(400, "{\"error\":{\"message\":\"no such model\"}}".into())
     });
     let workspace = with_models(&server, "");
     // Code is told, and may go on.
     assert_eq!(ask(&workspace)["data"]["answer"], "never");
     assert!(
-        server.asked()[2]
+        server.requests()[2]
             .prompt()
             .contains("provider_error: ollama: answered 400: no such model")
     );
     // The leading model is not dispensable.
-    let server = ModelServer::saying([Play::code("print(1)"), Play::Garbage]);
+    let server = ModelServer::saying([ModelAction::code("print(1)"), ModelAction::Garbage]);
     let workspace = with_models(&server, "");
     let error = fail(&workspace, json!({}));
     assert_eq!(code_of(&error), "provider_error");
@@ -226,9 +226,9 @@ fn a_provider_that_dies_is_told_with_what_was_spent() {
 #[test]
 fn a_busy_provider_is_asked_again() {
     let server = ModelServer::saying([
-        Play::Busy(0),
-        Play::Status(503, String::new()),
-        Play::code("FINAL('in the end')"),
+        ModelAction::Busy(0),
+        ModelAction::Status(503, String::new()),
+        ModelAction::code("FINAL('in the end')"),
     ]);
     let workspace = with_models(&server, "");
     let answer = ask(&workspace);
