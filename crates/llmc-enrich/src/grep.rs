@@ -19,7 +19,7 @@ use crate::place::{self, Purpose};
 use crate::{Condensed, Totals};
 use chance::Chance;
 use finder::Finder;
-use llmc_syntax::{Effort, Language};
+use llmc_syntax::{Language, ParseBudget};
 use select::{Group, select};
 
 /// What a search has found.
@@ -71,14 +71,14 @@ pub fn condense(
     source: impl FnMut(&str) -> Option<String>,
     budget_tokens: usize,
 ) -> Condensed {
-    condense_within(matches, source, budget_tokens, Effort::default())
+    condense_within(matches, source, budget_tokens, ParseBudget::default())
 }
 
 fn condense_within(
     matches: &Matches,
     source: impl FnMut(&str) -> Option<String>,
     budget_tokens: usize,
-    effort: Effort,
+    effort: ParseBudget,
 ) -> Condensed {
     let total = matches.total.max(matches.hits.len() as u64);
     let totals = Totals {
@@ -174,7 +174,7 @@ fn mark_definitions(
     files: &mut BTreeMap<&str, File>,
     mut source: impl FnMut(&str) -> Option<String>,
     room: usize,
-    mut effort: Effort,
+    mut effort: ParseBudget,
 ) {
     let mut candidates: Vec<_> = files
         .iter()

@@ -45,7 +45,7 @@ pub(crate) fn watch(dir: &Path) {
     WATCHED.call_once(|| match Ledger::open(dir) {
         Ok(ledger) => {
             let ledger = Arc::new(ledger);
-            llmc_syntax::set_gate(move |source| Ledger::enter(&ledger, source));
+            llmc_syntax::set_parse_gate(move |source| Ledger::enter(&ledger, source));
         }
         Err(error) => tracing::debug!(%error, "what is parsed is not noted"),
     });

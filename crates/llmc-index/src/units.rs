@@ -12,7 +12,7 @@ mod windows;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use llmc_syntax::{Analysis, DefinitionKind, Effort, Language};
+use llmc_syntax::{DefinitionKind, Language, ParseBudget, SyntaxAnalysis};
 
 use crate::{casualties, classify};
 
@@ -106,8 +106,8 @@ pub(crate) fn cut(path: &str, text: &str) -> Cut {
         }
         let _alone =
             (text.len() >= LARGE).then(|| LARGE_ONE.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut effort = Effort::new(usize::MAX, PARSE_TIME);
-        casualties::named(path, || llmc_syntax::analysis(language, text, &mut effort))
+        let mut effort = ParseBudget::new(usize::MAX, PARSE_TIME);
+        casualties::named(path, || llmc_syntax::analyze(language, text, &mut effort))
     });
     let mut cut = match (language, analysis) {
         (Some(language), Some(found)) => from_code(language, found, &lines),
@@ -124,7 +124,7 @@ pub(crate) fn cut(path: &str, text: &str) -> Cut {
     cut
 }
 
-fn from_code(language: Language, found: Analysis, lines: &Lines<'_>) -> Cut {
+fn from_code(language: Language, found: SyntaxAnalysis, lines: &Lines<'_>) -> Cut {
     let symbols = code::symbols(&found.definitions);
     let units = code::units(language, &found.definitions, &symbols, lines);
     Cut {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llmc_syntax::{Definition, Effort, Language, definitions};
+use llmc_syntax::{Definition, Language, ParseBudget, definitions};
 use serde_json::{Value, json};
 
 use crate::text::SourceText;

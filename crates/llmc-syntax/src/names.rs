@@ -1,13 +1,13 @@
-//! Where a definition keeps its name.
+//! Finds the node that holds a definition's name.
 
 use tree_sitter::Node;
 
-use super::table::Name;
+use super::table::NameLocation;
 
 /// Whether what a C declaration declares is a function.
 pub(super) fn declares_function(node: Node<'_>) -> bool {
     let mut at = node.child_by_field_name("declarator");
-    for _ in 0..DECLARATOR_DEPTH {
+    for _ in 0..MAX_DECLARATOR_DEPTH {
         match at {
             Some(node) if node.kind() == "function_declarator" => {
                 // `int (*call)(void)` is a variable.
@@ -22,22 +22,24 @@ pub(super) fn declares_function(node: Node<'_>) -> bool {
     false
 }
 
-/// How many declarators may lie in one another; nobody writes ten stars.
-const DECLARATOR_DEPTH: usize = 12;
+/// How many declarators may lie in one another; real code nests only a few.
+const MAX_DECLARATOR_DEPTH: usize = 12;
 
 /// The node that holds the name a definition gives.
-pub(super) fn name_of(node: Node<'_>, how: Name) -> Option<Node<'_>> {
+pub(super) fn name_of(node: Node<'_>, how: NameLocation) -> Option<Node<'_>> {
     let first = match how {
-        Name::Field | Name::Bodied | Name::BodiedOrDeclared => node.child_by_field_name("name")?,
-        Name::Declarator => node.child_by_field_name("declarator")?,
-        Name::Type => node.child_by_field_name("type")?,
-        Name::Property => node.child_by_field_name("property")?,
-        Name::FirstChild => node.named_child(0)?,
-        Name::Left => {
+        NameLocation::Field | NameLocation::Bodied | NameLocation::BodiedOrDeclared => {
+            node.child_by_field_name("name")?
+        }
+        NameLocation::Declarator => node.child_by_field_name("declarator")?,
+        NameLocation::Type => node.child_by_field_name("type")?,
+        NameLocation::Property => node.child_by_field_name("property")?,
+        NameLocation::FirstChild => node.named_child(0)?,
+        NameLocation::Left => {
             let left = node.child_by_field_name("left")?;
             return matches!(left.kind(), "identifier" | "constant").then_some(left);
         }
-        Name::Assigned => {
+        NameLocation::Assigned => {
             let target = node
                 .child_by_field_name("name")
                 .or_else(|| node.child_by_field_name("key"))
@@ -54,7 +56,7 @@ pub(super) fn name_of(node: Node<'_>, how: Name) -> Option<Node<'_>> {
 
 /// Follows `Outer::inner`, pointers, arrays and type arguments to the bare name.
 fn innermost_name(mut node: Node<'_>) -> Option<Node<'_>> {
-    for _ in 0..DECLARATOR_DEPTH {
+    for _ in 0..MAX_DECLARATOR_DEPTH {
         if node.named_child_count() == 0 {
             return Some(node);
         }

@@ -1,34 +1,35 @@
-//! What a file defines, at a glance.
+//! The definitions of a file as indented lines.
 
-use super::{Definition, Effort, Language, definitions};
+use super::{Definition, Language, ParseBudget, definitions};
 
 /// The definitions of a file, one line each, nested as they are in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outline {
+pub struct FileOutline {
     /// `12  fn run(cx: &Cx) -> Result<Answer>`, indented by nesting.
     pub lines: Vec<String>,
-    /// How many definitions there are that have no line.
+    /// Definitions without a line here.
     pub withheld: usize,
 }
 
 /// The outline of a source file in at most `max_lines` lines.
-pub fn outline(language: Language, source: &str, max_lines: usize) -> Outline {
+pub fn outline(language: Language, source: &str, max_lines: usize) -> FileOutline {
     outline_of(
-        &definitions(language, source, &mut Effort::default()),
+        &definitions(language, source, &mut ParseBudget::default()),
         max_lines,
     )
 }
 
 /// The outline that these definitions make.
 ///
-/// When there is no room for all, what is nested deepest goes first: the shape of the file matters more than its end.
-pub fn outline_of(definitions: &[Definition], max_lines: usize) -> Outline {
-    let told: Vec<_> = definitions
+/// When `max_lines` is too small for all, the most deeply nested are dropped first: the file's structure matters more
+/// than its end.
+pub(crate) fn outline_of(definitions: &[Definition], max_lines: usize) -> FileOutline {
+    let listed: Vec<_> = definitions
         .iter()
         .filter(|definition| !definition.kind.is_member_data())
         .collect();
-    let mut deepest = told.iter().map(|found| found.depth).max().unwrap_or(0);
-    let at_most = |depth| told.iter().filter(|found| found.depth <= depth).count();
+    let mut deepest = listed.iter().map(|found| found.depth).max().unwrap_or(0);
+    let at_most = |depth| listed.iter().filter(|found| found.depth <= depth).count();
     while deepest > 0 && at_most(deepest) > max_lines {
         deepest -= 1;
     }
@@ -44,8 +45,8 @@ pub fn outline_of(definitions: &[Definition], max_lines: usize) -> Outline {
             format!("{:width$}  {:indent$}{}", found.line, "", found.signature)
         })
         .collect();
-    Outline {
-        withheld: told.len() - lines.len(),
+    FileOutline {
+        withheld: listed.len() - lines.len(),
         lines,
     }
 }

@@ -1,7 +1,6 @@
 //! The names a source file uses: calls, types, imports, what a type derives from.
 //!
-//! A grammar does not know what a name means, but it knows how it is used, and that is told by the few kinds of nodes
-//! around it. They have much the same names in all grammars, so one list serves them all.
+//! A grammar does not know what a name means, but the kinds of nodes around it show how it is used. They have much the same names in all grammars, so one list serves them all.
 
 use std::num::NonZeroU16;
 use std::sync::OnceLock;
@@ -23,12 +22,10 @@ pub enum ReferenceKind {
     Mention,
 }
 
-/// One use of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
     /// The bare name.
     pub name: String,
-    /// How it is used.
     pub kind: ReferenceKind,
     /// Its line, counted from 1.
     pub line: u64,
@@ -41,13 +38,13 @@ impl Reference {
     pub fn is_member(&self, source: &str) -> bool {
         let before = source.get(..self.start).unwrap_or_default().trim_end();
         // Three dots spread a value.
-        MARKS.iter().any(|mark| before.ends_with(mark)) && !before.ends_with("..")
+        MEMBER_SEPARATORS.iter().any(|mark| before.ends_with(mark)) && !before.ends_with("..")
     }
 
     /// What stands before it and a dot or a double colon: `Pool` in `Pool::open`.
     pub fn qualifier<'s>(&self, source: &'s str) -> Option<&'s str> {
         let before = source.get(..self.start)?.trim_end();
-        let before = MARKS
+        let before = MEMBER_SEPARATORS
             .iter()
             .find_map(|mark| before.strip_suffix(mark))?
             .trim_end();
@@ -63,12 +60,12 @@ impl Reference {
 }
 
 /// The marks between a thing and its member.
-const MARKS: [&str; 4] = ["::", "->", "?.", "."];
+const MEMBER_SEPARATORS: [&str; 4] = ["::", "->", "?.", "."];
 
 /// References kept of one file, as for definitions.
 const MAX_REFERENCES: usize = 200_000;
 /// The longest name worth keeping.
-const MAX_NAME: usize = 96;
+const MAX_NAME_BYTES: usize = 96;
 
 const NAME: u8 = 1;
 const CALL: u8 = 1 << 1;
@@ -188,18 +185,18 @@ const CALLEE: &[&str] = &[
 /// Fields whose content a type derives from, in grammars without a node for it.
 const BASES: &[&str] = &["superclasses", "trait"];
 
-/// What the nodes and fields of one grammar mean.
+/// The roles of one grammar's nodes and fields.
 #[derive(Debug)]
-struct Meaning {
+struct GrammarRoles {
     nodes: Vec<u8>,
     callee: Vec<NonZeroU16>,
     bases: Vec<NonZeroU16>,
 }
 
-fn meaning(language: Language, grammar: &tree_sitter::Language) -> &'static Meaning {
-    static MEANINGS: [OnceLock<Meaning>; Language::COUNT] =
+fn grammar_roles(language: Language, grammar: &tree_sitter::Language) -> &'static GrammarRoles {
+    static ROLES: [OnceLock<GrammarRoles>; Language::COUNT] =
         [const { OnceLock::new() }; Language::COUNT];
-    MEANINGS[language as usize].get_or_init(|| {
+    ROLES[language as usize].get_or_init(|| {
         let fields = |names: &[&str]| {
             let ids = names.iter().map(|name| grammar.field_id_for_name(name));
             ids.flatten().collect()
@@ -213,7 +210,7 @@ fn meaning(language: Language, grammar: &tree_sitter::Language) -> &'static Mean
             let bits = KINDS.iter().filter(|(_, kinds)| kinds.contains(&kind));
             bits.fold(0, |all, (bit, _)| all | bit)
         });
-        Meaning {
+        GrammarRoles {
             nodes: nodes.collect(),
             callee: fields(CALLEE),
             bases: fields(BASES),
@@ -222,7 +219,7 @@ fn meaning(language: Language, grammar: &tree_sitter::Language) -> &'static Mean
 }
 
 #[derive(Clone, Copy)]
-struct Around {
+struct PathNode {
     bits: u8,
     field: Option<NonZeroU16>,
     import: bool,
@@ -231,19 +228,19 @@ struct Around {
 }
 
 /// Gathers references on a walk over the tree.
-pub(super) struct Collector {
-    meaning: &'static Meaning,
+pub(super) struct ReferenceCollector {
+    grammar_roles: &'static GrammarRoles,
     /// The nodes from the root to the present one.
-    path: Vec<Around>,
+    path: Vec<PathNode>,
     /// Where names stand that a definition has claimed and that the walk has not reached.
     defined: Vec<usize>,
     pub(super) found: Vec<Reference>,
 }
 
-impl Collector {
+impl ReferenceCollector {
     pub(super) fn new(language: Language, grammar: &tree_sitter::Language) -> Self {
         Self {
-            meaning: meaning(language, grammar),
+            grammar_roles: grammar_roles(language, grammar),
             path: Vec::new(),
             defined: Vec::new(),
             found: Vec::new(),
@@ -255,17 +252,17 @@ impl Collector {
         self.defined.push(start);
     }
 
-    /// Comes to a node; its insides follow until [`Collector::leave`].
-    pub(super) fn see(&mut self, node: Node<'_>, field: Option<NonZeroU16>, source: &str) {
+    /// Enters a node; its children follow until [`ReferenceCollector::leave`].
+    pub(super) fn enter(&mut self, node: Node<'_>, field: Option<NonZeroU16>, source: &str) {
         let bits = self
-            .meaning
+            .grammar_roles
             .nodes
             .get(usize::from(node.kind_id()))
             .copied()
             .unwrap_or(0);
         let outer = self.path.last();
-        let is_base = field.is_some_and(|field| self.meaning.bases.contains(&field));
-        self.path.push(Around {
+        let is_base = field.is_some_and(|field| self.grammar_roles.bases.contains(&field));
+        self.path.push(PathNode {
             bits,
             field,
             import: bits & IMPORT != 0 || outer.is_some_and(|outer| outer.import),
@@ -273,7 +270,7 @@ impl Collector {
             typed: bits & TYPE != 0 || outer.is_some_and(|outer| outer.typed),
         });
         if bits & QUOTED != 0 && self.path.last().is_some_and(|here| here.typed) {
-            self.quoted(node, source);
+            self.add_quoted_names(node, source);
         }
         if bits & (NAME | WORD) == 0 || self.found.len() >= MAX_REFERENCES {
             return;
@@ -287,7 +284,7 @@ impl Collector {
             return;
         };
         // One letter is a local variable or a type parameter.
-        if name.len() < 2 || name.len() > MAX_NAME || name.contains(char::is_whitespace) {
+        if name.len() < 2 || name.len() > MAX_NAME_BYTES || name.contains(char::is_whitespace) {
             return;
         }
         let called = self.is_called();
@@ -308,8 +305,8 @@ impl Collector {
         });
     }
 
-    /// The names in a type that is written as a string, because it comes into being later.
-    fn quoted(&mut self, node: Node<'_>, source: &str) {
+    /// Adds the names in a type annotation that is written as a string.
+    fn add_quoted_names(&mut self, node: Node<'_>, source: &str) {
         let range = node.byte_range();
         let text = source.get(range.clone()).unwrap_or_default();
         let mut at = 0;
@@ -317,7 +314,7 @@ impl Collector {
             let start = range.start + at;
             at += name.len();
             at += text[at..].chars().next().map_or(0, char::len_utf8);
-            let fits = (2..=MAX_NAME).contains(&name.len())
+            let fits = (2..=MAX_NAME_BYTES).contains(&name.len())
                 && !name.starts_with(|c: char| c.is_ascii_digit());
             if fits && self.found.len() < MAX_REFERENCES {
                 self.found.push(Reference {
@@ -330,8 +327,8 @@ impl Collector {
         }
     }
 
-    /// Forgets what was found since there were this many.
-    pub(super) fn back_to(&mut self, found: usize) {
+    /// Drops the references found after the first `found`.
+    pub(super) fn truncate(&mut self, found: usize) {
         self.found.truncate(found);
         self.defined.clear();
     }
@@ -350,7 +347,7 @@ impl Collector {
         for outer in from_inside.take(4) {
             // Shell grammars and decorators hold their name without a field.
             let fits = match inner.field {
-                Some(field) => self.meaning.callee.contains(&field),
+                Some(field) => self.grammar_roles.callee.contains(&field),
                 None => {
                     inner.bits & (WORD | NAME | MEMBER) != 0 && outer.bits & (CALL | MEMBER) != 0
                 }

@@ -10,7 +10,7 @@ use super::Language;
 
 /// Where a node keeps the name it defines, and what else decides whether it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum NameLocation {
     /// In its field `name`.
     Field,
     /// In its field `name`, but only a node with a body defines it: `struct x y;` does not.
@@ -33,34 +33,33 @@ pub(super) enum Name {
 
 /// Where a node counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// Everywhere.
+pub(super) enum DefinitionScope {
     Anywhere,
-    /// Not inside a function: locals are nobody's business elsewhere.
-    Outside,
+    /// Not inside a function, since no other file can refer to a local name.
+    NotLocal,
 }
 
 /// One kind of node that defines.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct DefinitionNode {
     node: &'static str,
     pub(super) kind: DefinitionKind,
-    pub(super) name: Name,
-    pub(super) scope: Scope,
+    pub(super) name: NameLocation,
+    pub(super) scope: DefinitionScope,
 }
 
 /// The entries of a language by the number its grammar gives a node.
 #[derive(Debug)]
-pub(super) struct Table {
-    entries: &'static [Entry],
+pub(super) struct NodeTable {
+    entries: &'static [DefinitionNode],
     /// Per node: 0, or an entry's place plus 1, or [`LOCAL`] added.
     nodes: Vec<u8>,
 }
 
 const LOCAL: u8 = 0x80;
 
-impl Table {
-    pub(super) fn entry(&self, node: u16) -> Option<&'static Entry> {
+impl NodeTable {
+    pub(super) fn entry(&self, node: u16) -> Option<&'static DefinitionNode> {
         let place = self.nodes.get(usize::from(node)).copied()? & !LOCAL;
         self.entries.get(usize::from(place.checked_sub(1)?))
     }
@@ -74,8 +73,8 @@ impl Table {
 }
 
 /// The table of a language, made at its first use.
-pub(super) fn of(language: Language, grammar: &tree_sitter::Language) -> &'static Table {
-    static TABLES: [OnceLock<Table>; Language::COUNT] =
+pub(super) fn of(language: Language, grammar: &tree_sitter::Language) -> &'static NodeTable {
+    static TABLES: [OnceLock<NodeTable>; Language::COUNT] =
         [const { OnceLock::new() }; Language::COUNT];
     TABLES[language as usize].get_or_init(|| {
         let (entries, local) = rows(language);
@@ -97,32 +96,32 @@ pub(super) fn of(language: Language, grammar: &tree_sitter::Language) -> &'stati
                 place | local
             })
             .collect();
-        Table { entries, nodes }
+        NodeTable { entries, nodes }
     })
 }
 
-const fn at(node: &'static str, kind: DefinitionKind, name: Name) -> Entry {
-    Entry {
+const fn at(node: &'static str, kind: DefinitionKind, name: NameLocation) -> DefinitionNode {
+    DefinitionNode {
         node,
         kind,
         name,
-        scope: Scope::Anywhere,
+        scope: DefinitionScope::Anywhere,
     }
 }
 
-const fn outside(node: &'static str, kind: DefinitionKind, name: Name) -> Entry {
-    Entry {
+const fn not_local(node: &'static str, kind: DefinitionKind, name: NameLocation) -> DefinitionNode {
+    DefinitionNode {
         node,
         kind,
         name,
-        scope: Scope::Outside,
+        scope: DefinitionScope::NotLocal,
     }
 }
 
-type Rows = (&'static [Entry], &'static [&'static str]);
+type TableRows = (&'static [DefinitionNode], &'static [&'static str]);
 
 /// The nodes that define, and those whose inside is local.
-fn rows(language: Language) -> Rows {
+fn rows(language: Language) -> TableRows {
     match language {
         Language::Rust => RUST,
         Language::Python => PYTHON,
@@ -137,167 +136,183 @@ fn rows(language: Language) -> Rows {
     }
 }
 
-const RUST: Rows = (
+const RUST: TableRows = (
     &[
-        at("function_item", Function, Name::Field),
-        at("function_signature_item", Function, Name::Field),
-        at("struct_item", Struct, Name::Field),
-        at("union_item", Struct, Name::Field),
-        at("enum_item", Enum, Name::Field),
-        at("enum_variant", Variant, Name::Field),
-        at("field_declaration", Field, Name::Field),
-        at("trait_item", Interface, Name::Field),
-        at("impl_item", Impl, Name::Type),
-        at("type_item", Type, Name::Field),
-        at("associated_type", Type, Name::Field),
-        at("const_item", Constant, Name::Field),
-        at("static_item", Variable, Name::Field),
-        at("mod_item", Module, Name::BodiedOrDeclared),
-        at("macro_definition", Macro, Name::Field),
+        at("function_item", Function, NameLocation::Field),
+        at("function_signature_item", Function, NameLocation::Field),
+        at("struct_item", Struct, NameLocation::Field),
+        at("union_item", Struct, NameLocation::Field),
+        at("enum_item", Enum, NameLocation::Field),
+        at("enum_variant", Variant, NameLocation::Field),
+        at("field_declaration", Field, NameLocation::Field),
+        at("trait_item", Interface, NameLocation::Field),
+        at("impl_item", Impl, NameLocation::Type),
+        at("type_item", Type, NameLocation::Field),
+        at("associated_type", Type, NameLocation::Field),
+        at("const_item", Constant, NameLocation::Field),
+        at("static_item", Variable, NameLocation::Field),
+        at("mod_item", Module, NameLocation::BodiedOrDeclared),
+        at("macro_definition", Macro, NameLocation::Field),
     ],
     &["block"],
 );
 
-const PYTHON: Rows = (
+const PYTHON: TableRows = (
     &[
-        at("function_definition", Function, Name::Field),
-        at("class_definition", Class, Name::Field),
-        outside("assignment", Variable, Name::Left),
+        at("function_definition", Function, NameLocation::Field),
+        at("class_definition", Class, NameLocation::Field),
+        not_local("assignment", Variable, NameLocation::Left),
     ],
     &["function_definition", "lambda"],
 );
 
 /// JavaScript and TypeScript: nodes that a grammar does not know never come up.
-const SCRIPT: Rows = (
+const SCRIPT: TableRows = (
     &[
-        at("function_declaration", Function, Name::Field),
-        at("generator_function_declaration", Function, Name::Field),
-        at("function_signature", Declaration, Name::Field),
-        at("method_definition", Function, Name::Field),
-        at("method_signature", Function, Name::Field),
-        at("abstract_method_signature", Function, Name::Field),
-        at("class_declaration", Class, Name::Field),
-        at("abstract_class_declaration", Class, Name::Field),
-        at("interface_declaration", Interface, Name::Field),
-        at("enum_declaration", Enum, Name::Field),
-        at("enum_assignment", Variant, Name::Field),
-        at("type_alias_declaration", Type, Name::Field),
-        at("internal_module", Module, Name::Field),
-        at("module", Module, Name::Field),
-        at("field_definition", Field, Name::Property),
-        at("public_field_definition", Field, Name::Field),
-        at("property_signature", Field, Name::Field),
-        at("variable_declarator", Variable, Name::Assigned),
-        at("assignment_expression", Variable, Name::Assigned),
-        at("pair", Variable, Name::Assigned),
+        at("function_declaration", Function, NameLocation::Field),
+        at(
+            "generator_function_declaration",
+            Function,
+            NameLocation::Field,
+        ),
+        at("function_signature", Declaration, NameLocation::Field),
+        at("method_definition", Function, NameLocation::Field),
+        at("method_signature", Function, NameLocation::Field),
+        at("abstract_method_signature", Function, NameLocation::Field),
+        at("class_declaration", Class, NameLocation::Field),
+        at("abstract_class_declaration", Class, NameLocation::Field),
+        at("interface_declaration", Interface, NameLocation::Field),
+        at("enum_declaration", Enum, NameLocation::Field),
+        at("enum_assignment", Variant, NameLocation::Field),
+        at("type_alias_declaration", Type, NameLocation::Field),
+        at("internal_module", Module, NameLocation::Field),
+        at("module", Module, NameLocation::Field),
+        at("field_definition", Field, NameLocation::Property),
+        at("public_field_definition", Field, NameLocation::Field),
+        at("property_signature", Field, NameLocation::Field),
+        at("variable_declarator", Variable, NameLocation::Assigned),
+        at("assignment_expression", Variable, NameLocation::Assigned),
+        at("pair", Variable, NameLocation::Assigned),
     ],
     &["statement_block"],
 );
 
-const GO: Rows = (
+const GO: TableRows = (
     &[
-        at("function_declaration", Function, Name::Field),
-        at("method_declaration", Function, Name::Field),
-        at("method_elem", Function, Name::Field),
-        at("type_spec", Type, Name::Field),
-        at("type_alias", Type, Name::Field),
-        at("field_declaration", Field, Name::Field),
-        outside("const_spec", Constant, Name::Field),
-        outside("var_spec", Variable, Name::Field),
+        at("function_declaration", Function, NameLocation::Field),
+        at("method_declaration", Function, NameLocation::Field),
+        at("method_elem", Function, NameLocation::Field),
+        at("type_spec", Type, NameLocation::Field),
+        at("type_alias", Type, NameLocation::Field),
+        at("field_declaration", Field, NameLocation::Field),
+        not_local("const_spec", Constant, NameLocation::Field),
+        not_local("var_spec", Variable, NameLocation::Field),
     ],
     &["block"],
 );
 
-const JAVA: Rows = (
+const JAVA: TableRows = (
     &[
-        at("class_declaration", Class, Name::Field),
-        at("record_declaration", Class, Name::Field),
-        at("interface_declaration", Interface, Name::Field),
-        at("annotation_type_declaration", Interface, Name::Field),
-        at("enum_declaration", Enum, Name::Field),
-        at("enum_constant", Variant, Name::Field),
-        at("method_declaration", Function, Name::Field),
-        at("constructor_declaration", Function, Name::Field),
-        at("compact_constructor_declaration", Function, Name::Field),
-        at("field_declaration", Field, Name::Declarator),
-        at("constant_declaration", Constant, Name::Declarator),
+        at("class_declaration", Class, NameLocation::Field),
+        at("record_declaration", Class, NameLocation::Field),
+        at("interface_declaration", Interface, NameLocation::Field),
+        at(
+            "annotation_type_declaration",
+            Interface,
+            NameLocation::Field,
+        ),
+        at("enum_declaration", Enum, NameLocation::Field),
+        at("enum_constant", Variant, NameLocation::Field),
+        at("method_declaration", Function, NameLocation::Field),
+        at("constructor_declaration", Function, NameLocation::Field),
+        at(
+            "compact_constructor_declaration",
+            Function,
+            NameLocation::Field,
+        ),
+        at("field_declaration", Field, NameLocation::Declarator),
+        at("constant_declaration", Constant, NameLocation::Declarator),
     ],
     &["block"],
 );
 
 /// C and C++.
-const C: Rows = (
+const C: TableRows = (
     &[
-        at("function_definition", Function, Name::Declarator),
-        at("struct_specifier", Struct, Name::Bodied),
-        at("union_specifier", Struct, Name::Bodied),
-        at("class_specifier", Class, Name::Bodied),
-        at("enum_specifier", Enum, Name::Bodied),
-        at("enumerator", Variant, Name::Field),
-        at("type_definition", Type, Name::Declarator),
-        at("alias_declaration", Type, Name::Field),
-        at("concept_definition", Interface, Name::Field),
-        at("namespace_definition", Module, Name::Field),
-        at("preproc_def", Macro, Name::Field),
-        at("preproc_function_def", Macro, Name::Field),
-        at("field_declaration", Field, Name::Declarator),
-        outside("declaration", Variable, Name::Declarator),
+        at("function_definition", Function, NameLocation::Declarator),
+        at("struct_specifier", Struct, NameLocation::Bodied),
+        at("union_specifier", Struct, NameLocation::Bodied),
+        at("class_specifier", Class, NameLocation::Bodied),
+        at("enum_specifier", Enum, NameLocation::Bodied),
+        at("enumerator", Variant, NameLocation::Field),
+        at("type_definition", Type, NameLocation::Declarator),
+        at("alias_declaration", Type, NameLocation::Field),
+        at("concept_definition", Interface, NameLocation::Field),
+        at("namespace_definition", Module, NameLocation::Field),
+        at("preproc_def", Macro, NameLocation::Field),
+        at("preproc_function_def", Macro, NameLocation::Field),
+        at("field_declaration", Field, NameLocation::Declarator),
+        not_local("declaration", Variable, NameLocation::Declarator),
     ],
     &["compound_statement"],
 );
 
-const CSHARP: Rows = (
+const CSHARP: TableRows = (
     &[
-        at("class_declaration", Class, Name::Field),
-        at("record_declaration", Class, Name::Field),
-        at("struct_declaration", Struct, Name::Field),
-        at("interface_declaration", Interface, Name::Field),
-        at("enum_declaration", Enum, Name::Field),
-        at("enum_member_declaration", Variant, Name::Field),
-        at("delegate_declaration", Type, Name::Field),
-        at("method_declaration", Function, Name::Field),
-        at("constructor_declaration", Function, Name::Field),
-        at("local_function_statement", Function, Name::Field),
-        at("property_declaration", Field, Name::Field),
-        at("event_declaration", Field, Name::Field),
-        at("namespace_declaration", Module, Name::Field),
-        at("file_scoped_namespace_declaration", Module, Name::Field),
-        outside("variable_declarator", Field, Name::Field),
+        at("class_declaration", Class, NameLocation::Field),
+        at("record_declaration", Class, NameLocation::Field),
+        at("struct_declaration", Struct, NameLocation::Field),
+        at("interface_declaration", Interface, NameLocation::Field),
+        at("enum_declaration", Enum, NameLocation::Field),
+        at("enum_member_declaration", Variant, NameLocation::Field),
+        at("delegate_declaration", Type, NameLocation::Field),
+        at("method_declaration", Function, NameLocation::Field),
+        at("constructor_declaration", Function, NameLocation::Field),
+        at("local_function_statement", Function, NameLocation::Field),
+        at("property_declaration", Field, NameLocation::Field),
+        at("event_declaration", Field, NameLocation::Field),
+        at("namespace_declaration", Module, NameLocation::Field),
+        at(
+            "file_scoped_namespace_declaration",
+            Module,
+            NameLocation::Field,
+        ),
+        not_local("variable_declarator", Field, NameLocation::Field),
     ],
     &["block", "arrow_expression_clause"],
 );
 
-const RUBY: Rows = (
+const RUBY: TableRows = (
     &[
-        at("class", Class, Name::Field),
-        at("module", Module, Name::Field),
-        at("method", Function, Name::Field),
-        at("singleton_method", Function, Name::Field),
-        outside("assignment", Constant, Name::Left),
+        at("class", Class, NameLocation::Field),
+        at("module", Module, NameLocation::Field),
+        at("method", Function, NameLocation::Field),
+        at("singleton_method", Function, NameLocation::Field),
+        not_local("assignment", Constant, NameLocation::Left),
     ],
     &["method", "singleton_method", "block", "do_block"],
 );
 
-const PHP: Rows = (
+const PHP: TableRows = (
     &[
-        at("class_declaration", Class, Name::Field),
-        at("interface_declaration", Interface, Name::Field),
-        at("trait_declaration", Class, Name::Field),
-        at("enum_declaration", Enum, Name::Field),
-        at("enum_case", Variant, Name::Field),
-        at("function_definition", Function, Name::Field),
-        at("method_declaration", Function, Name::Field),
-        at("property_element", Field, Name::FirstChild),
-        at("const_element", Constant, Name::FirstChild),
-        at("namespace_definition", Module, Name::Field),
+        at("class_declaration", Class, NameLocation::Field),
+        at("interface_declaration", Interface, NameLocation::Field),
+        at("trait_declaration", Class, NameLocation::Field),
+        at("enum_declaration", Enum, NameLocation::Field),
+        at("enum_case", Variant, NameLocation::Field),
+        at("function_definition", Function, NameLocation::Field),
+        at("method_declaration", Function, NameLocation::Field),
+        at("property_element", Field, NameLocation::FirstChild),
+        at("const_element", Constant, NameLocation::FirstChild),
+        at("namespace_definition", Module, NameLocation::Field),
     ],
     &["compound_statement"],
 );
 
-const BASH: Rows = (
+const BASH: TableRows = (
     &[
-        at("function_definition", Function, Name::Field),
-        outside("variable_assignment", Variable, Name::Field),
+        at("function_definition", Function, NameLocation::Field),
+        not_local("variable_assignment", Variable, NameLocation::Field),
     ],
     &["compound_statement", "subshell"],
 );

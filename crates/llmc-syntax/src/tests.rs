@@ -6,7 +6,7 @@ fn found(path: &str, source: &str) -> Vec<String> {
     definitions(
         language,
         source,
-        &mut Effort::new(1 << 20, Duration::from_secs(20)),
+        &mut ParseBudget::new(1 << 20, Duration::from_secs(20)),
     )
     .into_iter()
     .map(|found| format!("{} {:?} {}", found.line, found.kind, found.name))
@@ -96,7 +96,7 @@ fn after() {}
         ],
     );
     let source = "cfg_net! { fn listen() { accept(1); } }\n";
-    let found = analysis(Language::Rust, source, &mut Effort::default()).expect("parsed");
+    let found = analysis(Language::Rust, source, &mut ParseBudget::default()).expect("parsed");
     let uses: Vec<_> = found
         .references
         .iter()
@@ -362,8 +362,8 @@ function helper() {}
 /// The references as `line kind name`, without mere mentions.
 fn used(path: &str, source: &str) -> Vec<String> {
     let language = Language::detect(path, source).expect("a known language");
-    let mut effort = Effort::new(1 << 20, Duration::from_secs(20));
-    let found = analysis(language, source, &mut effort).expect("parsed");
+    let mut budget = ParseBudget::new(1 << 20, Duration::from_secs(20));
+    let found = analysis(language, source, &mut budget).expect("parsed");
     let told = found
         .references
         .iter()
@@ -499,8 +499,8 @@ fn a_definition_begins_with_its_decorators_and_knows_its_body() {
 def show():
     pass
 ";
-    let mut effort = Effort::default();
-    let found = definitions(Language::Python, source, &mut effort);
+    let mut budget = ParseBudget::default();
+    let found = definitions(Language::Python, source, &mut budget);
     let place = (
         found[0].first_line,
         found[0].line,
@@ -513,7 +513,7 @@ def show():
 #[test]
 fn names_in_quoted_types() {
     let source = "def f(a: 'Pool', b: t.Optional[\"Conn\"]) -> 'list[Row]':\n    return 'Other'\n";
-    let found = analysis(Language::Python, source, &mut Effort::default()).expect("parsed");
+    let found = analysis(Language::Python, source, &mut ParseBudget::default()).expect("parsed");
     let names: Vec<&str> = found
         .references
         .iter()
@@ -531,8 +531,8 @@ fn names_in_quoted_types() {
 #[test]
 fn what_qualifies_a_name() {
     let source = "fn a() { Pool :: open(); db.pool.take(); free() }";
-    let mut effort = Effort::default();
-    let found = analysis(Language::Rust, source, &mut effort).expect("parsed");
+    let mut budget = ParseBudget::default();
+    let found = analysis(Language::Rust, source, &mut budget).expect("parsed");
     let of = |name: &str| {
         let reference = found
             .references
@@ -614,10 +614,10 @@ fn helper() {}
 
 #[test]
 fn used_up_effort_finds_nothing() {
-    let mut effort = Effort::new(10, Duration::from_secs(20));
-    assert!(definitions(Language::Rust, "fn long_name() {}", &mut effort).is_empty());
-    let mut effort = Effort::new(1000, Duration::ZERO);
-    assert!(definitions(Language::Rust, "fn a() {}", &mut effort).is_empty());
+    let mut budget = ParseBudget::new(10, Duration::from_secs(20));
+    assert!(definitions(Language::Rust, "fn long_name() {}", &mut budget).is_empty());
+    let mut budget = ParseBudget::new(1000, Duration::ZERO);
+    assert!(definitions(Language::Rust, "fn a() {}", &mut budget).is_empty());
 }
 
 #[test]
@@ -630,8 +630,8 @@ fn a_parse_stops_at_its_deadline() {
         Language::JavaScript,
         Language::C,
     ] {
-        let mut effort = Effort::new(1 << 20, Duration::from_millis(50));
-        definitions(language, &nested, &mut effort);
+        let mut budget = ParseBudget::new(1 << 20, Duration::from_millis(50));
+        definitions(language, &nested, &mut budget);
     }
     assert!(
         start.elapsed() < Duration::from_secs(5),
@@ -644,21 +644,21 @@ fn a_parse_stops_at_its_deadline() {
 #[ignore = "a measurement"]
 fn cost_of_parsing() {
     let source = include_str!("lib.rs").repeat(8);
-    let effort = Effort::new(1 << 30, Duration::from_secs(60));
+    let budget = ParseBudget::new(1 << 30, Duration::from_secs(60));
     let grammar = Language::Rust.grammar().unwrap();
-    let start = processor_time();
-    let tree = parse(&grammar, &source, None, &effort);
+    let start = thread_cpu_time();
+    let tree = parse(&grammar, &source, None, &budget);
     println!(
         "{} KB parsed in {:?}",
         source.len() / 1000,
-        processor_time() - start
+        thread_cpu_time() - start
     );
     drop(tree);
-    let start = processor_time();
-    let found = definitions(Language::Rust, &source, &mut { effort });
+    let start = thread_cpu_time();
+    let found = definitions(Language::Rust, &source, &mut { budget });
     println!(
         "{} definitions in {:?}",
         found.len(),
-        processor_time() - start
+        thread_cpu_time() - start
     );
 }

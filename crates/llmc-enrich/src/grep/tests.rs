@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use llmc_syntax::processor_time;
+use llmc_syntax::thread_cpu_time;
 
 /// Searches a tree written as one text with `//- path` headers, as the host's search would.
 fn search(pattern: &str, tree: &str) -> (Matches, HashMap<String, String>) {

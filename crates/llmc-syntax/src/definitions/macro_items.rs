@@ -1,33 +1,38 @@
 //! Items that a Rust macro only wraps: `cfg_net! { pub fn listen() {} }`.
 //!
-//! To the grammar the body of a macro is a heap of tokens, so whatever is defined there would be missed. Where the body
-//! reads as plain items it is parsed as such, in its place; where it does not, it stays a heap of tokens.
+//! To the grammar the body of a macro is a list of tokens, so definitions in it would be missed. A body that parses as
+//! plain items is read as such, in its place; any other stays a list of tokens.
 
 use tree_sitter::{Node, Point, Range};
 
-use super::{Effort, Walk, parse};
+use super::{ParseBudget, TreeWalk, parse};
 
 /// How many wrapping macros may lie in one another.
-const DEEPEST: usize = 3;
+const MAX_MACRO_NESTING: usize = 3;
 
-impl Walk<'_> {
-    /// Takes in the items that a macro call wraps; whether there were any.
-    pub(super) fn wrapped(&mut self, call: Node<'_>, depth: usize, effort: &mut Effort) -> bool {
-        if self.wraps >= DEEPEST {
+impl TreeWalk<'_> {
+    /// Adds the items that a macro call wraps; returns whether there were any.
+    pub(super) fn walk_macro_items(
+        &mut self,
+        call: Node<'_>,
+        depth: usize,
+        budget: &mut ParseBudget,
+    ) -> bool {
+        if self.wraps >= MAX_MACRO_NESTING {
             return false;
         }
         let Some(body) = body_of(call, self.source) else {
             return false;
         };
-        if !effort.take(body.end_byte - body.start_byte) {
+        if !budget.take(body.end_byte - body.start_byte) {
             return false;
         }
-        let Some(tree) = parse(self.grammar, self.source, Some(body), effort) else {
+        let Some(tree) = parse(self.grammar, self.source, Some(body), budget) else {
             return false;
         };
         let before = self.found.len();
         let uses_before = self.uses.as_ref().map_or(0, |uses| uses.found.len());
-        let mut inner = Walk {
+        let mut inner = TreeWalk {
             source: self.source,
             grammar: self.grammar,
             table: self.table,
@@ -42,25 +47,25 @@ impl Walk<'_> {
             let name = call.child_by_field_name("macro");
             let field = self.grammar.field_id_for_name("macro");
             if let Some(name) = name {
-                uses.see(name, field, self.source);
+                uses.enter(name, field, self.source);
                 uses.leave();
             }
         }
-        let done = inner.run_from(depth, effort);
+        let done = inner.run_from(depth, budget);
         self.found = inner.found;
         self.uses = inner.uses;
         let any = done && self.found.len() > before;
         if !any {
             self.found.truncate(before);
             if let Some(uses) = &mut self.uses {
-                uses.back_to(uses_before);
+                uses.truncate(uses_before);
             }
         }
         any
     }
 }
 
-/// What stands between the braces of a macro call.
+/// The range between the braces of a macro call.
 fn body_of(call: Node<'_>, source: &str) -> Option<Range> {
     let last = u32::try_from(call.named_child_count().checked_sub(1)?).ok()?;
     let body = call.named_child(last)?;

@@ -1,0 +1,457 @@
+//! Definitions of a source file, found on one walk over its syntax tree.
+
+mod macro_items;
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use tree_sitter::{Node, ParseOptions, Parser, Range, Tree, TreeCursor};
+
+use crate::language::Language;
+use crate::names::{declares_function, name_of};
+use crate::parse_gate;
+use crate::references::{Reference, ReferenceCollector};
+use crate::table::{self, DefinitionNode, DefinitionScope, NameLocation};
+
+/// The bytes and the CPU time that parsing may take in all, over any number of files.
+///
+/// CPU time of this thread is measured, so that the same search finds the same definitions on a busy machine; a multiple
+/// of it in wall-clock time is the hard limit.
+#[derive(Debug, Clone, Copy)]
+pub struct ParseBudget {
+    bytes: usize,
+    cpu_deadline: Duration,
+    deadline: Instant,
+}
+
+impl ParseBudget {
+    pub const MAX_BYTES: usize = 2 * 1024 * 1024;
+    pub const MAX_CPU_TIME: Duration = Duration::from_millis(80);
+
+    const WALL_CLOCK_FACTOR: u32 = 20;
+
+    /// At most this much source, in at most this much processor time from now.
+    pub fn new(bytes: usize, time: Duration) -> Self {
+        Self {
+            bytes,
+            cpu_deadline: thread_cpu_time() + time,
+            deadline: Instant::now() + time * Self::WALL_CLOCK_FACTOR,
+        }
+    }
+
+    /// The bytes that may still be parsed; none once the time is up.
+    pub fn left(&self) -> usize {
+        if self.has_time() { self.bytes } else { 0 }
+    }
+
+    fn take(&mut self, bytes: usize) -> bool {
+        let enough = bytes <= self.left();
+        if enough {
+            self.bytes -= bytes;
+        }
+        enough
+    }
+
+    fn has_time(&self) -> bool {
+        thread_cpu_time() < self.cpu_deadline && Instant::now() < self.deadline
+    }
+}
+
+impl Default for ParseBudget {
+    fn default() -> Self {
+        Self::new(Self::MAX_BYTES, Self::MAX_CPU_TIME)
+    }
+}
+
+/// CPU time this thread has used.
+pub fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DefinitionKind {
+    Function,
+    Class,
+    Struct,
+    Enum,
+    Interface,
+    Type,
+    Module,
+    Constant,
+    Variable,
+    Field,
+    Variant,
+    Macro,
+    /// A block that adds to a type defined elsewhere.
+    Impl,
+    /// Announces a definition made elsewhere: a prototype, a module in another file.
+    Declaration,
+}
+
+impl DefinitionKind {
+    /// Whether this is the definition itself, not an addition or an announcement.
+    pub fn defines(self) -> bool {
+        !matches!(self, Self::Impl | Self::Declaration)
+    }
+
+    /// Whether it is a detail of something else, left out of an outline.
+    pub fn is_member_data(self) -> bool {
+        matches!(self, Self::Field | Self::Variant)
+    }
+}
+
+/// A name that a source file defines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    /// The name, without what qualifies it.
+    pub name: String,
+    pub kind: DefinitionKind,
+    /// The line of the name, counted from 1. Attributes, modifiers and a return type may stand on lines before.
+    pub line: u64,
+    /// The first line of the definition, with the decorators or `export` that belong to it.
+    pub first_line: u64,
+    /// The last line of the definition.
+    pub end_line: u64,
+    /// The line its body begins on, if it has one.
+    pub body_line: Option<u64>,
+    /// The definition up to its body, on one line, clipped.
+    pub signature: String,
+    /// Where the name starts in the source, in bytes.
+    pub name_start: usize,
+    /// How many definitions it lies in.
+    pub depth: usize,
+}
+
+/// Definitions kept of one file; a file with more holds data rather than code.
+const MAX_DEFINITIONS: usize = 20_000;
+
+/// The definitions in a source file, in their order.
+///
+/// Empty for a language without grammar in this build, and when the budget is used up.
+pub fn definitions(language: Language, source: &str, budget: &mut ParseBudget) -> Vec<Definition> {
+    walk_source(language, source, ParseGoal::Definitions, budget)
+        .map_or_else(Vec::new, |found| found.0)
+}
+
+/// What a file defines and which names it uses, from one pass over its tree; `None` as for [`definitions`].
+pub fn analyze(
+    language: Language,
+    source: &str,
+    budget: &mut ParseBudget,
+) -> Option<SyntaxAnalysis> {
+    let (definitions, references) = walk_source(language, source, ParseGoal::References, budget)?;
+    Some(SyntaxAnalysis {
+        definitions,
+        references,
+    })
+}
+
+/// See [`analyze`].
+#[derive(Debug, Clone, Default)]
+pub struct SyntaxAnalysis {
+    pub definitions: Vec<Definition>,
+    pub references: Vec<Reference>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum ParseGoal {
+    Definitions,
+    References,
+}
+
+fn walk_source(
+    language: Language,
+    source: &str,
+    want: ParseGoal,
+    budget: &mut ParseBudget,
+) -> Option<(Vec<Definition>, Vec<Reference>)> {
+    let grammar = language.grammar()?;
+    if !budget.take(source.len()) {
+        return None;
+    }
+    let _noted = parse_gate::enter(source)?;
+    let tree = parse(&grammar, source, None, budget)?;
+    let mut walk = TreeWalk {
+        source,
+        grammar: &grammar,
+        table: table::of(language, &grammar),
+        cursor: tree.walk(),
+        open: Vec::new(),
+        found: Vec::new(),
+        uses: (want == ParseGoal::References).then(|| ReferenceCollector::new(language, &grammar)),
+        macros: (language == Language::Rust)
+            .then(|| grammar.id_for_node_kind("macro_invocation", true)),
+        wraps: 0,
+    };
+    if !walk.run_from(0, budget) && want == ParseGoal::References {
+        return None;
+    }
+    let uses = walk.uses.map_or_else(Vec::new, |uses| uses.found);
+    Some((walk.found, uses))
+}
+
+/// Parses a source, or the part of it that is named.
+fn parse(
+    grammar: &tree_sitter::Language,
+    source: &str,
+    part: Option<Range>,
+    budget: &ParseBudget,
+) -> Option<Tree> {
+    let mut parser = Parser::new();
+    parser.set_language(grammar).ok()?;
+    if let Some(part) = part {
+        parser.set_included_ranges(&[part]).ok()?;
+    }
+    // Called every few microseconds, while reading the CPU clock takes a system call.
+    let mut asked = 0_u32;
+    let mut progress = |_: &_| {
+        asked = asked.wrapping_add(1);
+        if asked.is_multiple_of(32) && !budget.has_time() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    };
+    parser.parse_with_options(
+        &mut |at, _| source.as_bytes().get(at..).unwrap_or_default(),
+        None,
+        Some(ParseOptions::new().progress_callback(&mut progress)),
+    )
+}
+
+/// An ancestor of the current node, with what it means for the nodes below.
+#[derive(Clone, Copy, Default)]
+struct OpenNode {
+    local: bool,
+    definition: bool,
+    kind: u16,
+    row: usize,
+}
+
+struct TreeWalk<'t> {
+    source: &'t str,
+    grammar: &'t tree_sitter::Language,
+    table: &'static table::NodeTable,
+    cursor: TreeCursor<'t>,
+    open: Vec<OpenNode>,
+    found: Vec<Definition>,
+    uses: Option<ReferenceCollector>,
+    /// The node of a macro call, in the language whose macros wrap items.
+    macros: Option<u16>,
+    /// How many wrapping macros are around.
+    wraps: usize,
+}
+
+impl TreeWalk<'_> {
+    /// Goes over all nodes without recursion, since a file can nest arbitrarily deep; returns whether it reached
+    /// the end. What it finds lies in `depth` definitions already.
+    fn run_from(&mut self, mut depth: usize, budget: &mut ParseBudget) -> bool {
+        let (mut local, mut steps) = (0_usize, 0_u32);
+        loop {
+            steps = steps.wrapping_add(1);
+            if (steps.is_multiple_of(4096) && !budget.has_time())
+                || self.found.len() >= MAX_DEFINITIONS
+            {
+                return false;
+            }
+            let node = self.cursor.node();
+            let mut open = OpenNode {
+                kind: node.kind_id(),
+                row: node.start_position().row,
+                ..OpenNode::default()
+            };
+            if let Some(entry) = self.table.entry(node.kind_id())
+                && (entry.scope == DefinitionScope::Anywhere || local == 0)
+                && let Some(definition) = self.definition(node, entry, depth, local)
+            {
+                if let Some(uses) = &mut self.uses {
+                    uses.names_definition(definition.name_start);
+                }
+                self.found.push(definition);
+                open.definition = true;
+            }
+            if let Some(uses) = &mut self.uses {
+                uses.enter(node, self.cursor.field_id(), self.source);
+            }
+            open.local = self.table.is_local(node.kind_id());
+            let macro_items = local == 0
+                && self.macros == Some(node.kind_id())
+                && self.walk_macro_items(node, depth, budget);
+            if !macro_items && self.cursor.goto_first_child() {
+                local += usize::from(open.local);
+                depth += usize::from(open.definition);
+                self.open.push(open);
+                continue;
+            }
+            if let Some(uses) = &mut self.uses {
+                uses.leave();
+            }
+            while !self.cursor.goto_next_sibling() {
+                if !self.cursor.goto_parent() {
+                    return true;
+                }
+                if let Some(uses) = &mut self.uses {
+                    uses.leave();
+                }
+                let closed = self.open.pop().unwrap_or_default();
+                local -= usize::from(closed.local);
+                depth -= usize::from(closed.definition);
+            }
+        }
+    }
+
+    fn definition(
+        &self,
+        node: Node<'_>,
+        entry: &DefinitionNode,
+        depth: usize,
+        local: usize,
+    ) -> Option<Definition> {
+        let name = name_of(node, entry.name)?;
+        // A macro body may be anything; what does not parse as an item is skipped.
+        if self.wraps > 0 && node.has_error() {
+            return None;
+        }
+        let mut kind = entry.kind;
+        let mut body = node.child_by_field_name("body");
+        match entry.name {
+            NameLocation::Bodied => {
+                body?;
+            }
+            NameLocation::BodiedOrDeclared if body.is_none() => kind = DefinitionKind::Declaration,
+            NameLocation::Declarator => {
+                let declares = matches!(node.kind(), "declaration" | "field_declaration");
+                if declares && (declares_function(node) || self.text(node).starts_with("extern ")) {
+                    kind = DefinitionKind::Declaration;
+                }
+            }
+            NameLocation::Assigned => {
+                let value = node
+                    .child_by_field_name("value")
+                    .or_else(|| node.child_by_field_name("right"))?;
+                match value.kind() {
+                    "arrow_function" | "function_expression" | "generator_function" => {
+                        kind = DefinitionKind::Function;
+                        body = value.child_by_field_name("body");
+                    }
+                    "class" => {
+                        kind = DefinitionKind::Class;
+                        body = value.child_by_field_name("body");
+                    }
+                    _ if node.kind() != "variable_declarator" || local > 0 => return None,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        let text = self.text(name);
+        if text.is_empty() || text.contains('\n') {
+            return None;
+        }
+        Some(Definition {
+            name: text.to_owned(),
+            kind,
+            line: name.start_position().row as u64 + 1,
+            first_line: self.first_row(node) as u64 + 1,
+            end_line: last_row(node) as u64 + 1,
+            body_line: body.map(|body| body.start_position().row as u64 + 1),
+            signature: self.signature(node, name, body),
+            name_start: name.start_byte(),
+            depth,
+        })
+    }
+
+    fn text(&self, node: Node<'_>) -> &str {
+        self.source.get(node.byte_range()).unwrap_or_default()
+    }
+
+    /// The row where the node begins with what wraps it: decorators, `export`, template parameters.
+    ///
+    /// Asking a node for its parent would search for it from the root.
+    fn first_row(&self, node: Node<'_>) -> usize {
+        let wraps = |open: &&OpenNode| {
+            let kind = self.grammar.node_kind_for_id(open.kind);
+            kind.is_some_and(|kind| WRAPPERS.contains(&kind))
+        };
+        let outermost = self.open.iter().rev().take_while(wraps).last();
+        outermost.map_or(node.start_position().row, |open| open.row)
+    }
+
+    /// From the start of the line, so with `export` or `pub`, to the body; without a body the line of the name.
+    fn signature(&self, node: Node<'_>, name: Node<'_>, body: Option<Node<'_>>) -> String {
+        let line_start = |at: usize| self.source[..at].rfind('\n').map_or(0, |nl| nl + 1);
+        let text = match body {
+            Some(body) => {
+                let start = line_start(node.start_byte());
+                let end = body.start_byte().max(name.end_byte());
+                self.source.get(start..end)
+            }
+            None => {
+                let start = line_start(name.start_byte());
+                let rest = &self.source[name.end_byte()..];
+                let end = name.end_byte() + rest.find('\n').unwrap_or(rest.len());
+                self.source.get(start..end)
+            }
+        };
+        one_line_signature(
+            text.unwrap_or_default(),
+            name.start_byte() - node.start_byte().min(name.start_byte()),
+        )
+    }
+}
+
+/// The row of the node's last character; a node may end at the start of the next line.
+fn last_row(node: Node<'_>) -> usize {
+    let (start, end) = (node.start_position(), node.end_position());
+    if end.column == 0 && end.row > start.row {
+        end.row - 1
+    } else {
+        end.row
+    }
+}
+
+/// Nodes that hold one definition with its decorators or modifiers.
+const WRAPPERS: &[&str] = &[
+    "decorated_definition",
+    "export_statement",
+    "template_declaration",
+    "ambient_declaration",
+    "lexical_declaration",
+    "variable_declaration",
+    "type_declaration",
+];
+
+const MAX_SIGNATURE_CHARS: usize = 160;
+
+/// White space joined, attribute lines before the name left out, what opens the body left out.
+fn one_line_signature(text: &str, before_name: usize) -> String {
+    let mut out = String::new();
+    let mut attributes = before_name > 0;
+    for line in text.lines() {
+        let line = line.trim();
+        attributes &= line.is_empty()
+            || line.starts_with('@') && !line.contains(' ')
+            || line.starts_with('[') && line.ends_with(']')
+            || line.starts_with("#[");
+        if attributes || line.is_empty() {
+            continue;
+        }
+        for word in line.split_whitespace() {
+            if !out.is_empty() {
+                out.push(' ');
+            }
+            out.push_str(word);
+        }
+        if out.len() > 4 * MAX_SIGNATURE_CHARS {
+            break;
+        }
+    }
+    let kept =
+        out.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '{' | ';' | ':' | ','));
+    let kept = kept.strip_suffix("=>").unwrap_or(kept).trim_end();
+    match kept.char_indices().nth(MAX_SIGNATURE_CHARS) {
+        Some((at, _)) => format!("{}…", &kept[..at]),
+        None => kept.to_owned(),
+    }
+}
