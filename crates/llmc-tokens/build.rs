@@ -43,7 +43,7 @@ fn write_vocabulary(out: &Path) {
         offsets.push(u32::try_from(tokens.len()).expect("the vocabulary is a few megabytes"));
     }
     const { assert!(TOKENS < 1 << layout::RANK_BITS, "a rank fits its bits") };
-    assert_eq!(longest, layout::LONGEST_TOKEN);
+    assert_eq!(longest, layout::MAX_TOKEN_BYTES);
     write(out, "tokens.bin", &tokens);
     write(out, "offsets.bin", &little_endian(&offsets));
     write(out, "slots.bin", &little_endian(&slots));

@@ -1,6 +1,6 @@
-//! Counting a whole text, or just far enough to compare it with a budget.
+//! Counts a whole text, or just enough of it to compare it with a budget.
 
-use crate::layout::LONGEST_TOKEN;
+use crate::layout::MAX_TOKEN_BYTES;
 use crate::merge::tokens_in;
 use crate::split::pieces;
 
@@ -20,7 +20,7 @@ pub fn fits(text: &str, budget: usize) -> bool {
         if rest <= room {
             return true;
         }
-        if rest > room.saturating_mul(LONGEST_TOKEN) {
+        if rest > room.saturating_mul(MAX_TOKEN_BYTES) {
             return false;
         }
         let tokens = tokens_in(piece);
@@ -55,7 +55,7 @@ mod tests {
     fn two_megabytes_of_one_character_finish() {
         for c in ["a", " "] {
             let text = c.repeat((2 << 20) / c.len());
-            assert!(count(&text) >= text.len() / LONGEST_TOKEN, "{c:?}");
+            assert!(count(&text) >= text.len() / MAX_TOKEN_BYTES, "{c:?}");
         }
     }
 

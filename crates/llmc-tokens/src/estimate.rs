@@ -1,27 +1,26 @@
-//! What a file would cost to read, for listings that must not count every file in full.
+//! Estimates the tokens of large texts, for listings that must not count every file in full.
 
 use std::fmt;
 
 use crate::count;
 
 /// Texts up to this many bytes are counted; longer ones are sampled to about this many.
-const COUNTED: usize = 64 * 1024;
+const MAX_COUNTED_BYTES: usize = 64 * 1024;
 
-/// Spots a long text is sampled at: a file may begin with a licence and end with data.
-const SPOTS: usize = 8;
+/// Number of samples taken of a long text: a file may begin with a licence and end with data.
+const SAMPLE_COUNT: usize = 8;
 
 /// A number of tokens, and whether it was counted or scaled up from a sample.
 ///
 /// Displays as `123` or `~123`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Estimate {
-    /// The number of tokens.
+pub struct TokenEstimate {
     pub tokens: usize,
     /// Whether all of the text was counted.
     pub exact: bool,
 }
 
-impl fmt::Display for Estimate {
+impl fmt::Display for TokenEstimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let about = if self.exact { "" } else { "~" };
         write!(f, "{about}{}", self.tokens)
@@ -32,23 +31,23 @@ impl fmt::Display for Estimate {
 ///
 /// Exact up to 64 KiB, with a replacement character for every invalid UTF-8 sequence; beyond that, scaled from samples
 /// taken evenly across the text.
-pub fn estimate(text: &[u8]) -> Estimate {
-    if text.len() <= COUNTED {
-        return Estimate {
+pub fn estimate(text: &[u8]) -> TokenEstimate {
+    if text.len() <= MAX_COUNTED_BYTES {
+        return TokenEstimate {
             tokens: count(&String::from_utf8_lossy(text)),
             exact: true,
         };
     }
-    let length = COUNTED / SPOTS;
+    let length = MAX_COUNTED_BYTES / SAMPLE_COUNT;
     let mut bytes = 0;
     let mut tokens = 0;
-    for spot in 0..SPOTS {
-        let start = scale(text.len() - length, spot, SPOTS - 1);
+    for spot in 0..SAMPLE_COUNT {
+        let start = scale(text.len() - length, spot, SAMPLE_COUNT - 1);
         let sample = whole_chars(&text[start..start + length]);
         bytes += sample.len();
         tokens += count(&String::from_utf8_lossy(sample));
     }
-    Estimate {
+    TokenEstimate {
         tokens: scale(tokens, text.len(), bytes),
         exact: false,
     }

@@ -5,7 +5,7 @@
 /// Length in bytes of the longest token; the build script checks it.
 ///
 /// Turns "can this many bytes fit that many tokens" into a multiplication, and no merge looks further than this.
-pub(crate) const LONGEST_TOKEN: usize = 128;
+pub(crate) const MAX_TOKEN_BYTES: usize = 128;
 
 /// Slots in the hash table, a power of two.
 pub(crate) const SLOTS: usize = 1 << 18;

@@ -1,19 +1,19 @@
-//! Exact `o200k_base` token counts, with nothing to load.
+//! Exact `o200k_base` token counts from a table compiled into the executable.
 //!
-//! Every answer of the server is cut to a token budget, so counting has to be there from the first call and cost next
-//! to nothing when idle. A tokenizer that builds its maps at start takes a tenth of a second and tens of megabytes, more
-//! than the rest of the server together. Here the build script lays the vocabulary out once, as a hash table in plain
-//! bytes; the binary carries it as read-only data and looks tokens up in place.
+//! Owns the vocabulary and the counting. Must not know budgets of answers or what a text is: text goes in, a number
+//! comes out, never token ids. Text that spells a special token (`<|endoftext|>`) counts as ordinary text, because that
+//! is how tool output reaches a model.
 //!
-//! Only counts come out, never token ids. Text that spells a special token (`<|endoftext|>`) counts as ordinary text,
-//! because that is how tool output reaches a model.
+//! Every answer of the server is cut to a token budget, so counting must work from the first call and cost almost nothing
+//! when idle. A tokenizer that builds its maps at start takes a tenth of a second and tens of megabytes. Here the build
+//! script writes the vocabulary as a hash table in plain bytes, which the executable carries as read-only data.
 //!
-//! - [`count()`] and [`fits`]: the exact number of tokens, and whether it stays within a budget.
-//! - [`lines_within`]: how much of a text fits a budget, in whole lines.
-//! - [`estimate()`]: what a text of any size would cost, in bounded time.
+//! - [`count()`] and [`fits`]: the exact number of tokens, and whether it stays within a budget
+//! - [`lines_within`]: how much of a text fits a budget, in whole lines
+//! - [`estimate()`], [`TokenEstimate`]: the cost of a text of any size, in bounded time
 //!
 //! Inside, `split` cuts text into pieces, `merge` counts the tokens of one piece, `table` holds the vocabulary, and
-//! `layout` is what it shares with the build script. The tests hold all of it against `tiktoken-rs`.
+//! `layout` is shared with the build script. The tests compare the counts with `tiktoken-rs`.
 
 mod count;
 mod estimate;
@@ -24,5 +24,5 @@ mod split;
 mod table;
 
 pub use count::{count, fits};
-pub use estimate::{Estimate, estimate};
+pub use estimate::{TokenEstimate, estimate};
 pub use lines::lines_within;

@@ -7,7 +7,7 @@
 //! is cut off there and stays one piece. The count of such a prefix is then the sum of the pieces before, plus that of
 //! the cut one.
 
-use crate::layout::LONGEST_TOKEN;
+use crate::layout::MAX_TOKEN_BYTES;
 use crate::merge::tokens_in;
 use crate::split::pieces;
 
@@ -78,7 +78,7 @@ fn lines_of_piece(piece: &str, tokens: Option<usize>, room: usize) -> Option<(us
 
 /// The tokens of a piece if there are at most `room`, without counting a piece that is far too long for that.
 fn tokens_up_to(room: usize, piece: &str) -> Option<usize> {
-    if piece.len() > room.saturating_mul(LONGEST_TOKEN) {
+    if piece.len() > room.saturating_mul(MAX_TOKEN_BYTES) {
         return None;
     }
     Some(tokens_in(piece)).filter(|&tokens| tokens <= room)

@@ -7,27 +7,27 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::layout::LONGEST_TOKEN;
+use crate::layout::MAX_TOKEN_BYTES;
 use crate::table;
 
 /// Pieces up to this many bytes are merged by scanning all pairs for the lowest rank.
-const SHORT: usize = 64;
+const MAX_SCAN_BYTES: usize = 64;
 
 /// Longer pieces are merged in windows of this many bytes, which bounds the memory it takes to a few hundred KiB.
-const WINDOW: usize = 32 * 1024;
+const WINDOW_BYTES: usize = 32 * 1024;
 
 /// How far neighbouring windows overlap at least: many tokens, so that they agree where they meet.
-const OVERLAP: usize = 8 * LONGEST_TOKEN;
+const WINDOW_OVERLAP_BYTES: usize = 8 * MAX_TOKEN_BYTES;
 
 /// The number of tokens in a piece.
 pub(crate) fn tokens_in(piece: &str) -> usize {
     let piece = piece.as_bytes();
     if piece.len() <= 1 || table::rank(piece).is_some() {
         piece.len().min(1)
-    } else if piece.len() <= SHORT {
+    } else if piece.len() <= MAX_SCAN_BYTES {
         merge_by_scan(piece)
     } else {
-        merge_in_windows(piece, WINDOW, OVERLAP)
+        merge_in_windows(piece, WINDOW_BYTES, WINDOW_OVERLAP_BYTES)
     }
 }
 
@@ -37,8 +37,8 @@ fn merge_by_scan(piece: &[u8]) -> usize {
     let rank = |from: usize, to: usize| table::rank(&piece[from..to]).unwrap_or(NO_MERGE);
 
     // Token `i` starts at `starts[i]`; `ranks[i]` is that of the pair it forms with the next one.
-    let mut starts: [usize; SHORT + 1] = std::array::from_fn(|i| i);
-    let mut ranks = [NO_MERGE; SHORT];
+    let mut starts: [usize; MAX_SCAN_BYTES + 1] = std::array::from_fn(|i| i);
+    let mut ranks = [NO_MERGE; MAX_SCAN_BYTES];
     let mut tokens = piece.len();
     for (i, held) in ranks[..tokens - 1].iter_mut().enumerate() {
         *held = rank(i, i + 2);
@@ -143,7 +143,7 @@ impl Merge {
     const START_BITS: u32 = 38;
 
     fn of(piece: &[u8], start: usize, end: usize) -> Option<Self> {
-        const { assert!(LONGEST_TOKEN < 1 << Merge::LENGTH_BITS) };
+        const { assert!(MAX_TOKEN_BYTES < 1 << Merge::LENGTH_BITS) };
         let rank = table::rank(&piece[start..end])?;
         let rank_and_start = u64::from(rank) << Self::START_BITS | start as u64;
         Some(Self(

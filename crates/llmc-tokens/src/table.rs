@@ -3,7 +3,7 @@
 //! Nothing is parsed or copied at start: a lookup touches the few pages it needs, and the kernel shares and evicts them
 //! like any other part of the executable. Numbers are read byte-wise, little endian, so alignment never matters.
 
-use crate::layout::{BLOCK_BITS, EMPTY, LONGEST_TOKEN, RANK_BITS, SLOTS, home_and_fingerprint};
+use crate::layout::{BLOCK_BITS, EMPTY, MAX_TOKEN_BYTES, RANK_BITS, SLOTS, home_and_fingerprint};
 
 static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.bin"));
 static OFFSETS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/offsets.bin"));
@@ -14,7 +14,7 @@ static CLASS_BLOCKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_blo
 /// The rank of a token, if these bytes are one; a lower rank merges first.
 pub(crate) fn rank(bytes: &[u8]) -> Option<u32> {
     const RANK_MASK: u32 = (1 << RANK_BITS) - 1;
-    if bytes.len() > LONGEST_TOKEN {
+    if bytes.len() > MAX_TOKEN_BYTES {
         return None;
     }
     let (mut slot, fingerprint) = home_and_fingerprint(bytes);
