@@ -60,7 +60,7 @@ impl DefinitionIndex {
                 MAX_PARSED_BYTES >> 20
             ));
         }
-        let mut effort = Effort::new(MAX_PARSED_BYTES, MAX_PARSE_TIME);
+        let mut effort = ParseBudget::new(MAX_PARSED_BYTES, MAX_PARSE_TIME);
         let definitions = definitions(language, text.as_str(), &mut effort);
         let ends = memchr::memchr_iter(b'\n', text.as_str().as_bytes()).map(|at| at + 1);
         Ok(DefinitionIndex {

@@ -33,10 +33,10 @@ pub(crate) fn outline_of(definitions: &[Definition], max_lines: usize) -> FileOu
     while deepest > 0 && at_most(deepest) > max_lines {
         deepest -= 1;
     }
-    let width = told
+    let width = listed
         .last()
         .map_or(1, |found| found.line.max(1).ilog10() as usize + 1);
-    let lines: Vec<_> = told
+    let lines: Vec<_> = listed
         .iter()
         .filter(|found| found.depth <= deepest)
         .take(max_lines)

@@ -89,7 +89,7 @@ impl TestScreen {
     }
 
     /// What the terminal shows.
-    pub fn vt(&self) -> &vt100::TestScreen {
+    pub fn vt(&self) -> &vt100::Screen {
         self.parser.screen()
     }
 
@@ -132,7 +132,7 @@ impl TestScreen {
     }
 
     /// Waits until this text has been written, even if something else has taken its place since.
-    pub fn wait_for_stderr(&mut self, text: &str) {
+    pub fn wait_for_output(&mut self, text: &str) {
         self.until(text, |screen| screen.raw().contains(text));
     }
 

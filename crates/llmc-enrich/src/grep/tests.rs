@@ -50,8 +50,8 @@ fn search(pattern: &str, tree: &str) -> (Matches, HashMap<String, String>) {
     (matches, files.into_iter().collect())
 }
 
-fn patient() -> Effort {
-    Effort::new(Effort::BYTES, Duration::from_secs(60))
+fn patient() -> ParseBudget {
+    ParseBudget::new(ParseBudget::MAX_BYTES, Duration::from_secs(60))
 }
 
 fn answer(pattern: &str, tree: &str, budget: usize) -> Condensed {

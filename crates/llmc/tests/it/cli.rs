@@ -14,14 +14,14 @@ three
 fn main() {}
 ";
 
-fn ok(ended: &Ended) -> &str {
+fn ok(ended: &ProcessOutput) -> &str {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stderr, "", "nothing to complain about");
     &ended.stdout
 }
 
 /// Fails with this code, and says something on standard error alone.
-fn fails(ended: &Ended, code: i32) -> &str {
+fn fails(ended: &ProcessOutput, code: i32) -> &str {
     assert_eq!(ended.code, Some(code), "{ended:?}");
     assert_eq!(ended.stdout, "", "errors do not go to standard output");
     assert!(!ended.stderr.is_empty());

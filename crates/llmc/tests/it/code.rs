@@ -17,7 +17,7 @@ fn f() {}
 // TODO(ann): third
 ";
 
-pub(crate) fn server(workspace: &Workspace, sets: &[&str]) -> McpClient {
+pub(crate) fn server(workspace: &TestWorkspace, sets: &[&str]) -> McpClient {
     let mut flags = vec!["--mode", "hybrid"];
     for set in sets {
         flags.extend(["--set", set]);

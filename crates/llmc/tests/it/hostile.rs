@@ -51,7 +51,7 @@ fn path_arguments(client: &mut McpClient) -> Vec<(String, String, Value)> {
     found
 }
 
-fn make_traps(workspace: &Workspace) -> std::os::unix::net::UnixListener {
+fn make_traps(workspace: &TestWorkspace) -> std::os::unix::net::UnixListener {
     let outside = workspace.outside("");
     symlink(&outside, workspace.path("abs")).unwrap();
     symlink("../outside", workspace.path("rel")).unwrap();

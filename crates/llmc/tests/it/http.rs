@@ -14,7 +14,7 @@ pub fn f() {}
 ";
 
 /// A POST to `/mcp` in a revision, with further headers.
-fn mcp(server: &HttpServer, headers: &[(&str, &str)], message: &Value) -> Reply {
+fn mcp(server: &HttpServer, headers: &[(&str, &str)], message: &Value) -> HttpReply {
     let mut all = vec![
         ("X-LLMC-Token", server.token.as_str()),
         ("Content-Type", "application/json"),

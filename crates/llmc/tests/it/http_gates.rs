@@ -16,7 +16,7 @@ one
 
 /// Waits for something that another process does.
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !done() {
         assert!(
             Instant::now() < deadline,

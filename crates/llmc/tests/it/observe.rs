@@ -24,7 +24,7 @@ fn lines(stderr: &str) -> Vec<Value> {
 }
 
 /// A server with further settings, after a handshake.
-fn serve(workspace: &Workspace, settings: &[&str]) -> McpClient {
+fn serve(workspace: &TestWorkspace, settings: &[&str]) -> McpClient {
     let mut flags = vec!["--mode", "classic"];
     for setting in settings {
         flags.extend(["--set", setting]);

@@ -328,7 +328,7 @@ fn a_tree_that_resists_is_stopped() {
     }
 }
 
-fn keep_alive(workspace: &Workspace, client: &mut McpClient) -> [std::path::PathBuf; 2] {
+fn keep_alive(workspace: &TestWorkspace, client: &mut McpClient) -> [std::path::PathBuf; 2] {
     let files = ["one", "two"];
     for (file, pty) in files.into_iter().zip([false, true]) {
         let script = format!(

@@ -61,7 +61,7 @@ pub(crate) fn refused(client: &mut McpClient, tool: &str, args: Value) -> (Strin
 }
 
 /// A server whose index is ready: it builds one from its first question on.
-pub(crate) fn ready(workspace: &Workspace) -> McpClient {
+pub(crate) fn ready(workspace: &TestWorkspace) -> McpClient {
     let mut client = classic(workspace);
     let end = Instant::now() + Duration::from_secs(30);
     loop {

@@ -111,7 +111,7 @@ fn a_server_on_a_full_disk_says_why_and_goes_on_when_there_is_room() {
     };
     let mut command = on_a_disk(&workspace, &script);
     command.args(["mcp", "--mode", "classic"]);
-    let mut client = McpClient::new(Process::start(command));
+    let mut client = McpClient::new(TestProcess::start(command));
     client.initialize("2025-11-25");
 
     let found = until(&mut client, "full", "idle connection", |found| {

@@ -41,7 +41,7 @@ def test_later():
     reason = "a skipped test must not look like one that ran"
 )]
 /// Gives the workspace an environment with pytest in it; false where there is none to be had.
-fn with_pytest(workspace: &Workspace) -> bool {
+fn with_pytest(workspace: &TestWorkspace) -> bool {
     let Some(site) = std::env::var_os("LLMC_TEST_PYTHON_SITE") else {
         let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
         assert!(!ci, "under CI a missing component is a failure: pytest");

@@ -11,10 +11,10 @@ const FIXTURE: &str = "\
 one
 ";
 
-fn start(workspace: &Workspace, flags: &[&str]) -> Screen {
+fn start(workspace: &TestWorkspace, flags: &[&str]) -> TestScreen {
     let mut command = workspace.command();
     command.arg("tui").args(flags);
-    Screen::start(command)
+    TestScreen::start(command)
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn the_audit_opens_in_the_pager_and_the_screen_comes_back() {
     assert_eq!(workspace.llmc(audit).code, Some(0));
     tui.shows("stat");
     tui.press("l");
-    tui.heard("tokens_withheld,tokens_fetched_back");
+    tui.wait_for_output("tokens_withheld,tokens_fetched_back");
     tui.shows("Totals");
     tui.until("the other screen", |tui| tui.vt().alternate_screen());
     tui.press("q");

@@ -27,7 +27,7 @@ fn a_dollar_cap_strikes_in_the_middle_of_a_batch_before_the_money_is_spent() {
     // Every answer is as long as it may be: 2,048 tokens, two cents.
     let server = leading(&[BATCH], |asked| {
         let most = asked.body["max_tokens"].as_u64().unwrap();
-        Play::SayCounting("long".into(), [10, most, 0])
+        ModelAction::SayCounting("long".into(), [10, most, 0])
     });
     let workspace = dear(&server, "");
     let error = fail(&workspace, json!({"budget_usd": 0.25}));
@@ -49,7 +49,7 @@ fn a_dollar_cap_strikes_in_the_middle_of_a_batch_before_the_money_is_spent() {
 fn a_token_cap_holds_for_models_that_cost_nothing() {
     let server = leading(&[BATCH], |asked| {
         let most = asked.body["options"]["num_predict"].as_u64().unwrap();
-        Play::SayCounting("long".into(), [10, most, 0])
+        ModelAction::SayCounting("long".into(), [10, most, 0])
     });
     let workspace = with_models(&server, "token_budget = 30000\n");
     let error = fail(&workspace, json!({}));
@@ -70,10 +70,10 @@ fn a_token_cap_holds_for_models_that_cost_nothing() {
 fn children_spend_from_the_same_purse() {
     let server = ModelServer::start(|asked| {
         if asked.model() == "lead" {
-            return Play::code("for i in range(20):\n    rlm_query('again', 0, 5000)");
+            return ModelAction::code("for i in range(20):\n    rlm_query('again', 0, 5000)");
         }
         let most = asked.body["max_tokens"].as_u64().unwrap();
-        Play::SayCounting(
+        ModelAction::SayCounting(
             "```python\nFINAL('child')\n```".into(),
             [10, most.min(3_000), 0],
         )
@@ -94,7 +94,7 @@ fn children_spend_from_the_same_purse() {
 fn partial_answers_are_for_operators_who_ask_for_them() {
     let part = |asked: &llmc_testkit::ModelRequest| {
         let most = asked.body["max_tokens"].as_u64().unwrap();
-        Play::SayCounting("yes".into(), [10, most.min(2_000), 0])
+        ModelAction::SayCounting("yes".into(), [10, most.min(2_000), 0])
     };
     let code = "n = 0\ntry:\n    while True:\n        llm_query('p')\n        n = n + 1\nexcept RuntimeError as e:\n    FINAL(f'after {n}')";
     let server = leading(&[code], part);
@@ -125,7 +125,7 @@ fn partial_answers_are_for_operators_who_ask_for_them() {
 
 #[test]
 fn a_model_of_unknown_price_is_refused_with_the_key_to_set() {
-    let server = leading(&["FINAL('x')"], |_| Play::Die);
+    let server = leading(&["FINAL('x')"], |_| ModelAction::Die);
     let toml = |model: &str| {
         format!(
             "[mcp]\nmode = \"classic\"\n[mcp.rlm]\nallowed_model_prefixes = [\"openai/\"]\n[rlm]\nmodel = \"{model}\"\n\
