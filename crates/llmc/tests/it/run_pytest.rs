@@ -70,7 +70,7 @@ fn with_pytest(workspace: &TestWorkspace) -> bool {
     true
 }
 
-fn link_python(workspace: &Workspace, python: &str) {
+fn link_python(workspace: &TestWorkspace, python: &str) {
     std::fs::create_dir_all(workspace.path(".venv/bin")).unwrap();
     std::os::unix::fs::symlink(python, workspace.path(".venv/bin/python")).unwrap();
 }
