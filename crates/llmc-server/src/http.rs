@@ -1,28 +1,28 @@
 //! HTTP: MCP at `/mcp`, REST, metrics, the dashboard.
 //!
 //! - `gates`: what every request passes, in order; `origin`, `tokens`, `rate`, `body` are the gates
-//! - `rest`, `watch`, `streamable`, `dashboard`, `openapi`: the routes
-//! - `refusal`: the one envelope of everything that went wrong
-//! - `meter`: what is counted of requests
+//! - `rest`, `api`, `streamable`, `dashboard`, `openapi`: the routes
+//! - `error`: the body of every error
+//! - `metrics`: counters of requests
 //! - `listen`, `connection`, `lifecycle`: sockets, one connection's bytes, start and end
 //!
-//! A request that passed is a `Visitor`; what it may do is then the call path's business, as for any other caller.
+//! A request that passed the gates is an `HttpCaller`; `App::call` then decides what it may do, as for any other caller.
 
+mod api;
 mod body;
 mod connection;
 mod dashboard;
+mod error;
 mod gates;
 mod lifecycle;
 mod listen;
-mod meter;
+mod metrics;
 mod openapi;
 mod origin;
-mod rate;
-mod refusal;
+mod rate_limit;
 mod rest;
 mod streamable;
 mod tokens;
-mod watch;
 
 use std::sync::Arc;
 
@@ -39,19 +39,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::McpHandler;
-use meter::Meter;
-use origin::Names;
-use refusal::Refusal;
+use error::HttpError;
+use metrics::HttpMetrics;
+use origin::HostRules;
 use tokens::Tokens;
 
-pub(crate) use gates::Visitor;
-pub use lifecycle::{Finished, Started, serve};
+pub(crate) use gates::HttpCaller;
+pub use lifecycle::{ListeningServer, ServeOutcome, serve};
 pub use listen::Listen;
 pub(crate) use streamable::{Cancellable, session};
-pub use tokens::Source;
+pub use tokens::TokenSource;
 
 /// The routes that take a body.
-const POSTED: [&str; 5] = [
+const POST_ROUTES: [&str; 5] = [
     "/tool",
     "/rag/search",
     "/rag/bootload",
@@ -61,23 +61,23 @@ const POSTED: [&str; 5] = [
 
 /// What the routes share.
 #[derive(Debug)]
-struct Door {
+struct HttpState {
     app: Arc<App>,
-    names: Names,
+    host_rules: HostRules,
     tokens: Tokens,
-    meter: Meter,
+    metrics: HttpMetrics,
     mcp: Mcp,
-    running: Arc<streamable::Running>,
+    running: Arc<streamable::RunningCalls>,
     openapi: Bytes,
-    /// No further requests are taken.
+    /// Cancelled when no further requests are taken.
     stop: CancellationToken,
-    /// What is still at work gives up.
+    /// Cancels the requests that are still running.
     end: CancellationToken,
-    /// Requests in work, wherever they are worked on.
+    /// Requests in progress, on whichever task.
     calls: TaskTracker,
 }
 
-/// The SDK's service does not say what it is.
+/// The SDK's service, which has no `Debug`.
 struct Mcp(streamable::Service);
 
 impl std::fmt::Debug for Mcp {
@@ -94,15 +94,15 @@ impl std::ops::Deref for Mcp {
     }
 }
 
-impl Door {
-    fn new(app: Arc<App>, tokens: Tokens) -> Door {
+impl HttpState {
+    fn new(app: Arc<App>, tokens: Tokens) -> HttpState {
         let end = CancellationToken::new();
         let limit = app.config().mcp.limits.max_request_bytes;
         let handler = McpHandler::over_http(app.clone());
-        Door {
-            names: Names::new(&app.config().mcp.server),
+        HttpState {
+            host_rules: HostRules::new(&app.config().mcp.server),
             tokens,
-            meter: Meter::default(),
+            metrics: HttpMetrics::default(),
             mcp: Mcp(streamable::service(handler, limit, end.clone())),
             running: Arc::default(),
             openapi: openapi::document(&app).to_string().into(),
@@ -118,7 +118,7 @@ impl Door {
 ///
 /// # Errors
 /// A metrics path that is another route's.
-fn router(door: &Arc<Door>) -> Result<Router> {
+fn router(state: &Arc<HttpState>) -> Result<Router> {
     let mut router = Router::new()
         .route("/health", get(rest::health))
         .route("/tool", post(rest::tool))
@@ -126,26 +126,26 @@ fn router(door: &Arc<Door>) -> Result<Router> {
         .route("/rag/bootload", post(rest::bootload))
         .route("/invoke_agent", post(rest::invoke_agent))
         .route("/openapi.json", get(openapi))
-        .route("/api/events", get(watch::events))
-        .route("/api/summary", get(watch::summary))
-        .route("/api/config", get(watch::config))
-        .route("/api/handles", get(watch::handles))
-        .route("/api/handles/{handle}", get(watch::handle))
+        .route("/api/events", get(api::events))
+        .route("/api/summary", get(api::summary))
+        .route("/api/config", get(api::config))
+        .route("/api/handles", get(api::handles))
+        .route("/api/handles/{handle}", get(api::handle))
         .route(streamable::ROUTE, post(streamable::handle));
     for (path, kind, content) in dashboard::ASSETS {
         router = router.route(path, get(async move || dashboard::answer(kind, content)));
     }
-    if let Some(path) = metrics_path(&door.app)? {
+    if let Some(path) = metrics_path(&state.app)? {
         router = router.route(path, get(metrics));
     }
     Ok(router
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(door.clone(), gates::pass))
-        .with_state(door.clone()))
+        .layer(from_fn_with_state(state.clone(), gates::pass))
+        .with_state(state.clone()))
 }
 
-/// Where Prometheus reads, unless that is switched off.
+/// The path that Prometheus reads, unless metrics are switched off.
 fn metrics_path(app: &App) -> Result<Option<&str>> {
     let settings = &app.config().mcp.observability;
     if !(settings.enabled && settings.metrics_enabled && settings.metrics_prometheus_enabled) {
@@ -153,11 +153,11 @@ fn metrics_path(app: &App) -> Result<Option<&str>> {
     }
     let path = settings.metrics_path.as_str();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
-    let taken = path.starts_with("/api/")
-        || POSTED.contains(&path)
+    let is_taken = path.starts_with("/api/")
+        || POST_ROUTES.contains(&path)
         || ["/health", "/openapi.json"].contains(&path)
         || dashboard::is_asset(path);
-    if taken || !path.bytes().all(plain) {
+    if is_taken || !path.bytes().all(plain) {
         return Err(Error::bad_args(format!(
             "mcp.observability.metrics_path: {path:?} cannot be used"
         ))
@@ -166,32 +166,31 @@ fn metrics_path(app: &App) -> Result<Option<&str>> {
     Ok(Some(path))
 }
 
-async fn metrics(State(door): State<Arc<Door>>) -> Response {
-    let asked = door.clone();
-    let text = tokio::task::spawn_blocking(move || asked.meter.prometheus(&asked.app)).await;
+async fn metrics(State(state): State<Arc<HttpState>>) -> Response {
+    let text = tokio::task::spawn_blocking(move || state.metrics.prometheus(&state.app)).await;
     let mut response = Response::new(Body::from(text.unwrap_or_default()));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }
 
-async fn openapi(State(door): State<Arc<Door>>) -> Response {
-    let mut response = Response::new(Body::from(door.openapi.clone()));
-    response.headers_mut().insert(CONTENT_TYPE, refusal::JSON);
+async fn openapi(State(state): State<Arc<HttpState>>) -> Response {
+    let mut response = Response::new(Body::from(state.openapi.clone()));
+    response.headers_mut().insert(CONTENT_TYPE, error::JSON);
     response
 }
 
-async fn unknown_route() -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no such route")
+async fn unknown_route() -> HttpError {
+    HttpError::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no such route")
         .hint("GET /openapi.json lists them")
 }
 
-async fn wrong_method() -> Refusal {
+async fn wrong_method() -> HttpError {
     let status = StatusCode::METHOD_NOT_ALLOWED;
-    Refusal::new(
+    HttpError::new(
         status,
         "METHOD_NOT_ALLOWED",
-        "this route has another method",
+        "this route does not have this method",
     )
     .hint("the Allow header names it")
 }

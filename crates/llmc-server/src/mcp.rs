@@ -24,7 +24,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 
 use crate::REVISIONS;
-use crate::http::{self, Cancellable, Visitor};
+use crate::http::{self, Cancellable, HttpCaller};
 
 /// How long a client may keep a list: it does not change while the process lives.
 const LIST_TTL_MS: u64 = 300_000;
@@ -76,7 +76,7 @@ impl McpHandler {
         let mut caller = match http_request(context) {
             Some((parts, visitor)) => {
                 let session = http::session(&parts.headers);
-                visitor.caller(&self.app, Surface::Mcp, Form::Text, session)
+                visitor.tool_caller(&self.app, Surface::Mcp, Form::Text, session)
             }
             None => Caller::local(Surface::Mcp, &self.app),
         };
@@ -265,9 +265,9 @@ impl ServerHandler for McpHandler {
 }
 
 /// The HTTP request that a message came in, and who sent it; nothing on standard input.
-fn http_request(context: &RequestContext<RoleServer>) -> Option<(&Parts, &Visitor)> {
+fn http_request(context: &RequestContext<RoleServer>) -> Option<(&Parts, &HttpCaller)> {
     let parts = context.extensions.get::<Parts>()?;
-    Some((parts, parts.extensions.get::<Visitor>()?))
+    Some((parts, parts.extensions.get::<HttpCaller>()?))
 }
 
 /// A tool as it is listed.

@@ -1,4 +1,4 @@
-//! A request's body: in time, not too long, plain, and JSON that means one thing.
+//! A request's body: limits of time and size, plain UTF-8 JSON without ambiguity.
 
 use std::time::Duration;
 
@@ -8,16 +8,15 @@ use axum::http::{HeaderMap, StatusCode};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 
-use super::refusal::Refusal;
+use super::error::HttpError;
 use crate::json;
 
-/// Refuses what is not plain JSON by its headers.
+/// Refuses by its headers a body that is not plain JSON.
 ///
-/// Compressed bodies are not taken at all: nothing that a client sends here is large, and what a few bytes unpack to
-/// may be.
-pub(super) fn check_headers(headers: &HeaderMap) -> Result<(), Refusal> {
+/// Compressed bodies are not accepted: no request is large, and a few bytes may unpack to a lot.
+pub(super) fn check_headers(headers: &HeaderMap) -> Result<(), HttpError> {
     let unsupported = |message: &str| {
-        Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "BAD_ARGS", message)
+        HttpError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "BAD_ARGS", message)
             .hint("send Content-Type: application/json, uncompressed")
     };
     let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
@@ -42,10 +41,10 @@ pub(super) fn check_headers(headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Reads all of it, within both limits.
-pub(super) async fn read(body: Body, limit: u64, time: Duration) -> Result<Bytes, Refusal> {
-    let late = || {
-        Refusal::new(
+/// Reads the whole body within both limits.
+pub(super) async fn read(body: Body, limit: u64, time: Duration) -> Result<Bytes, HttpError> {
+    let timeout = || {
+        HttpError::new(
             StatusCode::REQUEST_TIMEOUT,
             "TIMEOUT",
             format!("the body took longer than {} s", time.as_secs()),
@@ -54,14 +53,14 @@ pub(super) async fn read(body: Body, limit: u64, time: Duration) -> Result<Bytes
     };
     match tokio::time::timeout(time, collect(body, limit)).await {
         Ok(read) => read,
-        Err(_) => Err(late()),
+        Err(_) => Err(timeout()),
     }
 }
 
-async fn collect(mut body: Body, limit: u64) -> Result<Bytes, Refusal> {
+async fn collect(mut body: Body, limit: u64) -> Result<Bytes, HttpError> {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Refusal::unreadable("the body ended too early"))?;
+        let frame = frame.map_err(|_| HttpError::unparsable("the body ended too early"))?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
@@ -73,15 +72,15 @@ async fn collect(mut body: Body, limit: u64) -> Result<Bytes, Refusal> {
     Ok(read.freeze())
 }
 
-pub(super) fn too_large(limit: u64) -> Refusal {
+pub(super) fn too_large(limit: u64) -> HttpError {
     let message = format!("the body is larger than {limit} bytes");
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", message)
+    HttpError::new(StatusCode::PAYLOAD_TOO_LARGE, "TOO_LARGE", message)
         .hint("mcp.limits.max_request_bytes is the limit")
 }
 
-/// Refuses what two parsers could read differently.
-pub(super) fn check(bytes: &[u8]) -> Result<(), Refusal> {
-    json::check(bytes).map_err(|why| Refusal::unreadable(format!("the body is {why}")))
+/// Refuses JSON that two parsers could read differently.
+pub(super) fn check(bytes: &[u8]) -> Result<(), HttpError> {
+    json::check(bytes).map_err(|reason| HttpError::unparsable(format!("the body is {reason}")))
 }
 
 #[cfg(test)]

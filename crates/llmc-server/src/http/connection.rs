@@ -1,9 +1,9 @@
 //! One connection's bytes, on their way between the socket and hyper.
 //!
-//! hyper knows neither how long a client may dawdle over a request's head or over reading an answer, nor our error
-//! envelope; and a connection that is closed with bytes still unread is reset, which can take the answer with it. So
-//! the socket is wrapped: time limits where the waiting happens, the envelope in place of hyper's bare refusals, and a
-//! last look at what the client is still sending before the socket is given up.
+//! hyper has no timeout for a head that arrives slowly or an answer that is read slowly, and answers a head that it cannot
+//! parse by itself, without a body. A connection closed with unread bytes is reset, which can destroy the answer. So the
+//! socket is wrapped: it adds those timeouts, puts the usual error body in the place of hyper's empty answers, and reads
+//! what the client still sends before it closes.
 
 use std::io;
 use std::pin::Pin;
@@ -18,35 +18,35 @@ use axum::http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::refusal::Refusal;
+use super::error::HttpError;
 
-/// How long, and for how many bytes, a client that still sends is listened to after its last answer.
-const LINGER: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 4 << 20;
+/// How long, and for how many bytes, a client that still sends is read from after its last answer.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+const MAX_LINGER_BYTES: usize = 4 << 20;
 
-/// What both sides of a connection know of it.
+/// What the socket and the request handlers share.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// The other end, for logs.
     pub(super) peer: String,
     stage: AtomicU8,
-    /// Whether the client may still be sending what nobody will read.
+    /// Whether the client may still be sending what is not read.
     unread: AtomicBool,
     session: OnceLock<String>,
 }
 
-/// Nothing of a request has come.
-const IDLE: u8 = 0;
-/// A part of its head has come.
-const HEAD: u8 = 1;
-/// It is being answered.
-const BUSY: u8 = 2;
+/// No byte of a request has arrived.
+const STAGE_IDLE: u8 = 0;
+/// A part of its head has arrived.
+const STAGE_HEAD: u8 = 1;
+/// The request is being answered.
+const STAGE_BUSY: u8 = 2;
 
 impl Connection {
     pub(super) fn new(peer: String) -> Connection {
         Connection {
             peer,
-            stage: AtomicU8::new(IDLE),
+            stage: AtomicU8::new(STAGE_IDLE),
             unread: AtomicBool::new(false),
             session: OnceLock::new(),
         }
@@ -54,12 +54,12 @@ impl Connection {
 
     /// The head is complete.
     pub(super) fn request_begins(&self) {
-        self.stage.store(BUSY, Ordering::Relaxed);
+        self.stage.store(STAGE_BUSY, Ordering::Relaxed);
     }
 
     /// The answer has begun; the next bytes belong to another request.
     pub(super) fn request_ends(&self) {
-        self.stage.store(IDLE, Ordering::Relaxed);
+        self.stage.store(STAGE_IDLE, Ordering::Relaxed);
     }
 
     /// The answer was given without reading all of the request.
@@ -76,37 +76,37 @@ impl Connection {
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
-    /// For the head of a request, from its first byte.
+pub(super) struct ClientTimeouts {
+    /// To send the head of a request, from its first byte.
     pub(super) head: Duration,
-    /// Without taking a single byte of an answer.
+    /// Without reading a single byte of an answer.
     pub(super) stalled: Duration,
 }
 
-/// A socket under these rules.
+/// A socket with these timeouts.
 #[derive(Debug)]
-pub(super) struct Guarded<T> {
+pub(super) struct TimedStream<T> {
     io: T,
     shared: Arc<Connection>,
-    patience: Patience,
+    timeouts: ClientTimeouts,
     head_since: Option<Instant>,
     head: Option<Pin<Box<Sleep>>>,
     stalled: Option<Pin<Box<Sleep>>>,
-    /// Bytes of our own to be written before anything else.
-    own: Vec<u8>,
+    /// An error answer to be written before anything else.
+    pending: Vec<u8>,
     linger: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
-    pub(super) fn new(io: T, shared: Arc<Connection>, patience: Patience) -> Guarded<T> {
-        Guarded {
+impl<T: AsyncRead + AsyncWrite + Unpin> TimedStream<T> {
+    pub(super) fn new(io: T, shared: Arc<Connection>, timeouts: ClientTimeouts) -> TimedStream<T> {
+        TimedStream {
             io,
             shared,
-            patience,
+            timeouts,
             head_since: None,
             head: None,
             stalled: None,
-            own: Vec::new(),
+            pending: Vec::new(),
             linger: None,
         }
     }
@@ -130,22 +130,22 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
             self.stalled = None;
             return done;
         }
-        let limit = self.patience.stalled;
+        let limit = self.timeouts.stalled;
         let stalled = self
             .stalled
             .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
         ready!(stalled.as_mut().poll(cx));
-        Poll::Ready(Err(late("the client does not read its answer")))
+        Poll::Ready(Err(timeout_error("the client does not read its answer")))
     }
 
-    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.own.is_empty() {
-            let own = std::mem::take(&mut self.own);
-            let written = self.poll_write_in_time(cx, &own);
-            self.own = own;
+    fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.pending.is_empty() {
+            let pending = std::mem::take(&mut self.pending);
+            let written = self.poll_write_in_time(cx, &pending);
+            self.pending = pending;
             match ready!(written)? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => drop(self.own.drain(..count)),
+                count => drop(self.pending.drain(..count)),
             }
         }
         Poll::Ready(Ok(()))
@@ -155,10 +155,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let (limit, bytes) = self
             .linger
-            .get_or_insert_with(|| (Box::pin(sleep_until(Instant::now() + LINGER)), 0));
+            .get_or_insert_with(|| (Box::pin(sleep_until(Instant::now() + LINGER_TIMEOUT)), 0));
         let mut space = [0; 4096];
         loop {
-            if *bytes > LINGER_BYTES || limit.as_mut().poll(cx).is_ready() {
+            if *bytes > MAX_LINGER_BYTES || limit.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
             let mut buffer = ReadBuf::new(&mut space);
@@ -173,7 +173,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Guarded<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedStream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -183,35 +183,35 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guarded<T> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.io).poll_read(cx, buffer);
         let stage = &this.shared.stage;
-        if buffer.filled().len() > before && stage.load(Ordering::Relaxed) == IDLE {
-            stage.store(HEAD, Ordering::Relaxed);
+        if buffer.filled().len() > before && stage.load(Ordering::Relaxed) == STAGE_IDLE {
+            stage.store(STAGE_HEAD, Ordering::Relaxed);
             this.head_since = Some(Instant::now());
         }
-        if stage.load(Ordering::Relaxed) != HEAD {
+        if stage.load(Ordering::Relaxed) != STAGE_HEAD {
             this.head = None;
         } else if read.is_pending() {
             let since = this.head_since.unwrap_or_else(Instant::now);
-            let deadline = since + this.patience.head;
+            let deadline = since + this.timeouts.head;
             let limit = this
                 .head
                 .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
             ready!(limit.as_mut().poll(cx));
-            return Poll::Ready(Err(late("the request's head does not end")));
+            return Poll::Ready(Err(timeout_error("the request's head does not end")));
         }
         read
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
-        ready!(this.poll_own(cx))?;
-        if let Some(status) = bare_refusal(bytes) {
-            this.own = enveloped(status);
+        ready!(this.poll_pending(cx))?;
+        if let Some(status) = hyper_error_status(bytes) {
+            this.pending = error_answer(status);
             this.shared.leave_unread();
             return Poll::Ready(Ok(bytes.len()));
         }
@@ -223,12 +223,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // hyper's refusals have no body, so they come as the only slice.
+        // hyper's own answers have no body, so they come as the only slice.
         if let [only] = slices {
             return self.poll_write(cx, only);
         }
         let this = &mut *self;
-        ready!(this.poll_own(cx))?;
+        ready!(this.poll_pending(cx))?;
         let written = Pin::new(&mut this.io).poll_write_vectored(cx, slices);
         this.in_time(cx, written)
     }
@@ -239,7 +239,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        ready!(this.poll_own(cx))?;
+        ready!(this.poll_pending(cx))?;
         let flushed = Pin::new(&mut this.io).poll_flush(cx);
         this.in_time(cx, flushed)
     }
@@ -247,7 +247,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.linger.is_none() {
-            ready!(this.poll_own(cx))?;
+            ready!(this.poll_pending(cx))?;
             let closed = Pin::new(&mut this.io).poll_shutdown(cx);
             ready!(this.in_time(cx, closed))?;
         }
@@ -258,33 +258,33 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     }
 }
 
-fn late(what: &str) -> io::Error {
+fn timeout_error(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, what)
 }
 
-/// The status of an answer that hyper gave by itself, to a head that it could not read.
+/// The status of an answer that hyper wrote by itself, to a head that it could not parse.
 ///
-/// All that we send ourselves carries a correlation id, and our bodies are JSON or event streams, in which no line
-/// ends the way a head does; so nothing of ours is ever taken for one.
-fn bare_refusal(bytes: &[u8]) -> Option<StatusCode> {
+/// hyper has no hook for these answers, so they are recognised by their bytes. Every answer of a handler carries a
+/// correlation id, and bodies are JSON or event streams, in which no line ends the way a head does.
+fn hyper_error_status(bytes: &[u8]) -> Option<StatusCode> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| {
         text.len() < 512 && text.starts_with("HTTP/1.1 4") && text.ends_with("\r\n\r\n")
     })?;
-    let ours = text.contains("x-correlation-id") || !text.contains("content-length: 0\r\n");
-    let status = text.get(9..12)?.parse().ok().filter(|_| !ours)?;
+    let from_handler = text.contains("x-correlation-id") || !text.contains("content-length: 0\r\n");
+    let status = text.get(9..12)?.parse().ok().filter(|_| !from_handler)?;
     StatusCode::from_u16(status).ok()
 }
 
-/// What we say in its place.
-fn enveloped(status: StatusCode) -> Vec<u8> {
+/// The answer that is sent instead.
+fn error_answer(status: StatusCode) -> Vec<u8> {
     let id = uuid::Uuid::new_v4().to_string();
-    let refusal = match status {
+    let error = match status {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
-            Refusal::new(status, "TOO_LARGE", "the request's headers are too large")
+            HttpError::new(status, "TOO_LARGE", "the request's headers are too large")
                 .hint("mcp.limits.max_header_bytes is the limit")
         }
-        StatusCode::URI_TOO_LONG => Refusal::new(status, "TOO_LARGE", "the URL is too long"),
-        _ => Refusal::new(status, "BAD_ARGS", "this is no HTTP request"),
+        StatusCode::URI_TOO_LONG => HttpError::new(status, "TOO_LARGE", "the URL is too long"),
+        _ => HttpError::new(status, "BAD_ARGS", "this is not an HTTP request"),
     };
     tracing::info!(
         target: "llmc::http",
@@ -293,7 +293,7 @@ fn enveloped(status: StatusCode) -> Vec<u8> {
         status = status.as_u16(),
         "request"
     );
-    let body = refusal.body(&id).to_string();
+    let body = error.body(&id).to_string();
     format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json; charset=utf-8\r\nx-correlation-id: {id}\r\n\
          connection: close\r\ncontent-length: {}\r\n\r\n{body}",
@@ -307,10 +307,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_bare_refusals_are_replaced() {
-        let bare = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\ndate: x\r\n\r\n";
+    fn only_hypers_own_answers_are_replaced() {
+        let own = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\ndate: x\r\n\r\n";
         assert_eq!(
-            bare_refusal(bare),
+            hyper_error_status(own),
             Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)
         );
         for other in [
@@ -320,7 +320,7 @@ mod tests {
             "HTTP/1.1 400 Bad",
             "",
         ] {
-            assert_eq!(bare_refusal(other.as_bytes()), None, "{other}");
+            assert_eq!(hyper_error_status(other.as_bytes()), None, "{other}");
         }
     }
 }

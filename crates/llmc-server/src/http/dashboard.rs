@@ -1,4 +1,4 @@
-//! The page at `/` and what it loads. They hold no data, so they are public; what they show is asked for with a token.
+//! The page at `/` and what it loads. The files hold no data, so they are public; what they show is requested with a token.
 
 use axum::body::Body;
 use axum::http::header::{
@@ -36,8 +36,8 @@ pub(super) static ASSETS: [(&str, &str, &str); 11] = [
     ("/server.js", SCRIPT, include_str!("dashboard/server.js")),
 ];
 
-/// Nothing but our own files, no inline code, no text read as markup, nowhere else to send anything.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+/// Only the server's own files, no inline code, no text parsed as markup, no requests elsewhere.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types 'none'";
 
@@ -49,7 +49,7 @@ pub(super) fn answer(kind: &'static str, content: &'static str) -> Response {
     let mut response = Response::new(Body::from(content));
     let headers: [(HeaderName, &'static str); 7] = [
         (CONTENT_TYPE, kind),
-        (CONTENT_SECURITY_POLICY, POLICY),
+        (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "no-referrer"),
         (CACHE_CONTROL, "no-cache"),

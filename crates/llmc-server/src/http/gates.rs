@@ -1,7 +1,7 @@
 //! The gates before every handler, in their order: host and origin, size, authentication, rate, body, concurrency.
 //!
-//! What costs least and reveals least is asked first. The body of a stranger is never read, and a client that is slow
-//! to send its own holds no place while it does.
+//! The check that costs and reveals least comes first. The body of an unauthenticated request is never read, and a client
+//! that sends its body slowly holds no concurrency permit meanwhile.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,30 +23,30 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
 
 use super::connection::Connection;
-use super::meter::Present;
-use super::origin::From;
-use super::refusal::{Refusal, Refused};
+use super::error::{ErrorRecord, HttpError};
+use super::metrics::GaugeGuard;
+use super::origin::RequestOrigin;
 use super::tokens::Token;
-use super::{Door, POSTED, body, dashboard, streamable};
+use super::{HttpState, POST_ROUTES, body, dashboard, streamable};
 
-/// How long a request waits for one of its token's places.
-const PLACE_WAIT: Duration = Duration::from_secs(5);
+/// How long a request waits for one of its token's concurrency permits.
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
-/// Who asks, and for which request.
+/// An authenticated request.
 #[derive(Debug, Clone)]
-pub(crate) struct Visitor {
+pub(crate) struct HttpCaller {
     pub(super) token: Arc<Token>,
     pub(crate) correlation_id: String,
     connection: Arc<Connection>,
-    /// Held until the last copy is dropped: as long as there is work for this request.
-    _place: Arc<(OwnedSemaphorePermit, TaskTrackerToken)>,
+    /// Held until the last copy is dropped: as long as the request is worked on.
+    _permit: Arc<(OwnedSemaphorePermit, TaskTrackerToken)>,
 }
 
-impl Visitor {
-    /// This visitor as a caller of tools.
-    pub(crate) fn caller(
+impl HttpCaller {
+    /// This caller as `App::call` knows it.
+    pub(crate) fn tool_caller(
         &self,
         app: &App,
         surface: Surface,
@@ -75,35 +75,35 @@ impl Visitor {
     }
 }
 
-/// A request from its head to the head of its answer; counted and logged however it ends.
+/// A request until the head of its answer; counted and logged however it ends.
 struct Exchange {
-    door: Arc<Door>,
+    state: Arc<HttpState>,
     connection: Arc<Connection>,
     route: String,
     correlation_id: String,
     client: String,
     principal: Option<String>,
-    /// Whether it has a body that nobody has read.
+    /// Whether it has a body that was not read.
     unread: bool,
     started: Instant,
-    outcome: Option<(StatusCode, Option<Refused>)>,
-    _present: Present,
+    outcome: Option<(StatusCode, Option<ErrorRecord>)>,
+    _gauge: GaugeGuard,
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        // Without an outcome nobody waited for one.
-        let gone = || StatusCode::from_u16(Kind::Cancelled.row().http);
-        let (status, refused) = match self.outcome {
+        // Without an outcome the client has gone away.
+        let cancelled = || StatusCode::from_u16(Kind::Cancelled.row().http);
+        let (status, record) = match self.outcome {
             Some(outcome) => outcome,
-            None => (gone().unwrap_or(StatusCode::BAD_REQUEST), None),
+            None => (cancelled().unwrap_or(StatusCode::BAD_REQUEST), None),
         };
         self.connection.request_ends();
         let took = self.started.elapsed();
-        let meter = &self.door.meter;
-        meter.answered(&self.route, status, refused, took);
-        let shown = self
-            .door
+        let metrics = &self.state.metrics;
+        metrics.answered(&self.route, status, record, took);
+        let show_id = self
+            .state
             .app
             .config()
             .mcp
@@ -111,11 +111,11 @@ impl Drop for Exchange {
             .include_correlation_id;
         tracing::info!(
             target: "llmc::http",
-            correlation_id = shown.then_some(self.correlation_id.as_str()),
+            correlation_id = show_id.then_some(self.correlation_id.as_str()),
             route = self.route,
             status = status.as_u16(),
             duration_ms = (took.as_secs_f64() * 1e6).round() / 1e3,
-            error_code = refused.map(|refused| refused.code),
+            error_code = record.map(|record| record.code),
             principal = self.principal.as_deref(),
             client = self.client,
             "request"
@@ -125,7 +125,7 @@ impl Drop for Exchange {
 
 /// The middleware around every route.
 pub(super) async fn pass(
-    State(door): State<Arc<Door>>,
+    State(state): State<Arc<HttpState>>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -138,9 +138,9 @@ pub(super) async fn pass(
     let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let connection = connection.unwrap_or_else(|| Arc::new(Connection::new(String::new())));
     let mut exchange = Exchange {
-        client: client(&door, &connection, request.headers()),
-        _present: door.meter.request(),
-        door: door.clone(),
+        client: client_address(&state, &connection, request.headers()),
+        _gauge: state.metrics.request(),
+        state: state.clone(),
         connection,
         route,
         correlation_id,
@@ -149,48 +149,48 @@ pub(super) async fn pass(
         started,
         outcome: None,
     };
-    let span = if door.app.config().mcp.observability.include_correlation_id {
+    let span = if state.app.config().mcp.observability.include_correlation_id {
         tracing::info_span!("request", correlation_id = exchange.correlation_id.as_str())
     } else {
         tracing::Span::none()
     };
     let origin = request.headers().get(ORIGIN).cloned();
-    let from = door.names.check(request.uri(), request.headers());
-    let elsewhere = matches!(from, Ok(From::Elsewhere));
+    let from = state.host_rules.check(request.uri(), request.headers());
+    let cross_origin = matches!(from, Ok(RequestOrigin::Cross));
     let answered = match from {
-        Err(refusal) => Err(refusal),
-        Ok(From::Elsewhere) if is_preflight(&request) => Ok(preflight()),
+        Err(error) => Err(error),
+        Ok(RequestOrigin::Cross) if is_preflight(&request) => Ok(preflight()),
         Ok(_) => {
-            admit(&door, &mut exchange, &mut request, next)
+            admit(&state, &mut exchange, &mut request, next)
                 .instrument(span)
                 .await
         }
     };
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);
-    let refusal = response.extensions_mut().remove::<Refusal>();
-    let refused = refusal.map(|refusal| refusal.fill(&mut response, &exchange.correlation_id));
-    finish(&mut response, &exchange.correlation_id);
+    let error = response.extensions_mut().remove::<HttpError>();
+    let record = error.map(|error| error.write_to(&mut response, &exchange.correlation_id));
+    add_headers(&mut response, &exchange.correlation_id);
     if exchange.unread {
-        // What was not read cannot be skipped cheaply; the next request gets a new connection.
+        // The rest of the body cannot be skipped cheaply; the next request needs a new connection.
         exchange.connection.leave_unread();
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    if let (true, Some(origin)) = (elsewhere, origin) {
-        share_with(origin, response.headers_mut());
+    if let (true, Some(origin)) = (cross_origin, origin) {
+        allow_origin(origin, response.headers_mut());
     }
-    exchange.outcome = Some((response.status(), refused));
+    exchange.outcome = Some((response.status(), record));
     response
 }
 
-/// The gates after the first.
+/// The gates after host and origin.
 async fn admit(
-    door: &Arc<Door>,
+    state: &Arc<HttpState>,
     exchange: &mut Exchange,
     request: &mut Request,
     next: Next,
-) -> Result<Response, Refusal> {
-    let limits = &door.app.config().mcp.limits;
+) -> Result<Response, HttpError> {
+    let limits = &state.app.config().mcp.limits;
     let head = head_bytes(request);
     if head > limits.max_header_bytes {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
@@ -198,16 +198,16 @@ async fn admit(
             "{head} bytes of headers, more than {}",
             limits.max_header_bytes
         );
-        return Err(Refusal::new(status, "TOO_LARGE", message)
+        return Err(HttpError::new(status, "TOO_LARGE", message)
             .hint("mcp.limits.max_header_bytes is the limit"));
     }
     if content_length(request.headers()).is_some_and(|length| length > limits.max_request_bytes) {
         return Err(body::too_large(limits.max_request_bytes));
     }
-    if door.stop.is_cancelled() {
+    if state.stop.is_cancelled() {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         return Err(
-            Refusal::new(status, "UNAVAILABLE", "the server is shutting down")
+            HttpError::new(status, "UNAVAILABLE", "the server is shutting down")
                 .hint("try again")
                 .retry_after(1),
         );
@@ -216,71 +216,71 @@ async fn admit(
     if is_public {
         return Ok(next.run(std::mem::take(request)).await);
     }
-    let token = door.tokens.find(request.headers()).ok_or_else(|| {
-        let header = &door.app.config().mcp.auth.header;
-        Refusal::from(Kind::AuthFailed).hint(format!(
+    let token = state.tokens.find(request.headers()).ok_or_else(|| {
+        let header = &state.app.config().mcp.auth.header;
+        HttpError::from(Kind::AuthFailed).hint(format!(
             "send the token as {header}: TOKEN or Authorization: Bearer TOKEN"
         ))
     })?;
     exchange.principal = Some(token.principal.clone());
     token.rate.take(Instant::now()).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        Refusal::from(Kind::RateLimited)
+        HttpError::from(Kind::RateLimited)
             .hint(format!(
                 "wait {seconds} s; mcp.limits.rate_limit_rps is the limit"
             ))
             .retry_after(seconds)
     })?;
-    if request.method() == Method::POST && POSTED.contains(&exchange.route.as_str()) {
+    if request.method() == Method::POST && POST_ROUTES.contains(&exchange.route.as_str()) {
         body::check_headers(request.headers())?;
-        let time = door.app.config().mcp.tools.read_timeout();
-        let taken = std::mem::take(request.body_mut());
-        let bytes = body::read(taken, limits.max_request_bytes, time).await?;
+        let time = state.app.config().mcp.tools.read_timeout();
+        let unread = std::mem::take(request.body_mut());
+        let bytes = body::read(unread, limits.max_request_bytes, time).await?;
         exchange.unread = false;
         if exchange.route != streamable::ROUTE {
             body::check(&bytes)?;
         }
         *request.body_mut() = Body::from(bytes);
     }
-    let places = token.places.clone();
-    let place = tokio::time::timeout(PLACE_WAIT, places.acquire_owned()).await;
-    let place = place.ok().and_then(Result::ok).ok_or_else(|| {
-        Refusal::from(Kind::RateLimited)
+    let permits = token.permits.clone();
+    let permit = tokio::time::timeout(PERMIT_TIMEOUT, permits.acquire_owned()).await;
+    let permit = permit.ok().and_then(Result::ok).ok_or_else(|| {
+        HttpError::from(Kind::RateLimited)
             .hint("too many requests in progress; mcp.limits.concurrency_per_token is the limit")
             .retry_after(1)
     })?;
-    let place = Arc::new((place, door.calls.token()));
-    request.extensions_mut().insert(Visitor {
+    let permit = Arc::new((permit, state.calls.token()));
+    request.extensions_mut().insert(HttpCaller {
         token,
         correlation_id: exchange.correlation_id.clone(),
         connection: exchange.connection.clone(),
-        _place: place.clone(),
+        _permit: permit.clone(),
     });
     let response = next.run(std::mem::take(request)).await;
-    drop(place);
+    drop(permit);
     Ok(response)
 }
 
-/// The client's own id where it has one that is fit to be logged, else a new one.
+/// The client's own id if it can be logged as it is, else a new one.
 fn correlation_id(headers: &HeaderMap) -> String {
-    let fit = |id: &&str| {
+    let is_loggable = |id: &&str| {
         (8..=64).contains(&id.len())
             && id
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
     };
     let own = headers.get(CORRELATION_ID).and_then(|id| id.to_str().ok());
-    own.filter(fit)
+    own.filter(is_loggable)
         .map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
 }
 
-/// Where the request comes from, for the log; a proxy's word counts only when the configuration says so.
-fn client(door: &Door, connection: &Connection, headers: &HeaderMap) -> String {
+/// The address of the client, for the log; a proxy's header counts only where the configuration says so.
+fn client_address(state: &HttpState, connection: &Connection, headers: &HeaderMap) -> String {
     let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
     let forwarded = forwarded
-        .filter(|_| door.app.config().mcp.server.trust_proxy)
+        .filter(|_| state.app.config().mcp.server.trust_proxy)
         .and_then(|value| value.to_str().ok())
-        // The last entry is the one that the proxy itself has seen.
+        // The last entry is the one that the proxy itself added.
         .and_then(|list| list.rsplit(',').next())
         .and_then(|address| address.trim().parse::<std::net::IpAddr>().ok());
     forwarded.map_or_else(|| connection.peer.clone(), |address| address.to_string())
@@ -307,8 +307,8 @@ fn has_body(headers: &HeaderMap) -> bool {
         || content_length(headers).is_some_and(|length| length > 0)
 }
 
-/// What every answer carries.
-fn finish(response: &mut Response, correlation_id: &str) {
+/// Adds the headers that every answer has.
+fn add_headers(response: &mut Response, correlation_id: &str) {
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(correlation_id) {
         headers.insert(CORRELATION_ID, id);
@@ -326,7 +326,7 @@ fn is_preflight(request: &Request) -> bool {
             .contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// A browser asks before it sends a page's request with a token in it; it sends no token with the question.
+/// The answer to a browser's CORS preflight, which carries no token.
 fn preflight() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
@@ -342,8 +342,8 @@ fn preflight() -> Response {
     response
 }
 
-/// Lets a page that may call also read the answer.
-fn share_with(origin: HeaderValue, headers: &mut HeaderMap) {
+/// Lets an allowed page read the answer.
+fn allow_origin(origin: HeaderValue, headers: &mut HeaderMap) {
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.append(VARY, HeaderValue::from_static("origin"));
     let exposed = HeaderValue::from_static("mcp-session-id, retry-after, x-correlation-id");

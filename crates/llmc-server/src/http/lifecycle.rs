@@ -19,36 +19,36 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
-use super::connection::{Connection, Guarded, Patience};
-use super::listen::{self, Listen, Listener, Stream};
-use super::tokens::{Source, Tokens};
-use super::{Door, router};
+use super::connection::{ClientTimeouts, Connection, TimedStream};
+use super::listen::{self, ClientStream, Listen, Listener};
+use super::tokens::{TokenSource, Tokens};
+use super::{HttpState, router};
 
-/// How long requests in work may go on once we are told to stop.
-const DRAIN: Duration = Duration::from_secs(10);
-/// How long they may take to give up after that, and after a second word to stop.
-const GIVE_UP: Duration = Duration::from_millis(1500);
-const AT_ONCE: Duration = Duration::from_millis(300);
-/// A pause after a connection could not be accepted, for want of descriptors most likely.
+/// How long requests in progress may go on after the first signal.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long cancelled requests may take to end after that.
+const CANCEL_TIMEOUT: Duration = Duration::from_millis(1500);
+/// The same after a second signal.
+const FORCED_CANCEL_TIMEOUT: Duration = Duration::from_millis(300);
+/// A pause after a connection could not be accepted, most likely for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Descriptors kept free for files, pipes and stores.
 const SPARE_DESCRIPTORS: u64 = 256;
-/// Connections at the same time, where there are descriptors for so many.
-const CONNECTIONS: u64 = 16_384;
+/// Connections at the same time, if there are descriptors for so many.
+const MAX_CONNECTIONS: u64 = 16_384;
 
-/// A server that listens.
+/// A server that accepts connections.
 #[derive(Debug, Clone)]
-pub struct Started {
-    /// Where.
+pub struct ListeningServer {
     pub url: String,
-    /// Where the main token is to be found.
-    pub token: Source,
+    /// Where the main token is.
+    pub token: TokenSource,
 }
 
 /// How a server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finished {
-    /// Every request in work was answered.
+pub enum ServeOutcome {
+    /// Every request in progress was answered.
     Drained,
     /// Some took too long and were cancelled.
     Overdue,
@@ -56,44 +56,44 @@ pub enum Finished {
     Forced,
 }
 
-/// Serves until a signal ends it; `started` hears when connections are accepted.
+/// Serves until a signal ends it; `started` is called when connections are accepted.
 ///
 /// # Errors
-/// Whatever keeps it from starting: an address in use, a certificate or a token that cannot be read.
+/// The server cannot start: an address in use, a certificate or a token that cannot be read.
 pub async fn serve(
     app: Arc<App>,
     listen: Listen,
-    started: impl FnOnce(&Started),
-) -> Result<Finished> {
+    started: impl FnOnce(&ListeningServer),
+) -> Result<ServeOutcome> {
     let private = matches!(listen, Listen::Unix(_)) || app.config().mcp.server.is_loopback();
     let tls = match listen {
-        Listen::Address => listen::tls(&app)?,
+        Listen::Address => listen::tls_acceptor(&app)?,
         Listen::Unix(_) => None,
     };
     let tokens = Tokens::load(&app, private)?;
     let source = tokens.source().clone();
-    let door = Arc::new(Door::new(app.clone(), tokens));
-    let router = router(&door)?;
+    let state = Arc::new(HttpState::new(app.clone(), tokens));
+    let router = router(&state)?;
     let mut signals = Signals::new().map_err(|error| {
         Error::new(Kind::Internal, format!("signals cannot be caught: {error}"))
     })?;
     let listener = Listener::open(&app, &listen).await?;
-    // What the kernel gives is found out now, not while the first client waits for its health check.
-    let warmed = app.clone();
-    let _ = tokio::task::spawn_blocking(move || Truth::confinement(&warmed)).await;
-    started(&Started {
+    // The kernel is probed now, not while the first client waits for its health check.
+    let probed = app.clone();
+    let _ = tokio::task::spawn_blocking(move || Truth::confinement(&probed)).await;
+    started(&ListeningServer {
         url: listener.url(tls.is_some()),
         token: source,
     });
 
     let connections = TaskTracker::new();
-    let host = Host {
-        patience: Patience {
+    let host = ConnectionHost {
+        timeouts: ClientTimeouts {
             head: app.config().mcp.tools.read_timeout(),
             stalled: app.config().mcp.tools.idle_timeout(),
         },
         http: http(&app),
-        door: door.clone(),
+        state: state.clone(),
         router,
         tls,
     };
@@ -102,32 +102,32 @@ pub async fn serve(
         () = signals.next() => {}
     }
     drop(listener);
-    door.stop.cancel();
+    state.stop.cancel();
     connections.close();
-    door.calls.close();
+    state.calls.close();
     let drained = async {
         connections.wait().await;
-        door.calls.wait().await;
+        state.calls.wait().await;
     };
     tokio::pin!(drained);
     let finished = tokio::select! {
-        () = &mut drained => return Ok(Finished::Drained),
-        () = tokio::time::sleep(DRAIN) => Finished::Overdue,
-        () = signals.next() => Finished::Forced,
+        () = &mut drained => return Ok(ServeOutcome::Drained),
+        () = tokio::time::sleep(DRAIN_TIMEOUT) => ServeOutcome::Overdue,
+        () = signals.next() => ServeOutcome::Forced,
     };
-    door.end.cancel();
-    let patience = match finished {
-        Finished::Forced => AT_ONCE,
-        _ => GIVE_UP,
+    state.end.cancel();
+    let timeout = match finished {
+        ServeOutcome::Forced => FORCED_CANCEL_TIMEOUT,
+        _ => CANCEL_TIMEOUT,
     };
     tokio::select! {
         () = drained => Ok(finished),
-        () = tokio::time::sleep(patience) => Ok(finished),
-        () = signals.next() => Ok(Finished::Forced),
+        () = tokio::time::sleep(timeout) => Ok(finished),
+        () = signals.next() => Ok(ServeOutcome::Forced),
     }
 }
 
-/// The words to stop.
+/// The signals that end the server.
 struct Signals([Signal; 3]);
 
 impl Signals {
@@ -150,12 +150,12 @@ impl Signals {
 }
 
 /// What every connection is served with.
-struct Host {
-    door: Arc<Door>,
+struct ConnectionHost {
+    state: Arc<HttpState>,
     router: Router,
     http: http1::Builder,
     tls: Option<TlsAcceptor>,
-    patience: Patience,
+    timeouts: ClientTimeouts,
 }
 
 fn http(app: &App) -> http1::Builder {
@@ -163,15 +163,15 @@ fn http(app: &App) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         // Counted from the end of the last answer, so it is also how long a connection may idle. How long a head may
-        // take once it has begun is `Patience::head`.
+        // take once it has begun is `ClientTimeouts::head`.
         .header_read_timeout(app.config().mcp.tools.idle_timeout())
-        // Room for a head that is too long by our count, so that we and not hyper refuse it.
+        // Room for a head above the limit, so that the gate and not hyper refuses it.
         .max_buf_size(limit.saturating_mul(2).clamp(64 << 10, 1 << 20));
     http
 }
 
-async fn accept(listener: &Listener, host: Arc<Host>, connections: &TaskTracker) {
-    let slots = Arc::new(Semaphore::new(descriptors()));
+async fn accept(listener: &Listener, host: Arc<ConnectionHost>, connections: &TaskTracker) {
+    let slots = Arc::new(Semaphore::new(max_connections()));
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else {
             return;
@@ -192,33 +192,35 @@ async fn accept(listener: &Listener, host: Arc<Host>, connections: &TaskTracker)
     }
 }
 
-/// As many connections as there may be, having asked for as many descriptors as are allowed.
-fn descriptors() -> usize {
+/// Raises the limit of descriptors, and returns how many connections they allow.
+fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let wanted = CONNECTIONS + SPARE_DESCRIPTORS;
-    let most = limit.maximum.map_or(wanted, |most| most.min(wanted));
+    let wanted = MAX_CONNECTIONS + SPARE_DESCRIPTORS;
+    let allowed = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
     let now = limit.current.unwrap_or(wanted);
     let raised = Rlimit {
-        current: Some(most.max(now)),
+        current: Some(allowed.max(now)),
         maximum: limit.maximum,
     };
-    let got = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => most.max(now),
+    let limit = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => allowed.max(now),
         Err(_) => now,
     };
-    let room = got.saturating_sub(SPARE_DESCRIPTORS).clamp(32, CONNECTIONS);
+    let room = limit
+        .saturating_sub(SPARE_DESCRIPTORS)
+        .clamp(32, MAX_CONNECTIONS);
     usize::try_from(room).unwrap_or(32)
 }
 
-impl Host {
-    async fn serve(&self, stream: Stream, peer: String) {
-        let _present = self.door.meter.connection();
+impl ConnectionHost {
+    async fn serve(&self, stream: ClientStream, peer: String) {
+        let _gauge = self.state.metrics.connection();
         match (stream, &self.tls) {
-            (Stream::Unix(stream), _) => self.converse(stream, peer).await,
-            (Stream::Tcp(stream), None) => self.converse(stream, peer).await,
-            (Stream::Tcp(stream), Some(tls)) => {
-                match tokio::time::timeout(self.patience.head, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => self.converse(stream, peer).await,
+            (ClientStream::Unix(stream), _) => self.serve_stream(stream, peer).await,
+            (ClientStream::Tcp(stream), None) => self.serve_stream(stream, peer).await,
+            (ClientStream::Tcp(stream), Some(tls)) => {
+                match tokio::time::timeout(self.timeouts.head, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => self.serve_stream(stream, peer).await,
                     Ok(Err(error)) => tracing::debug!(%error, peer, "no TLS handshake"),
                     Err(_) => tracing::debug!(peer, "no TLS handshake in time"),
                 }
@@ -226,10 +228,10 @@ impl Host {
         }
     }
 
-    /// Answers requests until either side has had enough.
-    async fn converse(&self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: String) {
+    /// Answers requests until either side closes the connection.
+    async fn serve_stream(&self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: String) {
         let connection = Arc::new(Connection::new(peer));
-        let stream = Guarded::new(stream, connection.clone(), self.patience);
+        let stream = TimedStream::new(stream, connection.clone(), self.timeouts);
         let answer = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
             connection.request_begins();
             let mut request = request.map(Body::new);
@@ -244,13 +246,13 @@ impl Host {
                 )
             }
         });
-        let talking = self.http.serve_connection(TokioIo::new(stream), answer);
-        tokio::pin!(talking);
+        let serving = self.http.serve_connection(TokioIo::new(stream), answer);
+        tokio::pin!(serving);
         let ended = tokio::select! {
-            ended = &mut talking => ended,
-            () = self.door.stop.cancelled() => {
-                talking.as_mut().graceful_shutdown();
-                talking.await
+            ended = &mut serving => ended,
+            () = self.state.stop.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
             }
         };
         if let Err(error) = ended {

@@ -1,4 +1,4 @@
-//! Where connections come from: an address or a socket in the file system, plain or in TLS.
+//! Listening: on an address or a socket file, plain or with TLS.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -15,7 +15,6 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
     /// The host and port of the configuration.
@@ -44,12 +43,12 @@ pub(super) enum Listener {
 
 /// An accepted connection.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(super) enum ClientStream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-/// The socket's name, taken away when we stop; unless it has become another's.
+/// The socket's file, removed on drop unless another server has replaced it.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
@@ -69,22 +68,21 @@ impl Listener {
     /// Starts to listen.
     ///
     /// # Errors
-    /// The address or the socket cannot be had.
+    /// The address or the socket cannot be used.
     pub(super) async fn open(app: &App, listen: &Listen) -> Result<Listener> {
         match listen {
-            Listen::Unix(path) => unix(&app.root().join(path)),
+            Listen::Unix(path) => bind_unix(&app.root().join(path)),
             Listen::Address => {
                 let server = &app.config().mcp.server;
                 let host = server.host.trim_start_matches('[').trim_end_matches(']');
                 let bound = TcpListener::bind((host, server.port)).await;
                 let failed =
-                    |error| taken(&format!("{} port {}", server.host, server.port), &error);
+                    |error| listen_error(&format!("{} port {}", server.host, server.port), &error);
                 Ok(Listener::Tcp(bound.map_err(failed)?))
             }
         }
     }
 
-    /// How clients name it.
     pub(super) fn url(&self, tls: bool) -> String {
         match self {
             Listener::Unix(_, file) => format!("unix:{}", file.path.display()),
@@ -98,45 +96,45 @@ impl Listener {
         }
     }
 
-    /// The next connection, and who is at its other end.
-    pub(super) async fn accept(&self) -> io::Result<(Stream, String)> {
+    /// The next connection and the address of the client.
+    pub(super) async fn accept(&self) -> io::Result<(ClientStream, String)> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 // Answers are written whole; waiting for more to send would only delay them.
                 stream.set_nodelay(true)?;
-                Ok((Stream::Tcp(stream), peer.ip().to_string()))
+                Ok((ClientStream::Tcp(stream), peer.ip().to_string()))
             }
             Listener::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Stream::Unix(stream), "unix".to_owned()))
+                Ok((ClientStream::Unix(stream), "unix".to_owned()))
             }
         }
     }
 }
 
-/// Binds a socket that only this user can open, over one that nobody listens on any more.
-fn unix(path: &Path) -> Result<Listener> {
+/// Binds a socket that only this user can open, and replaces one that no process listens on any more.
+fn bind_unix(path: &Path) -> Result<Listener> {
     let shown = path.display().to_string();
     if let Ok(facts) = std::fs::symlink_metadata(path) {
         if !facts.file_type().is_socket() {
-            let message = format!("{shown} is there and is no socket");
+            let message = format!("{shown} exists and is no socket");
             return Err(Error::new(Kind::AlreadyExists, message).hint("choose another path"));
         }
         match std::os::unix::net::UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 let removed = rustix::fs::unlink(path);
-                removed.map_err(|error| taken(&shown, &error.into()))?;
+                removed.map_err(|error| listen_error(&shown, &error.into()))?;
             }
-            _ => return Err(taken(&shown, &io::ErrorKind::AddrInUse.into())),
+            _ => return Err(listen_error(&shown, &io::ErrorKind::AddrInUse.into())),
         }
     }
-    // Closed to others from its first moment on; a mode set afterwards would leave a gap.
+    // Closed to others from the start; a mode set afterwards would leave a gap.
     let before = umask(Mode::from_raw_mode(0o177));
     let bound = UnixListener::bind(path);
     umask(before);
-    let listener = bound.map_err(|error| taken(&shown, &error))?;
-    let facts = std::fs::symlink_metadata(path).map_err(|error| taken(&shown, &error))?;
+    let listener = bound.map_err(|error| listen_error(&shown, &error))?;
+    let facts = std::fs::symlink_metadata(path).map_err(|error| listen_error(&shown, &error))?;
     let file = SocketFile {
         path: path.to_owned(),
         inode: (facts.dev(), facts.ino()),
@@ -144,23 +142,24 @@ fn unix(path: &Path) -> Result<Listener> {
     Ok(Listener::Unix(listener, file))
 }
 
-fn taken(what: &str, error: &io::Error) -> Error {
-    let say = |kind, why: &str| Error::new(kind, format!("cannot listen on {what}: {why}"));
+fn listen_error(what: &str, error: &io::Error) -> Error {
+    let error_for =
+        |kind, reason: &str| Error::new(kind, format!("cannot listen on {what}: {reason}"));
     match error.kind() {
-        io::ErrorKind::AddrInUse => say(Kind::Busy, "it is in use")
+        io::ErrorKind::AddrInUse => error_for(Kind::Busy, "it is in use")
             .hint("stop the other server, or choose another with --port"),
-        io::ErrorKind::PermissionDenied => say(Kind::PermissionDenied, "permission denied")
-            .hint("ports below 1024 are the system's"),
-        io::ErrorKind::NotFound => say(Kind::NotFound, "its folder is not there"),
-        _ => say(Kind::BadArgs, &error.to_string()),
+        io::ErrorKind::PermissionDenied => error_for(Kind::PermissionDenied, "permission denied")
+            .hint("ports below 1024 need more rights"),
+        io::ErrorKind::NotFound => error_for(Kind::NotFound, "its folder does not exist"),
+        _ => error_for(Kind::BadArgs, &error.to_string()),
     }
 }
 
-/// What speaks TLS, when the configuration asks for it.
+/// The TLS side of connections, if the configuration asks for it.
 ///
 /// # Errors
 /// A certificate or key that is missing, unreadable, or does not fit the other.
-pub(super) fn tls(app: &App) -> Result<Option<TlsAcceptor>> {
+pub(super) fn tls_acceptor(app: &App) -> Result<Option<TlsAcceptor>> {
     let server = &app.config().mcp.server;
     if !server.tls_enabled {
         return Ok(None);
@@ -175,12 +174,16 @@ pub(super) fn tls(app: &App) -> Result<Option<TlsAcceptor>> {
     let key = resolve("tls_key", &server.tls_key)?;
     let chain = CertificateDer::pem_file_iter(&cert)
         .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
-        .map_err(|error| unusable("tls_cert", &cert, error))?;
+        .map_err(|error| certificate_error("tls_cert", &cert, error))?;
     if chain.is_empty() {
-        return Err(unusable("tls_cert", &cert, pem::Error::NoItemsFound));
+        return Err(certificate_error(
+            "tls_cert",
+            &cert,
+            pem::Error::NoItemsFound,
+        ));
     }
-    let secret =
-        PrivateKeyDer::from_pem_file(&key).map_err(|error| unusable("tls_key", &key, error))?;
+    let secret = PrivateKeyDer::from_pem_file(&key)
+        .map_err(|error| certificate_error("tls_key", &key, error))?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .map(|config| config.with_no_client_auth())
@@ -195,15 +198,18 @@ pub(super) fn tls(app: &App) -> Result<Option<TlsAcceptor>> {
     Ok(Some(Arc::new(config).into()))
 }
 
-fn unusable(key: &str, path: &Path, error: pem::Error) -> Error {
-    let (kind, why) = match &error {
+fn certificate_error(key: &str, path: &Path, error: pem::Error) -> Error {
+    let (kind, reason) = match &error {
         pem::Error::Io(error) => match error.kind() {
-            io::ErrorKind::NotFound => (Kind::NotFound, "not there".to_owned()),
+            io::ErrorKind::NotFound => (Kind::NotFound, "does not exist".to_owned()),
             io::ErrorKind::PermissionDenied => (Kind::PermissionDenied, "unreadable".to_owned()),
             _ => (Kind::BadArgs, error.to_string()),
         },
         pem::Error::NoItemsFound => (Kind::BadArgs, "nothing of that kind in it".to_owned()),
         _ => (Kind::BadArgs, "not PEM".to_owned()),
     };
-    Error::new(kind, format!("mcp.server.{key}: {}: {why}", path.display()))
+    Error::new(
+        kind,
+        format!("mcp.server.{key}: {}: {reason}", path.display()),
+    )
 }

@@ -1,4 +1,4 @@
-//! `GET /openapi.json`: the routes for programs that generate clients and tests.
+//! `GET /openapi.json`: the routes, for generators of clients and tests.
 
 use llmc_config::DefaultScope;
 use llmc_tools::{App, ROWS};
@@ -9,7 +9,7 @@ pub(super) fn document(app: &App) -> Value {
     let config = &app.config().mcp;
     let mut paths = json!({
         "/health": {"get": public(operation(
-            "health", "Whether the server works, and what holds its programs.", ok(reference("Health")), &[],
+            "health", "Whether the server works, and what confines its programs.", ok(reference("Health")), &[],
         ))},
         "/tool": {"post": with_body(
             operation(
@@ -108,7 +108,7 @@ pub(super) fn document(app: &App) -> Value {
     document
 }
 
-/// An operation behind the gates, with what they may answer.
+/// An operation behind the gates, with the errors of the gates.
 fn operation(id: &str, summary: &str, success: Value, statuses: &[u16]) -> Value {
     let mut responses = Map::new();
     responses.insert("200".to_owned(), success);
@@ -126,15 +126,15 @@ fn operation(id: &str, summary: &str, success: Value, statuses: &[u16]) -> Value
 fn error(status: u16) -> Value {
     let row = ROWS.iter().find(|row| row.http == status);
     let description = match status {
-        400 => "not JSON, not UTF-8, or JSON that means two things",
-        403 => "refused: a foreign Host or Origin, or what this token may not do",
-        404 => "not there",
-        405 => "another method",
+        400 => "not JSON, not UTF-8, or ambiguous JSON",
+        403 => "refused: a Host or Origin that is not allowed, or what this token may not do",
+        404 => "not found",
+        405 => "method not allowed",
         406 => "both application/json and text/event-stream must be accepted",
         408 => "the body took too long",
         413 => "too large",
         415 => "not plain JSON",
-        422 => "arguments that do not fit",
+        422 => "invalid arguments",
         431 => "headers too large",
         503 => "shutting down",
         _ => row.map_or("failed", |row| row.what),
@@ -159,7 +159,7 @@ fn either_error(description: &str) -> Value {
     })
 }
 
-/// Every status that a tool may end with.
+/// Every status of a tool's errors.
 fn tool_statuses() -> Vec<u16> {
     let mut statuses: Vec<u16> = ROWS.iter().map(|row| row.http).chain([415, 422]).collect();
     statuses.sort_unstable();
@@ -215,7 +215,7 @@ fn object(properties: &[(&str, Value)]) -> Value {
     })
 }
 
-/// What a request may hold: nothing else.
+/// A request body: no other members are allowed.
 fn closed(properties: &[(&str, Value)]) -> Value {
     let mut object = object(properties);
     object["additionalProperties"] = false.into();

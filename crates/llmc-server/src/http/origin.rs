@@ -1,35 +1,35 @@
-//! For whom a request is meant and where it comes from: the gate against pages that call us through a browser.
+//! Checks `Host` and `Origin`: the gate against web pages that call the server through a browser.
 //!
-//! A page on any site can make a browser send requests to loopback, and by changing what its name resolves to it can
-//! read the answers too. Such requests carry the page's own name as `Host` or `Origin`, so only known names pass.
+//! A page on any site can make a browser send requests to loopback, and by changing what its name resolves to (DNS
+//! rebinding) it can read the answers too. Such requests carry the page's own name as `Host` or `Origin`, so only known names pass.
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use llmc_config::ServerConfig;
 
-use super::refusal::Refusal;
+use super::error::HttpError;
 
-/// The names that pass.
+/// The hosts and origins that pass.
 #[derive(Debug)]
-pub(super) struct Names {
-    hosts: Vec<Name>,
+pub(super) struct HostRules {
+    hosts: Vec<HostName>,
     origins: Vec<String>,
 }
 
-/// A host, with a port where only that one is meant.
+/// A host, with a port if only that one passes.
 #[derive(Debug, PartialEq, Eq)]
-struct Name {
+struct HostName {
     host: String,
     port: Option<u16>,
 }
 
-impl Name {
-    fn parse(text: &str) -> Option<Name> {
+impl HostName {
+    fn parse(text: &str) -> Option<HostName> {
         let text = text.trim().to_ascii_lowercase();
         // The configuration may name an IPv6 address without brackets.
         if let Ok(ip) = text.parse::<std::net::Ipv6Addr>() {
             let host = ip.to_string();
-            return Some(Name { host, port: None });
+            return Some(HostName { host, port: None });
         }
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !text.ends_with(']') => {
@@ -41,43 +41,43 @@ impl Name {
         if let Some(inner) = host.strip_prefix('[') {
             let ip: std::net::Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
             let host = ip.to_string();
-            return Some(Name { host, port });
+            return Some(HostName { host, port });
         }
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        (!host.is_empty() && host.bytes().all(plain)).then(|| Name {
+        (!host.is_empty() && host.bytes().all(plain)).then(|| HostName {
             host: host.to_owned(),
             port,
         })
     }
 
-    fn covers(&self, other: &Name) -> bool {
+    fn covers(&self, other: &HostName) -> bool {
         self.host == other.host && (self.port.is_none() || self.port == other.port)
     }
 }
 
-/// Where a request that passed comes from.
+/// Where an allowed request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum From {
-    /// Not a page, or a page of ours.
-    Here,
-    /// A page elsewhere that the configuration lets in; its browser must be told so.
-    Elsewhere,
+pub(super) enum RequestOrigin {
+    /// No web page, or the server's own.
+    Same,
+    /// An allowed page of another origin; its browser needs CORS headers.
+    Cross,
 }
 
-impl Names {
-    pub(super) fn new(server: &ServerConfig) -> Names {
-        // The address we were told to listen on is a name for us too, unless it stands for all of them.
-        let own =
-            Name::parse(&server.host).filter(|name| name.host != "0.0.0.0" && name.host != "::");
+impl HostRules {
+    pub(super) fn new(server: &ServerConfig) -> HostRules {
+        // The address that the server listens on is one of its names, unless it stands for all addresses.
+        let own = HostName::parse(&server.host)
+            .filter(|name| name.host != "0.0.0.0" && name.host != "::");
         let hosts = server
             .allowed_hosts
             .iter()
-            .filter_map(|text| Name::parse(text));
+            .filter_map(|text| HostName::parse(text));
         let lower = server
             .allowed_origins
             .iter()
             .map(|text| text.to_ascii_lowercase());
-        Names {
+        HostRules {
             hosts: hosts.chain(own).collect(),
             origins: lower
                 .map(|origin| origin.trim_end_matches('/').to_owned())
@@ -85,36 +85,36 @@ impl Names {
         }
     }
 
-    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<From, Refusal> {
-        let mut asked = headers.get_all(HOST).iter();
-        let (Some(host), None) = (asked.next(), asked.next()) else {
-            return Err(Refusal::unreadable("a request must have one Host header"));
+    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<RequestOrigin, HttpError> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return Err(HttpError::unparsable("a request must have one Host header"));
         };
         let host = host.to_str().ok();
         let also = uri.authority().map(|authority| authority.as_str());
-        // A request line with a host in it must agree with the header, or two readers see two hosts.
+        // A host in the request line must agree with the header, or two parsers see two hosts.
         let named = host.filter(|host| also.is_none_or(|also| also.eq_ignore_ascii_case(host)));
         let known = named
-            .and_then(Name::parse)
+            .and_then(HostName::parse)
             .is_some_and(|name| self.hosts.iter().any(|allowed| allowed.covers(&name)));
         if !known {
-            return Err(foreign("Host", "mcp.server.allowed_hosts"));
+            return Err(not_allowed("Host", "mcp.server.allowed_hosts"));
         }
         let mut origins = headers.get_all(ORIGIN).iter();
         let (origin, second) = (origins.next(), origins.next());
         let Some(origin) = origin else {
-            return Ok(From::Here);
+            return Ok(RequestOrigin::Same);
         };
         let origin = origin.to_str().ok().filter(|_| second.is_none());
         let origin = origin.map(str::to_ascii_lowercase).unwrap_or_default();
         let authority = origin.split_once("://").map(|(_, authority)| authority);
         if authority.is_some() && authority == named.map(str::to_ascii_lowercase).as_deref() {
-            return Ok(From::Here);
+            return Ok(RequestOrigin::Same);
         }
-        let name = authority.and_then(Name::parse);
+        let name = authority.and_then(HostName::parse);
         let allowed = self.origins.iter().any(|allowed| {
             let by_name = || {
-                let allowed = Name::parse(allowed);
+                let allowed = HostName::parse(allowed);
                 allowed
                     .is_some_and(|allowed| name.as_ref().is_some_and(|name| allowed.covers(name)))
             };
@@ -122,17 +122,17 @@ impl Names {
             if whole { *allowed == origin } else { by_name() }
         });
         if allowed {
-            Ok(From::Elsewhere)
+            Ok(RequestOrigin::Cross)
         } else {
-            Err(foreign("Origin", "mcp.server.allowed_origins"))
+            Err(not_allowed("Origin", "mcp.server.allowed_origins"))
         }
     }
 }
 
-fn foreign(what: &str, key: &str) -> Refusal {
-    // The name itself is not repeated: it is the caller's, and may be anything.
-    let message = format!("this {what} is not one of ours");
-    Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN", message)
+fn not_allowed(what: &str, key: &str) -> HttpError {
+    // The name is not repeated: the client chose it.
+    let message = format!("this {what} is not allowed");
+    HttpError::new(StatusCode::FORBIDDEN, "FORBIDDEN", message)
         .hint(format!("the operator can add it to {key}"))
 }
 
@@ -140,7 +140,7 @@ fn foreign(what: &str, key: &str) -> Refusal {
 mod tests {
     use super::*;
 
-    fn names(hosts: &[&str], origins: &[&str]) -> Names {
+    fn names(hosts: &[&str], origins: &[&str]) -> HostRules {
         let mut server = llmc_config::Config::default().mcp.server;
         let list = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         if !hosts.is_empty() {
@@ -149,10 +149,10 @@ mod tests {
         if !origins.is_empty() {
             server.allowed_origins = list(origins);
         }
-        Names::new(&server)
+        HostRules::new(&server)
     }
 
-    fn passes(names: &Names, host: &str, origin: Option<&str>) -> bool {
+    fn passes(names: &HostRules, host: &str, origin: Option<&str>) -> bool {
         let mut headers = HeaderMap::new();
         headers.insert(
             HOST,
@@ -196,7 +196,7 @@ mod tests {
             "a:b:c",
         ] {
             let passed = passes(&names, host, None);
-            // A bare IPv6 address is odd, but it is ours.
+            // A bare IPv6 address is odd, but allowed.
             assert_eq!(passed, host == "::1", "{host}");
         }
     }
@@ -237,7 +237,7 @@ mod tests {
         }
         assert!(
             passes(&names, "llmc.example", Some("https://llmc.example")),
-            "our own page"
+            "the server's own page"
         );
     }
 

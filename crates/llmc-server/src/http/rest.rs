@@ -1,4 +1,4 @@
-//! REST: tools, retrieval and the agent's door, for clients that do not speak MCP.
+//! REST: tools, retrieval and `/invoke_agent`, for clients that do not speak MCP.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::{Map, Value, json};
 use tracing::Instrument;
 
-use super::Door;
-use super::gates::Visitor;
-use super::refusal::{JSON, Refusal};
+use super::HttpState;
+use super::error::{HttpError, JSON};
+use super::gates::HttpCaller;
 
-/// What `/invoke_agent` answers; models are called elsewhere.
-const RECEIVED: &str = "[MCP v0] received; use /rag/search for pre-call context";
+/// What `/invoke_agent` answers; this server calls no models for it.
+const INVOKE_AGENT_TEXT: &str = "[MCP v0] received; use /rag/search for pre-call context";
 
 /// A body of `POST /tool`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ToolBody {
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "non_null")]
     session_id: Option<String>,
     name: String,
     #[serde(default)]
@@ -37,13 +37,13 @@ struct ToolBody {
 struct SearchBody {
     #[serde(alias = "query")]
     q: String,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "non_null")]
     scope: Option<String>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "non_null")]
     k: Option<i64>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "non_null")]
     budget_tokens: Option<i64>,
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "non_null")]
     session_id: Option<String>,
 }
 
@@ -62,39 +62,38 @@ struct AgentBody {
     session_id: String,
     user_msg: String,
     #[serde(default)]
-    #[expect(dead_code, reason = "accepted; models are called elsewhere")]
+    #[expect(dead_code, reason = "accepted; no model is called")]
     role: Option<String>,
     #[serde(default)]
-    #[expect(dead_code, reason = "accepted; models are called elsewhere")]
+    #[expect(dead_code, reason = "accepted; no model is called")]
     inject_context: Option<String>,
 }
 
-pub(super) async fn health(State(door): State<Arc<Door>>) -> Response {
-    // The first look at what the kernel gives takes a moment; it was taken at the start.
-    json(&door.app.health())
+pub(super) async fn health(State(state): State<Arc<HttpState>>) -> Response {
+    json(&state.app.health())
 }
 
 pub(super) async fn tool(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
     body: Bytes,
-) -> Result<Response, Refusal> {
+) -> Result<Response, HttpError> {
     let body: ToolBody = parse(&body)?;
-    let outcome = call(&door, visitor, body.name, body.args, body.session_id).await;
+    let outcome = call(&state, http_caller, body.name, body.args, body.session_id).await;
     match outcome.result {
         Ok(answer) => Ok(json(&answer.rest_body(&outcome.correlation_id))),
         Err(error) => {
             let family = outcome.tool.map_or(Family::Linux, |tool| tool.family);
-            Err(Refusal::of_tool(error, family))
+            Err(HttpError::of_tool(error, family))
         }
     }
 }
 
 pub(super) async fn search(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
     body: Bytes,
-) -> Result<Response, Refusal> {
+) -> Result<Response, HttpError> {
     let body: SearchBody = parse(&body)?;
     let mut args = Map::new();
     args.insert("query".to_owned(), body.q.into());
@@ -106,73 +105,80 @@ pub(super) async fn search(
     for (key, value) in optional {
         args.extend(value.map(|value| (key.to_owned(), value)));
     }
-    let found = retrieve(&door, visitor, "rag_search", args, body.session_id).await?;
+    let found = retrieve(&state, http_caller, "rag_search", args, body.session_id).await?;
     Ok(json(&found))
 }
 
 pub(super) async fn bootload(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
     body: Bytes,
-) -> Result<Response, Refusal> {
+) -> Result<Response, HttpError> {
     let body: BootloadBody = parse(&body)?;
     let mut args = Map::new();
     args.insert("session_id".to_owned(), body.session_id.clone().into());
     args.insert("task_id".to_owned(), body.task_id.into());
     let session = Some(body.session_id);
-    let loaded = retrieve(&door, visitor, "rag_bootload", args, session).await?;
+    let loaded = retrieve(&state, http_caller, "rag_bootload", args, session).await?;
     Ok(json(&loaded))
 }
 
 pub(super) async fn invoke_agent(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
     body: Bytes,
-) -> Result<Response, Refusal> {
+) -> Result<Response, HttpError> {
     let body: AgentBody = parse(&body)?;
-    let mut answer = json!({"text": RECEIVED});
-    if door.app.config().mcp.rag.jit_context_enabled {
+    let mut answer = json!({"text": INVOKE_AGENT_TEXT});
+    if state.app.config().mcp.rag.jit_context_enabled {
         let mut args = Map::new();
         args.insert("query".to_owned(), body.user_msg.into());
-        // Context is a help; an agent whose message finds none is answered all the same.
-        let found = retrieve(&door, visitor, "rag_search", args, Some(body.session_id)).await;
+        // Context is optional: a message without any is answered too.
+        let found = retrieve(
+            &state,
+            http_caller,
+            "rag_search",
+            args,
+            Some(body.session_id),
+        )
+        .await;
         let snippets = found.ok().map(|mut found| found["snippets"].take());
         answer["context"] = snippets.filter(Value::is_array).unwrap_or(json!([]));
     }
     Ok(json(&answer))
 }
 
-/// The document of a retrieval tool, or an honest empty one while there is no retrieval.
+/// Calls a retrieval tool and returns its document.
 async fn retrieve(
-    door: &Arc<Door>,
-    visitor: Visitor,
+    state: &Arc<HttpState>,
+    http_caller: HttpCaller,
     tool: &str,
     args: Map<String, Value>,
     session: Option<String>,
-) -> Result<Value, Refusal> {
-    let outcome = call(door, visitor, tool.to_owned(), args, session).await;
+) -> Result<Value, HttpError> {
+    let outcome = call(state, http_caller, tool.to_owned(), args, session).await;
     match outcome.result {
         Ok(answer) => Ok(answer.data().into_owned()),
-        Err(error) => Err(Refusal::of_tool(error, Family::Linux)),
+        Err(error) => Err(HttpError::of_tool(error, Family::Linux)),
     }
 }
 
-/// Makes a call that goes on to its end, told to stop when its client goes away.
+/// Makes a call that runs to its end, and is cancelled when its client disconnects.
 pub(super) async fn call(
-    door: &Arc<Door>,
-    visitor: Visitor,
+    state: &Arc<HttpState>,
+    http_caller: HttpCaller,
     name: String,
     args: Map<String, Value>,
     session: Option<String>,
 ) -> CallOutcome {
-    let app = door.app.clone();
-    let cancel = door.end.child_token();
+    let app = state.app.clone();
+    let cancel = state.end.child_token();
     // Dropped with this future, which the server drops when the connection is closed.
-    let gone = cancel.clone().drop_guard();
-    let id = visitor.correlation_id.clone();
+    let disconnect = cancel.clone().drop_guard();
+    let id = http_caller.correlation_id.clone();
     let session = session.filter(|session| !session.is_empty());
     let call = Call {
-        caller: visitor.caller(&app, Surface::Http, Form::Data, session.as_deref()),
+        caller: http_caller.tool_caller(&app, Surface::Http, Form::Data, session.as_deref()),
         name,
         args,
         cancel,
@@ -181,12 +187,12 @@ pub(super) async fn call(
     };
     let work = async move {
         let outcome = app.call(call).await;
-        // The place is free when the work is over, not when the client is gone.
-        drop(visitor);
+        // The permit is released when the call ends, not when the client disconnects.
+        drop(http_caller);
         outcome
     };
     let outcome = tokio::spawn(work.in_current_span()).await;
-    gone.disarm();
+    disconnect.disarm();
     outcome.unwrap_or_else(|_| CallOutcome {
         correlation_id: id,
         tool: None,
@@ -194,15 +200,17 @@ pub(super) async fn call(
     })
 }
 
-/// A member that may be left out, and is no null.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+/// A member that may be missing, but not null.
+fn non_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    value: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(value).map(Some)
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    // A list of the values in order would fit, too.
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
+    // serde would also accept an array with the values in order.
     if body.trim_ascii_start().first() == Some(&b'[') {
-        return Err(Error::bad_args("the body does not fit: an object is expected").into());
+        return Err(Error::bad_args("the body does not fit: expected an object").into());
     }
     serde_json::from_slice(body)
         .map_err(|error| Error::bad_args(format!("the body does not fit: {error}")).into())

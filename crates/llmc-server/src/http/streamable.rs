@@ -1,11 +1,11 @@
 //! MCP over Streamable HTTP: all revisions on one route, nothing kept between requests.
 //!
-//! The older revisions know sessions. Our tools need none: a session is a label that we hand out with the handshake
-//! and read back from later requests, so no client can exhaust a table of them or be cut off from its own. What a
-//! session is needed for, cancelling a call by a second request, works by that label and the token together.
+//! The older revisions have sessions. The tools need none: a session is a label that the server assigns in the handshake
+//! and reads from later requests, so no client can exhaust a table of sessions. Cancelling a call by a second request
+//! works by that label and the token together.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use axum::Extension;
 use axum::body::{Body, Bytes, to_bytes};
@@ -13,32 +13,31 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use llmc_observe::lock;
 use rmcp::transport::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::Door;
-use super::gates::Visitor;
-use super::refusal::{JSON, Refusal};
+use super::HttpState;
+use super::error::{HttpError, JSON};
+use super::gates::HttpCaller;
 use crate::json::{self, Shape};
 use crate::{McpHandler, REVISIONS};
 
 /// Where MCP is served.
 pub(super) const ROUTE: &str = "/mcp";
-/// The label of a session.
 pub(crate) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
-/// The revision a request is written in.
 const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
-/// Longest complaint of the SDK that is passed on.
-const COMPLAINT: usize = 4096;
+/// Longest error text of the SDK that is passed on.
+const MAX_SDK_ERROR_BYTES: usize = 4096;
 
 /// The SDK's side of the route.
 pub(super) type Service = StreamableHttpService<McpHandler, NeverSessionManager>;
 
-/// Builds it. Hosts and origins have passed our own gate by then.
+/// Hosts and origins are checked by the gates, not by the SDK.
 pub(super) fn service(handler: McpHandler, max_bytes: u64, end: CancellationToken) -> Service {
     let config = StreamableHttpServerConfig::default()
         .with_legacy_session_mode(false)
@@ -52,40 +51,36 @@ pub(super) fn service(handler: McpHandler, max_bytes: u64, end: CancellationToke
 
 /// Calls that a later request may cancel: by token, session and the request's id.
 #[derive(Debug, Default)]
-pub(super) struct Running(Mutex<HashMap<Key, CancellationToken>>);
+pub(super) struct RunningCalls(Mutex<HashMap<Key, CancellationToken>>);
 
 type Key = (String, String, String);
 
-/// A call's place in that table, and the word that it is cancelled.
+/// A call's entry in that table, and its cancellation token.
 #[derive(Debug, Clone)]
 pub(crate) struct Cancellable {
     pub(crate) cancelled: CancellationToken,
-    _entry: Arc<Entry>,
+    _entry: Arc<RunningEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
-    running: Arc<Running>,
+struct RunningEntry {
+    running: Arc<RunningCalls>,
     key: Key,
 }
 
-impl Drop for Entry {
+impl Drop for RunningEntry {
     fn drop(&mut self) {
-        self.running.lock().remove(&self.key);
+        lock(&self.running.0).remove(&self.key);
     }
 }
 
-impl Running {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn enter(self: &Arc<Running>, key: Key) -> Cancellable {
+impl RunningCalls {
+    fn enter(self: &Arc<RunningCalls>, key: Key) -> Cancellable {
         let cancelled = CancellationToken::new();
-        self.lock().insert(key.clone(), cancelled.clone());
+        lock(&self.0).insert(key.clone(), cancelled.clone());
         Cancellable {
             cancelled,
-            _entry: Arc::new(Entry {
+            _entry: Arc::new(RunningEntry {
                 running: self.clone(),
                 key,
             }),
@@ -94,36 +89,36 @@ impl Running {
 }
 
 pub(super) async fn handle(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
     request: Request,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
-        return Refusal::unreadable("the body cannot be read").into_response();
+        return HttpError::unparsable("the body cannot be read").into_response();
     };
     let shape = match json::inspect(&bytes) {
         Ok(shape) => shape,
-        Err(refusal) => return refused(&refusal),
+        Err(error) => return json_rpc_error(&error),
     };
-    if let Err(refusal) = check_revision(&parts.headers, &bytes) {
-        return refusal.into_response();
+    if let Err(error) = check_revision(&parts.headers, &bytes) {
+        return error.into_response();
     }
     let session = session(&parts.headers).map(str::to_owned);
     let opens = session.is_none() && opens_a_session(&bytes);
     if let Some(session) = session {
         let key = |id: &Value| {
-            let principal = visitor.token.principal.clone();
+            let principal = http_caller.token.principal.clone();
             (principal, session.clone(), id.to_string())
         };
         match shape {
             Shape::Request { id } => {
-                parts.extensions.insert(door.running.enter(key(&id)));
+                parts.extensions.insert(state.running.enter(key(&id)));
             }
             Shape::Notification => {
                 let cancelled = cancelled_request(&bytes).map(|id| key(&id));
                 if let Some(key) = cancelled
-                    && let Some(call) = door.running.lock().get(&key)
+                    && let Some(call) = lock(&state.running.0).get(&key)
                 {
                     call.cancel();
                 }
@@ -132,19 +127,19 @@ pub(super) async fn handle(
         }
     }
     let request = Request::from_parts(parts, Body::from(bytes));
-    let mut response = door.mcp.handle(request).await.map(Body::new);
+    let mut response = state.mcp.handle(request).await.map(Body::new);
     if opens
         && response.status().is_success()
         && let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
     {
         response.headers_mut().insert(SESSION_ID, id);
     }
-    enveloped(response).await
+    wrap_sdk_error(response).await
 }
 
-/// Refuses revisions that we do not announce. The SDK knows some older ones and would let them pass; a request that
-/// names its revision in its body as well is left to it, which then answers in JSON-RPC's own form.
-fn check_revision(headers: &HeaderMap, message: &Bytes) -> Result<(), Refusal> {
+/// Refuses revisions that the server does not announce; the SDK would accept some older ones. A request that also names
+/// its revision in its body is left to the SDK, which answers with a JSON-RPC error.
+fn check_revision(headers: &HeaderMap, message: &Bytes) -> Result<(), HttpError> {
     let mut revisions = headers.get_all(REVISION).iter();
     let Some(revision) = revisions.next() else {
         return Ok(());
@@ -165,12 +160,12 @@ fn check_revision(headers: &HeaderMap, message: &Bytes) -> Result<(), Refusal> {
     }
     let supported: Vec<&str> = REVISIONS.iter().map(|known| known.as_str()).collect();
     Err(
-        Refusal::unreadable("this MCP-Protocol-Version is not supported")
+        HttpError::unparsable("this MCP-Protocol-Version is not supported")
             .hint(format!("one of {}", supported.join(", "))),
     )
 }
 
-/// The session a request says it belongs to.
+/// The session that a request names.
 pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
     let id = headers.get(SESSION_ID)?.to_str().ok()?;
     (!id.is_empty() && id.len() <= 128).then_some(id)
@@ -196,10 +191,10 @@ fn method(message: &Bytes) -> Option<(String, Value)> {
     Some((method, params.filter(Value::is_object).unwrap_or_default()))
 }
 
-/// What the strict check says, in JSON-RPC's own form.
-fn refused(refusal: &json::Refusal) -> Response {
-    match refusal.response() {
-        None => Refusal::unreadable(refusal.message.clone()).into_response(),
+/// The error of the strict check, as a JSON-RPC error.
+fn json_rpc_error(error: &json::Refusal) -> Response {
+    match error.response() {
+        None => HttpError::unparsable(error.message.clone()).into_response(),
         Some(body) => {
             let mut response = Response::new(Body::from(body.to_string()));
             *response.status_mut() = StatusCode::BAD_REQUEST;
@@ -209,8 +204,8 @@ fn refused(refusal: &json::Refusal) -> Response {
     }
 }
 
-/// Puts the SDK's plain complaints into our envelope; JSON-RPC errors stay what they are.
-async fn enveloped(response: Response) -> Response {
+/// Turns the SDK's plain text errors into the usual error body; JSON-RPC errors stay as they are.
+async fn wrap_sdk_error(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(CONTENT_TYPE);
     let is_json = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
@@ -218,7 +213,9 @@ async fn enveloped(response: Response) -> Response {
         return response;
     }
     let (parts, body) = response.into_parts();
-    let text = to_bytes(body, COMPLAINT).await.unwrap_or_default();
+    let text = to_bytes(body, MAX_SDK_ERROR_BYTES)
+        .await
+        .unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let message = if text.is_empty() || status.is_server_error() {
         status
@@ -235,7 +232,7 @@ async fn enveloped(response: Response) -> Response {
         status if status.is_server_error() => "INTERNAL",
         _ => "BAD_ARGS",
     };
-    let mut response = Refusal::new(status, code, message).into_response();
+    let mut response = HttpError::new(status, code, message).into_response();
     for (name, value) in &parts.headers {
         response.headers_mut().entry(name).or_insert(value.clone());
     }

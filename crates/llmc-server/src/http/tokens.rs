@@ -1,7 +1,7 @@
-//! Who may call: the tokens, what each may do, and where the main one comes from.
+//! The tokens, what each may do, and where the main one comes from.
 //!
-//! Only digests are kept. A presented token is hashed and compared with every digest in the same time, whichever
-//! fits, so that nothing about a token can be learnt from how long a refusal takes.
+//! Only digests are kept. A presented token is hashed and compared with every digest in constant time, so that the time of
+//! a error reveals nothing about a token.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -16,68 +16,67 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
-use super::rate::Rate;
+use super::rate_limit::RateLimiter;
 
 /// The file in the state directory that holds a generated token.
-const FILE: &str = "token";
-/// Bytes of chance in a generated token.
-const RANDOM: usize = 32;
-/// A token shorter than this can be guessed in the time an attacker has.
-const SHORT: usize = 16;
-/// The principal of the main token, and of everybody while no token is asked for.
-const MAIN: &str = "local";
+const TOKEN_FILE: &str = "token";
+/// Random bytes in a generated token.
+const GENERATED_TOKEN_BYTES: usize = 32;
+/// A shorter token can be guessed.
+const MIN_TOKEN_CHARS: usize = 16;
+/// The principal of the main token, and of every caller while no token is required.
+const MAIN_PRINCIPAL: &str = "local";
 
 /// What one token may do, and how much of it.
 #[derive(Debug)]
 pub(crate) struct Token {
-    /// Whose handles and calls these are.
+    /// The owner of its handles and calls.
     pub(crate) principal: String,
-    /// Whether it may see everybody's calls: the main token may.
+    /// Whether it may see every principal's calls: the main token may.
     pub(crate) sees_all: bool,
     pub(crate) read_only: bool,
     pub(crate) tools: Option<Arc<Vec<String>>>,
-    pub(crate) rate: Rate,
-    /// Places for requests in work.
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) rate: RateLimiter,
+    /// TokenLimits its requests in progress.
+    pub(crate) permits: Arc<Semaphore>,
     digest: [u8; 32],
 }
 
-/// Everybody who may call.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     header: HeaderName,
-    /// `None` asks for no token.
+    /// `None` requires no token.
     list: Option<Vec<Arc<Token>>>,
     anyone: Arc<Token>,
-    source: Source,
+    source: TokenSource,
 }
 
-/// Where the main token is to be found.
+/// Where the main token is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// No token is asked for.
+pub enum TokenSource {
+    /// No token is required.
     None,
     /// In this environment variable.
     Env(String),
-    /// In this file, which we made.
+    /// In this file, which the server made.
     File(PathBuf),
     /// There is none, only named ones.
     Named,
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for TokenSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Source::None => write!(f, "not asked for (mcp.auth.mode is none)"),
-            Source::Env(name) => write!(f, "in the environment variable {name}"),
-            Source::File(path) => write!(f, "in the file {}", path.display()),
-            Source::Named => write!(f, "only the named tokens of the configuration"),
+            TokenSource::None => write!(f, "not required (mcp.auth.mode is none)"),
+            TokenSource::Env(name) => write!(f, "in the environment variable {name}"),
+            TokenSource::File(path) => write!(f, "in the file {}", path.display()),
+            TokenSource::Named => write!(f, "only the named tokens of the configuration"),
         }
     }
 }
 
 impl Tokens {
-    /// Reads what the configuration names, making a main token where there may be one and is none.
+    /// Reads the tokens of the configuration, and makes a main token on loopback where there is none.
     ///
     /// # Errors
     /// A token that cannot be read or used, or none at all on an address that others reach.
@@ -85,14 +84,14 @@ impl Tokens {
         let auth = &app.config().mcp.auth;
         let header = HeaderName::try_from(auth.header.as_str())
             .map_err(|_| Error::bad_args("mcp.auth.header is no header name"))?;
-        let limits = Limits::of(app);
+        let limits = TokenLimits::of(app);
         let anyone = Arc::new(limits.main([0; 32]));
         if auth.mode == AuthMode::None {
             return Ok(Tokens {
                 header,
                 list: None,
                 anyone,
-                source: Source::None,
+                source: TokenSource::None,
             });
         }
         let mut list = Vec::new();
@@ -102,25 +101,24 @@ impl Tokens {
         let source = match from_env(&auth.token_env)? {
             Some(digest) => {
                 list.push(Arc::new(limits.main(digest)));
-                Source::Env(auth.token_env.clone())
+                TokenSource::Env(auth.token_env.clone())
             }
-            None if !list.is_empty() && !loopback => Source::Named,
+            None if !list.is_empty() && !loopback => TokenSource::Named,
             None if loopback => {
-                let path = app.loaded().state_dir().join(FILE);
-                let token = kept(&path)?;
+                let path = app.loaded().state_dir().join(TOKEN_FILE);
+                let token = stored_token(&path)?;
                 list.push(Arc::new(limits.main(digest(token.as_bytes()))));
-                Source::File(path)
+                TokenSource::File(path)
             }
             None => {
                 let host = &app.config().mcp.server.host;
-                return Err(
-                    Error::bad_args(format!("no token, and {host} is reached by others")).hint(
-                        format!(
-                            "set {}, name tokens in [[mcp.auth.tokens]], or listen on 127.0.0.1",
-                            auth.token_env
-                        ),
-                    ),
-                );
+                return Err(Error::bad_args(format!(
+                    "no token, and {host} can be reached from other machines"
+                ))
+                .hint(format!(
+                    "set {}, name tokens in [[mcp.auth.tokens]], or listen on 127.0.0.1",
+                    auth.token_env
+                )));
             }
         };
         Ok(Tokens {
@@ -132,14 +130,14 @@ impl Tokens {
     }
 
     /// Where the main token is.
-    pub(super) fn source(&self) -> &Source {
+    pub(super) fn source(&self) -> &TokenSource {
         &self.source
     }
 
-    /// The token of a request; `None` when it has none that is known.
+    /// The token of a request; `None` without a known one.
     ///
-    /// The header of the configuration comes before `Authorization: Bearer`. Two of either are no token: a proxy and
-    /// we might read different ones.
+    /// The header of the configuration comes before `Authorization: Bearer`. Two of either are no token: a proxy and this
+    /// server might read different ones.
     pub(super) fn find(&self, headers: &HeaderMap) -> Option<Arc<Token>> {
         let Some(list) = &self.list else {
             return Some(self.anyone.clone());
@@ -154,7 +152,7 @@ impl Tokens {
         let presented = digest(presented);
         let mut found = None;
         for token in list {
-            if same(&token.digest, &presented) {
+            if is_same(&token.digest, &presented) {
                 found = Some(token);
             }
         }
@@ -180,7 +178,7 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// Compares without stopping at the first difference.
-fn same(a: &[u8; 32], b: &[u8; 32]) -> bool {
+fn is_same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     let differing = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(differing) == 0
 }
@@ -189,18 +187,18 @@ fn digest(token: &[u8]) -> [u8; 32] {
     Sha256::digest(token).into()
 }
 
-/// What holds for every token that says nothing else.
-struct Limits {
+/// The limits of every token that sets none of its own.
+struct TokenLimits {
     rps: u64,
     burst: u64,
     places: usize,
 }
 
-impl Limits {
-    fn of(app: &App) -> Limits {
+impl TokenLimits {
+    fn of(app: &App) -> TokenLimits {
         let limits = &app.config().mcp.limits;
         let places = usize::try_from(limits.concurrency_per_token).unwrap_or(usize::MAX);
-        Limits {
+        TokenLimits {
             rps: limits.rate_limit_rps,
             burst: limits.rate_limit_burst,
             places: places.clamp(1, Semaphore::MAX_PERMITS),
@@ -209,21 +207,21 @@ impl Limits {
 
     fn main(&self, digest: [u8; 32]) -> Token {
         Token {
-            principal: MAIN.to_owned(),
+            principal: MAIN_PRINCIPAL.to_owned(),
             sees_all: true,
             read_only: false,
             tools: None,
-            rate: Rate::new(self.rps, self.burst),
-            places: Arc::new(Semaphore::new(self.places)),
+            rate: RateLimiter::new(self.rps, self.burst),
+            permits: Arc::new(Semaphore::new(self.places)),
             digest,
         }
     }
 
     fn named(&self, named: &NamedToken) -> Result<Token> {
         let name = &named.name;
-        if name == MAIN {
+        if name == MAIN_PRINCIPAL {
             return Err(Error::bad_args(format!(
-                "mcp.auth.tokens: the name {MAIN:?} is the main token's"
+                "mcp.auth.tokens: the name {MAIN_PRINCIPAL:?} is the main token's"
             ))
             .hint("give it another name"));
         }
@@ -243,7 +241,7 @@ impl Limits {
                     tracing::warn!(
                         token = name,
                         tool,
-                        "a token may use a tool that is not there"
+                        "a token names a tool that does not exist"
                     );
                     tool.clone()
                 }
@@ -256,26 +254,28 @@ impl Limits {
             sees_all: false,
             read_only: named.read_only,
             tools,
-            rate: Rate::new(rps, self.burst),
+            rate: RateLimiter::new(rps, self.burst),
             ..self.main(digest)
         })
     }
 }
 
-/// The digest of the token in a variable; an empty one is none.
+/// The digest of the token in a variable; an empty variable counts as unset.
 fn from_env(variable: &str) -> Result<Option<[u8; 32]>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
     let token = value.to_str().filter(|token| is_token(token));
     let token = token.ok_or_else(|| {
-        Error::bad_args(format!("{variable} holds what no header can carry"))
-            .hint("a token is made of visible ASCII characters, without spaces")
+        Error::bad_args(format!(
+            "{variable} has characters that no header can carry"
+        ))
+        .hint("a token is made of visible ASCII characters, without spaces")
     })?;
-    if token.len() < SHORT {
+    if token.len() < MIN_TOKEN_CHARS {
         tracing::warn!(
             variable,
-            "a token of less than {SHORT} characters can be guessed"
+            "a token of less than {MIN_TOKEN_CHARS} characters can be guessed"
         );
     }
     Ok(Some(digest(token.as_bytes())))
@@ -285,8 +285,8 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// The token kept in a file that only we may read, made when it is not there.
-fn kept(path: &Path) -> Result<String> {
+/// The token in a file that only this user may read; made when it is missing.
+fn stored_token(path: &Path) -> Result<String> {
     let mut options = std::fs::OpenOptions::new();
     options
         .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
@@ -295,13 +295,13 @@ fn kept(path: &Path) -> Result<String> {
         Ok(mut file) => {
             let token = generate()?;
             let written = writeln!(file, "{token}").and_then(|()| file.sync_all());
-            written.map_err(|error| unusable(path, Kind::WriteFailed, error))?;
+            written.map_err(|error| file_error(path, Kind::WriteFailed, error))?;
             return Ok(token);
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(unusable(path, Kind::WriteFailed, error)),
+        Err(error) => return Err(file_error(path, Kind::WriteFailed, error)),
     }
-    let refused = |why: &str| unusable(path, Kind::PermissionDenied, why);
+    let refused = |reason: &str| file_error(path, Kind::PermissionDenied, reason);
     let file = options.read(true).open(path).map_err(refused_io(path))?;
     let facts = file.metadata().map_err(refused_io(path))?;
     if !facts.is_file() {
@@ -309,7 +309,7 @@ fn kept(path: &Path) -> Result<String> {
     }
     if facts.mode() & 0o077 != 0 {
         return Err(refused(
-            "others may read it; chmod 600 makes it yours alone",
+            "other users may read it; chmod 600 makes it private",
         ));
     }
     let mut text = String::new();
@@ -317,25 +317,31 @@ fn kept(path: &Path) -> Result<String> {
         .read_to_string(&mut text)
         .map_err(refused_io(path))?;
     let token = text.trim_end_matches(['\n', '\r']);
-    if !is_token(token) || token.len() < SHORT {
-        return Err(refused("it holds no token; delete it to have one made"));
+    if !is_token(token) || token.len() < MIN_TOKEN_CHARS {
+        return Err(refused(
+            "it holds no token; delete it, and the server makes a new one",
+        ));
     }
     Ok(token.to_owned())
 }
 
 fn refused_io(path: &Path) -> impl Fn(std::io::Error) -> Error {
-    move |error| unusable(path, Kind::PermissionDenied, error)
+    move |error| file_error(path, Kind::PermissionDenied, error)
 }
 
-fn unusable(path: &Path, kind: Kind, why: impl std::fmt::Display) -> Error {
-    Error::new(kind, format!("token file {}: {why}", path.display()))
+fn file_error(path: &Path, kind: Kind, reason: impl std::fmt::Display) -> Error {
+    Error::new(kind, format!("token file {}: {reason}", path.display()))
         .hint("or set the token in the environment (mcp.auth.token_env)")
 }
 
 fn generate() -> Result<String> {
-    let mut bytes = [0; RANDOM];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| Error::new(Kind::Internal, format!("no random numbers: {error}")))?;
+    let mut bytes = [0; GENERATED_TOKEN_BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Error::new(
+            Kind::Internal,
+            format!("the system gives no random numbers: {error}"),
+        )
+    })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use llmc_server::http::{self, Finished, Listen, Started};
+use llmc_server::http::{self, Listen, ListeningServer, ServeOutcome};
 use llmc_tools::{App, Kind, Truth};
 
 use super::{Failure, load, start_server};
@@ -24,7 +24,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Kind::Internal, format!("no runtime: {error}")))?;
-    let said = |started: &Started| say(started, mode, &Truth::confinement(&app));
+    let said = |started: &ListeningServer| say(started, mode, &Truth::confinement(&app));
     let listen = listen.unwrap_or(Listen::Address);
     let ended = runtime.block_on(http::serve(app.clone(), listen, said));
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
@@ -34,8 +34,8 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
     let finished = ended?;
     tracing::info!(reason = ?finished, "end");
     Ok(match finished {
-        Finished::Drained | Finished::Overdue => ExitCode::SUCCESS,
-        Finished::Forced => ExitCode::from(Kind::Cancelled.row().exit),
+        ServeOutcome::Drained | ServeOutcome::Overdue => ExitCode::SUCCESS,
+        ServeOutcome::Forced => ExitCode::from(Kind::Cancelled.row().exit),
     })
 }
 
@@ -46,7 +46,7 @@ fn workers() -> usize {
 }
 
 /// Tells where to connect and with what; whatever the log level, because nobody can connect without knowing.
-fn say(started: &Started, mode: &str, confinement: &str) {
+fn say(started: &ListeningServer, mode: &str, confinement: &str) {
     tracing::info!(
         target: log::ALWAYS,
         url = started.url,

@@ -1,7 +1,7 @@
-// Questions to the server. The token is kept for this tab, and sent in a header only.
+// Requests to the server. The token is kept for this tab and sent in a header only.
 
 const KEY = "llmc-token";
-// The server sends something every two seconds; a stream that is silent for longer is dead, whatever TCP thinks.
+// The server sends something every two seconds; a stream that is silent for longer is broken.
 const SILENCE_MS = 12_000;
 
 let header = (token) => ({ "X-LLMC-Token": token });
@@ -39,7 +39,7 @@ async function request(path, { body, signal }) {
   if (date) skew = Math.round((date - Date.now()) / 1000);
   if (response.ok) return response;
   const refusal = await response.json().catch(() => ({}));
-  // The header's name can be configured; where it is another one, the standard one is always taken.
+  // The header's name can be configured; Authorization is always accepted.
   if (response.status === 401 && sent && !headers.Authorization && !/X-LLMC-Token/i.test(refusal.hint || "X-LLMC-Token")) {
     header = (token) => ({ Authorization: `Bearer ${token}` });
     return request(path, { body, signal });

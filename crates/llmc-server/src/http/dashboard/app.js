@@ -1,4 +1,4 @@
-// Ties the page together: the token, the stream with its reconnects, which view is shown, light and dark.
+// The page: the token, the event stream with its reconnects, the views, the theme.
 
 import { ask, events, token } from "/api.js";
 import { $, foreign } from "/dom.js";
@@ -53,7 +53,7 @@ async function watch(entered) {
       }
     } catch (error) {
       if (stop.signal.aborted) return;
-      if (error.status === 401) return leave(token.get() ? "That token was not accepted." : "This server wants a token.");
+      if (error.status === 401) return leave(token.get() ? "That token was not accepted." : "This server needs a token.");
       wait = Math.max(wait, error.wait ?? 0);
       why = error.status ? error.message : why;
     }
@@ -75,7 +75,7 @@ async function refresh() {
     server.facts(summary);
     live.show(summary);
   } catch {
-    // The stream says what is wrong with the connection; a refusal for the rate passes by itself.
+    // The stream reports connection errors; a rate limit passes by itself.
     summarise();
   }
 }
@@ -97,7 +97,7 @@ function enter() {
   if (!view) route();
 }
 
-// Back to the question for the token, with a reason when there is one.
+// Back to the token form, with a reason if there is one.
 function leave(reason = "") {
   watching?.abort();
   watching = null;
@@ -154,7 +154,7 @@ $("#enter").addEventListener("submit", (event) => {
   event.preventDefault();
   const given = $("#token").value.trim();
   // Others cannot be sent in a header.
-  if (/[^\x21-\x7e]/.test(given)) return leave("A token is made of plain letters, digits and signs.");
+  if (/[^\x21-\x7e]/.test(given)) return leave("A token has visible ASCII characters only.");
   token.set(given);
   say("none", "Connecting");
   watch(enter);

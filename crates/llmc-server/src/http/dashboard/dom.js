@@ -19,7 +19,7 @@ function filled(node, attributes, children) {
   return node;
 }
 
-// Text that others chose: kept from bending the direction of what stands beside it, whole on hover.
+// Text from outside: isolated, so that its writing direction does not affect its neighbours; whole on hover.
 export function foreign(text, kind = "") {
   return el("bdi", { class: kind, title: text }, text);
 }

@@ -29,7 +29,7 @@ export function start() {
   });
 }
 
-// Everything of the last server is gone from the screen.
+// Clears everything of the last server.
 export function clear() {
   summary = null;
   waiting.clear();
@@ -38,23 +38,23 @@ export function clear() {
   filled();
 }
 
-// A whole summary, as asked for.
+// A whole summary.
 export function show(next) {
   summary = next;
   for (const seen of [...summary.recent].reverse()) call(seen, false);
   figures();
   tick();
   const { tools, errors, sessions, gauges, server } = summary;
-  $("#latency").replaceChildren(...(tools.length ? latencies(tools) : [empty("Each tool's usual and slow answers, once there are some.")]));
-  const door = [["wrong or missing token", gauges.auth_failures], ["over the rate", gauges.rate_limited]].filter(([, count]) => count);
-  const refused = door.map(([what, count]) => `${whole(count)} ${what}`).join(", ");
+  $("#latency").replaceChildren(...(tools.length ? latencies(tools) : [empty("Median and p95 of each tool appear here after its first call.")]));
+  const gates = [["wrong or missing token", gauges.auth_failures], ["over the rate", gauges.rate_limited]].filter(([, count]) => count);
+  const refused = gates.map(([what, count]) => `${whole(count)} ${what}`).join(", ");
   $("#errors").replaceChildren(
     errors.length ? counts(errors.map(({ code, count }) => [code, count])) : empty(`None in ${span(gauges.uptime_s)}.`),
-    refused ? el("p", { class: "about" }, `At the door: ${refused}.`) : "");
+    refused ? el("p", { class: "about" }, `Refused requests: ${refused}.`) : "");
   $("#sessions").replaceChildren(
-    sessions.length ? el("ul", { class: "sessions" }, ...sessions.map(session)) : empty("Whoever calls is listed here."));
+    sessions.length ? el("ul", { class: "sessions" }, ...sessions.map(session)) : empty("Agents appear here when they call."));
   const notes = [];
-  if (!server.counting) notes.push("Counting is switched off (mcp.observability.metrics_enabled), so there is little to see.");
+  if (!server.counting) notes.push("Metrics are switched off (mcp.observability.metrics_enabled): there are no figures.");
   if (!server.sees_all) notes.push(`These are the calls of the token “${server.principal}” alone.`);
   $("#notice").textContent = notes.join(" ");
   $("#notice").hidden = !notes.length;
@@ -97,10 +97,10 @@ function figures() {
   const list = [
     ["kept", "Kept out of contexts", all ? `${Math.floor((kept / all) * 1000) / 10} %` : "–", "of all tokens that answers held"],
     ["served", "Served", short(tokens.served), `tokens; ${short(tokens.in)} came in`],
-    ["withheld", "Withheld", short(tokens.withheld), "tokens, behind handles"],
-    ["fetched_back", "Fetched back", short(tokens.fetched_back), "tokens, asked for later"],
+    ["withheld", "Withheld", short(tokens.withheld), "tokens, stored under handles"],
+    ["fetched_back", "Fetched back", short(tokens.fetched_back), "tokens, fetched later"],
     ["calls", "Calls", short(calls), `${plural(errors, "error")} · up ${span(gauges.uptime_s)}`],
-    ["p95", "Slow answer", took(latency.p95), `p95; usual ${took(latency.p50)}`],
+    ["p95", "Latency p95", took(latency.p95), `median ${took(latency.p50)}`],
     ["stored", "Stored results", short(gauges.handles?.count ?? 0), gauges.handles ? bytes(gauges.handles.bytes) : "cannot be read"],
   ];
   $("#figures").replaceChildren(...list.map(([key, name, value, note]) => el("div", { class: key, "data-figure": key },
@@ -118,7 +118,7 @@ function session({ session, agent, model, principal, calls, errors, tokens, last
 
 // Rows are added between frames, so that a thousand calls in a second cost one redraw.
 function later() {
-  $("#pause").textContent = paused ? (waiting.size ? `Go on (${waiting.size} waiting)` : "Go on") : "Pause";
+  $("#pause").textContent = paused ? (waiting.size ? `Resume (${waiting.size} waiting)` : "Resume") : "Pause";
   if (!paused && !frame) frame = requestAnimationFrame(add);
 }
 
@@ -157,7 +157,7 @@ function line(call, fresh) {
     el("td", { class: "outcome" }, foreign(outcome, kind), open ? " " : null, open || null));
 }
 
-// In a word, and its class. An answer may hold less than there is without being cut off: long lines are clipped.
+// The outcome and its class. An answer may hold less than there is without being cut off: long lines are clipped.
 function ended(call) {
   if (call.status === "error") return [call.error_code ?? "error", "bad"];
   if (call.truncated) return ["cut", "cut"];

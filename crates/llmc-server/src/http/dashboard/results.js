@@ -22,7 +22,7 @@ export function start() {
 export function clear() {
   opened = null;
   $("#handles").replaceChildren();
-  told("Nothing opened", "Choose a result: what an answer left out is kept here, byte for byte.");
+  told("Nothing opened", "Select a result to read what an answer left out, byte for byte.");
 }
 
 // Shows the list, and the result that the address names.
@@ -44,7 +44,7 @@ async function list() {
     $("#no-handles").hidden = handles.length > 0 && handles.length === total;
     $("#no-handles").textContent = handles.length
       ? `The newest ${whole(handles.length)} of ${whole(total)}.`
-      : "Nothing is stored. Answers that leave something out keep it here for a while.";
+      : "Nothing is stored. Answers that leave something out store it here until it expires.";
     mark();
   } catch (error) {
     $("#no-handles").hidden = false;

@@ -1,11 +1,11 @@
-// What this server is: the truth about confinement, facts, the configuration with its sources.
+// The server view: confinement, facts, the configuration with its sources.
 
 import { ask } from "/api.js";
 import { $, el, foreign, span, whole } from "/dom.js";
 
-// What each word of the confinement line means for the programs that tools start, and what its absence does.
+// What each word of the confinement line means for the programs that tools start, and what is missing without it.
 const WALLS = [
-  ["landlock", "Landlock", "writes stay in the roots", "does not hold writes"],
+  ["landlock", "Landlock", "writes stay in the roots", "does not restrict writes"],
   ["mntns", "Mounts", "own view of the files", "shared with the machine"],
   ["pidns", "Processes", "others are out of reach", "others can be seen"],
   ["userns", "Users", "no rights outside", "the server's rights"],
@@ -14,11 +14,11 @@ const WALLS = [
 ];
 const PROTECTED = {
   mount: ["yes", "read-only mounts"],
-  detect: ["partly", "changes are found afterwards and undone"],
-  none: ["no", "nothing guards them"],
+  detect: ["partly", "changes are detected afterwards and undone"],
+  none: ["no", "not protected"],
 };
 
-const SPOKEN = { yes: "held:", partly: "partly held:", no: "not held:" };
+const SPOKEN = { yes: "enforced:", partly: "partly enforced:", no: "not enforced:" };
 
 let entries = [];
 
@@ -53,7 +53,7 @@ function list() {
   });
   $("#entries").replaceChildren(...shown.map(entry));
   $("#no-entries").hidden = shown.length > 0;
-  $("#no-entries").textContent = entries.length ? "Nothing fits." : "";
+  $("#no-entries").textContent = entries.length ? "No key matches." : "";
 }
 
 function entry({ key, value, source, secret }) {
@@ -66,7 +66,7 @@ function entry({ key, value, source, secret }) {
 
 // `health` is the body of GET /health.
 export function confinement({ confinement, profile }) {
-  // What the kernel enforces comes first; what follows a semicolon is the reach and the worth of the list.
+  // What the kernel enforces comes before the first semicolon.
   const [level] = confinement.split(";");
   const words = new Map(level.split(",").map((word) => word.split("=")));
   const refused = level.startsWith("commands are refused");
@@ -80,7 +80,7 @@ export function confinement({ confinement, profile }) {
   }
   const mark = (state) => el("span", { class: "mark", role: "img", "aria-label": SPOKEN[state] });
   const verdict = () => el("p", { class: held || refused ? "about" : "bad" },
-    refused ? "No program is started." : held ? "What holds the programs that tools start:" : "Nothing holds the programs that tools start.");
+    refused ? "No program is started." : held ? "What confines the programs that tools start:" : "The programs that tools start are not confined.");
   const raw = () => el("p", { class: "raw" }, ...confinement.split(/(?<=,)/).flatMap((word) => [foreign(word), el("wbr")]));
   $("#walls").replaceChildren(
     held ? "" : verdict(),
@@ -92,7 +92,7 @@ export function confinement({ confinement, profile }) {
     el("ul", { class: "walls" }, ...rows.map(([state, name, note]) => el("li", { "data-state": state },
       mark(state), el("span", {}, name), el("span", { class: "dim" }, note)))),
     raw(),
-    el("p", { class: "about" }, "Profile ", foreign(profile), profile === "unrestricted" ? ": the list of programs is a wish, not a wall." : "."));
+    el("p", { class: "about" }, "Profile ", foreign(profile), profile === "unrestricted" ? ": the allowlist of programs is not a security boundary." : "."));
 }
 
 function progress({ index, index_trouble: trouble }, at) {
@@ -105,7 +105,7 @@ export function facts({ server, gauges }) {
     ["Program", server.program], ["Workspace", server.workspace], ["Mode", server.mode],
     ["Writes", server.read_only ? "refused: read only" : "allowed"],
     ["Code index", progress(server, gauges.index_progress)], ["Your token", server.principal], ["Up", span(gauges.uptime_s)],
-    ["Connections", whole(gauges.connections)], ["Watchers", whole(gauges.watchers)], ["In progress", whole(gauges.requests_in_progress)],
+    ["Connections", whole(gauges.connections)], ["Event streams", whole(gauges.watchers)], ["In progress", whole(gauges.requests_in_progress)],
     ["Refused tokens", whole(gauges.auth_failures)], ["Over the rate", whole(gauges.rate_limited)], ["Not recorded", whole(gauges.events_dropped)],
   ];
   $("#facts").replaceChildren(...list.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, foreign(String(value)))]));

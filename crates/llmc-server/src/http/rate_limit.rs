@@ -1,13 +1,13 @@
-//! How many requests a token may make: so many a second, and so many at once.
+//! The rate limit of a token: so many requests a second, with bursts.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A bucket that fills at a steady rate, kept as the one moment at which it will be full again.
-///
-/// (The generic cell rate algorithm: nothing ticks, and one request costs one comparison.)
+use llmc_observe::lock;
+
+/// A token bucket, stored as the moment at which it will be full again (the generic cell rate algorithm).
 #[derive(Debug)]
-pub(crate) struct Rate {
+pub(crate) struct RateLimiter {
     /// Between two requests at the sustained rate.
     interval: Duration,
     /// How far ahead of the sustained rate a caller may be.
@@ -15,21 +15,24 @@ pub(crate) struct Rate {
     full_at: Mutex<Instant>,
 }
 
-impl Rate {
+impl RateLimiter {
     /// `rps` requests a second, `burst` at once; zero of either counts as one.
-    pub(crate) fn new(rps: u64, burst: u64) -> Rate {
+    pub(crate) fn new(rps: u64, burst: u64) -> RateLimiter {
         let interval = Duration::from_nanos(1_000_000_000 / rps.max(1));
         let burst = u32::try_from(burst.max(1)).unwrap_or(u32::MAX);
-        Rate {
+        RateLimiter {
             interval,
             tolerance: interval.saturating_mul(burst),
             full_at: Mutex::new(Instant::now()),
         }
     }
 
-    /// Takes one request out of the bucket, or says how long to wait for it.
+    /// Takes one request out of the bucket.
+    ///
+    /// # Errors
+    /// How long to wait until there is one.
     pub(crate) fn take(&self, now: Instant) -> Result<(), Duration> {
-        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut full_at = lock(&self.full_at);
         let then = (*full_at).max(now) + self.interval;
         let ahead = then - now;
         if ahead > self.tolerance {
@@ -44,7 +47,7 @@ impl Rate {
 mod tests {
     use super::*;
 
-    fn passed(rate: &Rate, start: Instant, every: Duration, seconds: u64) -> u64 {
+    fn passed(rate: &RateLimiter, start: Instant, every: Duration, seconds: u64) -> u64 {
         let mut now = start;
         let mut passed = 0;
         while now < start + Duration::from_secs(seconds) {
@@ -56,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_then_the_sustained_rate() {
-        let rate = Rate::new(10, 20);
+        let rate = RateLimiter::new(10, 20);
         let start = Instant::now();
         let at_once = (0..100).filter(|_| rate.take(start).is_ok()).count();
         assert_eq!(at_once, 20);
@@ -69,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_how_long_to_wait_and_waiting_helps() {
-        let rate = Rate::new(2, 1);
+        let rate = RateLimiter::new(2, 1);
         let start = Instant::now();
         assert_eq!(rate.take(start), Ok(()));
         let wait = rate.take(start).unwrap_err();
@@ -81,7 +84,11 @@ mod tests {
     fn absurd_settings_do_not_overflow() {
         let now = Instant::now() + Duration::from_secs(3600);
         for (rps, burst) in [(0, 0), (u64::MAX, u64::MAX), (1, u64::MAX), (u64::MAX, 1)] {
-            assert_eq!(Rate::new(rps, burst).take(now), Ok(()), "{rps} {burst}");
+            assert_eq!(
+                RateLimiter::new(rps, burst).take(now),
+                Ok(()),
+                "{rps} {burst}"
+            );
         }
     }
 }

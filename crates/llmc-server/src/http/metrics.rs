@@ -1,4 +1,4 @@
-//! What is counted of requests, beside what the observer counts of calls, and both together for Prometheus.
+//! Counters of requests, and Prometheus text of these and of the observer's counters of calls.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,95 +12,97 @@ use llmc_observe::{Histogram, lock};
 use llmc_tools::{App, Truth};
 use serde_json::{Value, json};
 
-use super::refusal::Refused;
+use super::error::ErrorRecord;
 
 /// Counters of one server.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
-    state: Mutex<State>,
+pub(super) struct HttpMetrics {
+    counters: Mutex<Counters>,
     in_progress: Arc<AtomicU64>,
     connections: Arc<AtomicU64>,
     streams: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// By route as it is declared, never as it was asked for: whoever asks must not make names.
-    routes: BTreeMap<String, Route>,
-    /// Refusals that no call was made for.
+struct Counters {
+    /// By route as declared, never by path as requested: clients must not create names.
+    routes: BTreeMap<String, RouteCounters>,
+    /// Errors of requests that made no call.
     errors: BTreeMap<&'static str, u64>,
     auth_failures: u64,
     rate_limited: u64,
 }
 
 #[derive(Debug, Default)]
-struct Route {
+struct RouteCounters {
     seconds: Histogram,
     answers: BTreeMap<u16, u64>,
 }
 
-/// Counted for as long as it lives.
+/// Counted in a gauge until it is dropped.
 #[derive(Debug)]
-pub(super) struct Present(Arc<AtomicU64>);
+pub(super) struct GaugeGuard(Arc<AtomicU64>);
 
-impl Drop for Present {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Meter {
-    pub(super) fn request(&self) -> Present {
-        present(&self.in_progress)
+impl HttpMetrics {
+    pub(super) fn request(&self) -> GaugeGuard {
+        gauge_guard(&self.in_progress)
     }
 
-    pub(super) fn connection(&self) -> Present {
-        present(&self.connections)
+    pub(super) fn connection(&self) -> GaugeGuard {
+        gauge_guard(&self.connections)
     }
 
-    pub(super) fn stream(&self) -> Present {
-        present(&self.streams)
+    pub(super) fn stream(&self) -> GaugeGuard {
+        gauge_guard(&self.streams)
     }
 
     pub(super) fn answered(
         &self,
         route: &str,
         status: StatusCode,
-        refused: Option<Refused>,
+        record: Option<ErrorRecord>,
         took: Duration,
     ) {
-        let mut state = lock(&self.state);
-        if !state.routes.contains_key(route) {
-            state.routes.insert(route.to_owned(), Route::default());
+        let mut counters = lock(&self.counters);
+        if !counters.routes.contains_key(route) {
+            counters
+                .routes
+                .insert(route.to_owned(), RouteCounters::default());
         }
-        if let Some(route) = state.routes.get_mut(route) {
+        if let Some(route) = counters.routes.get_mut(route) {
             route.seconds.add(took.as_secs_f64());
             *route.answers.entry(status.as_u16()).or_default() += 1;
         }
-        state.auth_failures += u64::from(status == StatusCode::UNAUTHORIZED);
-        state.rate_limited += u64::from(status == StatusCode::TOO_MANY_REQUESTS);
-        if let Some(refused) = refused.filter(|refused| !refused.counted) {
-            *state.errors.entry(refused.code).or_default() += 1;
+        counters.auth_failures += u64::from(status == StatusCode::UNAUTHORIZED);
+        counters.rate_limited += u64::from(status == StatusCode::TOO_MANY_REQUESTS);
+        if let Some(record) = record.filter(|record| !record.counted) {
+            *counters.errors.entry(record.code).or_default() += 1;
         }
     }
 
-    /// What changes all the time, for those who watch.
+    /// Current values, for `/api`.
     pub(super) fn gauges(&self) -> Value {
-        let state = lock(&self.state);
+        let counters = lock(&self.counters);
         json!({
             "requests_in_progress": self.in_progress.load(Ordering::Relaxed),
             "connections": self.connections.load(Ordering::Relaxed),
             "watchers": self.streams.load(Ordering::Relaxed),
-            "auth_failures": state.auth_failures,
-            "rate_limited": state.rate_limited,
+            "auth_failures": counters.auth_failures,
+            "rate_limited": counters.rate_limited,
         })
     }
 
-    /// Everything in the text format of Prometheus. Takes its time: the handle store is asked.
+    /// Everything in the text format of Prometheus. Blocks: the handle store is read.
     pub(super) fn prometheus(&self, app: &App) -> String {
         let mut out = String::with_capacity(16 << 10);
         let mut errors = app.observer().prometheus(&mut out);
-        let state = lock(&self.state);
+        let counters = lock(&self.counters);
         let name = "llmc_http_request_duration_seconds";
         write_header(
             &mut out,
@@ -108,20 +110,20 @@ impl Meter {
             "histogram",
             "Time to the head of the answer.",
         );
-        for (route, counted) in &state.routes {
+        for (route, counted) in &counters.routes {
             counted
                 .seconds
                 .write(&mut out, name, &format!("route=\"{route}\""));
         }
         let name = "llmc_http_requests_total";
         write_header(&mut out, name, "counter", "Answers by route and status.");
-        for (route, counted) in &state.routes {
+        for (route, counted) in &counters.routes {
             for (status, count) in &counted.answers {
                 let labels = format!("route=\"{route}\",status=\"{status}\"");
                 let _ = writeln!(out, "{name}{{{labels}}} {count}");
             }
         }
-        for (code, count) in &state.errors {
+        for (code, count) in &counters.errors {
             *errors.entry((*code).to_owned()).or_default() += count;
         }
         let name = "llmc_errors_total";
@@ -129,7 +131,7 @@ impl Meter {
             &mut out,
             name,
             "counter",
-            "Failed calls and refused requests by code.",
+            "Failed calls and record requests by code.",
         );
         for (code, count) in &errors {
             let _ = writeln!(out, "{name}{{code=\"{code}\"}} {count}");
@@ -138,12 +140,12 @@ impl Meter {
             (
                 "llmc_auth_failures_total",
                 "Requests without a known token.",
-                state.auth_failures,
+                counters.auth_failures,
             ),
             (
                 "llmc_rate_limited_total",
                 "Requests above a limit.",
-                state.rate_limited,
+                counters.rate_limited,
             ),
             (
                 "llmc_events_dropped_total",
@@ -151,7 +153,7 @@ impl Meter {
                 app.observer().dropped(),
             ),
         ];
-        drop(state);
+        drop(counters);
         for (name, help, value) in counters {
             write_header(&mut out, name, "counter", help);
             let _ = writeln!(out, "{name} {value}");
@@ -162,7 +164,7 @@ impl Meter {
             ("llmc_handle_store_handles", "Stored results.", handles),
             (
                 "llmc_handle_store_bytes",
-                "Bytes they take, compressed.",
+                "Bytes of stored results, compressed.",
                 bytes,
             ),
             (
@@ -172,12 +174,12 @@ impl Meter {
             ),
             (
                 "llmc_index_files_done",
-                "Files that the present or last look at the tree has seen.",
+                "Files that the current or last scan of the tree has read.",
                 app.index().progress().done(),
             ),
             (
                 "llmc_index_files_total",
-                "Files that a first build has to see; 0 where they were not counted.",
+                "Files that a first build has to read; 0 if they were not counted.",
                 app.index().progress().total(),
             ),
             (
@@ -192,7 +194,7 @@ impl Meter {
             ),
             (
                 "llmc_http_requests_in_progress",
-                "Requests in work.",
+                "Requests in progress.",
                 self.in_progress.load(Ordering::Relaxed),
             ),
         ];
@@ -205,7 +207,7 @@ impl Meter {
             &mut out,
             name,
             "gauge",
-            "What holds the programs that tools start.",
+            "What confines the programs that tools start.",
         );
         let _ = writeln!(
             out,
@@ -217,7 +219,7 @@ impl Meter {
     }
 }
 
-fn present(count: &Arc<AtomicU64>) -> Present {
+fn gauge_guard(count: &Arc<AtomicU64>) -> GaugeGuard {
     count.fetch_add(1, Ordering::Relaxed);
-    Present(count.clone())
+    GaugeGuard(count.clone())
 }

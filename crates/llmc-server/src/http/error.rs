@@ -1,4 +1,4 @@
-//! What a client is told when it gets no answer: one envelope, whatever went wrong.
+//! Errors as HTTP responses: one body, whatever went wrong.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -7,41 +7,40 @@ use axum::response::{IntoResponse, Response};
 use llmc_tools::{Error, Family, Kind};
 use serde_json::{Map, Value, json};
 
-/// Bodies are JSON, and say so.
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// A refused or failed request.
 ///
-/// A handler returns it as it is; the outermost gate, which knows the correlation id, writes it out.
+/// A handler returns it; the outermost gate, which knows the correlation id, writes the response.
 #[derive(Debug, Clone)]
-pub(super) struct Refusal {
+pub(super) struct HttpError {
     status: StatusCode,
     code: &'static str,
     message: String,
     hint: Option<String>,
     /// The tool's own code, when a tool was called.
     error_code: Option<&'static str>,
-    /// What else it has to tell.
+    /// Further members of the body.
     facts: Option<Box<Map<String, Value>>>,
-    /// Seconds.
+    /// In seconds.
     retry_after: Option<u64>,
 }
 
-/// What the log and the counters need to know of it.
+/// What the log and the counters need of an error.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Refused {
+pub(super) struct ErrorRecord {
     pub(super) code: &'static str,
-    /// Whether the observer of calls has counted it.
+    /// Whether the observer has counted it as a call.
     pub(super) counted: bool,
 }
 
-impl Refusal {
+impl HttpError {
     pub(super) fn new(
         status: StatusCode,
         code: &'static str,
         message: impl Into<String>,
-    ) -> Refusal {
-        Refusal {
+    ) -> HttpError {
+        HttpError {
             status,
             code,
             message: message.into(),
@@ -52,32 +51,32 @@ impl Refusal {
         }
     }
 
-    /// What no parser can make sense of, as opposed to what it can and we do not want.
-    pub(super) fn unreadable(message: impl Into<String>) -> Refusal {
-        Refusal::new(StatusCode::BAD_REQUEST, "BAD_ARGS", message)
+    /// A request that cannot be parsed.
+    pub(super) fn unparsable(message: impl Into<String>) -> HttpError {
+        HttpError::new(StatusCode::BAD_REQUEST, "BAD_ARGS", message)
     }
 
-    pub(super) fn hint(mut self, hint: impl Into<String>) -> Refusal {
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> HttpError {
         self.hint = Some(hint.into());
         self
     }
 
-    pub(super) fn retry_after(mut self, seconds: u64) -> Refusal {
+    pub(super) fn retry_after(mut self, seconds: u64) -> HttpError {
         self.retry_after = Some(seconds);
         self
     }
 
     /// A failed tool call.
-    pub(super) fn of_tool(error: Error, family: Family) -> Refusal {
+    pub(super) fn of_tool(error: Error, family: Family) -> HttpError {
         let error_code = error.kind.code(family);
         let facts = error.rest_extra();
         let facts: Map<_, _> = facts
             .map(|(key, value)| (key.to_owned(), value.clone()))
             .collect();
-        Refusal {
+        HttpError {
             error_code: Some(error_code),
             facts: Some(Box::new(facts)),
-            ..Refusal::from(error)
+            ..HttpError::from(error)
         }
     }
 
@@ -97,8 +96,8 @@ impl Refusal {
         body
     }
 
-    /// Writes it into a response, whose own headers stay.
-    pub(super) fn fill(self, response: &mut Response, correlation_id: &str) -> Refused {
+    /// Writes it into a response and keeps the response's headers.
+    pub(super) fn write_to(self, response: &mut Response, correlation_id: &str) -> ErrorRecord {
         *response.body_mut() = Body::from(self.body(correlation_id).to_string());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
@@ -110,14 +109,14 @@ impl Refusal {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        Refused {
+        ErrorRecord {
             code: self.code,
             counted: self.error_code.is_some(),
         }
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = self.status;
@@ -126,20 +125,19 @@ impl IntoResponse for Refusal {
     }
 }
 
-impl From<Error> for Refusal {
-    /// By the one table of errors.
-    fn from(error: Error) -> Refusal {
+impl From<Error> for HttpError {
+    fn from(error: Error) -> HttpError {
         let row = error.kind.row();
         let status = StatusCode::from_u16(row.http).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Refusal {
+        HttpError {
             hint: error.hint,
-            ..Refusal::new(status, row.http_code, error.message)
+            ..HttpError::new(status, row.http_code, error.message)
         }
     }
 }
 
-impl From<Kind> for Refusal {
-    fn from(kind: Kind) -> Refusal {
+impl From<Kind> for HttpError {
+    fn from(kind: Kind) -> HttpError {
         Error::new(kind, kind.row().what).into()
     }
 }

@@ -1,4 +1,4 @@
-//! What dashboards show: live calls, sums, stored results, the configuration.
+//! `/api`: what dashboards and the terminal view show: live calls, summaries, stored results, the configuration.
 //!
 //! The main token sees every call of this server; a named one sees its own.
 
@@ -19,66 +19,66 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::Door;
-use super::gates::Visitor;
-use super::meter::Present;
-use super::refusal::Refusal;
+use super::HttpState;
+use super::error::HttpError;
+use super::gates::HttpCaller;
+use super::metrics::GaugeGuard;
 use super::rest::json;
 
 /// How often totals and gauges are sent.
-const BEAT: Duration = Duration::from_secs(2);
-/// Stored results listed unless asked for more or fewer, and at most.
-const LISTED: [u64; 2] = [100, 1000];
-/// Bytes of a stored result unless asked for more or fewer, and at most.
-const PAGE: [u64; 2] = [65_536, 1 << 20];
+const GAUGES_INTERVAL: Duration = Duration::from_secs(2);
+const DEFAULT_LISTED_HANDLES: u64 = 100;
+const MAX_LISTED_HANDLES: u64 = 1000;
+const DEFAULT_PAGE_BYTES: u64 = 65_536;
+const MAX_PAGE_BYTES: u64 = 1 << 20;
 
 /// `GET /api/events`: `call` for every finished call, `gauges` at once and then every two seconds, `missed` with a
-/// count for a watcher that was too slow.
+/// count for a client that reads too slowly.
 pub(super) async fn events(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
 ) -> Response {
-    let mut beat = interval(BEAT);
-    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let watcher = Watcher {
-        calls: door.app.observer().subscribe(),
-        beat,
-        principal: match visitor.call_scope() {
+    let mut ticks = interval(GAUGES_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let subscription = EventSubscription {
+        calls: state.app.observer().subscribe(),
+        ticks,
+        principal: match http_caller.call_scope() {
             CallScope::All => None,
             CallScope::Principal(principal) => Some(principal.to_owned()),
         },
-        _present: door.meter.stream(),
-        door,
+        _gauge: state.metrics.stream(),
+        state,
     };
-    Sse::new(stream(watcher))
+    Sse::new(stream(subscription))
         .keep_alive(KeepAlive::default())
         .into_response()
 }
 
-struct Watcher {
-    door: Arc<Door>,
+struct EventSubscription {
+    state: Arc<HttpState>,
     calls: Receiver<Arc<CallEvent>>,
-    beat: Interval,
-    /// Whose calls alone are shown.
+    ticks: Interval,
+    /// The only principal whose calls are sent, if it is limited to one.
     principal: Option<String>,
-    _present: Present,
+    _gauge: GaugeGuard,
 }
 
-fn stream(watcher: Watcher) -> impl Stream<Item = Result<Event, Infallible>> {
-    futures_util::stream::unfold(watcher, |mut watcher| async move {
-        let event = watcher.next().await?;
-        Some((Ok(event), watcher))
+fn stream(subscription: EventSubscription) -> impl Stream<Item = Result<Event, Infallible>> {
+    futures_util::stream::unfold(subscription, |mut subscription| async move {
+        let event = subscription.next().await?;
+        Some((Ok(event), subscription))
     })
 }
 
-impl Watcher {
-    /// The next thing to tell; `None` when the server stops.
+impl EventSubscription {
+    /// The next event; `None` when the server stops.
     async fn next(&mut self) -> Option<Event> {
         loop {
             tokio::select! {
-                () = self.door.stop.cancelled() => return None,
-                _ = self.beat.tick() => {
-                    let gauges = gauges(&self.door, self.scope()).await;
+                () = self.state.stop.cancelled() => return None,
+                _ = self.ticks.tick() => {
+                    let gauges = gauges(&self.state, self.scope()).await;
                     return Some(Event::default().event("gauges").data(gauges.to_string()));
                 }
                 call = self.calls.recv() => match call {
@@ -105,46 +105,46 @@ impl Watcher {
     }
 }
 
-/// What changes all the time: totals, requests, connections, the handle store.
-async fn gauges(door: &Arc<Door>, scope: CallScope<'_>) -> Value {
-    let app = door.app.clone();
+/// Current values: totals, requests, connections, the handle store.
+async fn gauges(state: &Arc<HttpState>, scope: CallScope<'_>) -> Value {
+    let app = state.app.clone();
     let usage = tokio::task::spawn_blocking(move || {
         let usage = app.handles().ok()?.usage().ok()?;
         Some(json!({"count": usage.count, "bytes": usage.bytes}))
     });
-    let mut gauges = door.meter.gauges();
+    let mut gauges = state.metrics.gauges();
     gauges["handles"] = usage.await.ok().flatten().unwrap_or(Value::Null);
-    gauges["totals"] = json!(door.app.observer().totals(scope));
-    gauges["uptime_s"] = door.app.started().elapsed().as_secs().into();
-    gauges["events_dropped"] = door.app.observer().dropped().into();
-    gauges["index_progress"] = door.app.index_progress().unwrap_or(Value::Null);
+    gauges["totals"] = json!(state.app.observer().totals(scope));
+    gauges["uptime_s"] = state.app.started().elapsed().as_secs().into();
+    gauges["events_dropped"] = state.app.observer().dropped().into();
+    gauges["index_progress"] = state.app.index_progress().unwrap_or(Value::Null);
     gauges
 }
 
-/// `GET /api/summary`: everything seen since the start.
+/// `GET /api/summary`: everything since the start.
 pub(super) async fn summary(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
 ) -> Response {
-    let mut summary = json!(door.app.observer().summary(visitor.call_scope()));
-    let mut server = door.app.health();
-    let config = &door.app.config().mcp;
+    let mut summary = json!(state.app.observer().summary(http_caller.call_scope()));
+    let mut server = state.app.health();
+    let config = &state.app.config().mcp;
     server["program"] = concat!("llmc ", env!("CARGO_PKG_VERSION")).into();
     server["mode"] = config.mode.as_str().into();
     server["read_only"] = config.tools.read_only.into();
-    server["workspace"] = door.app.root().to_string_lossy().into();
-    server["principal"] = visitor.token.principal.as_str().into();
-    server["sees_all"] = visitor.token.sees_all.into();
+    server["workspace"] = state.app.root().to_string_lossy().into();
+    server["principal"] = http_caller.token.principal.as_str().into();
+    server["sees_all"] = http_caller.token.sees_all.into();
     server["counting"] =
         (config.observability.enabled && config.observability.metrics_enabled).into();
     summary["server"] = server;
-    summary["gauges"] = gauges(&door, visitor.call_scope()).await;
+    summary["gauges"] = gauges(&state, http_caller.call_scope()).await;
     json(&summary)
 }
 
 /// `GET /api/config`: every key with its value and source, secrets masked.
-pub(super) async fn config(State(door): State<Arc<Door>>) -> Response {
-    let loaded = door.app.loaded();
+pub(super) async fn config(State(state): State<Arc<HttpState>>) -> Response {
+    let loaded = state.app.loaded();
     let entries = loaded.entries().iter().map(|entry| {
         json!({
             "key": entry.key,
@@ -159,14 +159,14 @@ pub(super) async fn config(State(door): State<Arc<Door>>) -> Response {
     }))
 }
 
-/// `GET /api/handles`: the visitor's stored results, newest first.
+/// `GET /api/handles`: the caller's stored results, newest first.
 pub(super) async fn handles(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
     uri: Uri,
-) -> Result<Response, Refusal> {
-    let limit = number(&uri, "limit", LISTED[0], LISTED[1])?;
-    let (app, principal) = (door.app.clone(), visitor.token.principal.clone());
+) -> Result<Response, HttpError> {
+    let limit = number(&uri, "limit", DEFAULT_LISTED_HANDLES, MAX_LISTED_HANDLES)?;
+    let (app, principal) = (state.app.clone(), http_caller.token.principal.clone());
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let listed = tokio::task::spawn_blocking(move || app.handles_of(&principal, limit)).await;
     let failed = |_| Error::new(Kind::Internal, "the handle store cannot be read");
@@ -175,28 +175,28 @@ pub(super) async fn handles(
 
 /// `GET /api/handles/{handle}`: a page of one of them.
 pub(super) async fn handle(
-    State(door): State<Arc<Door>>,
-    Extension(visitor): Extension<Visitor>,
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
     Path(handle): Path<String>,
     uri: Uri,
-) -> Result<Response, Refusal> {
+) -> Result<Response, HttpError> {
     let offset = number(&uri, "offset", 0, i64::MAX.unsigned_abs())?;
-    let limit = number(&uri, "limit", PAGE[0], PAGE[1])?.max(1);
-    let caller = visitor.caller(&door.app, Surface::Http, Form::Data, None);
-    let page = door.app.handle_page(caller, handle, offset, limit).await?;
+    let limit = number(&uri, "limit", DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES)?.max(1);
+    let caller = http_caller.tool_caller(&state.app, Surface::Http, Form::Data, None);
+    let page = state.app.handle_page(caller, handle, offset, limit).await?;
     Ok(json(&page))
 }
 
-/// A whole number among the query's parameters. Others are not looked at; a token is never taken from there.
-fn number(uri: &Uri, name: &str, default: u64, most: u64) -> Result<u64, Refusal> {
+/// A whole number among the query's parameters. Other parameters are ignored; a token is never read from there.
+fn number(uri: &Uri, name: &str, default: u64, max: u64) -> Result<u64, HttpError> {
     let parameters = uri.query().unwrap_or_default().split('&');
     let mut values = parameters.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     let Some(text) = values.next() else {
         return Ok(default);
     };
-    let bad = || Error::bad_args(format!("{name} must be a whole number from 0 to {most}"));
+    let bad = || Error::bad_args(format!("{name} must be a whole number from 0 to {max}"));
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let value = text.parse().ok().filter(|value| digits && *value <= most);
+    let value = text.parse().ok().filter(|value| digits && *value <= max);
     Ok(value.filter(|_| values.next().is_none()).ok_or_else(bad)?)
 }
 
