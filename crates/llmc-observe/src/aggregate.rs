@@ -11,7 +11,8 @@ use crate::event::CallEvent;
 use crate::latency::Latency;
 use crate::prometheus::{Histogram, write_header};
 use crate::summary::{
-    ErrorCount, LatencyQuantiles, OverTime, SessionSummary, Summary, TimeStep, ToolSummary, Totals,
+    CallTotals, ErrorCount, LatencyQuantiles, OverTime, SessionSummary, Summary, TimeStep,
+    ToolSummary,
 };
 
 /// Tools and error codes that are counted under their own names; telemetry may come from another program.
@@ -41,7 +42,7 @@ pub struct Aggregator {
 
 #[derive(Debug, Default)]
 struct Series {
-    totals: Totals,
+    totals: CallTotals,
     latency: Latency,
     seconds: Histogram,
 }
@@ -123,7 +124,7 @@ impl Aggregator {
             agent: call.agent.clone(),
             model: call.model.clone(),
             principal: call.principal.clone(),
-            totals: Totals::default(),
+            totals: CallTotals::default(),
             first: call.time,
             last: call.time,
         });
@@ -140,7 +141,7 @@ impl Aggregator {
             }
             self.steps.push_back(TimeStep {
                 at,
-                totals: Totals::default(),
+                totals: CallTotals::default(),
             });
         }
         if let Some(step) = self.steps.back_mut() {
@@ -156,7 +157,7 @@ impl Aggregator {
         }
     }
 
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> CallTotals {
         self.all.totals
     }
 

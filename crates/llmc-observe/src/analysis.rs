@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::aggregate::Aggregator;
 use crate::event::{CallEvent, EnvelopeMode};
-use crate::summary::{LatencyQuantiles, ToolSummary, Totals};
+use crate::summary::{CallTotals, LatencyQuantiles, ToolSummary};
 use crate::telemetry::{ArgsColumn, CallFilter, Error, Telemetry};
 
 /// Entries of each list but the groups.
@@ -62,7 +62,7 @@ impl GroupBy {
 
 /// What `te analyze` prints.
 #[derive(Debug, Serialize)]
-pub struct Analysis {
+pub struct TelemetryAnalysis {
     all: GroupTotals,
     by: &'static str,
     /// Most tokens served first; calls without a name are under `""`.
@@ -82,7 +82,7 @@ struct Group {
     totals: GroupTotals,
 }
 
-/// Totals under the names of the telemetry columns.
+/// CallTotals under the names of the telemetry columns.
 #[derive(Debug, Clone, Serialize)]
 struct GroupTotals {
     calls: u64,
@@ -100,7 +100,7 @@ struct GroupTotals {
 }
 
 impl GroupTotals {
-    fn of(totals: &Totals, latency: &LatencyQuantiles) -> GroupTotals {
+    fn of(totals: &CallTotals, latency: &LatencyQuantiles) -> GroupTotals {
         GroupTotals {
             calls: totals.calls,
             errors: totals.errors,
@@ -124,12 +124,16 @@ impl GroupTotals {
     }
 }
 
-impl Analysis {
+impl TelemetryAnalysis {
     /// Reads the calls that pass the filter, once.
     ///
     /// # Errors
     /// The telemetry cannot be read.
-    pub fn of(telemetry: &Telemetry, by: GroupBy, filter: &CallFilter) -> Result<Analysis, Error> {
+    pub fn of(
+        telemetry: &Telemetry,
+        by: GroupBy,
+        filter: &CallFilter,
+    ) -> Result<TelemetryAnalysis, Error> {
         let mut commands = Aggregator::unbounded();
         let mut unchanged = Aggregator::unbounded();
         let mut grouped = Aggregator::unbounded();
@@ -159,7 +163,7 @@ impl Analysis {
         let all = commands.summary(Timestamp::now());
         let mut slowest = all.slowest;
         slowest.truncate(MAX_LISTED);
-        Ok(Analysis {
+        Ok(TelemetryAnalysis {
             all: GroupTotals::of(&all.totals, &all.latency_ms),
             by: by.as_str(),
             groups: groups(&grouped),

@@ -7,11 +7,11 @@
 //! [`Observer`] (takes events off the path of a call and writes them everywhere). The parts:
 //!
 //! - [`CallEvent`], [`UncountedCall`]: a finished call, with and without its tokens counted
-//! - [`Aggregator`], [`Summary`], [`ToolSummary`], [`SessionSummary`], [`Totals`]: calls added up in bounded memory; the
+//! - [`Aggregator`], [`Summary`], [`ToolSummary`], [`SessionSummary`], [`CallTotals`]: calls added up in bounded memory; the
 //!   dashboard, `/api`, `get_metrics`, Prometheus, `te analyze` and the terminal view read these
 //! - [`Observer`]: the queue and the threads behind it
 //! - [`Telemetry`], [`TelemetryFollower`]: one row per call in SQLite, written, queried, and followed by other processes
-//! - [`Analysis`]: `te analyze`
+//! - [`TelemetryAnalysis`]: `te analyze`
 //! - [`CsvLog`]: CSV files that several servers append to
 //! - [`mask_secrets`]: hides what looks like a secret before it is recorded
 //! - [`Histogram`], [`prometheus`]: Prometheus text
@@ -32,7 +32,7 @@ mod summary;
 mod telemetry;
 
 pub use aggregate::Aggregator;
-pub use analysis::{Analysis, GroupBy};
+pub use analysis::{GroupBy, TelemetryAnalysis};
 pub use csv_log::CsvLog;
 pub use event::{CallEvent, EnvelopeMode, UncountedCall};
 pub use live::CallScope;
@@ -41,7 +41,7 @@ pub use mask::mask_secrets;
 pub use observer::{AuditOptions, Observer, ObserverOptions};
 pub use prometheus::Histogram;
 pub use summary::{
-    ErrorCount, LatencyQuantiles, OverTime, SessionSummary, Summary, TimeStep, TokenCounts,
-    ToolSummary, Totals,
+    CallTotals, ErrorCount, LatencyQuantiles, OverTime, SessionSummary, Summary, TimeStep,
+    TokenCounts, ToolSummary,
 };
 pub use telemetry::{CallFilter, Error, Telemetry, TelemetryFollower, TelemetryOptions};

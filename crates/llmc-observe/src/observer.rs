@@ -18,7 +18,7 @@ use crate::event::{CallEvent, UncountedCall};
 use crate::live::{CallScope, LiveSummaries};
 use crate::lock::lock;
 use crate::mask::mask_secrets;
-use crate::summary::{Summary, Totals};
+use crate::summary::{CallTotals, Summary};
 use crate::telemetry::{Telemetry, TelemetryOptions};
 
 /// Events that may wait in each queue.
@@ -173,7 +173,7 @@ impl Observer {
         self.live.summary(scope)
     }
 
-    pub fn totals(&self, scope: CallScope<'_>) -> Totals {
+    pub fn totals(&self, scope: CallScope<'_>) -> CallTotals {
         self.live.read(scope, |aggregator| aggregator.totals())
     }
 

@@ -10,7 +10,7 @@ use crate::event::CallEvent;
 /// Everything since the start, or since the moment that was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    pub totals: Totals,
+    pub totals: CallTotals,
     pub latency_ms: LatencyQuantiles,
     /// By name.
     pub tools: Vec<ToolSummary>,
@@ -31,7 +31,7 @@ pub struct Summary {
 
 /// What is added up over calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
+pub struct CallTotals {
     pub calls: u64,
     pub errors: u64,
     pub tokens: TokenCounts,
@@ -58,7 +58,7 @@ pub struct TokenCounts {
     pub fetched_back: u64,
 }
 
-impl Totals {
+impl CallTotals {
     pub(crate) fn add(&mut self, call: &CallEvent) {
         // Telemetry that another program wrote may hold any number.
         for (sum, number) in [
@@ -103,7 +103,7 @@ pub struct LatencyQuantiles {
 pub struct ToolSummary {
     pub tool: String,
     #[serde(flatten)]
-    pub totals: Totals,
+    pub totals: CallTotals,
     pub latency_ms: LatencyQuantiles,
 }
 
@@ -122,7 +122,7 @@ pub struct SessionSummary {
     #[serde(default)]
     pub principal: String,
     #[serde(flatten)]
-    pub totals: Totals,
+    pub totals: CallTotals,
     #[serde(serialize_with = "in_seconds")]
     pub first: Timestamp,
     #[serde(serialize_with = "in_seconds")]
@@ -141,7 +141,7 @@ pub struct TimeStep {
     /// The second at which it begins, since 1970.
     pub at: i64,
     #[serde(flatten)]
-    pub totals: Totals,
+    pub totals: CallTotals,
 }
 
 impl Summary {
@@ -164,7 +164,7 @@ impl Summary {
     }
 }
 
-fn document(totals: &Totals, latency: &LatencyQuantiles) -> Value {
+fn document(totals: &CallTotals, latency: &LatencyQuantiles) -> Value {
     json!({"calls": totals.calls, "errors": totals.errors, "latency_ms": latency})
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use llmc_envelope::{Clock, HandleId};
 use llmc_observe::{
-    Analysis, CallEvent, CallFilter, EnvelopeMode, GroupBy, Summary, Telemetry, TelemetryFollower,
-    TelemetryOptions, Totals,
+    CallEvent, CallFilter, CallTotals, EnvelopeMode, GroupBy, Summary, Telemetry,
+    TelemetryAnalysis, TelemetryFollower, TelemetryOptions,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -44,7 +44,7 @@ fn all(telemetry: &Telemetry) -> Summary {
 }
 
 fn analysis(telemetry: &Telemetry, by: GroupBy) -> serde_json::Value {
-    let analysis = Analysis::of(telemetry, by, &CallFilter::default()).unwrap();
+    let analysis = TelemetryAnalysis::of(telemetry, by, &CallFilter::default()).unwrap();
     serde_json::to_value(analysis).unwrap()
 }
 
@@ -155,7 +155,7 @@ fn calls_are_added_up() {
         };
         assert_eq!(telemetry.summary(&only).unwrap().totals.calls, calls);
     }
-    assert_eq!(all(&in_memory()).totals, Totals::default());
+    assert_eq!(all(&in_memory()).totals, CallTotals::default());
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(super) fn totals(state: &TuiState, theme: Theme, frame: &mut Frame<'_>, area
         Line::from(Span::styled(format!("latency {latency}"), theme.dim())),
     ];
     frame.render_widget(
-        Paragraph::new(text).block(block(theme, "Totals", false)),
+        Paragraph::new(text).block(block(theme, "CallTotals", false)),
         area,
     );
 }

@@ -4,7 +4,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
-use llmc_observe::{CallEvent, TimeStep, TokenCounts, Totals};
+use llmc_observe::{CallEvent, CallTotals, TimeStep, TokenCounts};
 
 use super::*;
 use crate::call::ListedCall;
@@ -56,7 +56,7 @@ fn all_panels_are_there() {
     let screen = lines.join("\n");
     for expected in [
         "LLMC live /w · last 24 hours",
-        "Totals",
+        "CallTotals",
         "3 calls  1 error ",
         "12.4k served",
         "988k withheld",
@@ -107,14 +107,14 @@ fn a_small_terminal_shows_the_panel_one_is_in() {
     let mut state = busy();
     let small = text(&state, 60, 20);
     assert!(
-        small.contains("Calls 3") && small.contains("Totals"),
+        small.contains("Calls 3") && small.contains("CallTotals"),
         "{small}"
     );
     assert!(!small.contains("Sessions"), "{small}");
     press(&mut state, "<tab><tab>");
     let small = text(&state, 60, 12);
     assert!(
-        small.contains("Sessions") && !small.contains("Totals"),
+        small.contains("Sessions") && !small.contains("CallTotals"),
         "{small}"
     );
     assert!(small.contains("reviewer"), "{small}");
@@ -252,12 +252,12 @@ fn nothing_seen_yet_says_so() {
 fn an_hour_fits_any_width() {
     let step = |at, served| TimeStep {
         at,
-        totals: Totals {
+        totals: CallTotals {
             tokens: TokenCounts {
                 served,
                 ..TokenCounts::default()
             },
-            ..Totals::default()
+            ..CallTotals::default()
         },
     };
     let now = 7205;

@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use llmc_observe::{Aggregator, CallEvent, Summary, Totals};
+use llmc_observe::{Aggregator, CallEvent, CallTotals, Summary};
 use serde::Deserialize;
 
 use super::http::{FetchError, get};
@@ -25,7 +25,7 @@ pub(super) fn watch(address: &ServerAddress, token: Option<&str>, send: &SyncSen
         send,
         ids: VecDeque::new(),
         seen: Aggregator::default(),
-        totals: Totals::default(),
+        totals: CallTotals::default(),
     };
     loop {
         let reason = match watcher.follow() {
@@ -65,7 +65,7 @@ struct ServerWatcher<'a> {
     /// The calls that this watcher was sent.
     seen: Aggregator,
     /// As in the last summary.
-    totals: Totals,
+    totals: CallTotals,
 }
 
 enum WatchEnd {
@@ -82,7 +82,7 @@ impl From<FetchError> for WatchEnd {
 
 #[derive(Deserialize)]
 struct Gauges {
-    totals: Totals,
+    totals: CallTotals,
 }
 
 impl ServerWatcher<'_> {

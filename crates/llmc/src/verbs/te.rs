@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser};
 use jiff::{SignedDuration, Timestamp};
-use llmc_observe::{Analysis, CallFilter, GroupBy};
+use llmc_observe::{CallFilter, GroupBy, TelemetryAnalysis};
 use llmc_tools::Kind;
 use llmc_tools::shell::{Cli, Flags, HELP};
 
@@ -72,7 +72,7 @@ impl Analyze {
                 .and_then(|since| Timestamp::now().checked_sub(days(since)).ok()),
             ..CallFilter::default()
         };
-        let analysis = Analysis::of(&app.telemetry()?, self.by, &filter)
+        let analysis = TelemetryAnalysis::of(&app.telemetry()?, self.by, &filter)
             .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
         print(&if self.json {
             serde_json::to_string(&analysis)
