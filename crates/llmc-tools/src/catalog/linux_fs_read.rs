@@ -55,10 +55,16 @@ impl Render for FileLines {
         let rest = slice
             .truncated()
             .then(|| Rest::file(FileScope::Linux, self.asked.as_str(), slice));
-        Ok(Rendition::document()
-            .path(self.meta.path.as_str())
-            .truncated(slice.truncated())
-            .rest(rest))
+        // The document is larger than the lines in it.
+        let withheld_bytes =
+            (rest.as_ref()).map(|_| slice.total_bytes.saturating_sub(slice.text.len() as u64));
+        Ok(Rendition {
+            withheld_bytes,
+            ..Rendition::document()
+                .path(self.meta.path.as_str())
+                .truncated(slice.truncated())
+                .rest(rest)
+        })
     }
 }
 
