@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use super::fds;
 use super::level::Features;
 use super::outer::Outer;
-use super::plan::{self, Failure, Report, Start};
+use super::plan::{self, Failure, LayerStore, Report, Stage, Start};
 
 /// How long the broker may take to end once it is let go.
 const END: Duration = Duration::from_secs(6);
@@ -24,10 +24,16 @@ pub(super) struct Broker {
     socket: UnixStream,
     /// Slots that were asked for and not yet taken.
     asked: usize,
+    /// Of each layer that was asked for, where it is kept.
+    layers: Vec<Option<LayerStore>>,
 }
 
 impl Broker {
-    pub(super) fn start(helper: &Path, features: Features) -> io::Result<Result<Broker, Failure>> {
+    pub(super) fn start(
+        helper: &Path,
+        features: Features,
+        stage: Option<Stage>,
+    ) -> io::Result<Result<Broker, Failure>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let cwd = rustix::fs::open("/", flags, Mode::empty())?;
         let outer = Outer::start(helper, &cwd, features, Stdio::null(), Stdio::null())?;
@@ -35,17 +41,26 @@ impl Broker {
             Ok(outer) => outer,
             Err(failure) => return Ok(Err(failure)),
         };
-        let broker = Broker {
+        let mut broker = Broker {
             helper: outer.process,
             socket: outer.leash,
             asked: 0,
+            layers: Vec::new(),
         };
-        plan::forgive_gone(plan::send(&broker.socket, &Start { features }))?;
+        plan::forgive_gone(plan::send(&broker.socket, &Start { features, stage }))?;
         match plan::receive(&broker.socket)? {
-            Report::Started => Ok(Ok(broker)),
+            Report::Started { layers } => {
+                broker.layers = layers;
+                Ok(Ok(broker))
+            }
             Report::Failed(failure) => Ok(Err(failure)),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+
+    /// Of each layer that was asked for, where it is kept; `None` if it could not be made.
+    pub(super) fn layers(&self) -> &[Option<LayerStore>] {
+        &self.layers
     }
 
     /// Asks for a slot without waiting for it.

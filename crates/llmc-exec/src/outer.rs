@@ -57,7 +57,11 @@ impl Outer {
     }
 
     fn greet(&self, features: Features) -> io::Result<Result<(), Failure>> {
-        plan::send(&self.leash, &Start { features })?;
+        let start = Start {
+            features,
+            stage: None,
+        };
+        plan::send(&self.leash, &start)?;
         if !(features.user && features.full_map) {
             return Ok(Ok(()));
         }

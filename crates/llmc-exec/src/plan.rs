@@ -3,7 +3,7 @@
 //! Messages are JSON with their length in front, over the socket that is the helper's standard input. Nothing travels on
 //! the command line or in the environment, where others could read it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub(super) const OUTER: &str = "__confine";
 pub(super) const BROKER: &str = "__confine-broker";
 /// The hidden argument of the process that becomes pid 1 of a run.
 pub(super) const INNER: &str = "__confine-init";
-/// The hidden argument of the program that tries to get out, for live trials.
+/// The hidden argument of the program that tries to get out, for escape tests.
 pub(super) const ATTEMPT: &str = "__attempt";
 /// The hidden argument of the step between a helper and a program that may start no other; the program and its name follow.
 pub(super) const ALONE: &str = "__alone";
@@ -32,6 +32,38 @@ const MESSAGE_LIMIT: usize = 16 << 20;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Start {
     pub(super) features: Features,
+    /// What the broker is to stage; from the broker to a run, what is staged.
+    pub(super) stage: Option<Stage>,
+}
+
+/// Mounts that the broker makes once, for all of its runs.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Stage {
+    pub(super) layers: Vec<Layer>,
+    /// Bounds what is written to layers that are kept in memory.
+    pub(super) tmp_bytes: u64,
+}
+
+/// A folder of the host that commands see as it is and write copy-on-write.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Layer {
+    /// The folder, absolute and free of links.
+    pub(super) path: OsString,
+    /// What it is called among the others; part of a file name.
+    pub(super) name: String,
+    /// Where on the disk that is kept what commands write; in memory without.
+    pub(super) store: Option<OsString>,
+}
+
+/// Where a layer keeps what commands write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LayerStore {
+    /// In the state directory: the next server finds it again.
+    Disk,
+    /// In memory, as there is no state directory or its file system cannot be an upper layer.
+    Memory,
+    /// In memory, as another server of this workspace uses the one on the disk.
+    MemoryBecauseLocked,
 }
 
 /// The message that makes a helper a run.
@@ -41,6 +73,7 @@ pub(super) struct Plan {
     pub(super) places: Places,
     pub(super) sockets: Sockets,
     pub(super) limits: Limits,
+    pub(super) view: View,
     /// Seconds of processor time per process.
     pub(super) cpu_seconds: u64,
     /// Where the command starts. The helper already stands there, but on the wrong side of the mounts.
@@ -68,11 +101,33 @@ pub(super) struct Places {
     pub(super) seen: Option<Vec<OsString>>,
 }
 
-/// Which sockets a run may make. Unix sockets, which reach the host's daemons, are in neither.
+/// What of the host a run does not see, or sees otherwise than it is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct View {
+    /// Credentials.
+    pub(super) hidden: Vec<HiddenPlace>,
+    /// Whether `/run`, where daemons have their sockets, is covered.
+    pub(super) private_run: bool,
+    /// Sockets of the host elsewhere.
+    pub(super) sockets: Vec<OsString>,
+    /// The session whose `/tmp` this run shares; part of a file name. Without it the run has one for itself.
+    pub(super) session: Option<String>,
+}
+
+/// A folder that is shown empty, or a file that is shown with another text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HiddenPlace {
+    pub(super) path: OsString,
+    pub(super) text: String,
+}
+
+/// Which sockets a run may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Sockets {
     /// Internet sockets: the network is allowed, or a namespace leaves nothing to reach.
     Internet,
+    /// Local (`AF_UNIX`) sockets too: the host's are out of reach.
+    InternetAndLocal,
     /// None at all.
     Nothing,
 }
@@ -116,8 +171,8 @@ pub(super) const SEEN: u8 = 0;
 pub(super) enum Report {
     /// The user namespace exists and waits for its maps.
     Unmapped,
-    /// The broker serves.
-    Started,
+    /// The broker serves. Of each layer, where it is kept; `None` if it could not be made.
+    Started { layers: Vec<Option<LayerStore>> },
     /// The broker's answer to a wish; the descriptor of the socket to a new run follows.
     Slot,
     /// A probe: everything is in force.
@@ -221,6 +276,16 @@ pub(super) fn take<T: DeserializeOwned>(inbox: &mut Vec<u8>) -> io::Result<Optio
     let message = serde_json::from_slice(&inbox[4..end])?;
     inbox.drain(..end);
     Ok(Some(message))
+}
+
+/// A file name for any text: the same for the same text. Not secret and not proof against forgery.
+pub(super) fn file_name_of(text: impl AsRef<OsStr>) -> String {
+    // FNV-1a.
+    let bytes = text.as_ref().as_encoded_bytes().iter();
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
 }
 
 /// Paths for a message: not all of them are UTF-8.

@@ -1,14 +1,16 @@
 //! Allowed names and the files they stand for.
 //!
-//! Names are looked up once, at start, in fixed directories, and never in the workspace: a file called `grep` in a
-//! repository is not grep. What was found must lie where no command can write it, and must still be the same file each
-//! time it is started.
+//! Names on an operator's list are looked up once, at start, and never where commands can write: a file called `grep` in a
+//! repository is not grep. What was found must still be the same file each time it is started.
+//!
+//! With `*` on the list every program is allowed, the workspace's own included, and a name is looked up for each call as
+//! a shell would do it. The kernel boundary, not the list, then bounds what the program can do.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::settings::Settings;
+use super::settings::{Profile, Settings};
 use super::words::clipped;
 use llmc_host::{Error, Result};
 
@@ -40,9 +42,14 @@ struct Seal {
     mtime: (i64, i64),
 }
 
+/// The entry of the list that allows every program.
+const ANY_PROGRAM: &str = "*";
+
 /// The list after the look-up.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
+    /// Every program is allowed.
+    pub(super) any: bool,
     pub(super) found: Vec<Program>,
     pub(super) unresolved: Vec<Unresolved>,
 }
@@ -55,8 +62,12 @@ impl Programs {
             writable: settings.writable().map(PathBuf::as_path).collect(),
             sealed: settings.sealed(),
         };
-        let mut list = Programs::default();
-        for name in names {
+        let mut list = Programs {
+            any: settings.profile == Profile::Unrestricted
+                && names.iter().any(|name| name == ANY_PROGRAM),
+            ..Programs::default()
+        };
+        for name in names.iter().filter(|name| *name != ANY_PROGRAM) {
             let known = |program: &Program| program.name == *name;
             if list.found.iter().any(known) {
                 continue;
@@ -130,7 +141,7 @@ impl Programs {
 }
 
 impl Program {
-    /// This very executable, for live trials.
+    /// This very executable, for escape tests.
     ///
     /// The one program that may lie where commands can write: a server under development does. It is named by the kernel's
     /// link to the running file, so neither the place nor what has been put there since matters.
@@ -159,6 +170,41 @@ impl Program {
             hint: "the operator restarts the server if the change is wanted".to_owned(),
         })
     }
+}
+
+/// Finds a program as a shell does: a name in the search path, a path from the working directory. What is no
+/// executable file (the dangling link of a broken `.venv`) is passed over.
+pub(super) fn find_program(asked: &str, cwd: &Path, search_path: &[PathBuf]) -> Result<Program> {
+    let in_search_path = |name: &str| {
+        let mut files = search_path.iter().map(|dir| dir.join(name));
+        files.find(|file| is_executable(file))
+    };
+    let found = match asked {
+        _ if asked.contains('\0') => None,
+        "" | "." | ".." => None,
+        _ if asked.contains('/') => Some(cwd.join(asked)).filter(|file| is_executable(file)),
+        // Many systems have only the second.
+        "python" => in_search_path("python").or_else(|| in_search_path("python3")),
+        _ => in_search_path(asked),
+    };
+    let found = found.and_then(|path| {
+        let name = path.file_name()?.to_str()?.to_owned();
+        let seal = seal(&path).ok()?;
+        Some(Program { name, path, seal })
+    });
+    found.ok_or_else(|| Error::CommandDenied {
+        command: clipped(asked),
+        why: match asked.contains('/') {
+            true => "there is no executable file of that name".to_owned(),
+            false => "there is no such program on the search path".to_owned(),
+        },
+        hint: "install it, or give the path of an executable file".to_owned(),
+    })
+}
+
+fn is_executable(file: &Path) -> bool {
+    std::fs::metadata(file)
+        .is_ok_and(|status| status.is_file() && status.permissions().mode() & 0o111 != 0)
 }
 
 /// Where programs are looked for, and where they must not lie. All canonical.
@@ -302,6 +348,47 @@ mod tests {
             "{}",
             reason("link")
         );
+    }
+
+    #[test]
+    fn every_program_is_found_as_a_shell_finds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (broken, first, second) = (
+            dir.path().join("broken"),
+            dir.path().join("first"),
+            dir.path().join("second"),
+        );
+        for dir in [&broken, &first, &second] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        std::os::unix::fs::symlink("/no/such/python", broken.join("tool")).unwrap();
+        std::fs::create_dir(broken.join("other")).unwrap();
+        program(&first, "tool", 0o755);
+        program(&first, "plain", 0o644);
+        program(&second, "tool", 0o755);
+        program(&second, "plain", 0o755);
+        program(&second, "other", 0o777);
+        program(&second, "python3", 0o755);
+        let path = [broken, first.clone(), second.clone()];
+        let find = |asked: &str| find_program(asked, &first, &path).map(|program| program.path);
+        let absolute = second.join("tool").display().to_string();
+        for (asked, wanted) in [
+            ("tool", first.join("tool")),
+            ("plain", second.join("plain")),
+            ("other", second.join("other")),
+            ("python", second.join("python3")),
+            ("./tool", first.join("./tool")),
+            ("../second/tool", first.join("../second/tool")),
+            (absolute.as_str(), second.join("tool")),
+        ] {
+            assert_eq!(find(asked).unwrap(), wanted, "{asked}");
+        }
+        for asked in [
+            "", ".", "..", "gone", "./plain", "./gone", "/", "tool\0", "tool ",
+        ] {
+            let error = find(asked).unwrap_err();
+            assert!(matches!(error, Error::CommandDenied { .. }), "{asked:?}");
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Opened once at start: what the kernel gives, which programs are allowed, and how one is run.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,15 +13,21 @@ use rustix::fs::{Mode, OFlags};
 
 use super::broker::Broker;
 use super::ends::Ends;
+use super::environment::{base_environment, is_variable, virtual_env};
 use super::follow::{LONGEST, RunReport, Stream, TICK, Terms, broken, failed, follow};
-use super::level::{Features, Level, Protection};
-use super::plan::{ALONE, Failure, Input, Places, Plan, Report, Sockets, Target};
+use super::home::{layered_folders, shared_folders};
+use super::level::{Feature, Features, Level, Protection};
+use super::plan::{
+    ALONE, Failure, Input, Layer, LayerStore, Places, Plan, Report, Sockets, Stage, Target, View,
+    file_name_of, os,
+};
 use super::policy::{Allowed, Choice, Policy};
-use super::programs::{Program, Programs, Unresolved};
+use super::programs::{Program, Programs, Unresolved, find_program};
 use super::protect::{Guard, Quarantined, Watch};
 use super::settings::{Children, Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
-use super::tree::{Event, Tree, is_variable};
+use super::tree::{Event, Tree};
+use super::view::{hidden_places, host_sockets};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
 use llmc_host::{Error, Result};
@@ -32,9 +38,6 @@ const PROBE: Duration = Duration::from_secs(20);
 const ARGUMENT_LIMIT: usize = 128 << 10;
 /// Below the kernel's bound on all arguments and the environment together.
 const ARGUMENTS_LIMIT: usize = 1536 << 10;
-
-/// Variables that a command inherits from the server, beside those whose names start with `LC_`.
-const INHERITED: [&str; 5] = ["HOME", "LANG", "TZ", "USER", "LOGNAME"];
 
 /// One run.
 #[derive(Debug)]
@@ -51,6 +54,24 @@ pub struct Spec<'a> {
     pub env: &'a [(String, String)],
     /// After this many bytes of output it is ended.
     pub max_output: u64,
+    /// Whose run it is.
+    pub owner: RunOwner<'a>,
+}
+
+/// Whose run it is: runs of one principal share the private layer over the home directory, runs of one session `/tmp`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunOwner<'a> {
+    pub principal: &'a str,
+    /// Empty for a run that shares `/tmp` with no other.
+    pub session: &'a str,
+}
+
+/// A folder of the user that commands write copy-on-write.
+#[derive(Debug, Clone)]
+pub struct PrivateLayer {
+    pub path: PathBuf,
+    /// Where what they write is kept; `None` if the layer cannot be had and the folder is read-only.
+    pub store: Option<LayerStore>,
 }
 
 /// Runs allowed programs inside the boundary.
@@ -63,7 +84,11 @@ pub struct Runner {
     policy: Policy,
     guard: Arc<Guard>,
     env: Vec<(OsString, OsString)>,
-    broker: Mutex<Option<Broker>>,
+    layers: Vec<PrivateLayer>,
+    /// Whether hiding, private layers and the rest of the [`View`] work here, beyond the plain mounts.
+    has_view: bool,
+    /// One for each principal, since private layers are theirs.
+    brokers: Mutex<BTreeMap<String, Broker>>,
 }
 
 impl Runner {
@@ -73,6 +98,8 @@ impl Runner {
     /// [`Error::IsolationRequired`] if the settings demand more than the kernel gives; a root that is not there.
     pub fn open(settings: Settings) -> Result<Runner> {
         let mut settings = settings;
+        let shared = shared_folders(&settings);
+        settings.extra_write.extend(shared);
         for list in [
             &mut settings.write_roots,
             &mut settings.read_roots,
@@ -87,8 +114,9 @@ impl Runner {
         let policy = Policy::open(&mut settings)?;
         let programs = Programs::look_up(&settings.allowlist, &settings);
         policy.check_programs(&programs)?;
-        let env = inherited(&settings);
+        let env = base_environment(&settings);
         let guard = Arc::new(Guard::new(&settings));
+        let layers = layered_folders(&settings);
         let mut runner = Runner {
             settings,
             features: Features::default(),
@@ -97,7 +125,12 @@ impl Runner {
             policy,
             guard,
             env,
-            broker: Mutex::new(None),
+            layers: layers
+                .into_iter()
+                .map(|path| PrivateLayer { path, store: None })
+                .collect(),
+            has_view: true,
+            brokers: Mutex::default(),
         };
         match runner.settings.confinement {
             Confinement::Off => {}
@@ -115,10 +148,19 @@ impl Runner {
     /// Lets go of the helpers that wait for runs: a server that runs nothing need not hold memory for them. The next run
     /// starts new ones.
     pub fn rest(&mut self) {
-        *self
-            .broker
+        self.let_brokers_go();
+    }
+
+    fn let_brokers_go(&mut self) {
+        self.brokers
             .get_mut()
-            .unwrap_or_else(PoisonError::into_inner) = None;
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    /// The folders that commands write copy-on-write, and how that works here.
+    pub fn layers(&self) -> &[PrivateLayer] {
+        &self.layers
     }
 
     /// What is enforced for every run.
@@ -141,12 +183,20 @@ impl Runner {
         &self.programs.unresolved
     }
 
-    /// The program a caller's `argv[0]` means.
+    /// Whether every program may run, not only those of a list.
+    pub fn allows_any(&self) -> bool {
+        self.programs.any
+    }
+
+    /// The program that a caller's `argv[0]` means in a working directory.
     ///
     /// # Errors
-    /// [`Error::CommandDenied`] with the names that are allowed.
-    pub fn resolve(&self, argv0: &str) -> Result<&Program> {
-        self.programs.get(argv0)
+    /// [`Error::CommandDenied`]: no such program, or with the names that are allowed.
+    pub fn resolve(&self, argv0: &str, cwd: &Path) -> Result<Program> {
+        match self.programs.any {
+            true => find_program(argv0, cwd, &self.settings.search_path),
+            false => self.programs.get(argv0).cloned(),
+        }
     }
 
     /// Looks up a program that the server itself chose, in the fixed search path and outside every writable place.
@@ -217,14 +267,14 @@ impl Runner {
     }
 
     /// Sets one run going.
-    pub(super) fn launch<'a>(&'a self, spec: &Spec<'a>) -> Result<Launched<'a>> {
+    pub(super) fn launch(&self, spec: &Spec<'_>) -> Result<Launched> {
         self.launch_with(spec, Input::Nothing)
     }
 
     /// Sets a run going that has an input.
-    pub(super) fn launch_with<'a>(&'a self, spec: &Spec<'a>, input: Input) -> Result<Launched<'a>> {
+    pub(super) fn launch_with(&self, spec: &Spec<'_>, input: Input) -> Result<Launched> {
         let Vetted { program, argv, env } = self.vetted(spec)?;
-        let order = Order::new(self);
+        let order = Order::new(self, spec.owner.principal);
         let watch = self.guard.before(self.level.protected);
         let argv = argv.into_iter().map(OsString::from);
         let (file, argv) = match self.settings.children {
@@ -241,6 +291,14 @@ impl Runner {
             input,
         };
         let mut places = watch.places();
+        if !self.programs.any {
+            // A listed program is the one that was found, not one that a command has put into a private layer.
+            let found = self.programs.found.iter();
+            let dirs = found.filter_map(|program| program.path.parent());
+            let dirs =
+                dirs.filter(|dir| self.layers.iter().any(|layer| dir.starts_with(&layer.path)));
+            places.read.extend(os(dirs.map(Path::to_owned)));
+        }
         let tmp = self.own_tmp()?;
         if let Some(tmp) = &tmp {
             places.write.push(tmp.path().into());
@@ -266,18 +324,27 @@ impl Runner {
         loop {
             match self.try_features()? {
                 Ok(landlock) => {
+                    let brokers = self.brokers.get_mut();
+                    let brokers = brokers.unwrap_or_else(PoisonError::into_inner);
+                    if let Some(broker) = brokers.values().next() {
+                        for (layer, store) in self.layers.iter_mut().zip(broker.layers()) {
+                            layer.store = *store;
+                        }
+                    }
                     self.level = Level::new(self.features, landlock, self.settings.network);
                     return Ok(());
                 }
                 Err(failure) => {
-                    let removed = failure
-                        .feature
-                        .is_some_and(|feature| self.features.remove(feature, root));
-                    // What it was started with no longer holds.
-                    *self
-                        .broker
-                        .get_mut()
-                        .unwrap_or_else(PoisonError::into_inner) = None;
+                    // The plain mounts are the boundary; they must not be lost for the sake of what comes on top.
+                    let was_view = failure.feature == Some(Feature::MountSpace) && self.has_view;
+                    let removed = match was_view {
+                        true => std::mem::replace(&mut self.has_view, false),
+                        false => failure
+                            .feature
+                            .is_some_and(|feature| self.features.remove(feature, root)),
+                    };
+                    // What they were started with no longer holds.
+                    self.let_brokers_go();
                     if !removed {
                         return Err(broken(&failure.step, failure.io()));
                     }
@@ -292,16 +359,18 @@ impl Runner {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let cwd =
             rustix::fs::open("/", flags, Mode::empty()).map_err(|errno| wrong(errno.into()))?;
+        let (kinds, sockets) = self.sockets();
         let plan = Plan {
             features: self.features,
             places: self.guard.before(Protection::Mount).places(),
-            sockets: self.sockets(),
+            sockets: kinds,
             limits: self.settings.limits,
+            view: self.view(RunOwner::default(), sockets),
             cpu_seconds: 10,
             cwd: "/".into(),
             target: None,
         };
-        let order = Order::new(self);
+        let order = Order::new(self, "");
         let started = self.start(&cwd, &plan, Input::Nothing, order);
         let mut tree = match started.map_err(wrong)? {
             Ok(tree) => tree,
@@ -337,19 +406,22 @@ impl Runner {
         }
     }
 
-    fn slot(&self) -> io::Result<Result<UnixStream, Failure>> {
-        let mut held = self.broker.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(broker) = held.as_mut() {
+    fn slot(&self, principal: &str) -> io::Result<Result<UnixStream, Failure>> {
+        let mut held = self.brokers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(broker) = held.get_mut(principal) {
             match broker.slot() {
                 // Gone or out of step: a new one takes its place.
-                Err(_) => *held = None,
+                Err(_) => {
+                    held.remove(principal);
+                }
                 Ok(slot) => return Ok(slot),
             }
         }
-        match Broker::start(&self.settings.helper, self.features)? {
+        let stage = self.stage(principal);
+        match Broker::start(&self.settings.helper, self.features, stage)? {
             Ok(mut broker) => {
                 let slot = broker.slot();
-                *held = Some(broker);
+                held.insert(principal.to_owned(), broker);
                 slot
             }
             Err(failure) => Ok(Err(failure)),
@@ -392,7 +464,7 @@ impl Runner {
     }
 
     /// What really runs: the program, and its arguments as the policy leaves them.
-    fn vetted<'a>(&'a self, spec: &Spec<'a>) -> Result<Vetted<'a>> {
+    fn vetted(&self, spec: &Spec<'_>) -> Result<Vetted> {
         let Some(name) = spec.argv.first() else {
             return Err(Error::BadRequest("argv is empty".to_owned()));
         };
@@ -411,11 +483,19 @@ impl Runner {
             )));
         }
         let (program, choice) = match spec.program {
-            Some(program) => (program, Choice::Server),
-            None => (self.resolve(name)?, Choice::Caller),
+            Some(program) => (program.clone(), Choice::Server),
+            None => (
+                self.resolve(name, &spec.cwd.path.absolute())?,
+                Choice::Caller,
+            ),
         };
         program.check()?;
-        let Allowed { argv, env } = self.allow(program, choice, spec.argv, spec.cwd)?;
+        let Allowed { mut argv, env } = self.allow(&program, choice, spec.argv, spec.cwd)?;
+        // Python finds itself by looking its name up in PATH; `python` that stands for `python3` is not there.
+        let found_by_name = program.path.file_name() == Some(OsStr::new(name));
+        if choice == Choice::Caller && !name.contains('/') && !found_by_name {
+            argv[0] = program.path.display().to_string();
+        }
         Ok(Vetted { program, argv, env })
     }
 
@@ -431,6 +511,12 @@ impl Runner {
         wanted: &[(String, String)],
     ) -> Result<Vec<(OsString, OsString)>> {
         let mut env = self.env.clone();
+        if self.settings.profile == Profile::Unrestricted
+            && let Some(dir) = self.settings.homes.iter().find_map(|dir| virtual_env(dir))
+        {
+            env.retain(|(known, _)| known != "VIRTUAL_ENV");
+            env.push(("VIRTUAL_ENV".into(), dir));
+        }
         for (name, value) in spec.env.iter().chain(wanted) {
             if !is_variable(name.as_ref()) || value.contains('\0') {
                 return Err(Error::BadRequest(format!(
@@ -444,12 +530,14 @@ impl Runner {
     }
 
     fn plan(&self, places: Places, spec: &Spec<'_>, target: Target) -> Plan {
+        let (kinds, sockets) = self.sockets();
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         Plan {
             features: self.features,
             places,
-            sockets: self.sockets(),
+            sockets: kinds,
             limits: self.settings.limits,
+            view: self.view(spec.owner, sockets),
             // The clock ends a run; this ends one whose clock has stopped.
             cpu_seconds: (spec.timeout.min(LONGEST).as_secs() + 5) * processors,
             cwd: spec.cwd.path.absolute().into_os_string(),
@@ -467,10 +555,58 @@ impl Runner {
         Ok(Some(made))
     }
 
-    fn sockets(&self) -> Sockets {
-        match self.settings.network || self.features.net {
-            true => Sockets::Internet,
-            false => Sockets::Nothing,
+    /// What the broker of a principal is to stage.
+    fn stage(&self, principal: &str) -> Option<Stage> {
+        if !self.has_view || !self.features.mount {
+            return None;
+        }
+        let dir = self.settings.state_dir.as_ref();
+        let dir = dir.map(|dir| dir.join("caches").join(file_name_of(principal)));
+        let layers = self.layers.iter().map(|layer| {
+            let name = file_name_of(&layer.path);
+            Layer {
+                path: layer.path.clone().into_os_string(),
+                store: dir.as_ref().map(|dir| dir.join(&name).into_os_string()),
+                name,
+            }
+        });
+        Some(Stage {
+            layers: layers.collect(),
+            tmp_bytes: self.settings.limits.tmp_bytes,
+        })
+    }
+
+    /// What of the host a run does not see.
+    fn view(&self, owner: RunOwner<'_>, sockets: Option<Vec<PathBuf>>) -> View {
+        if !self.has_view || !self.features.mount {
+            return View::default();
+        }
+        View {
+            hidden: hidden_places(&self.settings),
+            private_run: self.settings.local_sockets,
+            sockets: os(sockets.unwrap_or_default()),
+            session: (!owner.session.is_empty()).then(|| file_name_of(owner.session)),
+        }
+    }
+
+    /// Which sockets a run may make, and the host's that have to be covered for that.
+    ///
+    /// Local sockets need the host's out of reach: abstract ones by Landlock's scope or another network, the others by
+    /// mounts over `/run`, `/tmp` and the home directory, and over each one that lies elsewhere.
+    fn sockets(&self) -> (Sockets, Option<Vec<PathBuf>>) {
+        let is_scoped = self.level.landlock.is_some_and(|abi| abi >= 6) || self.features.net;
+        let has_cover = self.has_view
+            && self.features.mount
+            && self.layers.iter().all(|layer| layer.store.is_some());
+        if !(self.settings.network || self.features.net) {
+            return (Sockets::Nothing, None);
+        }
+        match self.settings.local_sockets && is_scoped && has_cover {
+            true => match host_sockets() {
+                Some(sockets) => (Sockets::InternetAndLocal, Some(sockets)),
+                None => (Sockets::Internet, None),
+            },
+            false => (Sockets::Internet, None),
         }
     }
 }
@@ -478,65 +614,56 @@ impl Runner {
 /// A slot that the broker gets ready while the server still prepares the run. One that nobody takes is let go.
 struct Order<'a> {
     runner: &'a Runner,
+    principal: &'a str,
     open: bool,
 }
 
 impl<'a> Order<'a> {
     /// Asks for a slot if there is a broker to ask; else the one who takes it starts one.
-    fn new(runner: &'a Runner) -> Order<'a> {
-        let mut held = runner.broker.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = held.as_mut().map(Broker::ask);
+    fn new(runner: &'a Runner, principal: &'a str) -> Order<'a> {
+        let mut held = runner
+            .brokers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let asked = held.get_mut(principal).map(Broker::ask);
         if let Some(Err(_)) = asked {
-            *held = None;
+            held.remove(principal);
         }
         Order {
             runner,
+            principal,
             open: matches!(asked, Some(Ok(()))),
         }
     }
 
     fn take(mut self) -> io::Result<Result<UnixStream, Failure>> {
         self.open = false;
-        self.runner.slot()
+        self.runner.slot(self.principal)
     }
 }
 
 impl Drop for Order<'_> {
     fn drop(&mut self) {
         if self.open {
-            let _ = self.runner.slot();
+            let _ = self.runner.slot(self.principal);
         }
     }
 }
 
 /// What a caller's words came to.
 #[derive(Debug)]
-struct Vetted<'a> {
-    program: &'a Program,
+struct Vetted {
+    program: Program,
     argv: Vec<String>,
     env: Vec<(String, String)>,
 }
 
 /// A run that has been set going, with what must be looked after when it is over.
-pub(super) struct Launched<'a> {
-    pub(super) program: &'a Program,
+pub(super) struct Launched {
+    pub(super) program: Program,
     pub(super) tree: Tree,
     pub(super) tmp: Option<OwnTmp>,
     pub(super) watch: Watch,
-}
-
-/// The environment every command starts with.
-fn inherited(settings: &Settings) -> Vec<(OsString, OsString)> {
-    let mut env: Vec<(OsString, OsString)> = std::env::vars_os()
-        .filter(|(name, _)| {
-            name.as_bytes().starts_with(b"LC_") || INHERITED.iter().any(|other| name == other)
-        })
-        .collect();
-    if let Ok(path) = std::env::join_paths(&settings.search_path) {
-        env.push(("PATH".into(), path));
-    }
-    env.push(("TERM".into(), "dumb".into()));
-    env
 }
 
 fn canonical(list: &mut [PathBuf]) -> Result<()> {

@@ -5,17 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::search_path::SYSTEM_SEARCH_PATH;
 use llmc_host::Roots;
-
-/// Where allowed names are looked up, and the children's `PATH`. Fixed, so that no environment moves it.
-pub const SEARCH_PATH: [&str; 6] = [
-    "/usr/local/sbin",
-    "/usr/local/bin",
-    "/usr/sbin",
-    "/usr/bin",
-    "/sbin",
-    "/bin",
-];
 
 /// Where the system's programs and libraries are. They stay read-only for commands when a write root lies above them, as
 /// `/` does: else no program there could be trusted. A root that is one of them, or lies inside, is the operator's word.
@@ -55,6 +46,18 @@ pub enum Children {
     Refused,
 }
 
+/// What commands see of the user's home directory, where tool chains keep their caches (`mcp.exec.caches`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CacheMode {
+    /// The user's files; what a command writes there goes into a private layer. Needs mounts; else as `Off`.
+    #[default]
+    Private,
+    /// The user's cache folders themselves, writable.
+    Shared,
+    /// The user's files, read-only.
+    Off,
+}
+
 /// Bounds on what one run may use.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Limits {
@@ -89,7 +92,7 @@ pub struct Settings {
     pub profile: Profile,
     /// How much confinement a run must have.
     pub confinement: Confinement,
-    /// Names of allowed programs.
+    /// Names of allowed programs; `*` allows every program (not in the restricted profile).
     pub allowlist: Vec<String>,
     /// The operator's rules on arguments (`mcp.exec.policy_file`).
     pub policy_file: Option<PathBuf>,
@@ -97,6 +100,16 @@ pub struct Settings {
     pub roots: Option<Arc<Roots>>,
     /// Directories that names are looked up in; also the children's `PATH`.
     pub search_path: Vec<PathBuf>,
+    /// Names of further variables that commands inherit (`mcp.exec.env`). Secret-looking ones are not passed on.
+    pub env: Vec<String>,
+    /// The user's home directory ([`user_home`](super::user_home)); without it commands see it like any other folder.
+    pub home: Option<PathBuf>,
+    /// How commands may write below `home`.
+    pub caches: CacheMode,
+    /// Places that commands cannot see (`mcp.exec.hidden`): absolute, or `~/` for the home directory. Needs mounts.
+    pub hidden: Vec<String>,
+    /// Whether commands may use `AF_UNIX` sockets where the host's are out of reach.
+    pub local_sockets: bool,
     /// Directories that commands may write.
     pub write_roots: Vec<PathBuf>,
     /// Directories that commands may only read but must see even below the private `/tmp`.
@@ -159,7 +172,12 @@ impl Default for Settings {
             allowlist: Vec::new(),
             policy_file: None,
             roots: None,
-            search_path: SEARCH_PATH.iter().map(PathBuf::from).collect(),
+            search_path: SYSTEM_SEARCH_PATH.iter().map(PathBuf::from).collect(),
+            env: Vec::new(),
+            home: None,
+            caches: CacheMode::default(),
+            hidden: Vec::new(),
+            local_sockets: false,
             write_roots: Vec::new(),
             read_roots: Vec::new(),
             homes: Vec::new(),

@@ -4,7 +4,6 @@
 //! Most runs end a little earlier, when pid 1 says that it is alone: what is left then is the kernel tidying up, which
 //! nobody needs to wait for. A pipe proves nothing, since any descendant may hold it open. Dropping the hold ends the run.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -266,10 +265,4 @@ fn read(from: &mut Option<File>, block: &mut [u8]) -> io::Result<usize> {
         },
     }
     Ok(0)
-}
-
-/// Whether an environment variable's name can be one.
-pub(super) fn is_variable(name: &OsStr) -> bool {
-    let bytes = name.as_encoded_bytes();
-    !bytes.is_empty() && !bytes.iter().any(|b| matches!(b, b'=' | 0))
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use llmc_exec::{
-    Children, Confinement, Limits as Bounds, Profile, Program, RunReport, Runner, Settings, Spec,
-    Verdict, Voice, trials,
+    Children, Confinement, Limits as Bounds, ProbeResult, Profile, Program, RunOwner, RunReport,
+    Runner, Settings, Spec, Voice, run_probes,
 };
 use llmc_host::{CancelToken, OpenDir, PathRules, Roots};
 use serde_json::json;
@@ -81,7 +81,6 @@ impl Python {
             limits,
             state_dir: settings.state_dir.clone(),
             helper: settings.helper.clone(),
-            search_path: settings.search_path.clone(),
             ..Settings::default()
         };
         let seen: Vec<PathBuf> = SEEN
@@ -211,6 +210,7 @@ impl Held {
             timeout: wall + Duration::from_secs(5),
             env: &env,
             max_output: u64::MAX,
+            owner: RunOwner::default(),
         };
         let speaking = stop.clone();
         let begin = move |mut voice: Voice| {
@@ -419,7 +419,7 @@ impl<H: Host> Block<'_, H> {
 
 /// Tries every way out of the boundary.
 fn proven(runner: &Runner, cwd: &OpenDir) -> llmc_host::Result<()> {
-    let tried = trials(runner, cwd);
+    let tried = run_probes(runner, cwd);
     let required = |missing: String| {
         llmc_host::Error::IsolationRequired {
         missing,
@@ -427,30 +427,30 @@ fn proven(runner: &Runner, cwd: &OpenDir) -> llmc_host::Result<()> {
             .to_owned(),
     }
     };
-    for trial in &tried {
-        match &trial.verdict {
-            Verdict::Held(_) => {}
-            Verdict::Escaped => {
+    for probe in &tried {
+        match &probe.result {
+            ProbeResult::Held(_) => {}
+            ProbeResult::Escaped => {
                 return Err(required(format!(
                     "a live probe got out of the boundary: {}",
-                    trial.what
+                    probe.what
                 )));
             }
-            Verdict::Open(why) => {
+            ProbeResult::Open(why) => {
                 return Err(required(format!(
                     "a live probe could {}: {why}",
-                    trial.what
+                    probe.what
                 )));
             }
-            Verdict::Untried(why) => {
-                tracing::debug!(what = trial.what, why = %why, "not tried");
+            ProbeResult::Untried(why) => {
+                tracing::debug!(what = probe.what, why = %why, "not tried");
             }
         }
     }
     // What could not be tried proves nothing; something must have been.
     match tried
         .iter()
-        .any(|trial| matches!(trial.verdict, Verdict::Held(_)))
+        .any(|probe| matches!(probe.result, ProbeResult::Held(_)))
     {
         true => Ok(()),
         false => Err(required("no live probe could be made".to_owned())),

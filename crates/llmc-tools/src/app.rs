@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use llmc_config::{Config, ExecProfile, Loaded};
+use llmc_config::{CachePolicy, Config, ExecProfile, Loaded};
 use llmc_envelope::HandleStore;
 use llmc_envelope::handles::Options;
-use llmc_exec::{Confinement, Profile, Runner, Settings};
+use llmc_exec::{
+    CacheMode, Confinement, HIDDEN_PLACES, Profile, Runner, SYSTEM_SEARCH_PATH, Settings,
+    tool_search_path, user_home,
+};
 use llmc_host::{CONFIG_FILE, PathRules, Roots, STATE_DIR, Workspace, WriteState};
 use llmc_observe::{Observer, Telemetry};
 
@@ -288,11 +291,35 @@ impl App {
         } else {
             (roots, Vec::new())
         };
+        let profile = match mcp.exec.profile {
+            ExecProfile::Unrestricted => Profile::Unrestricted,
+            ExecProfile::Restricted => Profile::Restricted,
+        };
+        let home = user_home();
+        let search_path = match (profile, mcp.exec.path.as_str()) {
+            (Profile::Restricted, _) => SYSTEM_SEARCH_PATH.map(PathBuf::from).to_vec(),
+            (Profile::Unrestricted, "auto") => {
+                let path = std::env::var_os("PATH");
+                tool_search_path(&loaded.root, path.as_deref(), home.as_deref())
+            }
+            (Profile::Unrestricted, folders) => std::env::split_paths(folders).collect(),
+        };
+        let hidden = mcp.exec.hidden.clone().unwrap_or_else(|| {
+            let places = HIDDEN_PLACES.iter();
+            places.map(|&place| place.to_owned()).collect()
+        });
         Settings {
-            profile: match mcp.exec.profile {
-                ExecProfile::Unrestricted => Profile::Unrestricted,
-                ExecProfile::Restricted => Profile::Restricted,
+            profile,
+            home,
+            search_path,
+            local_sockets: profile == Profile::Unrestricted,
+            hidden,
+            caches: match mcp.exec.caches {
+                CachePolicy::Private => CacheMode::Private,
+                CachePolicy::Shared => CacheMode::Shared,
+                CachePolicy::Off => CacheMode::Off,
             },
+            env: mcp.exec.env.clone(),
             confinement: match mcp.exec.confinement {
                 llmc_config::Confinement::Auto => Confinement::Auto,
                 llmc_config::Confinement::Full => Confinement::Full,

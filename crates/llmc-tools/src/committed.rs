@@ -194,6 +194,7 @@ impl<'a> Head<'a> {
             timeout: self.cx.app().config().mcp.exec.wait(),
             env: &env,
             max_output: limit,
+            owner: self.cx.caller().run_owner(),
         };
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let mut collect = |stream, bytes: &[u8]| match stream {

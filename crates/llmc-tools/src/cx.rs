@@ -59,6 +59,14 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Whose private layer and `/tmp` a command uses.
+    pub(crate) fn run_owner(&self) -> llmc_exec::RunOwner<'_> {
+        llmc_exec::RunOwner {
+            principal: &self.principal,
+            session: &self.session,
+        }
+    }
+
     /// The local user with full rights, at the given door.
     pub fn local(surface: Surface, app: &App) -> Caller {
         let env = |name: &str, other: &str| match std::env::var(name) {

@@ -1,6 +1,6 @@
-//! The hostile program of a live trial: tries one thing and says how it went.
+//! The hostile program of an escape test: makes one attempt and prints its result.
 //!
-//! It is this executable, so that a trial needs no shell, no Python and nothing on the list of allowed programs. What it
+//! It is this executable, so that a test needs no shell, no Python and nothing on the list of allowed programs. What it
 //! prints is what it got hold of; a refusal is told as the kernel's number in the last line.
 
 use std::fs::{self, OpenOptions, Permissions};

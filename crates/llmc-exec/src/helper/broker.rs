@@ -24,7 +24,7 @@ use rustix::process::{
 };
 
 use super::outer::leash;
-use super::spaces;
+use super::{spaces, stage};
 use crate::fds;
 use crate::level::Feature;
 use crate::plan::{self, Failure, INNER, Report, Start};
@@ -50,15 +50,24 @@ struct Init {
 /// Serves the server until it goes away.
 pub(super) fn run() -> io::Result<()> {
     let server = leash()?;
-    let start: Start = plan::receive(&server)?;
+    let Start { features, stage } = plan::receive(&server)?;
     rustix::process::chdir("/")?;
+    // Its locks are held until the broker ends.
+    let staged = match stage::set_up(stage.filter(|_| features.mount)) {
+        Ok(staged) => staged,
+        Err(failure) => return plan::send(&server, &Report::Failed(failure)),
+    };
     let mut runs = Runs {
         home: own("pid")?,
-        start,
+        start: Start {
+            features,
+            stage: staged.stage.clone(),
+        },
         inits: Vec::new(),
         networks: Vec::new(),
     };
-    plan::send(&server, &Report::Started)?;
+    let layers = staged.stores.clone();
+    plan::send(&server, &Report::Started { layers })?;
     let mut ready: Vec<UnixStream> = Vec::new();
     // If one cannot be made ahead of time, the next wish finds out why.
     let mut able = true;

@@ -6,9 +6,11 @@ use rustix::thread::{
     configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
 };
 
-/// What pid 1 needs while it builds: mounts, dropping capabilities, the loopback's switch.
-const BUILDING: [CapabilitySet; 3] = [
+/// What pid 1 needs while it builds: mounts, dropping capabilities, the loopback's switch. The kernel gives an overlay a
+/// working folder without permissions, so whoever mounts one has to be able to pass them over.
+const BUILDING: [CapabilitySet; 4] = [
     CapabilitySet::SYS_ADMIN,
+    CapabilitySet::DAC_OVERRIDE,
     CapabilitySet::SETPCAP,
     CapabilitySet::NET_ADMIN,
 ];

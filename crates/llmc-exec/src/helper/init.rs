@@ -19,17 +19,17 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 
 use super::outer::leash;
-use super::{caps, landlock, limits, mounts, reaper, seccomp, spaces};
+use super::{caps, landlock, limits, mounts, reaper, seccomp, spaces, stage};
 use crate::fds;
 use crate::level::{Feature, Features};
-use crate::plan::{self, Failure, Input, Plan, Report, SEEN, Start, Target};
+use crate::plan::{self, Failure, Input, Plan, Report, SEEN, Stage, Start, Target};
 
 /// Runs as pid 1: waits for its plan, then until the command is over.
 pub(super) fn run() -> io::Result<()> {
     let leash = leash()?;
     // A session without the broker, so that a signal to the group cannot reach it.
     let _ = rustix::process::setsid();
-    let Start { features } = plan::receive(&leash)?;
+    let Start { features, stage } = plan::receive(&leash)?;
     // The broker has put it into its network.
     if let Err(failure) = bound_programs(features) {
         return plan::send(&leash, &Report::Failed(failure));
@@ -46,7 +46,7 @@ pub(super) fn run() -> io::Result<()> {
         input: fds.next(),
         outputs: Some((out, err)),
     };
-    carry_out(&plan, &leash, ends)
+    carry_out(&plan, stage.as_ref(), &leash, ends)
 }
 
 /// Runs without a pid namespace, where the outer helper already has everything.
@@ -64,7 +64,7 @@ pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()>
         input,
         outputs: None,
     };
-    carry_out(&plan, leash, ends)
+    carry_out(&plan, None, leash, ends)
 }
 
 /// Bounds what programs can have, which needs no plan.
@@ -82,8 +82,8 @@ struct Ends {
     outputs: Option<(OwnedFd, OwnedFd)>,
 }
 
-fn carry_out(plan: &Plan, leash: &UnixStream, ends: Ends) -> io::Result<()> {
-    let reports = match confine(plan) {
+fn carry_out(plan: &Plan, stage: Option<&Stage>, leash: &UnixStream, ends: Ends) -> io::Result<()> {
+    let reports = match confine(plan, stage) {
         Ok(landlock) => match &plan.target {
             Some(target) => live(target, plan, leash, ends),
             None => vec![Report::Ready { landlock }],
@@ -94,12 +94,18 @@ fn carry_out(plan: &Plan, leash: &UnixStream, ends: Ends) -> io::Result<()> {
 }
 
 /// Puts the boundary up around this process. Returns the Landlock ABI in force.
-fn confine(plan: &Plan) -> Result<Option<u32>, Failure> {
+fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
     let here =
         rustix::fs::stat(".").map_err(|errno| Failure::new(None, "looking around", errno))?;
     if plan.features.mount {
+        // The last thing done in the mount namespace of the broker, which keeps it for the session's next run.
+        let session = plan.view.session.as_deref().filter(|_| stage.is_some());
+        let tmp = session
+            .map(|session| stage::session_tmp(session, plan.limits.tmp_bytes))
+            .transpose()
+            .map_err(|error| Failure::new(None, "the session's /tmp", error))?;
         spaces::mount(plan.features)?;
-        mounts::build(plan).map_err(|trouble| {
+        mounts::build(plan, stage, tmp.as_deref()).map_err(|trouble| {
             Failure::new(Some(Feature::MountSpace), &trouble.step, trouble.errno)
         })?;
         if plan.features.fresh_proc {
@@ -117,7 +123,7 @@ fn confine(plan: &Plan) -> Result<Option<u32>, Failure> {
         .map_err(|errno| Failure::new(None, "no_new_privs", errno))?;
     let mut abi = None;
     if plan.features.landlock {
-        let enforced = landlock::restrict(plan)
+        let enforced = landlock::restrict(plan, stage)
             .map_err(|error| Failure::new(Some(Feature::Landlock), "landlock", error))?;
         abi = Some(enforced);
     }

@@ -9,7 +9,7 @@ use landlock::{
     RulesetStatus, Scope, path_beneath_rules,
 };
 
-use crate::plan::{Places, Plan, Sockets};
+use crate::plan::{Places, Plan, Sockets, Stage};
 
 /// The newest rules known here; an older kernel enforces what it knows.
 const NEWEST: ABI = ABI::V9;
@@ -35,7 +35,7 @@ const NEEDED: [&str; 6] = [
 ];
 
 /// Restricts this process and returns the ABI that is really in force.
-pub(super) fn restrict(plan: &Plan) -> io::Result<u32> {
+pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
     let written = AccessFs::from_write(NEWEST);
     let read = AccessFs::from_read(NEWEST);
     let handled = match plan.places.seen {
@@ -57,6 +57,11 @@ pub(super) fn restrict(plan: &Plan) -> io::Result<u32> {
     // Only a /tmp of its own: the host's holds other people's files.
     if plan.features.mount {
         places.extend(["/tmp", "/dev/shm"].map(OsString::from));
+        // What is written there ends in a private layer.
+        let layers = stage
+            .map(|stage| stage.layers.as_slice())
+            .unwrap_or_default();
+        places.extend(layers.iter().map(|layer| layer.path.clone()));
     }
     let mut seen = plan.places.seen.clone().unwrap_or_default();
     if plan.places.seen.is_some() {

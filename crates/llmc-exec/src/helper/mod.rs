@@ -22,6 +22,7 @@ mod reaper;
 mod seal;
 mod seccomp;
 mod spaces;
+mod stage;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

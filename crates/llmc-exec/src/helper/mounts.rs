@@ -19,7 +19,13 @@ use rustix::mount::{
     mount_remount, move_mount, open_tree,
 };
 
-use crate::plan::Plan;
+use super::stage::layer_dir;
+use crate::plan::{HiddenPlace, Plan, Stage};
+
+/// Where a daemon's sockets are. `/var/run` is a link to the other almost everywhere.
+const RUN_DIRS: [&str; 2] = ["/run", "/var/run"];
+/// Files shown in place of others, in the run's own `/dev`.
+const STAND_INS: &str = "/dev/.llmc";
 
 /// Nodes that programs expect; everything else in `/dev` is hardware.
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -32,8 +38,9 @@ pub(super) struct Trouble {
 
 type Result<T, E = Trouble> = std::result::Result<T, E>;
 
-/// Builds the view. `/proc` comes later, from [`fresh_proc`].
-pub(super) fn build(plan: &Plan) -> Result<()> {
+/// Builds the view from what the host has and the broker has staged; `tmp` is the session's. `/proc` comes later, from
+/// [`fresh_proc`].
+pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> Result<()> {
     let root = OsStr::new("/");
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(at("making mounts private", root))?;
@@ -44,35 +51,136 @@ pub(super) fn build(plan: &Plan) -> Result<()> {
         .iter()
         .any(|path| Path::new("/tmp").starts_with(path));
     let clones = cloned(&writable)?;
+    let is_written = |path: &Path| writable.iter().any(|root| path.starts_with(root));
+    let layers = stage
+        .map(|stage| stage.layers.as_slice())
+        .unwrap_or_default();
+    let layers: Vec<(&OsStr, OwnedFd)> = layers
+        .iter()
+        .filter(|layer| !is_written(Path::new(&layer.path)))
+        .map(|layer| {
+            let dir = layer_dir(layer);
+            let clone =
+                open(dir.as_os_str()).and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()));
+            Ok((
+                layer.path.as_os_str(),
+                clone.map_err(at("opening", &layer.path))?,
+            ))
+        })
+        .collect::<Result<_>>()?;
+    let own_run: Vec<&Path> = RUN_DIRS
+        .map(Path::new)
+        .into_iter()
+        .filter(|dir| plan.view.private_run && !is_written(dir))
+        .filter(|dir| dir.symlink_metadata().is_ok_and(|status| status.is_dir()))
+        .collect();
+    let resolver = resolver_file(&own_run)?;
+    let run_links = own_run
+        .iter()
+        .flat_map(|dir| links_out_of(dir))
+        .collect::<Vec<_>>();
+    // Places that are covered, so that the way to what lies below has to be made anew.
+    let mut covered: Vec<&Path> = own_run.clone();
+    if own_tmp {
+        covered.push(Path::new("/tmp"));
+    }
+    let (hidden_inside, hidden_first): (Vec<&HiddenPlace>, Vec<&HiddenPlace>) = plan
+        .view
+        .hidden
+        .iter()
+        .partition(|place| is_written(Path::new(&place.path)));
+    let is_covered = |path: &&OsStr| {
+        covered.iter().any(|dir| Path::new(path).starts_with(dir))
+            || layers
+                .iter()
+                .any(|(dir, _)| Path::new(path).starts_with(dir))
+    };
     let shown: Vec<&OsStr> = outermost(&plan.places.read)
         .into_iter()
-        .filter(|path| own_tmp && Path::new(path).starts_with("/tmp"))
+        .filter(is_covered)
+        .filter(|path| !is_written(Path::new(path)))
         .collect();
     let shown = cloned(&shown)?;
     let nodes = device_nodes()?;
+    let session_tmp = match tmp.filter(|_| own_tmp) {
+        Some(dir) => {
+            let clone =
+                open(dir.as_os_str()).and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()));
+            Some(clone.map_err(at("opening", dir.as_os_str()))?)
+        }
+        None => None,
+    };
 
-    for (path, options) in mount_table()? {
+    let mounted = mount_table()?;
+    for (path, options) in &mounted {
         let replaced = path.starts_with("/dev")
             || path.starts_with("/proc")
-            || (own_tmp && path.starts_with("/tmp"));
+            || covered.iter().any(|dir| path.starts_with(dir));
         let system = plan.places.sealed.iter().any(|dir| path.starts_with(dir));
         if !replaced && (!whole || system || path.starts_with("/sys")) {
-            seal(&path, options)?;
+            seal(path, *options)?;
         }
     }
+    // Mounts of the host below a layer, which shows only what lies in the folder itself.
+    let inner = inner_mounts(mounted.keys(), &layers, &is_written);
 
     if own_tmp {
-        let options = format!("mode=1777,size={}", plan.limits.tmp_bytes);
-        tmpfs(OsStr::new("/tmp"), &options, MountFlags::empty())?;
+        let tmp = OsStr::new("/tmp");
+        match &session_tmp {
+            Some(clone) => attach(tmp, clone, &[])?,
+            None => {
+                let options = format!("mode=1777,size={}", plan.limits.tmp_bytes);
+                tmpfs(tmp, &options, MountFlags::empty())?;
+            }
+        }
+    }
+    for dir in &own_run {
+        tmpfs(dir.as_os_str(), "mode=755,size=1m", MountFlags::empty())?;
+    }
+    for (link, target) in run_links {
+        let _ = std::os::unix::fs::symlink(target, link);
     }
     devices(nodes, plan.limits.tmp_bytes)?;
+    for (path, clone) in &layers {
+        attach(path, clone, &covered)?;
+        remount(clone, MountFlags::empty()).map_err(at("mounting", path))?;
+    }
+    for (path, clone) in &inner {
+        attach(path.as_os_str(), clone, &covered)?;
+    }
+    for place in hidden_first
+        .iter()
+        .filter(|place| Path::new(&place.path).is_dir())
+    {
+        // Writable for now: a write root may lie inside, and the way to it has to be made.
+        tmpfs(&place.path, "mode=755,size=256k", MountFlags::empty())?;
+        covered.push(Path::new(&place.path));
+    }
     for (path, clone) in clones.iter().filter(|(path, _)| *path != root) {
-        attach(path, clone, own_tmp)?;
+        attach(path, clone, &covered)?;
         remount(clone, MountFlags::empty()).map_err(at("mounting", path))?;
     }
     for (path, clone) in &shown {
-        attach(path, clone, own_tmp)?;
+        attach(path, clone, &covered)?;
         remount(clone, MountFlags::RDONLY).map_err(at("mounting", path))?;
+    }
+    if let Some((path, clone)) = &resolver {
+        attach_file(path, clone)?;
+    }
+    let mut stand_ins = StandIns::default();
+    for place in hidden_first.iter().chain(&hidden_inside) {
+        match open(&place.path).and_then(|fd| rfs::fstat(&fd)) {
+            Ok(status) if rfs::FileType::from_raw_mode(status.st_mode).is_dir() => {
+                if is_written(Path::new(&place.path)) {
+                    tmpfs(&place.path, "mode=555,size=4k", MountFlags::RDONLY)?;
+                }
+            }
+            Ok(_) => stand_ins.cover(&place.path, &place.text)?,
+            Err(_) => {}
+        }
+    }
+    for path in &plan.view.sockets {
+        stand_ins.cover(path, "")?;
     }
     for path in &plan.places.sealed {
         bind(path, MountFlags::RDONLY)?;
@@ -142,10 +250,103 @@ fn move_onto(clone: &OwnedFd, onto: &OwnedFd) -> Result<(), Errno> {
     move_mount(clone, "", onto, "", flags)
 }
 
-/// Puts a clone in place; below the run's own `/tmp` the way there has to be made first.
-fn attach(path: &OsStr, clone: &OwnedFd, own_tmp: bool) -> Result<()> {
+/// Files that stand in for others.
+#[derive(Default)]
+struct StandIns {
+    made: usize,
+}
+
+impl StandIns {
+    /// Shows a file with another text, read-only. One that is gone needs no cover.
+    fn cover(&mut self, path: &OsStr, text: &str) -> Result<()> {
+        let Ok(onto) = open(path) else {
+            return Ok(());
+        };
+        let dir = Path::new(STAND_INS);
+        let wrong = |error: std::io::Error| at("covering", path)(errno(&error));
+        if self.made == 0 {
+            std::fs::DirBuilder::new()
+                .mode(0o755)
+                .create(dir)
+                .map_err(wrong)?;
+        }
+        self.made += 1;
+        let file = dir.join(self.made.to_string());
+        std::fs::write(&file, text).map_err(wrong)?;
+        open(file.as_os_str())
+            .and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()))
+            .and_then(|clone| {
+                move_onto(&clone, &onto)?;
+                remount(&clone, MountFlags::RDONLY)
+            })
+            .map_err(at("covering", path))
+    }
+}
+
+/// Mounts strictly below a layer, as they are now. The ones out of this user's reach are left out.
+fn inner_mounts<'a>(
+    mounted: impl Iterator<Item = &'a PathBuf>,
+    layers: &[(&OsStr, OwnedFd)],
+    is_written: &dyn Fn(&Path) -> bool,
+) -> Vec<(&'a PathBuf, OwnedFd)> {
+    let mut found: Vec<(&PathBuf, OwnedFd)> = Vec::new();
+    for path in mounted {
+        let below = |dir: &Path| path != dir && path.starts_with(dir);
+        let known = found.iter().any(|(dir, _)| below(dir));
+        if known || is_written(path) || !layers.iter().any(|(dir, _)| below(Path::new(dir))) {
+            continue;
+        }
+        let clone =
+            open(path.as_os_str()).and_then(|fd| clone_mount(&fd, OpenTreeFlags::AT_RECURSIVE));
+        found.extend(clone.map(|clone| (path, clone)));
+    }
+    found
+}
+
+/// The list of name servers, where it lies in a folder that is covered: without it no name is found.
+fn resolver_file(covered: &[&Path]) -> Result<Option<(PathBuf, OwnedFd)>> {
+    let Ok(path) = std::fs::canonicalize("/etc/resolv.conf") else {
+        return Ok(None);
+    };
+    if !covered.iter().any(|dir| path.starts_with(dir)) || !path.is_file() {
+        return Ok(None);
+    }
+    let clone = open(path.as_os_str()).and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()));
+    Ok(clone.ok().map(|clone| (path, clone)))
+}
+
+/// Links of a folder that lead elsewhere, as some systems keep their programs behind one.
+fn links_out_of(dir: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let target = std::fs::read_link(entry.path()).ok()?;
+            (target.is_absolute() && !target.starts_with(dir)).then(|| (entry.path(), target))
+        })
+        .collect()
+}
+
+/// Puts a file in place in a folder that was covered.
+fn attach_file(path: &Path, clone: &OwnedFd) -> Result<()> {
+    let wrong = |error: std::io::Error| at("making the way to", path.as_os_str())(errno(&error));
+    if let Some(dir) = path.parent() {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(dir)
+            .map_err(wrong)?;
+    }
+    std::fs::write(path, "").map_err(wrong)?;
+    let onto = open(path.as_os_str()).map_err(at("opening", path.as_os_str()))?;
+    move_onto(clone, &onto)
+        .and_then(|()| remount(clone, MountFlags::RDONLY))
+        .map_err(at("mounting", path.as_os_str()))
+}
+
+/// Puts a clone in place; below a folder that was covered the way there has to be made first.
+fn attach(path: &OsStr, clone: &OwnedFd, covered: &[&Path]) -> Result<()> {
     let made = Path::new(path);
-    if own_tmp && made.starts_with("/tmp") {
+    if covered.iter().any(|dir| made.starts_with(dir)) {
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)

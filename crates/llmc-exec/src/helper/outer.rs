@@ -21,7 +21,7 @@ pub(super) fn run() -> io::Result<()> {
     // Fails only for a group leader, which a freshly started process is not unless its parent made it one.
     let _ = rustix::process::setsid();
     let leash = leash()?;
-    let Start { features } = plan::receive(&leash)?;
+    let Start { features, .. } = plan::receive(&leash)?;
     let entered = spaces::user(features, &leash);
     let done = match (entered, features.pid) {
         (Ok(()), true) => broker(&leash),

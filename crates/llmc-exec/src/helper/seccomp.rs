@@ -163,7 +163,7 @@ fn program(sockets: Sockets) -> io::Result<Block> {
     let typing = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
     on(libc::SYS_ioctl, unless(IF_EQUAL, argument(1), &typing))?;
     on(libc::SYS_socket, socket(sockets))?;
-    on(libc::SYS_socketpair, socketpair())?;
+    on(libc::SYS_socketpair, socketpair(sockets))?;
 
     let calls: Vec<(u32, Block)> = calls.into_iter().collect();
     let mut program = preamble();
@@ -187,7 +187,7 @@ fn preamble() -> Block {
     program
 }
 
-/// Internet sockets (and netlink, by which programs list interfaces), or none.
+/// Internet sockets (and netlink, by which programs list interfaces), local ones where the host's are out of reach, or none.
 fn socket(sockets: Sockets) -> Block {
     match sockets {
         Sockets::Nothing => refuse(libc::EPERM),
@@ -200,13 +200,31 @@ fn socket(sockets: Sockets) -> Block {
                 allow(),
             )
         }
+        Sockets::InternetAndLocal => {
+            let families = [
+                libc::AF_INET,
+                libc::AF_INET6,
+                libc::AF_NETLINK,
+                libc::AF_UNIX,
+            ];
+            only(
+                argument(0),
+                None,
+                &families.map(|family| family as u32),
+                allow(),
+            )
+        }
     }
 }
 
-/// Connected pairs stay, but only such as cannot be connected again: a datagram socket could address a daemon.
-fn socketpair() -> Block {
+/// Connected pairs stay, but where no other local socket may be made only such as cannot be connected again: a datagram
+/// socket could address a daemon.
+fn socketpair(sockets: Sockets) -> Block {
     let kinds = [libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32];
-    let by_kind = only(argument(1), Some(0xf), &kinds, allow());
+    let by_kind = match sockets {
+        Sockets::InternetAndLocal => allow(),
+        Sockets::Internet | Sockets::Nothing => only(argument(1), Some(0xf), &kinds, allow()),
+    };
     only(argument(0), None, &[libc::AF_UNIX as u32], by_kind)
 }
 
@@ -405,6 +423,21 @@ mod tests {
         for (call, arguments, wanted) in cases {
             assert_eq!(
                 verdict(&program, call, arguments),
+                wanted,
+                "{call} {arguments:?}"
+            );
+        }
+        let local = super::program(Sockets::InternetAndLocal).unwrap();
+        for (call, arguments, wanted) in [
+            (libc::SYS_socket, [unix, stream], ALLOW),
+            (libc::SYS_socket, [unix, dgram], ALLOW),
+            (libc::SYS_socket, [inet, stream], ALLOW),
+            (libc::SYS_socket, [libc::AF_VSOCK as u64, stream], REFUSE),
+            (libc::SYS_socketpair, [unix, dgram], ALLOW),
+            (libc::SYS_socketpair, [inet, stream], REFUSE),
+        ] {
+            assert_eq!(
+                verdict(&local, call, arguments),
                 wanted,
                 "{call} {arguments:?}"
             );

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::rule::{Refusal, Rule};
 use super::{Allowed, denied};
-use crate::{Program, Runner, Spec, Stream};
+use crate::{Program, RunOwner, Runner, Spec, Stream};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
 use llmc_host::{Error, Result};
@@ -219,6 +219,7 @@ impl Asked<'_> {
             timeout: PATIENCE,
             env: &self.env,
             max_output: ANSWER,
+            owner: RunOwner::default(),
         };
         let mut out = Vec::new();
         let mut collect = |stream, bytes: &[u8]| {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use llmc_exec::{Children, Confinement, RunReport, Runner, Spec};
+use llmc_exec::{Children, Confinement, RunOwner, RunReport, Runner, Spec};
 use llmc_host::CancelToken;
 
 use crate::world::{World, text};
@@ -88,6 +88,7 @@ fn converse(
         timeout: Duration::from_secs(20),
         env: &[],
         max_output: u64::MAX,
+        owner: RunOwner::default(),
     };
     let mut heard = Vec::new();
     let begin_stop = stop.clone();

@@ -89,6 +89,16 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             let (half, _other) = UnixDatagram::pair()?;
             half.send_to(b"owned", path).map(drop)
         }
+        // Among the command's own processes.
+        ["own-socket", path] => {
+            let listener = std::os::unix::net::UnixListener::bind(path)?;
+            local_pong(&listener, || UnixStream::connect(path))
+        }
+        ["own-abstract"] => {
+            let address = SocketAddr::from_abstract_name(format!("own-{}", std::process::id()))?;
+            let listener = std::os::unix::net::UnixListener::bind_addr(&address)?;
+            local_pong(&listener, || UnixStream::connect_addr(&address))
+        }
         ["stream-pair"] => UnixStream::pair().map(drop),
         ["loopback"] => {
             let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
@@ -184,6 +194,15 @@ fn attempt(words: &[&str]) -> io::Result<()> {
         }
         other => panic!("no such attack: {other:?}"),
     }
+}
+
+fn local_pong(
+    listener: &std::os::unix::net::UnixListener,
+    connect: impl FnOnce() -> io::Result<UnixStream>,
+) -> io::Result<()> {
+    let mut client = connect()?;
+    listener.accept()?.0.write_all(b"pong")?;
+    expect_pong(|answer| client.read(answer))
 }
 
 fn expect_pong(read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<()> {

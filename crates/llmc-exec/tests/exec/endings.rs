@@ -161,6 +161,7 @@ fn panic() {
         timeout: Duration::from_secs(30),
         env: &[],
         max_output: 100,
+        owner: llmc_exec::RunOwner::default(),
     };
     let run = std::panic::AssertUnwindSafe(|| {
         runner.run(

@@ -228,6 +228,30 @@ fn sockets() {
         ),
     ];
     fails_confined_only(&world, attacks);
+    // Nor where a run may make local sockets of its own; with and without a network.
+    for network in [false, true] {
+        let mut settings = world.settings(Confinement::Auto);
+        settings.local_sockets = true;
+        settings.network = network;
+        let runner = Runner::open(settings).unwrap();
+        let attacks = [
+            ["unix", &outside],
+            ["unix", &inside],
+            ["datagram", &log],
+            ["abstract", &name],
+        ];
+        for [kind, target] in attacks {
+            if !runner.level().seccomp {
+                continue;
+            }
+            let ran = world.run(&runner, &["attack", kind, target]);
+            assert_eq!(
+                ran.finished.status.exit_code(),
+                Some(1),
+                "{kind} {target}: {ran:?}"
+            );
+        }
+    }
 }
 
 fn serve(listener: UnixListener) {

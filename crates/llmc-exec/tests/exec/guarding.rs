@@ -217,7 +217,7 @@ fn below_tmp() {
 fn git() {
     let world = World::new();
     let runner = world.runner(Confinement::Auto);
-    if runner.resolve("git").is_err() || !runner.level().mountns {
+    if runner.resolve("git", &world.workspace).is_err() || !runner.level().mountns {
         return;
     }
     std::fs::remove_dir_all(world.workspace.join(".git")).unwrap();
@@ -260,8 +260,15 @@ fn whole_disk() {
     settings.homes = vec![world.workspace.clone()];
     let runner = llmc_exec::Runner::open(settings).unwrap();
     let level = *runner.level();
-    assert!(runner.resolve("sh").is_ok(), "{:?}", runner.unresolved());
-    let error = runner.resolve("attack").unwrap_err().to_string();
+    assert!(
+        runner.resolve("sh", &world.workspace).is_ok(),
+        "{:?}",
+        runner.unresolved()
+    );
+    let error = runner
+        .resolve("attack", &world.workspace)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("commands can write"), "{error}");
 
     let new = world.outside("new");

@@ -17,12 +17,13 @@ mod attacks;
 mod endings;
 mod escapes;
 mod guarding;
+mod home;
 mod policy;
+mod probes;
 mod processes;
 mod repository;
 mod restricted;
 mod roles;
-mod trying;
 mod world;
 
 use std::process::ExitCode;
@@ -49,10 +50,11 @@ fn main() -> ExitCode {
     alone::list(&mut add);
     escapes::list(&mut add);
     guarding::list(&mut add);
+    home::list(&mut add);
     endings::list(&mut add);
     policy::list(&mut add);
     processes::list(&mut add);
-    trying::list(&mut add);
+    probes::list(&mut add);
     repository::list(&mut add);
     restricted::list(&mut add);
     roles::list(&mut add);

@@ -24,8 +24,15 @@ fn allowlist() {
     let runner = world.runner(Confinement::Auto);
     shared(&runner);
     let attack = world.bin.join("attack");
-    assert_eq!(runner.resolve("attack").unwrap().path, attack);
-    assert!(runner.resolve(attack.to_str().unwrap()).is_ok());
+    assert_eq!(
+        runner.resolve("attack", &world.workspace).unwrap().path,
+        attack
+    );
+    assert!(
+        runner
+            .resolve(attack.to_str().unwrap(), &world.workspace)
+            .is_ok()
+    );
     for name in [
         "ls",
         "bash",
@@ -207,6 +214,7 @@ fn vanished() {
         timeout: std::time::Duration::from_secs(5),
         env: &[],
         max_output: 10,
+        owner: llmc_exec::RunOwner::default(),
     };
     let run = runner.run(&spec, &mut |_, _| {}, &llmc_host::CancelToken::default());
     if runner.level().mountns {

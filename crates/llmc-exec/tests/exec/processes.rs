@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use llmc_exec::{Confinement, Io, Manner, NotKilled, Process, Protection, Runner, Spec, aim};
+use llmc_exec::{
+    Confinement, Io, Manner, NotKilled, Process, Protection, RunOwner, Runner, Spec, aim,
+};
 use llmc_host::{CancelToken, Result};
 
 use crate::endings::{BOTH, descendants, is_written, wait_for_rest, wait_until_written};
@@ -52,6 +54,7 @@ fn try_start(world: &World, runner: &Runner, argv: &[&str], manner: Manner) -> R
         timeout: Duration::MAX,
         env: &[],
         max_output: u64::MAX,
+        owner: RunOwner::default(),
     };
     runner.spawn(&spec, manner)
 }

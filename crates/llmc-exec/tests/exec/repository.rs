@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, Profile, Runner, Spec, Stream};
+use llmc_exec::{Confinement, Profile, RunOwner, Runner, Spec, Stream};
 use llmc_host::{CancelToken, Error, Result};
 
 use crate::world::{World, script};
@@ -512,6 +512,7 @@ impl Door {
             timeout: Duration::from_secs(20),
             env: ready.as_ref().map_or(&[], |ready| &ready.env),
             max_output: 1 << 20,
+            owner: RunOwner::default(),
         };
         let finished = self
             .runner

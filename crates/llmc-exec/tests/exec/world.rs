@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, RunReport, Runner, Settings, Spec, Stream};
+use llmc_exec::{Confinement, RunOwner, RunReport, Runner, Settings, Spec, Stream};
 use llmc_host::{CancelToken, PathRules, Result, Roots};
 
 /// What lies in the workspace.
@@ -156,6 +156,7 @@ impl World {
             timeout,
             env: &[("TE_AGENT_ID".to_owned(), "agent-7".to_owned())],
             max_output,
+            owner: RunOwner::default(),
         };
         let finished = runner.run(&spec, &mut collect, stop)?;
         Ok(Ran {

@@ -58,6 +58,7 @@ impl Tool for LinuxProcStart {
                 timeout: Duration::MAX,
                 env: &env,
                 max_output: u64::MAX,
+                owner: cx.caller().run_owner(),
             };
             let manner = Manner {
                 io,

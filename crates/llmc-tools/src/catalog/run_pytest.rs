@@ -150,6 +150,7 @@ fn run(
         timeout: cx.app().config().mcp.exec.max_wait(),
         env: &[],
         max_output: MAX_OUTPUT_BYTES,
+        owner: cx.caller().run_owner(),
     };
     let mut collect = |stream, bytes: &[u8]| match stream {
         Stream::Stdout => stdout.extend_from_slice(bytes),

@@ -73,6 +73,7 @@ impl Tool for TeGit {
                 timeout,
                 env: &git.env,
                 max_output: MAX_OUTPUT_BYTES,
+                owner: cx.caller().run_owner(),
             };
             let report = commands.run(&spec, &mut collect, cancel)?;
             if report.cancelled {

@@ -202,6 +202,7 @@ fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<Comman
         timeout: Duration::MAX,
         env: &env,
         max_output: u64::MAX,
+        owner: cx.caller().run_owner(),
     };
     let through_operator = if operator_te::is_configured(cx) {
         operator_te::capture(cx, &spec, wait.duration, cancel)?

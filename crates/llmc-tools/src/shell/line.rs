@@ -92,7 +92,7 @@ fn shell(cx: &Cx) -> Result<Option<&'static str>> {
     let runner = cx.app().commands()?;
     Ok(SHELLS
         .into_iter()
-        .find(|shell| runner.resolve(shell).is_ok()))
+        .find(|shell| runner.resolve(shell, cx.app().root()).is_ok()))
 }
 
 fn is_shell(word: &str) -> bool {

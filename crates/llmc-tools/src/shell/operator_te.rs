@@ -81,6 +81,7 @@ fn run_program(
         timeout: wait.min(cx.app().config().mcp.te.timeout()),
         env: spec.env,
         max_output: MAX_OUTPUT_BYTES,
+        owner: spec.owner,
     };
     let mut spool = Spool::new(cx.app().stores().map(ToOwned::to_owned));
     let mut answer = Vec::new();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use llmc_config::{LogLevel, SettingSource};
 use llmc_exec::{
-    Confinement, Level, Profile, Program, Runner, Settings, Trial, Unresolved, Verdict,
-    is_interpreter, trials,
+    Confinement, Level, PrivateLayer, Probe, ProbeResult, Profile, Program, Runner, Settings,
+    ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
 };
 use llmc_tools::state::{self, Store};
 use llmc_tools::{App, Kind, Truth, mode};
@@ -37,7 +37,10 @@ struct Findings {
     level: Option<Level>,
     programs: Vec<Program>,
     unresolved: Vec<Unresolved>,
-    trials: Vec<Trial>,
+    probes: Vec<Probe>,
+    tool_chains: Vec<ToolChain>,
+    /// Folders that commands write copy-on-write.
+    layers: Vec<PrivateLayer>,
     /// Likely not meant, but allowed.
     warnings: Vec<String>,
     /// What the configuration demands and does not get.
@@ -91,9 +94,16 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
     let offered = relaxed(app.command_settings());
     // Where the demands are not met, what there is can still be tried.
     let runner = opened.as_ref().ok().copied().or(offered.as_ref());
-    let trials = runner.map_or_else(Vec::new, |runner| attempts(app, runner));
-    let escapes = trials.iter().filter(|t| t.verdict == Verdict::Escaped);
-    problems.extend(escapes.map(|trial| format!("escaped: {}", trial.what)));
+    let probes = runner.map_or_else(Vec::new, |runner| escape_tests(app, runner));
+    let tool_chains = runner.map_or_else(Vec::new, |runner| tool_chains(app, runner));
+    for tool in &tool_chains {
+        if let Err(why) = &tool.version {
+            let program = tool.program.display();
+            warnings.push(format!("{program} does not start confined: {why}"));
+        }
+    }
+    let escapes = probes.iter().filter(|t| t.result == ProbeResult::Escaped);
+    problems.extend(escapes.map(|probe| format!("escaped: {}", probe.what)));
     let (programs, unresolved) = match runner {
         Some(runner) => (runner.programs().to_vec(), runner.unresolved().to_vec()),
         None => Default::default(),
@@ -114,7 +124,9 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         level: opened.ok().map(|runner| *runner.level()),
         programs,
         unresolved,
-        trials,
+        probes,
+        tool_chains,
+        layers: runner.map_or_else(Vec::new, |runner| runner.layers().to_vec()),
         warnings,
         problems,
         app: app.clone(),
@@ -141,19 +153,32 @@ fn relaxed(settings: Settings) -> Option<Runner> {
         .ok()
 }
 
-fn attempts(app: &App, runner: &Runner) -> Vec<Trial> {
-    let roots = &app.files().roots;
-    let first = roots.paths().next().map(|path| path.display().to_string());
-    let cwd = roots
-        .open_dir(".")
-        .or_else(|error| first.map_or(Err(error), |path| roots.open_dir(&path)));
-    match cwd {
-        Ok(cwd) => trials(runner, &cwd),
-        Err(error) => vec![Trial {
+fn escape_tests(app: &App, runner: &Runner) -> Vec<Probe> {
+    match working_directory(app) {
+        Ok(cwd) => run_probes(runner, &cwd),
+        Err(error) => vec![Probe {
             what: "run something in a root",
-            verdict: Verdict::Untried(error.to_string()),
+            result: ProbeResult::Untried(error.to_string()),
         }],
     }
+}
+
+/// In the restricted profile the list of programs, not the search path, says what can run.
+fn tool_chains(app: &App, runner: &Runner) -> Vec<ToolChain> {
+    match working_directory(app) {
+        Ok(cwd) if app.command_settings().profile == Profile::Unrestricted => {
+            check_tool_chains(runner, &cwd)
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn working_directory(app: &App) -> llmc_host::Result<llmc_host::OpenDir> {
+    let roots = &app.files().roots;
+    let first = roots.paths().next().map(|path| path.display().to_string());
+    roots
+        .open_dir(".")
+        .or_else(|error| first.map_or(Err(error), |path| roots.open_dir(&path)))
 }
 
 fn sources(app: &App) -> Vec<(usize, &'static str)> {

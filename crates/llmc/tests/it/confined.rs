@@ -22,12 +22,12 @@ fn doctor(workspace: &TestWorkspace, flags: &[&str]) -> (ProcessOutput, Value) {
     (ended, document)
 }
 
-fn verdicts(document: &Value) -> Vec<(&str, &str)> {
-    let trials = document["trials"].as_array().unwrap().iter();
-    trials
-        .map(|trial| {
-            let text = |key: &str| trial[key].as_str().unwrap();
-            (text("tried"), text("verdict"))
+fn probe_results(document: &Value) -> Vec<(&str, &str)> {
+    let probes = document["probes"].as_array().unwrap().iter();
+    probes
+        .map(|probe| {
+            let text = |key: &str| probe[key].as_str().unwrap();
+            (text("probe"), text("result"))
         })
         .collect()
 }
@@ -40,9 +40,9 @@ fn doctor_tells_people_and_programs_the_same_and_leaves_no_trace() {
     let (ended, document) = doctor(&workspace, &[]);
     assert_eq!(ended.code, Some(0), "{document:#}");
     assert_eq!(document["ok"], true);
-    let trials = verdicts(&document);
-    assert_eq!(trials.len(), 11, "{trials:?}");
-    for (tried, verdict) in trials {
+    let probes = probe_results(&document);
+    assert_eq!(probes.len(), 13, "{probes:?}");
+    for (tried, verdict) in probes {
         assert_ne!(verdict, "ESCAPED", "{tried}");
         let line = text.stdout.lines().find(|line| line.starts_with(tried));
         let line = line.unwrap_or_else(|| panic!("{tried}: {}", text.stdout));
@@ -74,7 +74,7 @@ fn doctor_says_what_is_off_and_what_is_wrong() {
     let (ended, document) = doctor(&workspace, &off);
     assert_eq!(ended.code, Some(0), "off is the operator's word");
     assert_eq!(document["commands"]["enforced"], "none");
-    for (tried, verdict) in verdicts(&document) {
+    for (tried, verdict) in probe_results(&document) {
         assert_eq!(verdict, "not enforced", "{tried}");
     }
     assert_eq!(document["commands"]["interpreters"], json!([]));
@@ -169,7 +169,7 @@ fn demands_that_cannot_be_met_are_start_errors() {
     assert_eq!(auto.code, Some(0), "what there is, is enough: {document:#}");
     let given = document["commands"]["kernel_gives"].as_str().unwrap();
     assert!(!given.contains("userns"), "{given}");
-    for (tried, verdict) in verdicts(&document) {
+    for (tried, verdict) in probe_results(&document) {
         assert!(!["ESCAPED", "not tried"].contains(&verdict), "{tried}");
     }
     for demand in [
@@ -287,5 +287,5 @@ fn the_server_hides_its_token_from_its_user_and_still_confines() {
     assert_eq!(document["uid"], uid);
     let level = document["commands"]["enforced"].as_str().unwrap();
     assert!(said.starts_with(level), "hiding costs nothing: {said}");
-    assert_eq!(verdicts(&document).len(), 11);
+    assert_eq!(probe_results(&document).len(), 13);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use llmc_exec::Verdict;
+use llmc_exec::{LayerStore, ProbeResult};
 use serde_json::{Value, json};
 
 use super::{Findings, interpreters};
@@ -10,8 +10,8 @@ use crate::verbs::colour::Paint;
 
 /// Room for the words on the left.
 const LEFT: usize = 15;
-/// Room for what was tried.
-const TRIED: usize = 39;
+/// Columns of the name of a probe.
+const PROBE_COLUMNS: usize = 40;
 
 pub(super) fn text(found: &Findings) -> String {
     let (app, mcp) = (&found.app, &found.app.config().mcp);
@@ -53,22 +53,27 @@ pub(super) fn text(found: &Findings) -> String {
         .collect();
     row("programs", or_none(programs.join(", ")));
     row("interpreters", or_none(interpreters(found).join(", ")));
+    row(
+        "tool chains",
+        or_none(working_tool_chains(found).join(", ")),
+    );
+    row("home", or_none(layers(found).join(", ")));
     for missing in &found.unresolved {
         row("not there", format!("{}: {}", missing.name, missing.why));
     }
     row("", String::new());
     let colour = Paint::stdout().is_on();
-    for trial in &found.trials {
-        let (word, detail) = words(&trial.verdict);
+    for probe in &found.probes {
+        let (word, detail) = result_words(&probe.result);
         let word = match colour {
-            true => format!("\u{1b}[{}m{word}\u{1b}[0m", paint(&trial.verdict)),
+            true => format!("\u{1b}[{}m{word}\u{1b}[0m", paint(&probe.result)),
             false => word.to_owned(),
         };
         let detail = match detail {
             "" => String::new(),
             detail => format!(" ({detail})"),
         };
-        let _ = writeln!(out, "{:<TRIED$}{word}{detail}", trial.what);
+        let _ = writeln!(out, "{:<PROBE_COLUMNS$}{word}{detail}", probe.what);
     }
     out.push('\n');
     for problem in &found.problems {
@@ -98,12 +103,23 @@ pub(super) fn document(found: &Findings) -> String {
         .iter()
         .map(|missing| json!({"name": missing.name, "why": missing.why}))
         .collect();
-    let trials: Vec<Value> = found
-        .trials
+    let probes: Vec<Value> = found
+        .probes
         .iter()
-        .map(|trial| {
-            let (word, detail) = words(&trial.verdict);
-            json!({"tried": trial.what, "verdict": word, "detail": detail})
+        .map(|probe| {
+            let (word, detail) = result_words(&probe.result);
+            json!({"probe": probe.what, "result": word, "detail": detail})
+        })
+        .collect();
+    let tool_chains: Vec<Value> = found
+        .tool_chains
+        .iter()
+        .map(|tool| {
+            let (works, says) = match &tool.version {
+                Ok(version) => (true, version),
+                Err(why) => (false, why),
+            };
+            json!({"name": tool.name, "program": tool.program, "works": works, "says": says})
         })
         .collect();
     let settings = found.app.command_settings();
@@ -131,11 +147,15 @@ pub(super) fn document(found: &Findings) -> String {
             "programs": programs,
             "interpreters": interpreters(found),
             "unresolved": unresolved,
+            "any_program": settings.allowlist.iter().any(|name| name == "*"),
+            "search_path": settings.search_path,
+            "tool_chains": tool_chains,
+            "home": layers(found),
             "write_roots": settings.write_roots,
             "extra_write": settings.extra_write,
             "network": settings.network,
         },
-        "trials": trials,
+        "probes": probes,
         "warnings": found.warnings,
         "problems": found.problems,
     });
@@ -204,20 +224,53 @@ fn enforced(found: &Findings) -> String {
     }
 }
 
-fn words(verdict: &Verdict) -> (&'static str, &str) {
-    match verdict {
-        Verdict::Held(layer) => ("held", layer),
-        Verdict::Escaped => ("ESCAPED", "though the level says that it cannot"),
-        Verdict::Open(why) => ("not enforced", why),
-        Verdict::Untried(why) => ("not tried", why),
+/// Each tool chain that starts confined, with what it calls itself.
+fn working_tool_chains(found: &Findings) -> Vec<String> {
+    let tools = found.tool_chains.iter();
+    tools
+        .filter_map(|tool| {
+            let version = tool.version.as_ref().ok()?;
+            let number = version
+                .split(|c: char| c.is_whitespace() || c == '"' || c == ',')
+                .map(|word| word.trim_start_matches(['v', 'g', 'o']))
+                .find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+            Some(format!("{} {}", tool.name, number.unwrap_or(version)))
+        })
+        .collect()
+}
+
+/// How commands write to the user's folders.
+fn layers(found: &Findings) -> Vec<String> {
+    let layers = found.layers.iter();
+    layers
+        .map(|layer| {
+            let how = match layer.store {
+                Some(LayerStore::Disk) => "private layer in the state directory",
+                Some(LayerStore::Memory) => "private layer in memory",
+                Some(LayerStore::MemoryBecauseLocked) => {
+                    "private layer in memory (another server of this workspace has the one on disk)"
+                }
+                None => "read-only",
+            };
+            format!("{}: {how}", layer.path.display())
+        })
+        .collect()
+}
+
+fn result_words(result: &ProbeResult) -> (&'static str, &str) {
+    match result {
+        ProbeResult::Held(layer) => ("held", layer),
+        ProbeResult::Escaped => ("ESCAPED", "though the level says that it cannot"),
+        ProbeResult::Open(why) => ("not enforced", why),
+        ProbeResult::Untried(why) => ("not tried", why),
     }
 }
 
-fn paint(verdict: &Verdict) -> &'static str {
-    match verdict {
-        Verdict::Held(_) => "32",
-        Verdict::Escaped => "1;31",
-        Verdict::Open(_) | Verdict::Untried(_) => "33",
+fn paint(result: &ProbeResult) -> &'static str {
+    match result {
+        ProbeResult::Held(_) => "32",
+        ProbeResult::Escaped => "1;31",
+        ProbeResult::Open(_) | ProbeResult::Untried(_) => "33",
     }
 }
 

@@ -1,12 +1,12 @@
-//! Ways out of the boundary, tried for real: the proof behind what a [`Level`] says.
+//! Escape tests of the sandbox: the proof behind what a [`Level`] says.
 //!
-//! Each is tried twice by this very executable: outside the boundary, where it must work or the trial proves nothing, and
-//! then in a run like any other. What counts is what became of the target on the host, never what the run says of
-//! itself. Targets are made for the trial, next to the real ones, and nothing of the user's is changed: where only the
-//! real place will do, the attempt is to open it, or to plant a file that is taken away again.
+//! This executable makes each attempt twice: outside the boundary, where it must succeed or the probe proves nothing, and
+//! then in a run like any other. A probe is judged by the state of its target on the host, never by what the run prints.
+//! Targets are made for the probe, next to the real ones, and nothing of the user's is changed: where only the real place
+//! will do, the attempt is to open it, or to plant a file that is removed afterwards.
 
-mod planting;
-mod scene;
+mod protected_names;
+mod targets;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,30 +15,29 @@ use std::time::Duration;
 use rustix::io::Errno;
 use ulid::Ulid;
 
-use self::scene::{Outside, Sockets, Victim};
+use self::targets::{Credential, HomeFile, Outside, Sockets, Victim};
 use super::level::Level;
 use super::plan::{ATTEMPT, REFUSED};
 use super::programs::Program;
 use super::protect::Quarantined;
-use super::runner::{Runner, Spec};
+use super::runner::{RunOwner, Runner, Spec};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
 
 /// How long one attempt may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One way out, and how the attempt went.
+/// One escape test and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trial {
+pub struct Probe {
     /// What was tried.
     pub what: &'static str,
-    /// How it went.
-    pub verdict: Verdict,
+    pub result: ProbeResult,
 }
 
-/// How an attempt to get out went.
+/// How an escape test went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbeResult {
     /// It failed; by which layer, in the words of [`Level`].
     Held(String),
     /// It worked, though the level says that it cannot.
@@ -49,27 +48,28 @@ pub enum Verdict {
     Untried(String),
 }
 
-/// Tries every way out, from a working directory inside the roots.
-pub fn trials(runner: &Runner, cwd: &OpenDir) -> Vec<Trial> {
-    let court = match Program::own() {
-        Ok(program) => Court {
+/// Runs every escape test, from a working directory inside the roots.
+pub fn run_probes(runner: &Runner, cwd: &OpenDir) -> Vec<Probe> {
+    let prober = match Program::own() {
+        Ok(program) => Prober {
             runner,
             cwd,
             program,
-            mark: format!("llmc-trial-{}", Ulid::new()),
+            mark: format!("llmc-probe-{}", Ulid::new()),
         },
         Err(error) => {
-            return vec![Trial {
+            return vec![Probe {
                 what: "start this executable in the boundary",
-                verdict: Verdict::Untried(error.to_string()),
+                result: ProbeResult::Untried(error.to_string()),
             }];
         }
     };
-    let mut list = court.files();
-    list.extend(court.network());
-    list.extend(court.processes());
-    list.push(court.token());
-    list.extend(court.protected());
+    let mut list = prober.files();
+    list.extend(prober.network());
+    list.extend(prober.processes());
+    list.push(prober.token());
+    list.extend(prober.home());
+    list.extend(prober.protected());
     list
 }
 
@@ -78,7 +78,7 @@ type Claim = Result<(), String>;
 
 /// What an attempt is aimed at; the kernel's numbers mean different layers for each.
 #[derive(Debug, Clone, Copy)]
-enum Aim {
+enum TargetKind {
     File,
     Hidden,
     Network,
@@ -97,8 +97,8 @@ struct Attempt {
     quarantined: Vec<Quarantined>,
 }
 
-/// Where attempts are judged.
-struct Court<'a> {
+/// Makes attempts and judges them.
+struct Prober<'a> {
     runner: &'a Runner,
     cwd: &'a OpenDir,
     program: Program,
@@ -106,8 +106,8 @@ struct Court<'a> {
     mark: String,
 }
 
-impl Court<'_> {
-    fn files(&self) -> Vec<Trial> {
+impl Prober<'_> {
+    fn files(&self) -> Vec<Probe> {
         let write = "write a file outside the roots";
         let chmod = "change permissions outside the roots";
         let level = self.runner.level();
@@ -119,14 +119,14 @@ impl Court<'_> {
         vec![
             self.contest(
                 write,
-                Aim::File,
+                TargetKind::File,
                 self.claim(level.mountns || level.landlock.is_some(), "landlock"),
                 &["write", &file, &self.mark],
                 &mut |_| outside.was_written(&self.mark),
             ),
             self.contest(
                 chmod,
-                Aim::File,
+                TargetKind::File,
                 self.claim(level.mountns, "mntns"),
                 &["chmod", &file],
                 &mut |_| outside.was_opened_up(),
@@ -134,7 +134,7 @@ impl Court<'_> {
         ]
     }
 
-    fn network(&self) -> Vec<Trial> {
+    fn network(&self) -> Vec<Probe> {
         let level = self.runner.level();
         let away = match self.runner.settings().network {
             true => Err("allow_outbound_network is true".to_owned()),
@@ -145,11 +145,18 @@ impl Court<'_> {
         let outside = Outside::new(self.runner.settings(), self.cwd, &self.mark);
         let sockets = Sockets::new(outside.as_ref().ok(), &self.mark);
         type Ear = fn(&Sockets, &str) -> bool;
-        type Row = (&'static str, Aim, Claim, &'static str, Option<String>, Ear);
+        type Row = (
+            &'static str,
+            TargetKind,
+            Claim,
+            &'static str,
+            Option<String>,
+            Ear,
+        );
         let rows: [Row; 4] = [
             (
                 "open a TCP connection",
-                Aim::Network,
+                TargetKind::Network,
                 away.clone(),
                 "tcp",
                 sockets.tcp_address(),
@@ -157,7 +164,7 @@ impl Court<'_> {
             ),
             (
                 "send a UDP datagram (DNS)",
-                Aim::Network,
+                TargetKind::Network,
                 away,
                 "udp",
                 sockets.udp_address(),
@@ -165,7 +172,7 @@ impl Court<'_> {
             ),
             (
                 "connect to a unix socket of the host",
-                Aim::Socket,
+                TargetKind::Socket,
                 self.claim(level.seccomp, "seccomp"),
                 "unix",
                 sockets.unix_path(),
@@ -173,7 +180,7 @@ impl Court<'_> {
             ),
             (
                 "connect to an abstract socket",
-                Aim::Socket,
+                TargetKind::Socket,
                 unnamed,
                 "abstract",
                 sockets.abstract_name(),
@@ -192,7 +199,7 @@ impl Court<'_> {
         tried.collect()
     }
 
-    fn processes(&self) -> Vec<Trial> {
+    fn processes(&self) -> Vec<Probe> {
         let read = "read the server's environment";
         let kill = "end a process of the host";
         let level = self.runner.level();
@@ -208,7 +215,7 @@ impl Court<'_> {
         let scoped = level.landlock.is_some_and(|abi| abi >= 6);
         let mut list = vec![self.contest(
             read,
-            Aim::Process,
+            TargetKind::Process,
             self.claim(hidden, "pidns or landlock"),
             &["read", &environ],
             &mut |attempt| attempt.got_hold_of(&self.mark),
@@ -222,7 +229,7 @@ impl Court<'_> {
                 victim = second;
                 let pid = victim.pid().to_string();
                 let attempt = self.confined(&["kill", &pid]);
-                self.judge(kill, Aim::Process, claim, attempt, &mut |attempt| {
+                self.judge(kill, TargetKind::Process, claim, attempt, &mut |attempt| {
                     attempt.refused.is_none() && victim.dies()
                 })
             }
@@ -231,23 +238,58 @@ impl Court<'_> {
         list
     }
 
-    fn token(&self) -> Trial {
+    fn token(&self) -> Probe {
         let what = "read the token in the state directory";
         let settings = self.runner.settings();
         let Some(dir) = &settings.state_dir else {
             return untried(what, "there is no state directory");
         };
-        let token = match scene::Token::new(dir, &self.mark) {
+        let token = match targets::Token::new(dir, &self.mark) {
             Ok(token) => token,
             Err(error) => return untried(what, &error.to_string()),
         };
         self.contest(
             what,
-            Aim::Hidden,
+            TargetKind::Hidden,
             self.claim(self.runner.level().mountns, "mntns"),
             &["read", &token.path()],
             &mut |attempt| attempt.got_hold_of(&self.mark),
         )
+    }
+
+    fn home(&self) -> Vec<Probe> {
+        let read = "read a credential in the home directory";
+        let write = "change a file in the home directory";
+        let settings = self.runner.settings();
+        let Some(home) = &settings.home else {
+            let why = "no home directory is known";
+            return vec![untried(read, why), untried(write, why)];
+        };
+        let mountns = self.runner.level().mountns;
+        let credential = match Credential::new(settings, home, &self.mark) {
+            Ok(credential) => self.contest(
+                read,
+                TargetKind::Hidden,
+                self.claim(mountns, "mntns"),
+                &["read", &credential.path()],
+                &mut |attempt| attempt.got_hold_of(&self.mark),
+            ),
+            Err(why) => untried(read, &why),
+        };
+        let file = match HomeFile::new(settings, home, &self.mark) {
+            Ok(file) => self.contest(
+                write,
+                TargetKind::File,
+                self.claim(
+                    mountns || self.runner.level().landlock.is_some(),
+                    "landlock",
+                ),
+                &["write", &file.path(), &self.mark],
+                &mut |_| file.was_written(&self.mark),
+            ),
+            Err(why) => untried(write, &why),
+        };
+        vec![credential, file]
     }
 
     fn claim(&self, holds: bool, needs: &str) -> Claim {
@@ -262,11 +304,11 @@ impl Court<'_> {
     fn contest(
         &self,
         what: &'static str,
-        aim: Aim,
+        aim: TargetKind,
         claim: Claim,
         words: &[&str],
         escaped: &mut dyn FnMut(&Attempt) -> bool,
-    ) -> Trial {
+    ) -> Probe {
         match self.free(words) {
             Ok(attempt) if escaped(&attempt) => {
                 self.judge(what, aim, claim, self.confined(words), escaped)
@@ -279,20 +321,20 @@ impl Court<'_> {
     fn judge(
         &self,
         what: &'static str,
-        aim: Aim,
+        aim: TargetKind,
         claim: Claim,
         attempt: Result<Attempt, String>,
         escaped: &mut dyn FnMut(&Attempt) -> bool,
-    ) -> Trial {
-        let verdict = match attempt {
-            Err(why) => Verdict::Untried(why),
+    ) -> Probe {
+        let result = match attempt {
+            Err(why) => ProbeResult::Untried(why),
             Ok(attempt) => match (escaped(&attempt), claim) {
-                (false, _) => Verdict::Held(self.layer(aim, &attempt)),
-                (true, Ok(())) => Verdict::Escaped,
-                (true, Err(why)) => Verdict::Open(why),
+                (false, _) => ProbeResult::Held(self.layer(aim, &attempt)),
+                (true, Ok(())) => ProbeResult::Escaped,
+                (true, Err(why)) => ProbeResult::Open(why),
             },
         };
-        Trial { what, verdict }
+        Probe { what, result }
     }
 
     /// An attempt in a run like any other.
@@ -306,9 +348,10 @@ impl Court<'_> {
             argv: &argv,
             program: Some(&self.program),
             cwd: self.cwd,
-            timeout: PATIENCE,
+            timeout: ATTEMPT_TIMEOUT,
             env: &[],
             max_output: 1 << 20,
+            owner: RunOwner::default(),
         };
         let mut said = Vec::new();
         let mut collect = |_, bytes: &[u8]| said.extend_from_slice(bytes);
@@ -336,7 +379,7 @@ impl Court<'_> {
     }
 
     /// What a refusal means.
-    fn layer(&self, aim: Aim, attempt: &Attempt) -> String {
+    fn layer(&self, aim: TargetKind, attempt: &Attempt) -> String {
         let level = self.runner.level();
         let filter = match level.seccomp {
             true => "seccomp",
@@ -344,18 +387,22 @@ impl Court<'_> {
         };
         let errno = attempt.refused.map(Errno::from_raw_os_error);
         let layer = match (aim, errno) {
-            (Aim::File, None) if !attempt.quarantined.is_empty() => "taken away after the run",
-            (Aim::File | Aim::Hidden, Some(Errno::ROFS)) => "mntns",
-            (Aim::Hidden, _) => "mntns",
-            (Aim::File, Some(Errno::ACCESS)) if level.landlock.is_some() => "landlock",
-            (Aim::File, Some(Errno::PERM)) if level.userns => "userns",
-            (Aim::Network, Some(Errno::PERM | Errno::ACCESS)) => filter,
-            (Aim::Network, _) => "netns",
-            (Aim::Socket, Some(Errno::PERM | Errno::ACCESS)) => filter,
-            (Aim::Socket, _) => "netns",
-            (Aim::Process, Some(Errno::PERM | Errno::ACCESS)) if !level.pidns => "landlock",
-            (Aim::Process, _) => "pidns",
-            (Aim::File, _) => "file permissions",
+            (TargetKind::File, None) if !attempt.quarantined.is_empty() => {
+                "taken away after the run"
+            }
+            (TargetKind::File | TargetKind::Hidden, Some(Errno::ROFS)) => "mntns",
+            (TargetKind::Hidden, _) => "mntns",
+            (TargetKind::File, Some(Errno::ACCESS)) if level.landlock.is_some() => "landlock",
+            (TargetKind::File, Some(Errno::PERM)) if level.userns => "userns",
+            (TargetKind::Network, Some(Errno::PERM | Errno::ACCESS)) => filter,
+            (TargetKind::Network, _) => "netns",
+            (TargetKind::Socket, Some(Errno::PERM | Errno::ACCESS)) => filter,
+            (TargetKind::Socket, _) => "netns",
+            (TargetKind::Process, Some(Errno::PERM | Errno::ACCESS)) if !level.pidns => "landlock",
+            (TargetKind::Process, _) => "pidns",
+            // The write succeeded, but into a private layer.
+            (TargetKind::File, None) if level.mountns => "mntns",
+            (TargetKind::File, _) => "file permissions",
         };
         layer.to_owned()
     }
@@ -381,10 +428,10 @@ impl Attempt {
     }
 }
 
-fn untried(what: &'static str, why: &str) -> Trial {
-    Trial {
+fn untried(what: &'static str, why: &str) -> Probe {
+    Probe {
         what,
-        verdict: Verdict::Untried(why.to_owned()),
+        result: ProbeResult::Untried(why.to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Targets, made for the trials and gone after them.
+//! Targets of escape tests, made for them and removed after them.
 
 use std::io::{self, Read};
 use std::net::{TcpListener, UdpSocket};
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use llmc_host::OpenDir;
 
 /// How long a process that was killed may take to be gone, and one that was started to be there.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PROCESS_CHANGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A directory where commands have no business, with a file in it. Not in `/tmp`, of which a run has its own.
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl Victim {
 
     /// Whether it is gone, or goes now.
     pub(super) fn dies(&mut self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + PROCESS_CHANGE_TIMEOUT;
         while Instant::now() < deadline {
             if matches!(self.process.try_wait(), Ok(Some(_))) {
                 return true;
@@ -219,6 +219,88 @@ impl Drop for Victim {
     }
 }
 
+/// A secret where users keep theirs: a file in an existing hidden folder, or a hidden file that did not exist.
+#[derive(Debug)]
+pub(super) struct Credential(PathBuf);
+
+impl Credential {
+    pub(super) fn new(settings: &Settings, home: &Path, mark: &str) -> Result<Credential, String> {
+        let places = settings.hidden.iter().filter(|place| !place.contains('*'));
+        let places: Vec<PathBuf> = places
+            .filter_map(|place| Some(home.join(place.strip_prefix("~/")?)))
+            .collect();
+        let in_folders = places.iter().filter(|place| place.is_dir());
+        let in_folders = in_folders.map(|place| place.join(mark));
+        let absent = places
+            .iter()
+            .filter(|place| place.symlink_metadata().is_err())
+            .filter(|place| place.parent().is_some_and(Path::is_dir))
+            .cloned();
+        in_folders
+            .chain(absent)
+            .find(|file| new_private_file(file, mark).is_ok())
+            .map(Credential)
+            .ok_or_else(|| "no hidden place of the home directory can be written".to_owned())
+    }
+
+    pub(super) fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Drop for Credential {
+    #[expect(clippy::disallowed_methods, reason = "a file made here")]
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A file in the home directory, outside the places that commands may write.
+#[derive(Debug)]
+pub(super) struct HomeFile(PathBuf);
+
+impl HomeFile {
+    pub(super) fn new(settings: &Settings, home: &Path, mark: &str) -> Result<HomeFile, String> {
+        let home = std::fs::canonicalize(home).map_err(|error| error.to_string())?;
+        if settings.writable().any(|root| home.starts_with(root)) {
+            return Err("commands may write the home directory".to_owned());
+        }
+        let file = home.join(format!(".{mark}"));
+        match new_private_file(&file, "") {
+            Ok(()) => Ok(HomeFile(file)),
+            Err(error) => Err(format!("the home directory cannot be written: {error}")),
+        }
+    }
+
+    pub(super) fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+
+    /// Whether the file holds this; it no longer does then.
+    #[expect(clippy::disallowed_methods, reason = "a file made here")]
+    pub(super) fn was_written(&self, mark: &str) -> bool {
+        let written = std::fs::read(&self.0).is_ok_and(|text| text == mark.as_bytes());
+        let _ = std::fs::write(&self.0, "");
+        written
+    }
+}
+
+impl Drop for HomeFile {
+    #[expect(clippy::disallowed_methods, reason = "a file made here")]
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn new_private_file(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    io::Write::write_all(&mut file, text.as_bytes())
+}
+
 /// A secret in the state directory, where the server keeps its own.
 #[derive(Debug)]
 pub(super) struct Token(PathBuf);
@@ -226,12 +308,7 @@ pub(super) struct Token(PathBuf);
 impl Token {
     pub(super) fn new(dir: &Path, mark: &str) -> io::Result<Token> {
         let token = Token(dir.join(format!("{mark}.token")));
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&token.0)?;
-        io::Write::write_all(&mut file, mark.as_bytes())?;
+        new_private_file(&token.0, mark)?;
         Ok(token)
     }
 

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Aim, Attempt, Court, Trial, Verdict};
+use super::{Attempt, Probe, ProbeResult, Prober, TargetKind};
 use crate::level::Protection;
 use llmc_host::CONFIG_FILE;
 
 const CONFIG: &str = "change or plant llmc.toml";
 const HOOKS: &str = "plant a git hook";
 
-impl Court<'_> {
-    pub(super) fn protected(&self) -> Vec<Trial> {
+impl Prober<'_> {
+    pub(super) fn protected(&self) -> Vec<Probe> {
         let root = self.cwd.path.absolute();
         let (git, hooks) = (root.join(".git"), root.join(".git/hooks"));
         let hook = match git.is_dir() || !exists(&git) {
@@ -29,36 +29,36 @@ impl Court<'_> {
     }
 
     /// Something of the user's: only where the kernel itself is to refuse, since undoing would mean moving it about.
-    fn real(&self, what: &'static str, attempt: impl FnOnce() -> Trial) -> Trial {
+    fn real(&self, what: &'static str, attempt: impl FnOnce() -> Probe) -> Probe {
         match self.runner.level().protected {
             Protection::Mount => attempt(),
-            Protection::Detect => Trial {
+            Protection::Detect => Probe {
                 what,
-                verdict: Verdict::Open("no mntns; undone after each run".to_owned()),
+                result: ProbeResult::Open("no mntns; undone after each run".to_owned()),
             },
             Protection::None => self.planted(what, attempt),
         }
     }
 
     /// Something that is not there yet.
-    fn planted(&self, what: &'static str, attempt: impl FnOnce() -> Trial) -> Trial {
+    fn planted(&self, what: &'static str, attempt: impl FnOnce() -> Probe) -> Probe {
         match self.runner.level().protected {
-            Protection::None => Trial {
+            Protection::None => Probe {
                 what,
-                verdict: Verdict::Open("confinement is off".to_owned()),
+                result: ProbeResult::Open("confinement is off".to_owned()),
             },
             Protection::Mount | Protection::Detect => attempt(),
         }
     }
 
     /// Opens a file for writing and writes nothing.
-    fn open(&self, what: &'static str, file: &Path) -> Trial {
+    fn open(&self, what: &'static str, file: &Path) -> Probe {
         let attempt = self.confined(&["append", &file.display().to_string()]);
         let mut opened = |attempt: &Attempt| attempt.refused.is_none();
-        self.judge(what, Aim::File, Ok(()), attempt, &mut opened)
+        self.judge(what, TargetKind::File, Ok(()), attempt, &mut opened)
     }
 
-    fn create(&self, file: &Path) -> Trial {
+    fn create(&self, file: &Path) -> Probe {
         let text = format!("# {}\n", self.mark);
         let attempt = self.confined(&["write", &file.display().to_string(), &text]);
         let mut stays = |attempt: &Attempt| {
@@ -67,10 +67,10 @@ impl Court<'_> {
             }
             remove_file(file, &text)
         };
-        self.judge(CONFIG, Aim::File, Ok(()), attempt, &mut stays)
+        self.judge(CONFIG, TargetKind::File, Ok(()), attempt, &mut stays)
     }
 
-    fn plant(&self, what: &'static str, hooks: &Path, place: Place) -> Trial {
+    fn plant(&self, what: &'static str, hooks: &Path, place: Place) -> Probe {
         let text = self.mark.as_str();
         let hook = hooks.join(text);
         let attempt = self.confined(&["plant", &hooks.display().to_string(), text, text]);
@@ -93,7 +93,7 @@ impl Court<'_> {
             }
             stays
         };
-        self.judge(what, Aim::File, Ok(()), attempt, &mut stays)
+        self.judge(what, TargetKind::File, Ok(()), attempt, &mut stays)
     }
 }
 
@@ -116,7 +116,7 @@ fn moved(attempt: &Attempt) -> Vec<PathBuf> {
 /// Removes a file if it is the one that was planted; whether it was.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a file that a trial planted, known by what it says"
+    reason = "a file that a probe planted, known by what it says"
 )]
 fn remove_file(path: &Path, text: &str) -> bool {
     let ours = std::fs::read(path).is_ok_and(|found| found == text.as_bytes());

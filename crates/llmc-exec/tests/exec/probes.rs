@@ -1,8 +1,8 @@
-//! The live trials of `llmc doctor`: what they find must be so, and they must leave no trace.
+//! The live probes of `llmc doctor`: what they find must be so, and they must leave no trace.
 
 use std::path::{Path, PathBuf};
 
-use llmc_exec::{Confinement, Protection, Runner, Trial, Verdict, trials};
+use llmc_exec::{Confinement, Probe, ProbeResult, Protection, Runner, run_probes};
 
 use crate::world::World;
 
@@ -13,14 +13,17 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("trials_need_a_place_outside_the_roots", everywhere);
 }
 
-fn tried(world: &World, runner: &Runner) -> Vec<Trial> {
+/// Every probe but those of the home directory, of which these worlds have none; `home.rs` has the others.
+fn tried(world: &World, runner: &Runner) -> Vec<Probe> {
     let before = listing(&world.base);
     let cwd = world.roots();
-    let found = trials(runner, &cwd.open_dir(".").unwrap());
+    let mut found = run_probes(runner, &cwd.open_dir(".").unwrap());
     let mut after = listing(&world.base);
     // The place where planted files are moved to may stay, empty.
     after.retain(|path| !path.ends_with(".llmc/quarantine") || before.contains(path));
     assert_eq!(after, before, "{found:?}");
+    assert_eq!(found.len(), 13, "{found:?}");
+    found.retain(|probe| !probe.what.contains("home directory"));
     assert_eq!(found.len(), 11, "{found:?}");
     found
 }
@@ -49,40 +52,40 @@ fn confined() {
     let world = World::new();
     let runner = world.runner(Confinement::Auto);
     let level = *runner.level();
-    for trial in tried(&world, &runner) {
-        match &trial.verdict {
-            Verdict::Held(layer) => assert!(!layer.is_empty(), "{trial:?}"),
-            Verdict::Open(why) => assert!(!level.missing().is_empty(), "{trial:?}: {why}"),
-            Verdict::Escaped | Verdict::Untried(_) => panic!("{trial:?} under {level}"),
+    for probe in tried(&world, &runner) {
+        match &probe.result {
+            ProbeResult::Held(layer) => assert!(!layer.is_empty(), "{probe:?}"),
+            ProbeResult::Open(why) => assert!(!level.missing().is_empty(), "{probe:?}: {why}"),
+            ProbeResult::Escaped | ProbeResult::Untried(_) => panic!("{probe:?} under {level}"),
         }
         // Full confinement leaves nothing open, and every layer is one that the level speaks of.
         if level.missing().is_empty() {
-            let Verdict::Held(layer) = &trial.verdict else {
-                panic!("{trial:?} under {level}")
+            let ProbeResult::Held(layer) = &probe.result else {
+                panic!("{probe:?} under {level}")
             };
-            assert!(level.to_string().contains(layer.as_str()), "{trial:?}");
+            assert!(level.to_string().contains(layer.as_str()), "{probe:?}");
         }
     }
 }
 
 fn free() {
     let world = World::new();
-    for trial in tried(&world, &world.runner(Confinement::Off)) {
-        assert!(matches!(trial.verdict, Verdict::Open(_)), "{trial:?}");
+    for probe in tried(&world, &world.runner(Confinement::Off)) {
+        assert!(matches!(probe.result, ProbeResult::Open(_)), "{probe:?}");
     }
     // With the network allowed, and only the network.
     let mut settings = world.settings(Confinement::Auto);
     settings.network = true;
     let runner = Runner::open(settings).unwrap();
-    for trial in tried(&world, &runner) {
-        let net = trial.what.contains("TCP") || trial.what.contains("UDP");
-        match (&trial.verdict, net) {
-            (Verdict::Open(why), true) => {
-                assert_eq!(why, "allow_outbound_network is true", "{trial:?}");
+    for probe in tried(&world, &runner) {
+        let net = probe.what.contains("TCP") || probe.what.contains("UDP");
+        match (&probe.result, net) {
+            (ProbeResult::Open(why), true) => {
+                assert_eq!(why, "allow_outbound_network is true", "{probe:?}");
             }
-            (Verdict::Held(_), false) => {}
-            (Verdict::Open(_), false) if !runner.level().missing().is_empty() => {}
-            _ => panic!("{trial:?}"),
+            (ProbeResult::Held(_), false) => {}
+            (ProbeResult::Open(_), false) if !runner.level().missing().is_empty() => {}
+            _ => panic!("{probe:?}"),
         }
     }
 }
@@ -96,9 +99,9 @@ fn bare() {
     let runner = world.runner(Confinement::Auto);
     let found = tried(&world, &runner);
     assert_ne!(runner.level().protected, Protection::None);
-    for trial in found.iter().rev().take(2) {
-        let held = Verdict::Held("taken away after the run".to_owned());
-        assert_eq!(trial.verdict, held, "{trial:?}");
+    for probe in found.iter().rev().take(2) {
+        let held = ProbeResult::Held("taken away after the run".to_owned());
+        assert_eq!(probe.result, held, "{probe:?}");
     }
 }
 
@@ -113,9 +116,9 @@ fn everywhere() {
     settings.state_dir = None;
     let runner = Runner::open(settings).unwrap();
     let found = tried(&world, &runner);
-    for (trial, why) in [(0, "outside"), (1, "outside"), (4, "socket"), (8, "state")] {
-        let Verdict::Untried(said) = &found[trial].verdict else {
-            panic!("{:?}", found[trial])
+    for (probe, why) in [(0, "outside"), (1, "outside"), (4, "socket"), (8, "state")] {
+        let ProbeResult::Untried(said) = &found[probe].result else {
+            panic!("{:?}", found[probe])
         };
         assert!(said.contains(why), "{said}");
     }

@@ -1,0 +1,553 @@
+//! The user's home directory: tool chains write their caches without changing it, and credentials are out of sight.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use llmc_exec::{
+    CacheMode, Confinement, HIDDEN_PLACES, LayerStore, Probe, ProbeResult, RunOwner, Runner,
+    Settings, Spec, Stream, run_probes,
+};
+use llmc_host::CancelToken;
+
+use crate::world::{World, text};
+
+pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
+    add("caches_are_written_and_the_home_stays_as_it_is", private);
+    add("a_layer_belongs_to_one_server_and_one_principal", layers);
+    add("a_layer_that_cannot_be_used_is_replaced", unusable);
+    add("a_full_layer_fails_the_command_only", full);
+    add("shared_caches_are_the_users_own", shared);
+    add("a_seeker_of_credentials_finds_none", credentials);
+    add("settings_are_shown_without_their_secrets", redacted);
+    add("probes_of_the_home_hold_and_leave_no_trace", probes);
+    add("a_session_keeps_its_tmp", session_tmp);
+    add(
+        "local_sockets_work_among_a_commands_own_processes",
+        local_sockets,
+    );
+    add("every_program_of_the_search_path_runs", any_program);
+    add(
+        "a_listed_program_is_not_the_one_in_the_layer",
+        listed_program,
+    );
+}
+
+const SECRET: &str = "S3CR3T-VALUE";
+
+/// A world with a home directory that holds the workspace, as most do.
+struct Home {
+    world: World,
+    dir: PathBuf,
+}
+
+impl Home {
+    fn new() -> Home {
+        let world = World::new();
+        let home = Home {
+            dir: world.base.clone(),
+            world,
+        };
+        for (name, text) in [
+            (".cargo/registry/index", "index\n"),
+            (".cargo/config.toml", "[net]\nretry = 3\n"),
+            (".cache/go-build/00", "object\n"),
+            (".profile", "# mine\n"),
+        ] {
+            home.write(name, text);
+        }
+        home
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let file = self.dir.join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    fn settings(&self, confinement: Confinement) -> Settings {
+        Settings {
+            allowlist: vec!["*".to_owned()],
+            home: Some(self.dir.clone()),
+            hidden: HIDDEN_PLACES
+                .iter()
+                .map(|&place| place.to_owned())
+                .collect(),
+            local_sockets: true,
+            homes: vec![self.world.workspace.clone()],
+            ..self.world.settings(confinement)
+        }
+    }
+
+    fn runner(&self) -> Runner {
+        Runner::open(self.settings(Confinement::Auto)).unwrap()
+    }
+
+    /// Everything in the home directory but the workspace: kind, size, time and owner of each path.
+    fn state(&self) -> BTreeMap<PathBuf, (u32, u64, i64, i64, u32)> {
+        let mut found = BTreeMap::new();
+        let mut next = vec![self.dir.clone()];
+        while let Some(dir) = next.pop() {
+            for entry in std::fs::read_dir(&dir).unwrap().flatten() {
+                let path = entry.path();
+                if path == self.world.workspace {
+                    continue;
+                }
+                let status = entry.metadata().unwrap();
+                if status.is_dir() {
+                    next.push(path.clone());
+                }
+                let what = (
+                    status.mode(),
+                    status.size(),
+                    status.mtime(),
+                    status.mtime_nsec(),
+                    status.uid(),
+                );
+                found.insert(path, what);
+            }
+        }
+        found
+    }
+}
+
+/// Runs a shell line and returns its exit code and what it printed.
+fn shell(world: &World, runner: &Runner, owner: RunOwner<'_>, line: &str) -> (Option<i32>, String) {
+    let argv = ["sh", "-c", line].map(str::to_owned);
+    let roots = world.roots();
+    let cwd = roots.open_dir(".").unwrap();
+    let mut out = Vec::new();
+    let spec = Spec {
+        argv: &argv,
+        program: None,
+        cwd: &cwd,
+        timeout: Duration::from_secs(20),
+        env: &[],
+        max_output: 1 << 20,
+        owner,
+    };
+    let mut collect = |_: Stream, bytes: &[u8]| out.extend_from_slice(bytes);
+    let finished = runner
+        .run(&spec, &mut collect, &CancelToken::default())
+        .unwrap();
+    (
+        finished.status.exit_code(),
+        String::from_utf8_lossy(&out).into_owned(),
+    )
+}
+
+fn has_layer(runner: &Runner) -> bool {
+    runner.layers().iter().all(|layer| layer.store.is_some()) && !runner.layers().is_empty()
+}
+
+const WRITES: &str = "set -e
+echo changed >> $HOME/.cargo/registry/index
+echo new > $HOME/.cargo/registry/new
+rm $HOME/.cache/go-build/00
+mkdir -p $HOME/.npm/_logs $HOME/go/pkg/mod
+echo log > $HOME/.npm/_logs/1
+mv $HOME/.profile $HOME/.profile.old
+chmod 700 $HOME/.cargo";
+
+fn private() {
+    let home = Home::new();
+    let runner = home.runner();
+    let before = home.state();
+    let owner = RunOwner::default();
+    let (code, out) = shell(&home.world, &runner, owner, WRITES);
+    assert_eq!(
+        home.state(),
+        before,
+        "the home directory has changed: {out}"
+    );
+    if !runner.level().mountns {
+        assert_ne!(code, Some(0), "{out}");
+        return;
+    }
+    assert!(has_layer(&runner), "{:?}", runner.layers());
+    assert_eq!(code, Some(0), "{out}");
+    let look = "cat $HOME/.cargo/registry/index $HOME/.cargo/registry/new; ls $HOME/.cache/go-build; test -e $HOME/.profile || echo gone";
+    let wanted = "index\nchanged\nnew\ngone\n";
+    assert_eq!(shell(&home.world, &runner, owner, look).1, wanted);
+    // The workspace in the home directory is the real one.
+    shell(&home.world, &runner, owner, "echo made > made.txt");
+    assert!(home.world.workspace.join("made.txt").exists());
+    // The next server finds it again.
+    drop(runner);
+    let runner = home.runner();
+    assert_eq!(runner.layers()[0].store, Some(LayerStore::Disk));
+    assert_eq!(shell(&home.world, &runner, owner, look).1, wanted);
+    assert_eq!(home.state(), before);
+}
+
+fn layers() {
+    let home = Home::new();
+    let first = home.runner();
+    if !first.level().mountns {
+        return;
+    }
+    let owner = |principal| RunOwner {
+        principal,
+        session: "",
+    };
+    let mark = "echo mine > $HOME/.cache/mark";
+    let look = "cat $HOME/.cache/mark 2>/dev/null || echo none";
+    shell(&home.world, &first, owner("a"), mark);
+    assert_eq!(shell(&home.world, &first, owner("a"), look).1, "mine\n");
+    assert_eq!(shell(&home.world, &first, owner("b"), look).1, "none\n");
+    // Runs at the same time see one layer.
+    std::thread::scope(|scope| {
+        for n in 0..4 {
+            let (home, first) = (&home, &first);
+            scope.spawn(move || {
+                let line = format!("echo x > $HOME/.cache/at-once-{n}");
+                assert_eq!(shell(&home.world, first, owner("a"), &line).0, Some(0));
+            });
+        }
+    });
+    let count = "ls $HOME/.cache | grep -c at-once";
+    assert_eq!(shell(&home.world, &first, owner("a"), count).1, "4\n");
+    // A second server of the workspace works, with a layer of its own.
+    let second = home.runner();
+    assert_eq!(shell(&home.world, &second, owner("a"), look).1, "none\n");
+    assert_eq!(shell(&home.world, &second, owner("a"), mark).0, Some(0));
+    let probe = Runner::open(home.settings(Confinement::Auto)).unwrap();
+    assert_eq!(
+        probe.layers()[0].store,
+        Some(LayerStore::MemoryBecauseLocked)
+    );
+}
+
+fn unusable() {
+    let home = Home::new();
+    let runner = home.runner();
+    if !runner.level().mountns {
+        return;
+    }
+    drop(runner);
+    // Whatever is in the way of the layers' folders.
+    let caches = home.world.workspace.join(".llmc/caches");
+    let mut broken = 0;
+    for principal in std::fs::read_dir(&caches).unwrap().flatten() {
+        for layer in std::fs::read_dir(principal.path()).unwrap().flatten() {
+            let upper = layer.path().join("upper");
+            std::fs::remove_dir_all(&upper).unwrap();
+            std::fs::write(&upper, "not a folder").unwrap();
+            broken += 1;
+        }
+    }
+    assert!(broken > 0);
+    let runner = home.runner();
+    assert!(has_layer(&runner), "{:?}", runner.layers());
+    let line = "echo x > $HOME/.cache/y && cat $HOME/.cache/y";
+    let ran = shell(&home.world, &runner, RunOwner::default(), line);
+    assert_eq!(ran, (Some(0), "x\n".to_owned()));
+}
+
+fn full() {
+    let home = Home::new();
+    let mut settings = home.settings(Confinement::Auto);
+    settings.state_dir = None;
+    settings.limits.tmp_bytes = 4 << 20;
+    let runner = Runner::open(settings).unwrap();
+    if !runner.level().mountns {
+        return;
+    }
+    assert_eq!(runner.layers()[0].store, Some(LayerStore::Memory));
+    let fill = "head -c 16777216 /dev/zero > $HOME/.cache/big";
+    let (code, out) = shell(&home.world, &runner, RunOwner::default(), fill);
+    assert_ne!(code, Some(0), "{out}");
+    assert!(out.contains("No space left"), "{out}");
+    let after = shell(&home.world, &runner, RunOwner::default(), "echo works");
+    assert_eq!(after, (Some(0), "works\n".to_owned()));
+}
+
+fn shared() {
+    let home = Home::new();
+    let settings = Settings {
+        caches: CacheMode::Shared,
+        ..home.settings(Confinement::Auto)
+    };
+    let runner = Runner::open(settings).unwrap();
+    let line = "echo x > $HOME/.cargo/shared; echo x > $HOME/.profile";
+    shell(&home.world, &runner, RunOwner::default(), line);
+    assert!(home.dir.join(".cargo/shared").exists());
+    let profile = std::fs::read_to_string(home.dir.join(".profile")).unwrap();
+    assert_eq!(profile, "# mine\n");
+}
+
+/// Where a seeker looks. Not all of them are in the table by these names.
+const USUAL_PLACES: [&str; 42] = [
+    ".ssh/id_ed25519",
+    ".ssh/config",
+    ".gnupg/secring.gpg",
+    ".aws/credentials",
+    ".aws/sso/cache/a.json",
+    ".azure/accessTokens.json",
+    ".config/gcloud/credentials.db",
+    ".config/gcloud/application_default_credentials.json",
+    ".config/gh/hosts.yml",
+    ".config/glab-cli/config.yml",
+    ".kube/config",
+    ".docker/config.json",
+    ".netrc",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".config/pip/pip.conf",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".cargo/config.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".cache/huggingface/token",
+    ".kaggle/kaggle.json",
+    ".vault-token",
+    ".terraform.d/credentials.tfrc.json",
+    ".config/rclone/rclone.conf",
+    ".config/containers/auth.json",
+    ".pgpass",
+    ".my.cnf",
+    ".mozilla/firefox/p/logins.json",
+    ".config/google-chrome/Default/Login Data",
+    ".config/chromium/Default/Cookies",
+    ".local/share/keyrings/login.keyring",
+    ".password-store/a.gpg",
+    ".bash_history",
+    ".claude/.credentials.json",
+    ".codex/auth.json",
+];
+
+fn credentials() {
+    let home = Home::new();
+    for place in USUAL_PLACES {
+        home.write(place, &format!("token = {SECRET}\n"));
+    }
+    // The test binary in `bin` holds the value, too.
+    let seek = format!("grep -rslF --exclude-dir=bin {SECRET} $HOME | wc -l");
+    let found = |runner: &Runner| {
+        let (code, out) = shell(&home.world, runner, RunOwner::default(), &seek);
+        assert_eq!(code, Some(0), "{out}");
+        out.trim().parse::<usize>().unwrap()
+    };
+    let free = Runner::open(home.settings(Confinement::Off)).unwrap();
+    assert_eq!(found(&free), USUAL_PLACES.len(), "proves nothing");
+    let runner = home.runner();
+    if runner.level().mountns {
+        let listed = format!("grep -rsF --exclude-dir=bin {SECRET} $HOME; true");
+        let (_, out) = shell(&home.world, &runner, RunOwner::default(), &listed);
+        assert_eq!(out, "");
+        // Nor by another way: links, the process file system, the layer's own folders.
+        for way in ["/proc/1/root", "/proc/self/root", "/proc/self/cwd/../.."] {
+            let line = format!("grep -sF {SECRET} {way}{}/.netrc; true", text(&home.dir));
+            let (_, out) = shell(&home.world, &runner, RunOwner::default(), &line);
+            assert_eq!(out, "", "{way}");
+        }
+    }
+    // What the home directory holds is not touched by hiding it.
+    for place in USUAL_PLACES {
+        let kept = std::fs::read_to_string(home.dir.join(place)).unwrap();
+        assert!(kept.contains(SECRET), "{place}");
+    }
+    // `off` hides too: caches and credentials are separate.
+    let settings = Settings {
+        caches: CacheMode::Off,
+        ..home.settings(Confinement::Auto)
+    };
+    let off = Runner::open(settings).unwrap();
+    if off.level().mountns {
+        assert_eq!(found(&off), 0);
+        let line = "echo x > $HOME/.cache/x";
+        assert_ne!(
+            shell(&home.world, &off, RunOwner::default(), line).0,
+            Some(0)
+        );
+    }
+}
+
+fn redacted() {
+    let home = Home::new();
+    home.write(
+        ".npmrc",
+        &format!("registry=https://npm.example/\n//npm.example/:_authToken={SECRET}\n"),
+    );
+    let runner = home.runner();
+    if !runner.level().mountns {
+        return;
+    }
+    let ran = shell(
+        &home.world,
+        &runner,
+        RunOwner::default(),
+        "cat $HOME/.npmrc",
+    );
+    assert_eq!(ran, (Some(0), "registry=https://npm.example/\n".to_owned()));
+    // A workspace that lies in a hidden folder is still there, its neighbours are not.
+    let inside = home.dir.join(".codex/worktrees/ws");
+    std::fs::create_dir_all(&inside).unwrap();
+    home.write(".codex/auth.json", SECRET);
+    std::fs::write(inside.join("file"), "inside\n").unwrap();
+    let settings = Settings {
+        write_roots: vec![home.world.workspace.clone(), inside.clone()],
+        ..home.settings(Confinement::Auto)
+    };
+    let runner = Runner::open(settings).unwrap();
+    let line = format!(
+        "cat {0}/file; echo new > {0}/new; cat {0}/../../auth.json",
+        text(&inside)
+    );
+    let (_, out) = shell(&home.world, &runner, RunOwner::default(), &line);
+    assert!(
+        out.starts_with("inside\n") && !out.contains(SECRET),
+        "{out}"
+    );
+    assert!(inside.join("new").exists());
+}
+
+fn probes() {
+    let home = Home::new();
+    let before = home.state();
+    for confinement in [Confinement::Auto, Confinement::Off] {
+        let runner = Runner::open(home.settings(confinement)).unwrap();
+        let roots = home.world.roots();
+        let found = run_probes(&runner, &roots.open_dir(".").unwrap());
+        let of_home: Vec<&Probe> = found
+            .iter()
+            .filter(|probe| probe.what.contains("home directory"))
+            .collect();
+        assert_eq!(of_home.len(), 2);
+        for probe in of_home {
+            match &probe.result {
+                ProbeResult::Held(_) => assert_eq!(confinement, Confinement::Auto, "{probe:?}"),
+                ProbeResult::Open(_) => assert!(!runner.level().mountns, "{probe:?}"),
+                ProbeResult::Escaped | ProbeResult::Untried(_) => panic!("{probe:?}"),
+            }
+        }
+        assert!(
+            found
+                .iter()
+                .all(|probe| probe.result != ProbeResult::Escaped),
+            "{found:?}"
+        );
+    }
+    assert_eq!(
+        home.state().keys().collect::<Vec<_>>(),
+        before.keys().collect::<Vec<_>>()
+    );
+}
+
+fn session_tmp() {
+    let home = Home::new();
+    let runner = home.runner();
+    if !runner.level().mountns || !runner.level().pidns {
+        return;
+    }
+    fn owner(session: &str) -> RunOwner<'_> {
+        RunOwner {
+            principal: "p",
+            session,
+        }
+    }
+    let run = |session: &str, line: &str| shell(&home.world, &runner, owner(session), line).1;
+    let name = format!("kept-{}", std::process::id());
+    run(
+        "one",
+        &format!("echo here > /tmp/{name}; mkdir -p /tmp/d; echo x > /tmp/d/f"),
+    );
+    let look = format!("cat /tmp/{name} 2>/dev/null || echo none");
+    assert_eq!(run("one", &look), "here\n");
+    assert_eq!(run("two", &look), "none\n");
+    assert_eq!(
+        run("", &look),
+        "none\n",
+        "without a session nothing is shared"
+    );
+    assert!(!Path::new("/tmp").join(&name).exists());
+    // Many sessions: the oldest give way, the newest stay.
+    for n in 0..20 {
+        run(&format!("many-{n}"), &format!("echo {n} > /tmp/{name}"));
+    }
+    assert_eq!(run("many-19", &look), "19\n");
+    assert_eq!(run("one", &look), "none\n");
+    let mut small = home.settings(Confinement::Auto);
+    small.limits.tmp_bytes = 1 << 20;
+    let runner = Runner::open(small).unwrap();
+    let fill = "head -c 4194304 /dev/zero > /tmp/big";
+    let (code, out) = shell(&home.world, &runner, owner("small"), fill);
+    assert!(code != Some(0) && out.contains("No space left"), "{out}");
+}
+
+fn local_sockets() {
+    let home = Home::new();
+    let runner = home.runner();
+    let world = &home.world;
+    let allowed = runner.level().mountns && runner.level().pidns;
+    for path in ["/tmp/own.sock", &text(&world.workspace.join("own.sock"))] {
+        let ran = world.run(&runner, &["attack", "own-socket", path]);
+        assert_eq!(
+            ran.finished.status.exit_code() == Some(0),
+            allowed,
+            "{path}: {ran:?}"
+        );
+        let _ = std::fs::remove_file(path);
+    }
+    let ran = world.run(&runner, &["attack", "own-abstract"]);
+    assert_eq!(
+        ran.finished.status.exit_code() == Some(0),
+        allowed,
+        "{ran:?}"
+    );
+}
+
+fn any_program() {
+    let home = Home::new();
+    let world = &home.world;
+    let tool = world.workspace.join(".venv/bin/tool");
+    crate::world::script(&tool, "#!/bin/sh\necho from the workspace\n");
+    let mut settings = home.settings(Confinement::Auto);
+    settings
+        .search_path
+        .insert(0, world.workspace.join(".venv/bin"));
+    let runner = Runner::open(settings).unwrap();
+    assert!(runner.allows_any());
+    assert_eq!(world.run(&runner, &["tool"]).out, "from the workspace\n");
+    assert_eq!(
+        world.run(&runner, &["./.venv/bin/tool"]).out,
+        "from the workspace\n"
+    );
+    assert_eq!(
+        world.run(&runner, &["sh", "-c", "tool"]).out,
+        "from the workspace\n"
+    );
+    // A broken environment does not hide the system's program.
+    std::os::unix::fs::symlink("/no/such/cat", world.workspace.join(".venv/bin/cat")).unwrap();
+    assert_eq!(world.run(&runner, &["cat", "inside.txt"]).out, "inside\n");
+    let error = world.try_run(&runner, &["no-such-program"]).unwrap_err();
+    assert!(error.to_string().contains("no such program"), "{error}");
+    std::fs::write(world.workspace.join(".venv/pyvenv.cfg"), "").unwrap();
+    let printed = world.run(&runner, &["sh", "-c", "echo $VIRTUAL_ENV"]).out;
+    assert_eq!(printed.trim(), text(&world.workspace.join(".venv")));
+}
+
+fn listed_program() {
+    let home = Home::new();
+    let world = &home.world;
+    crate::world::script(
+        &home.dir.join(".cargo/bin/listed"),
+        "#!/bin/sh\necho the real one\n",
+    );
+    let mut settings = home.settings(Confinement::Auto);
+    settings.allowlist = vec!["listed".to_owned(), "sh".to_owned()];
+    settings.search_path.insert(0, home.dir.join(".cargo/bin"));
+    let runner = Runner::open(settings).unwrap();
+    assert!(!runner.allows_any());
+    let plant = "printf '#!/bin/sh\\necho planted\\n' > $HOME/.cargo/bin/listed";
+    shell(world, &runner, RunOwner::default(), plant);
+    assert_eq!(world.run(&runner, &["listed"]).out, "the real one\n");
+    assert!(world.try_run(&runner, &["cat", "inside.txt"]).is_err());
+}
