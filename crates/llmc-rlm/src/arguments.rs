@@ -1,16 +1,16 @@
 //! The arguments of a script's call, taken one by one and checked.
 
-use llmc_sandbox::{Exception, HostCall, HostError};
+use llmc_sandbox::{Exception, ScriptCall, ScriptCallError};
 use serde_json::Value;
 
 pub(crate) struct CallArguments {
     usage: &'static str,
-    call: HostCall,
+    call: ScriptCall,
     positions: usize,
 }
 
 impl CallArguments {
-    pub(crate) fn new(call: HostCall, usage: &'static str) -> CallArguments {
+    pub(crate) fn new(call: ScriptCall, usage: &'static str) -> CallArguments {
         CallArguments {
             usage,
             call,
@@ -19,7 +19,7 @@ impl CallArguments {
     }
 
     /// The next argument, by position or by name; `None` when it was left out or is `None`.
-    pub(crate) fn value(&mut self, name: &'static str) -> Result<Option<Value>, HostError> {
+    pub(crate) fn value(&mut self, name: &'static str) -> Result<Option<Value>, ScriptCallError> {
         let at = self.positions;
         self.positions += 1;
         let positional = self.call.args.get_mut(at).map(Value::take);
@@ -30,14 +30,14 @@ impl CallArguments {
         }
     }
 
-    pub(crate) fn text(&mut self, name: &'static str) -> Result<String, HostError> {
+    pub(crate) fn text(&mut self, name: &'static str) -> Result<String, ScriptCallError> {
         match self.value(name)? {
             Some(Value::String(text)) => Ok(text),
             _ => Err(self.type_error(&format!("{name} must be a string"))),
         }
     }
 
-    pub(crate) fn int(&mut self, name: &'static str) -> Result<Option<i64>, HostError> {
+    pub(crate) fn int(&mut self, name: &'static str) -> Result<Option<i64>, ScriptCallError> {
         match self.value(name)? {
             None => Ok(None),
             Some(value) => match value.as_i64() {
@@ -53,7 +53,7 @@ impl CallArguments {
         name: &'static str,
         default: usize,
         max: usize,
-    ) -> Result<usize, HostError> {
+    ) -> Result<usize, ScriptCallError> {
         match self.int(name)? {
             None => Ok(default),
             Some(number) => match usize::try_from(number) {
@@ -63,7 +63,7 @@ impl CallArguments {
         }
     }
 
-    pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, HostError> {
+    pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, ScriptCallError> {
         match self.value(name)? {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(flag),
@@ -72,7 +72,7 @@ impl CallArguments {
     }
 
     /// Fails if an argument is left over.
-    pub(crate) fn finish(self) -> Result<(), HostError> {
+    pub(crate) fn finish(self) -> Result<(), ScriptCallError> {
         if self.call.args.len() > self.positions {
             return Err(self.type_error("too many arguments"));
         }
@@ -82,7 +82,7 @@ impl CallArguments {
         }
     }
 
-    pub(crate) fn type_error(&self, what: &str) -> HostError {
-        HostError::raise(Exception::Type, format!("{what}; usage: {}", self.usage))
+    pub(crate) fn type_error(&self, what: &str) -> ScriptCallError {
+        ScriptCallError::raise(Exception::Type, format!("{what}; usage: {}", self.usage))
     }
 }

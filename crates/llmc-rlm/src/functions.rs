@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::stream::{self, StreamExt};
 use llmc_model::{ChatMessage, ChatRequest, ChatRole, Error as ModelError};
-use llmc_sandbox::{Exception, Host, HostCall, HostError};
+use llmc_sandbox::{Exception, ScriptCall, ScriptCallError, ScriptHost};
 use llmc_syntax::Language;
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ impl Functions {
         &self.query.models
     }
 
-    async fn search(&self, mut args: CallArguments) -> Result<Value, HostError> {
+    async fn search(&self, mut args: CallArguments) -> Result<Value, ScriptCallError> {
         let search = TextSearch {
             pattern: args.text("pattern")?,
             literal: args.flag("literal")?,
@@ -137,12 +137,12 @@ impl Functions {
         Ok(json!({"total": found.total, "complete": found.complete, "hits": hits}))
     }
 
-    fn slice(&self, mut args: CallArguments) -> Result<Value, HostError> {
+    fn slice(&self, mut args: CallArguments) -> Result<Value, ScriptCallError> {
         let (start, end) = (args.int("start")?.unwrap_or(0), args.int("end")?);
         args.finish()?;
         let part = self.text.part(start, end);
         if part.chars() > MAX_SLICE_CHARS {
-            return Err(HostError::value(format!(
+            return Err(ScriptCallError::value(format!(
                 "a slice has at most {MAX_SLICE_CHARS} characters; take several"
             )));
         }
@@ -151,18 +151,21 @@ impl Functions {
         Ok(part.as_str().into())
     }
 
-    fn chunks(&self, mut args: CallArguments) -> Result<Value, HostError> {
+    fn chunks(&self, mut args: CallArguments) -> Result<Value, ScriptCallError> {
         let size = args.count("size", 20_000, usize::MAX)?;
         let overlap = args.count("overlap", 0, usize::MAX)?;
         args.finish()?;
-        let pieces = self.text.chunks(size, overlap).map_err(HostError::value)?;
+        let pieces = self
+            .text
+            .chunks(size, overlap)
+            .map_err(ScriptCallError::value)?;
         Ok(pieces
             .iter()
             .map(|(start, end)| json!([start, end]))
             .collect())
     }
 
-    async fn nav(&self, name: &str, mut args: CallArguments) -> Result<Value, HostError> {
+    async fn nav(&self, name: &str, mut args: CallArguments) -> Result<Value, ScriptCallError> {
         let words = match name {
             "nav_outline" => String::new(),
             "nav_symbol" => args.text("name")?,
@@ -190,7 +193,7 @@ impl Functions {
         .await
     }
 
-    async fn ask(&self, mut args: CallArguments) -> Result<Value, HostError> {
+    async fn ask(&self, mut args: CallArguments) -> Result<Value, ScriptCallError> {
         let prompt = args.text("prompt")?;
         let span = match (args.int("start")?, args.int("end")?) {
             (None, None) => None,
@@ -206,7 +209,7 @@ impl Functions {
         }
     }
 
-    async fn ask_many(&self, mut args: CallArguments) -> Result<Value, HostError> {
+    async fn ask_many(&self, mut args: CallArguments) -> Result<Value, ScriptCallError> {
         let prompts = match args.value("prompts")? {
             Some(Value::Array(prompts)) => prompts,
             _ => return Err(args.type_error("prompts must be a list of strings")),
@@ -217,7 +220,7 @@ impl Functions {
             Some(_) => return Err(args.type_error("spans must be a list as long as prompts")),
         };
         if prompts.len() > MAX_BATCH_CALLS {
-            return Err(HostError::value(format!(
+            return Err(ScriptCallError::value(format!(
                 "a batch has at most {MAX_BATCH_CALLS} prompts; combine some"
             )));
         }
@@ -252,8 +255,8 @@ impl Functions {
                     texts.push(Value::Null);
                     let note = format!("batch item {at} failed: {}: {error}", error.code());
                     self.state().notes.push(note);
-                    if let HostError::Stop = self.to_host_error(error) {
-                        stop = Some(HostError::Stop);
+                    if let ScriptCallError::Stop = self.to_host_error(error) {
+                        stop = Some(ScriptCallError::Stop);
                     }
                 }
             }
@@ -264,17 +267,17 @@ impl Functions {
         }
     }
 
-    async fn child(&self, mut args: CallArguments) -> Result<Value, HostError> {
+    async fn child(&self, mut args: CallArguments) -> Result<Value, ScriptCallError> {
         let task = args.text("task")?;
         let (start, end) = (args.int("start")?.unwrap_or(0), args.int("end")?);
         args.finish()?;
         if task.trim().is_empty() || task.chars().count() > MAX_CHILD_TASK_CHARS {
-            return Err(HostError::value(format!(
+            return Err(ScriptCallError::value(format!(
                 "a task has 1 to {MAX_CHILD_TASK_CHARS} characters"
             )));
         }
         if self.depth >= self.query.limits.max_depth {
-            return Err(HostError::raise(
+            return Err(ScriptCallError::raise(
                 Exception::Runtime,
                 format!(
                     "depth_exceeded: analyses nest {} deep at most; use llm_query",
@@ -296,18 +299,18 @@ impl Functions {
         match answered.await {
             Ok(value) => Ok(value),
             Err(Error::Model(error)) => Err(self.to_host_error(error)),
-            Err(error @ Error::NoAnswer(_)) => Err(HostError::raise(
+            Err(error @ Error::NoAnswer(_)) => Err(ScriptCallError::raise(
                 Exception::Runtime,
                 format!("{}: {error}", error.code()),
             )),
             Err(error) => {
                 self.state().fatal.get_or_insert(error);
-                Err(HostError::Stop)
+                Err(ScriptCallError::Stop)
             }
         }
     }
 
-    fn finish(&self, mut args: CallArguments) -> Result<Value, HostError> {
+    fn finish(&self, mut args: CallArguments) -> Result<Value, ScriptCallError> {
         let value = args.value("value")?;
         let wrong =
             args.type_error("value must be a string, a list, a dict or a number, and not empty");
@@ -318,17 +321,17 @@ impl Functions {
             Some(value) => value,
         };
         if value.to_string().len() > MAX_FINAL_BYTES {
-            return Err(HostError::value(
+            return Err(ScriptCallError::value(
                 "the answer is larger than 1 MiB; say less",
             ));
         }
         self.state().answer.get_or_insert(value);
-        Err(HostError::Stop)
+        Err(ScriptCallError::Stop)
     }
 
-    fn load(&self) -> Result<Value, HostError> {
+    fn load(&self) -> Result<Value, ScriptCallError> {
         if !self.state().loading {
-            return Err(HostError::raise(Exception::Runtime, "use context"));
+            return Err(ScriptCallError::raise(Exception::Runtime, "use context"));
         }
         Ok(self.text.as_str().into())
     }
@@ -338,14 +341,14 @@ impl Functions {
         &self,
         prompt: &str,
         span: Option<(i64, Option<i64>)>,
-    ) -> Result<ChatRequest, HostError> {
+    ) -> Result<ChatRequest, ScriptCallError> {
         if prompt.trim().is_empty() {
-            return Err(HostError::value("the prompt is empty"));
+            return Err(ScriptCallError::value("the prompt is empty"));
         }
         let part = span.map(|(start, end)| self.text.part(start, end));
         let length = prompt.chars().count() + part.as_ref().map_or(0, SourceText::chars);
         if length > MAX_QUESTION_CHARS {
-            return Err(HostError::value(format!(
+            return Err(ScriptCallError::value(format!(
                 "a question with its text has at most {MAX_QUESTION_CHARS} characters, this one {length}; use parts"
             )));
         }
@@ -376,7 +379,7 @@ impl Functions {
     }
 
     /// A failed model call becomes an exception in the script, or ends it.
-    fn to_host_error(&self, error: ModelError) -> HostError {
+    fn to_host_error(&self, error: ModelError) -> ScriptCallError {
         let mut state = self.state();
         let ends = match error {
             ModelError::Budget { .. } => !self.query.limits.allow_partial,
@@ -385,20 +388,20 @@ impl Functions {
         };
         if ends {
             state.fatal.get_or_insert(Error::Model(error));
-            return HostError::Stop;
+            return ScriptCallError::Stop;
         }
-        HostError::raise(Exception::Runtime, format!("{}: {error}", error.code()))
+        ScriptCallError::raise(Exception::Runtime, format!("{}: {error}", error.code()))
     }
 }
 
-impl Host for Functions {
-    async fn call(&self, call: HostCall) -> Result<Value, HostError> {
+impl ScriptHost for Functions {
+    async fn call(&self, call: ScriptCall) -> Result<Value, ScriptCallError> {
         let name = call.name.clone();
         if name == LOAD_CONTEXT {
             return self.load();
         }
         let Some((_, usage)) = USAGES.iter().find(|(known, _)| *known == name) else {
-            return Err(HostError::raise(
+            return Err(ScriptCallError::raise(
                 Exception::Runtime,
                 format!("no function {name}"),
             ));
@@ -420,10 +423,13 @@ impl Host for Functions {
 /// Runs work that takes the processor for a while on a blocking thread.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, HostError> {
+) -> Result<T, ScriptCallError> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result.map_err(HostError::value),
-        Err(_) => Err(HostError::raise(Exception::Runtime, "that failed inside")),
+        Ok(result) => result.map_err(ScriptCallError::value),
+        Err(_) => Err(ScriptCallError::raise(
+            Exception::Runtime,
+            "that failed inside",
+        )),
     }
 }
 

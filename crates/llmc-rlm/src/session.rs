@@ -7,7 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use llmc_model::{ChatMessage, ChatRequest, ChatRole, Error as ModelError};
-use llmc_sandbox::{Ending, Limits, Names, Outcome, Sandbox, Session, Setup, Trouble, TroubleKind};
+use llmc_sandbox::{
+    Sandbox, ScriptEnd, ScriptError, ScriptErrorKind, ScriptLimits, ScriptNames, ScriptOutcome,
+    Session, SessionSetup,
+};
 use llmc_syntax::Language;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -159,11 +162,11 @@ impl Conversation {
             let names = functions::names().chain(more.iter().copied());
             names.map(str::to_owned).collect()
         };
-        let mut names = Names {
+        let mut names = ScriptNames {
             functions: all(&[LOAD_CONTEXT]),
             values: vec![("context_len".to_owned(), text.chars().into())],
             reserved: all(&["context_len", LOAD_CONTEXT]),
-            ..Names::default()
+            ..ScriptNames::default()
         };
         if size == TextSize::Small {
             names.reserved.push("context".to_owned());
@@ -171,10 +174,10 @@ impl Conversation {
                 .values
                 .push(("context".to_owned(), text.as_str().into()));
         }
-        let setup = Setup {
+        let setup = SessionSetup {
             names,
             checkpoints: size == TextSize::Small,
-            ..Setup::default()
+            ..SessionSetup::default()
         };
         let session = state.sandbox.session(&state.owner, setup).await?;
         Ok(Conversation {
@@ -316,7 +319,7 @@ impl Conversation {
                 let load = format!("context = {LOAD_CONTEXT}()");
                 let outcome = self.feed(&load).await;
                 self.functions.set_loading(false);
-                if let Ending::Failed(trouble) = outcome.ending {
+                if let ScriptEnd::Failed(trouble) = outcome.ending {
                     let shown = format!(
                         "[context is too large to be a variable here ({}); use context_search and context_slice]",
                         trouble.message
@@ -330,9 +333,9 @@ impl Conversation {
         let mut shown = outcome.output;
         let mut failed = false;
         match outcome.ending {
-            Ending::Value(value) if shown.trim().is_empty() => shown.push_str(&value.repr),
-            Ending::Value(_) | Ending::Stopped => {}
-            Ending::Failed(trouble) => {
+            ScriptEnd::Value(value) if shown.trim().is_empty() => shown.push_str(&value.repr),
+            ScriptEnd::Value(_) | ScriptEnd::Stopped => {}
+            ScriptEnd::Failed(trouble) => {
                 failed = true;
                 shown.push_str(&render_error(&trouble));
             }
@@ -344,19 +347,19 @@ impl Conversation {
         (shown, failed)
     }
 
-    async fn feed(&mut self, code: &str) -> Outcome {
+    async fn feed(&mut self, code: &str) -> ScriptOutcome {
         let left = self
             .state
             .limits
             .deadline
             .saturating_duration_since(Instant::now());
-        let limits = Limits {
+        let limits = ScriptLimits {
             wall: left,
             cpu: MAX_BLOCK_CPU,
             memory_bytes: MAX_BLOCK_MEMORY_BYTES,
             output_bytes: MAX_BLOCK_OUTPUT_BYTES,
             calls: MAX_BLOCK_CALLS,
-            ..Limits::default()
+            ..ScriptLimits::default()
         };
         self.session
             .run(code, &limits, &self.functions, &self.state.cancel)
@@ -372,7 +375,7 @@ fn user(text: String) -> ChatMessage {
 }
 
 /// A script error as the model reads it.
-fn render_error(trouble: &Trouble) -> String {
+fn render_error(trouble: &ScriptError) -> String {
     let line = trouble
         .line
         .map_or(String::new(), |line| format!(" (line {line})"));
@@ -381,7 +384,7 @@ fn render_error(trouble: &Trouble) -> String {
         .as_deref()
         .map_or(String::new(), |hint| format!("\nhint: {hint}"));
     let class = match (&trouble.kind, trouble.exception.as_str()) {
-        (TroubleKind::Syntax, "") => "SyntaxError",
+        (ScriptErrorKind::Syntax, "") => "SyntaxError",
         (_, "") => "Error",
         (_, class) => class,
     };

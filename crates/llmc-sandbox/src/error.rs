@@ -1,17 +1,14 @@
-//! What can go wrong with a sandbox itself. What goes wrong in a script is an [`Outcome`](crate::Outcome).
+//! Failures of the sandbox itself. The failure of a script is an [`ScriptOutcome`](crate::Outcome).
 
 use std::io;
 
-/// Why there is no interpreter to run a script in.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The worker process cannot be started.
     #[error("no worker can be started: {0}")]
     Start(#[source] io::Error),
-    /// The worker came up and refused to work.
+    /// The worker started and cannot confine itself.
     #[error("the worker refuses: {0}")]
     Refused(String),
-    /// The worker went away.
     #[error("the worker ended before it could answer")]
     Gone,
     /// A dump that this build cannot read.

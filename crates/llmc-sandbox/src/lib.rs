@@ -1,38 +1,39 @@
-//! Runs Python that a model wrote, where it can do nothing but compute and ask.
+//! Runs Python code that a model wrote, in a process that can only compute and call functions of the host.
 //!
-//! The interpreter (monty, a subset of Python) lives in a worker: this executable, started again before it has a thread
-//! or a runtime, which gives up files, sockets, programs and every other system call it does not need before it reads its
-//! first message. What a script wants from the world it asks for by calling functions, and the embedder answers.
-//! An interpreter that aborts takes its worker along and nothing else.
+//! The crate owns the script interpreter (monty, a subset of Python), the worker processes it runs in, their limits and
+//! their protocol. It must not know tools, MCP or models: what a script may call is decided by its host.
 //!
-//! - [`Sandbox`]: the workers, some of them warm
+//! A worker is this executable, started again before it has a thread or a runtime. It gives up files, sockets, programs
+//! and every other system call it does not need before it reads its first message. An interpreter that aborts ends its
+//! worker and nothing else.
+//!
+//! The three types to know:
+//! - [`Sandbox`]: the worker processes, some of them started ahead
 //! - [`Session`]: one interpreter whose variables and functions last from one block of code to the next
-//! - [`Names`]: what a script finds beside Python itself
-//! - [`Host`], [`HostCall`], [`HostError`]: how the embedder answers
-//! - [`Limits`], [`Budget`], [`Limit`]: what one block and a whole session may spend
-//! - [`Outcome`], [`Ending`], [`Trouble`]: how a block went
-//! - [`Python`]: the second backend, the system's Python in a boundary of the kernel
-//! - [`worker_main`]: what `main` calls first of all
-//! - [`CountingAllocator`]: the executable's global allocator, without which no memory limit would hold
+//! - [`ScriptHost`]: answers the calls of a script
+//!
+//! Parts: `names` is what a script finds beside Python, `limits` what it may spend, `outcome` how it ended, `host` the
+//! calls; `pool` keeps workers, `session` runs blocks in one, `wire` is their protocol, `worker` the other side of it.
+//! `python` is the second backend, the system's Python inside a kernel boundary. `main` calls [`worker_main`] first, and
+//! [`CountingAllocator`] is the executable's global allocator, without which no memory limit would hold.
 //!
 //! ```no_run
-//! use llmc_sandbox::{Ending, Host, HostCall, HostError, Limits, Names, Sandbox, Setup};
+//! use llmc_sandbox::{ScriptEnd, ScriptHost, ScriptCall, ScriptCallError, ScriptLimits, ScriptNames, Sandbox, SessionSetup};
 //! use serde_json::{Value, json};
 //! use tokio_util::sync::CancellationToken;
 //!
 //! #[global_allocator]
 //! static MEMORY: llmc_sandbox::CountingAllocator = llmc_sandbox::CountingAllocator;
 //!
-//! struct Text(String);
+//! struct TextHost(String);
 //!
-//! impl Host for Text {
-//!     async fn call(&self, call: HostCall) -> Result<Value, HostError> {
+//! impl ScriptHost for TextHost {
+//!     async fn call(&self, call: ScriptCall) -> Result<Value, ScriptCallError> {
 //!         match (call.name.as_str(), call.args.as_slice()) {
-//!             // The text stays here; the script gets only what it asks for.
 //!             ("context_search", [Value::String(word)]) => Ok(json!(self.0.find(word.as_str()))),
 //!             // Ends the block at once; no `except` in the script catches this.
-//!             ("FINAL", _) => Err(HostError::stop()),
-//!             _ => Err(HostError::value(format!("{}(word): one string", call.name))),
+//!             ("FINAL", _) => Err(ScriptCallError::Stop),
+//!             _ => Err(ScriptCallError::value(format!("{}(word): one string", call.name))),
 //!         }
 //!     }
 //! }
@@ -40,25 +41,23 @@
 //! # async fn example() -> Result<(), llmc_sandbox::Error> {
 //! // In main, before anything else: if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) { return code; }
 //! let sandbox = Sandbox::default();
-//! let names = Names {
+//! let names = ScriptNames {
 //!     functions: vec!["context_search".into(), "FINAL".into()],
 //!     reserved: vec!["context_search".into(), "FINAL".into()],
-//!     ..Names::default()
+//!     ..ScriptNames::default()
 //! };
-//! let mut session = sandbox.session("local", Setup { names, ..Setup::default() }).await?;
-//! let (host, cancel) = (Text("a needle".into()), CancellationToken::new());
-//! session.run("at = context_search('needle')", &Limits::default(), &host, &cancel).await;
-//! let outcome = session.run("print(at)\nat + 1", &Limits::default(), &host, &cancel).await;
+//! let mut session = sandbox.session("local", SessionSetup { names, ..SessionSetup::default() }).await?;
+//! let (host, cancel) = (TextHost("a needle".into()), CancellationToken::new());
+//! session.run("at = context_search('needle')", &ScriptLimits::default(), &host, &cancel).await;
+//! let outcome = session.run("print(at)\nat + 1", &ScriptLimits::default(), &host, &cancel).await;
 //! assert_eq!(outcome.output, "2\n");
 //! match outcome.ending {
-//!     Ending::Value(value) => assert_eq!(value.repr, "3"),
-//!     Ending::Stopped => {}
-//!     Ending::Failed(trouble) => panic!("line {:?}: {}", trouble.line, trouble.message),
+//!     ScriptEnd::Value(value) => assert_eq!(value.repr, "3"),
+//!     ScriptEnd::Stopped => {}
+//!     ScriptEnd::Failed(error) => panic!("line {:?}: {}", error.line, error.message),
 //! }
 //! # Ok(()) }
 //! ```
-//!
-//! Nothing in here knows tools, MCP or models.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod error;
@@ -73,12 +72,12 @@ mod wire;
 mod worker;
 
 pub use error::Error;
-pub use host::{Exception, Host, HostCall, HostError};
-pub use limits::{Budget, Limit, Limits};
+pub use host::{Exception, ScriptCall, ScriptCallError, ScriptHost};
+pub use limits::{ScriptLimit, ScriptLimits, SessionBudget};
 pub use monty_alloc::LimitedAllocator as CountingAllocator;
-pub use names::Names;
-pub use outcome::{Ending, Outcome, Shown, Trouble, TroubleKind};
-pub use pool::{Options, Sandbox};
-pub use python::Python;
-pub use session::{Session, Setup};
+pub use names::ScriptNames;
+pub use outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome, ScriptValue};
+pub use pool::{Sandbox, SandboxOptions};
+pub use python::PythonBackend;
+pub use session::{Session, SessionSetup};
 pub use worker::worker_main;

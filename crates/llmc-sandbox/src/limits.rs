@@ -1,30 +1,30 @@
-//! What a script may spend.
+//! Limits of scripts.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What one block of code may spend.
+/// Limits of one block of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// From start to end, calls included. A worker that has not stopped 100 ms later is killed.
+pub struct ScriptLimits {
+    /// Wall clock time, calls included. A worker that has not stopped 100 ms later is killed.
     pub wall: Duration,
-    /// The script's own computing, without the time it waits for calls.
+    /// Computing time, without waiting for calls.
     pub cpu: Duration,
-    /// Memory of the interpreter, beyond what it takes to exist.
+    /// Beyond the memory of an idle interpreter.
     pub memory_bytes: u64,
-    /// What it prints, and the value it ends with.
+    /// Printed text and the final value.
     pub output_bytes: u64,
     /// Calls to the host.
     pub calls: u64,
-    /// Calls within calls.
+    /// Depth of Python calls.
     pub recursion: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ScriptLimits {
+    fn default() -> ScriptLimits {
+        ScriptLimits {
             wall: Duration::from_secs(30),
             cpu: Duration::from_secs(30),
             memory_bytes: 256 << 20,
@@ -35,51 +35,69 @@ impl Default for Limits {
     }
 }
 
-/// What all blocks of a session may spend together; `None` is no bound.
+/// Limits of all blocks of a session together; `None` is no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Budget {
-    /// The scripts' own computing.
+pub struct SessionBudget {
     pub cpu: Option<Duration>,
-    /// Calls to the host.
     pub calls: Option<u64>,
-    /// What they print.
     pub output_bytes: Option<u64>,
 }
 
-/// Which limit struck.
+/// Which limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Limit {
-    /// [`Limits::wall`]
+pub enum ScriptLimit {
     Wall,
-    /// [`Limits::cpu`]
     Cpu,
-    /// [`Limits::memory_bytes`]
     Memory,
-    /// [`Limits::output_bytes`]
     Output,
-    /// [`Limits::calls`]
     Calls,
-    /// [`Limits::recursion`]
     Recursion,
 }
 
-impl Limits {
-    /// The limit that struck, in words.
-    pub fn told(&self, limit: Limit) -> String {
+impl ScriptLimits {
+    /// The message about a limit that was reached.
+    pub fn describe(&self, limit: ScriptLimit) -> String {
         match limit {
-            Limit::Wall => format!("time limit of {} reached, calls included", Span(self.wall)),
-            Limit::Cpu => format!("computing time limit of {} reached", Span(self.cpu)),
-            Limit::Memory => format!("memory limit of {} MiB reached", self.memory_bytes >> 20),
-            Limit::Output => format!("output limit of {} bytes reached", self.output_bytes),
-            Limit::Calls => format!("limit of {} tool calls reached", self.calls),
-            Limit::Recursion => format!("recursion limit of {} calls reached", self.recursion),
+            ScriptLimit::Wall => format!(
+                "time limit of {} reached, calls included",
+                Seconds(self.wall)
+            ),
+            ScriptLimit::Cpu => format!("computing time limit of {} reached", Seconds(self.cpu)),
+            ScriptLimit::Memory => {
+                format!("memory limit of {} MiB reached", self.memory_bytes >> 20)
+            }
+            ScriptLimit::Output => format!("output limit of {} bytes reached", self.output_bytes),
+            ScriptLimit::Calls => format!("limit of {} tool calls reached", self.calls),
+            ScriptLimit::Recursion => {
+                format!("recursion limit of {} calls reached", self.recursion)
+            }
         }
     }
 }
 
-struct Span(Duration);
+impl ScriptLimit {
+    /// What the author of a script can do about it.
+    pub(crate) fn hint(self) -> &'static str {
+        match self {
+            ScriptLimit::Wall => {
+                "do less in one script, or await calls together with asyncio.gather"
+            }
+            ScriptLimit::Cpu => {
+                "look for a loop that does not end; let tools search rather than the script"
+            }
+            ScriptLimit::Memory => {
+                "work on parts: read by lines or ranges and keep only what is needed"
+            }
+            ScriptLimit::Output => "print only the result; summarise or count instead",
+            ScriptLimit::Calls => "use one search instead of many reads, or several scripts",
+            ScriptLimit::Recursion => "use a loop with a list as its stack",
+        }
+    }
+}
 
-impl fmt::Display for Span {
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.subsec_millis() {
             0 => write!(f, "{} s", self.0.as_secs()),

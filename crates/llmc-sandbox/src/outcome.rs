@@ -1,95 +1,90 @@
-//! How a block of code went.
+//! How a block of code ended.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::limits::Limit;
+use crate::limits::{ScriptLimit, ScriptLimits};
 
-/// How a block of code went.
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    /// How it ended.
-    pub ending: Ending,
-    /// What it printed, also before it failed.
+pub struct ScriptOutcome {
+    pub ending: ScriptEnd,
+    /// Printed text, also of a block that failed.
     pub output: String,
-    /// How many calls it made.
     pub calls: u64,
-    /// From start to end.
     pub elapsed: Duration,
-    /// Its own computing, as far as the worker could tell.
+    /// Computing time, as far as the worker reports it.
     pub cpu: Duration,
-    /// Whether the session went back to what it was before this block, because its worker had to be ended. Without a
-    /// state to go back to, that is an empty session.
+    /// Whether the worker was lost and the session is back at its last checkpoint, or empty if there is none.
     pub rolled_back: bool,
 }
 
-/// How a block of code ended.
 #[derive(Debug, Clone)]
-pub enum Ending {
-    /// By itself, with the value of its last expression.
-    Value(Shown),
-    /// By a call whose host said [`HostError::Stop`](crate::HostError::Stop).
+pub enum ScriptEnd {
+    /// The value of its last expression.
+    Value(ScriptValue),
+    /// The host answered a call with [`ScriptCallError::Stop`](crate::ScriptCallError::Stop).
     Stopped,
-    /// Otherwise.
-    Failed(Trouble),
+    Failed(ScriptError),
 }
 
-/// A value, as the host sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Shown {
-    /// As Python shows it; a string as it is, without quotes. `None` is empty.
+pub struct ScriptValue {
+    /// `repr(value)`; a string without quotes, `None` as an empty text.
     pub repr: String,
-    /// As JSON, where it has such a form; null otherwise.
+    /// Null if the value has no JSON form.
+    #[serde(default)]
     pub json: Value,
 }
 
-/// Why a block of code failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
-    /// What kind of failure.
-    pub kind: TroubleKind,
+pub struct ScriptError {
+    pub kind: ScriptErrorKind,
     /// The exception's class, or empty.
     pub exception: String,
-    /// What happened, without the class.
     pub message: String,
-    /// The line of this block at which it happened, from 1.
+    /// The line of this block, from 1.
     pub line: Option<u32>,
-    /// Where it happened: the lines, their code, carets.
+    /// Frames with lines, code and carets.
     pub traceback: String,
-    /// What to do instead.
     pub hint: Option<String>,
 }
 
-/// What kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TroubleKind {
-    /// Not Python.
+pub enum ScriptErrorKind {
+    /// Not valid Python.
     Syntax,
-    /// Python that this interpreter does not know.
+    /// Valid Python that this interpreter does not implement.
     Unsupported,
-    /// The block binds a name that is reserved; it did not run.
+    /// The block binds a reserved name and did not run.
     Reserved,
-    /// An exception that nobody caught.
+    /// An uncaught exception.
     Exception,
-    /// A limit struck.
-    Limit(Limit),
-    /// The caller went away.
+    Limit(ScriptLimit),
+    /// The caller disconnected or cancelled.
     Cancelled,
-    /// The worker died under it, or could not be started.
+    /// The worker ended unexpectedly, or could not be started.
     Crashed,
 }
 
-impl Trouble {
-    pub(crate) fn new(kind: TroubleKind, message: impl Into<String>) -> Trouble {
-        Trouble {
+impl ScriptError {
+    pub(crate) fn new(kind: ScriptErrorKind, message: impl Into<String>) -> ScriptError {
+        ScriptError {
             kind,
             exception: String::new(),
             message: message.into(),
             line: None,
             traceback: String::new(),
             hint: None,
+        }
+    }
+
+    /// The error for a limit that was reached, with the advice for it.
+    pub(crate) fn limit(limit: ScriptLimit, limits: &ScriptLimits) -> ScriptError {
+        ScriptError {
+            hint: Some(limit.hint().to_owned()),
+            ..ScriptError::new(ScriptErrorKind::Limit(limit), limits.describe(limit))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The workers: started when first needed, kept warm for a while, never shared between owners.
+//! Worker processes: started when first needed, kept idle for a while, never shared between owners.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -9,32 +9,30 @@ use tokio::net::UnixStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::Error;
-use crate::session::{Session, Setup};
-use crate::worker::WORKER;
+use crate::session::{Session, SessionSetup};
+use crate::worker::WORKER_ARGUMENT;
 
-/// Blocks that one worker serves before it is let go, so that whatever piles up in one has an end.
-const USES: u32 = 500;
-/// Memory of a worker beyond its scripts': its own tables, messages under way.
-const OWN_MEMORY: u64 = 192 << 20;
-/// How long an unused worker is kept.
-const IDLE: Duration = Duration::from_secs(60);
+/// Sessions that one worker serves before it is replaced, which bounds anything that accumulates in it.
+const MAX_WORKER_USES: u32 = 500;
+/// Memory of a worker beyond its scripts': its own tables, messages in flight.
+const WORKER_OVERHEAD_BYTES: u64 = 192 << 20;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many workers there may be.
 #[derive(Debug, Clone)]
-pub struct Options {
-    /// Sessions that are open at the same time; the next one waits.
+pub struct SandboxOptions {
+    /// Sessions open at the same time; further ones wait.
     pub sessions: usize,
-    /// Fresh workers kept ready once there has been a first session.
+    /// New workers kept ready after the first session.
     pub warm: usize,
-    /// Workers that have served and are kept for the same owner.
+    /// Used workers that are kept for their owners.
     pub used: usize,
-    /// The most memory that any script is ever allowed; the kernel holds workers to it, too.
+    /// The largest memory limit of any script; the kernel enforces it on workers, too.
     pub memory_bytes: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for SandboxOptions {
+    fn default() -> SandboxOptions {
+        SandboxOptions {
             sessions: 32,
             warm: 1,
             used: 8,
@@ -43,7 +41,7 @@ impl Default for Options {
     }
 }
 
-/// Where sessions come from. Cloning it is cheap and means the same sandbox.
+/// Opens sessions. Clones share the workers.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
     pool: Arc<Pool>,
@@ -51,49 +49,49 @@ pub struct Sandbox {
 
 impl Default for Sandbox {
     fn default() -> Sandbox {
-        Sandbox::new(Options::default())
+        Sandbox::new(SandboxOptions::default())
     }
 }
 
 impl Sandbox {
     /// Starts nothing yet.
-    pub fn new(options: Options) -> Sandbox {
-        let places = Arc::new(Semaphore::new(options.sessions.max(1)));
+    pub fn new(options: SandboxOptions) -> Sandbox {
+        let permits = Arc::new(Semaphore::new(options.sessions.max(1)));
         Sandbox {
             pool: Arc::new(Pool {
                 options,
-                places,
+                permits,
                 idle: Mutex::default(),
-                looked_after: AtomicBool::new(false),
+                reaper_runs: AtomicBool::new(false),
             }),
         }
     }
 
-    /// Opens a session for `owner`, whose name only decides whose used workers may serve it.
+    /// Opens a session for `owner`; used workers serve the same owner only.
     ///
     /// # Errors
-    /// No worker can be started, or the state to begin with cannot be read.
-    pub async fn session(&self, owner: &str, setup: Setup) -> Result<Session, Error> {
+    /// No worker can be started, or the initial state cannot be read.
+    pub async fn session(&self, owner: &str, setup: SessionSetup) -> Result<Session, Error> {
         Session::open(self.pool.clone(), owner, setup).await
     }
 }
 
 /// A worker and the socket to it.
 #[derive(Debug)]
-pub(crate) struct Hand {
+pub(crate) struct WorkerHandle {
     pub(crate) process: Worker,
     pub(crate) socket: UnixStream,
-    /// What has arrived and was not yet taken.
+    /// Received bytes that are not a whole message yet.
     pub(crate) inbox: Vec<u8>,
     pub(crate) uses: u32,
 }
 
-impl Hand {
-    fn start(options: &Options) -> std::io::Result<Hand> {
-        let memory = options.memory_bytes.saturating_add(OWN_MEMORY);
-        let (process, socket) = Worker::start(&[WORKER, &memory.to_string()])?;
+impl WorkerHandle {
+    fn start(options: &SandboxOptions) -> std::io::Result<WorkerHandle> {
+        let memory = options.memory_bytes.saturating_add(WORKER_OVERHEAD_BYTES);
+        let (process, socket) = Worker::start(&[WORKER_ARGUMENT, &memory.to_string()])?;
         socket.set_nonblocking(true)?;
-        Ok(Hand {
+        Ok(WorkerHandle {
             process,
             socket: UnixStream::from_std(socket)?,
             inbox: Vec::new(),
@@ -101,139 +99,144 @@ impl Hand {
         })
     }
 
-    /// Ends it and tells how it ended.
-    pub(crate) async fn end(mut self) -> WorkerEnd {
+    /// Kills the process and returns how it ended.
+    pub(crate) async fn kill(mut self) -> WorkerEnd {
         self.process.kill();
         let waited = tokio::task::spawn_blocking(move || self.process.wait()).await;
         waited.unwrap_or(WorkerEnd::Unknown)
     }
 
-    /// Tells how it ended, which it has: its socket is closed.
-    pub(crate) async fn ended(self) -> WorkerEnd {
-        let Hand { process, .. } = self;
-        let waited = tokio::task::spawn_blocking(move || process.wait()).await;
+    /// How the process ended; its socket is closed already.
+    pub(crate) async fn wait(self) -> WorkerEnd {
+        let waited = tokio::task::spawn_blocking(move || self.process.wait()).await;
         waited.unwrap_or(WorkerEnd::Unknown)
     }
 }
 
-/// Whether a worker was started just now, or has waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fresh {
-    Yes,
-    No,
+pub(crate) enum WorkerAge {
+    New,
+    FromPool,
 }
 
 #[derive(Debug)]
-struct Resting {
-    hand: Hand,
-    /// Whom it has served; `None` when it is fresh.
+struct IdleWorker {
+    worker: WorkerHandle,
+    /// `None` for a worker that has served no session.
     owner: Option<String>,
     since: Instant,
 }
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    options: Options,
-    places: Arc<Semaphore>,
-    idle: Mutex<Vec<Resting>>,
-    looked_after: AtomicBool,
+    options: SandboxOptions,
+    permits: Arc<Semaphore>,
+    idle: Mutex<Vec<IdleWorker>>,
+    reaper_runs: AtomicBool,
 }
 
 impl Pool {
-    /// A place among the open sessions.
-    pub(crate) async fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
-        let place = self.places.clone().acquire_owned().await;
-        place.map_err(|_| Error::Gone)
+    /// Waits for one of the permits for open sessions.
+    pub(crate) async fn permit(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let permit = self.permits.clone().acquire_owned().await;
+        permit.map_err(|_| Error::Gone)
     }
 
-    /// A worker that has served nobody else.
-    pub(crate) fn take(self: &Arc<Pool>, owner: &str) -> Result<(Hand, Fresh), Error> {
+    /// A worker that has served no other owner.
+    pub(crate) fn take(self: &Arc<Pool>, owner: &str) -> Result<(WorkerHandle, WorkerAge), Error> {
         let (found, fresh) = {
             let mut idle = self.idle();
-            let own = |resting: &Resting| resting.owner.as_deref() == Some(owner);
-            let fresh = |resting: &Resting| resting.owner.is_none();
+            let own = |idle_worker: &IdleWorker| idle_worker.owner.as_deref() == Some(owner);
+            let fresh = |idle_worker: &IdleWorker| idle_worker.owner.is_none();
             let at = idle
                 .iter()
                 .rposition(own)
                 .or_else(|| idle.iter().rposition(fresh));
-            let found = at.map(|at| idle.remove(at).hand);
-            (found, idle.iter().filter(|resting| fresh(resting)).count())
+            let found = at.map(|at| idle.remove(at).worker);
+            (
+                found,
+                idle.iter().filter(|idle_worker| fresh(idle_worker)).count(),
+            )
         };
         if fresh < self.options.warm {
             self.warm_up();
         }
         match found {
-            Some(hand) => Ok((hand, Fresh::No)),
+            Some(worker) => Ok((worker, WorkerAge::FromPool)),
             None => {
-                let hand = Hand::start(&self.options).map_err(Error::Start)?;
-                Ok((hand, Fresh::Yes))
+                let worker = WorkerHandle::start(&self.options).map_err(Error::Start)?;
+                Ok((worker, WorkerAge::New))
             }
         }
     }
 
-    /// Takes a worker back that is between sessions.
-    pub(crate) fn put_back(self: &Arc<Pool>, owner: &str, mut hand: Hand) {
-        hand.uses += 1;
+    /// Takes back a worker whose session is over.
+    pub(crate) fn put_back(self: &Arc<Pool>, owner: &str, mut worker: WorkerHandle) {
+        worker.uses += 1;
         let mut idle = self.idle();
-        let used = idle.iter().filter(|resting| resting.owner.is_some());
-        if hand.uses >= USES || used.count() >= self.options.used {
+        let used = idle
+            .iter()
+            .filter(|idle_worker| idle_worker.owner.is_some());
+        if worker.uses >= MAX_WORKER_USES || used.count() >= self.options.used {
             return;
         }
-        idle.push(Resting {
-            hand,
+        idle.push(IdleWorker {
+            worker,
             owner: Some(owner.to_owned()),
             since: Instant::now(),
         });
         drop(idle);
-        self.look_after();
+        self.start_reaper();
     }
 
-    /// Starts one more fresh worker, while whoever caused it goes on.
+    /// Starts one more new worker in a task of its own.
     fn warm_up(self: &Arc<Pool>) {
         let pool = self.clone();
         tokio::spawn(async move {
-            match Hand::start(&pool.options) {
-                Ok(hand) => {
+            match WorkerHandle::start(&pool.options) {
+                Ok(worker) => {
                     let mut idle = pool.idle();
-                    let fresh = idle.iter().filter(|resting| resting.owner.is_none());
+                    let fresh = idle
+                        .iter()
+                        .filter(|idle_worker| idle_worker.owner.is_none());
                     if fresh.count() < pool.options.warm {
-                        idle.push(Resting {
-                            hand,
+                        idle.push(IdleWorker {
+                            worker,
                             owner: None,
                             since: Instant::now(),
                         });
                     }
                     drop(idle);
-                    pool.look_after();
+                    pool.start_reaper();
                 }
-                Err(error) => tracing::warn!(%error, "no worker can be kept warm"),
+                Err(error) => tracing::warn!(%error, "no idle worker can be started"),
             }
         });
     }
 
-    /// Lets go of workers that nobody has wanted for a while; one task does it for all, as long as there are any.
-    fn look_after(self: &Arc<Pool>) {
-        if self.looked_after.swap(true, Ordering::Relaxed) {
+    /// Ends workers that are idle for too long; one task does it for all, as long as there are any.
+    fn start_reaper(self: &Arc<Pool>) {
+        if self.reaper_runs.swap(true, Ordering::Relaxed) {
             return;
         }
         let pool = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(IDLE / 4).await;
+                tokio::time::sleep(IDLE_TIMEOUT / 4).await;
                 let Some(pool) = Weak::upgrade(&pool) else {
                     return;
                 };
                 let mut idle = pool.idle();
-                idle.retain(|resting| resting.since.elapsed() < IDLE);
+                idle.retain(|idle_worker| idle_worker.since.elapsed() < IDLE_TIMEOUT);
                 if idle.is_empty() {
-                    pool.looked_after.store(false, Ordering::Relaxed);
+                    pool.reaper_runs.store(false, Ordering::Relaxed);
                     return;
                 }
             }
         });
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Resting>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<IdleWorker>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,9 @@
-//! The second backend: the system's Python, held by the kernel alone.
+//! The second backend: the system's Python, confined by the kernel alone.
 //!
-//! For whoever needs what the embedded interpreter does not know. Python itself keeps nobody from anything, so the run is
-//! bounded more tightly than a command: it sees the system's programs and libraries and an empty `/tmp` of its own, no
-//! workspace; it has no network and may start no process. Whether all of that holds is tried out, for real, before the
-//! first script runs. What a script wants from the world it asks for over a pipe, as in the other backend.
+//! For scripts that need what the embedded interpreter does not implement. Python itself restricts nothing, so the run is
+//! confined more tightly than a command: it sees the system's programs and libraries and an empty `/tmp` of its own, no
+//! workspace; it has no network and may start no process. Escape probes check all of that before the first script runs.
+//! Scripts call the host over a pipe, as in the other backend.
 
 mod frames;
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use llmc_exec::{
-    Children, Confinement, Limits as Bounds, ProbeResult, Profile, Program, RunOwner, RunReport,
+    Children, Confinement, Limits as ExecLimits, ProbeResult, Profile, Program, RunOwner, RunReport,
     Runner, Settings, Spec, Voice, run_probes,
 };
 use llmc_host::{CancelToken, OpenDir, PathRules, Roots};
@@ -21,56 +21,52 @@ use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use self::frames::{Done, Inbox, Said};
-use crate::host::{Host, HostCall, HostError};
-use crate::limits::{Limit, Limits};
-use crate::names::Names;
-use crate::outcome::{Ending, Outcome, Shown, Trouble, TroubleKind};
-use crate::session::advice;
+use self::frames::{CallFrame, EndFrame, ErrorFrame, Frame, FrameBuffer};
+use crate::host::{ScriptCall, ScriptCallError, ScriptHost};
+use crate::limits::{ScriptLimit, ScriptLimits};
+use crate::names::ScriptNames;
+use crate::outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome};
+use crate::session::{CALLS_END_TIMEOUT, MAX_CONCURRENT_CALLS};
 
-/// What Python runs first.
-const BOOT: &str = include_str!("python/boot.py");
-/// What the interpreter takes to exist, beside the script's own memory.
-const OWN_MEMORY: u64 = 64 << 20;
-/// The private `/tmp`, and what one file in it may have.
-const TMP: u64 = 64 << 20;
-/// Calls of one script that run at the same time; the others wait.
-const AT_ONCE: usize = 8;
-/// How long calls that nobody waits for any more may take to notice.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// All that the interpreter needs to read.
-const SEEN: [&str; 7] = [
+/// The program that Python runs first.
+const BOOT_SCRIPT: &str = include_str!("python/boot.py");
+/// Memory of an idle interpreter.
+const INTERPRETER_BYTES: u64 = 64 << 20;
+/// The size of the private `/tmp`, and of one file in it.
+const MAX_TMP_BYTES: u64 = 64 << 20;
+/// Directories that the interpreter may read.
+const READABLE_DIRS: [&str; 7] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 ];
 
-/// The system's Python inside a boundary that was tried out.
+/// The system's Python inside a boundary that passed its probes.
 #[derive(Debug)]
-pub struct Python {
-    held: Arc<Held>,
+pub struct PythonBackend {
+    interpreter: Arc<Interpreter>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Interpreter {
     runner: Runner,
     program: Program,
     cwd: OpenDir,
 }
 
-impl Python {
-    /// Finds Python and proves its boundary: every way out is tried, and one that works is the end of this backend.
+impl PythonBackend {
+    /// Finds Python and runs the escape probes; one that succeeds fails this call.
     ///
-    /// `settings` say where the server keeps its state and which executable helps; whatever they allow commands is not
+    /// Of `settings` only the state directory, the helper and the search path are used: what they allow commands is not
     /// allowed here.
     ///
     /// # Errors
-    /// [`llmc_host::Error::IsolationRequired`] names what is missing or which way out is open; or there is no Python.
-    pub fn open(settings: &Settings, memory_bytes: u64) -> llmc_host::Result<Python> {
-        let limits = Bounds {
-            memory_bytes: Some(memory_bytes.saturating_add(OWN_MEMORY)),
+    /// [`llmc_host::Error::IsolationRequired`] names what is missing or which probe escaped; or there is no Python.
+    pub fn open(settings: &Settings, memory_bytes: u64) -> llmc_host::Result<PythonBackend> {
+        let limits = ExecLimits {
+            memory_bytes: Some(memory_bytes.saturating_add(INTERPRETER_BYTES)),
             processes: 64,
-            file_bytes: TMP,
+            file_bytes: MAX_TMP_BYTES,
             open_files: 256,
-            tmp_bytes: TMP,
+            tmp_bytes: MAX_TMP_BYTES,
         };
         let bounded = |sees: Vec<PathBuf>| Settings {
             profile: Profile::Unrestricted,
@@ -83,14 +79,14 @@ impl Python {
             helper: settings.helper.clone(),
             ..Settings::default()
         };
-        let seen: Vec<PathBuf> = SEEN
+        let seen: Vec<PathBuf> = READABLE_DIRS
             .iter()
             .map(PathBuf::from)
             .filter(|dir| dir.exists())
             .collect();
         let mut runner = Runner::open(bounded(seen.clone()))?;
         let program = runner.find("python3")?;
-        // A Python that is installed elsewhere and only linked from here brings its library along.
+        // A Python that is only linked from here needs the library next to its real place.
         let prefix = program.path.parent().and_then(Path::parent);
         if let Some(prefix) = prefix.filter(|dir| !seen.iter().any(|seen| dir.starts_with(seen))) {
             let mut seen = seen;
@@ -104,9 +100,9 @@ impl Python {
             Arc::new(PathRules::default()),
         )?;
         let cwd = root.open_dir("/")?;
-        proven(&runner, &cwd)?;
-        Ok(Python {
-            held: Arc::new(Held {
+        check_boundary(&runner, &cwd)?;
+        Ok(PythonBackend {
+            interpreter: Arc::new(Interpreter {
                 runner,
                 program,
                 cwd,
@@ -114,24 +110,22 @@ impl Python {
         })
     }
 
-    /// Runs one script. Nothing of it is left afterwards but what it did through calls.
-    ///
-    /// Does not fail: whatever happens to the script, and to its interpreter, is in the outcome.
-    pub async fn run<H: Host>(
+    /// Runs one script. Nothing of it remains but the effects of its calls. Failures of the script and of its interpreter
+    /// are in the outcome.
+    pub async fn run<H: ScriptHost>(
         &self,
         code: &str,
-        names: &Names,
-        limits: &Limits,
+        names: &ScriptNames,
+        limits: &ScriptLimits,
         host: &H,
         cancel: &CancellationToken,
-    ) -> Outcome {
+    ) -> ScriptOutcome {
         let started = Instant::now();
         let stop = CancelToken::default();
-        // However this future ends, the run ends with it.
-        let _ends = Ends(stop.clone());
+        let _cancel_on_drop = CancelOnDrop(stop.clone());
         let (chunks, heard) = mpsc::channel(16);
         let (answers, spoken) = std::sync::mpsc::channel::<Vec<u8>>();
-        let first = frames::packed(&json!({
+        let first = frames::pack(&json!({
             "code": code,
             "functions": names.functions,
             "module": names.module,
@@ -143,15 +137,15 @@ impl Python {
             "output": limits.output_bytes,
         }));
         let _ = answers.send(first);
-        let (held, told) = (self.held.clone(), stop.clone());
+        let (interpreter, cancelled) = (self.interpreter.clone(), stop.clone());
         let wall = limits.wall;
         let process = tokio::task::spawn_blocking(move || {
-            held.converse(wall, spoken, &told, &mut |bytes| {
-                // Full: the script waits until it is heard. Closed: nobody listens, and it is being ended.
+            interpreter.converse(wall, spoken, &cancelled, &mut |bytes| {
+                // A full channel makes the script wait; a closed one means that it is being ended.
                 let _ = chunks.blocking_send(bytes.to_vec());
             })
         });
-        let mut block = Block {
+        let mut run = ScriptRun {
             limits,
             host,
             cancel,
@@ -160,33 +154,33 @@ impl Python {
             calls: 0,
             cpu: Duration::ZERO,
         };
-        let ending = block.drive(heard, &answers).await;
+        let ending = run.exchange(heard, &answers).await;
         stop.cancel();
         drop(answers);
         let finished = process.await;
-        let ending = ending.unwrap_or_else(|| block.died(finished));
-        Outcome {
+        let ending = ending.unwrap_or_else(|| run.lost(finished));
+        ScriptOutcome {
             ending,
-            output: String::from_utf8_lossy(&block.output).into_owned(),
-            calls: block.calls,
+            output: String::from_utf8_lossy(&run.output).into_owned(),
+            calls: run.calls,
             elapsed: started.elapsed(),
-            cpu: block.cpu,
+            cpu: run.cpu,
             rolled_back: false,
         }
     }
 }
 
-/// Ends a run when nobody waits for it any more.
-struct Ends(CancelToken);
+/// Ends the run when its future is dropped.
+struct CancelOnDrop(CancelToken);
 
-impl Drop for Ends {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
 }
 
-impl Held {
-    /// Runs the interpreter to its end, saying what is to be said and handing on what it prints.
+impl Interpreter {
+    /// Runs the interpreter to its end, sending it messages and passing on its output.
     fn converse(
         &self,
         wall: Duration,
@@ -194,7 +188,7 @@ impl Held {
         stop: &CancelToken,
         on_output: &mut dyn FnMut(&[u8]),
     ) -> llmc_host::Result<RunReport> {
-        let argv = ["python3", "-I", "-B", "-X", "utf8", "-c", BOOT].map(str::to_owned);
+        let argv = ["python3", "-I", "-B", "-X", "utf8", "-c", BOOT_SCRIPT].map(str::to_owned);
         let env = [
             ("HOME", "/tmp"),
             ("USER", "nobody"),
@@ -206,7 +200,7 @@ impl Held {
             argv: &argv,
             program: Some(&self.program),
             cwd: &self.cwd,
-            // The block has the clock; this is for a server that has lost sight of it.
+            // `ScriptRun` keeps the time; this is a second safeguard.
             timeout: wall + Duration::from_secs(5),
             env: &env,
             max_output: u64::MAX,
@@ -214,7 +208,7 @@ impl Held {
         };
         let speaking = stop.clone();
         let begin = move |mut voice: Voice| {
-            // A script that does not listen must hold up nobody else.
+            // A thread of its own, since a script may not read its messages.
             let speak = move || {
                 while let Ok(bytes) = spoken.recv() {
                     if !voice.say(&bytes, &speaking) {
@@ -226,16 +220,15 @@ impl Held {
                 .name("llmc-python".to_owned())
                 .spawn(speak);
             if let Err(error) = spawned {
-                tracing::warn!(%error, "no thread to talk to a script");
+                tracing::warn!(%error, "no thread to send messages to a script");
             }
         };
         self.runner.converse(&spec, begin, on_output, stop)
     }
 }
 
-/// A script while it runs.
-struct Block<'a, H> {
-    limits: &'a Limits,
+struct ScriptRun<'a, H> {
+    limits: &'a ScriptLimits,
     host: &'a H,
     cancel: &'a CancellationToken,
     deadline: Instant,
@@ -244,20 +237,20 @@ struct Block<'a, H> {
     cpu: Duration,
 }
 
-impl<H: Host> Block<'_, H> {
-    /// Carries messages until the script has ended. `None` if its interpreter died.
-    async fn drive(
+impl<H: ScriptHost> ScriptRun<'_, H> {
+    /// Exchanges messages until the script has ended. `None` if its interpreter ended by itself.
+    async fn exchange(
         &mut self,
         mut heard: mpsc::Receiver<Vec<u8>>,
         answers: &std::sync::mpsc::Sender<Vec<u8>>,
-    ) -> Option<Ending> {
+    ) -> Option<ScriptEnd> {
         let calls_over = self.cancel.child_token();
         let _over = calls_over.clone().drop_guard();
         let (host, cancel) = (self.host, self.cancel);
-        let places = Semaphore::new(AT_ONCE);
+        let permits = Semaphore::new(MAX_CONCURRENT_CALLS);
         let mut running = FuturesUnordered::new();
-        let mut inbox = Inbox::default();
-        let ending = 'driven: loop {
+        let mut inbox = FrameBuffer::default();
+        let ending = 'run: loop {
             tokio::select! {
                 chunk = heard.recv() => match chunk {
                     Some(chunk) => inbox.add(&chunk),
@@ -266,159 +259,156 @@ impl<H: Host> Block<'_, H> {
                 Some((id, reply)) = running.next() => {
                     let reply = match reply {
                         Ok(value) => json!({"id": id, "value": value}),
-                        Err(HostError::Raise(exception, message)) => {
-                            json!({"id": id, "raise": [frames::class(exception), message]})
+                        Err(ScriptCallError::Raise(exception, message)) => {
+                            json!({"id": id, "raise": [exception.class(), message]})
                         }
-                        Err(HostError::Stop) => break Some(Ending::Stopped),
+                        Err(ScriptCallError::Stop) => break Some(ScriptEnd::Stopped),
                     };
-                    let _ = answers.send(frames::packed(&reply));
+                    let _ = answers.send(frames::pack(&reply));
                 }
                 () = tokio::time::sleep_until(self.deadline.into()) => {
-                    break Some(self.struck(Limit::Wall));
+                    break Some(self.limit_reached(ScriptLimit::Wall));
                 }
                 () = cancel.cancelled() => {
-                    let trouble = Trouble::new(TroubleKind::Cancelled, "cancelled");
-                    break Some(Ending::Failed(trouble));
+                    let error = ScriptError::new(ScriptErrorKind::Cancelled, "cancelled");
+                    break Some(ScriptEnd::Failed(error));
                 }
             }
             loop {
                 match inbox.next() {
                     Ok(None) => break,
-                    Ok(Some(Said::Printed(bytes))) => {
+                    Ok(Some(Frame::Printed(bytes))) => {
                         if let Some(over) = self.print(&bytes) {
-                            break 'driven Some(over);
+                            break 'run Some(over);
                         }
                     }
-                    Ok(Some(Said::Call {
-                        id,
-                        name,
-                        args,
-                        kwargs,
-                    })) => {
+                    Ok(Some(Frame::Call(frame))) => {
+                        let CallFrame {
+                            id,
+                            name,
+                            args,
+                            kwargs,
+                        } = frame;
                         if self.calls >= self.limits.calls {
-                            break 'driven Some(self.struck(Limit::Calls));
+                            break 'run Some(self.limit_reached(ScriptLimit::Calls));
                         }
                         self.calls += 1;
-                        let call = HostCall {
+                        let call = ScriptCall {
                             name,
                             args,
                             kwargs,
                             cancel: calls_over.clone(),
                         };
-                        let places = &places;
+                        let permits = &permits;
                         running.push(async move {
-                            let _place = places.acquire().await;
+                            let _permit = permits.acquire().await;
                             (id, host.call(call).await)
                         });
                     }
-                    Ok(Some(Said::Done(done))) => break 'driven Some(self.done(done)),
+                    Ok(Some(Frame::End(end))) => break 'run Some(self.end_of_script(end)),
                     Err(why) => {
                         let message = format!("the script broke its channel to the server: {why}");
-                        let trouble = Trouble::new(TroubleKind::Crashed, message);
-                        break 'driven Some(Ending::Failed(trouble));
+                        let error = ScriptError::new(ScriptErrorKind::Crashed, message);
+                        break 'run Some(ScriptEnd::Failed(error));
                     }
                 }
             }
         };
-        // What still runs is told, and gets the time to say so in its own records.
+        // Calls that still run are cancelled and get time to record that.
         calls_over.cancel();
-        let _ =
-            tokio::time::timeout(FAREWELL, async { while running.next().await.is_some() {} }).await;
+        let _ = tokio::time::timeout(CALLS_END_TIMEOUT, async {
+            while running.next().await.is_some() {}
+        })
+        .await;
         ending
     }
 
-    /// Takes down what was printed. An ending if it is too much.
-    fn print(&mut self, bytes: &[u8]) -> Option<Ending> {
-        let most = usize::try_from(self.limits.output_bytes).unwrap_or(usize::MAX);
-        let kept = bytes.len().min(most - self.output.len().min(most));
+    /// Adds printed text; the end of the script if it is too much.
+    fn print(&mut self, bytes: &[u8]) -> Option<ScriptEnd> {
+        let max = usize::try_from(self.limits.output_bytes).unwrap_or(usize::MAX);
+        let kept = bytes.len().min(max - self.output.len().min(max));
         self.output.extend_from_slice(&bytes[..kept]);
         self.host.printed(&String::from_utf8_lossy(&bytes[..kept]));
-        (kept < bytes.len()).then(|| self.struck(Limit::Output))
+        (kept < bytes.len()).then(|| self.limit_reached(ScriptLimit::Output))
     }
 
-    fn done(&mut self, done: Done) -> Ending {
-        self.cpu = Duration::from_micros(done.cpu_us);
-        match (done.trouble, done.value) {
-            (Some(told), _) => Ending::Failed(self.trouble(told)),
-            (None, value) => {
-                let value = value.unwrap_or_default();
-                let all = self.output.len() as u64 + value.repr.len() as u64;
-                if all > self.limits.output_bytes {
-                    return self.struck(Limit::Output);
-                }
-                Ending::Value(Shown {
-                    repr: value.repr,
-                    json: value.json,
-                })
-            }
+    fn end_of_script(&mut self, end: EndFrame) -> ScriptEnd {
+        self.cpu = Duration::from_micros(end.cpu_us);
+        if let Some(error) = end.error {
+            return ScriptEnd::Failed(self.script_error(error));
         }
+        let value = end.value.unwrap_or_default();
+        let bytes = self.output.len() as u64 + value.repr.len() as u64;
+        if bytes > self.limits.output_bytes {
+            return self.limit_reached(ScriptLimit::Output);
+        }
+        ScriptEnd::Value(value)
     }
 
-    fn trouble(&self, told: frames::Trouble) -> Trouble {
-        let limit = match told.kind.as_str() {
-            "memory" => Some(Limit::Memory),
-            "recursion" => Some(Limit::Recursion),
+    fn script_error(&self, frame: ErrorFrame) -> ScriptError {
+        let limit = match frame.kind.as_str() {
+            "memory" => Some(ScriptLimit::Memory),
+            "recursion" => Some(ScriptLimit::Recursion),
             _ => None,
         };
-        let kind = match (limit, told.kind.as_str()) {
-            (Some(limit), _) => TroubleKind::Limit(limit),
-            (None, "syntax") => TroubleKind::Syntax,
-            (None, "reserved") => TroubleKind::Reserved,
-            (None, _) => TroubleKind::Exception,
+        let kind = match frame.kind.as_str() {
+            "syntax" => ScriptErrorKind::Syntax,
+            "reserved" => ScriptErrorKind::Reserved,
+            _ => ScriptErrorKind::Exception,
         };
-        Trouble {
-            kind,
-            exception: told.exception,
-            message: limit.map_or(told.message, |limit| self.limits.told(limit)),
-            line: told.line,
-            traceback: told.traceback,
-            hint: limit.map(|limit| advice(limit).to_owned()),
+        let error = match limit {
+            Some(limit) => ScriptError::limit(limit, self.limits),
+            None => ScriptError::new(kind, frame.message),
+        };
+        ScriptError {
+            exception: frame.exception,
+            line: frame.line,
+            traceback: frame.traceback,
+            ..error
         }
     }
 
-    fn struck(&self, limit: Limit) -> Ending {
-        let mut trouble = Trouble::new(TroubleKind::Limit(limit), self.limits.told(limit));
-        trouble.hint = Some(advice(limit).to_owned());
-        Ending::Failed(trouble)
+    fn limit_reached(&self, limit: ScriptLimit) -> ScriptEnd {
+        ScriptEnd::Failed(ScriptError::limit(limit, self.limits))
     }
 
-    /// What the end of an interpreter means that has not said a last word.
-    fn died(
+    /// The end of a script whose interpreter ended without an end frame.
+    fn lost(
         &self,
         finished: Result<llmc_host::Result<RunReport>, tokio::task::JoinError>,
-    ) -> Ending {
+    ) -> ScriptEnd {
         let finished = match finished {
             Ok(Ok(finished)) => finished,
             Ok(Err(error)) => {
                 let message = format!("the interpreter cannot be started: {error}");
-                return Ending::Failed(Trouble::new(TroubleKind::Crashed, message));
+                return ScriptEnd::Failed(ScriptError::new(ScriptErrorKind::Crashed, message));
             }
             Err(_) => {
-                return Ending::Failed(Trouble::new(
-                    TroubleKind::Crashed,
+                return ScriptEnd::Failed(ScriptError::new(
+                    ScriptErrorKind::Crashed,
                     "the interpreter is lost",
                 ));
             }
         };
         let xcpu = rustix::process::Signal::XCPU.as_raw();
         let message = match (finished.status.exit_code(), finished.status.signal()) {
-            (_, Some(signal)) if signal == xcpu => return self.struck(Limit::Cpu),
+            (_, Some(signal)) if signal == xcpu => return self.limit_reached(ScriptLimit::Cpu),
             (_, Some(signal)) => format!("signal {signal} ended the interpreter"),
             (Some(code), _) => format!("the interpreter ended itself with exit code {code}"),
-            (None, None) if finished.timed_out => return self.struck(Limit::Wall),
+            (None, None) if finished.timed_out => return self.limit_reached(ScriptLimit::Wall),
             (None, None) => "the interpreter was ended".to_owned(),
         };
-        let mut trouble = Trouble::new(TroubleKind::Crashed, message);
-        trouble.hint = Some(
+        let mut error = ScriptError::new(ScriptErrorKind::Crashed, message);
+        error.hint = Some(
             "a script ends by reaching its end; os._exit and replaced processes cannot answer"
                 .to_owned(),
         );
-        Ending::Failed(trouble)
+        ScriptEnd::Failed(error)
     }
 }
 
-/// Tries every way out of the boundary.
-fn proven(runner: &Runner, cwd: &OpenDir) -> llmc_host::Result<()> {
+/// Runs every escape probe.
+fn check_boundary(runner: &Runner, cwd: &OpenDir) -> llmc_host::Result<()> {
     let tried = run_probes(runner, cwd);
     let required = |missing: String| {
         llmc_host::Error::IsolationRequired {
@@ -447,12 +437,13 @@ fn proven(runner: &Runner, cwd: &OpenDir) -> llmc_host::Result<()> {
             }
         }
     }
-    // What could not be tried proves nothing; something must have been.
-    match tried
+    // A probe that could not run proves nothing; at least one must have.
+    let any_held = tried
         .iter()
-        .any(|probe| matches!(probe.result, ProbeResult::Held(_)))
-    {
-        true => Ok(()),
-        false => Err(required("no live probe could be made".to_owned())),
+        .any(|probe| matches!(probe.result, ProbeResult::Held(_)));
+    if any_held {
+        Ok(())
+    } else {
+        Err(required("no live probe could be made".to_owned()))
     }
 }

@@ -11,87 +11,87 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
-use crate::host::{Host, HostCall, HostError};
-use crate::limits::{Budget, Limit, Limits};
-use crate::names::Names;
-use crate::outcome::{Ending, Outcome, Trouble, TroubleKind};
-use crate::pool::{Fresh, Hand, Pool};
-use crate::wire::{self, Bounds, Reply, Said, Told, Why};
+use crate::host::{ScriptCall, ScriptCallError, ScriptHost};
+use crate::limits::{ScriptLimit, ScriptLimits, SessionBudget};
+use crate::names::ScriptNames;
+use crate::outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome};
+use crate::pool::{Pool, WorkerAge, WorkerHandle};
+use crate::wire::{self, AbortReason, CallReply, WorkerLimits, WorkerReport, WorkerRequest};
 
-/// How long a worker may go on past a limit, or past being told to end, before it is killed.
-const GRACE: Duration = Duration::from_millis(100);
-/// How long calls that nobody waits for any more may take to notice.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// How long a worker may take to come up, or to write down its state.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Calls of one block that run at the same time; the others wait.
-const AT_ONCE: usize = 8;
+/// From a limit or an abort request until the worker is killed.
+const KILL_DELAY: Duration = Duration::from_millis(100);
+/// For cancelled calls to end and be recorded.
+pub(crate) const CALLS_END_TIMEOUT: Duration = Duration::from_secs(1);
+/// For a worker to start, or to dump its state.
+const WORKER_REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of one block; further calls wait.
+pub(crate) const MAX_CONCURRENT_CALLS: usize = 8;
 
-/// How a session begins.
 #[derive(Debug, Clone, Default)]
-pub struct Setup {
-    /// What its scripts find beside Python.
-    pub names: Names,
-    /// The state to begin with, from [`Session::dump`]; empty otherwise.
+pub struct SessionSetup {
+    pub names: ScriptNames,
+    /// A dump to begin with, from [`Session::dump`].
     pub state: Option<Vec<u8>>,
-    /// What all its blocks may spend together.
-    pub budget: Budget,
-    /// Writes the state down after each block, so that a session whose worker had to be ended goes back to the block
-    /// before rather than to its beginning. Costs time with every block that leaves much behind.
+    pub budget: SessionBudget,
+    /// Dumps the state after each block, so that a session that loses its worker continues from the block before rather
+    /// than from its beginning. Costs time with every block that leaves large values.
     pub checkpoints: bool,
 }
 
-/// One interpreter. Dropping it gives its worker back.
+/// One interpreter. Dropping it returns its worker to the pool.
 #[derive(Debug)]
 pub struct Session {
     pool: Arc<Pool>,
     owner: String,
-    setup: Setup,
-    hand: Option<Hand>,
-    spent: Spent,
-    _place: OwnedSemaphorePermit,
+    setup: SessionSetup,
+    worker: Option<WorkerHandle>,
+    spent: SessionSpending,
+    _permit: OwnedSemaphorePermit,
 }
 
 #[derive(Debug, Default)]
-struct Spent {
+struct SessionSpending {
     cpu: Duration,
     calls: u64,
     output: u64,
 }
 
 impl Session {
-    pub(crate) async fn open(pool: Arc<Pool>, owner: &str, setup: Setup) -> Result<Session, Error> {
-        let place = pool.place().await?;
+    pub(crate) async fn open(
+        pool: Arc<Pool>,
+        owner: &str,
+        setup: SessionSetup,
+    ) -> Result<Session, Error> {
+        let permit = pool.permit().await?;
         let mut session = Session {
             pool,
             owner: owner.to_owned(),
             setup,
-            hand: None,
-            spent: Spent::default(),
-            _place: place,
+            worker: None,
+            spent: SessionSpending::default(),
+            _permit: permit,
         };
         session.begin().await?;
         Ok(session)
     }
 
-    /// Runs one block of code. What it binds is there for the next one, also when it fails.
-    ///
-    /// Does not fail: whatever happens to the script, and to its worker, is in the outcome.
-    pub async fn run<H: Host>(
+    /// Runs one block of code. Its variables stay for the next one, also when it fails. Failures of the script and of its
+    /// worker are in the outcome.
+    pub async fn run<H: ScriptHost>(
         &mut self,
         code: &str,
-        limits: &Limits,
+        limits: &ScriptLimits,
         host: &H,
         cancel: &CancellationToken,
-    ) -> Outcome {
+    ) -> ScriptOutcome {
         let started = Instant::now();
         let limits = self.within_budget(limits);
-        let hand = match self.ready().await {
-            Ok(hand) => hand,
-            Err(error) => return broken(started, &error),
+        let worker = match self.take_worker().await {
+            Ok(worker) => worker,
+            Err(error) => return no_worker(started, &error),
         };
-        let block = Block {
-            hand,
+        let block = BlockRun {
+            worker,
             limits: &limits,
             host,
             cancel,
@@ -104,10 +104,10 @@ impl Session {
         self.spent.cpu += outcome.cpu;
         self.spent.calls += outcome.calls;
         self.spent.output += outcome.output.len() as u64;
-        self.hand = kept;
-        outcome.rolled_back = self.hand.is_none();
+        self.worker = kept;
+        outcome.rolled_back = self.worker.is_none();
         if self.setup.checkpoints && !outcome.rolled_back {
-            match self.dump(wire::TAIL_LIMIT as u64).await {
+            match self.dump(wire::MAX_TAIL_BYTES as u64).await {
                 Ok(state) => self.setup.state = Some(state),
                 Err(error) => tracing::debug!(%error, "no checkpoint"),
             }
@@ -115,68 +115,68 @@ impl Session {
         outcome
     }
 
-    /// The session as bytes, from which another can begin.
+    /// The session as bytes, to begin another session with.
     ///
     /// # Errors
-    /// It takes more than `max_bytes`, or its worker is gone.
+    /// It takes more than `max_bytes`, or the worker ended.
     pub async fn dump(&mut self, max_bytes: u64) -> Result<Vec<u8>, Error> {
-        let mut hand = self.ready().await?;
-        let told = Told::Dump { max_bytes };
-        let asked = tokio::time::timeout(PATIENCE, ask(&mut hand, &told, &[])).await;
-        match asked {
-            Ok(Ok((Said::Dumped, state))) => {
-                self.hand = Some(hand);
+        let mut worker = self.take_worker().await?;
+        let dump = WorkerRequest::Dump { max_bytes };
+        match tokio::time::timeout(WORKER_REPLY_TIMEOUT, ask(&mut worker, &dump, &[])).await {
+            Ok(Ok((WorkerReport::Dumped, state))) => {
+                self.worker = Some(worker);
                 Ok(state)
             }
-            Ok(Ok((Said::NotDumped(why), _))) => {
-                self.hand = Some(hand);
+            Ok(Ok((WorkerReport::NotDumped(why), _))) => {
+                self.worker = Some(worker);
                 Err(Error::NotDumped(why))
             }
             _ => {
-                hand.end().await;
+                worker.kill().await;
                 Err(Error::Gone)
             }
         }
     }
 
-    /// The process that runs its blocks, between them.
+    /// The id of the worker process; `None` while a block runs.
     pub fn worker_id(&self) -> Option<u32> {
-        self.hand.as_ref()?.process.id()
+        self.worker.as_ref()?.process.id()
     }
 
-    /// The worker, begun again from the last state if it was lost.
-    async fn ready(&mut self) -> Result<Hand, Error> {
-        if self.hand.is_none() {
+    /// The worker; a new one with the last checkpoint if it was lost.
+    async fn take_worker(&mut self) -> Result<WorkerHandle, Error> {
+        if self.worker.is_none() {
             self.begin().await?;
         }
-        self.hand.take().ok_or(Error::Gone)
+        self.worker.take().ok_or(Error::Gone)
     }
 
     async fn begin(&mut self) -> Result<(), Error> {
-        let told = Told::Begin(self.setup.names.clone());
+        let begin = WorkerRequest::Begin(self.setup.names.clone());
         let state = self.setup.state.as_deref().unwrap_or_default();
         loop {
-            let (mut hand, fresh) = self.pool.take(&self.owner)?;
-            let begun = tokio::time::timeout(PATIENCE, ask(&mut hand, &told, state)).await;
+            let (mut worker, age) = self.pool.take(&self.owner)?;
+            let begun =
+                tokio::time::timeout(WORKER_REPLY_TIMEOUT, ask(&mut worker, &begin, state)).await;
             match begun {
-                Ok(Ok((Said::Begun, _))) => {
-                    self.hand = Some(hand);
+                Ok(Ok((WorkerReport::Begun, _))) => {
+                    self.worker = Some(worker);
                     return Ok(());
                 }
-                Ok(Ok((Said::NotBegun(why), _))) => return Err(Error::BadState(why)),
-                Ok(Ok((Said::Refused(why), _))) => return Err(Error::Refused(why)),
-                // A worker that waited in the pool may have died there; then the next one gets its chance.
-                _ if fresh == Fresh::No => drop(hand),
+                Ok(Ok((WorkerReport::NotBegun(why), _))) => return Err(Error::BadState(why)),
+                Ok(Ok((WorkerReport::Refused(why), _))) => return Err(Error::Refused(why)),
+                // A worker may have died in the pool; the next one is tried.
+                _ if age == WorkerAge::FromPool => drop(worker),
                 _ => {
-                    let end = hand.end().await;
-                    tracing::warn!(?end, "a worker did not come up");
+                    let end = worker.kill().await;
+                    tracing::warn!(?end, "a worker did not start");
                     return Err(Error::Gone);
                 }
             }
         }
     }
 
-    fn within_budget(&self, limits: &Limits) -> Limits {
+    fn within_budget(&self, limits: &ScriptLimits) -> ScriptLimits {
         let (budget, spent) = (&self.setup.budget, &self.spent);
         let mut limits = limits.clone();
         if let Some(cpu) = budget.cpu {
@@ -195,16 +195,16 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(hand) = self.hand.take() {
-            self.pool.put_back(&self.owner, hand);
+        if let Some(worker) = self.worker.take() {
+            self.pool.put_back(&self.owner, worker);
         }
     }
 }
 
-/// A block while it runs. Owns the worker: a caller that stops waiting for the block ends both.
-struct Block<'a, H> {
-    hand: Hand,
-    limits: &'a Limits,
+/// A running block. Owns the worker: dropping the future ends both.
+struct BlockRun<'a, H> {
+    worker: WorkerHandle,
+    limits: &'a ScriptLimits,
     host: &'a H,
     cancel: &'a CancellationToken,
     started: Instant,
@@ -213,26 +213,26 @@ struct Block<'a, H> {
     cpu: Duration,
 }
 
-impl<H: Host> Block<'_, H> {
-    async fn run(mut self, code: &str) -> (Outcome, Option<Hand>) {
+impl<H: ScriptHost> BlockRun<'_, H> {
+    async fn run(mut self, code: &str) -> (ScriptOutcome, Option<WorkerHandle>) {
         let calls_over = self.cancel.child_token();
-        let (ending, alive) = {
+        let (ending, state) = {
             let _over = calls_over.clone().drop_guard();
-            self.drive(code, &calls_over).await
+            self.exchange(code, &calls_over).await
         };
-        let (ending, hand) = match (ending, alive) {
-            (Some(ending), Alive::Yes) => (ending, Some(self.hand)),
-            (Some(ending), Alive::No) => {
-                drop(self.hand);
+        let (ending, worker) = match (ending, state) {
+            (Some(ending), WorkerState::Usable) => (ending, Some(self.worker)),
+            (Some(ending), WorkerState::Lost) => {
+                drop(self.worker);
                 (ending, None)
             }
-            // Nobody told it to end.
+            // The worker ended by itself.
             (None, _) => {
-                let end = self.hand.ended().await;
-                (Ending::Failed(died(end, self.limits)), None)
+                let end = self.worker.wait().await;
+                (ScriptEnd::Failed(worker_loss(end, self.limits)), None)
             }
         };
-        let outcome = Outcome {
+        let outcome = ScriptOutcome {
             ending,
             output: self.output,
             calls: self.calls,
@@ -240,68 +240,71 @@ impl<H: Host> Block<'_, H> {
             cpu: self.cpu,
             rolled_back: false,
         };
-        (outcome, hand)
+        (outcome, worker)
     }
 
-    /// Carries messages until the block has ended. `None` if the worker died.
-    async fn drive(
+    /// Exchanges messages until the block has ended. `None` if the worker ended by itself.
+    async fn exchange(
         &mut self,
         code: &str,
         calls_over: &CancellationToken,
-    ) -> (Option<Ending>, Alive) {
-        let bounds = Bounds {
+    ) -> (Option<ScriptEnd>, WorkerState) {
+        let limits = WorkerLimits {
             cpu_us: u64::try_from(self.limits.cpu.as_micros()).unwrap_or(u64::MAX),
             memory_bytes: self.limits.memory_bytes,
             output_bytes: self.limits.output_bytes,
             recursion: self.limits.recursion,
         };
-        let Ok(mut outbox) = wire::pack(&Told::Run(bounds), code.as_bytes()) else {
-            return (None, Alive::No);
+        let Ok(mut outbox) = wire::pack(&WorkerRequest::Run(limits), code.as_bytes()) else {
+            return (None, WorkerState::Lost);
         };
         let (host, cancel) = (self.host, self.cancel);
-        let places = Semaphore::new(AT_ONCE);
+        let permits = Semaphore::new(MAX_CONCURRENT_CALLS);
         let mut running = FuturesUnordered::new();
         let far = Duration::from_secs(365 * 24 * 3600);
         let deadline = self.started + self.limits.wall.min(far);
-        let mut told: Option<Why> = None;
-        let mut kill_at = deadline + GRACE;
-        // Since when the worker has had nothing to wait for, and how long that was before.
+        let mut aborted: Option<AbortReason> = None;
+        let mut kill_at = deadline + KILL_DELAY;
+        // Since when the worker waits for no call, and the computing time before that.
         let (mut computing, mut computed) = (Instant::now(), Duration::ZERO);
         let mut ending = loop {
             // A native operation that no check interrupts is ended from here.
-            let cpu_end = match running.is_empty() {
-                true => computing + (self.limits.cpu + GRACE).saturating_sub(computed).min(far),
-                false => Instant::now() + far,
+            let cpu_end = if running.is_empty() {
+                computing
+                    + (self.limits.cpu + KILL_DELAY)
+                        .saturating_sub(computed)
+                        .min(far)
+            } else {
+                Instant::now() + far
             };
-            let (reader, writer) = self.hand.socket.split();
-            let (mut reader, mut writer) = (reader, writer);
+            let (mut reader, mut writer) = self.worker.socket.split();
             tokio::select! {
-                // Who has to stop is told before an answer that came at the same time.
+                // An abort goes before an answer that arrives at the same time.
                 biased;
-                () = cancel.cancelled(), if told.is_none() => {
-                    told = Some(Why::Cancelled);
-                    outbox.extend(abort(Why::Cancelled));
-                    kill_at = Instant::now() + GRACE;
+                () = cancel.cancelled(), if aborted.is_none() => {
+                    aborted = Some(AbortReason::Cancelled);
+                    outbox.extend(abort(AbortReason::Cancelled));
+                    kill_at = Instant::now() + KILL_DELAY;
                 }
-                () = tokio::time::sleep_until(deadline.into()), if told.is_none() => {
-                    told = Some(Why::Limit(Limit::Wall));
-                    outbox.extend(abort(Why::Limit(Limit::Wall)));
+                () = tokio::time::sleep_until(deadline.into()), if aborted.is_none() => {
+                    aborted = Some(AbortReason::Limit(ScriptLimit::Wall));
+                    outbox.extend(abort(AbortReason::Limit(ScriptLimit::Wall)));
                 }
                 () = tokio::time::sleep_until(kill_at.into()) => {
-                    let why = told.unwrap_or(Why::Limit(Limit::Wall));
-                    break Some((self.ended_for(why), Alive::No));
+                    let why = aborted.unwrap_or(AbortReason::Limit(ScriptLimit::Wall));
+                    break Some((self.end_for(why), WorkerState::Lost));
                 }
                 () = tokio::time::sleep_until(cpu_end.into()) => {
-                    break Some((self.ended_for(Why::Limit(Limit::Cpu)), Alive::No));
+                    break Some((self.end_for(AbortReason::Limit(ScriptLimit::Cpu)), WorkerState::Lost));
                 }
-                read = reader.read_buf(&mut self.hand.inbox) => {
+                read = reader.read_buf(&mut self.worker.inbox) => {
                     if !matches!(read, Ok(1..)) {
                         break None;
                     }
                 }
                 wrote = writer.write(&outbox), if !outbox.is_empty() => match wrote {
                     Ok(bytes) => { outbox.drain(..bytes); }
-                    // It may have left word why.
+                    // Its last report may still be in the socket.
                     Err(_) => outbox.clear(),
                 },
                 Some((id, reply)) = running.next() => {
@@ -309,29 +312,29 @@ impl<H: Host> Block<'_, H> {
                         computing = Instant::now();
                     }
                     let reply = match reply {
-                        Ok(value) => Reply::Value(value),
-                        Err(HostError::Raise(exception, message)) => Reply::Raise(exception, message),
-                        Err(HostError::Stop) => Reply::Stop,
+                        Ok(value) => CallReply::Value(value),
+                        Err(ScriptCallError::Raise(exception, message)) => CallReply::Raise(exception, message),
+                        Err(ScriptCallError::Stop) => CallReply::Stop,
                     };
-                    match wire::pack(&Told::Answer { id, reply }, &[]) {
+                    match wire::pack(&WorkerRequest::Answer { id, reply }, &[]) {
                         Ok(bytes) => outbox.extend(bytes),
                         Err(_) => break None,
                     }
                 }
             }
-            let heard = loop {
-                let (said, tail) = match wire::take::<Said>(&mut self.hand.inbox) {
+            let received = loop {
+                let (report, tail) = match wire::take::<WorkerReport>(&mut self.worker.inbox) {
                     Ok(Some(message)) => message,
                     Ok(None) => break None,
                     Err(_) => break Some(None),
                 };
-                match said {
-                    Said::Printed => {
+                match report {
+                    WorkerReport::Printed => {
                         if let Some(over) = self.print(&tail) {
                             break Some(Some(over));
                         }
                     }
-                    Said::Call {
+                    WorkerReport::Call {
                         id,
                         name,
                         args,
@@ -340,108 +343,107 @@ impl<H: Host> Block<'_, H> {
                         if running.is_empty() {
                             computed += computing.elapsed();
                         }
-                        if self.calls >= self.limits.calls && told.is_none() {
-                            let why = Why::Limit(Limit::Calls);
-                            told = Some(why);
-                            kill_at = Instant::now() + GRACE;
+                        if self.calls >= self.limits.calls && aborted.is_none() {
+                            let why = AbortReason::Limit(ScriptLimit::Calls);
+                            aborted = Some(why);
+                            kill_at = Instant::now() + KILL_DELAY;
                             outbox.extend(abort(why));
                         }
-                        if told.is_some() {
+                        if aborted.is_some() {
                             continue;
                         }
                         self.calls += 1;
-                        let call = HostCall {
+                        let call = ScriptCall {
                             name,
                             args,
                             kwargs,
                             cancel: calls_over.clone(),
                         };
-                        let places = &places;
+                        let permits = &permits;
                         running.push(async move {
-                            let _place = places.acquire().await;
+                            let _permit = permits.acquire().await;
                             (id, host.call(call).await)
                         });
                     }
-                    said => break Some(self.last_word(said)),
+                    report => break Some(self.end_of_block(report)),
                 }
             };
-            if let Some(end) = heard {
+            if let Some(end) = received {
                 break end;
             }
         };
-        // What still runs is told, and gets the time to say so in its own records.
+        // Calls that still run are cancelled and get time to record that.
         calls_over.cancel();
-        let _ =
-            tokio::time::timeout(FAREWELL, async { while running.next().await.is_some() {} }).await;
+        let _ = tokio::time::timeout(CALLS_END_TIMEOUT, async {
+            while running.next().await.is_some() {}
+        })
+        .await;
         match ending.take() {
-            Some((ending, alive)) => (Some(ending), alive),
-            None => (None, Alive::No),
+            Some((ending, state)) => (Some(ending), state),
+            None => (None, WorkerState::Lost),
         }
     }
 
     /// The message that ends a block.
-    fn last_word(&mut self, said: Said) -> Option<(Ending, Alive)> {
-        match said {
-            Said::Done { shown, cpu_us } => {
+    fn end_of_block(&mut self, report: WorkerReport) -> Option<(ScriptEnd, WorkerState)> {
+        match report {
+            WorkerReport::Done { value, cpu_us } => {
                 self.cpu = Duration::from_micros(cpu_us);
-                Some((Ending::Value(shown), Alive::Yes))
+                Some((ScriptEnd::Value(value), WorkerState::Usable))
             }
-            Said::Failed { trouble, cpu_us } => {
+            WorkerReport::Failed { error, cpu_us } => {
                 self.cpu = Duration::from_micros(cpu_us);
-                // An interpreter that ran into a limit is in a state nobody has tried.
-                let alive = match trouble.kind {
-                    TroubleKind::Limit(limit) if limit != Limit::Recursion => Alive::No,
-                    _ => Alive::Yes,
+                // The state of an interpreter that was stopped by a limit is not trusted.
+                let state = match error.kind {
+                    ScriptErrorKind::Limit(limit) if limit != ScriptLimit::Recursion => {
+                        WorkerState::Lost
+                    }
+                    _ => WorkerState::Usable,
                 };
-                Some((Ending::Failed(self.named(trouble)), alive))
+                Some((ScriptEnd::Failed(self.with_limit_message(error)), state))
             }
-            Said::Aborted {
-                why,
-                trouble,
-                cpu_us,
-            } => {
+            WorkerReport::Aborted { why, error, cpu_us } => {
                 self.cpu = Duration::from_micros(cpu_us);
                 let ending = match why {
-                    Why::Stopped => Ending::Stopped,
-                    Why::Cancelled => self.ended_for(why),
-                    Why::Limit(_) => Ending::Failed(self.named(trouble)),
+                    AbortReason::Stopped => ScriptEnd::Stopped,
+                    AbortReason::Cancelled => self.end_for(why),
+                    AbortReason::Limit(_) => ScriptEnd::Failed(self.with_limit_message(error)),
                 };
-                Some((ending, Alive::Yes))
+                Some((ending, WorkerState::Usable))
             }
-            // Out of turn: nothing that this worker says can be believed.
+            // A report out of turn: the worker is not trusted any more.
             _ => None,
         }
     }
 
-    /// Puts the limit into words, which the worker leaves to this side.
-    fn named(&self, mut trouble: Trouble) -> Trouble {
-        if let TroubleKind::Limit(limit) = trouble.kind {
-            trouble.message = self.limits.told(limit);
-            trouble.hint = trouble.hint.or_else(|| Some(advice(limit).to_owned()));
+    /// The worker reports which limit was reached; the message is added here.
+    fn with_limit_message(&self, mut error: ScriptError) -> ScriptError {
+        if let ScriptErrorKind::Limit(limit) = error.kind {
+            error.message = self.limits.describe(limit);
+            error.hint = error.hint.or_else(|| Some(limit.hint().to_owned()));
         }
-        trouble
+        error
     }
 
-    fn ended_for(&self, why: Why) -> Ending {
+    fn end_for(&self, why: AbortReason) -> ScriptEnd {
         match why {
-            Why::Stopped => Ending::Stopped,
-            Why::Cancelled => Ending::Failed(Trouble::new(TroubleKind::Cancelled, "cancelled")),
-            Why::Limit(limit) => {
-                let trouble = Trouble::new(TroubleKind::Limit(limit), "");
-                Ending::Failed(self.named(trouble))
+            AbortReason::Stopped => ScriptEnd::Stopped,
+            AbortReason::Cancelled => {
+                ScriptEnd::Failed(ScriptError::new(ScriptErrorKind::Cancelled, "cancelled"))
             }
+            AbortReason::Limit(limit) => ScriptEnd::Failed(ScriptError::limit(limit, self.limits)),
         }
     }
 
-    /// Takes what was printed. A worker keeps the limit itself; one that does not is ended.
-    fn print(&mut self, tail: &[u8]) -> Option<(Ending, Alive)> {
+    /// Adds printed text. The worker enforces the limit; one that does not is ended.
+    fn print(&mut self, tail: &[u8]) -> Option<(ScriptEnd, WorkerState)> {
         let text = String::from_utf8_lossy(tail);
         let left = usize::try_from(self.limits.output_bytes)
             .unwrap_or(usize::MAX)
             .saturating_sub(self.output.len());
         if text.len() > left {
-            let why = Why::Limit(Limit::Output);
-            return Some((self.ended_for(why), Alive::No));
+            let why = AbortReason::Limit(ScriptLimit::Output);
+            return Some((self.end_for(why), WorkerState::Lost));
         }
         self.output.push_str(&text);
         self.host.printed(&text);
@@ -449,22 +451,26 @@ impl<H: Host> Block<'_, H> {
     }
 }
 
-/// Whether the worker can serve another block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Alive {
-    Yes,
-    No,
+enum WorkerState {
+    /// Can run another block.
+    Usable,
+    Lost,
 }
 
 /// Sends one message to an idle worker and waits for the answer.
-async fn ask(hand: &mut Hand, told: &Told, tail: &[u8]) -> io::Result<(Said, Vec<u8>)> {
-    hand.socket.write_all(&wire::pack(told, tail)?).await?;
+async fn ask(
+    worker: &mut WorkerHandle,
+    request: &WorkerRequest,
+    tail: &[u8],
+) -> io::Result<(WorkerReport, Vec<u8>)> {
+    worker.socket.write_all(&wire::pack(request, tail)?).await?;
     loop {
-        match wire::take(&mut hand.inbox)? {
-            Some((Said::Ready, _)) => {}
+        match wire::take(&mut worker.inbox)? {
+            Some((WorkerReport::Ready, _)) => {}
             Some(message) => return Ok(message),
             None => {
-                if hand.socket.read_buf(&mut hand.inbox).await? == 0 {
+                if worker.socket.read_buf(&mut worker.inbox).await? == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
             }
@@ -472,48 +478,39 @@ async fn ask(hand: &mut Hand, told: &Told, tail: &[u8]) -> io::Result<(Said, Vec
     }
 }
 
-fn abort(why: Why) -> Vec<u8> {
-    wire::pack(&Told::Abort(why), &[]).unwrap_or_default()
+fn abort(why: AbortReason) -> Vec<u8> {
+    wire::pack(&WorkerRequest::Abort(why), &[]).unwrap_or_default()
 }
 
-/// What a worker's death means.
-fn died(end: WorkerEnd, limits: &Limits) -> Trouble {
-    let limit = match end {
-        WorkerEnd::Exited(monty_types::OOM_EXIT_CODE) => Limit::Memory,
-        WorkerEnd::Killed(signal) if signal == rustix::process::Signal::XCPU.as_raw() => Limit::Cpu,
-        _ => {
-            let mut trouble = Trouble::new(
-                TroubleKind::Crashed,
-                "the interpreter ended unexpectedly and was replaced",
-            );
-            trouble.hint = Some("try again; if it happens again, write it differently (less nesting, smaller values)".to_owned());
-            return trouble;
+/// The error of a block whose worker ended by itself.
+fn worker_loss(end: WorkerEnd, limits: &ScriptLimits) -> ScriptError {
+    match end {
+        WorkerEnd::Exited(monty_types::OOM_EXIT_CODE) => {
+            ScriptError::limit(ScriptLimit::Memory, limits)
         }
-    };
-    let mut trouble = Trouble::new(TroubleKind::Limit(limit), limits.told(limit));
-    trouble.hint = Some(advice(limit).to_owned());
-    trouble
+        WorkerEnd::Killed(signal) if signal == rustix::process::Signal::XCPU.as_raw() => {
+            ScriptError::limit(ScriptLimit::Cpu, limits)
+        }
+        _ => ScriptError {
+            hint: Some("try again; if it happens again, write it differently (less nesting, smaller values)".to_owned()),
+            ..ScriptError::new(
+                ScriptErrorKind::Crashed,
+                "the interpreter ended unexpectedly and was replaced",
+            )
+        },
+    }
 }
 
-fn broken(started: Instant, error: &Error) -> Outcome {
-    Outcome {
-        ending: Ending::Failed(Trouble::new(TroubleKind::Crashed, error.to_string())),
+fn no_worker(started: Instant, error: &Error) -> ScriptOutcome {
+    ScriptOutcome {
+        ending: ScriptEnd::Failed(ScriptError::new(
+            ScriptErrorKind::Crashed,
+            error.to_string(),
+        )),
         output: String::new(),
         calls: 0,
         elapsed: started.elapsed(),
         cpu: Duration::ZERO,
         rolled_back: true,
-    }
-}
-
-/// What to do about a limit.
-pub(crate) fn advice(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Wall => "do less in one script, or await calls together with asyncio.gather",
-        Limit::Cpu => "look for a loop that does not end; let tools search rather than the script",
-        Limit::Memory => "work on parts: read by lines or ranges and keep only what is needed",
-        Limit::Output => "print only the result; summarise or count instead",
-        Limit::Calls => "use one search instead of many reads, or several scripts",
-        Limit::Recursion => "use a loop with a list as its stack",
     }
 }

@@ -1,7 +1,7 @@
-//! What server and worker say to each other over their socket.
+//! The protocol between server and worker.
 //!
-//! A message is two lengths, a JSON head, and a tail of plain bytes for what is long: code, output, dumps. The server
-//! believes nothing about lengths that a worker tells it.
+//! A message is two lengths, a JSON head, and a tail of plain bytes for long content: code, output, dumps. The server
+//! checks every length that a worker sends.
 
 use std::io::{self, Read, Write};
 
@@ -10,67 +10,63 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::host::Exception;
-use crate::limits::Limit;
-use crate::names::Names;
-use crate::outcome::{Shown, Trouble};
+use crate::limits::ScriptLimit;
+use crate::names::ScriptNames;
+use crate::outcome::{ScriptError, ScriptValue};
 
-/// Longest head that a worker may send: one call's arguments.
-pub(crate) const HEAD_LIMIT: usize = 16 << 20;
-/// Longest tail that a worker may send: a dump.
-pub(crate) const TAIL_LIMIT: usize = 64 << 20;
-/// What a server sends a worker is bounded by the tools' own limits; this only catches a broken stream.
-const TOLD_LIMIT: usize = 512 << 20;
+/// The longest head from a worker: one call's arguments.
+pub(crate) const MAX_HEAD_BYTES: usize = 16 << 20;
+/// The longest tail from a worker: a dump.
+pub(crate) const MAX_TAIL_BYTES: usize = 64 << 20;
+/// What a server sends is bounded by the tools' own limits; this only catches a broken stream.
+const MAX_REQUEST_BYTES: usize = 512 << 20;
 
-/// What the server tells its worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Told {
-    /// A new session; the tail is the dump to begin with, or empty. Answered by `Begun` or `NotBegun`.
-    Begin(Names),
+pub(crate) enum WorkerRequest {
+    /// Begins a session; the tail is a dump or empty. Answered by `Begun` or `NotBegun`.
+    Begin(ScriptNames),
     /// Runs the tail. Answered by `Done` or `Failed`, with `Printed` and `Call` before.
-    Run(Bounds),
+    Run(WorkerLimits),
     /// The answer to a call.
-    Answer { id: u32, reply: Reply },
-    /// Ends the block at the point where it waits for an answer. Comes to nothing between blocks.
-    Abort(Why),
+    Answer { id: u32, reply: CallReply },
+    /// Ends the block where it waits for an answer. Ignored between blocks.
+    Abort(AbortReason),
     /// Answered by `Dumped` or `NotDumped`.
     Dump { max_bytes: u64 },
 }
 
-/// The limits that a worker keeps by itself.
+/// The limits that a worker enforces itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Bounds {
+pub(crate) struct WorkerLimits {
     pub(crate) cpu_us: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) output_bytes: u64,
     pub(crate) recursion: u32,
 }
 
-/// How a call ended.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub(crate) enum CallReply {
     Value(Value),
     Raise(Exception, String),
     Stop,
 }
 
-/// Why a block is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Why {
-    Limit(Limit),
+pub(crate) enum AbortReason {
+    Limit(ScriptLimit),
     Cancelled,
     Stopped,
 }
 
-/// What a worker says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Said {
-    /// It has given up what it does not need and listens.
+pub(crate) enum WorkerReport {
+    /// The worker is confined and waits for requests.
     Ready,
-    /// It cannot work here.
+    /// The worker cannot confine itself.
     Refused(String),
     Begun,
     NotBegun(String),
-    /// The tail was printed.
+    /// The tail is printed text.
     Printed,
     Call {
         id: u32,
@@ -79,25 +75,24 @@ pub(crate) enum Said {
         kwargs: Map<String, Value>,
     },
     Done {
-        shown: Shown,
+        value: ScriptValue,
         cpu_us: u64,
     },
     Failed {
-        trouble: Trouble,
+        error: ScriptError,
         cpu_us: u64,
     },
-    /// Ended as it was told to.
+    /// The block ended after an `Abort` or a call answered by `Stop`.
     Aborted {
-        why: Why,
-        trouble: Trouble,
+        why: AbortReason,
+        error: ScriptError,
         cpu_us: u64,
     },
-    /// The tail is the session.
+    /// The tail is the dump.
     Dumped,
     NotDumped(String),
 }
 
-/// A message as bytes.
 pub(crate) fn pack(head: &impl Serialize, tail: &[u8]) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; 8];
     serde_json::to_writer(&mut bytes, head)?;
@@ -109,7 +104,6 @@ pub(crate) fn pack(head: &impl Serialize, tail: &[u8]) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes one message.
 pub(crate) fn send(mut to: impl Write, head: &impl Serialize, tail: &[u8]) -> io::Result<()> {
     to.write_all(&pack(head, tail)?)
 }
@@ -119,7 +113,7 @@ pub(crate) fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<(T
     let mut lengths = [0; 8];
     from.read_exact(&mut lengths)?;
     let (head, tail) = lengths_of(&lengths);
-    if head.saturating_add(tail) > TOLD_LIMIT {
+    if head.saturating_add(tail) > MAX_REQUEST_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut bytes = vec![0; head];
@@ -131,13 +125,13 @@ pub(crate) fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<(T
     Ok((message, bytes))
 }
 
-/// Takes the first whole message out of what has arrived so far, in the server.
+/// Takes the first whole message out of the received bytes, in the server.
 pub(crate) fn take<T: DeserializeOwned>(inbox: &mut Vec<u8>) -> io::Result<Option<(T, Vec<u8>)>> {
     let Some(lengths) = inbox.first_chunk::<8>() else {
         return Ok(None);
     };
     let (head, tail) = lengths_of(lengths);
-    if head > HEAD_LIMIT || tail > TAIL_LIMIT {
+    if head > MAX_HEAD_BYTES || tail > MAX_TAIL_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let end = 8 + head + tail;
@@ -162,14 +156,14 @@ mod tests {
 
     #[test]
     fn a_message_survives_being_cut_anywhere() {
-        let packed = pack(&Said::NotDumped("why".to_owned()), b"tail").unwrap();
+        let packed = pack(&WorkerReport::NotDumped("why".to_owned()), b"tail").unwrap();
         for cut in 0..packed.len() {
             let mut inbox = packed[..cut].to_vec();
-            assert!(take::<Said>(&mut inbox).unwrap().is_none(), "{cut}");
+            assert!(take::<WorkerReport>(&mut inbox).unwrap().is_none(), "{cut}");
             inbox.extend(&packed[cut..]);
             inbox.extend(b"next");
-            let (said, tail) = take::<Said>(&mut inbox).unwrap().unwrap();
-            assert!(matches!(said, Said::NotDumped(why) if why == "why"));
+            let (report, tail) = take::<WorkerReport>(&mut inbox).unwrap().unwrap();
+            assert!(matches!(report, WorkerReport::NotDumped(why) if why == "why"));
             assert_eq!(
                 (tail.as_slice(), inbox.as_slice()),
                 (&b"tail"[..], &b"next"[..])
@@ -180,9 +174,9 @@ mod tests {
     #[test]
     fn lengths_that_nobody_may_send_are_refused() {
         for lengths in [[0xff; 8], [0, 0, 0, 0, 0, 0, 0, 0xff]] {
-            assert!(take::<Said>(&mut lengths.to_vec()).is_err());
+            assert!(take::<WorkerReport>(&mut lengths.to_vec()).is_err());
         }
         let mut nonsense = pack(&"nonsense", b"").unwrap();
-        assert!(take::<Said>(&mut nonsense).is_err());
+        assert!(take::<WorkerReport>(&mut nonsense).is_err());
     }
 }

@@ -1,14 +1,14 @@
-//! The worker's side: a process that gives up the world, then runs what it is told.
+//! The worker's side: a process that confines itself and then serves requests.
 //!
-//! It reads a message, does it, answers, and reads the next. Whatever hostile code makes of the interpreter (an abort, a
-//! stack that overflows, memory that runs out) ends this process, which its server expects.
+//! It serves one request after the other. An abort, a stack overflow or an exhausted memory in the interpreter ends this
+//! process, which the server expects.
 
-mod drive;
+mod block;
 mod hints;
-mod objects;
+mod module;
+mod prepare;
 mod printer;
-mod source;
-mod trouble;
+mod script_error;
 mod values;
 
 use std::ffi::OsString;
@@ -22,88 +22,88 @@ use monty::{Dump, MontyRepl, Session, SessionRef};
 use monty_types::{CompileOptions, ResourceLimits, ResourceTracker};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::names::Names;
-use crate::wire::{self, Bounds, Said, Told};
-use drive::Drive;
+use crate::names::ScriptNames;
+use crate::wire::{self, WorkerLimits, WorkerReport, WorkerRequest};
+use block::BlockDriver;
 
-/// The hidden argument that makes an executable a worker.
-pub(crate) const WORKER: &str = "__sandbox";
+/// The hidden argument that makes the executable a worker.
+pub(crate) const WORKER_ARGUMENT: &str = "__sandbox";
 
 /// The name under which blocks are known inside the interpreter.
-const SCRIPT: &str = "script";
+const SCRIPT_NAME: &str = "script";
 
-/// Becomes a worker if that is what this process was started as, else `None`.
+/// Runs as a worker if this process was started as one, else returns `None`.
 ///
-/// `main` calls this before it starts a thread or a runtime: what is given up is given up per thread.
+/// `main` calls this before it starts a thread or a runtime: confinement applies per thread.
 pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut args = args.into_iter().skip(1);
-    if args.next()?.to_str()? != WORKER {
+    if args.next()?.to_str()? != WORKER_ARGUMENT {
         return None;
     }
-    // Told by the server, which knows how much a script may ever take.
+    // The largest memory limit of any script, from the server.
     let memory = args.next().and_then(|word| word.to_str()?.parse().ok());
-    // Who is told about failures is the server, over the socket; without it there is nobody.
-    Some(match work(memory.unwrap_or(0)) {
+    // Failures are reported over the socket; without it there is no other channel.
+    Some(match serve(memory.unwrap_or(0)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     })
 }
 
-fn work(memory: u64) -> io::Result<()> {
+fn serve(memory: u64) -> io::Result<()> {
     llmc_exec::close_inherited()?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    leave_with(socket.try_clone()?, memory)?;
+    exit_with_server(socket.try_clone()?, memory)?;
     if let Err(error) = llmc_exec::seal(memory) {
         let why = format!("the kernel does not filter its system calls: {error}");
-        return wire::send(&socket, &Said::Refused(why), &[]);
+        return wire::send(&socket, &WorkerReport::Refused(why), &[]);
     }
     if let Err(why) = monty_alloc::set_limit(None, false) {
-        return wire::send(&socket, &Said::Refused(why.to_owned()), &[]);
+        return wire::send(&socket, &WorkerReport::Refused(why.to_owned()), &[]);
     }
-    wire::send(&socket, &Said::Ready, &[])?;
-    let mut state: Option<State> = None;
+    wire::send(&socket, &WorkerReport::Ready, &[])?;
+    let mut state: Option<InterpreterState> = None;
     loop {
-        let (told, tail) = match wire::receive::<Told>(&socket) {
+        let (request, tail) = match wire::receive::<WorkerRequest>(&socket) {
             Ok(message) => message,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         };
-        match (told, &mut state) {
-            (Told::Begin(names), _) => {
-                // What the session before has left is gone before there is something new.
+        match (request, &mut state) {
+            (WorkerRequest::Begin(names), _) => {
+                // Frees the memory of the session before.
                 drop(state.take());
                 monty_alloc::set_limit(None, false).map_err(io::Error::other)?;
-                match State::begin(names, &tail) {
+                match InterpreterState::begin(names, &tail) {
                     Ok(begun) => {
                         state = Some(begun);
-                        wire::send(&socket, &Said::Begun, &[])?;
+                        wire::send(&socket, &WorkerReport::Begun, &[])?;
                     }
-                    Err(why) => wire::send(&socket, &Said::NotBegun(why), &[])?,
+                    Err(why) => wire::send(&socket, &WorkerReport::NotBegun(why), &[])?,
                 }
             }
-            (Told::Run(bounds), Some(state)) => state.run(&socket, &bounds, &tail)?,
-            (Told::Dump { max_bytes }, Some(state)) => match state.dump(max_bytes) {
-                Ok(bytes) => wire::send(&socket, &Said::Dumped, &bytes)?,
-                Err(why) => wire::send(&socket, &Said::NotDumped(why), &[])?,
+            (WorkerRequest::Run(limits), Some(state)) => state.run(&socket, &limits, &tail)?,
+            (WorkerRequest::Dump { max_bytes }, Some(state)) => match state.dump(max_bytes) {
+                Ok(bytes) => wire::send(&socket, &WorkerReport::Dumped, &bytes)?,
+                Err(why) => wire::send(&socket, &WorkerReport::NotDumped(why), &[])?,
             },
             // The block that these were for has ended by itself in the meantime.
-            (Told::Answer { .. } | Told::Abort(_), _) => {}
-            (Told::Run(_) | Told::Dump { .. }, None) => {
+            (WorkerRequest::Answer { .. } | WorkerRequest::Abort(_), _) => {}
+            (WorkerRequest::Run(_) | WorkerRequest::Dump { .. }, None) => {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         }
     }
 }
 
-/// Ends this process when its server goes away, also while a script computes and nobody reads the socket.
+/// Ends this process when the server closes the socket, also while a script computes.
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing in a worker is worth keeping without its server"
 )]
-fn leave_with(socket: UnixStream, memory: u64) -> io::Result<()> {
+fn exit_with_server(socket: UnixStream, memory: u64) -> io::Result<()> {
     let watch = move || {
         if llmc_exec::seal(memory).is_err() {
-            // The main thread finds the same and says so.
+            // The main thread fails the same way and reports it.
             return;
         }
         loop {
@@ -116,27 +116,26 @@ fn leave_with(socket: UnixStream, memory: u64) -> io::Result<()> {
         }
     };
     std::thread::Builder::new()
-        .name("leash".to_owned())
+        .name("server-watch".to_owned())
         .stack_size(64 << 10)
         .spawn(watch)?;
     Ok(())
 }
 
-/// A session.
-struct State {
-    names: Names,
-    /// Not there while a block runs.
+struct InterpreterState {
+    names: ScriptNames,
+    /// `None` while a block runs.
     repl: Option<MontyRepl>,
-    /// How many blocks there were, also before it was dumped.
+    /// The number of blocks so far, those before a dump included.
     blocks: u64,
 }
 
-impl State {
-    fn begin(names: Names, dump: &[u8]) -> Result<State, String> {
+impl InterpreterState {
+    fn begin(names: ScriptNames, dump: &[u8]) -> Result<InterpreterState, String> {
         let (repl, blocks) = if dump.is_empty() {
             let tracker = ResourceTracker::new(ResourceLimits::default());
             (
-                MontyRepl::new(SCRIPT, tracker, CompileOptions::default()),
+                MontyRepl::new(SCRIPT_NAME, tracker, CompileOptions::default()),
                 0,
             )
         } else {
@@ -147,22 +146,22 @@ impl State {
             };
             (*repl, u64::from_le_bytes(*blocks))
         };
-        Ok(State {
+        Ok(InterpreterState {
             names,
             repl: Some(repl),
             blocks,
         })
     }
 
-    fn run(&mut self, socket: &UnixStream, bounds: &Bounds, code: &[u8]) -> io::Result<()> {
+    fn run(&mut self, socket: &UnixStream, limits: &WorkerLimits, code: &[u8]) -> io::Result<()> {
         let repl = self.repl.take().ok_or(io::ErrorKind::InvalidData)?;
-        let repl = limited(repl, bounds);
-        let memory = usize::try_from(bounds.memory_bytes).ok();
+        let repl = limited(repl, limits);
+        let memory = usize::try_from(limits.memory_bytes).ok();
         monty_alloc::set_limit(memory, false).map_err(io::Error::other)?;
         let code = String::from_utf8_lossy(code);
-        let drive = Drive::new(socket, &self.names, bounds, self.blocks);
+        let driver = BlockDriver::new(socket, &self.names, limits, self.blocks);
         self.blocks += 1;
-        let repl = drive.run(repl, &code)?;
+        let repl = driver.run(repl, &code)?;
         monty_alloc::set_limit(None, false).map_err(io::Error::other)?;
         self.repl = Some(repl);
         Ok(())
@@ -170,7 +169,7 @@ impl State {
 
     fn dump(&self, max_bytes: u64) -> Result<Vec<u8>, String> {
         let repl = self.repl.as_ref().ok_or("a block is running")?;
-        let dump = monty::dump(SCRIPT, None, SessionRef::Idle(repl));
+        let dump = monty::dump(SCRIPT_NAME, None, SessionRef::Idle(repl));
         let dump = dump.map_err(|error| error.to_string())?;
         if dump.len() as u64 + 8 > max_bytes {
             return Err(format!(
@@ -185,11 +184,11 @@ impl State {
 }
 
 /// The limits of the next block, over what earlier ones have left.
-fn limited(mut repl: MontyRepl, bounds: &Bounds) -> MontyRepl {
+fn limited(mut repl: MontyRepl, limits: &WorkerLimits) -> MontyRepl {
     let limits = ResourceLimits {
-        max_duration: Some(Duration::from_micros(bounds.cpu_us)),
-        max_memory: usize::try_from(bounds.memory_bytes).ok(),
-        max_recursion_depth: bounds.recursion as usize,
+        max_duration: Some(Duration::from_micros(limits.cpu_us)),
+        max_memory: usize::try_from(limits.memory_bytes).ok(),
+        max_recursion_depth: limits.recursion as usize,
         ..ResourceLimits::default()
     };
     *repl.tracker_mut() = ResourceTracker::new(limits);

@@ -16,7 +16,7 @@ use llmc_rlm::{
     AnswerSource, Query, QueryAnswer, QueryContext, QueryLimits, QueryReport, RecordedTrace,
     TraceRecorder,
 };
-use llmc_sandbox::{Options, Sandbox};
+use llmc_sandbox::{Sandbox, SandboxOptions};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, Facts};
@@ -62,9 +62,9 @@ pub struct AnalysisShell {
 impl Default for AnalysisState {
     fn default() -> AnalysisState {
         AnalysisState {
-            sandbox: Sandbox::new(Options {
+            sandbox: Sandbox::new(SandboxOptions {
                 sessions: MAX_INTERPRETERS,
-                ..Options::default()
+                ..SandboxOptions::default()
             }),
             client: ModelClient {
                 keys: ApiKeys::from_environment(),

@@ -12,7 +12,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use llmc_config::ScriptBackend as Backend;
-use llmc_sandbox::{Ending, Limits, Names, Options, Outcome, Python, Sandbox, Setup};
+use llmc_sandbox::{
+    PythonBackend, Sandbox, SandboxOptions, ScriptEnd, ScriptLimits, ScriptNames, ScriptOutcome,
+    SessionSetup,
+};
 
 use crate::answer::Answer;
 use crate::app::App;
@@ -34,7 +37,7 @@ pub(crate) const QUEUE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     sandbox: OnceLock<Sandbox>,
-    python: OnceLock<Result<Arc<Python>>>,
+    python: OnceLock<Result<Arc<PythonBackend>>>,
     sessions: Sessions,
 }
 
@@ -100,9 +103,9 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
     };
     match outcome.ending {
         // Nothing ends a tool's script but the script.
-        Ending::Stopped => Err(Error::new(ErrorKind::Internal, "the script was stopped")),
-        Ending::Value(shown) => Ok(answer::value(cx, &outcome.output, &shown, notes)),
-        Ending::Failed(trouble) => {
+        ScriptEnd::Stopped => Err(Error::new(ErrorKind::Internal, "the script was stopped")),
+        ScriptEnd::Value(shown) => Ok(answer::value(cx, &outcome.output, &shown, notes)),
+        ScriptEnd::Failed(trouble) => {
             let (output, effects) = (&outcome.output, tools.effects());
             Err(answer::failure(
                 cx,
@@ -125,18 +128,18 @@ type State = Option<std::result::Result<Vec<u8>, String>>;
 async fn once(
     cx: &Cx,
     code: &str,
-    limits: &Limits,
+    limits: &ScriptLimits,
     tools: &Tools<'_>,
     kept: Kept,
-) -> Result<(Outcome, State)> {
+) -> Result<(ScriptOutcome, State)> {
     let (state, most) = match kept {
         Some((state, most)) => (state, Some(most)),
         None => (None, None),
     };
-    let setup = Setup {
+    let setup = SessionSetup {
         names: names(cx.app()),
         state,
-        ..Setup::default()
+        ..SessionSetup::default()
     };
     let sandbox = cx.app().scripts().sandbox(cx.app());
     let opened = sandbox.session(&cx.caller().principal, setup);
@@ -161,7 +164,12 @@ async fn once(
 }
 
 /// One script in the system's Python, if the kernel holds it.
-async fn in_python(cx: &Cx, code: &str, limits: &Limits, tools: &Tools<'_>) -> Result<Outcome> {
+async fn in_python(
+    cx: &Cx,
+    code: &str,
+    limits: &ScriptLimits,
+    tools: &Tools<'_>,
+) -> Result<ScriptOutcome> {
     let python = cx.blocking(|cx, _| cx.app().scripts().python(cx)).await?;
     let names = names(cx.app());
     Ok(python.run(code, &names, limits, tools, cx.cancel()).await)
@@ -180,14 +188,14 @@ fn no_worker(error: llmc_sandbox::Error) -> Error {
 }
 
 /// What a script finds beside Python: every tool that this configuration offers to scripts. Rights are asked per call.
-fn names(app: &App) -> Names {
+fn names(app: &App) -> ScriptNames {
     let tools = stubs::scriptable(app.config());
     let plain = |name: &&&str| !name.contains('.');
     let aliases = tools
         .iter()
         .flat_map(|tool| tool.aliases.iter().filter(plain));
     let further = FUNCTIONS.iter().chain(aliases);
-    Names {
+    ScriptNames {
         functions: tools.iter().map(|tool| tool.name.to_owned()).collect(),
         module: Some(MODULE.to_owned()),
         module_functions: further.map(|name| (*name).to_owned()).collect(),
@@ -197,7 +205,7 @@ fn names(app: &App) -> Names {
 }
 
 /// What a script may spend, and a word if that is less than it asked for.
-fn limits(app: &App, timeout: Option<f64>) -> Result<(Limits, Option<String>)> {
+fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<String>)> {
     let config = &app.config().mcp.code_execution;
     let most = Duration::from_secs(config.timeout);
     let (wall, lowered) = match timeout {
@@ -213,24 +221,24 @@ fn limits(app: &App, timeout: Option<f64>) -> Result<(Limits, Option<String>)> {
         ),
         Some(seconds) => (Duration::from_secs_f64(seconds), None),
     };
-    let limits = Limits {
+    let limits = ScriptLimits {
         wall,
         cpu: wall,
         memory_bytes: config.max_memory_mb << 20,
         output_bytes: config.max_output_bytes,
         calls: config.max_tool_calls,
-        ..Limits::default()
+        ..ScriptLimits::default()
     };
     Ok((limits, lowered))
 }
 
 impl Scripts {
     /// The system's Python, found and proven when the first script needs it.
-    fn python(&self, cx: &Cx) -> Result<Arc<Python>> {
+    fn python(&self, cx: &Cx) -> Result<Arc<PythonBackend>> {
         let opened = self.python.get_or_init(|| {
             let app = cx.app();
             let memory = app.config().mcp.code_execution.max_memory_mb << 20;
-            let python = Python::open(&app.command_settings(), memory)?;
+            let python = PythonBackend::open(&app.command_settings(), memory)?;
             Ok(Arc::new(python))
         });
         opened.clone()
@@ -238,9 +246,9 @@ impl Scripts {
 
     fn sandbox(&self, app: &App) -> &Sandbox {
         self.sandbox.get_or_init(|| {
-            Sandbox::new(Options {
+            Sandbox::new(SandboxOptions {
                 memory_bytes: app.config().mcp.code_execution.max_memory_mb << 20,
-                ..Options::default()
+                ..SandboxOptions::default()
             })
         })
     }

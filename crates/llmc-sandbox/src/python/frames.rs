@@ -1,66 +1,53 @@
-//! What a script and the server say to each other, in frames: a letter and a length before what is said by the script, a
-//! length before what is said to it.
+//! The protocol between the server and the Python process, in frames: a letter and a length before each message from the
+//! script, a length before each message to it.
 //!
-//! Everything here comes from a process that runs a stranger's code and may say anything.
+//! The messages come from a process that runs untrusted code and may send anything.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::host::Exception;
+use crate::outcome::ScriptValue;
 
-/// The longest frame: a call may carry a file.
-const LONGEST: usize = 32 << 20;
-const HEAD: usize = 5;
+/// A call may carry a file.
+const MAX_FRAME_BYTES: usize = 32 << 20;
+const HEADER_BYTES: usize = 5;
 
-/// What has arrived and is not a whole frame yet.
+/// Received bytes that are not a whole frame yet.
 #[derive(Default)]
-pub(super) struct Inbox {
+pub(super) struct FrameBuffer {
     bytes: Vec<u8>,
-    /// What before this has been taken.
+    /// Bytes before this are consumed.
     at: usize,
 }
 
-/// One thing said.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum Frame {
     Printed(Vec<u8>),
-    Call {
-        id: u64,
-        name: String,
-        args: Vec<Value>,
-        kwargs: Map<String, Value>,
-    },
-    Done(Done),
+    Call(CallFrame),
+    End(EndFrame),
 }
 
 #[derive(Debug, Deserialize)]
-struct Call {
-    id: u64,
-    name: String,
-    args: Vec<Value>,
-    kwargs: Map<String, Value>,
+pub(super) struct CallFrame {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) args: Vec<Value>,
+    pub(super) kwargs: Map<String, Value>,
 }
 
-/// How a script ended, in its own words.
+/// How a script ended.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Done {
+pub(super) struct EndFrame {
     #[serde(default)]
-    pub(super) value: Option<Shown>,
-    #[serde(default)]
-    pub(super) trouble: Option<Trouble>,
+    pub(super) value: Option<ScriptValue>,
+    #[serde(default, rename = "trouble")]
+    pub(super) error: Option<ErrorFrame>,
     #[serde(default)]
     pub(super) cpu_us: u64,
 }
 
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct Shown {
-    pub(super) repr: String,
-    #[serde(default)]
-    pub(super) json: Value,
-}
-
 #[derive(Debug, Deserialize)]
-pub(super) struct Trouble {
+pub(super) struct ErrorFrame {
     pub(super) kind: String,
     pub(super) exception: String,
     pub(super) message: String,
@@ -70,7 +57,7 @@ pub(super) struct Trouble {
     pub(super) traceback: String,
 }
 
-impl Inbox {
+impl FrameBuffer {
     pub(super) fn add(&mut self, bytes: &[u8]) {
         if self.at > 0 {
             self.bytes.drain(..self.at);
@@ -80,65 +67,41 @@ impl Inbox {
     }
 
     /// The next whole frame.
-    pub(super) fn next(&mut self) -> Result<Option<Said>, String> {
+    pub(super) fn next(&mut self) -> Result<Option<Frame>, String> {
         let rest = &self.bytes[self.at..];
-        let Some((head, body)) = rest.split_first_chunk::<HEAD>() else {
+        let Some((head, body)) = rest.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
         };
         let [kind, length @ ..] = *head;
         let length = u32::from_le_bytes(length) as usize;
-        if length > LONGEST {
+        if length > MAX_FRAME_BYTES {
             return Err(format!("a message of {length} bytes"));
         }
         let Some(body) = body.get(..length) else {
             return Ok(None);
         };
-        let said = match kind {
-            b'o' => Said::Printed(body.to_vec()),
-            b'c' => {
-                let call: Call = parsed(body)?;
-                Said::Call {
-                    id: call.id,
-                    name: call.name,
-                    args: call.args,
-                    kwargs: call.kwargs,
-                }
-            }
-            b'd' => Said::Done(parsed(body)?),
+        let frame = match kind {
+            b'o' => Frame::Printed(body.to_vec()),
+            b'c' => Frame::Call(parse(body)?),
+            b'd' => Frame::End(parse(body)?),
             other => return Err(format!("a message of kind {other}")),
         };
-        self.at += HEAD + length;
-        Ok(Some(said))
+        self.at += HEADER_BYTES + length;
+        Ok(Some(frame))
     }
 }
 
-fn parsed<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-/// A message to the script.
-pub(super) fn packed(message: &Value) -> Vec<u8> {
+/// A message to the script as a frame.
+pub(super) fn pack(message: &Value) -> Vec<u8> {
     let text = message.to_string();
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     let mut frame = length.to_le_bytes().to_vec();
     frame.extend_from_slice(text.as_bytes());
     frame
-}
-
-/// The Python class of an exception.
-pub(super) fn class(exception: Exception) -> &'static str {
-    match exception {
-        Exception::FileNotFound => "FileNotFoundError",
-        Exception::FileExists => "FileExistsError",
-        Exception::IsADirectory => "IsADirectoryError",
-        Exception::NotADirectory => "NotADirectoryError",
-        Exception::Permission => "PermissionError",
-        Exception::Timeout => "TimeoutError",
-        Exception::Value => "ValueError",
-        Exception::Type => "TypeError",
-        Exception::Attribute => "AttributeError",
-        Exception::Runtime => "RuntimeError",
-    }
 }
 
 #[cfg(test)]
@@ -162,7 +125,7 @@ mod tests {
             br#"{"value": {"repr": "1", "json": 1}, "cpu_us": 5}"#,
         ));
         for size in [1, 3, all.len()] {
-            let mut inbox = Inbox::default();
+            let mut inbox = FrameBuffer::default();
             let mut said = Vec::new();
             for part in all.chunks(size) {
                 inbox.add(part);
@@ -170,9 +133,9 @@ mod tests {
                     said.push(one);
                 }
             }
-            assert!(matches!(&said[0], Said::Printed(text) if text == b"one"));
-            assert!(matches!(&said[1], Said::Call { name, .. } if name == "read_file"));
-            assert!(matches!(&said[2], Said::Done(done) if done.cpu_us == 5));
+            assert!(matches!(&said[0], Frame::Printed(text) if text == b"one"));
+            assert!(matches!(&said[1], Frame::Call(call) if call.name == "read_file"));
+            assert!(matches!(&said[2], Frame::End(end) if end.cpu_us == 5));
             assert_eq!(said.len(), 3);
         }
     }
@@ -186,7 +149,7 @@ mod tests {
             frame(b'd', b"[1]"),
             vec![b'o', 0xff, 0xff, 0xff, 0xff],
         ] {
-            let mut inbox = Inbox::default();
+            let mut inbox = FrameBuffer::default();
             inbox.add(&bytes);
             assert!(inbox.next().is_err(), "{bytes:?}");
         }

@@ -1,11 +1,11 @@
-//! The way round what this interpreter does not know.
+//! Hints about Python that this interpreter does not implement.
 
-use crate::names::Names;
+use crate::names::ScriptNames;
 
 /// Modules that a script can import.
 const MODULES: &str = "asyncio, base64, collections, dataclasses, datetime, functools, itertools, json, math, re, typing";
 
-/// Words of the interpreter's message, and what to write instead.
+/// A part of the interpreter's message, and what to write instead.
 const CONSTRUCTS: &[(&str, &str)] = &[
     ("yield", "build a list and return it"),
     (
@@ -51,12 +51,12 @@ const CONSTRUCTS: &[(&str, &str)] = &[
 /// What to write in place of a construct.
 pub(super) fn construct(message: &str) -> String {
     let found = CONSTRUCTS.iter().find(|(word, _)| message.contains(word));
-    let way = found.map_or("write it in plainer Python", |(_, way)| way);
-    way.to_owned()
+    let hint = found.map_or("write it in plainer Python", |(_, hint)| hint);
+    hint.to_owned()
 }
 
-/// What to do about an exception that nobody caught.
-pub(super) fn exception(class: &str, message: &str, names: &Names) -> Option<String> {
+/// The hint about an uncaught exception.
+pub(super) fn exception(class: &str, message: &str, names: &ScriptNames) -> Option<String> {
     let module = names.module.as_deref();
     match class {
         "ModuleNotFoundError" | "ImportError" => Some(match module {

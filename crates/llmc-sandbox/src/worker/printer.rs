@@ -1,4 +1,4 @@
-//! Where `print` goes: to the server, in pieces, so that a script that is ended has not printed in vain.
+//! Sends printed text to the server in pieces, so that the output of an ended script is not lost.
 
 use std::borrow::Cow;
 use std::os::unix::net::UnixStream;
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use monty_types::{ExcType, MontyException, PrintWriterCallback};
 
-use crate::limits::Limit;
-use crate::outcome::{Trouble, TroubleKind};
-use crate::wire::{self, Said};
+use crate::limits::ScriptLimit;
+use crate::outcome::{ScriptError, ScriptErrorKind};
+use crate::wire::{self, WorkerReport};
 
-/// So many lines are sent one by one: a worker that runs out of memory takes what it has not sent along.
-const PROMPT: u32 = 1000;
-/// After that a piece is sent when it is this long,
-const PIECE: usize = 16 << 10;
+/// The first lines are sent one by one: a worker that runs out of memory loses what it has not sent.
+const UNBUFFERED_LINES: u32 = 1000;
+/// After them a piece is sent when it is this long,
+const PIECE_BYTES: usize = 16 << 10;
 /// or this old.
-const AGE: Duration = Duration::from_millis(50);
+const MAX_PIECE_AGE: Duration = Duration::from_millis(50);
 
 pub(super) struct Printer<'a> {
     socket: &'a UnixStream,
@@ -36,15 +36,14 @@ impl Printer<'_> {
         }
     }
 
-    /// How much may still be printed.
+    /// Bytes that may still be printed.
     pub(super) fn left(&self) -> usize {
         self.left
     }
 
-    /// Sends what has not been sent.
     pub(super) fn flush(&mut self) -> std::io::Result<()> {
         if !self.piece.is_empty() {
-            wire::send(self.socket, &Said::Printed, self.piece.as_bytes())?;
+            wire::send(self.socket, &WorkerReport::Printed, self.piece.as_bytes())?;
             self.piece.clear();
         }
         self.sent_at = Instant::now();
@@ -57,18 +56,18 @@ impl Printer<'_> {
         }
         self.left -= text.len();
         self.piece.push_str(text);
-        let prompt = self.lines < PROMPT && self.piece.ends_with('\n');
+        let prompt = self.lines < UNBUFFERED_LINES && self.piece.ends_with('\n');
         self.lines += u32::from(prompt);
-        match prompt || self.piece.len() >= PIECE {
-            true => self.flush().map_err(gone),
-            false => Ok(()),
+        if prompt || self.piece.len() >= PIECE_BYTES {
+            self.flush().map_err(server_gone)?;
         }
+        Ok(())
     }
 
-    /// Prints what still fits and ends: an exception could be caught, and the script would go on.
+    /// Prints what still fits and ends the process: a script could catch an exception.
     #[expect(
         clippy::disallowed_methods,
-        reason = "the server has been told everything, and the session goes back to its last state"
+        reason = "everything is sent, and the session goes back to its last checkpoint"
     )]
     fn overflow(&mut self, text: &str) -> ! {
         let mut fits = self.left;
@@ -76,8 +75,8 @@ impl Printer<'_> {
             fits -= 1;
         }
         self.piece.push_str(&text[..fits]);
-        let trouble = Trouble::new(TroubleKind::Limit(Limit::Output), "");
-        let last = Said::Failed { trouble, cpu_us: 0 };
+        let error = ScriptError::new(ScriptErrorKind::Limit(ScriptLimit::Output), "");
+        let last = WorkerReport::Failed { error, cpu_us: 0 };
         let _ = self
             .flush()
             .and_then(|()| wire::send(self.socket, &last, &[]));
@@ -95,13 +94,13 @@ impl PrintWriterCallback for Printer<'_> {
     }
 
     fn poll_flush(&mut self) -> Result<(), MontyException> {
-        match self.sent_at.elapsed() >= AGE {
-            true => self.flush().map_err(gone),
-            false => Ok(()),
+        if self.sent_at.elapsed() >= MAX_PIECE_AGE {
+            self.flush().map_err(server_gone)?;
         }
+        Ok(())
     }
 }
 
-fn gone(error: std::io::Error) -> MontyException {
+fn server_gone(error: std::io::Error) -> MontyException {
     MontyException::new(ExcType::RuntimeError, Some(error.to_string()))
 }

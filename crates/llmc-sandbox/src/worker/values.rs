@@ -4,17 +4,18 @@ use monty_types::{MontyObject, MontyType};
 use num_bigint::BigInt;
 use serde_json::{Map, Number, Value};
 
-/// Deepest nesting of a value that crosses; the reader on the other side has a bound as well.
-const DEPTH: usize = 60;
+/// The JSON parser on the other side has a limit as well.
+const MAX_VALUE_DEPTH: usize = 60;
 
-/// A value for the host.
 pub(super) fn to_json(object: &MontyObject) -> Result<Value, String> {
-    json(object, DEPTH)
+    json(object, MAX_VALUE_DEPTH)
 }
 
 fn json(object: &MontyObject, depth: usize) -> Result<Value, String> {
     let Some(below) = depth.checked_sub(1) else {
-        return Err(format!("a value nested more than {DEPTH} levels deep"));
+        return Err(format!(
+            "a value nested more than {MAX_VALUE_DEPTH} levels deep"
+        ));
     };
     let list = |items: &[MontyObject]| {
         let items = items.iter().map(|item| json(item, below));
@@ -56,7 +57,7 @@ fn json(object: &MontyObject, depth: usize) -> Result<Value, String> {
             object.py_repr()
         )),
         MontyObject::Bytes(_) => Err("bytes; pass value.decode()".to_owned()),
-        other => Err(format!("{}, which is no plain value", kind(other))),
+        other => Err(format!("{}, which is no plain value", describe(other))),
     }
 }
 
@@ -69,15 +70,15 @@ fn fields<'a>(
         let key = match key {
             MontyObject::String(key) => key.clone(),
             MontyObject::Int(_) | MontyObject::Bool(_) | MontyObject::None => key.to_string(),
-            other => return Err(format!("a dict with a {} as key", kind(other))),
+            other => return Err(format!("a dict with a {} as key", describe(other))),
         };
         map.insert(key, json(value, below)?);
     }
     Ok(map)
 }
 
-/// What sort of thing this is, for a message.
-fn kind(object: &MontyObject) -> String {
+/// A description for messages.
+fn describe(object: &MontyObject) -> String {
     match object {
         MontyObject::Function { name, .. } => format!("the function {name}"),
         MontyObject::Type(MontyType::Instance(class)) => format!("the class {}", class.name),
@@ -95,7 +96,6 @@ fn kind(object: &MontyObject) -> String {
     }
 }
 
-/// A value for the script.
 pub(super) fn from_json(value: Value) -> MontyObject {
     match value {
         Value::Null => MontyObject::None,

@@ -1,8 +1,8 @@
 //! Calls to the host.
 
-use llmc_sandbox::{Ending, Limit, Limits, TroubleKind};
+use llmc_sandbox::{ScriptEnd, ScriptErrorKind, ScriptLimit, ScriptLimits};
 
-use crate::world::{fails, limits, run, run_with, shows, trouble};
+use crate::fixture::{fails, limits, run, run_with, shows, trouble};
 
 pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
     add("calls::functions_are_found_by_every_name", names);
@@ -48,7 +48,7 @@ fn plain() {
         "x = []\nx.append(x)\necho(x)",
     ] {
         assert_eq!(
-            fails(code, TroubleKind::Exception).exception,
+            fails(code, ScriptErrorKind::Exception).exception,
             "TypeError",
             "{code}"
         );
@@ -63,7 +63,7 @@ fn failures() {
         "NOT_FOUND NOT_FOUND: no such thing\n"
     );
     assert_eq!(shows("tools.error_code(ValueError('plain words'))\n"), "");
-    let trouble = fails("def f():\n  fail()\nf()", TroubleKind::Exception);
+    let trouble = fails("def f():\n  fail()\nf()", ScriptErrorKind::Exception);
     assert_eq!(trouble.exception, "FileNotFoundError");
     assert_eq!(trouble.message, "NOT_FOUND: no such thing");
     assert_eq!(trouble.line, Some(2));
@@ -85,7 +85,7 @@ fn together() {
 }
 
 fn unknown() {
-    let trouble = fails("tools.ecko(1)", TroubleKind::Exception);
+    let trouble = fails("tools.ecko(1)", ScriptErrorKind::Exception);
     assert_eq!(trouble.exception, "AttributeError");
     assert!(trouble.message.contains("did you mean echo"), "{trouble:?}");
     assert_eq!(shows("hasattr(tools, 'nothing')"), "False");
@@ -97,7 +97,7 @@ fn unknown() {
         "echo.__globals__",
     ] {
         assert_eq!(
-            fails(code, TroubleKind::Exception).exception,
+            fails(code, ScriptErrorKind::Exception).exception,
             "AttributeError",
             "{code}"
         );
@@ -105,7 +105,7 @@ fn unknown() {
 }
 
 fn too_many() {
-    let five = Limits {
+    let five = ScriptLimits {
         calls: 5,
         ..limits()
     };
@@ -115,7 +115,11 @@ fn too_many() {
     ] {
         let (outcome, toys) = run_with(code, &five);
         let trouble = trouble(&outcome);
-        assert_eq!(trouble.kind, TroubleKind::Limit(Limit::Calls), "{code}");
+        assert_eq!(
+            trouble.kind,
+            ScriptErrorKind::Limit(ScriptLimit::Calls),
+            "{code}"
+        );
         assert_eq!(trouble.message, "limit of 5 tool calls reached");
         assert_eq!(outcome.calls, 5);
         assert!(
@@ -130,10 +134,10 @@ fn stop() {
     let outcome = run(
         "print('before')\ntry:\n  FINAL(1)\nexcept BaseException:\n  print('caught')\nprint('after')",
     );
-    assert!(matches!(outcome.ending, Ending::Stopped), "{outcome:?}");
+    assert!(matches!(outcome.ending, ScriptEnd::Stopped), "{outcome:?}");
     assert_eq!(outcome.output, "before\n");
     let outcome = run("import asyncio\nawait asyncio.gather(tools.aio.FINAL(1), tools.aio.add(1))");
-    assert!(matches!(outcome.ending, Ending::Stopped), "{outcome:?}");
+    assert!(matches!(outcome.ending, ScriptEnd::Stopped), "{outcome:?}");
 }
 
 fn large() {
@@ -154,7 +158,7 @@ sum(len(x) for x in r[:-1])";
 }
 
 fn reserved() {
-    let trouble = fails("print('ran')\ntools = 3", TroubleKind::Reserved);
+    let trouble = fails("print('ran')\ntools = 3", ScriptErrorKind::Reserved);
     assert_eq!(trouble.line, Some(2));
     assert!(trouble.message.contains("tools"), "{trouble:?}");
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use llmc_sandbox::{Ending, Limit, Limits, TroubleKind};
+use llmc_sandbox::{ScriptEnd, ScriptErrorKind, ScriptLimit, ScriptLimits};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{Toys, limits, open, run_with, runtime, trouble};
+use crate::fixture::{Toys, limits, open, run_with, runtime, trouble};
 
 pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
     add("endings::computing_without_end", endless);
@@ -29,24 +29,24 @@ pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
     );
 }
 
-fn brief() -> Limits {
-    Limits {
+fn brief() -> ScriptLimits {
+    ScriptLimits {
         cpu: Duration::from_millis(300),
         wall: Duration::from_secs(10),
         ..limits()
     }
 }
 
-fn ends(code: &str, limits: &Limits, limit: Limit) -> llmc_sandbox::Outcome {
+fn ends(code: &str, limits: &ScriptLimits, limit: ScriptLimit) -> llmc_sandbox::ScriptOutcome {
     let started = Instant::now();
     let (outcome, _) = run_with(code, limits);
     let trouble = trouble(&outcome);
     assert_eq!(
         trouble.kind,
-        TroubleKind::Limit(limit),
+        ScriptErrorKind::Limit(limit),
         "{code}: {trouble:?}"
     );
-    assert_eq!(trouble.message, limits.told(limit));
+    assert_eq!(trouble.message, limits.describe(limit));
     assert!(trouble.hint.is_some());
     assert!(started.elapsed() < Duration::from_secs(15), "{code}");
     outcome
@@ -60,7 +60,7 @@ fn endless() {
         "print('before')\nimport itertools\nfor i in itertools.count(): pass",
         "print('before')\nasync def f():\n  while True: pass\nawait f()",
     ] {
-        let outcome = ends(code, &brief(), Limit::Cpu);
+        let outcome = ends(code, &brief(), ScriptLimit::Cpu);
         assert_eq!(outcome.output, "before\n");
     }
 }
@@ -99,7 +99,7 @@ fn memory() {
         let trouble = trouble(&outcome);
         let plain = matches!(trouble.exception.as_str(), "ValueError" | "OverflowError");
         assert!(
-            plain || trouble.kind == TroubleKind::Limit(Limit::Memory),
+            plain || trouble.kind == ScriptErrorKind::Limit(ScriptLimit::Memory),
             "{code}: {trouble:?}"
         );
         assert_eq!(outcome.output, "before\n", "{code}");
@@ -107,7 +107,7 @@ fn memory() {
 }
 
 fn output() {
-    let small = Limits {
+    let small = ScriptLimits {
         output_bytes: 1000,
         ..limits()
     };
@@ -117,7 +117,7 @@ fn output() {
         "while True:\n  try:\n    print('0123456789')\n  except BaseException: pass",
         "print('a' * 999)\n'b' * 100",
     ] {
-        let outcome = ends(code, &small, Limit::Output);
+        let outcome = ends(code, &small, ScriptLimit::Output);
         assert!(
             (990..=1000).contains(&outcome.output.len()),
             "{code}: {}",
@@ -130,7 +130,7 @@ fn recursion() {
     ends(
         "def f(n): return f(n + 1)\nf(0)",
         &limits(),
-        Limit::Recursion,
+        ScriptLimit::Recursion,
     );
     for code in [
         "x = []\nfor i in range(100_000): x = [x]\nprint(len(repr(x)))",
@@ -145,7 +145,7 @@ fn recursion() {
 }
 
 fn slow_call() {
-    let short = Limits {
+    let short = ScriptLimits {
         wall: Duration::from_millis(300),
         ..limits()
     };
@@ -154,7 +154,7 @@ fn slow_call() {
         "print('before')\nawait tools.aio.hang()",
         "print('before')\ntry:\n  hang()\nexcept BaseException:\n  while True: pass",
     ] {
-        let outcome = ends(code, &short, Limit::Wall);
+        let outcome = ends(code, &short, ScriptLimit::Wall);
         assert_eq!(outcome.output, "before\n");
         assert!(!outcome.rolled_back, "the worker was only waiting");
     }
@@ -162,9 +162,9 @@ fn slow_call() {
 
 fn swallowing() {
     let code = "while True:\n  try:\n    while True: pass\n  except BaseException:\n    pass\n  finally:\n    pass";
-    ends(code, &brief(), Limit::Cpu);
+    ends(code, &brief(), ScriptLimit::Cpu);
     let code = "while True:\n  try:\n    x = 'a' * 10**10\n  except BaseException:\n    pass";
-    ends(code, &limits(), Limit::Memory);
+    ends(code, &limits(), ScriptLimit::Memory);
 }
 
 fn cancelled() {
@@ -189,7 +189,7 @@ fn cancelled() {
                 cancel.cancel();
             };
             let (outcome, ()) = tokio::join!(run, canceller);
-            assert_eq!(trouble(&outcome).kind, TroubleKind::Cancelled, "{code}");
+            assert_eq!(trouble(&outcome).kind, ScriptErrorKind::Cancelled, "{code}");
             assert!(outcome.elapsed < Duration::from_secs(5), "{code}");
         });
     }
@@ -208,10 +208,10 @@ fn killed() {
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         };
         let (outcome, ()) = tokio::join!(run, killer);
-        assert_eq!(trouble(&outcome).kind, TroubleKind::Crashed);
+        assert_eq!(trouble(&outcome).kind, ScriptErrorKind::Crashed);
         assert_eq!(outcome.output, "before\n");
         let after = session.run("1 + 1", &limits, &toys, &cancel).await;
-        assert!(matches!(after.ending, Ending::Value(_)), "{after:?}");
+        assert!(matches!(after.ending, ScriptEnd::Value(_)), "{after:?}");
     });
 }
 

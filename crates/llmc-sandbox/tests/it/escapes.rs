@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use llmc_exec::{Worker, seal};
-use llmc_sandbox::TroubleKind;
+use llmc_sandbox::ScriptErrorKind;
 
-use crate::world::{fails, open, run, runtime, shows};
+use crate::fixture::{fails, open, run, runtime, shows};
 
 pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
     add("escapes::files_environment_and_clock_are_refused", world);
@@ -29,7 +29,7 @@ fn world() {
         "from datetime import datetime\ndatetime.now()",
         "from datetime import date\ndate.today()",
     ] {
-        let trouble = fails(code, TroubleKind::Exception);
+        let trouble = fails(code, ScriptErrorKind::Exception);
         assert_eq!(trouble.exception, "PermissionError", "{code}: {trouble:?}");
         assert!(trouble.message.contains("call a tool"), "{trouble:?}");
     }
@@ -49,7 +49,7 @@ fn world() {
         "globals()['__builtins__']",
         "__builtins__.open('/etc/passwd')",
     ] {
-        fails(code, TroubleKind::Exception);
+        fails(code, ScriptErrorKind::Exception);
     }
 }
 
@@ -70,7 +70,7 @@ fn walking() {
     ] {
         let outcome = run(code);
         // Whatever such a walk finds, nothing at its end is the host's.
-        if let llmc_sandbox::Ending::Value(shown) = outcome.ending {
+        if let llmc_sandbox::ScriptEnd::Value(shown) = outcome.ending {
             assert!(
                 !shown.repr.contains("subprocess") && !shown.repr.contains("os."),
                 "{code}: {shown:?}"

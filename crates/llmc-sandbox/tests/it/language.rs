@@ -1,8 +1,8 @@
 //! What Python there is, and what is said about the rest.
 
-use llmc_sandbox::TroubleKind;
+use llmc_sandbox::ScriptErrorKind;
 
-use crate::world::{fails, run, shows, trouble};
+use crate::fixture::{fails, run, shows, trouble};
 
 pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
     add("language::prints_and_the_last_value_come_back", values);
@@ -45,7 +45,7 @@ fn values() {
 }
 
 fn undefined() {
-    let trouble = fails("x = 1\nprint(ech('a'))", TroubleKind::Exception);
+    let trouble = fails("x = 1\nprint(ech('a'))", ScriptErrorKind::Exception);
     assert_eq!(trouble.exception, "NameError");
     assert_eq!(trouble.line, Some(2));
     assert_eq!(trouble.hint.as_deref(), Some("did you mean echo?"));
@@ -77,7 +77,7 @@ fn unsupported() {
             "plain method",
         ),
     ] {
-        let trouble = fails(code, TroubleKind::Unsupported);
+        let trouble = fails(code, ScriptErrorKind::Unsupported);
         assert!(trouble.message.contains(construct), "{trouble:?}");
         assert!(
             trouble.hint.as_deref().unwrap().contains(way),
@@ -89,7 +89,7 @@ fn unsupported() {
 }
 
 fn syntax() {
-    let trouble = fails("x = 1\nif x\n  print(x)", TroubleKind::Syntax);
+    let trouble = fails("x = 1\nif x\n  print(x)", ScriptErrorKind::Syntax);
     assert_eq!(trouble.line, Some(2), "{trouble:?}");
     assert!(trouble.traceback.contains("if x"), "{trouble:?}");
     assert!(trouble.traceback.contains('^'), "{trouble:?}");
@@ -104,7 +104,7 @@ fn imports() {
         "urllib.request",
         "time",
     ] {
-        let trouble = fails(&format!("import {module}"), TroubleKind::Exception);
+        let trouble = fails(&format!("import {module}"), ScriptErrorKind::Exception);
         assert_eq!(trouble.exception, "ModuleNotFoundError", "{trouble:?}");
         assert!(
             trouble.hint.as_deref().unwrap().contains("tools"),
@@ -130,7 +130,7 @@ fn hostile() {
     ] {
         // Any ending will do, as long as there is one.
         let outcome = run(code);
-        if let llmc_sandbox::Ending::Failed(_) = outcome.ending {
+        if let llmc_sandbox::ScriptEnd::Failed(_) = outcome.ending {
             assert!(!trouble(&outcome).message.is_empty(), "{outcome:?}");
         }
     }

@@ -13,10 +13,10 @@
 mod calls;
 mod endings;
 mod escapes;
+mod fixture;
 mod language;
 mod python;
 mod sessions;
-mod world;
 
 use std::process::ExitCode;
 

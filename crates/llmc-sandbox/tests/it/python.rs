@@ -7,10 +7,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use llmc_exec::{Confinement, Settings};
-use llmc_sandbox::{Ending, Limit, Limits, Outcome, Python, TroubleKind};
+use llmc_sandbox::{
+    PythonBackend, ScriptEnd, ScriptErrorKind, ScriptLimit, ScriptLimits, ScriptOutcome,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{Toys, limits, names, runtime, trouble};
+use crate::fixture::{Toys, limits, names, runtime, trouble};
 
 pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
     if boundary().is_none() {
@@ -43,7 +45,7 @@ pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
 /// Where the attempts are aimed: a directory that nobody but the server has any business in.
 struct Place {
     dir: tempfile::TempDir,
-    python: Python,
+    python: PythonBackend,
 }
 
 /// One boundary for all tests, since proving it takes a moment; none where the kernel gives none or there is no Python.
@@ -57,7 +59,7 @@ fn boundary() -> Option<&'static Place> {
         std::fs::create_dir(dir.path().join(".llmc")).unwrap();
         std::fs::write(dir.path().join(".llmc/token"), "SECRET").unwrap();
         std::fs::write(dir.path().join("inside.txt"), "SECRET").unwrap();
-        match Python::open(&settings(dir.path()), 128 << 20) {
+        match PythonBackend::open(&settings(dir.path()), 128 << 20) {
             Ok(python) => Some(Place { dir, python }),
             Err(error) => {
                 eprintln!("python is not tried here: {error}");
@@ -77,7 +79,7 @@ fn settings(dir: &Path) -> Settings {
     }
 }
 
-fn run_with(code: &str, limits: &Limits) -> Outcome {
+fn run_with(code: &str, limits: &ScriptLimits) -> ScriptOutcome {
     let place = boundary().unwrap();
     runtime().block_on(async {
         let (toys, cancel) = (Toys::default(), CancellationToken::new());
@@ -86,7 +88,7 @@ fn run_with(code: &str, limits: &Limits) -> Outcome {
     })
 }
 
-fn run(code: &str) -> Outcome {
+fn run(code: &str) -> ScriptOutcome {
     run_with(code, &limits())
 }
 
@@ -94,7 +96,7 @@ fn run(code: &str) -> Outcome {
 fn shows(code: &str) -> String {
     let outcome = run(code);
     match outcome.ending {
-        Ending::Value(shown) => outcome.output + &shown.repr,
+        ScriptEnd::Value(shown) => outcome.output + &shown.repr,
         other => panic!("{code}\n{other:?}\n{}", outcome.output),
     }
 }
@@ -148,10 +150,10 @@ fn calling() {
         "echo({1, 2})",
     ] {
         let outcome = run(code);
-        assert_eq!(trouble(&outcome).kind, TroubleKind::Exception, "{code}");
+        assert_eq!(trouble(&outcome).kind, ScriptErrorKind::Exception, "{code}");
     }
     let outcome = run("print('before')\nFINAL(1)\nprint('after')");
-    assert!(matches!(outcome.ending, Ending::Stopped), "{outcome:?}");
+    assert!(matches!(outcome.ending, ScriptEnd::Stopped), "{outcome:?}");
     assert_eq!(outcome.calls, 1);
 }
 
@@ -172,7 +174,7 @@ fn troubles() {
     let told = trouble(&outcome);
     assert_eq!(
         (told.kind, told.line),
-        (TroubleKind::Syntax, Some(2)),
+        (ScriptErrorKind::Syntax, Some(2)),
         "{told:?}"
     );
     assert!(
@@ -185,7 +187,7 @@ fn troubles() {
     assert_eq!(trouble(&outcome).exception, "AttributeError");
     assert_eq!(outcome.calls, 0);
     let outcome = run("\n\ntools = 1");
-    assert_eq!(trouble(&outcome).kind, TroubleKind::Reserved);
+    assert_eq!(trouble(&outcome).kind, ScriptErrorKind::Reserved);
     assert_eq!(trouble(&outcome).line, Some(3));
     for code in [
         "\0",
@@ -199,54 +201,54 @@ fn troubles() {
 }
 
 fn bounds() {
-    let quick = Limits {
+    let quick = ScriptLimits {
         // Long enough for Python to start on a busy machine.
         wall: Duration::from_secs(3),
         ..limits()
     };
-    let busy = Limits {
+    let busy = ScriptLimits {
         cpu: Duration::from_secs(1),
         ..limits()
     };
-    let few = Limits {
+    let few = ScriptLimits {
         calls: 5,
         output_bytes: 1000,
         ..limits()
     };
-    let cases: [(&str, &Limits, Limit); 10] = [
-        ("while True: pass", &quick, Limit::Wall),
-        ("import time\ntime.sleep(60)", &quick, Limit::Wall),
-        ("hang()", &quick, Limit::Wall),
+    let cases: [(&str, &ScriptLimits, ScriptLimit); 10] = [
+        ("while True: pass", &quick, ScriptLimit::Wall),
+        ("import time\ntime.sleep(60)", &quick, ScriptLimit::Wall),
+        ("hang()", &quick, ScriptLimit::Wall),
         // Native code that never lets go of the interpreter.
         (
             "import re\nre.match(r'(a+)+$', 'a' * 60 + 'b')",
             &quick,
-            Limit::Wall,
+            ScriptLimit::Wall,
         ),
         (
             "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n  try:\n    while True: pass\n  except BaseException: pass",
             &quick,
-            Limit::Wall,
+            ScriptLimit::Wall,
         ),
-        ("while True: pass", &busy, Limit::Cpu),
-        ("x = 'x' * 10**10", &limits(), Limit::Memory),
-        ("while True: print('x' * 10**6)", &few, Limit::Output),
+        ("while True: pass", &busy, ScriptLimit::Cpu),
+        ("x = 'x' * 10**10", &limits(), ScriptLimit::Memory),
+        ("while True: print('x' * 10**6)", &few, ScriptLimit::Output),
         (
             "while True:\n  try: add(1)\n  except BaseException: pass",
             &few,
-            Limit::Calls,
+            ScriptLimit::Calls,
         ),
         (
             "def f(n): return f(n + 1)\nf(0)",
             &limits(),
-            Limit::Recursion,
+            ScriptLimit::Recursion,
         ),
     ];
     for (code, limits, limit) in cases {
         let outcome = run_with(&format!("print('first', flush=True)\n{code}"), limits);
         let told = trouble(&outcome);
-        assert_eq!(told.kind, TroubleKind::Limit(limit), "{code}\n{told:?}");
-        assert_eq!(told.message, limits.told(limit), "{code}");
+        assert_eq!(told.kind, ScriptErrorKind::Limit(limit), "{code}\n{told:?}");
+        assert_eq!(told.message, limits.describe(limit), "{code}");
         assert!(told.hint.is_some(), "{code}");
         assert!(outcome.output.starts_with("first\n"), "{code}\n{outcome:?}");
         assert!(outcome.output.len() <= 1 << 20);
@@ -335,12 +337,12 @@ fn escapes() {
     let threads = "import threading, time\nn = 0\ntry:\n  while True:\n    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n    n += 1\nexcept (RuntimeError, MemoryError):\n  print('enough')";
     let outcome = run_with(
         threads,
-        &Limits {
+        &ScriptLimits {
             wall: Duration::from_secs(10),
             ..limits()
         },
     );
-    let ended = outcome.output == "enough\n" || matches!(&outcome.ending, Ending::Failed(_));
+    let ended = outcome.output == "enough\n" || matches!(&outcome.ending, ScriptEnd::Failed(_));
     assert!(ended, "{outcome:?}");
     assert_eq!(shows("1"), "1");
 }
@@ -372,13 +374,16 @@ fn deaths() {
     ] {
         let outcome = run(code);
         let told = trouble(&outcome);
-        assert_eq!(told.kind, TroubleKind::Crashed, "{code}\n{told:?}");
+        assert_eq!(told.kind, ScriptErrorKind::Crashed, "{code}\n{told:?}");
         assert!(told.message.contains(words), "{code}\n{told:?}");
         assert_eq!(shows("print(1)"), "1\n", "after {code}");
     }
     // Closing everything only hurts the script.
     let outcome = run("import os\nos.closerange(0, 300)\nprint(1)");
-    assert!(matches!(outcome.ending, Ending::Failed(_)), "{outcome:?}");
+    assert!(
+        matches!(outcome.ending, ScriptEnd::Failed(_)),
+        "{outcome:?}"
+    );
     assert_eq!(shows("print(1)"), "1\n");
 }
 
@@ -404,7 +409,7 @@ fn cancelling() {
             toys.hangs.notified().await;
             cancel.cancel();
         });
-        assert_eq!(trouble(&outcome).kind, TroubleKind::Cancelled);
+        assert_eq!(trouble(&outcome).kind, ScriptErrorKind::Cancelled);
         // Whoever stops waiting altogether ends it, too.
         let cancel = CancellationToken::new();
         let run = place.python.run("hang()", &names, &limits, &toys, &cancel);
@@ -424,7 +429,7 @@ fn many() {
         let codes: Vec<String> = (0..12).map(|n| format!("add({n}, 1)")).collect();
         let runs = codes.iter().map(|code| place.python.run(code, &names, &limits, &toys, &cancel));
         for (n, outcome) in futures_util::future::join_all(runs).await.iter().enumerate() {
-            assert!(matches!(&outcome.ending, Ending::Value(shown) if shown.repr == (n + 1).to_string()), "{outcome:?}");
+            assert!(matches!(&outcome.ending, ScriptEnd::Value(shown) if shown.repr == (n + 1).to_string()), "{outcome:?}");
         }
     });
 }
@@ -437,14 +442,14 @@ fn settings_do_not_matter() {
         write_roots: vec!["/".into()],
         ..settings(place.dir.path())
     };
-    let python = Python::open(&wide, 128 << 20).unwrap();
+    let python = PythonBackend::open(&wide, 128 << 20).unwrap();
     let code = format!("open('{}/planted', 'w')", place.dir.path().display());
     runtime().block_on(async {
         let (toys, cancel) = (Toys::default(), CancellationToken::new());
         let outcome = python.run(&code, &names(), &limits(), &toys, &cancel).await;
         assert_eq!(
             trouble(&outcome).kind,
-            TroubleKind::Exception,
+            ScriptErrorKind::Exception,
             "{outcome:?}"
         );
     });

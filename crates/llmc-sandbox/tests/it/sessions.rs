@@ -1,9 +1,12 @@
 //! What lasts from one block to the next, and what does not.
 
-use llmc_sandbox::{Budget, Ending, Limit, Options, Outcome, Sandbox, Session, Setup, TroubleKind};
+use llmc_sandbox::{
+    Sandbox, SandboxOptions, ScriptEnd, ScriptErrorKind, ScriptLimit, ScriptOutcome, Session,
+    SessionBudget, SessionSetup,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{Toys, limits, runtime, setup, trouble};
+use crate::fixture::{Toys, limits, runtime, setup, trouble};
 
 pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
     add("sessions::names_last_and_functions_too", lasting);
@@ -20,7 +23,7 @@ pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
     add("sessions::a_dead_worker_in_the_pool_is_replaced", dead);
 }
 
-async fn block(session: &mut Session, code: &str) -> Outcome {
+async fn block(session: &mut Session, code: &str) -> ScriptOutcome {
     let (toys, cancel) = (Toys::default(), CancellationToken::new());
     session.run(code, &limits(), &toys, &cancel).await
 }
@@ -28,7 +31,7 @@ async fn block(session: &mut Session, code: &str) -> Outcome {
 async fn shown(session: &mut Session, code: &str) -> String {
     let outcome = block(session, code).await;
     match outcome.ending {
-        Ending::Value(value) => outcome.output + &value.repr,
+        ScriptEnd::Value(value) => outcome.output + &value.repr,
         other => panic!("{code}: {other:?}"),
     }
 }
@@ -75,7 +78,7 @@ fn dumps() {
             "[1, 2]",
             "goes on after a dump"
         );
-        let again = Setup {
+        let again = SessionSetup {
             state: Some(state.clone()),
             ..setup()
         };
@@ -91,7 +94,7 @@ fn dumps() {
             state[..state.len() - 9].to_vec(),
             vec![0; 64],
         ] {
-            let bad = Setup {
+            let bad = SessionSetup {
                 state: Some(state),
                 ..setup()
             };
@@ -103,14 +106,17 @@ fn dumps() {
 
 fn checkpoints() {
     runtime().block_on(async {
-        let with = Setup {
+        let with = SessionSetup {
             checkpoints: true,
             ..setup()
         };
         let mut session = Sandbox::default().session("me", with).await.unwrap();
         block(&mut session, "x = 1").await;
         let outcome = block(&mut session, "x = 2\ny = 'a' * 10**10").await;
-        assert_eq!(trouble(&outcome).kind, TroubleKind::Limit(Limit::Memory));
+        assert_eq!(
+            trouble(&outcome).kind,
+            ScriptErrorKind::Limit(ScriptLimit::Memory)
+        );
         assert!(outcome.rolled_back);
         assert_eq!(shown(&mut session, "x").await, "1");
         let mut session = Sandbox::default().session("me", setup()).await.unwrap();
@@ -126,9 +132,9 @@ fn checkpoints() {
 
 fn separate() {
     runtime().block_on(async {
-        let sandbox = Sandbox::new(Options {
+        let sandbox = Sandbox::new(SandboxOptions {
             sessions: 4,
-            ..Options::default()
+            ..SandboxOptions::default()
         });
         for owner in ["me", "you", "me", "me"] {
             let mut session = sandbox.session(owner, setup()).await.unwrap();
@@ -141,19 +147,25 @@ fn separate() {
 
 fn budgets() {
     runtime().block_on(async {
-        let budget = Budget {
+        let budget = SessionBudget {
             calls: Some(3),
             output_bytes: Some(10),
-            ..Budget::default()
+            ..SessionBudget::default()
         };
-        let with = Setup { budget, ..setup() };
+        let with = SessionSetup { budget, ..setup() };
         let mut session = Sandbox::default().session("me", with).await.unwrap();
         assert_eq!(shown(&mut session, "add(1) + add(1)").await, "2");
         let outcome = block(&mut session, "add(1) + add(1)").await;
-        assert_eq!(trouble(&outcome).kind, TroubleKind::Limit(Limit::Calls));
+        assert_eq!(
+            trouble(&outcome).kind,
+            ScriptErrorKind::Limit(ScriptLimit::Calls)
+        );
         assert_eq!(shown(&mut session, "print('12345678')").await, "12345678\n");
         let outcome = block(&mut session, "print('12345678')").await;
-        assert_eq!(trouble(&outcome).kind, TroubleKind::Limit(Limit::Output));
+        assert_eq!(
+            trouble(&outcome).kind,
+            ScriptErrorKind::Limit(ScriptLimit::Output)
+        );
         assert_eq!(outcome.output, "1");
     });
 }

@@ -1,9 +1,9 @@
 //! What a model reads of a script: what it printed, what it ended with, or why it failed.
 
-use llmc_envelope::cut::{Limits, cut};
+use llmc_envelope::cut::{ScriptLimits, cut};
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::receipt::Receipt;
-use llmc_sandbox::{Limit, Shown, Trouble, TroubleKind};
+use llmc_sandbox::{ScriptError, ScriptErrorKind, ScriptLimit, ScriptValue};
 use serde_json::json;
 
 use crate::answer::{Answer, Facts};
@@ -19,7 +19,7 @@ const MAX_TOKENS_BESIDE_ERROR: usize = 500;
 const MAX_SOURCE_LINE_CHARS: usize = 160;
 
 /// A script that ended by itself.
-pub(super) fn value(cx: &Cx, output: &str, shown: &Shown, notes: Vec<String>) -> Answer {
+pub(super) fn value(cx: &Cx, output: &str, shown: &ScriptValue, notes: Vec<String>) -> Answer {
     if cx.caller().form == Form::Data {
         let mut data = json!({"output": output, "value": shown.json});
         if shown.json.is_null() && !shown.repr.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn value(cx: &Cx, output: &str, shown: &Shown, notes: Vec<String>) ->
         }
         text.push_str(&shown.repr);
     }
-    let limits = Limits {
+    let limits = ScriptLimits {
         tokens: te::budget(cx),
         line_bytes: MAX_LINE_BYTES,
     };
@@ -68,15 +68,15 @@ pub(super) fn failure(
     cx: &Cx,
     code: &str,
     output: &str,
-    trouble: Trouble,
+    trouble: ScriptError,
     effects: &[String],
     notes: Vec<String>,
 ) -> Error {
     let kind = kind(&trouble);
     let place = trouble.line.map(|line| format!("line {line}: "));
     let name = match trouble.kind {
-        TroubleKind::Unsupported => String::new(),
-        TroubleKind::Limit(_) => format!("{}: ", kind.code(Family::Linux)),
+        ScriptErrorKind::Unsupported => String::new(),
+        ScriptErrorKind::Limit(_) => format!("{}: ", kind.code(Family::Linux)),
         _ if trouble.exception.is_empty() => String::new(),
         _ => format!("{}: ", trouble.exception),
     };
@@ -84,7 +84,7 @@ pub(super) fn failure(
     let mut error = Error::new(kind, message);
     error.hint = trouble.hint;
 
-    let limits = Limits {
+    let limits = ScriptLimits {
         tokens: MAX_TOKENS_BESIDE_ERROR,
         line_bytes: MAX_LINE_BYTES,
     };
@@ -144,18 +144,18 @@ fn source_line(code: &str, line: u32) -> Option<String> {
     (!clipped.is_empty()).then_some(clipped)
 }
 
-fn kind(trouble: &Trouble) -> ErrorKind {
+fn kind(trouble: &ScriptError) -> ErrorKind {
     match trouble.kind {
-        TroubleKind::Syntax | TroubleKind::Unsupported | TroubleKind::Reserved => {
+        ScriptErrorKind::Syntax | ScriptErrorKind::Unsupported | ScriptErrorKind::Reserved => {
             ErrorKind::BadArgs
         }
-        TroubleKind::Limit(Limit::Wall | Limit::Cpu) => ErrorKind::TimedOut,
-        TroubleKind::Limit(Limit::Memory | Limit::Output) => ErrorKind::TooLarge,
-        TroubleKind::Limit(Limit::Calls | Limit::Recursion) => ErrorKind::BadArgs,
-        TroubleKind::Cancelled => ErrorKind::Cancelled,
-        TroubleKind::Crashed => ErrorKind::Internal,
+        ScriptErrorKind::Limit(ScriptLimit::Wall | ScriptLimit::Cpu) => ErrorKind::TimedOut,
+        ScriptErrorKind::Limit(ScriptLimit::Memory | ScriptLimit::Output) => ErrorKind::TooLarge,
+        ScriptErrorKind::Limit(ScriptLimit::Calls | ScriptLimit::Recursion) => ErrorKind::BadArgs,
+        ScriptErrorKind::Cancelled => ErrorKind::Cancelled,
+        ScriptErrorKind::Crashed => ErrorKind::Internal,
         // An error of a tool that the script did not catch keeps the tool's code.
-        TroubleKind::Exception => {
+        ScriptErrorKind::Exception => {
             let code = trouble.message.split_once(": ").map(|(code, _)| code);
             let row = ROWS.iter().find(|row| {
                 let codes =
@@ -171,9 +171,9 @@ fn kind(trouble: &Trouble) -> ErrorKind {
 mod tests {
     use super::*;
 
-    fn failed(message: &str) -> Trouble {
-        Trouble {
-            kind: TroubleKind::Exception,
+    fn failed(message: &str) -> ScriptError {
+        ScriptError {
+            kind: ScriptErrorKind::Exception,
             exception: "ValueError".to_owned(),
             message: message.to_owned(),
             line: None,

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use llmc_sandbox::{Exception, Host, HostCall, HostError};
+use llmc_sandbox::{Exception, ScriptCall, ScriptCallError, ScriptHost};
 use serde_json::{Map, Value, json};
 
 use crate::call::{Call, nearest};
@@ -75,7 +75,7 @@ impl Tools<'_> {
     }
 
     /// `tools.search("words")`
-    fn search(&self, call: &HostCall) -> Result<Value, HostError> {
+    fn search(&self, call: &ScriptCall) -> Result<Value, ScriptCallError> {
         let query = one_text(call, "query")?;
         let found = stubs::search(&self.offered(), query);
         let found = found.into_iter().map(|found| {
@@ -85,7 +85,7 @@ impl Tools<'_> {
     }
 
     /// `tools.help("name")`
-    fn help(&self, call: &HostCall) -> Result<Value, HostError> {
+    fn help(&self, call: &ScriptCall) -> Result<Value, ScriptCallError> {
         let name = one_text(call, "name")?;
         let name = name.strip_prefix("tools.").unwrap_or(name);
         let offered = self.offered();
@@ -96,7 +96,7 @@ impl Tools<'_> {
             None => {
                 let near = nearest(name, offered.iter().map(|tool| tool.name));
                 let near = near.map_or_else(String::new, |name| format!("; did you mean {name}?"));
-                Err(HostError::value(format!(
+                Err(ScriptCallError::value(format!(
                     "BAD_ARGS: there is no tool {name}{near}"
                 )))
             }
@@ -104,14 +104,14 @@ impl Tools<'_> {
     }
 }
 
-impl Host for Tools<'_> {
-    async fn call(&self, call: HostCall) -> Result<Value, HostError> {
+impl ScriptHost for Tools<'_> {
+    async fn call(&self, call: ScriptCall) -> Result<Value, ScriptCallError> {
         match call.name.as_str() {
             "search" => return self.search(&call),
             "help" => return self.help(&call),
             _ => {}
         }
-        let HostCall {
+        let ScriptCall {
             name,
             args,
             kwargs,
@@ -122,7 +122,7 @@ impl Host for Tools<'_> {
         let tool = catalog::find(&name)
             .filter(|tool| offered.iter().any(|offered| offered.name == tool.name));
         let Some(tool) = tool else {
-            return Err(HostError::value(format!(
+            return Err(ScriptCallError::value(format!(
                 "BAD_ARGS: there is no tool {name}"
             )));
         };
@@ -182,9 +182,9 @@ fn named(
     tool: &ToolDef,
     args: Vec<Value>,
     kwargs: Map<String, Value>,
-) -> Result<Map<String, Value>, HostError> {
+) -> Result<Map<String, Value>, ScriptCallError> {
     let usage = |why: String| {
-        HostError::value(format!(
+        ScriptCallError::value(format!(
             "BAD_ARGS: {}: {why} (usage: {}, * required)",
             tool.name,
             tool.signature()
@@ -206,7 +206,7 @@ fn named(
 }
 
 /// A failed call as the exception that fits it.
-fn raised(error: &Error, family: Family) -> HostError {
+fn raised(error: &Error, family: Family) -> ScriptCallError {
     let exception = match error.kind.exception() {
         "FileNotFoundError" => Exception::FileNotFound,
         "PermissionError" => Exception::Permission,
@@ -221,15 +221,15 @@ fn raised(error: &Error, family: Family) -> HostError {
     if let Some(Value::String(nearest)) = error.extra.get("nearest") {
         message.push_str(&format!("\nnearest lines:\n{nearest}"));
     }
-    HostError::raise(exception, message)
+    ScriptCallError::raise(exception, message)
 }
 
 /// The only argument of a function that takes one text.
-fn one_text<'a>(call: &'a HostCall, name: &str) -> Result<&'a str, HostError> {
+fn one_text<'a>(call: &'a ScriptCall, name: &str) -> Result<&'a str, ScriptCallError> {
     let mut given = call.args.iter().chain(call.kwargs.get(name));
     match (given.next(), given.next()) {
         (Some(Value::String(text)), None) => Ok(text),
-        _ => Err(HostError::value(format!(
+        _ => Err(ScriptCallError::value(format!(
             "BAD_ARGS: {}({name}): one string",
             call.name
         ))),

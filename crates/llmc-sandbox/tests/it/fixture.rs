@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use llmc_sandbox::{
-    Ending, Exception, Host, HostCall, HostError, Limits, Names, Outcome, Sandbox, Session, Setup,
-    Trouble, TroubleKind,
+    Exception, Sandbox, ScriptCall, ScriptCallError, ScriptEnd, ScriptError, ScriptErrorKind,
+    ScriptHost, ScriptLimits, ScriptNames, ScriptOutcome, Session, SessionSetup,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -24,15 +24,15 @@ pub(crate) struct Toys {
     pub(crate) hangs: tokio::sync::Notify,
 }
 
-impl Host for Toys {
-    async fn call(&self, call: HostCall) -> Result<Value, HostError> {
+impl ScriptHost for Toys {
+    async fn call(&self, call: ScriptCall) -> Result<Value, ScriptCallError> {
         self.seen.lock().unwrap().push(call.name.clone());
         match call.name.as_str() {
             "echo" => Ok(json!({"args": call.args, "kwargs": call.kwargs})),
             "add" => Ok(json!(
                 call.args.iter().filter_map(Value::as_i64).sum::<i64>()
             )),
-            "fail" => Err(HostError::raise(
+            "fail" => Err(ScriptCallError::raise(
                 Exception::FileNotFound,
                 "NOT_FOUND: no such thing",
             )),
@@ -54,13 +54,13 @@ impl Host for Toys {
             "hang" => {
                 self.hangs.notify_one();
                 call.cancel.cancelled().await;
-                Err(HostError::value("CANCELLED: over"))
+                Err(ScriptCallError::value("CANCELLED: over"))
             }
             "big" => Ok(json!(
                 "x".repeat(usize::try_from(call.args[0].as_u64().unwrap()).unwrap())
             )),
-            "FINAL" => Err(HostError::stop()),
-            other => Err(HostError::value(format!("BAD_ARGS: {other}"))),
+            "FINAL" => Err(ScriptCallError::Stop),
+            other => Err(ScriptCallError::value(format!("BAD_ARGS: {other}"))),
         }
     }
 
@@ -69,8 +69,8 @@ impl Host for Toys {
     }
 }
 
-pub(crate) fn names() -> Names {
-    Names {
+pub(crate) fn names() -> ScriptNames {
+    ScriptNames {
         functions: FUNCTIONS.map(str::to_owned).to_vec(),
         module: Some("tools".to_owned()),
         module_functions: vec!["search".to_owned()],
@@ -79,22 +79,22 @@ pub(crate) fn names() -> Names {
     }
 }
 
-pub(crate) fn setup() -> Setup {
-    Setup {
+pub(crate) fn setup() -> SessionSetup {
+    SessionSetup {
         names: names(),
-        ..Setup::default()
+        ..SessionSetup::default()
     }
 }
 
 /// Limits that a test does not wait long for.
-pub(crate) fn limits() -> Limits {
-    Limits {
+pub(crate) fn limits() -> ScriptLimits {
+    ScriptLimits {
         wall: Duration::from_secs(20),
         cpu: Duration::from_secs(20),
         memory_bytes: 64 << 20,
         output_bytes: 1 << 20,
         calls: 100,
-        ..Limits::default()
+        ..ScriptLimits::default()
     }
 }
 
@@ -111,11 +111,11 @@ pub(crate) async fn open() -> Session {
 }
 
 /// Runs one script by itself.
-pub(crate) fn run(code: &str) -> Outcome {
+pub(crate) fn run(code: &str) -> ScriptOutcome {
     run_with(code, &limits()).0
 }
 
-pub(crate) fn run_with(code: &str, limits: &Limits) -> (Outcome, Toys) {
+pub(crate) fn run_with(code: &str, limits: &ScriptLimits) -> (ScriptOutcome, Toys) {
     runtime().block_on(async {
         let toys = Toys::default();
         let mut session = open().await;
@@ -130,20 +130,20 @@ pub(crate) fn run_with(code: &str, limits: &Limits) -> (Outcome, Toys) {
 pub(crate) fn shows(code: &str) -> String {
     let outcome = run(code);
     match outcome.ending {
-        Ending::Value(shown) => outcome.output + &shown.repr,
+        ScriptEnd::Value(shown) => outcome.output + &shown.repr,
         other => panic!("{code}\n{other:?}\n{}", outcome.output),
     }
 }
 
-pub(crate) fn trouble(outcome: &Outcome) -> &Trouble {
+pub(crate) fn trouble(outcome: &ScriptOutcome) -> &ScriptError {
     match &outcome.ending {
-        Ending::Failed(trouble) => trouble,
+        ScriptEnd::Failed(trouble) => trouble,
         other => panic!("{other:?}\n{}", outcome.output),
     }
 }
 
 /// Why a script fails.
-pub(crate) fn fails(code: &str, kind: TroubleKind) -> Trouble {
+pub(crate) fn fails(code: &str, kind: ScriptErrorKind) -> ScriptError {
     let outcome = run(code);
     let trouble = trouble(&outcome).clone();
     assert_eq!(trouble.kind, kind, "{code}\n{trouble:?}");

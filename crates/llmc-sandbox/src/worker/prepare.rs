@@ -1,37 +1,37 @@
-//! A look at the code before it runs: imports from the host's module, and names that are not the script's to bind.
+//! Prepares code before it runs: rewrites imports from the host's module and refuses code that binds reserved names.
 
-use ruff_python_ast::visitor::{self, Visitor};
+use ruff_python_ast::visitor::{Visitor, walk_except_handler, walk_expr, walk_stmt};
 use ruff_python_ast::{
     Alias, ExceptHandler, Expr, ExprContext, Identifier, Stmt, StmtImport, StmtImportFrom,
 };
 use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged, TextRange, TextSize};
 
-use crate::names::Names;
-use crate::outcome::{Trouble, TroubleKind};
+use crate::names::ScriptNames;
+use crate::outcome::{ScriptError, ScriptErrorKind};
 
-/// The code to run in place of `code`, line for line the same, or why it must not run.
+/// The code to run instead of `code`, with the same lines, or why it must not run.
 ///
-/// The module is no module to the interpreter, so an import from it becomes an assignment.
-pub(super) fn prepare(code: &str, names: &Names) -> Result<String, Trouble> {
-    // The parser that the interpreter uses, with the same options: what it refuses, the interpreter refuses.
+/// The interpreter does not know the module, so an import from it becomes an assignment.
+pub(super) fn prepare(code: &str, names: &ScriptNames) -> Result<String, ScriptError> {
+    // The interpreter's own parser with the same options, so both refuse the same code.
     let Ok(parsed) = parse_module(code) else {
-        // The interpreter says what is wrong, with line and caret.
+        // The interpreter reports the error with line and caret.
         return Ok(code.to_owned());
     };
-    let mut look = Look {
+    let mut visitor = ScriptVisitor {
         code,
         names,
         changes: Vec::new(),
         bound: None,
     };
-    look.visit_body(parsed.suite());
-    if let Some((name, at)) = look.bound {
-        return Err(refused(code, &name, at));
+    visitor.visit_body(parsed.suite());
+    if let Some((name, at)) = visitor.bound {
+        return Err(reserved_name_error(code, &name, at));
     }
     let mut prepared = String::with_capacity(code.len());
     let mut done = 0;
-    for (range, text) in look.changes {
+    for (range, text) in visitor.changes {
         prepared.push_str(&code[done..range.start().to_usize()]);
         prepared.push_str(&text);
         done = range.end().to_usize();
@@ -40,42 +40,41 @@ pub(super) fn prepare(code: &str, names: &Names) -> Result<String, Trouble> {
     Ok(prepared)
 }
 
-fn refused(code: &str, name: &str, at: TextSize) -> Trouble {
+fn reserved_name_error(code: &str, name: &str, at: TextSize) -> ScriptError {
     let line = 1 + code[..at.to_usize()].matches('\n').count();
     let shown = code.lines().nth(line - 1).unwrap_or_default().trim();
-    let mut trouble = Trouble::new(
-        TroubleKind::Reserved,
+    let mut error = ScriptError::new(
+        ScriptErrorKind::Reserved,
         format!("{name} is reserved and cannot be assigned"),
     );
-    trouble.line = u32::try_from(line).ok();
-    trouble.traceback = format!("  line {line}\n    {shown}\n");
-    trouble.hint = Some(format!("use another name than {name}"));
-    trouble
+    error.line = u32::try_from(line).ok();
+    error.traceback = format!("  line {line}\n    {shown}\n");
+    error.hint = Some(format!("use another name than {name}"));
+    error
 }
 
-struct Look<'a> {
+struct ScriptVisitor<'a> {
     code: &'a str,
-    names: &'a Names,
-    /// Statements and what takes their place, in the order of the code.
+    names: &'a ScriptNames,
+    /// Statements and their replacements, in the order of the code.
     changes: Vec<(TextRange, String)>,
     /// The first reserved name that is bound.
     bound: Option<(String, TextSize)>,
 }
 
-impl Look<'_> {
-    fn binds(&mut self, name: &str, at: TextSize) {
+impl ScriptVisitor<'_> {
+    fn note_binding(&mut self, name: &str, at: TextSize) {
         if self.bound.is_none() && self.names.reserved.iter().any(|reserved| reserved == name) {
             self.bound = Some((name.to_owned(), at));
         }
     }
 
-    fn binds_name(&mut self, name: &Identifier) {
-        self.binds(name.as_str(), name.start());
+    fn note_binding_of(&mut self, name: &Identifier) {
+        self.note_binding(name.as_str(), name.start());
     }
 
-    /// Puts `text` in the place of a statement, with as many lines as that had. `text` ends inside parentheses, where
-    /// lines may end anywhere.
-    fn change(&mut self, range: TextRange, text: &str, close: &str) {
+    /// Replaces a statement by `text` with as many lines. `text` ends inside parentheses, where lines may end anywhere.
+    fn replace(&mut self, range: TextRange, text: &str, close: &str) {
         let lines = self.code[range].matches('\n').count();
         let text = format!("{text}{}{close}", "\n".repeat(lines));
         self.changes.push((range, text));
@@ -108,11 +107,12 @@ impl Look<'_> {
         if parts.is_empty() {
             parts.push("pass".to_owned());
         }
-        // Such an import has lines only if it is broken by backslashes; an assignment of nothing takes those.
+        // An import with backslashes has several lines; a dummy assignment keeps their number.
         let text = parts.join("; ");
-        match self.code[import.range].contains('\n') {
-            true => self.change(import.range, &format!("{text}; _ = ("), "None)"),
-            false => self.change(import.range, &text, ""),
+        if self.code[import.range].contains('\n') {
+            self.replace(import.range, &format!("{text}; _ = ("), "None)");
+        } else {
+            self.replace(import.range, &text, "");
         }
     }
 
@@ -123,9 +123,9 @@ impl Look<'_> {
         if import.level > 0 || !self.is_module(module) {
             return;
         }
-        // All of them are there by their bare names already.
+        // All functions are bound by their bare names already.
         if import.names.iter().any(|alias| &alias.name == "*") {
-            return self.change(import.range, "pass", "");
+            return self.replace(import.range, "pass", "");
         }
         let bound = import.names.iter().map(|alias| {
             let name = alias.asname.as_ref().unwrap_or(&alias.name);
@@ -140,11 +140,11 @@ impl Look<'_> {
             bound.collect::<String>().trim_end(),
             taken.collect::<String>().trim_end()
         );
-        self.change(import.range, &text, ")");
+        self.replace(import.range, &text, ")");
     }
 }
 
-impl<'a> Visitor<'a> for Look<'_> {
+impl<'a> Visitor<'a> for ScriptVisitor<'_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         match stmt {
             Stmt::Import(import) => {
@@ -153,44 +153,44 @@ impl<'a> Visitor<'a> for Look<'_> {
                     let bound = alias.asname.as_ref().unwrap_or(&alias.name);
                     let first = bound.split('.').next().unwrap_or_default();
                     if alias.asname.is_some() || !self.is_module(&alias.name) {
-                        self.binds(first, bound.start());
+                        self.note_binding(first, bound.start());
                     }
                 }
                 self.import(import);
             }
             Stmt::ImportFrom(import) => {
                 for alias in &import.names {
-                    self.binds_name(alias.asname.as_ref().unwrap_or(&alias.name));
+                    self.note_binding_of(alias.asname.as_ref().unwrap_or(&alias.name));
                 }
                 self.import_from(import);
             }
-            Stmt::FunctionDef(function) => self.binds_name(&function.name),
-            Stmt::ClassDef(class) => self.binds_name(&class.name),
+            Stmt::FunctionDef(function) => self.note_binding_of(&function.name),
+            Stmt::ClassDef(class) => self.note_binding_of(&class.name),
             Stmt::Global(global) => {
                 for name in &global.names {
-                    self.binds_name(name);
+                    self.note_binding_of(name);
                 }
             }
             _ => {}
         }
-        visitor::walk_stmt(self, stmt);
+        walk_stmt(self, stmt);
     }
 
     fn visit_expr(&mut self, expr: &'a Expr) {
         if let Expr::Name(name) = expr
             && name.ctx != ExprContext::Load
         {
-            self.binds(&name.id, name.start());
+            self.note_binding(&name.id, name.start());
         }
-        visitor::walk_expr(self, expr);
+        walk_expr(self, expr);
     }
 
     fn visit_except_handler(&mut self, handler: &'a ExceptHandler) {
         let ExceptHandler::ExceptHandler(inner) = handler;
         if let Some(name) = &inner.name {
-            self.binds_name(name);
+            self.note_binding_of(name);
         }
-        visitor::walk_except_handler(self, handler);
+        walk_except_handler(self, handler);
     }
 }
 
@@ -198,11 +198,11 @@ impl<'a> Visitor<'a> for Look<'_> {
 mod tests {
     use super::*;
 
-    fn names() -> Names {
-        Names {
+    fn names() -> ScriptNames {
+        ScriptNames {
             module: Some("tools".to_owned()),
             reserved: vec!["tools".to_owned(), "context".to_owned()],
-            ..Names::default()
+            ..ScriptNames::default()
         }
     }
 
@@ -251,9 +251,9 @@ mod tests {
             "del context",
             "import tools as context",
         ] {
-            let trouble = prepare(&format!("x = 1\n{code}"), &names()).unwrap_err();
-            assert_eq!(trouble.kind, TroubleKind::Reserved, "{code}");
-            assert!(trouble.line >= Some(2), "{code}: {trouble:?}");
+            let error = prepare(&format!("x = 1\n{code}"), &names()).unwrap_err();
+            assert_eq!(error.kind, ScriptErrorKind::Reserved, "{code}");
+            assert!(error.line >= Some(2), "{code}: {error:?}");
         }
         for code in [
             "x = context",

@@ -1,4 +1,4 @@
-//! One block of code, from its first line to the word on how it ended.
+//! Runs one block of code in the interpreter.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -11,61 +11,62 @@ use monty_types::{
 };
 use serde_json::{Map, Value};
 
-use super::objects::{self, Callee};
+use super::module::{self, Callee};
 use super::printer::Printer;
-use super::{hints, source, trouble, values};
+use super::{hints, prepare, script_error, values};
 use crate::host::Exception;
-use crate::limits::Limit;
-use crate::names::Names;
-use crate::outcome::{Shown, Trouble, TroubleKind};
-use crate::wire::{self, Bounds, HEAD_LIMIT, Reply, Said, Told, Why};
+use crate::limits::ScriptLimit;
+use crate::names::ScriptNames;
+use crate::outcome::{ScriptError, ScriptErrorKind, ScriptValue};
+use crate::wire::{
+    self, AbortReason, CallReply, MAX_HEAD_BYTES, WorkerLimits, WorkerReport, WorkerRequest,
+};
 
-/// What a step of the interpreter leads to.
 type Step = Result<ReplProgress, Box<ReplStartError>>;
 
-pub(super) struct Drive<'a> {
+pub(super) struct BlockDriver<'a> {
     socket: &'a UnixStream,
-    names: &'a Names,
+    names: &'a ScriptNames,
     printer: Printer<'a>,
     block: u64,
-    /// Calls to be awaited that the server does not know of yet: it is told when the script waits.
-    unsent: VecDeque<Said>,
-    /// Answers to calls that the script does not wait for at the moment.
-    answers: BTreeMap<u32, Reply>,
-    /// Why the block is being ended.
-    ending: Option<Why>,
+    /// Calls to be awaited; they are sent when the script waits.
+    unsent: VecDeque<WorkerReport>,
+    /// Answers to calls that the script does not wait for yet.
+    answers: BTreeMap<u32, CallReply>,
+    /// Why the block is aborted.
+    aborted: Option<AbortReason>,
 }
 
-impl<'a> Drive<'a> {
+impl<'a> BlockDriver<'a> {
     pub(super) fn new(
         socket: &'a UnixStream,
-        names: &'a Names,
-        bounds: &Bounds,
+        names: &'a ScriptNames,
+        limits: &WorkerLimits,
         block: u64,
-    ) -> Drive<'a> {
-        Drive {
+    ) -> BlockDriver<'a> {
+        BlockDriver {
             socket,
             names,
-            printer: Printer::new(socket, bounds.output_bytes),
+            printer: Printer::new(socket, limits.output_bytes),
             block,
             unsent: VecDeque::new(),
             answers: BTreeMap::new(),
-            ending: None,
+            aborted: None,
         }
     }
 
-    /// Runs the block and says how it ended.
+    /// Runs the block and reports how it ended.
     pub(super) fn run(mut self, repl: MontyRepl, code: &str) -> io::Result<MontyRepl> {
-        let (repl, last) = match source::prepare(code, self.names) {
+        let (repl, last) = match prepare::prepare(code, self.names) {
             Ok(code) => self.steps(repl, &code)?,
-            Err(trouble) => (repl, Said::Failed { trouble, cpu_us: 0 }),
+            Err(error) => (repl, WorkerReport::Failed { error, cpu_us: 0 }),
         };
         self.printer.flush()?;
         wire::send(self.socket, &last, &[])?;
         Ok(repl)
     }
 
-    fn steps(&mut self, repl: MontyRepl, code: &str) -> io::Result<(MontyRepl, Said)> {
+    fn steps(&mut self, repl: MontyRepl, code: &str) -> io::Result<(MontyRepl, WorkerReport)> {
         let values = self.names.values.iter();
         let values = values.map(|(name, value)| (name.clone(), values::from_json(value.clone())));
         let mut step = repl.feed_start(code, values.collect(), self.print());
@@ -80,11 +81,11 @@ impl<'a> Drive<'a> {
                 Ok(ReplProgress::FunctionCall(call)) => self.call(call)?,
                 Ok(ReplProgress::ResolveFutures(waiting)) => self.wait(waiting)?,
                 Ok(ReplProgress::OsCall(call)) => {
-                    let answer = no_world(call.function_call.name());
+                    let answer = no_system_access(call.function_call.name());
                     call.resume(answer, self.print())
                 }
                 Ok(ReplProgress::NameLookup(lookup)) => {
-                    let named = objects::named(self.names, &lookup.name, lookup.object_id());
+                    let named = module::lookup(self.names, &lookup.name, lookup.object_id());
                     let answer = named.map_or(NameLookupResult::Undefined, NameLookupResult::Value);
                     lookup.resume(answer, self.print())
                 }
@@ -97,7 +98,7 @@ impl<'a> Drive<'a> {
     }
 
     fn call(&mut self, mut call: ReplFunctionCall) -> io::Result<Step> {
-        let callee = objects::callee(self.names, &call.function_name, call.object_id);
+        let callee = module::callee(self.names, &call.function_name, call.object_id);
         let (name, awaited) = match callee {
             Callee::Sync(name) => (name, false),
             Callee::Async(name) => (name, true),
@@ -115,8 +116,8 @@ impl<'a> Drive<'a> {
         };
         let args = std::mem::take(&mut call.args);
         let kwargs = std::mem::take(&mut call.kwargs);
-        let asked = match asked(call.call_id, &name, &args, &kwargs) {
-            Ok(asked) => asked,
+        let message = match call_message(call.call_id, &name, &args, &kwargs) {
+            Ok(message) => message,
             Err(why) => {
                 let why = format!("{name}: cannot pass {why}");
                 let error = MontyException::new(ExcType::TypeError, Some(why));
@@ -124,43 +125,43 @@ impl<'a> Drive<'a> {
             }
         };
         if awaited {
-            self.unsent.push_back(asked);
+            self.unsent.push_back(message);
             return Ok(call.resume_pending(self.print()));
         }
         self.printer.flush()?;
-        wire::send(self.socket, &asked, &[])?;
+        wire::send(self.socket, &message, &[])?;
         let reply = loop {
-            match self.hear()? {
-                Heard::Answer(id, reply) if id == call.call_id => break Some(reply),
-                Heard::Answer(id, reply) => {
+            match self.receive()? {
+                Received::Answer(id, reply) if id == call.call_id => break Some(reply),
+                Received::Answer(id, reply) => {
                     self.answers.insert(id, reply);
                 }
-                Heard::Ended => break None,
+                Received::Abort => break None,
             }
         };
-        Ok(match reply.map(result) {
+        Ok(match reply.map(call_result) {
             Some(Some(result)) => call.resume(result, self.print()),
             Some(None) => {
-                self.ending = Some(Why::Stopped);
-                call.abort(ended(), self.print())
+                self.aborted = Some(AbortReason::Stopped);
+                call.abort(abort_exception(), self.print())
             }
-            None => call.abort(ended(), self.print()),
+            None => call.abort(abort_exception(), self.print()),
         })
     }
 
-    /// Every task waits for an answer.
+    /// Waits for an answer when every task of the script does.
     fn wait(&mut self, waiting: ReplResolveFutures) -> io::Result<Step> {
         self.printer.flush()?;
-        while let Some(asked) = self.unsent.pop_front() {
-            wire::send(self.socket, &asked, &[])?;
+        while let Some(message) = self.unsent.pop_front() {
+            wire::send(self.socket, &message, &[])?;
         }
         let pending = waiting.pending_call_ids();
         while !pending.iter().any(|id| self.answers.contains_key(id)) {
-            match self.hear()? {
-                Heard::Answer(id, reply) => {
+            match self.receive()? {
+                Received::Answer(id, reply) => {
                     self.answers.insert(id, reply);
                 }
-                Heard::Ended => return Ok(waiting.abort(ended(), self.print())),
+                Received::Abort => return Ok(waiting.abort(abort_exception(), self.print())),
             }
         }
         let mut results = Vec::new();
@@ -168,25 +169,25 @@ impl<'a> Drive<'a> {
             let Some(reply) = self.answers.remove(id) else {
                 continue;
             };
-            match result(reply) {
+            match call_result(reply) {
                 Some(result) => results.push((*id, result)),
                 None => {
-                    self.ending = Some(Why::Stopped);
-                    return Ok(waiting.abort(ended(), self.print()));
+                    self.aborted = Some(AbortReason::Stopped);
+                    return Ok(waiting.abort(abort_exception(), self.print()));
                 }
             }
         }
         Ok(waiting.resume(results, self.print()))
     }
 
-    /// What the server says while the script waits.
-    fn hear(&mut self) -> io::Result<Heard> {
-        let (told, _) = wire::receive::<Told>(self.socket)?;
-        match told {
-            Told::Answer { id, reply } => Ok(Heard::Answer(id, reply)),
-            Told::Abort(why) => {
-                self.ending = Some(why);
-                Ok(Heard::Ended)
+    /// The next request from the server while the script waits.
+    fn receive(&mut self) -> io::Result<Received> {
+        let (request, _) = wire::receive::<WorkerRequest>(self.socket)?;
+        match request {
+            WorkerRequest::Answer { id, reply } => Ok(Received::Answer(id, reply)),
+            WorkerRequest::Abort(why) => {
+                self.aborted = Some(why);
+                Ok(Received::Abort)
             }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
@@ -208,88 +209,83 @@ impl<'a> Drive<'a> {
         MontyException::new(ExcType::AttributeError, Some(message))
     }
 
-    fn done(&self, value: &MontyObject, cpu_us: u64) -> Said {
+    fn done(&self, value: &MontyObject, cpu_us: u64) -> WorkerReport {
         let repr = match value {
             MontyObject::None => String::new(),
             MontyObject::String(text) => text.clone(),
             other => other.py_repr(),
         };
         if repr.len() > self.printer.left() {
-            let trouble = Trouble::new(TroubleKind::Limit(Limit::Output), "");
-            return Said::Failed { trouble, cpu_us };
+            let error = ScriptError::new(ScriptErrorKind::Limit(ScriptLimit::Output), "");
+            return WorkerReport::Failed { error, cpu_us };
         }
         let json = values::to_json(value).unwrap_or_default();
-        let shown = Shown { repr, json };
-        Said::Done { shown, cpu_us }
+        let value = ScriptValue { repr, json };
+        WorkerReport::Done { value, cpu_us }
     }
 
-    fn failed(&mut self, failed: ReplStartError) -> (MontyRepl, Said) {
+    fn failed(&mut self, failed: ReplStartError) -> (MontyRepl, WorkerReport) {
         let ReplStartError { repl, error } = failed;
         let cpu_us = micros(repl.tracker().elapsed());
-        let mut trouble = trouble::of(&error, self.names, self.block);
-        let last = match self.ending {
+        let mut error = script_error::from_exception(&error, self.names, self.block);
+        let last = match self.aborted {
             Some(why) => {
-                trouble.exception = String::new();
-                trouble.hint = None;
-                if let Why::Limit(limit) = why {
-                    trouble.kind = TroubleKind::Limit(limit);
+                error.exception = String::new();
+                error.hint = None;
+                if let AbortReason::Limit(limit) = why {
+                    error.kind = ScriptErrorKind::Limit(limit);
                 }
-                Said::Aborted {
-                    why,
-                    trouble,
-                    cpu_us,
-                }
+                WorkerReport::Aborted { why, error, cpu_us }
             }
-            None => Said::Failed { trouble, cpu_us },
+            None => WorkerReport::Failed { error, cpu_us },
         };
         (repl, last)
     }
 }
 
-enum Heard {
-    Answer(u32, Reply),
-    Ended,
+enum Received {
+    Answer(u32, CallReply),
+    Abort,
 }
 
-/// A call as a message, if its arguments have a plain form of bearable size.
-fn asked(
+/// A call as a message; the error names an argument without a JSON form, or their size.
+fn call_message(
     id: u32,
     name: &str,
     args: &[MontyObject],
     kwargs: &[(MontyObject, MontyObject)],
-) -> Result<Said, String> {
+) -> Result<WorkerReport, String> {
     let sizes = args.iter().chain(kwargs.iter().map(|(_, value)| value));
     let size: usize = sizes.map(MontyObject::deep_host_size).sum();
-    // Escaped, a byte may become six; the server looks at the length before anything else.
-    if size > HEAD_LIMIT / 2 {
+    // Escaped, a byte may become six, and the server refuses longer heads.
+    if size > MAX_HEAD_BYTES / 2 {
         return Err(format!("{} MiB in one call", size >> 20));
     }
     let args: Result<Vec<Value>, String> = args.iter().map(values::to_json).collect();
     let named = kwargs
         .iter()
         .map(|(name, value)| Ok((name.to_string(), values::to_json(value)?)));
-    let asked = Said::Call {
+    Ok(WorkerReport::Call {
         id,
         name: name.to_owned(),
         args: args?,
         kwargs: named.collect::<Result<Map<String, Value>, String>>()?,
-    };
-    Ok(asked)
+    })
 }
 
-/// What an answer makes of a call; nothing if it ends the block.
-fn result(reply: Reply) -> Option<ExtFunctionResult> {
+/// The result of a call; `None` if the answer ends the block.
+fn call_result(reply: CallReply) -> Option<ExtFunctionResult> {
     match reply {
-        Reply::Value(value) => Some(ExtFunctionResult::Return(values::from_json(value))),
-        Reply::Raise(exception, message) => {
-            let error = MontyException::new(class(exception), Some(message));
+        CallReply::Value(value) => Some(ExtFunctionResult::Return(values::from_json(value))),
+        CallReply::Raise(exception, message) => {
+            let error = MontyException::new(exception_type(exception), Some(message));
             Some(ExtFunctionResult::Error(error))
         }
-        Reply::Stop => None,
+        CallReply::Stop => None,
     }
 }
 
-fn class(exception: Exception) -> ExcType {
+fn exception_type(exception: Exception) -> ExcType {
     match exception {
         Exception::FileNotFound => ExcType::FileNotFoundError,
         Exception::FileExists => ExcType::FileExistsError,
@@ -304,8 +300,8 @@ fn class(exception: Exception) -> ExcType {
     }
 }
 
-/// The answer to whatever wants a file, a variable of the environment or the time.
-fn no_world(what: &str) -> MontyException {
+/// The error for code that uses a file, the environment or the clock.
+fn no_system_access(what: &str) -> MontyException {
     let why = format!("{what}: there are no files, no environment and no clock here; call a tool");
     MontyException::new(ExcType::PermissionError, Some(why))
 }
@@ -325,8 +321,8 @@ fn error_code(exception: Option<&MontyObject>) -> MontyObject {
     }
 }
 
-/// What ends a block from outside; no handler of the script catches it.
-fn ended() -> MontyException {
+/// Aborts a block; no handler of the script catches it.
+fn abort_exception() -> MontyException {
     MontyException::new(ExcType::RuntimeError, Some("ended".to_owned()))
 }
 
