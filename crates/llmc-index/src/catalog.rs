@@ -1,7 +1,7 @@
-//! Files, units and symbols, in SQLite. This file is the authority on what the index holds.
+//! Files, units and symbols, in SQLite. The catalogue is the authority on what the index holds.
 //!
-//! All SQL is here. Ids of files only grow and a changed file gets a new one, so what the text part says about an older
-//! state of a file can be told by its id and is left alone. A unit's id is its file's id and its place in the file.
+//! All SQL is here. Ids of files only grow and a changed file gets a new one, so entries of the text part about an older
+//! version of a file are recognised by their id and ignored. A unit's id is its file's id and its position in the file.
 #![allow(
     clippy::disallowed_methods,
     reason = "this is the index's own file, not the agent's"
@@ -19,15 +19,15 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use crate::classify::{Origin, Passed, Realm, file_name};
+use crate::classify::{Origin, Realm, SkipReason, file_name};
 use crate::error::{Error, Result};
-use crate::units::{Cut, Symbol, Unit};
+use crate::units::{FileParts, Symbol, Unit};
 
 pub(crate) use rows::{file_of, language_name, unit_id};
 use rows::{file_row, pick, signed, stamp, symbol_row, unit_row, unsigned};
 
-/// Grows with every change of the tables, of the words or of how files are cut: an older index is built again.
-pub(crate) const VERSION: i32 = 2;
+/// Increased with every change of the tables, of the words or of the units: an older index is built again.
+pub(crate) const FORMAT_VERSION: i32 = 2;
 
 const SCHEMA: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -71,53 +71,49 @@ CREATE TABLE dead (file INTEGER PRIMARY KEY);
 CREATE TABLE vectors (unit INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 ";
 
-/// When a file was what it was; the cheap sign that it did not change.
+/// Size and times of a file: the cheap check that it did not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     pub(crate) size: u64,
     pub(crate) mtime: i64,
     pub(crate) ctime: i64,
 }
 
-/// The first half of a SHA-256: enough to tell contents apart.
-pub(crate) type Hash = [u8; 16];
+/// The first half of a SHA-256.
+pub(crate) type ContentHash = [u8; 16];
 
-/// What is known of a file before an update.
+/// A file of the index, as an update compares it.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct IndexedFile {
     pub(crate) id: u64,
-    pub(crate) stamp: Stamp,
-    pub(crate) hash: Hash,
+    pub(crate) stamp: FileStamp,
+    pub(crate) hash: ContentHash,
 }
 
-/// A file to put in.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     pub(crate) path: String,
-    pub(crate) hash: Hash,
-    pub(crate) stamp: Stamp,
+    pub(crate) hash: ContentHash,
+    pub(crate) stamp: FileStamp,
     pub(crate) realm: Realm,
     pub(crate) origin: Origin,
-    pub(crate) passed: Option<Passed>,
+    pub(crate) skipped: Option<SkipReason>,
 }
 
-/// A file as an answer needs it.
 #[derive(Debug, Clone)]
 pub(crate) struct FileRow {
     pub(crate) path: String,
-    pub(crate) hash: Hash,
+    pub(crate) hash: ContentHash,
     pub(crate) origin: Origin,
     pub(crate) realm: Realm,
 }
 
-/// A unit as an answer needs it.
 #[derive(Debug, Clone)]
 pub(crate) struct UnitRow {
     pub(crate) file: u64,
     pub(crate) unit: Unit,
 }
 
-/// A symbol and its file.
 #[derive(Debug, Clone)]
 pub(crate) struct SymbolRow {
     pub(crate) file: u64,
@@ -132,7 +128,7 @@ pub(crate) struct Counts {
     pub(crate) symbols: u64,
     pub(crate) bytes: u64,
     pub(crate) languages: Vec<(String, u64)>,
-    pub(crate) passed: Vec<(Passed, u64)>,
+    pub(crate) skipped: Vec<(SkipReason, u64)>,
 }
 
 pub(crate) struct Catalog {
@@ -145,16 +141,16 @@ impl Catalog {
         let conn = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         let catalog = Self { conn };
         match catalog.version()? {
-            VERSION => Ok(catalog),
+            FORMAT_VERSION => Ok(catalog),
             0 => Err(Error::Missing),
             _ => Err(Error::Damaged("another version wrote it".into())),
         }
     }
 
-    /// Opens for writing, making it if need be. What is there but not usable is [`Error::Damaged`].
+    /// Opens for writing, creating it if needed. An unusable file is [`Error::Damaged`].
     pub(crate) fn open_for_writing(path: &Path) -> Result<Self> {
-        // SQLite would not say why it cannot make a file. One that is there is not opened here: closing it again would
-        // let go of the locks that SQLite holds on it.
+        // SQLite would not report why it cannot create a file. An existing one is not opened here: closing it again would
+        // release the locks that SQLite holds on it.
         match OpenOptions::new().write(true).create_new(true).open(path) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.into()),
             _ => {}
@@ -169,9 +165,9 @@ impl Catalog {
             "PRAGMA synchronous = NORMAL; PRAGMA journal_size_limit = 16777216; PRAGMA cache_size = -16384;",
         )?;
         match catalog.version()? {
-            VERSION => {}
+            FORMAT_VERSION => {}
             0 => catalog.conn.execute_batch(&format!(
-                "BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;"
+                "BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {FORMAT_VERSION}; COMMIT;"
             ))?,
             _ => return Err(Error::Damaged("another version wrote it".into())),
         }
@@ -184,7 +180,7 @@ impl Catalog {
             .query_row("PRAGMA user_version", [], |row| row.get(0))?)
     }
 
-    /// A full look at the file's structure.
+    /// Checks the file's structure.
     pub(crate) fn is_sound(&self) -> Result<bool> {
         let verdict: String = self
             .conn
@@ -200,15 +196,15 @@ impl Catalog {
         Ok(self.conn.execute_batch("COMMIT")?)
     }
 
-    /// Leaves the log to [`Catalog::take_log_in`]: taking it in waits for the disk.
-    pub(crate) fn leave_log_alone(&self) -> Result<()> {
+    /// Leaves checkpoints to [`Catalog::checkpoint`], since they wait for the disk.
+    pub(crate) fn disable_auto_checkpoint(&self) -> Result<()> {
         Ok(self
             .conn
             .query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?)
     }
 
-    /// Takes the log into the file, as far as readers allow.
-    pub(crate) fn take_log_in(&self) -> Result<()> {
+    /// Moves the log into the file, as far as readers allow.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
         Ok(self
             .conn
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
@@ -234,13 +230,13 @@ impl Catalog {
         Ok(())
     }
 
-    /// Everything that is known, by path.
-    pub(crate) fn known(&self) -> Result<HashMap<String, Known>> {
+    /// All files, by path.
+    pub(crate) fn indexed_files(&self) -> Result<HashMap<String, IndexedFile>> {
         let mut rows = self
             .conn
             .prepare("SELECT path, id, size, mtime, ctime, hash FROM files")?;
         let rows = rows.query_map([], |row| {
-            let known = Known {
+            let known = IndexedFile {
                 id: unsigned(row.get(1)?),
                 stamp: stamp(row, 2)?,
                 hash: row.get(5)?,
@@ -250,12 +246,12 @@ impl Catalog {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    pub(crate) fn known_of(&self, path: &str) -> Result<Option<Known>> {
+    pub(crate) fn indexed_file(&self, path: &str) -> Result<Option<IndexedFile>> {
         let mut row = self
             .conn
             .prepare_cached("SELECT id, size, mtime, ctime, hash FROM files WHERE path = ?")?;
         let found = row.query_row([path], |row| {
-            Ok(Known {
+            Ok(IndexedFile {
                 id: unsigned(row.get(0)?),
                 stamp: stamp(row, 1)?,
                 hash: row.get(4)?,
@@ -264,9 +260,9 @@ impl Catalog {
         Ok(found.optional()?)
     }
 
-    /// Puts a file in and gives its id.
-    pub(crate) fn add(&self, file: &NewFile, cut: &Cut, generation: i64) -> Result<u64> {
-        let language = cut.language.map_or("", language_name);
+    /// Adds a file and returns its id.
+    pub(crate) fn add(&self, file: &NewFile, parts: &FileParts, generation: i64) -> Result<u64> {
+        let language = parts.language.map_or("", language_name);
         let mut put = self.conn.prepare_cached(
             "INSERT INTO files (path, name, hash, size, mtime, ctime, realm, origin, language, passed, generation)
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -281,14 +277,14 @@ impl Catalog {
             file.realm as u8,
             file.origin as u8,
             language,
-            file.passed.map(|passed| passed as u8),
+            file.skipped.map(|reason| reason as u8),
             generation,
         ])?;
         let id = self.conn.last_insert_rowid();
         let mut put = self
             .conn
             .prepare_cached("INSERT INTO units VALUES (?, ?, ?, ?, ?, ?, ?)")?;
-        for (place, unit) in cut.units.iter().enumerate() {
+        for (place, unit) in parts.units.iter().enumerate() {
             put.execute(params![
                 unit_id(unsigned(id), place),
                 unit.kind as u8,
@@ -302,7 +298,7 @@ impl Catalog {
         let mut put = self
             .conn
             .prepare_cached("INSERT INTO symbols VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
-        for (place, symbol) in cut.symbols.iter().enumerate() {
+        for (place, symbol) in parts.symbols.iter().enumerate() {
             put.execute(params![
                 id,
                 signed(place as u64),
@@ -317,7 +313,7 @@ impl Catalog {
         Ok(unsigned(id))
     }
 
-    /// Takes a file out and notes that the text part still has to.
+    /// Removes a file and notes that the text part has to, too.
     pub(crate) fn remove(&self, id: u64) -> Result<()> {
         let (first, last) = (unit_id(id, 0), unit_id(id + 1, 0) - 1);
         let id = signed(id);
@@ -339,8 +335,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// The content is the same, only the times changed.
-    pub(crate) fn touch(&self, id: u64, stamp: Stamp) -> Result<()> {
+    /// Sets new timestamps; the content is the same.
+    pub(crate) fn touch(&self, id: u64, stamp: FileStamp) -> Result<()> {
         self.conn
             .prepare_cached("UPDATE files SET size = ?, mtime = ?, ctime = ? WHERE id = ?")?
             .execute(params![
@@ -352,19 +348,19 @@ impl Catalog {
         Ok(())
     }
 
-    /// Files taken out that the text part may still hold.
-    pub(crate) fn dead(&self) -> Result<Vec<u64>> {
+    /// Removed files that the text part may still hold.
+    pub(crate) fn removed_files(&self) -> Result<Vec<u64>> {
         let mut rows = self.conn.prepare_cached("SELECT file FROM dead")?;
         let rows = rows.query_map([], |row| Ok(unsigned(row.get(0)?)))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    pub(crate) fn forget_dead(&self) -> Result<()> {
+    pub(crate) fn clear_removed_files(&self) -> Result<()> {
         self.conn.prepare_cached("DELETE FROM dead")?.execute([])?;
         Ok(())
     }
 
-    /// Files put in after that generation.
+    /// Files added after that generation.
     pub(crate) fn newer_than(&self, generation: i64) -> Result<Vec<u64>> {
         let mut rows = self
             .conn
@@ -380,7 +376,7 @@ impl Catalog {
         Ok(row.query_row([signed(id)], file_row).optional()?)
     }
 
-    /// Files of that name, wherever they are; a name that very many files have is nobody's.
+    /// Files of that name in any folder; a name that very many files have identifies none.
     pub(crate) fn files_named(&self, name: &str) -> Result<Vec<FileRow>> {
         let mut rows = self.conn.prepare_cached(
             "SELECT path, hash, origin, realm FROM files WHERE name = ? LIMIT 2000",
@@ -396,7 +392,7 @@ impl Catalog {
         Ok(row.query_row([signed(id)], unit_row).optional()?)
     }
 
-    /// The symbols of that name, letter for letter.
+    /// The symbols of exactly that name.
     pub(crate) fn symbols_named(&self, name: &str, limit: usize) -> Result<Vec<SymbolRow>> {
         let mut rows = self.conn.prepare_cached(
             "SELECT file, name, scope, kind, first, line, last FROM symbols WHERE name = ? ORDER BY file, place LIMIT ?",
@@ -445,11 +441,11 @@ impl Catalog {
         )?;
         let languages = languages.query_map([], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))?;
         let languages = languages.collect::<rusqlite::Result<_>>()?;
-        let mut passed = self.conn.prepare(
+        let mut skipped = self.conn.prepare(
             "SELECT passed, count(*) FROM files WHERE passed IS NOT NULL GROUP BY 1 ORDER BY 1",
         )?;
-        let passed = passed.query_map([], |row| {
-            Ok((pick(&Passed::ALL, row.get(0)?), unsigned(row.get(1)?)))
+        let skipped = skipped.query_map([], |row| {
+            Ok((pick(&SkipReason::ALL, row.get(0)?), unsigned(row.get(1)?)))
         })?;
         Ok(Counts {
             files: count("SELECT count(*) FROM files")?,
@@ -457,7 +453,7 @@ impl Catalog {
             symbols: count("SELECT count(*) FROM symbols")?,
             bytes: count("SELECT coalesce(sum(size), 0) FROM files")?,
             languages,
-            passed: passed.collect::<rusqlite::Result<_>>()?,
+            skipped: skipped.collect::<rusqlite::Result<_>>()?,
         })
     }
 }
@@ -467,7 +463,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_secs(2))?;
     conn.set_prepared_statement_cache_capacity(32);
-    // The file may have come with a repository somebody else made: its schema must not be able to run anything.
+    // The file may have come with a repository: its schema must not run anything.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;

@@ -1,28 +1,25 @@
-//! What kind of file this is: read or passed over, code or documentation, ours or somebody else's.
+//! Classifies files: indexed or skipped, code or documentation, own or foreign code.
 //!
-//! Everything is decided by whole path components and by the first bytes, never by parts of names: `latest.rs` is no
-//! test and `contest/` no tests folder.
+//! Decided by whole path components and by the first bytes, never by parts of names: `latest.rs` is no test and
+//! `contest/` no tests folder.
 
-use serde::Serialize;
+/// Larger files are not indexed.
+pub(crate) const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Larger files of structured data are not indexed.
+const MAX_DATA_BYTES: usize = 256 << 10;
+/// The start of a file that decides whether it is text.
+const SNIFFED_BYTES: usize = 8 << 10;
 
-/// Files above this are data; a person reads them in parts.
-pub(crate) const LARGEST: u64 = 4 << 20;
-/// Structured data above this is not worth a search by meaning.
-const LARGEST_DATA: usize = 256 << 10;
-/// How much of the start is looked at.
-const SNIFF: usize = 8 << 10;
-
-/// Which of the two scopes a file belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Realm {
+/// The part of the workspace that a file belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Realm {
     /// Code and what belongs to it: build files, configuration, scripts.
     Repo,
-    /// Text for people.
+    /// Documentation.
     Docs,
 }
 
-/// Whose code it is; all but the first rank lower.
+/// All but the first rank lower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Origin {
     Own,
@@ -36,23 +33,18 @@ impl Origin {
 }
 
 /// Why a file's content is not indexed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Passed {
-    /// Not text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SkipReason {
     Binary,
-    /// Above the size limit.
     TooLarge,
-    /// Lines no person wrote.
     Minified,
     /// Data or a lock file.
     Data,
-    /// It could not be read.
     Unreadable,
 }
 
-impl Passed {
-    pub(crate) const ALL: [Passed; 5] = [
+impl SkipReason {
+    pub(crate) const ALL: [SkipReason; 5] = [
         Self::Binary,
         Self::TooLarge,
         Self::Minified,
@@ -60,8 +52,7 @@ impl Passed {
         Self::Unreadable,
     ];
 
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Binary => "binary",
             Self::TooLarge => "too large",
@@ -72,10 +63,10 @@ impl Passed {
     }
 }
 
-const DOCS: &[&str] = &[
+const DOC_EXTENSIONS: &[&str] = &[
     "md", "markdown", "mdx", "rst", "txt", "adoc", "asciidoc", "org", "tex", "textile",
 ];
-/// Names without extension that are text for people.
+/// Names of documentation without extension.
 const DOC_NAMES: &[&str] = &[
     "readme",
     "license",
@@ -89,11 +80,11 @@ const DOC_NAMES: &[&str] = &[
     "news",
     "todo",
 ];
-const DATA: &[&str] = &[
+const DATA_EXTENSIONS: &[&str] = &[
     "json", "jsonl", "ndjson", "csv", "tsv", "xml", "svg", "yaml", "yml", "geojson", "sql", "log",
     "html",
 ];
-const LOCKS: &[&str] = &[
+const LOCK_FILES: &[&str] = &[
     "Cargo.lock",
     "package-lock.json",
     "npm-shrinkwrap.json",
@@ -149,7 +140,6 @@ pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Which scope a path belongs to.
 pub(crate) fn realm(path: &str) -> Realm {
     let extension = extension(path);
     let stem = file_name(path).split('.').next().unwrap_or("");
@@ -157,12 +147,12 @@ pub(crate) fn realm(path: &str) -> Realm {
     let is_doc = match extension.as_str() {
         "txt" => file_name(path) != "CMakeLists.txt" && !stem.starts_with("requirements"),
         "" => named(),
-        other => DOCS.contains(&other),
+        other => DOC_EXTENSIONS.contains(&other),
     };
     if is_doc { Realm::Docs } else { Realm::Repo }
 }
 
-/// Whose code a file is, by its path and its first lines.
+/// The origin of a file, by its path and its first lines.
 pub(crate) fn origin(path: &str, text: &str) -> Origin {
     let mut parts: Vec<&str> = path.split('/').collect();
     let name = parts.pop().unwrap_or(path);
@@ -207,24 +197,24 @@ fn says_generated(text: &str) -> bool {
     })
 }
 
-/// Whether the content is passed over, from all of its bytes.
-pub(crate) fn passed(path: &str, bytes: &[u8]) -> Option<Passed> {
-    let start = &bytes[..bytes.len().min(SNIFF)];
+/// Why the content is skipped, if it is.
+pub(crate) fn skip_reason(path: &str, bytes: &[u8]) -> Option<SkipReason> {
+    let start = &bytes[..bytes.len().min(SNIFFED_BYTES)];
     if memchr::memchr(0, start).is_some() {
-        return Some(Passed::Binary);
+        return Some(SkipReason::Binary);
     }
     let name = file_name(path);
-    if LOCKS.contains(&name) || name.ends_with(".map") {
-        return Some(Passed::Data);
+    if LOCK_FILES.contains(&name) || name.ends_with(".map") {
+        return Some(SkipReason::Data);
     }
-    if bytes.len() > LARGEST_DATA && DATA.contains(&extension(path).as_str()) {
-        return Some(Passed::Data);
+    if bytes.len() > MAX_DATA_BYTES && DATA_EXTENSIONS.contains(&extension(path).as_str()) {
+        return Some(SkipReason::Data);
     }
     let lines = memchr::memchr_iter(b'\n', bytes).count() + 1;
     let stem_says = name.contains(".min.");
     // A notebook keeps its pictures on one line each.
     let dense = bytes.len() > 20_000 && bytes.len() / lines > 300 && extension(path) != "ipynb";
-    (stem_says || dense).then_some(Passed::Minified)
+    (stem_says || dense).then_some(SkipReason::Minified)
 }
 
 #[cfg(test)]
@@ -270,11 +260,14 @@ mod tests {
 
     #[test]
     fn what_is_passed_over() {
-        assert_eq!(passed("a.bin", b"a\0b"), Some(Passed::Binary));
-        assert_eq!(passed("Cargo.lock", b"x"), Some(Passed::Data));
-        assert_eq!(passed("a.min.js", b"x"), Some(Passed::Minified));
+        assert_eq!(skip_reason("a.bin", b"a\0b"), Some(SkipReason::Binary));
+        assert_eq!(skip_reason("Cargo.lock", b"x"), Some(SkipReason::Data));
+        assert_eq!(skip_reason("a.min.js", b"x"), Some(SkipReason::Minified));
         let dense = "x".repeat(30_000);
-        assert_eq!(passed("a.js", dense.as_bytes()), Some(Passed::Minified));
-        assert_eq!(passed("a.rs", b"fn a() {}\n"), None);
+        assert_eq!(
+            skip_reason("a.js", dense.as_bytes()),
+            Some(SkipReason::Minified)
+        );
+        assert_eq!(skip_reason("a.rs", b"fn a() {}\n"), None);
     }
 }

@@ -1,48 +1,39 @@
-//! What can go wrong with the index, in words fit to be shown: they name no path outside the workspace.
+//! Errors of the index. Their messages are shown to users and name no path outside the workspace.
 
 use std::io;
 
 use rusqlite::{ErrorCode, ffi};
 use tantivy::directory::error::OpenWriteError;
 
-/// Shorthand used all over the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 const DISK_FULL: &str = "the disk is full";
 
-/// The index cannot do its work now.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Another process is writing it.
     #[error("another process is updating the index")]
     Busy,
-    /// There is none, or none of this version.
+    /// There is no index, or none of this version.
     #[error("there is no index yet")]
     Missing,
-    /// It cannot be read; it will be built again.
     #[error("the index is damaged ({0}); it will be built again")]
     Damaged(String),
-    /// Its place cannot be written.
     #[error("the index cannot be written: {0}")]
     Unwritable(String),
-    /// There is no room for it.
     #[error("the index cannot be written: {0}")]
     Full(&'static str),
-    /// The provider of vectors fails.
     #[error("no vectors: {0}")]
     Embedding(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// A symbol nobody defines.
+    /// There is no definition of that name.
     #[error("no symbol {name:?} in the index")]
     NoSymbol {
-        /// As asked.
         name: String,
-        /// Names that look like it.
+        /// Similar names.
         nearest: Vec<String>,
     },
-    /// What was asked makes no sense.
     #[error("{0}")]
     BadRequest(String),
-    /// The files could not be reached, or the time was up.
+    /// The files cannot be read; cancelled or timed out.
     #[error(transparent)]
     Host(#[from] llmc_host::Error),
 }
@@ -65,7 +56,7 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::SystemIoFailure) => {
                 Self::Unwritable("reading or writing the disk failed".into())
             }
-            // SQLite's own messages speak of statements and tables, not of paths.
+            // SQLite's messages name statements and tables, not paths.
             _ => Self::Damaged(error.to_string()),
         }
     }
@@ -91,7 +82,7 @@ impl From<tantivy::TantivyError> for Error {
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        // The kind's words alone: the full message may hold a path.
+        // Only the kind: the full message may hold a path.
         error.kind().into()
     }
 }

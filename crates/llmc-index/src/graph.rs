@@ -1,4 +1,4 @@
-//! Questions about symbols: who uses one, and what leads to it and from it.
+//! Questions about symbols: where one is used, its callers and its callees.
 
 use std::collections::HashSet;
 
@@ -12,41 +12,38 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::snippet::Snippet;
 use crate::source::Sources;
-use crate::symbols::{self, Defined, can_meet};
+use crate::symbols::{self, ResolvedSymbol, are_compatible};
 use crate::text::TextSearcher;
-use crate::uses::{self, Site};
+use crate::uses::{self, FoundUse};
 
-/// Uses from which on no further step is taken.
-const ENOUGH: usize = 1000;
-/// Symbols on a lineage from which on no further step is taken: each may mean reading hundreds of files.
-const ENOUGH_NODES: usize = 100;
-/// Neighbours of a snippet from which on no further step is taken.
-const ENOUGH_NEAR: usize = 8;
-/// How far a question may reach.
-const DEEPEST: usize = 5;
-/// From here on a name that is only mentioned is meant.
-const SURE: f32 = 0.7;
+/// No further step is taken beyond this many uses,
+const MAX_USES: usize = 1000;
+/// this many symbols on a lineage (each may mean reading hundreds of files),
+const MAX_LINEAGE_NODES: usize = 100;
+/// or this many neighbours of a snippet.
+const MAX_NEIGHBOURS: usize = 8;
+const MAX_DEPTH: usize = 5;
+/// From this confidence on a function that is only mentioned counts as used.
+const MIN_MENTION_CONFIDENCE: f32 = 0.7;
 
-/// One use of a symbol.
 #[derive(Debug, Clone, Serialize)]
 pub struct UseSite {
-    /// The file.
     pub path: String,
-    /// The line, counted from 1.
+    /// From 1.
     pub line: u32,
-    /// The definition it stands in; empty outside of any.
+    /// The definition around it; empty if there is none.
     pub symbol: String,
-    /// The line's text.
+    /// The line.
     pub text: String,
     /// From 0 to 1.
     #[serde(serialize_with = "three_decimals")]
     pub confidence: f32,
-    /// How many steps away from the symbol asked about, when more than one.
+    /// Steps from the symbol, if more than one.
     #[serde(skip_serializing_if = "is_direct")]
     pub depth: usize,
 }
 
-pub(crate) fn is_none(count: &usize) -> bool {
+pub(crate) fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
@@ -54,42 +51,36 @@ fn is_direct(depth: &usize) -> bool {
     *depth <= 1
 }
 
-/// Who uses a symbol.
+/// Where a symbol is used.
 #[derive(Debug, Clone, Serialize)]
-pub struct WhereUsed {
-    /// The symbol, with what is around it.
+pub struct SymbolUses {
+    /// The qualified name.
     pub symbol: String,
     /// The uses, the surest first.
     pub sites: Vec<UseSite>,
-    /// How many there are.
     pub total: usize,
-    /// The last step taken, where there were too many uses to go as far as asked.
+    /// The last step, if too many uses kept the search from the requested depth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth_reached: Option<usize>,
-    /// Files that mention the name and were not read, because too many do; the nearest were.
-    #[serde(skip_serializing_if = "is_none")]
+    /// Files that mention the name and were not read because there are too many; the nearest were.
+    #[serde(skip_serializing_if = "is_zero")]
     pub unread_files: usize,
     /// The definitions that share the name, when there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ambiguous: Vec<String>,
 }
 
-/// Which way a lineage goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// To those who call it.
+pub enum LineageDirection {
     Callers,
-    /// To those it calls.
     Callees,
 }
 
-/// A symbol on a lineage.
 #[derive(Debug, Clone, Serialize)]
-pub struct Node {
-    /// Its name with what is around it.
+pub struct LineageNode {
+    /// The qualified name.
     pub symbol: String,
-    /// Its lines.
     pub src: String,
     /// Steps from the start.
     pub depth: usize,
@@ -98,75 +89,71 @@ pub struct Node {
     pub confidence: f32,
 }
 
-/// What leads to a symbol, or from it.
+/// The callers or callees of a symbol, over several steps.
 #[derive(Debug, Clone, Serialize)]
 pub struct Lineage {
-    /// The symbol, with what is around it.
+    /// The qualified name.
     pub symbol: String,
-    /// Which way.
-    pub direction: Direction,
+    pub direction: LineageDirection,
     /// Nearest first.
-    pub nodes: Vec<Node>,
-    /// How many there are.
+    pub nodes: Vec<LineageNode>,
     pub total: usize,
-    /// The last step taken, where there were too many symbols to go as far as asked.
+    /// The last step, if too many symbols kept the search from the requested depth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth_reached: Option<usize>,
-    /// Files that mention one of the names and were not read, because too many do; the nearest were.
-    #[serde(skip_serializing_if = "is_none")]
+    /// Files that mention one of the names and were not read because there are too many; the nearest were.
+    #[serde(skip_serializing_if = "is_zero")]
     pub unread_files: usize,
     /// The definitions that share the name, when there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ambiguous: Vec<String>,
 }
 
-/// A symbol or place that has to do with another.
 #[derive(Debug, Clone, Serialize)]
-pub struct Related {
-    /// Its name; absent for text.
+pub struct RelatedSymbol {
+    /// Absent for text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub symbol: String,
-    /// Its lines.
     pub src: String,
 }
 
-/// The symbols near a snippet.
+/// Callers and callees of a snippet's symbol.
 #[derive(Debug, Clone, Default)]
-pub struct Near {
+pub struct SnippetNeighbours {
     /// The surest first, nearer steps before farther ones.
-    pub neighbours: Vec<Related>,
-    /// The last step taken, where there were too many to go as far as asked.
+    pub neighbours: Vec<RelatedSymbol>,
+    /// The last step, if too many symbols kept the search from the requested depth.
     pub depth_reached: Option<usize>,
-    /// Files that may hold more and were not read, because too many do.
+    /// Files that may hold more and were not read because there are too many.
     pub unread_files: usize,
 }
 
 impl Index {
-    /// Who uses a symbol, and who uses those, up to `depth` steps.
+    /// Where a symbol is used, and where its users are used, up to `depth` steps.
     ///
     /// # Errors
-    /// No such symbol (with the nearest names), no index, or the time was up.
+    /// No such symbol (with the nearest names); no index; cancelled or timed out.
     pub fn where_used(
         &self,
         roots: &Roots,
         symbol: &str,
         depth: usize,
         stop: &CancelToken,
-    ) -> Result<WhereUsed> {
+    ) -> Result<SymbolUses> {
         self.with(|catalog, text| {
             let mut sources = Sources::new(roots);
-            let asked = symbols::defined(symbol, catalog, &mut sources)?;
-            let name = asked.first().map(Defined::name).unwrap_or_default();
+            let asked = symbols::resolve_name(symbol, catalog, &mut sources)?;
+            let name = asked.first().map(ResolvedSymbol::name).unwrap_or_default();
             let mut all: Vec<UseSite> = Vec::new();
             let mut unread = 0;
             let mut depth_reached = None;
-            let deepest = depth.clamp(1, DEEPEST);
-            let mut done: HashSet<String> = asked.iter().map(Defined::id).collect();
+            let deepest = depth.clamp(1, MAX_DEPTH);
+            let mut done: HashSet<String> = asked.iter().map(ResolvedSymbol::id).collect();
             let mut level = vec![(asked.clone(), 1.0)];
             for depth in 1..=deepest {
                 let mut next = Vec::new();
                 for (defined, sure) in level {
-                    let sites = uses::sites(&defined, catalog, text, &mut sources, stop)?;
+                    let sites = uses::find_uses(&defined, catalog, text, &mut sources, stop)?;
                     unread += sites.unread;
                     for site in sites.found {
                         let known = all
@@ -181,16 +168,16 @@ impl Index {
                         {
                             next.push((vec![user], sure));
                         }
-                        all.push(used(&site, depth, sure));
+                        all.push(use_site(&site, depth, sure));
                     }
                 }
                 level = next;
-                if all.len() > ENOUGH && !level.is_empty() && depth < deepest {
+                if all.len() > MAX_USES && !level.is_empty() && depth < deepest {
                     depth_reached = Some(depth);
                     break;
                 }
             }
-            Ok(WhereUsed {
+            Ok(SymbolUses {
                 symbol: name,
                 total: all.len(),
                 sites: all,
@@ -201,7 +188,7 @@ impl Index {
         })
     }
 
-    /// What leads to a symbol or from it, by calls.
+    /// The callers or callees of a symbol, up to `depth` steps.
     ///
     /// # Errors
     /// As for [`Index::where_used`].
@@ -209,30 +196,30 @@ impl Index {
         &self,
         roots: &Roots,
         symbol: &str,
-        direction: Direction,
+        direction: LineageDirection,
         depth: usize,
         stop: &CancelToken,
     ) -> Result<Lineage> {
         self.with(|catalog, text| {
             let mut sources = Sources::new(roots);
-            let asked = symbols::defined(symbol, catalog, &mut sources)?;
+            let asked = symbols::resolve_name(symbol, catalog, &mut sources)?;
             let mut nodes = Vec::new();
             let mut unread = 0;
             let mut depth_reached = None;
-            let deepest = depth.clamp(1, DEEPEST);
-            let mut done: HashSet<String> = asked.iter().map(Defined::id).collect();
-            let mut level: Vec<(Defined, f32)> =
+            let deepest = depth.clamp(1, MAX_DEPTH);
+            let mut done: HashSet<String> = asked.iter().map(ResolvedSymbol::id).collect();
+            let mut level: Vec<(ResolvedSymbol, f32)> =
                 asked.iter().map(|one| (one.clone(), 1.0)).collect();
             for depth in 1..=deepest {
-                let mut next: Vec<(Defined, f32)> = Vec::new();
+                let mut next: Vec<(ResolvedSymbol, f32)> = Vec::new();
                 for (from, sure) in level {
                     let steps = match direction {
-                        Direction::Callers => {
+                        LineageDirection::Callers => {
                             let found = callers(&from, catalog, text, &mut sources, stop)?;
                             unread += found.unread;
                             found.users
                         }
-                        Direction::Callees => callees(&from, catalog, &mut sources, stop)?,
+                        LineageDirection::Callees => callees(&from, catalog, &mut sources, stop)?,
                     };
                     for (to, step) in steps {
                         if done.insert(to.id()) {
@@ -242,7 +229,7 @@ impl Index {
                 }
                 next.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.id().cmp(&b.0.id())));
                 for (to, sure) in &next {
-                    nodes.push(Node {
+                    nodes.push(LineageNode {
                         symbol: to.name(),
                         src: to.src(),
                         depth,
@@ -250,13 +237,13 @@ impl Index {
                     });
                 }
                 level = next;
-                if nodes.len() >= ENOUGH_NODES && !level.is_empty() && depth < deepest {
+                if nodes.len() >= MAX_LINEAGE_NODES && !level.is_empty() && depth < deepest {
                     depth_reached = Some(depth);
                     break;
                 }
             }
             Ok(Lineage {
-                symbol: asked.first().map(Defined::name).unwrap_or_default(),
+                symbol: asked.first().map(ResolvedSymbol::name).unwrap_or_default(),
                 direction,
                 total: nodes.len(),
                 nodes,
@@ -267,7 +254,7 @@ impl Index {
         })
     }
 
-    /// For each snippet the symbols near it: who calls it and what it calls, up to `depth` steps.
+    /// For each snippet the callers and callees of its symbol, up to `depth` steps.
     ///
     /// # Errors
     /// As for [`Index::where_used`].
@@ -277,18 +264,22 @@ impl Index {
         snippets: &[Snippet],
         depth: usize,
         stop: &CancelToken,
-    ) -> Result<Vec<Near>> {
+    ) -> Result<Vec<SnippetNeighbours>> {
         self.with(|catalog, text| {
             let mut sources = Sources::new(roots);
             let near = snippets.iter().map(|snippet| {
                 let Some(symbol) = &snippet.symbol else {
-                    return Ok(Near::default());
+                    return Ok(SnippetNeighbours::default());
                 };
                 let id = format!("{}#{symbol}", snippet.path);
-                match symbols::defined(&id, catalog, &mut sources) {
-                    Ok(defined) => around(&defined, depth, catalog, text, &mut sources, stop),
-                    // A section of text is no symbol.
-                    Err(Error::NoSymbol { .. } | Error::BadRequest(_)) => Ok(Near::default()),
+                match symbols::resolve_name(&id, catalog, &mut sources) {
+                    Ok(defined) => {
+                        callers_and_callees(&defined, depth, catalog, text, &mut sources, stop)
+                    }
+                    // A section of text is not a symbol.
+                    Err(Error::NoSymbol { .. } | Error::BadRequest(_)) => {
+                        Ok(SnippetNeighbours::default())
+                    }
                     Err(error) => Err(error),
                 }
             });
@@ -297,22 +288,22 @@ impl Index {
     }
 }
 
-/// Who calls a symbol and what it calls, step by step.
-fn around(
-    of: &[Defined],
+/// Callers and callees, step by step.
+fn callers_and_callees(
+    of: &[ResolvedSymbol],
     depth: usize,
     catalog: &Catalog,
     text: &TextSearcher,
     sources: &mut Sources<'_>,
     stop: &CancelToken,
-) -> Result<Near> {
-    let mut all: Vec<Defined> = Vec::new();
-    let mut found = Near::default();
-    let deepest = depth.clamp(1, DEEPEST);
-    let mut done: HashSet<String> = of.iter().map(Defined::src).collect();
-    let mut level: Vec<Defined> = of.iter().take(1).cloned().collect();
+) -> Result<SnippetNeighbours> {
+    let mut all: Vec<ResolvedSymbol> = Vec::new();
+    let mut found = SnippetNeighbours::default();
+    let deepest = depth.clamp(1, MAX_DEPTH);
+    let mut done: HashSet<String> = of.iter().map(ResolvedSymbol::src).collect();
+    let mut level: Vec<ResolvedSymbol> = of.iter().take(1).cloned().collect();
     for depth in 1..=deepest {
-        let mut near: Vec<(Defined, f32)> = Vec::new();
+        let mut near: Vec<(ResolvedSymbol, f32)> = Vec::new();
         for one in &level {
             let callers = callers(one, catalog, text, sources, stop)?;
             found.unread_files += callers.unread;
@@ -323,7 +314,7 @@ fn around(
         near.retain(|(one, _)| done.insert(one.src()));
         level = near.into_iter().map(|(one, _)| one).collect();
         all.extend(level.iter().cloned());
-        if all.len() >= ENOUGH_NEAR && !level.is_empty() && depth < deepest {
+        if all.len() >= MAX_NEIGHBOURS && !level.is_empty() && depth < deepest {
             found.depth_reached = Some(depth);
             break;
         }
@@ -332,7 +323,7 @@ fn around(
     Ok(found)
 }
 
-fn used(site: &Site, depth: usize, sure: f32) -> UseSite {
+fn use_site(site: &FoundUse, depth: usize, sure: f32) -> UseSite {
     UseSite {
         path: site.source.path.clone(),
         line: site.line,
@@ -343,19 +334,19 @@ fn used(site: &Site, depth: usize, sure: f32) -> UseSite {
     }
 }
 
-/// The definitions of one name, unless they are one thing: a type and the blocks that add to it.
-pub(crate) fn ambiguous(defined: &[Defined]) -> Vec<String> {
+/// The ids of several definitions of one name; empty for one type and its impl blocks.
+pub(crate) fn ambiguous(defined: &[ResolvedSymbol]) -> Vec<String> {
     let mut ids: Vec<String> = defined
         .iter()
         .filter(|one| one.symbol.kind.defines())
-        .map(Defined::id)
+        .map(ResolvedSymbol::id)
         .collect();
     ids.dedup();
     if ids.len() > 1 { ids } else { Vec::new() }
 }
 
-/// Whether a use is a step of a lineage: a call, a derivation, or a function handed on by its name.
-pub(crate) fn leads(to: &Defined, kind: ReferenceKind, confidence: f32) -> bool {
+/// Whether a use is a step of a lineage: a call, a derivation, or a function passed by name.
+pub(crate) fn is_lineage_step(to: &ResolvedSymbol, kind: ReferenceKind, confidence: f32) -> bool {
     match kind {
         ReferenceKind::Call | ReferenceKind::Inherit => true,
         ReferenceKind::Mention => {
@@ -363,33 +354,33 @@ pub(crate) fn leads(to: &Defined, kind: ReferenceKind, confidence: f32) -> bool 
                 to.symbol.kind,
                 DefinitionKind::Function | DefinitionKind::Macro
             );
-            function && confidence >= SURE
+            function && confidence >= MIN_MENTION_CONFIDENCE
         }
         ReferenceKind::Import => false,
     }
 }
 
-/// Those who call a symbol or derive from it.
+/// Definitions that call a symbol or derive from it.
 struct Callers {
-    /// With how sure that is.
-    users: Vec<(Defined, f32)>,
-    /// Files that may hold more, and were not read.
+    /// With the confidence.
+    users: Vec<(ResolvedSymbol, f32)>,
+    /// Files that were not read.
     unread: usize,
 }
 
 fn callers(
-    of: &Defined,
+    of: &ResolvedSymbol,
     catalog: &Catalog,
     text: &TextSearcher,
     sources: &mut Sources<'_>,
     stop: &CancelToken,
 ) -> Result<Callers> {
-    let sites = uses::sites(std::slice::from_ref(of), catalog, text, sources, stop)?;
+    let sites = uses::find_uses(std::slice::from_ref(of), catalog, text, sources, stop)?;
     let calls = sites
         .found
         .into_iter()
-        .filter(|site| leads(of, site.kind, site.confidence));
-    let mut users: Vec<(Defined, f32)> = Vec::new();
+        .filter(|site| is_lineage_step(of, site.kind, site.confidence));
+    let mut users: Vec<(ResolvedSymbol, f32)> = Vec::new();
     let mut known: HashSet<(String, u32)> = HashSet::new();
     for site in calls {
         if let Some(user) = site.user()
@@ -405,24 +396,24 @@ fn callers(
     })
 }
 
-/// Those a symbol calls, with how sure that is: for each name the likeliest definition.
+/// What a symbol calls, with the confidence: for each name the likeliest definition.
 pub(crate) fn callees(
-    of: &Defined,
+    of: &ResolvedSymbol,
     catalog: &Catalog,
     sources: &mut Sources<'_>,
     stop: &CancelToken,
-) -> Result<Vec<(Defined, f32)>> {
-    let cut = of.source.cut();
+) -> Result<Vec<(ResolvedSymbol, f32)>> {
+    let parts = of.source.parts();
     let inside = of.symbol.first..=of.symbol.last;
     let mut names: Vec<(&Reference, Option<&str>)> = Vec::new();
-    for found in &cut.references {
+    for found in &parts.references {
         let line = u32::try_from(found.line).unwrap_or(u32::MAX);
         let known = names.iter().any(|(known, _)| known.name == found.name);
         if found.kind != ReferenceKind::Import && inside.contains(&line) && !known {
             names.push((found, found.qualifier(&of.source.text)));
         }
     }
-    let imports: HashSet<&str> = cut
+    let imports: HashSet<&str> = parts
         .references
         .iter()
         .filter(|found| found.kind == ReferenceKind::Import)
@@ -432,12 +423,12 @@ pub(crate) fn callees(
     for (reference, qualifier) in names {
         stop.check()?;
         let name = reference.name.as_str();
-        let candidates: Vec<Defined> = symbols::named(name, catalog, sources)?
+        let candidates: Vec<ResolvedSymbol> = symbols::definitions_of(name, catalog, sources)?
             .into_iter()
             .filter(|one| {
                 let kind = one.symbol.kind;
                 let callable = kind.defines() && !kind.is_member_data();
-                callable && can_meet(one.language(), cut.language)
+                callable && are_compatible(one.language(), parts.language)
             })
             .collect();
         let rivals = candidates.len();
@@ -451,7 +442,7 @@ pub(crate) fn callees(
         if let Some((one, sure)) = likeliest
             && sure >= 0.1
             && !one.is(of)
-            && leads(&one, reference.kind, sure)
+            && is_lineage_step(&one, reference.kind, sure)
         {
             found.push((one, sure));
         }
@@ -459,10 +450,10 @@ pub(crate) fn callees(
     Ok(found)
 }
 
-/// How sure it is that a call from one definition reaches the other; the table is in [`uses`].
+/// The confidence that a call from one definition reaches the other; the table is in [`crate::resolve`].
 fn likelihood(
-    from: &Defined,
-    to: &Defined,
+    from: &ResolvedSymbol,
+    to: &ResolvedSymbol,
     qualifier: Option<&str>,
     imports: &HashSet<&str>,
     rivals: usize,
@@ -499,10 +490,10 @@ fn likelihood(
     0.6 / rivals.max(1) as f32
 }
 
-/// The same as answers give them, each place once.
-pub(crate) fn related(defined: impl Iterator<Item = Defined>) -> Vec<Related> {
+/// Symbols as answers list them, each place once.
+pub(crate) fn related(defined: impl Iterator<Item = ResolvedSymbol>) -> Vec<RelatedSymbol> {
     let mut known: HashSet<String> = HashSet::new();
-    let related = defined.map(|one| Related {
+    let related = defined.map(|one| RelatedSymbol {
         symbol: one.name(),
         src: one.src(),
     });

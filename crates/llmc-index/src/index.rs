@@ -1,4 +1,4 @@
-//! The index as its users hold it: where it lies, whether it is ready, and one view for readers.
+//! The index of one workspace: its paths, its state, and one consistent view for readers.
 #![allow(
     clippy::disallowed_methods,
     reason = "these are the index's own files, not the agent's"
@@ -14,138 +14,136 @@ use llmc_host::{CancelToken, Roots};
 use rustix::fs::statvfs;
 use serde::Serialize;
 
-use crate::casualties;
 use crate::catalog::Catalog;
+use crate::crash_log;
 use crate::error::{Error, Result};
-use crate::progress::Progress;
+use crate::progress::IndexProgress;
 use crate::text::{TextIndex, TextSearcher};
-use crate::update::{self, Kept, Updated, Writer};
+use crate::update::{self, IdleWriter, UpdateReport, UpdateWriter};
 use crate::vectors::Embedder;
 
-/// Catalogues that are kept open.
-const MOST_CATALOGS: usize = 4;
+/// Idle ones that are kept open.
+const MAX_OPEN_CATALOGS: usize = 4;
 
-/// An index of one workspace. Any number may exist for one directory, in any number of processes.
+/// The index of one workspace. Any number may be open for one directory, in any number of processes.
 #[derive(Debug)]
 pub struct Index {
-    places: Places,
-    /// Catalogues that nobody uses now: one for each question that was answered at the same time as others.
+    paths: IndexPaths,
+    /// Idle catalogues: one for each question that was answered concurrently.
     catalogs: Mutex<Vec<OpenCatalog>>,
-    /// The text part, which all questions share: mapped once for each, it would take its memory once for each.
+    /// The text part, shared by all questions because each mapping of it takes memory.
     text: Mutex<Option<OpenText>>,
     /// What the last update had open, for the next one.
-    kept: Mutex<Option<Kept>>,
-    progress: Arc<Progress>,
+    idle_writer: Mutex<Option<IdleWriter>>,
+    progress: Arc<IndexProgress>,
     pub(crate) embedder: Option<Embedder>,
-    /// Why the last update did not come to its end.
-    trouble: Mutex<Option<String>>,
+    /// Why the last update failed.
+    failure: Mutex<Option<String>>,
 }
 
-/// Whether questions can be answered from the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
-    /// Yes.
+pub enum IndexState {
+    /// The index answers questions.
     Ready,
-    /// Somebody is building it.
+    /// A process is building it.
     Building,
-    /// There is none.
     None,
 }
 
 impl Index {
-    /// The index in this directory. Nothing is opened or made yet.
+    /// The index in this directory. Nothing is opened or created yet.
     pub fn at(dir: &Path) -> Self {
         Self {
-            places: Places {
+            paths: IndexPaths {
                 dir: dir.to_owned(),
-                closed: None,
+                unavailable: None,
             },
             catalogs: Mutex::default(),
             text: Mutex::default(),
-            kept: Mutex::default(),
+            idle_writer: Mutex::default(),
             progress: Arc::default(),
             embedder: None,
-            trouble: Mutex::default(),
+            failure: Mutex::default(),
         }
     }
 
-    /// An index that can neither be read nor written, and why: every search goes over the files.
-    pub fn nowhere(why: String) -> Self {
+    /// An index that can neither be read nor written, and why: every search scans the files.
+    pub fn unavailable(why: String) -> Self {
         // Nothing can ever exist below a device.
         let mut index = Self::at(Path::new("/dev/null/index"));
-        index.places.closed = Some(why);
+        index.paths.unavailable = Some(why);
         index
     }
 
-    /// How far an update of this process has come.
-    pub fn progress(&self) -> &Arc<Progress> {
+    /// The progress of an update in this process.
+    pub fn progress(&self) -> &Arc<IndexProgress> {
         &self.progress
     }
 
-    /// Whether the first build is done, under way, or has not begun.
-    pub fn state(&self) -> State {
+    /// Whether the first build is done, running, or has not begun.
+    pub fn state(&self) -> IndexState {
         let complete = self.with(|catalog, _| catalog.number("complete"));
         match complete {
-            Ok(Some(1)) => State::Ready,
-            _ if update::is_locked(&self.places.lock()) => State::Building,
-            _ => State::None,
+            Ok(Some(1)) => IndexState::Ready,
+            _ if update::is_locked(&self.paths.lock()) => IndexState::Building,
+            _ => IndexState::None,
         }
     }
 
-    /// Brings the index in line with all files of the workspace.
+    /// Updates the index with all files of the workspace.
     ///
     /// # Errors
-    /// [`Error::Busy`] while another one writes; [`Error::Unwritable`] with the reason.
-    pub fn update(&self, roots: &Roots, stop: &CancelToken) -> Result<Updated> {
-        let done = self.remember(|| {
-            let writer = Writer::open(&self.places)?;
-            casualties::watch(&self.places.parsing());
+    /// [`Error::Busy`] while another process writes; [`Error::Unwritable`] with the reason.
+    pub fn update(&self, roots: &Roots, stop: &CancelToken) -> Result<UpdateReport> {
+        let done = self.record_failure(|| {
+            let writer = UpdateWriter::open(&self.paths)?;
+            crash_log::start(&self.paths.parsing());
             self.progress.begin();
             let done = writer.update_all(roots, &self.progress, stop);
             self.progress.end();
             done
         });
         if let Err(Error::Full(_)) = done {
-            self.make_room();
+            self.remove_incomplete();
         }
         done
     }
 
-    /// Takes away what was built of an index that did not fit: nobody can use it, and others need the room.
-    fn make_room(&self) {
+    /// Removes an incomplete index that did not fit on the disk.
+    fn remove_incomplete(&self) {
         let complete = self.with(|catalog, _| catalog.number("complete"));
         if let Ok(Some(1)) = complete {
             return;
         }
-        *self.kept() = None;
+        *self.idle_writer() = None;
         self.catalogs().clear();
         *self.text() = None;
-        if let Err(error) = update::clear(&self.places) {
-            tracing::warn!(error = %error, "what was built of the index is still there");
+        if let Err(error) = update::clear(&self.paths) {
+            tracing::warn!(error = %error, "the incomplete index cannot be removed");
         }
     }
 
-    /// Bytes that are free where the index lies.
-    pub(crate) fn room(&self) -> u64 {
-        let there = self.places.dir.ancestors().find(|place| place.exists());
+    /// Free bytes on the disk of the index.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        let there = self.paths.dir.ancestors().find(|place| place.exists());
         let found = there.and_then(|place| statvfs(place).ok());
         found.map_or(0, |found| found.f_bavail.saturating_mul(found.f_frsize))
     }
 
-    /// Looks at every byte of the text part, which is too long a look for every opening of a large one; what is damaged
-    /// is built again by the next update.
-    pub(crate) fn look_for_damage(&self) {
+    /// Checks every byte of the text part, which takes too long for every opening of a large one. The next update builds
+    /// a damaged index again.
+    pub(crate) fn check_for_damage(&self) {
         if let Ok(false) = self.with_parts(|_, text| text.is_sound()) {
             tracing::warn!("the text part of the index is damaged");
-            self.places.mark_damaged();
+            self.paths.mark_damaged();
         }
     }
 
-    /// Why there is no index, or none that is up to date; nothing where all is well.
-    pub fn trouble(&self) -> Option<String> {
+    /// Why there is no index, or why it is not up to date.
+    pub fn unavailable_reason(&self) -> Option<String> {
         self.failure()
-            .or_else(|| match update::can_lock(&self.places) {
+            .or_else(|| match update::can_lock(&self.paths) {
                 Err(error @ (Error::Unwritable(_) | Error::Full(_))) => Some(error.to_string()),
                 _ => None,
             })
@@ -153,67 +151,70 @@ impl Index {
 
     /// Why the last update of this process failed.
     pub fn failure(&self) -> Option<String> {
-        let trouble = self.trouble.lock();
-        trouble.unwrap_or_else(PoisonError::into_inner).clone()
+        let failure = self.failure.lock();
+        failure.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn remember<T>(&self, update: impl FnOnce() -> Result<T>) -> Result<T> {
+    fn record_failure<T>(&self, update: impl FnOnce() -> Result<T>) -> Result<T> {
         let done = update();
-        let trouble = match &done {
+        let failure = match &done {
             Ok(_) => None,
-            // Somebody else is at it, or it was told to stop.
+            // Another process writes, or the update was cancelled.
             Err(Error::Busy | Error::Host(_) | Error::Missing) => return done,
             Err(error) => Some(error.to_string()),
         };
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
         done
     }
 
-    /// Brings the index in line with these files, named as the index names them; those it does not know are left alone.
+    /// Updates the index with these files, named as the index names them; unknown ones are ignored.
     ///
     /// # Errors
     /// As for [`Index::update`].
-    pub fn update_files(&self, roots: &Roots, paths: &[String]) -> Result<Updated> {
-        self.remember(|| {
-            let kept = self.kept().take();
-            let (updated, kept) = Writer::reopen(&self.places, kept)?.update_some(roots, paths)?;
-            *self.kept() = kept;
+    pub fn update_files(&self, roots: &Roots, paths: &[String]) -> Result<UpdateReport> {
+        self.record_failure(|| {
+            let kept = self.idle_writer().take();
+            let (updated, kept) =
+                UpdateWriter::reopen(&self.paths, kept)?.update_some(roots, paths)?;
+            *self.idle_writer() = kept;
             Ok(updated)
         })
     }
 
-    /// Puts right what updates in a hurry have left for later; to be called when there is time.
+    /// Merges what small updates have left; to be called when idle.
     ///
     /// # Errors
     /// As for [`Index::update`].
     pub fn tidy(&self) -> Result<()> {
-        *self.kept() = None;
-        Writer::open(&self.places)?.tidy()
+        *self.idle_writer() = None;
+        UpdateWriter::open(&self.paths)?.tidy()
     }
 
-    pub(crate) fn places(&self) -> &Places {
-        &self.places
+    pub(crate) fn paths(&self) -> &IndexPaths {
+        &self.paths
     }
 
-    pub(crate) fn writer(&self) -> Result<Writer> {
-        Writer::open(&self.places)
+    pub(crate) fn writer(&self) -> Result<UpdateWriter> {
+        UpdateWriter::open(&self.paths)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle_writer(&self) -> MutexGuard<'_, Option<IdleWriter>> {
+        self.idle_writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that the index takes on disk.
+    /// The size of the index on disk.
     pub fn bytes(&self) -> u64 {
         let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
-        let text = fs::read_dir(self.places.text());
+        let text = fs::read_dir(self.paths.text());
         let text: u64 = text
             .into_iter()
             .flatten()
             .flatten()
             .map(|entry| entry.metadata().map_or(0, |found| found.len()))
             .sum();
-        text + size(&self.places.catalog())
+        text + size(&self.paths.catalog())
     }
 
     /// Runs `work` on a consistent view, opened or refreshed first.
@@ -230,7 +231,7 @@ impl Index {
         work: impl FnOnce(&Catalog, &TextIndex) -> Result<T>,
     ) -> Result<T> {
         let mut open = self.catalogs().pop();
-        // Files that somebody has tampered with can make a library panic; that is damage like any other.
+        // A manipulated file can make a library panic; that is damage like any other.
         let done = catch_unwind(AssertUnwindSafe(|| {
             let (catalog, text) = self.refreshed(&mut open)?;
             work(catalog, &text)
@@ -239,10 +240,10 @@ impl Index {
         if let Err(Error::Damaged(why)) = &done {
             tracing::warn!(why, "the index is damaged");
             *self.text() = None;
-            self.places.mark_damaged();
+            self.paths.mark_damaged();
         } else if let Some(open) = open.filter(|_| !matches!(done, Err(Error::Missing))) {
             let mut catalogs = self.catalogs();
-            if catalogs.len() < MOST_CATALOGS {
+            if catalogs.len() < MAX_OPEN_CATALOGS {
                 catalogs.push(open);
             }
         }
@@ -257,39 +258,39 @@ impl Index {
         self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Both parts as they are now.
+    /// Both parts in their current version.
     fn refreshed<'c>(
         &self,
         open: &'c mut Option<OpenCatalog>,
     ) -> Result<(&'c Catalog, Arc<TextIndex>)> {
         let mut text = self.text();
-        if self.places.marked_damaged() {
+        if self.paths.is_marked_damaged() {
             (*open, *text) = (None, None);
             return Err(Error::Missing);
         }
-        let inode = Mark::of(&self.places.catalog())
+        let inode = FileVersion::of(&self.paths.catalog())
             .ok_or(Error::Missing)?
             .inode;
-        let pieces = Mark::of(&self.places.pieces()).ok_or(Error::Missing)?;
+        let segments = FileVersion::of(&self.paths.segment_list()).ok_or(Error::Missing)?;
         // Another inode is another index, built anew.
         if open.as_ref().is_none_or(|open| open.inode != inode) {
             *open = Some(OpenCatalog {
-                catalog: Catalog::open(&self.places.catalog())?,
+                catalog: Catalog::open(&self.paths.catalog())?,
                 inode,
             });
         }
         match text.as_mut().filter(|text| text.inode == inode) {
             Some(text) => {
-                if text.at != pieces {
+                if text.version != segments {
                     text.text.reload()?;
-                    text.at = pieces;
+                    text.version = segments;
                 }
             }
             None => {
                 *text = Some(OpenText {
-                    text: Arc::new(TextIndex::open(&self.places.text())?),
+                    text: Arc::new(TextIndex::open(&self.paths.text())?),
                     inode,
-                    at: pieces,
+                    version: segments,
                 });
             }
         }
@@ -299,17 +300,17 @@ impl Index {
     }
 }
 
-/// A catalogue, and which file it was.
 struct OpenCatalog {
     catalog: Catalog,
     inode: u64,
 }
 
-/// The text part, of which catalogue's index it was, and the state of its list of pieces.
 struct OpenText {
     text: Arc<TextIndex>,
+    /// Of the catalogue it belongs to.
     inode: u64,
-    at: Mark,
+    /// Of its list of segments.
+    version: FileVersion,
 }
 
 impl std::fmt::Debug for OpenCatalog {
@@ -320,19 +321,21 @@ impl std::fmt::Debug for OpenCatalog {
 
 impl std::fmt::Debug for OpenText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenText").field("at", &self.at).finish()
+        f.debug_struct("OpenText")
+            .field("version", &self.version)
+            .finish()
     }
 }
 
-/// Tells one state of a file from another.
+/// Distinguishes one version of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct FileVersion {
     pub(crate) inode: u64,
     size: u64,
     mtime: (i64, i64),
 }
 
-impl Mark {
+impl FileVersion {
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let found = fs::symlink_metadata(path).ok()?;
         found.is_file().then(|| Self {
@@ -343,15 +346,15 @@ impl Mark {
     }
 }
 
-/// Where the parts of an index lie.
+/// The paths of an index's parts.
 #[derive(Debug, Clone)]
-pub(crate) struct Places {
+pub(crate) struct IndexPaths {
     dir: PathBuf,
-    /// Why nothing can be kept there.
-    closed: Option<String>,
+    /// Why there can be no index.
+    unavailable: Option<String>,
 }
 
-impl Places {
+impl IndexPaths {
     pub(crate) fn catalog(&self) -> PathBuf {
         self.dir.join("catalog.db")
     }
@@ -360,8 +363,8 @@ impl Places {
         self.dir.join("text")
     }
 
-    /// The text part's list of its pieces.
-    pub(crate) fn pieces(&self) -> PathBuf {
+    /// The text part's list of its segments.
+    pub(crate) fn segment_list(&self) -> PathBuf {
         self.text().join("meta.json")
     }
 
@@ -369,7 +372,7 @@ impl Places {
         self.dir.join("writer.lock")
     }
 
-    /// What processes are parsing, and what they died on.
+    /// The folder of the crash log.
     pub(crate) fn parsing(&self) -> PathBuf {
         self.dir.join("parsing")
     }
@@ -378,9 +381,9 @@ impl Places {
         self.dir.join("damaged")
     }
 
-    /// Makes the directory, closed to others.
-    pub(crate) fn make(&self) -> Result<()> {
-        if let Some(why) = &self.closed {
+    /// Creates the directory, private to the user.
+    pub(crate) fn create_dir(&self) -> Result<()> {
+        if let Some(why) = &self.unavailable {
             return Err(Error::Unwritable(why.clone()));
         }
         if self.dir.is_symlink() {
@@ -392,28 +395,28 @@ impl Places {
             .create(&self.dir)?)
     }
 
-    /// Asks the next writer to begin anew.
+    /// Makes the next writer build the index again.
     pub(crate) fn mark_damaged(&self) {
         let _ = File::create(self.damaged());
     }
 
-    pub(crate) fn marked_damaged(&self) -> bool {
+    pub(crate) fn is_marked_damaged(&self) -> bool {
         self.damaged().exists()
     }
 
     /// Removes everything but the lock. The caller holds the lock.
     pub(crate) fn clear(&self) -> Result<()> {
-        let gone = |done: std::io::Result<()>| match done {
+        let ignore_missing = |done: std::io::Result<()>| match done {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             other => other,
         };
         for suffix in ["", "-wal", "-shm"] {
             let mut path = self.catalog().into_os_string();
             path.push(suffix);
-            gone(fs::remove_file(PathBuf::from(path)))?;
+            ignore_missing(fs::remove_file(PathBuf::from(path)))?;
         }
-        gone(fs::remove_dir_all(self.text()))?;
-        gone(fs::remove_file(self.damaged()))?;
+        ignore_missing(fs::remove_dir_all(self.text()))?;
+        ignore_missing(fs::remove_file(self.damaged()))?;
         Ok(())
     }
 }

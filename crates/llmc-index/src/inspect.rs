@@ -1,4 +1,4 @@
-//! All about one symbol or file at once.
+//! One symbol or file with everything related to it.
 
 use std::collections::HashMap;
 
@@ -8,46 +8,39 @@ use serde::Serialize;
 use crate::catalog::{Catalog, file_of, language_name};
 use crate::classify::{Origin, Realm};
 use crate::error::{Error, Result};
-use crate::graph::{Related, ambiguous, callees, is_none, leads, related};
+use crate::graph::{RelatedSymbol, ambiguous, callees, is_lineage_step, is_zero, related};
 use crate::index::Index;
 use crate::snippet::src;
 use crate::source::Sources;
-use crate::symbols::{self, Defined, kind_name};
-use crate::text::{TextSearcher, Use};
+use crate::symbols::{self, ResolvedSymbol, kind_name};
+use crate::text::{TextSearcher, UseKind};
 use crate::units::{Lines, Symbol};
-use crate::uses::{self, Site};
+use crate::uses::{self, FoundUse};
 
-/// All about one symbol or file.
 #[derive(Debug, Clone, Serialize)]
-pub struct Inspected {
-    /// The symbol, with what is around it.
+pub struct Inspection {
+    /// The qualified name; absent for a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub symbol: Option<String>,
-    /// The file.
     pub path: String,
-    /// What it is.
     pub kind: String,
-    /// Its lines.
     pub src: String,
-    /// Up to its body, on one line.
+    /// The definition up to its body, on one line.
     pub signature: String,
-    /// Its comment.
     pub doc: String,
-    /// Its text, within the budget; of a file, its outline.
+    /// The text within the budget; of a file, its outline.
     pub text: String,
-    /// How many lines that text has in all, when they do not fit.
+    /// The lines of the whole text, if they do not fit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lines_total: Option<usize>,
-    /// Who calls it.
-    pub callers: Vec<Related>,
-    /// What it calls.
-    pub callees: Vec<Related>,
+    pub callers: Vec<RelatedSymbol>,
+    pub callees: Vec<RelatedSymbol>,
     /// Tests that use it.
-    pub tests: Vec<Related>,
+    pub tests: Vec<RelatedSymbol>,
     /// Documentation that names it.
-    pub docs: Vec<Related>,
-    /// Files that mention the name and were not read, because too many do; the nearest were.
-    #[serde(skip_serializing_if = "is_none")]
+    pub docs: Vec<RelatedSymbol>,
+    /// Files that mention the name and were not read because there are too many; the nearest were.
+    #[serde(skip_serializing_if = "is_zero")]
     pub unread_files: usize,
     /// The definitions that share the name, when there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -55,7 +48,7 @@ pub struct Inspected {
 }
 
 impl Index {
-    /// All about a symbol, or about a file if that is what is named.
+    /// A symbol with its callers, callees, tests and documentation.
     ///
     /// # Errors
     /// As for [`Index::where_used`].
@@ -65,20 +58,20 @@ impl Index {
         what: &str,
         budget: usize,
         stop: &CancelToken,
-    ) -> Result<Inspected> {
+    ) -> Result<Inspection> {
         self.with(|catalog, text| {
             let mut sources = Sources::new(roots);
-            let asked = symbols::defined(what, catalog, &mut sources)?;
+            let asked = symbols::resolve_name(what, catalog, &mut sources)?;
             let first = asked.first().cloned().ok_or(Error::Missing)?;
-            inspected(&first, &asked, budget, catalog, text, &mut sources, stop)
+            inspect_symbol(&first, &asked, budget, catalog, text, &mut sources, stop)
         })
     }
 
-    /// All about a file: what it defines.
+    /// A file with its outline and the documentation that names it.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn inspect_file(&self, roots: &Roots, path: &str, budget: usize) -> Result<Inspected> {
+    pub fn inspect_file(&self, roots: &Roots, path: &str, budget: usize) -> Result<Inspection> {
         let file = roots.open_file(path)?;
         let path = roots.display_path(&file.path);
         drop(file);
@@ -87,9 +80,9 @@ impl Index {
             .get(&path)
             .ok_or_else(|| Error::BadRequest(format!("{path}: not a text file below 4 MiB")))?;
         let lines = source.lines();
-        let cut = source.cut();
+        let parts = source.parts();
         let mut text = String::new();
-        for (symbol, found) in cut.symbols.iter().zip(&cut.definitions) {
+        for (symbol, found) in parts.symbols.iter().zip(&parts.definitions) {
             if symbol.kind.is_member_data() {
                 continue;
             }
@@ -111,9 +104,9 @@ impl Index {
         let (text, lines_total) = within(&text, budget);
         let docs =
             self.with(|catalog, found| docs_naming(symbols::module_name(&path), catalog, found));
-        Ok(Inspected {
+        Ok(Inspection {
             symbol: None,
-            kind: cut.language.map_or("file", language_name).to_owned(),
+            kind: parts.language.map_or("file", language_name).to_owned(),
             src: src(&path, 1, lines.len()),
             signature: String::new(),
             doc: doc_at(&lines, 1),
@@ -131,38 +124,42 @@ impl Index {
 }
 
 #[allow(clippy::too_many_arguments)]
-fn inspected(
-    one: &Defined,
-    asked: &[Defined],
+fn inspect_symbol(
+    one: &ResolvedSymbol,
+    asked: &[ResolvedSymbol],
     budget: usize,
     catalog: &Catalog,
     text: &TextSearcher,
     sources: &mut Sources<'_>,
     stop: &CancelToken,
-) -> Result<Inspected> {
+) -> Result<Inspection> {
     let lines = one.source.lines();
-    let cut = one.source.cut();
-    let sites = uses::sites(std::slice::from_ref(one), catalog, text, sources, stop)?;
+    let parts = one.source.parts();
+    let sites = uses::find_uses(std::slice::from_ref(one), catalog, text, sources, stop)?;
     let users = |tests: bool| {
         let users = sites.found.iter().filter(|site| {
             let is_test = site.origin == Origin::Test || site.inside.as_ref().is_some_and(in_tests);
-            let counts = leads(one, site.kind, site.confidence);
+            let counts = is_lineage_step(one, site.kind, site.confidence);
             is_test == tests && counts && site.confidence >= 0.3
         });
-        related(users.filter_map(Site::user).filter(|user| !user.is(one)))
+        related(
+            users
+                .filter_map(FoundUse::user)
+                .filter(|user| !user.is(one)),
+        )
     };
     let callees = callees(one, catalog, sources, stop)?;
-    let definition = cut
+    let definition = parts
         .symbols
         .iter()
         .position(|symbol| symbol.line == one.symbol.line && symbol.name == one.symbol.name);
-    let signature = definition.and_then(|place| cut.definitions.get(place));
+    let signature = definition.and_then(|place| parts.definitions.get(place));
     let first = first_with_comments(&lines, one.symbol.first);
     let shown = lines.range(first, one.symbol.last);
     let shown = shown.strip_suffix('\n').unwrap_or(shown);
     let (shown, lines_total) = within(shown, budget);
     let count = u32::try_from(shown.matches('\n').count()).unwrap_or(0);
-    Ok(Inspected {
+    Ok(Inspection {
         symbol: Some(one.name()),
         path: one.source.path.clone(),
         kind: kind_name(one.symbol.kind).to_owned(),
@@ -192,11 +189,11 @@ fn in_tests(symbol: &Symbol) -> bool {
 }
 
 /// Sections of documentation that name a symbol.
-fn docs_naming(name: &str, catalog: &Catalog, text: &TextSearcher) -> Result<Vec<Related>> {
+fn docs_naming(name: &str, catalog: &Catalog, text: &TextSearcher) -> Result<Vec<RelatedSymbol>> {
     let mut found = Vec::new();
-    // A name may stand in very many units of code; their files are looked up once each.
+    // A name may be in very many units of code; each file is looked up once.
     let mut documents: HashMap<u64, Option<String>> = HashMap::new();
-    for id in text.users(&[Use::Mention], name)? {
+    for id in text.users(&[UseKind::Mention], name)? {
         let file = file_of(id);
         let path = match documents.get(&file) {
             Some(known) => known.clone(),
@@ -212,7 +209,7 @@ fn docs_naming(name: &str, catalog: &Catalog, text: &TextSearcher) -> Result<Vec
         if let Some(path) = path
             && let Some(row) = catalog.unit(id)?
         {
-            found.push(Related {
+            found.push(RelatedSymbol {
                 src: src(&path, row.unit.first, row.unit.last),
                 symbol: row.unit.symbol,
             });
@@ -229,7 +226,7 @@ fn within(text: &str, budget: usize) -> (String, Option<usize>) {
     (kept.strip_suffix('\n').unwrap_or(kept).to_owned(), all)
 }
 
-const COMMENTS: &[&str] = &[
+const COMMENT_MARKS: &[&str] = &[
     "///", "//!", "//", "/**", "/*", "*/", "*", "#[", "#", "@", "\"\"\"",
 ];
 
@@ -237,7 +234,7 @@ fn first_with_comments(lines: &Lines<'_>, first: u32) -> u32 {
     let mut start = first;
     while start > 1 {
         let above = lines.trimmed(start - 1);
-        if above.is_empty() || !COMMENTS.iter().any(|mark| above.starts_with(mark)) {
+        if above.is_empty() || !COMMENT_MARKS.iter().any(|mark| above.starts_with(mark)) {
             break;
         }
         start -= 1;
@@ -246,7 +243,7 @@ fn first_with_comments(lines: &Lines<'_>, first: u32) -> u32 {
 }
 
 /// The comment above a definition, or the string it begins with.
-fn doc_of(lines: &Lines<'_>, first: u32, one: &Defined) -> String {
+fn doc_of(lines: &Lines<'_>, first: u32, one: &ResolvedSymbol) -> String {
     if first < one.symbol.first {
         let doc = comment_text(lines, first, one.symbol.first - 1);
         if !doc.is_empty() {
@@ -285,7 +282,7 @@ fn doc_of(lines: &Lines<'_>, first: u32, one: &Defined) -> String {
 fn doc_at(lines: &Lines<'_>, first: u32) -> String {
     let is_comment = |line: &u32| {
         let text = lines.trimmed(*line);
-        COMMENTS.iter().any(|mark| text.starts_with(mark))
+        COMMENT_MARKS.iter().any(|mark| text.starts_with(mark))
     };
     let last = (first..=lines.len()).take_while(is_comment).last();
     last.map_or_else(String::new, |last| comment_text(lines, first, last))

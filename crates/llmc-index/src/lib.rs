@@ -1,34 +1,44 @@
-//! Finds the right lines of a workspace, and proves that they are current.
+//! Finds the lines of a workspace that answer a question, and proves that they are current.
 //!
-//! # How it is made
+//! The crate owns the index of a workspace: how files are split into units, what is stored about them, how units are
+//! ranked, and which symbol uses which. It must not know tools, budgets of a session or the network: vectors come from
+//! an [`Embedder`] that the caller gives. It opens the agent's files only through [`llmc_host::Roots`].
 //!
-//! A file is cut into units (`units`): functions and types with their comments, sections of documents, windows of
-//! anything else. Two stores hold what is known of them, side by side in one directory:
+//! The three types to know:
+//! - [`Index`]: the index of one workspace; updates it, watches the files, answers questions
+//! - [`SearchRequest`] and [`SearchAnswer`]: a question, and [`Snippet`]s read from the files for this answer
+//! - [`SymbolUses`], [`Lineage`], [`Inspection`]: answers about symbols
+//!
+//! # Storage
+//!
+//! A file is split into units (`units`): functions and types with their comments, sections of documents, windows of
+//! anything else. Two stores lie side by side in one directory:
 //!
 //! - `catalog`, in SQLite: files with their hashes, units and symbols with their lines. It is the authority.
 //! - `text`, in tantivy: the words of each unit (`words`), and the names it uses. Nothing else is stored there.
 //!
-//! **No text is stored anywhere.** Whatever an answer shows was read from the file for that answer (`source`). A file
-//! whose hash differs from the catalogue's is cut and scored again on the spot, so lines are right even when the index
-//! is behind; a file that changed while the answer was made is named in it.
+//! **No text is stored anywhere.** Every text in an answer is read from its file for that answer (`source`). A file whose
+//! hash differs from the catalogue's is split and scored again on the spot, so lines are right even when the index is
+//! behind; a file that changed while the answer was made is named in it.
 //!
-//! One process writes at a time (`update`), under a lock and in steps that survive a kill; any number read. A damaged
-//! index, or one of another version, is built again; until then, and wherever it cannot be written, questions are
-//! answered from the files themselves (`live`). A source that parsers die on is left unparsed (`casualties`). `watch` follows the files while a server runs.
+//! One process writes at a time (`update`, with files made ready by `prepare` and sorted by `classify`), under a lock and
+//! in steps that survive a kill; any number read. A damaged index, or one of another version, is built again; until then,
+//! and where it cannot be written, questions are answered from the files themselves (`live`). A source whose parsing
+//! crashed two processes is not parsed again (`crash_log`). `watch` follows the files while a server runs.
 //!
-//! A question (`query`) becomes candidates (`search`), by BM25 over names, paths and text, and by the places that a stack
-//! trace names (`trace`); `rank` orders them by what
-//! BM25 cannot see, and documents what a score means; `vectors` adds what is near in meaning, where somebody provides
-//! vectors; `snippet` deals out the token budget; `decimals` says how scores are written. Questions about symbols are
-//! answered by `symbols` (which definition is meant), `uses` (who uses it), `resolve` (how sure that is), `graph`,
-//! `inspect` and `plan`.
+//! # Questions
 //!
-//! Nothing in here opens one of the agent's files but through [`llmc_host::Roots`].
+//! A `question` becomes candidates (`search`), by BM25 over names, paths and text (`bm25` computes it for units that
+//! tantivy does not hold), and by the places that a `stack_trace` names. `rank` orders them and documents what a score
+//! means; `vectors` adds units that are near in meaning, where there is an embedder; `snippet` distributes the token
+//! budget; `decimals` formats scores. Questions about symbols are answered by `symbols` (which definition a name means),
+//! `uses` (where it is used), `resolve` (how sure that is), `graph`, `inspect` and `plan`.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod casualties;
+mod bm25;
 mod catalog;
 mod classify;
+mod crash_log;
 mod decimals;
 mod error;
 mod graph;
@@ -38,17 +48,16 @@ mod live;
 mod plan;
 mod prepare;
 mod progress;
-mod query;
+mod question;
 mod rank;
 mod resolve;
-mod score;
 mod search;
 mod snippet;
 mod source;
+mod stack_trace;
 mod stats;
 mod symbols;
 mod text;
-mod trace;
 mod units;
 mod update;
 mod uses;
@@ -56,16 +65,17 @@ mod vectors;
 mod watch;
 mod words;
 
-pub use classify::{Passed, Realm};
 pub use decimals::three_decimals;
 pub use error::{Error, Result};
-pub use graph::{Direction, Lineage, Near, Node, Related, UseSite, WhereUsed};
-pub use index::{Index, State};
-pub use inspect::Inspected;
-pub use plan::{Plan, Step};
-pub use progress::Progress;
-pub use search::{Answer, Request, Scope};
-pub use snippet::{LeftOut, Snippet};
-pub use stats::Stats;
-pub use update::Updated;
+pub use graph::{
+    Lineage, LineageDirection, LineageNode, RelatedSymbol, SnippetNeighbours, SymbolUses, UseSite,
+};
+pub use index::{Index, IndexState};
+pub use inspect::Inspection;
+pub use plan::{ReadingPlan, ReadingStep};
+pub use progress::IndexProgress;
+pub use search::{SearchAnswer, SearchRequest, SearchScope};
+pub use snippet::{OmittedHits, Snippet};
+pub use stats::IndexStats;
+pub use update::UpdateReport;
 pub use vectors::Embedder;

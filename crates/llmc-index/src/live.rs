@@ -1,7 +1,7 @@
-//! Searches the files themselves, while there is no index: slower, but never without an answer.
+//! Searches the files themselves while there is no index.
 //!
-//! One pass over all files counts which of the question's words each of them has; the best files are then cut into
-//! units and scored like those of the index.
+//! One pass over all files counts the question's words in each; the best files are then split into units and scored like
+//! those of the index.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -12,32 +12,30 @@ use std::time::{Duration, Instant};
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
 use llmc_host::{CancelToken, Roots, names};
 
+use crate::bm25::WordWeights;
 use crate::classify;
 use crate::error::Result;
-use crate::query::Question;
+use crate::question::Question;
 use crate::rank::Candidate;
-use crate::score::Weights;
-use crate::search::Scope;
+use crate::search::SearchScope;
 use crate::source::Sources;
-use crate::trace::{self, Located};
+use crate::stack_trace::{self, LocatedPlace};
 use crate::words::each_word;
 
-/// Files that are cut into units.
-const FILES: usize = 40;
-/// Larger files are passed over: whoever waits for an index wants an answer soon.
-const LARGEST: u64 = 1 << 20;
-/// How long files are looked at.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// Files that are split into units.
+const MAX_SPLIT_FILES: usize = 40;
+/// Larger files are skipped to answer soon.
+const MAX_SCANNED_BYTES: u64 = 1 << 20;
+const SCAN_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The units that answer a question, from the files as they are.
 pub(crate) fn search(
     roots: &Roots,
     question: &Question,
-    scope: Scope,
+    scope: SearchScope,
     sources: &mut Sources<'_>,
     stop: &CancelToken,
-) -> Result<(Vec<Candidate>, Weights, Vec<Located>)> {
-    let seen = Arc::new(Mutex::new(Seen::default()));
+) -> Result<(Vec<Candidate>, WordWeights, Vec<LocatedPlace>)> {
+    let seen = Arc::new(Mutex::new(ScanResult::default()));
     let words: Vec<String> = question
         .words
         .iter()
@@ -49,16 +47,16 @@ pub(crate) fn search(
         .map(|(place, word)| (word.clone(), place))
         .collect();
     let places = Arc::new(places);
-    let named = Arc::new(trace::names(&question.places));
+    let named = Arc::new(stack_trace::file_names(&question.places));
     let dir = roots.open_dir(".")?;
     let options = dir.walk_options(roots)?;
-    let until = Instant::now() + PATIENCE;
-    walk::walk(&dir.fd, &options, stop, || Counter {
+    let deadline = Instant::now() + SCAN_TIMEOUT;
+    walk::walk(&dir.fd, &options, stop, || WordCounter {
         places: places.clone(),
         seen: seen.clone(),
         named: named.clone(),
         scope,
-        until,
+        deadline,
     })?;
     stop.check()?;
     let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
@@ -70,7 +68,7 @@ pub(crate) fn search(
             }
         }
     }
-    let weights = Weights::from_files(question, seen.files, &with_word);
+    let weights = WordWeights::from_files(question, seen.files, &with_word);
     let mut best: Vec<(f32, &String)> = seen
         .hits
         .iter()
@@ -84,13 +82,13 @@ pub(crate) fn search(
         .collect();
     best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
     let mut candidates = Vec::new();
-    for (_, path) in best.into_iter().take(FILES) {
+    for (_, path) in best.into_iter().take(MAX_SPLIT_FILES) {
         stop.check()?;
         let Some(source) = sources.get(path) else {
             continue;
         };
         let origin = classify::origin(path, &source.text);
-        for unit in &source.cut().units {
+        for unit in &source.parts().units {
             let score = weights.score(path, unit, &source.lines());
             if score > 0.0 {
                 let base = weights.share(score);
@@ -98,7 +96,7 @@ pub(crate) fn search(
             }
         }
     }
-    let located = trace::located(&question.places, |name| {
+    let located = stack_trace::locate(&question.places, |name| {
         let named = seen.named.iter();
         let named = named.filter(|path| classify::file_name(path) == name);
         Ok(named.cloned().collect())
@@ -107,25 +105,25 @@ pub(crate) fn search(
 }
 
 #[derive(Default)]
-struct Seen {
+struct ScanResult {
     files: u64,
-    /// How often each word of the question stands in a file.
+    /// The count of each word of the question, for files that have one.
     hits: Vec<(String, Vec<u32>)>,
-    /// Files that are called as a stack trace calls them.
+    /// Files with a name that a stack trace has.
     named: Vec<String>,
 }
 
-struct Counter {
+struct WordCounter {
     places: Arc<HashMap<String, usize>>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<ScanResult>>,
     named: Arc<HashSet<String>>,
-    scope: Scope,
-    until: Instant,
+    scope: SearchScope,
+    deadline: Instant,
 }
 
-impl FileVisitor for Counter {
+impl FileVisitor for WordCounter {
     fn visit(&mut self, file: &walk::WalkFile<'_>) -> VisitOutcome {
-        if Instant::now() > self.until {
+        if Instant::now() > self.deadline {
             return VisitOutcome::Stopped;
         }
         let path = names::escape(file.path());
@@ -139,18 +137,18 @@ impl FileVisitor for Counter {
         let Ok((fd, stat)) = file.open() else {
             return VisitOutcome::Unreadable;
         };
-        if u64::try_from(stat.st_size).unwrap_or(0) > LARGEST {
+        if u64::try_from(stat.st_size).unwrap_or(0) > MAX_SCANNED_BYTES {
             return VisitOutcome::TooLarge;
         }
         let mut bytes = Vec::new();
         if File::from(fd)
-            .take(LARGEST)
+            .take(MAX_SCANNED_BYTES)
             .read_to_end(&mut bytes)
             .is_err()
         {
             return VisitOutcome::Unreadable;
         }
-        if classify::passed(&path, &bytes).is_some() {
+        if classify::skip_reason(&path, &bytes).is_some() {
             return VisitOutcome::Binary;
         }
         let mut counts = vec![0; self.places.len()];

@@ -1,52 +1,49 @@
-//! What to read for a question, and in which order, without any model.
+//! Plans what to read for a question, and in which order, without a model.
 //!
-//! First the units that answer it best, then who uses the first of them, the tests that show how, and the
-//! documentation that names it. The confidence of a step is its score; of what is added, the first one's score times
-//! how sure the relation is.
+//! First the units that answer it best, then the callers of the first of them, its tests, and the documentation that
+//! names it. The confidence of a step is its score; of an added step, the first one's score times how sure the relation
+//! is.
 
 use llmc_host::{CancelToken, Roots};
 use serde::Serialize;
 
 use crate::decimals::three_decimals;
 use crate::error::Result;
-use crate::graph::Related;
-use crate::index::{Index, State};
-use crate::query::Question;
+use crate::graph::RelatedSymbol;
+use crate::index::{Index, IndexState};
+use crate::question::Question;
 use crate::rank::Candidate;
-use crate::search::{Scope, no_words};
+use crate::search::{SearchScope, no_words};
 use crate::snippet::src;
 use crate::source::Sources;
 use crate::words::each_word;
 
-/// Steps that answer the question itself, and further ones around the first.
-const DIRECT: usize = 6;
-const AROUND: usize = 2;
-/// A step with less than this share of the first one's score is not worth reading.
-const WORTH: f32 = 0.4;
+/// Steps that answer the question itself, and added ones for each relation of the first.
+const MAX_DIRECT_STEPS: usize = 6;
+const MAX_RELATED_STEPS: usize = 2;
+/// Of the first step's score.
+const MIN_SCORE_SHARE: f32 = 0.4;
 
-/// What to read.
 #[derive(Debug, Clone, Serialize)]
-pub struct Plan {
+pub struct ReadingPlan {
     /// As asked, clipped.
     pub query: String,
     /// How likely the first steps answer it, from 0 to 1.
     #[serde(serialize_with = "three_decimals")]
     pub confidence: f32,
     /// In the order of reading.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ReadingStep>,
     /// Whether the index answered.
-    pub index: State,
-    /// Why there is no index, or none that is up to date.
+    pub index: IndexState,
+    /// Why the index is missing or not up to date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// One thing to read.
 #[derive(Debug, Clone, Serialize)]
-pub struct Step {
-    /// Its lines.
+pub struct ReadingStep {
     pub src: String,
-    /// What speaks for it.
+    /// The reason to read it.
     pub why: String,
     /// From 0 to 1.
     #[serde(serialize_with = "three_decimals")]
@@ -58,31 +55,31 @@ impl Index {
     ///
     /// # Errors
     /// As for [`Index::search`].
-    pub fn plan(&self, roots: &Roots, query: &str, stop: &CancelToken) -> Result<Plan> {
+    pub fn plan(&self, roots: &Roots, query: &str, stop: &CancelToken) -> Result<ReadingPlan> {
         let question = Question::new(query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
-        let (meaning, no_vectors) = self.meaning(query, stop);
+        let (vector, no_vectors) = self.question_vector(query, stop);
         let (ranked, _, state) = self.ranked(
             roots,
             &question,
-            meaning.as_ref(),
-            Scope::Both,
+            vector.as_ref(),
+            SearchScope::Both,
             &mut sources,
             stop,
         )?;
         let best = ranked.first().map_or(0.0, |first| first.score);
-        let mut steps: Vec<Step> = ranked
+        let mut steps: Vec<ReadingStep> = ranked
             .iter()
-            .take(DIRECT)
-            .filter(|candidate| candidate.score >= WORTH * best)
-            .map(|candidate| direct(&question, candidate))
+            .take(MAX_DIRECT_STEPS)
+            .filter(|candidate| candidate.score >= MIN_SCORE_SHARE * best)
+            .map(|candidate| direct_step(&question, candidate))
             .collect();
         let named = ranked
             .iter()
             .find(|candidate| !candidate.unit.symbol.is_empty());
-        if let (Some(first), State::Ready) = (named, state) {
+        if let (Some(first), IndexState::Ready) = (named, state) {
             let id = format!("{}#{}", first.source.path, first.unit.qualified());
-            // A heading is no symbol, and a plan does without what cannot be found.
+            // A heading is not a symbol, and a plan is useful without relations.
             if let Ok(about) = self.inspect(roots, &id, 1, stop) {
                 let name = &first.unit.symbol;
                 for (what, related, sure) in [
@@ -90,11 +87,11 @@ impl Index {
                     ("tests", &about.tests, 0.6),
                     ("documents", &about.docs, 0.5),
                 ] {
-                    around(&mut steps, what, name, related, first.score * sure);
+                    add_related(&mut steps, what, name, related, first.score * sure);
                 }
             }
         }
-        Ok(Plan {
+        Ok(ReadingPlan {
             query: query.chars().take(200).collect(),
             confidence: best,
             steps,
@@ -104,7 +101,7 @@ impl Index {
     }
 }
 
-fn direct(question: &Question, candidate: &Candidate) -> Step {
+fn direct_step(question: &Question, candidate: &Candidate) -> ReadingStep {
     let unit = &candidate.unit;
     let mut words = std::collections::HashSet::new();
     let lines = candidate.source.lines();
@@ -112,10 +109,10 @@ fn direct(question: &Question, candidate: &Candidate) -> Step {
         words.insert(word.to_owned());
     });
     let mut shared: Vec<&str> = Vec::new();
-    for (word, _) in &question.words {
-        let said = question.said.get(word).map_or("", String::as_str);
-        if words.contains(word) && !shared.contains(&said) && shared.len() < 5 {
-            shared.push(said);
+    for (asked, _) in &question.words {
+        let word = question.spelling.get(asked).map_or("", String::as_str);
+        if words.contains(asked) && !shared.contains(&word) && shared.len() < 5 {
+            shared.push(word);
         }
     }
     let what = if unit.symbol.is_empty() {
@@ -123,20 +120,26 @@ fn direct(question: &Question, candidate: &Candidate) -> Step {
     } else {
         format!("{} {}", unit.kind.as_str(), unit.qualified())
     };
-    let why = if candidate.pointed.is_some() {
+    let why = if candidate.traced.is_some() {
         format!("{what}; the trace points here")
     } else {
         format!("{what}; has {}", shared.join(", "))
     };
-    Step {
+    ReadingStep {
         src: src(&candidate.source.path, unit.first, unit.last),
         why,
         confidence: candidate.score,
     }
 }
 
-fn around(steps: &mut Vec<Step>, what: &str, name: &str, related: &[Related], confidence: f32) {
-    for one in related.iter().take(AROUND) {
+fn add_related(
+    steps: &mut Vec<ReadingStep>,
+    what: &str,
+    name: &str,
+    related: &[RelatedSymbol],
+    confidence: f32,
+) {
+    for one in related.iter().take(MAX_RELATED_STEPS) {
         if steps.iter().any(|step| step.src == one.src) {
             continue;
         }
@@ -145,7 +148,7 @@ fn around(steps: &mut Vec<Step>, what: &str, name: &str, related: &[Related], co
         } else {
             format!("{} ", one.symbol)
         };
-        steps.push(Step {
+        steps.push(ReadingStep {
             src: one.src.clone(),
             why: format!("{who}{what} {name}"),
             confidence,

@@ -1,37 +1,35 @@
-//! How far an update has come.
+//! The progress of an update.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How far an update has come; shared with whoever shows it.
+/// Shared between the update and its observers.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct IndexProgress {
     done: AtomicU64,
     total: AtomicU64,
-    at_work: AtomicBool,
+    running: AtomicBool,
 }
 
-impl Progress {
-    /// Files looked at.
+impl IndexProgress {
+    /// Files processed.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Files there are; 0 until they have been counted.
+    /// All files; 0 until they are counted.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Whether an update of the whole tree is under way.
-    pub fn is_at_work(&self) -> bool {
-        self.at_work.load(Ordering::Relaxed)
+    /// Whether an update of the whole tree is running.
+    pub fn is_running(&self) -> bool {
+        self.running.load(Ordering::Relaxed)
     }
 
-    /// One more file was looked at.
     pub(crate) fn step(&self) {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// There is one more file.
     pub(crate) fn count(&self) {
         self.total.fetch_add(1, Ordering::Relaxed);
     }
@@ -39,10 +37,10 @@ impl Progress {
     pub(crate) fn begin(&self) {
         self.done.store(0, Ordering::Relaxed);
         self.total.store(0, Ordering::Relaxed);
-        self.at_work.store(true, Ordering::Relaxed);
+        self.running.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn end(&self) {
-        self.at_work.store(false, Ordering::Relaxed);
+        self.running.store(false, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! From candidates to an order: what BM25 cannot see.
+//! Orders candidates by what BM25 does not see.
 //!
 //! A unit's strength is the share of what a perfect unit would have by BM25, one with every word of the question in its
 //! text and half of them in its name. It is raised by what speaks for a unit (its name is asked for, words of the
@@ -9,18 +9,18 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
+use crate::bm25::WordWeights;
 use crate::classify::Origin;
-use crate::query::Question;
-use crate::score::Weights;
+use crate::question::Question;
 use crate::source::Source;
-use crate::trace::Pointed;
+use crate::stack_trace::TracedLine;
 use crate::units::{Lines, Unit, UnitKind};
 use crate::words::{each_word, folded, words};
 
-/// Lines of a unit that are looked at when ranking.
-const LOOKED_AT: u32 = 400;
-/// Units with this share of words in common say the same.
-const NEAR: f32 = 0.9;
+/// Lines of a unit that are ranked.
+const MAX_RANKED_LINES: u32 = 400;
+/// Units with this share of common words are duplicates.
+const DUPLICATE_SHARE: f32 = 0.9;
 
 /// A unit that may be shown.
 pub(crate) struct Candidate {
@@ -31,8 +31,8 @@ pub(crate) struct Candidate {
     pub(crate) base: f32,
     /// How many units use its name.
     pub(crate) users: u64,
-    /// Where a stack trace points at it.
-    pub(crate) pointed: Option<Pointed>,
+    /// The line that a stack trace names in it.
+    pub(crate) traced: Option<TracedLine>,
     pub(crate) score: f32,
     words: HashSet<String>,
 }
@@ -45,15 +45,15 @@ impl Candidate {
             origin,
             base,
             users: 0,
-            pointed: None,
+            traced: None,
             score: 0.0,
             words: HashSet::new(),
         }
     }
 
-    /// How many calls away from where an error was raised; far for what no trace points at.
+    /// Calls away from where an error was raised; the maximum for units that no trace names.
     fn depth(&self) -> usize {
-        self.pointed.map_or(usize::MAX, |pointed| pointed.depth)
+        self.traced.map_or(usize::MAX, |traced| traced.depth)
     }
 
     fn key(&self) -> (&str, u32, u32) {
@@ -61,8 +61,8 @@ impl Candidate {
     }
 }
 
-/// What can be told without looking at the text; for choosing which files to read.
-pub(crate) fn by_name(question: &Question, unit: &Unit, origin: Origin, users: u64) -> f32 {
+/// The factor that needs no text; chooses which files are read.
+pub(crate) fn name_factor(question: &Question, unit: &Unit, origin: Origin, users: u64) -> f32 {
     let mut factor = match origin {
         Origin::Own if is_test(unit) => test_factor(question),
         Origin::Own => 1.0,
@@ -103,7 +103,7 @@ fn is_test(unit: &Unit) -> bool {
 /// Scores, orders and thins out the candidates.
 pub(crate) fn rank(
     question: &Question,
-    weights: &Weights,
+    weights: &WordWeights,
     mut all: Vec<Candidate>,
 ) -> Vec<Candidate> {
     for candidate in &mut all {
@@ -111,9 +111,9 @@ pub(crate) fn rank(
     }
     sort(&mut all);
     raise_neighbours(&mut all);
-    lead_by_trace(&mut all);
+    put_traced_first(&mut all);
     sort(&mut all);
-    let mut all = thinned(all);
+    let mut all = deduplicated(all);
     for candidate in &mut all {
         // Strengths have no upper end; answers show them on a scale that has one, in the same order.
         candidate.score = 1.0 - (-candidate.score).exp();
@@ -121,7 +121,7 @@ pub(crate) fn rank(
     all
 }
 
-fn by_text(question: &Question, weights: &Weights, candidate: &mut Candidate) {
+fn by_text(question: &Question, weights: &WordWeights, candidate: &mut Candidate) {
     let unit = &candidate.unit;
     let lines = candidate.source.lines();
     let text = own_part(unit, &lines);
@@ -152,34 +152,34 @@ fn by_text(question: &Question, weights: &Weights, candidate: &mut Candidate) {
     let adjacent = pairs.len() as f32 / question.pairs.len().max(1) as f32;
     let asked = question.text.trim();
     let verbatim = asked.len() >= 6 && text.contains(asked);
-    let mut score = candidate.base * by_name(question, unit, candidate.origin, candidate.users);
+    let mut score = candidate.base * name_factor(question, unit, candidate.origin, candidate.users);
     score *= 0.6 + 0.4 * coverage.min(1.0);
     score *= 1.0 + 0.3 * adjacent;
     if verbatim {
         score *= 1.5;
     }
-    if candidate.pointed.is_some() {
+    if candidate.traced.is_some() {
         score = score.max(0.3) * 1.5;
     }
     candidate.score = score;
     candidate.words = found;
 }
 
-/// The text a unit is judged by: of a type that holds methods only its head, since those are units themselves.
+/// The text that is ranked: of a type with methods only its head, since those are units themselves.
 fn own_part<'a>(unit: &Unit, lines: &Lines<'a>) -> &'a str {
     let end = match unit.kind {
         UnitKind::Type | UnitKind::Module => unit.head,
         UnitKind::Function | UnitKind::Section | UnitKind::Text => unit.last,
     };
-    lines.range(unit.first, end.min(unit.first + LOOKED_AT))
+    lines.range(unit.first, end.min(unit.first + MAX_RANKED_LINES))
 }
 
-/// What the best units refer to is likely part of the answer.
+/// Raises units that the best units refer to.
 fn raise_neighbours(all: &mut [Candidate]) {
-    const BEST: usize = 8;
+    const BEST_UNITS: usize = 8;
     let best: Vec<(HashSet<String>, f32, u32, String)> = all
         .iter()
-        .take(BEST)
+        .take(BEST_UNITS)
         .map(|best| {
             let lines = best.source.lines();
             let text = own_part(&best.unit, &lines);
@@ -205,12 +205,12 @@ fn raise_neighbours(all: &mut [Candidate]) {
     }
 }
 
-/// Whoever pastes a trace wants the line that raised it and then its callers, whatever words they have in common with it.
-fn lead_by_trace(all: &mut [Candidate]) {
-    let others = all.iter().filter(|one| one.pointed.is_none());
+/// For a pasted trace the line that raised the error comes first, then its callers, whatever their words.
+fn put_traced_first(all: &mut [Candidate]) {
+    let others = all.iter().filter(|one| one.traced.is_none());
     let mut least = others.map(|one| one.score).fold(0.0, f32::max);
     let mut frames: Vec<&mut Candidate> =
-        all.iter_mut().filter(|one| one.pointed.is_some()).collect();
+        all.iter_mut().filter(|one| one.traced.is_some()).collect();
     frames.sort_by_key(|frame| std::cmp::Reverse(frame.depth()));
     for frame in frames {
         least = frame.score.max(least);
@@ -227,8 +227,8 @@ fn sort(all: &mut [Candidate]) {
     });
 }
 
-/// Leaves out what says again what a better one says, and parts of units that are shown whole.
-fn thinned(all: Vec<Candidate>) -> Vec<Candidate> {
+/// Removes duplicates of better units, and parts of units that are shown whole.
+fn deduplicated(all: Vec<Candidate>) -> Vec<Candidate> {
     let mut kept: Vec<Candidate> = Vec::new();
     for candidate in all {
         let repeats = kept.iter().any(|better| {
@@ -236,7 +236,7 @@ fn thinned(all: Vec<Candidate>) -> Vec<Candidate> {
             let (a, b) = (&better.unit, &candidate.unit);
             let overlaps = same_file && a.first <= b.last && b.first <= a.last;
             overlaps && (a.first <= b.first && b.last <= a.last || a.kind == UnitKind::Text)
-                || are_near(&better.words, &candidate.words)
+                || are_duplicates(&better.words, &candidate.words)
         });
         if !repeats {
             kept.push(candidate);
@@ -245,13 +245,13 @@ fn thinned(all: Vec<Candidate>) -> Vec<Candidate> {
     kept
 }
 
-fn are_near(a: &HashSet<String>, b: &HashSet<String>) -> bool {
+fn are_duplicates(a: &HashSet<String>, b: &HashSet<String>) -> bool {
     let (small, large) = if a.len() < b.len() { (a, b) } else { (b, a) };
     // Two short units share most of their words without being copies.
-    if small.len() < 8 || (small.len() as f32) < NEAR * large.len() as f32 {
+    if small.len() < 8 || (small.len() as f32) < DUPLICATE_SHARE * large.len() as f32 {
         return false;
     }
     let shared = small.iter().filter(|word| large.contains(*word)).count();
     let union = small.len() + large.len() - shared;
-    shared as f32 >= NEAR * union as f32
+    shared as f32 >= DUPLICATE_SHARE * union as f32
 }

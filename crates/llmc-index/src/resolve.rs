@@ -1,4 +1,4 @@
-//! Which definition a use of a name means, and how sure that is.
+//! Which definition a use of a name means, and the confidence of that.
 //!
 //! | confidence | because |
 //! |---|---|
@@ -15,64 +15,64 @@ use std::collections::{HashMap, HashSet};
 use llmc_syntax::{DefinitionKind, Language, Reference, ReferenceKind};
 
 use crate::source::Source;
-use crate::symbols::{Defined, module_name};
+use crate::symbols::{ResolvedSymbol, module_name};
 use crate::units::Symbol;
 use crate::words::folded;
 
-/// A use of something else, as far as can be told.
-const FOREIGN: f32 = 0.08;
+/// The confidence of a use that most likely means another definition.
+const OTHER_DEFINITION: f32 = 0.08;
 
-/// What is known about a name in one file that uses it.
-pub(crate) struct About<'a> {
+/// A name in one file that uses it.
+pub(crate) struct NameInFile<'a> {
     name: &'a str,
-    defined: &'a [Defined],
+    defined: &'a [ResolvedSymbol],
     rivals: usize,
     source: &'a Source,
-    /// The file defines what is asked about.
+    /// The file has one of the definitions.
     here: bool,
-    /// The file defines something else of that name, outside of any type.
+    /// The file has another definition of that name, outside of any type.
     shadowed: bool,
     imported: bool,
     module_imported: bool,
     near: bool,
-    /// What is imported, and on which lines.
+    /// Imported names with their lines.
     imports: HashMap<&'a str, Vec<u64>>,
     /// The types that each type of this file derives from.
     bases: HashMap<&'a str, HashSet<&'a str>>,
 }
 
-/// What stands before a name.
-enum Before<'s> {
+/// The expression before a name.
+enum Qualifier<'s> {
     Nothing,
     /// `self`, `this`: the type around.
     Itself,
-    /// `super`: what the type around derives from.
+    /// `super`: a base of the type around.
     Parent,
     Name(&'s str),
     /// The value of some expression.
     Value,
 }
 
-impl<'a> About<'a> {
+impl<'a> NameInFile<'a> {
     pub(crate) fn new(
         name: &'a str,
-        defined: &'a [Defined],
+        defined: &'a [ResolvedSymbol],
         rivals: usize,
         source: &'a Source,
     ) -> Self {
-        let cut = source.cut();
+        let parts = source.parts();
         let here = defined.iter().any(|one| one.source.path == source.path);
         let defines_itself = |symbol: &Symbol| {
             symbol.name == name && symbol.kind.defines() && symbol.scope.is_empty()
         };
         let mut imports: HashMap<&str, Vec<u64>> = HashMap::new();
         let mut bases: HashMap<&str, HashSet<&str>> = HashMap::new();
-        for found in &cut.references {
+        for found in &parts.references {
             let known = found.name.as_str();
             match found.kind {
                 ReferenceKind::Import => imports.entry(known).or_default().push(found.line),
                 ReferenceKind::Inherit => {
-                    if let Some(inner) = type_at(&cut.symbols, found.line) {
+                    if let Some(inner) = type_at(&parts.symbols, found.line) {
                         bases.entry(inner).or_default().insert(known);
                     }
                 }
@@ -89,7 +89,7 @@ impl<'a> About<'a> {
             rivals,
             source,
             here,
-            shadowed: !here && cut.symbols.iter().any(defines_itself),
+            shadowed: !here && parts.symbols.iter().any(defines_itself),
             imported: imports.contains_key(name),
             module_imported,
             near: defined
@@ -100,49 +100,54 @@ impl<'a> About<'a> {
         }
     }
 
-    /// How sure it is that a reference means what is asked about.
+    /// The confidence that a reference means one of the definitions.
     pub(crate) fn confidence(&self, reference: &Reference) -> f32 {
         let before = self.before(reference);
         let best = self.defined.iter().map(|one| {
             if outer(one).is_empty() {
-                self.of_the_module(one, reference, &before)
+                self.module_member_confidence(one, reference, &before)
             } else {
-                self.of_a_type(one, reference, &before)
+                self.type_member_confidence(one, reference, &before)
             }
         });
         best.fold(0.0, f32::max)
     }
 
-    fn before(&self, reference: &Reference) -> Before<'a> {
+    fn before(&self, reference: &Reference) -> Qualifier<'a> {
         let text = &self.source.text;
         match reference.qualifier(text) {
-            Some("self" | "this" | "cls" | "Self" | "static") => Before::Itself,
-            Some("super" | "parent" | "base") => Before::Parent,
-            Some(name) => Before::Name(name),
+            Some("self" | "this" | "cls" | "Self" | "static") => Qualifier::Itself,
+            Some("super" | "parent" | "base") => Qualifier::Parent,
+            Some(name) => Qualifier::Name(name),
             None if reference.is_member(text) => {
                 let before = text.get(..reference.start).unwrap_or_default();
                 let before = before.trim_end_matches(['.', ':', '?', '>', '-']);
                 if before.trim_end().ends_with("super()") {
-                    Before::Parent
+                    Qualifier::Parent
                 } else {
-                    Before::Value
+                    Qualifier::Value
                 }
             }
-            None => Before::Nothing,
+            None => Qualifier::Nothing,
         }
     }
 
-    /// A use of what a module defines: a function, a type, a constant.
-    fn of_the_module(&self, one: &Defined, reference: &Reference, before: &Before<'_>) -> f32 {
+    /// For a definition of a module: a function, a type, a constant.
+    fn module_member_confidence(
+        &self,
+        one: &ResolvedSymbol,
+        reference: &Reference,
+        before: &Qualifier<'_>,
+    ) -> f32 {
         let module = module_name(&one.source.path);
         let in_path = |part: &str| one.source.path.split('/').any(|known| known == part);
         let scoped = matches!(
-            self.source.cut().language,
+            self.source.parts().language,
             Some(Language::Rust | Language::Cpp | Language::Php | Language::Ruby)
         );
         match before {
-            Before::Name(name) if *name == module => return 0.95,
-            Before::Name(name) => {
+            Qualifier::Name(name) if *name == module => return 0.95,
+            Qualifier::Name(name) => {
                 let lines = self.imports.get(name);
                 let lines = lines.map_or(&[] as &[u64], Vec::as_slice);
                 let ours = |line: &u64| {
@@ -153,24 +158,24 @@ impl<'a> About<'a> {
                     return 0.85;
                 }
                 if !lines.is_empty() {
-                    return FOREIGN;
+                    return OTHER_DEFINITION;
                 }
                 // `crate::net::open` names what is around; `thing.open` is a member of something.
                 if !scoped {
-                    return self.several() * 0.3;
+                    return self.ambiguous_confidence() * 0.3;
                 }
             }
             // In Rust a module is called so too.
-            Before::Itself | Before::Parent if scoped => {}
-            Before::Itself | Before::Parent => return FOREIGN,
-            Before::Value => return self.several() * 0.3,
-            Before::Nothing => {}
+            Qualifier::Itself | Qualifier::Parent if scoped => {}
+            Qualifier::Itself | Qualifier::Parent => return OTHER_DEFINITION,
+            Qualifier::Value => return self.ambiguous_confidence() * 0.3,
+            Qualifier::Nothing => {}
         }
         if self.here {
             return 0.95;
         }
         if self.shadowed {
-            return self.several() * 0.3;
+            return self.ambiguous_confidence() * 0.3;
         }
         self.by_imports(reference)
     }
@@ -185,7 +190,7 @@ impl<'a> About<'a> {
         let sure = if self.near && self.rivals <= 1 {
             0.7
         } else {
-            self.several()
+            self.ambiguous_confidence()
         };
         // A word that is merely mentioned is as likely a local variable.
         if reference.kind == ReferenceKind::Mention {
@@ -196,50 +201,55 @@ impl<'a> About<'a> {
     }
 
     /// A use of a member: a method, a field.
-    fn of_a_type(&self, one: &Defined, reference: &Reference, before: &Before<'_>) -> f32 {
+    fn type_member_confidence(
+        &self,
+        one: &ResolvedSymbol,
+        reference: &Reference,
+        before: &Qualifier<'_>,
+    ) -> f32 {
         let outer = outer(one);
-        let around = type_at(&self.source.cut().symbols, reference.line);
+        let around = type_at(&self.source.parts().symbols, reference.line);
         match before {
-            Before::Itself => match around {
+            Qualifier::Itself => match around {
                 Some(around) if around == outer => 0.95,
-                Some(around) if self.has_own(around) => FOREIGN,
+                Some(around) if self.has_own(around) => OTHER_DEFINITION,
                 Some(around) => self.if_derived(around, outer),
-                None => self.several() * 0.5,
+                None => self.ambiguous_confidence() * 0.5,
             },
-            Before::Parent => match around {
+            Qualifier::Parent => match around {
                 Some(around) if around != outer => self.if_derived(around, outer),
-                _ => FOREIGN,
+                _ => OTHER_DEFINITION,
             },
-            Before::Name(name) if *name == outer => 0.95,
-            Before::Name(name) if name.starts_with(char::is_uppercase) => {
+            Qualifier::Name(name) if *name == outer => 0.95,
+            Qualifier::Name(name) if name.starts_with(char::is_uppercase) => {
                 if self.derives(name, outer) && !self.has_own(name) {
                     0.7
                 } else {
-                    self.several() * 0.3
+                    self.ambiguous_confidence() * 0.3
                 }
             }
-            Before::Name(name) => self.of_a_value(outer, Some(name)),
-            Before::Value => self.of_a_value(outer, None),
-            Before::Nothing if around == Some(outer) => 0.9,
+            Qualifier::Name(name) => self.value_member_confidence(outer, Some(name)),
+            Qualifier::Value => self.value_member_confidence(outer, None),
+            Qualifier::Nothing if around == Some(outer) => 0.9,
             // Where `this` may be left out.
-            Before::Nothing => match (self.source.cut().language, around) {
+            Qualifier::Nothing => match (self.source.parts().language, around) {
                 (
                     Some(Language::Java | Language::CSharp | Language::Cpp | Language::Ruby),
                     Some(around),
                 ) => self.if_derived(around, outer),
                 _ if self.imported => 0.8,
-                _ => self.several() * 0.3,
+                _ => self.ambiguous_confidence() * 0.3,
             },
         }
     }
 
-    /// A member of some value whose type nobody tells.
-    fn of_a_value(&self, outer: &str, name: Option<&str>) -> f32 {
+    /// For a member of a value of unknown type.
+    fn value_member_confidence(&self, outer: &str, name: Option<&str>) -> f32 {
         if name.is_some_and(|name| alike(name, outer)) {
             return 0.8;
         }
         // Other types of this file that have such a member.
-        let symbols = self.source.cut().symbols.iter();
+        let symbols = self.source.parts().symbols.iter();
         let mut others = symbols
             .filter(|symbol| symbol.name == self.name && !symbol.scope.is_empty())
             .map(|symbol| symbol.scope.rsplit("::").next().unwrap_or(""))
@@ -247,10 +257,10 @@ impl<'a> About<'a> {
             .peekable();
         let has_others = others.peek().is_some();
         if name.is_some_and(|name| others.any(|other| alike(name, other))) {
-            return FOREIGN;
+            return OTHER_DEFINITION;
         }
         if has_others && !self.here && !self.module_imported {
-            return self.several() * 0.5;
+            return self.ambiguous_confidence() * 0.5;
         }
         if self.rivals <= 1 {
             return match (self.here, self.module_imported, self.near) {
@@ -260,7 +270,7 @@ impl<'a> About<'a> {
                 _ => 0.6,
             };
         }
-        let likely = self.several();
+        let likely = self.ambiguous_confidence();
         if self.module_imported || self.here {
             (likely * 1.5).min(0.75)
         } else {
@@ -272,7 +282,7 @@ impl<'a> About<'a> {
         if self.derives(around, outer) {
             0.9
         } else {
-            FOREIGN * 2.0
+            OTHER_DEFINITION * 2.0
         }
     }
 
@@ -293,20 +303,20 @@ impl<'a> About<'a> {
         false
     }
 
-    /// Whether a type of this file has a member of the name asked about.
+    /// Whether a type of this file has a member of that name.
     fn has_own(&self, around: &str) -> bool {
-        let symbols = &self.source.cut().symbols;
+        let symbols = &self.source.parts().symbols;
         symbols.iter().any(|symbol| {
             symbol.name == self.name && symbol.scope.rsplit("::").next() == Some(around)
         })
     }
 
-    fn several(&self) -> f32 {
+    fn ambiguous_confidence(&self) -> f32 {
         0.6 / self.rivals.max(1) as f32
     }
 }
 
-/// Whether a variable is called like a type: `pool` for `Pool`, `conn` for `Connection`.
+/// Whether a variable has a name like a type: `pool` for `Pool`, `conn` for `Connection`.
 fn alike(variable: &str, outer: &str) -> bool {
     let (variable, outer) = (folded(variable), folded(outer));
     let (short, long) = if variable.len() < outer.len() {
@@ -318,7 +328,7 @@ fn alike(variable: &str, outer: &str) -> bool {
 }
 
 /// The type around a definition; empty for what belongs to the module.
-fn outer(one: &Defined) -> &str {
+fn outer(one: &ResolvedSymbol) -> &str {
     one.symbol.scope.rsplit("::").next().unwrap_or("")
 }
 

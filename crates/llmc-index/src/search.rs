@@ -1,44 +1,40 @@
-//! Answers a question: candidates from the index (or from the files themselves), proven against the disk, ranked, and
-//! cut to the budget.
+//! Answers a question: candidates from the index or from the files themselves, checked against the disk, ranked, and cut
+//! to the budget.
 
 use std::collections::{BTreeMap, HashMap};
 
 use llmc_host::{CancelToken, Roots};
 use serde::Serialize;
 
+use crate::bm25::WordWeights;
 use crate::catalog::{Catalog, FileRow};
 use crate::classify::Realm;
 use crate::error::{Error, Result};
-use crate::index::{Index, State};
+use crate::index::{Index, IndexState};
 use crate::live;
-use crate::query::Question;
+use crate::question::Question;
 use crate::rank::{self, Candidate};
-use crate::score::Weights;
-use crate::snippet::{self, LeftOut, Snippet};
+use crate::snippet::{self, OmittedHits, Snippet};
 use crate::source::Sources;
+use crate::stack_trace::{self, LocatedPlace};
 use crate::text::TextSearcher;
-use crate::trace::{self, Located};
 use crate::units::Unit;
-use crate::vectors::{self, WEIGHT};
+use crate::vectors::{self, VECTOR_WEIGHT};
 
-/// Units taken from the text part.
-const TAKEN: usize = 160;
-/// Units whose text is looked at.
-const READ: usize = 48;
+/// Taken from the text part, and from the vectors.
+const MAX_INDEX_HITS: usize = 160;
+/// Units whose files are read.
+const MAX_PROPOSALS: usize = 48;
 
-/// Where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// Code.
+pub enum SearchScope {
     Repo,
-    /// Documentation.
     Docs,
-    /// Both.
     Both,
 }
 
-impl Scope {
+impl SearchScope {
     pub(crate) fn realms(self) -> &'static [Realm] {
         match self {
             Self::Repo => &[Realm::Repo],
@@ -48,73 +44,70 @@ impl Scope {
     }
 }
 
-/// What is asked.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    /// In words, names, or a pasted error.
+pub struct SearchRequest<'a> {
+    /// Words, names, or a pasted error.
     pub query: &'a str,
-    /// Where to look.
-    pub scope: Scope,
-    /// How many snippets.
+    pub scope: SearchScope,
+    /// The number of snippets.
     pub k: usize,
-    /// How many tokens of text in all.
+    /// Tokens of all snippets together.
     pub budget: usize,
 }
 
-/// What was found.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct SearchAnswer {
     /// Best first.
     pub snippets: Vec<Snippet>,
     /// Sources that changed while the answer was made.
     pub unverified: Vec<String>,
     /// Whether the index answered.
-    pub index: State,
-    /// Hits for which the budget was too small; the note says so too.
-    pub left_out: Option<LeftOut>,
-    /// Why there is no index, or none that is up to date, and what was left out.
+    pub index: IndexState,
+    /// Hits for which the budget was too small; the note has them, too.
+    pub omitted: Option<OmittedHits>,
+    /// Why the index is missing or not up to date, and what was left out.
     pub note: Option<String>,
 }
 
-/// A unit the index proposes.
+/// A unit from the index, not yet checked against its file.
 struct Proposal {
     file: FileRow,
     unit: Unit,
     score: f32,
-    /// How near its vector is to the question's.
+    /// The similarity of its vector to the question's.
     near: f32,
     users: u64,
 }
 
-/// The question's vector and the model it is of.
-pub(crate) type Meaning = (Vec<u8>, i64);
+/// The question's vector and the number of its model.
+pub(crate) type QuestionVector = (Vec<u8>, i64);
 
 impl Index {
-    /// Finds what answers a question. Every text is read from its file for this answer.
+    /// Finds the units that answer a question. Every text is read from its file for this answer.
     ///
     /// # Errors
-    /// A question without words, or the time was up.
+    /// A question without words; cancelled or timed out.
     pub fn search(
         &self,
         roots: &Roots,
-        request: &Request<'_>,
+        request: &SearchRequest<'_>,
         stop: &CancelToken,
-    ) -> Result<Answer> {
+    ) -> Result<SearchAnswer> {
         let question = Question::new(request.query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
-        let (meaning, no_vectors) = self.meaning(request.query, stop);
+        let (vector, no_vectors) = self.question_vector(request.query, stop);
         let (ranked, weights, state) = self.ranked(
             roots,
             &question,
-            meaning.as_ref(),
+            vector.as_ref(),
             request.scope,
             &mut sources,
             stop,
         )?;
-        let (snippets, left_out) =
-            snippet::deal_out(&question, &weights, &ranked, request.k, request.budget);
+        let (snippets, omitted) =
+            snippet::within_budget(&question, &weights, &ranked, request.k, request.budget);
         let notes = [
-            left_out.as_ref().map(LeftOut::to_string),
+            omitted.as_ref().map(OmittedHits::to_string),
             self.note(state).or(no_vectors),
         ];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
@@ -123,40 +116,40 @@ impl Index {
             .filter(|snippet| !sources.is_current(&snippet.path))
             .map(Snippet::src)
             .collect();
-        Ok(Answer {
+        Ok(SearchAnswer {
             snippets,
             unverified,
-            left_out,
+            omitted,
             note: (!notes.is_empty()).then(|| notes.join("; ")),
             index: state,
         })
     }
 
     /// The question's vector, or why there is none.
-    pub(crate) fn meaning(
+    pub(crate) fn question_vector(
         &self,
         question: &str,
         stop: &CancelToken,
-    ) -> (Option<Meaning>, Option<String>) {
+    ) -> (Option<QuestionVector>, Option<String>) {
         match self.vector_of(question, stop) {
             Ok(vector) => (vector.zip(self.model_number()), None),
             Err(why) => (None, Some(format!("ranked without vectors: {why}"))),
         }
     }
 
-    pub(crate) fn note(&self, state: State) -> Option<String> {
+    pub(crate) fn note(&self, state: IndexState) -> Option<String> {
         match state {
-            State::Ready => self.failure(),
-            State::Building => {
+            IndexState::Ready => self.failure(),
+            IndexState::Building => {
                 let (done, total) = (self.progress().done(), self.progress().total());
-                let counted = self.progress().is_at_work() && total > 0;
+                let counted = self.progress().is_running() && total > 0;
                 Some(if counted {
                     format!("searched live; the index has {done} of {total} files")
                 } else {
                     "searched live; the index is being built".to_owned()
                 })
             }
-            State::None => Some(match self.trouble() {
+            IndexState::None => Some(match self.unavailable_reason() {
                 Some(why) => format!("searched live; {why}"),
                 None => "searched live; there is no index yet".to_owned(),
             }),
@@ -168,14 +161,14 @@ impl Index {
         &self,
         roots: &Roots,
         question: &Question,
-        meaning: Option<&Meaning>,
-        scope: Scope,
+        vector: Option<&QuestionVector>,
+        scope: SearchScope,
         sources: &mut Sources<'_>,
         stop: &CancelToken,
-    ) -> Result<(Vec<Candidate>, Weights, State)> {
+    ) -> Result<(Vec<Candidate>, WordWeights, IndexState)> {
         let state = self.state();
-        let proposed = if state == State::Ready {
-            match self.with(|catalog, text| propose(question, meaning, scope, catalog, text)) {
+        let proposed = if state == IndexState::Ready {
+            match self.with(|catalog, text| propose(question, vector, scope, catalog, text)) {
                 Ok(proposed) => Some(proposed),
                 // The files are still there to be searched.
                 Err(error @ (Error::BadRequest(_) | Error::Host(_))) => return Err(error),
@@ -186,22 +179,26 @@ impl Index {
         };
         let (mut candidates, weights, located, state) = match proposed {
             Some((proposals, weights, located)) => {
-                let by_words = if meaning.is_some() { 1.0 - WEIGHT } else { 1.0 };
-                let candidates = prove(proposals, &weights, by_words, sources, stop)?;
+                let by_words = if vector.is_some() {
+                    1.0 - VECTOR_WEIGHT
+                } else {
+                    1.0
+                };
+                let candidates = check_proposals(proposals, &weights, by_words, sources, stop)?;
                 (candidates, weights, located, state)
             }
             None => {
                 let (candidates, weights, located) =
                     live::search(roots, question, scope, sources, stop)?;
-                let state = if state == State::Ready {
-                    State::None
+                let state = if state == IndexState::Ready {
+                    IndexState::None
                 } else {
                     state
                 };
                 (candidates, weights, located, state)
             }
         };
-        trace::point(&located, &mut candidates, sources);
+        stack_trace::mark_candidates(&located, &mut candidates, sources);
         Ok((rank::rank(question, &weights, candidates), weights, state))
     }
 }
@@ -210,23 +207,23 @@ pub(crate) fn no_words() -> Error {
     Error::BadRequest("query has no words to look for".to_owned())
 }
 
-/// What the index says.
+/// The candidates of the index.
 fn propose(
     question: &Question,
-    meaning: Option<&Meaning>,
-    scope: Scope,
+    vector: Option<&QuestionVector>,
+    scope: SearchScope,
     catalog: &Catalog,
     text: &TextSearcher,
-) -> Result<(Vec<Proposal>, Weights, Vec<Located>)> {
-    let weights = Weights::from_index(question, text, scope.realms());
-    let wanted = weights.wanted();
+) -> Result<(Vec<Proposal>, WordWeights, Vec<LocatedPlace>)> {
+    let weights = WordWeights::from_index(question, text, scope.realms());
+    let wanted = weights.weighted_words();
     let found = if wanted.is_empty() {
         Vec::new()
     } else {
-        text.best(scope.realms(), &wanted, TAKEN)?
+        text.best(scope.realms(), &wanted, MAX_INDEX_HITS)?
     };
-    let mut near: HashMap<u64, f32> = match meaning {
-        Some((vector, model)) => vectors::nearest(vector, *model, catalog, TAKEN)?
+    let mut near: HashMap<u64, f32> = match vector {
+        Some((question, model)) => vectors::nearest(question, *model, catalog, MAX_INDEX_HITS)?
             .into_iter()
             .collect(),
         None => HashMap::new(),
@@ -239,7 +236,7 @@ fn propose(
     let mut files: HashMap<u64, Option<FileRow>> = HashMap::new();
     let mut proposals = Vec::with_capacity(found.len());
     for (score, id, near) in found {
-        // What only the text part knows belongs to an update that is not done.
+        // A unit that only the text part has belongs to an unfinished update.
         let Some(row) = catalog.unit(id)? else {
             continue;
         };
@@ -272,15 +269,18 @@ fn propose(
         let Proposal {
             unit, file, users, ..
         } = proposal;
-        let base = match meaning {
-            Some(_) => (1.0 - WEIGHT) * weights.share(proposal.score) + WEIGHT * proposal.near,
+        let base = match vector {
+            Some(_) => {
+                (1.0 - VECTOR_WEIGHT) * weights.share(proposal.score)
+                    + VECTOR_WEIGHT * proposal.near
+            }
             None => proposal.score,
         };
-        base * rank::by_name(question, unit, file.origin, *users)
+        base * rank::name_factor(question, unit, file.origin, *users)
     };
     proposals.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
-    proposals.truncate(READ);
-    let located = trace::located(&question.places, |name| {
+    proposals.truncate(MAX_PROPOSALS);
+    let located = stack_trace::locate(&question.places, |name| {
         let files = catalog.files_named(name)?.into_iter();
         let files = files.filter(|file| scope.realms().contains(&file.realm));
         Ok(files.map(|file| file.path).collect())
@@ -288,10 +288,10 @@ fn propose(
     Ok((proposals, weights, located))
 }
 
-/// Reads the files behind the proposals: same content, same lines; else the units are found and scored anew.
-fn prove(
+/// Reads the files of the proposals. Units of a file that has changed are found and scored again.
+fn check_proposals(
     proposals: Vec<Proposal>,
-    weights: &Weights,
+    weights: &WordWeights,
     by_words: f32,
     sources: &mut Sources<'_>,
     stop: &CancelToken,
@@ -323,7 +323,7 @@ fn prove(
             .iter()
             .map(|one| (one.unit.symbol.as_str(), one.users))
             .collect();
-        for unit in &source.cut().units {
+        for unit in &source.parts().units {
             let score = weights.score(&path, unit, &source.lines());
             let (Some(origin), true) = (origin, score > 0.0) else {
                 continue;

@@ -1,32 +1,30 @@
-//! Deals out a token budget: whole units where they fit, else cut between lines, exact to the token.
+//! Distributes a token budget: whole units where they fit, else cut between lines, exact to the token.
 
 use std::fmt;
 
-use crate::query::Question;
+use crate::bm25::WordWeights;
+use crate::question::Question;
 use crate::rank::Candidate;
-use crate::score::Weights;
 use crate::units::{Lines, Unit, UnitKind};
 use crate::words::each_word;
 
-/// Lines shown above the one that a trace points at, where there is no room for all.
-const ABOVE: u32 = 8;
+/// Lines shown above the one that a trace names, if the unit does not fit.
+const LINES_ABOVE_TRACED: u32 = 8;
 
 /// Some lines of a file, as they are on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snippet {
     /// The lines, without the last line end.
     pub text: String,
-    /// The file, as tools show it.
+    /// As tools show it.
     pub path: String,
-    /// The first line, counted from 1.
+    /// From 1.
     pub first: u32,
-    /// The last line.
     pub last: u32,
-    /// From 0 to 1; see the crate's documentation.
+    /// From 0 to 1; see `rank`.
     pub score: f32,
-    /// The name of the unit with what is around it.
+    /// The qualified name of the unit.
     pub symbol: Option<String>,
-    /// What the unit is.
     pub kind: Option<&'static str>,
 }
 
@@ -44,22 +42,20 @@ pub(crate) fn src(path: &str, first: u32, last: u32) -> String {
 
 /// Hits for which a budget was too small.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// How many.
+pub struct OmittedHits {
     pub hits: usize,
-    /// Of how many that were to be shown.
+    /// The number of hits to be shown.
     pub of: usize,
-    /// The budget.
     pub budget: usize,
-    /// The lines of the best of them.
+    /// The source of the best omitted hit.
     pub best: String,
-    /// The tokens that those have.
+    /// Its tokens.
     pub tokens: usize,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for OmittedHits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LeftOut {
+        let OmittedHits {
             hits,
             of,
             budget,
@@ -74,13 +70,13 @@ impl fmt::Display for LeftOut {
 }
 
 /// The first `k` candidates within the budget, best first, and what did not fit.
-pub(crate) fn deal_out(
+pub(crate) fn within_budget(
     question: &Question,
-    weights: &Weights,
+    weights: &WordWeights,
     ranked: &[Candidate],
     k: usize,
     budget: usize,
-) -> (Vec<Snippet>, Option<LeftOut>) {
+) -> (Vec<Snippet>, Option<OmittedHits>) {
     let chosen = &ranked[..ranked.len().min(k)];
     let sizes: Vec<usize> = chosen
         .iter()
@@ -93,7 +89,7 @@ pub(crate) fn deal_out(
     let shares = shares(&sizes, budget);
     let mut left = budget;
     let mut snippets = Vec::new();
-    let mut left_out: Option<LeftOut> = None;
+    let mut omitted: Option<OmittedHits> = None;
     for (candidate, share) in chosen.iter().zip(shares) {
         let lines = candidate.source.lines();
         let unit = &candidate.unit;
@@ -103,8 +99,8 @@ pub(crate) fn deal_out(
         let Some((first, last, tokens)) = fitted else {
             let text = without_end(lines.range(unit.first, unit.last));
             let of = chosen.len();
-            left_out
-                .get_or_insert_with(|| LeftOut {
+            omitted
+                .get_or_insert_with(|| OmittedHits {
                     hits: 0,
                     of,
                     budget,
@@ -126,7 +122,7 @@ pub(crate) fn deal_out(
             kind: Some(unit.kind.as_str()),
         });
     }
-    (snippets, left_out)
+    (snippets, omitted)
 }
 
 /// How many tokens a text has, or `limit` if it has more.
@@ -135,7 +131,7 @@ fn tokens_up_to(text: &str, limit: usize) -> usize {
     if bytes == text.len() { tokens } else { limit }
 }
 
-/// Small ones get all they need, the others equal parts of the rest.
+/// Small units get all they need, the others equal shares of the rest.
 fn shares(sizes: &[usize], budget: usize) -> Vec<usize> {
     let mut shares = vec![0; sizes.len()];
     let mut left = budget;
@@ -164,7 +160,7 @@ fn shares(sizes: &[usize], budget: usize) -> Vec<usize> {
 /// The lines of a unit to show within a budget, and their tokens.
 fn fit(
     question: &Question,
-    weights: &Weights,
+    weights: &WordWeights,
     candidate: &Candidate,
     lines: &Lines<'_>,
     budget: usize,
@@ -177,7 +173,7 @@ fn fit(
     }
     let start = match unit.kind {
         UnitKind::Function | UnitKind::Type | UnitKind::Module => unit.first,
-        UnitKind::Section | UnitKind::Text => hottest(question, weights, unit, lines),
+        UnitKind::Section | UnitKind::Text => best_start(question, weights, unit, lines),
     };
     let last_kind = unit.kind;
     // A type is shown by its head; the methods below it are units of their own.
@@ -186,22 +182,25 @@ fn fit(
     } else {
         unit.last
     };
-    let shown = from(start, end, lines, budget);
-    let Some(pointed) = candidate.pointed else {
+    let shown = lines_from(start, end, lines, budget);
+    let Some(traced) = candidate.traced else {
         return shown;
     };
-    // The line that a trace points at is what is wanted, however far down it stands.
-    let has_it = |shown: &(u32, u32, usize)| (shown.0..=shown.1).contains(&pointed.line);
-    let above = pointed.line.saturating_sub(ABOVE).max(unit.first);
+    // The line that a trace names must be shown, however far down it is.
+    let has_it = |shown: &(u32, u32, usize)| (shown.0..=shown.1).contains(&traced.line);
+    let above = traced
+        .line
+        .saturating_sub(LINES_ABOVE_TRACED)
+        .max(unit.first);
     shown
         .filter(has_it)
-        .or_else(|| from(above, unit.last, lines, budget).filter(has_it))
-        .or_else(|| from(pointed.line, unit.last, lines, budget))
+        .or_else(|| lines_from(above, unit.last, lines, budget).filter(has_it))
+        .or_else(|| lines_from(traced.line, unit.last, lines, budget))
         .or(shown)
 }
 
 /// As many lines from `start` on as the budget allows, and their tokens.
-fn from(start: u32, end: u32, lines: &Lines<'_>, budget: usize) -> Option<(u32, u32, usize)> {
+fn lines_from(start: u32, end: u32, lines: &Lines<'_>, budget: usize) -> Option<(u32, u32, usize)> {
     let text = lines.range(start, end);
     let (mut bytes, _) = llmc_tokens::lines_within(text, budget);
     loop {
@@ -219,8 +218,8 @@ fn from(start: u32, end: u32, lines: &Lines<'_>, budget: usize) -> Option<(u32, 
     }
 }
 
-/// A little above the line with the rarest words.
-fn hottest(question: &Question, weights: &Weights, unit: &Unit, lines: &Lines<'_>) -> u32 {
+/// Two lines above the line with the rarest words.
+fn best_start(question: &Question, weights: &WordWeights, unit: &Unit, lines: &Lines<'_>) -> u32 {
     let asked = |word: &str| question.words.iter().any(|(other, _)| other == word);
     let mut best = (0.0, unit.first);
     for line in unit.first..=unit.last {

@@ -1,4 +1,4 @@
-//! Files as they are on disk now. Every text in an answer comes from here, never from the index.
+//! Files as they are on disk. Every text in an answer comes from here, never from the index.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -8,24 +8,25 @@ use std::rc::Rc;
 
 use llmc_host::Roots;
 
-use crate::catalog::{Hash, Stamp};
-use crate::classify::LARGEST;
+use crate::catalog::{ContentHash, FileStamp};
+use crate::classify::MAX_FILE_BYTES;
 use crate::prepare::{decoded, hash_of, stamp_of};
-use crate::units::{self, Cut, Lines};
+use crate::units::{self, FileParts, Lines};
 
 /// A file as it was read for this answer.
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
-    pub(crate) hash: Hash,
-    stamp: Stamp,
-    cut: OnceCell<Cut>,
+    pub(crate) hash: ContentHash,
+    stamp: FileStamp,
+    parts: OnceCell<FileParts>,
 }
 
 impl Source {
-    /// Its units and symbols, found when first asked for.
-    pub(crate) fn cut(&self) -> &Cut {
-        self.cut.get_or_init(|| units::cut(&self.path, &self.text))
+    /// The units and symbols, computed at the first use.
+    pub(crate) fn parts(&self) -> &FileParts {
+        self.parts
+            .get_or_init(|| units::split(&self.path, &self.text))
     }
 
     pub(crate) fn lines(&self) -> Lines<'_> {
@@ -33,7 +34,7 @@ impl Source {
     }
 }
 
-/// The files that one answer looks at; each is read once, so that all of the answer is about one state of it.
+/// The files of one answer; each is read once, so that the answer is consistent.
 pub(crate) struct Sources<'r> {
     roots: &'r Roots,
     read: HashMap<String, Option<Rc<Source>>>,
@@ -47,7 +48,7 @@ impl<'r> Sources<'r> {
         }
     }
 
-    /// The file at that path; `None` if it is gone, cannot be read, or is no text any more.
+    /// The file at that path; `None` if it cannot be read or is not text.
     pub(crate) fn get(&mut self, path: &str) -> Option<Rc<Source>> {
         if let Some(found) = self.read.get(path) {
             return found.clone();
@@ -59,9 +60,10 @@ impl<'r> Sources<'r> {
 
     fn read(&self, path: &str) -> Option<Source> {
         let (file, stamp) = self.open(path)?;
-        let mut bytes = Vec::with_capacity(usize::try_from(stamp.size.min(LARGEST)).ok()? + 1);
-        file.take(LARGEST + 1).read_to_end(&mut bytes).ok()?;
-        if bytes.len() as u64 > LARGEST || memchr::memchr(0, &bytes).is_some() {
+        let mut bytes =
+            Vec::with_capacity(usize::try_from(stamp.size.min(MAX_FILE_BYTES)).ok()? + 1);
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).ok()?;
+        if bytes.len() as u64 > MAX_FILE_BYTES || memchr::memchr(0, &bytes).is_some() {
             return None;
         }
         let text = decoded(bytes);
@@ -70,18 +72,18 @@ impl<'r> Sources<'r> {
             hash: hash_of(text.as_bytes()),
             text,
             stamp,
-            cut: OnceCell::new(),
+            parts: OnceCell::new(),
         })
     }
 
-    /// Whether a file that was read is still what it was.
+    /// Whether a file that was read is unchanged.
     pub(crate) fn is_current(&self, path: &str) -> bool {
         let read = self.read.get(path).and_then(Option::as_ref);
         let now = self.open(path).map(|(_, stamp)| stamp);
         read.map(|source| source.stamp) == now
     }
 
-    fn open(&self, path: &str) -> Option<(File, Stamp)> {
+    fn open(&self, path: &str) -> Option<(File, FileStamp)> {
         let file = self.roots.open_file(path).ok()?.into_file();
         let stat = rustix::fs::fstat(&file).ok()?;
         Some((file, stamp_of(&stat)))

@@ -1,33 +1,31 @@
-//! What the index holds, and whether it is sound.
+//! Counts of the index, and its check.
 
 use serde::Serialize;
 
-use crate::casualties;
+use crate::crash_log;
 use crate::error::{Error, Result};
-use crate::index::{Index, State};
+use crate::index::{Index, IndexState};
 
-/// Counts of what is indexed.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Stats {
-    /// Files known, those passed over included.
+pub struct IndexStats {
+    /// Skipped ones included.
     pub files: u64,
-    /// Units that can be found.
+    /// Units.
     pub chunks: u64,
-    /// Names that come into being.
+    /// Definitions.
     pub symbols: u64,
     /// Uses of names.
     pub edges: u64,
     /// Files by language, the most first.
     pub languages: Vec<(String, u64)>,
-    /// Bytes of all files.
+    /// Of all files.
     pub bytes: u64,
-    /// Bytes of the index.
     pub index_bytes: u64,
-    /// When something last changed, seconds since 1970.
+    /// The last change, in seconds since 1970.
     pub updated: i64,
     /// Files whose content is not indexed, by reason.
     pub passed: Vec<(&'static str, u64)>,
-    /// Files that are cut into windows because parsing them killed two processes.
+    /// Files that are not parsed because that crashed two processes.
     pub unparsed: Vec<String>,
 }
 
@@ -36,10 +34,10 @@ impl Index {
     ///
     /// # Errors
     /// The index is damaged.
-    pub fn stats(&self) -> Result<Stats> {
+    pub fn stats(&self) -> Result<IndexStats> {
         let counted = self.with(|catalog, text| {
             let counts = catalog.counts()?;
-            Ok(Stats {
+            Ok(IndexStats {
                 files: counts.files,
                 chunks: counts.units,
                 symbols: counts.symbols,
@@ -49,24 +47,24 @@ impl Index {
                 index_bytes: 0,
                 updated: catalog.number("updated")?.unwrap_or(0),
                 passed: counts
-                    .passed
+                    .skipped
                     .into_iter()
                     .map(|(why, count)| (why.as_str(), count))
                     .collect(),
-                unparsed: casualties::given_up(&self.places().parsing()),
+                unparsed: crash_log::skipped_files(&self.paths().parsing()),
             })
         });
         match counted {
-            Ok(stats) => Ok(Stats {
+            Ok(stats) => Ok(IndexStats {
                 index_bytes: self.bytes(),
                 ..stats
             }),
-            Err(Error::Missing) => Ok(Stats::default()),
+            Err(Error::Missing) => Ok(IndexStats::default()),
             Err(error) => Err(error),
         }
     }
 
-    /// Reads every byte of the index and says what is wrong with it; nothing if all is well.
+    /// Checks every byte of the index and returns the problems.
     ///
     /// # Errors
     /// There is no index.
@@ -79,7 +77,7 @@ impl Index {
         if !sound.1 {
             wrong.push("the text part is damaged".to_owned());
         }
-        if self.state() != State::Ready {
+        if self.state() != IndexState::Ready {
             wrong.push("the first build has not finished".to_owned());
         }
         Ok(wrong)

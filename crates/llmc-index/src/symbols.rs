@@ -1,6 +1,6 @@
-//! From a name somebody writes to the definitions it means.
+//! Resolves a symbol name to the definitions it means.
 //!
-//! A name may be bare (`take`), with what is around it (`Pool::take`, `Pool.take`, `pool::take` for a module of that
+//! A name may be bare (`take`), qualified (`Pool::take`, `Pool.take`, `pool::take` for a module of that
 //! file), or with its file (`src/pool.rs#Pool::take`), which is also how answers name symbols that share a name.
 
 use std::rc::Rc;
@@ -15,26 +15,26 @@ use crate::source::{Source, Sources};
 use crate::units::{Symbol, qualified};
 use crate::words::folded;
 
-/// Definitions of one name that are looked at.
-const MOST: usize = 200;
-/// Names offered in place of one that does not exist.
-const OFFERED: usize = 5;
+/// Of one name.
+const MAX_DEFINITIONS: usize = 200;
+/// Suggestions for a name that does not exist.
+const MAX_SUGGESTIONS: usize = 5;
 
 /// A definition, as it is on disk now.
 #[derive(Clone)]
-pub(crate) struct Defined {
+pub(crate) struct ResolvedSymbol {
     pub(crate) source: Rc<Source>,
     pub(crate) origin: Origin,
     pub(crate) symbol: Symbol,
 }
 
-impl Defined {
-    /// The name with what is around it.
+impl ResolvedSymbol {
+    /// The qualified name.
     pub(crate) fn name(&self) -> String {
         qualified(&self.symbol.scope, &self.symbol.name)
     }
 
-    /// The name that means this one only.
+    /// The name that means only this definition.
     pub(crate) fn id(&self) -> String {
         format!("{}#{}", self.source.path, self.name())
     }
@@ -44,24 +44,24 @@ impl Defined {
     }
 
     pub(crate) fn language(&self) -> Option<Language> {
-        self.source.cut().language
+        self.source.parts().language
     }
 
-    /// Whether two stand for one place.
-    pub(crate) fn is(&self, other: &Defined) -> bool {
+    /// Whether both are the same place.
+    pub(crate) fn is(&self, other: &ResolvedSymbol) -> bool {
         self.source.path == other.source.path && self.symbol.line == other.symbol.line
     }
 }
 
-/// A written name, taken apart.
+/// A symbol name, parsed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Written<'a> {
+pub(crate) struct SymbolName<'a> {
     pub(crate) path: Option<&'a str>,
     pub(crate) around: Vec<&'a str>,
     pub(crate) name: &'a str,
 }
 
-impl<'a> Written<'a> {
+impl<'a> SymbolName<'a> {
     pub(crate) fn new(text: &'a str) -> Option<Self> {
         let text = text.trim().trim_end_matches("()");
         let (path, rest) = match text.rsplit_once('#') {
@@ -83,20 +83,20 @@ impl<'a> Written<'a> {
     }
 }
 
-/// The definitions that a written name means: at least one, those of our own code first.
-pub(crate) fn defined(
+/// The definitions that a name means: at least one, those of the workspace's own code first.
+pub(crate) fn resolve_name(
     written: &str,
     catalog: &Catalog,
     sources: &mut Sources<'_>,
-) -> Result<Vec<Defined>> {
+) -> Result<Vec<ResolvedSymbol>> {
     let nothing = |nearest| Error::NoSymbol {
         name: written.chars().take(80).collect(),
         nearest,
     };
-    let parsed = Written::new(written).ok_or_else(|| {
+    let parsed = SymbolName::new(written).ok_or_else(|| {
         Error::BadRequest("symbol is empty; give a name such as Pool::take".to_owned())
     })?;
-    let mut rows = catalog.symbols_named(parsed.name, MOST)?;
+    let mut rows = catalog.symbols_named(parsed.name, MAX_DEFINITIONS)?;
     if rows.is_empty() {
         let wanted = folded(parsed.name);
         let mut other = None;
@@ -106,30 +106,34 @@ pub(crate) fn defined(
             }
         })?;
         match other {
-            Some(name) => rows = catalog.symbols_named(&name, MOST)?,
+            Some(name) => rows = catalog.symbols_named(&name, MAX_DEFINITIONS)?,
             None => return Err(nothing(nearest(parsed.name, catalog)?)),
         }
     }
     let all = on_disk(&rows, catalog, sources)?;
-    let meant: Vec<Defined> = all
+    let meant: Vec<ResolvedSymbol> = all
         .iter()
         .filter(|found| parsed.means(found))
         .cloned()
         .collect();
     if meant.is_empty() {
-        let ids = all.iter().take(OFFERED).map(Defined::id).collect();
+        let ids = all
+            .iter()
+            .take(MAX_SUGGESTIONS)
+            .map(ResolvedSymbol::id)
+            .collect();
         return Err(nothing(ids));
     }
     Ok(meant)
 }
 
-/// All definitions of a bare name, as they are now.
-pub(crate) fn named(
+/// All definitions of a bare name, as they are on disk.
+pub(crate) fn definitions_of(
     name: &str,
     catalog: &Catalog,
     sources: &mut Sources<'_>,
-) -> Result<Vec<Defined>> {
-    let rows = catalog.symbols_named(name, MOST)?;
+) -> Result<Vec<ResolvedSymbol>> {
+    let rows = catalog.symbols_named(name, MAX_DEFINITIONS)?;
     on_disk(&rows, catalog, sources)
 }
 
@@ -137,8 +141,8 @@ fn on_disk(
     rows: &[SymbolRow],
     catalog: &Catalog,
     sources: &mut Sources<'_>,
-) -> Result<Vec<Defined>> {
-    let mut all: Vec<Defined> = Vec::new();
+) -> Result<Vec<ResolvedSymbol>> {
+    let mut all: Vec<ResolvedSymbol> = Vec::new();
     for row in rows {
         let Some(file) = catalog.file(row.file)? else {
             continue;
@@ -156,11 +160,11 @@ fn on_disk(
         let symbols: Vec<Symbol> = if same {
             vec![row.symbol.clone()]
         } else {
-            let cut = source.cut();
+            let cut = source.parts();
             cut.symbols.iter().filter(moved).cloned().collect()
         };
         for symbol in symbols {
-            let found = Defined {
+            let found = ResolvedSymbol {
                 source: source.clone(),
                 origin: file.origin,
                 symbol,
@@ -185,9 +189,9 @@ fn on_disk(
     Ok(all)
 }
 
-impl Written<'_> {
-    /// Whether a definition of this name has what is written around it.
-    fn means(&self, found: &Defined) -> bool {
+impl SymbolName<'_> {
+    /// Whether a definition of this name has the qualifiers of this one.
+    fn means(&self, found: &ResolvedSymbol) -> bool {
         let path = &found.source.path;
         if let Some(wanted) = self.path
             && path != wanted
@@ -224,7 +228,7 @@ impl Written<'_> {
     }
 }
 
-/// Names that look like a name nobody defines.
+/// Names similar to an undefined name.
 fn nearest(name: &str, catalog: &Catalog) -> Result<Vec<String>> {
     let wanted = name.to_lowercase();
     let mut best: Vec<(f64, String)> = Vec::new();
@@ -237,13 +241,13 @@ fn nearest(name: &str, catalog: &Catalog) -> Result<Vec<String>> {
     best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     Ok(best
         .into_iter()
-        .take(OFFERED)
+        .take(MAX_SUGGESTIONS)
         .map(|(_, name)| name)
         .collect())
 }
 
-/// Whether code in one language can use what is defined in the other.
-pub(crate) fn can_meet(a: Option<Language>, b: Option<Language>) -> bool {
+/// Whether code in one language can use definitions of the other.
+pub(crate) fn are_compatible(a: Option<Language>, b: Option<Language>) -> bool {
     use Language as L;
     let family = |language: Option<Language>| match language {
         Some(L::JavaScript | L::TypeScript | L::Tsx) => 1,
@@ -272,7 +276,6 @@ pub(crate) fn module_name(path: &str) -> &str {
     stem
 }
 
-/// The word for a kind of definition.
 pub(crate) fn kind_name(kind: DefinitionKind) -> &'static str {
     use DefinitionKind as D;
     match kind {
@@ -311,14 +314,14 @@ mod tests {
             ),
             ("a::b::c", None, &["a", "b"], "c"),
         ] {
-            let written = Written::new(text).expect(text);
+            let written = SymbolName::new(text).expect(text);
             assert_eq!(
                 (written.path, written.around.as_slice(), written.name),
                 (path, around, name)
             );
         }
         for text in ["", "  ", "::", "#"] {
-            assert_eq!(Written::new(text), None, "{text}");
+            assert_eq!(SymbolName::new(text), None, "{text}");
         }
     }
 }

@@ -1,10 +1,9 @@
-//! Words of units, in tantivy: ranked search, and who mentions which name.
+//! The text part, in tantivy: ranked search over the words of units, and which units use a name.
 //!
-//! Nothing is stored but a unit's number; text is always read from the file it came from. Code and documentation have
-//! fields of their own, so a scope is a choice of fields and not a filter: a plain union of words is what tantivy can
-//! search without looking at every match.
+//! Only a unit's number is stored; text is always read from its file. Code and documentation have separate fields, so a
+//! scope is a choice of fields and not a filter: tantivy searches a plain union of words without visiting every match.
 
-mod folder;
+mod directory;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -24,25 +23,25 @@ use tantivy::{
 use crate::classify::Realm;
 use crate::error::{Error, Result};
 use crate::words::WordTokenizer;
-use folder::{Folder, For, Refusal};
+use directory::{DirectoryUse, IndexDirectory, WriteErrors};
 
-/// Memory for indexing when much is new, and when little is.
-const LARGE_ARENA: usize = 64 << 20;
-const SMALL_ARENA: usize = 16 << 20;
+/// Memory of the writer for a build, and for an update.
+const BUILD_ARENA_BYTES: usize = 64 << 20;
+const UPDATE_ARENA_BYTES: usize = 16 << 20;
 
-/// A text part up to this size is checked whole when it is opened; a larger one when somebody asks for it.
-const CHECKED_AT_ONCE: u64 = 32 << 20;
+/// A text part up to this size is checked whole when it is opened; a larger one on request.
+const MAX_CHECKED_AT_OPEN_BYTES: u64 = 32 << 20;
 
-/// The three places where a word can stand in a unit, and what it counts there.
+/// Where a word is in a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum WordField {
     Name,
     Path,
     Text,
 }
 
-impl Place {
-    pub(crate) const ALL: [Place; 3] = [Self::Name, Self::Path, Self::Text];
+impl WordField {
+    pub(crate) const ALL: [WordField; 3] = [Self::Name, Self::Path, Self::Text];
 
     pub(crate) fn weight(self) -> f32 {
         match self {
@@ -53,17 +52,17 @@ impl Place {
     }
 }
 
-/// How a unit uses a name, as the first letter of the term.
+/// How a unit uses a name; the first letter of the term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
+pub(crate) enum UseKind {
     Call,
     Import,
     Inherit,
     Mention,
 }
 
-impl Use {
-    pub(crate) const ALL: [Use; 4] = [Self::Call, Self::Import, Self::Inherit, Self::Mention];
+impl UseKind {
+    pub(crate) const ALL: [UseKind; 4] = [Self::Call, Self::Import, Self::Inherit, Self::Mention];
 
     pub(crate) fn letter(self) -> char {
         match self {
@@ -79,7 +78,7 @@ impl Use {
 struct Fields {
     unit: Field,
     file: Field,
-    /// By realm and place.
+    /// By realm and field.
     words: [[Field; 3]; 2],
     uses: Field,
 }
@@ -109,43 +108,43 @@ impl Fields {
         (schema.build(), fields)
     }
 
-    fn word(&self, realm: Realm, place: Place) -> Field {
-        self.words[realm as usize][place as usize]
+    fn word(&self, realm: Realm, field: WordField) -> Field {
+        self.words[realm as usize][field as usize]
     }
 }
 
 /// The text part of an index, open.
 pub(crate) struct TextIndex {
     index: Index,
-    /// Opened by the first search: who only writes would keep files alive that are long merged.
+    /// Opened by the first search: in a writer it would keep merged files alive.
     reader: OnceLock<IndexReader>,
     fields: Fields,
     dir: PathBuf,
-    refusal: Refusal,
+    write_errors: WriteErrors,
 }
 
-/// What a unit has to say, ready for the index.
+/// The indexed text of a unit.
 #[derive(Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct UnitWords {
     pub(crate) name: String,
     pub(crate) path: String,
     pub(crate) text: String,
-    /// Terms of the names it uses, with blanks between.
+    /// Terms of the names it uses, separated by blanks.
     pub(crate) uses: String,
 }
 
 impl TextIndex {
-    /// Opens what is there; [`Error::Missing`] if nothing is.
+    /// Opens for searching; [`Error::Missing`] if there is no index.
     pub(crate) fn open(dir: &Path) -> Result<Self> {
-        let directory = Folder::open(dir, For::Searching).ok_or(Error::Missing)?;
+        let directory = IndexDirectory::open(dir, DirectoryUse::Searching).ok_or(Error::Missing)?;
         if !Index::exists(&directory).map_err(|_| Error::Missing)? {
             return Err(Error::Missing);
         }
-        let refusal = directory.refusal();
-        let opened = Self::with(Index::open(directory)?, dir, refusal)?;
+        let write_errors = directory.write_errors();
+        let opened = Self::with(Index::open(directory)?, dir, write_errors)?;
         let size = |entry: std::fs::DirEntry| entry.metadata().map_or(0, |found| found.len());
         let bytes: u64 = std::fs::read_dir(dir)?.flatten().map(size).sum();
-        if bytes <= CHECKED_AT_ONCE && !opened.is_sound()? {
+        if bytes <= MAX_CHECKED_AT_OPEN_BYTES && !opened.is_sound()? {
             return Err(Error::Damaged("its text part is corrupt".into()));
         }
         Ok(opened)
@@ -153,32 +152,37 @@ impl TextIndex {
 
     /// Whether every byte is as it was written.
     pub(crate) fn is_sound(&self) -> Result<bool> {
-        // Mapped, since a file is looked at in one piece.
-        let mapped = Folder::open(&self.dir, For::Writing).ok_or(Error::Missing)?;
+        // Mapped, since a file is checked in one piece.
+        let mapped =
+            IndexDirectory::open(&self.dir, DirectoryUse::Writing).ok_or(Error::Missing)?;
         Ok(Index::open(mapped)?.validate_checksum()?.is_empty())
     }
 
-    /// Opens or makes it.
-    pub(crate) fn open_or_make(dir: &Path) -> Result<Self> {
+    /// Opens for writing, creating it if needed.
+    pub(crate) fn open_or_create(dir: &Path) -> Result<Self> {
         std::fs::create_dir_all(dir)?;
-        let directory = Folder::open(dir, For::Writing)
+        let directory = IndexDirectory::open(dir, DirectoryUse::Writing)
             .ok_or_else(|| Error::Unwritable("its folder cannot be opened".into()))?;
-        let refusal = directory.refusal();
+        let write_errors = directory.write_errors();
         let (schema, _) = Fields::schema();
         let settings = IndexSettings::default();
         if Index::exists(&directory).map_err(tantivy::TantivyError::from)? {
-            Self::with(Index::open(directory)?, dir, refusal)
+            Self::with(Index::open(directory)?, dir, write_errors)
         } else {
-            Self::with(Index::create(directory, schema, settings)?, dir, refusal)
+            Self::with(
+                Index::create(directory, schema, settings)?,
+                dir,
+                write_errors,
+            )
         }
     }
 
-    fn with(mut index: Index, dir: &Path, refusal: Refusal) -> Result<Self> {
+    fn with(mut index: Index, dir: &Path, write_errors: WriteErrors) -> Result<Self> {
         let (schema, fields) = Fields::schema();
         if index.schema() != schema {
             return Err(Error::Damaged("another version wrote it".into()));
         }
-        // Documents hold nothing but numbers; compressing them would only cost time.
+        // Documents hold only numbers; compression would cost time.
         index.settings_mut().docstore_compression = tantivy::store::Compressor::None;
         let tokenizers = index.tokenizers();
         tokenizers.register("words", TextAnalyzer::from(WordTokenizer));
@@ -188,7 +192,7 @@ impl TextIndex {
             reader: OnceLock::new(),
             fields,
             dir: dir.to_owned(),
-            refusal,
+            write_errors,
         })
     }
 
@@ -223,26 +227,26 @@ impl TextIndex {
         })
     }
 
-    /// In how many pieces it lies; each of them is searched by itself.
-    pub(crate) fn pieces(&self) -> Result<usize> {
+    /// The number of segments; each is searched by itself.
+    pub(crate) fn segments(&self) -> Result<usize> {
         Ok(self.index.searchable_segment_metas()?.len())
     }
 
-    pub(crate) fn writer(&self, size: Size) -> Result<TextWriter> {
+    pub(crate) fn writer(&self, size: WriteScale) -> Result<TextWriter> {
         let arena = match size {
-            Size::Build => LARGE_ARENA,
-            Size::Update | Size::Few => SMALL_ARENA,
+            WriteScale::Build => BUILD_ARENA_BYTES,
+            WriteScale::Update | WriteScale::Few => UPDATE_ARENA_BYTES,
         };
         let options = IndexWriterOptions::builder()
             .num_worker_threads(1)
             .num_merge_threads(1)
             .memory_budget_per_thread(arena)
             .build();
-        self.refusal.forget();
+        self.write_errors.clear();
         let writer = self.index.writer_with_options(options)?;
         match size {
-            Size::Few => writer.set_merge_policy(Box::new(NoMergePolicy)),
-            Size::Build | Size::Update => {
+            WriteScale::Few => writer.set_merge_policy(Box::new(NoMergePolicy)),
+            WriteScale::Build | WriteScale::Update => {
                 let mut policy = tantivy::merge_policy::LogMergePolicy::default();
                 policy.set_min_num_segments(6);
                 writer.set_merge_policy(Box::new(policy));
@@ -251,42 +255,42 @@ impl TextIndex {
         Ok(TextWriter {
             writer,
             fields: self.fields,
-            refusal: self.refusal.clone(),
+            write_errors: self.write_errors.clone(),
         })
     }
 }
 
-/// What is about to be written.
+/// How much is about to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Size {
+pub(crate) enum WriteScale {
     /// Everything.
     Build,
-    /// What has changed in the whole tree.
+    /// The changes of the whole tree.
     Update,
-    /// A few files, at once: pieces are left as they are, and joined when there is time.
+    /// A few files, fast: segments are not merged.
     Few,
 }
 
 pub(crate) struct TextWriter {
     writer: IndexWriter,
     fields: Fields,
-    refusal: Refusal,
+    write_errors: WriteErrors,
 }
 
 impl TextWriter {
-    pub(crate) fn add(&self, file: u64, unit: u64, realm: Realm, words: Words) -> Result<()> {
+    pub(crate) fn add(&self, file: u64, unit: u64, realm: Realm, words: UnitWords) -> Result<()> {
         let fields = &self.fields;
         let mut doc = TantivyDocument::default();
         doc.add_u64(fields.file, file);
         doc.add_u64(fields.unit, unit);
-        doc.add_text(fields.word(realm, Place::Name), words.name);
-        doc.add_text(fields.word(realm, Place::Path), words.path);
-        doc.add_text(fields.word(realm, Place::Text), words.text);
+        doc.add_text(fields.word(realm, WordField::Name), words.name);
+        doc.add_text(fields.word(realm, WordField::Path), words.path);
+        doc.add_text(fields.word(realm, WordField::Text), words.text);
         doc.add_text(fields.uses, words.uses);
         let added = self.writer.add_document(doc);
         added
             .map(|_| ())
-            .map_err(|error| self.refusal.behind(error))
+            .map_err(|error| self.write_errors.cause(error))
     }
 
     pub(crate) fn remove(&self, file: u64) {
@@ -299,14 +303,15 @@ impl TextWriter {
             commit.set_payload(&generation.to_string());
             commit.commit()
         });
-        done.map(|_| ()).map_err(|error| self.refusal.behind(error))
+        done.map(|_| ())
+            .map_err(|error| self.write_errors.cause(error))
     }
 
     /// Waits for the merging of segments.
     pub(crate) fn finish(self) -> Result<()> {
-        let refusal = self.refusal;
+        let write_errors = self.write_errors;
         let done = self.writer.wait_merging_threads();
-        done.map_err(|error| refusal.behind(error))
+        done.map_err(|error| write_errors.cause(error))
     }
 }
 
@@ -316,28 +321,28 @@ pub(crate) struct TextSearcher {
     fields: Fields,
 }
 
-/// A word that is looked for, and how much it counts.
+/// A word to search for.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct WeightedWord {
     pub(crate) word: String,
     pub(crate) weight: f32,
 }
 
 impl TextSearcher {
-    /// How many units there are.
+    /// The number of units.
     pub(crate) fn units(&self) -> u64 {
         self.searcher.num_docs()
     }
 
-    /// How many units have this word in this place.
-    pub(crate) fn with_word(&self, realm: Realm, place: Place, word: &str) -> u64 {
-        let term = Term::from_field_text(self.fields.word(realm, place), word);
+    /// The number of units with this word in this field.
+    pub(crate) fn with_word(&self, realm: Realm, field: WordField, word: &str) -> u64 {
+        let term = Term::from_field_text(self.fields.word(realm, field), word);
         self.searcher.doc_freq(&term).unwrap_or(0)
     }
 
-    /// How many words stand in this place on the average, over all units.
-    pub(crate) fn average(&self, realm: Realm, place: Place) -> f32 {
-        let field = self.fields.word(realm, place);
+    /// The average number of words in this field, over all units.
+    pub(crate) fn average(&self, realm: Realm, field: WordField) -> f32 {
+        let field = self.fields.word(realm, field);
         let segments = self.searcher.segment_readers().iter();
         let words: u64 = segments
             .filter_map(|segment| segment.inverted_index(field).ok())
@@ -346,21 +351,21 @@ impl TextSearcher {
         words as f32 / (self.units().max(1) as f32)
     }
 
-    /// The units in which these words count most, with their scores, best first.
+    /// The best units for these words with their scores, best first.
     pub(crate) fn best(
         &self,
         realms: &[Realm],
-        wanted: &[Wanted],
+        wanted: &[WeightedWord],
         limit: usize,
     ) -> Result<Vec<(f32, u64)>> {
         let mut parts: Vec<(Occur, Box<dyn Query>)> = Vec::new();
         for realm in realms {
-            for place in Place::ALL {
-                let field = self.fields.word(*realm, place);
+            for field in WordField::ALL {
+                let indexed = self.fields.word(*realm, field);
                 for wanted in wanted {
-                    let term = Term::from_field_text(field, &wanted.word);
+                    let term = Term::from_field_text(indexed, &wanted.word);
                     let query = TermQuery::new(term, IndexRecordOption::WithFreqs);
-                    let weight = place.weight() * wanted.weight;
+                    let weight = field.weight() * wanted.weight;
                     parts.push((
                         Occur::Should,
                         Box::new(BoostQuery::new(Box::new(query), weight)),
@@ -380,18 +385,18 @@ impl TextSearcher {
         Ok(units.collect())
     }
 
-    /// How many units use a name.
+    /// The number of units that use a name.
     pub(crate) fn users_count(&self, name: &str) -> u64 {
-        let terms = Use::ALL.iter().map(|how| self.use_term(*how, name));
+        let terms = UseKind::ALL.iter().map(|kind| self.use_term(*kind, name));
         terms
             .map(|term| self.searcher.doc_freq(&term).unwrap_or(0))
             .sum()
     }
 
     /// The units that use a name in one of these ways.
-    pub(crate) fn users(&self, hows: &[Use], name: &str) -> Result<Vec<u64>> {
-        let parts = hows.iter().map(|how| {
-            let query = TermQuery::new(self.use_term(*how, name), IndexRecordOption::Basic);
+    pub(crate) fn users(&self, kinds: &[UseKind], name: &str) -> Result<Vec<u64>> {
+        let parts = kinds.iter().map(|kind| {
+            let query = TermQuery::new(self.use_term(*kind, name), IndexRecordOption::Basic);
             (Occur::Should, Box::new(query) as Box<dyn Query>)
         });
         let query = BooleanQuery::new(parts.collect());
@@ -406,7 +411,7 @@ impl TextSearcher {
         Ok(units)
     }
 
-    /// How many uses of names are known.
+    /// The number of uses.
     pub(crate) fn edges(&self) -> u64 {
         let segments = self.searcher.segment_readers().iter();
         segments
@@ -415,8 +420,8 @@ impl TextSearcher {
             .sum()
     }
 
-    fn use_term(&self, how: Use, name: &str) -> Term {
-        Term::from_field_text(self.fields.uses, &format!("{}{name}", how.letter()))
+    fn use_term(&self, kind: UseKind, name: &str) -> Term {
+        Term::from_field_text(self.fields.uses, &format!("{}{name}", kind.letter()))
     }
 
     fn unit_columns(&self) -> Result<Vec<Column<u64>>> {

@@ -1,9 +1,9 @@
-//! Cuts a file into the units that are found and shown: functions, types, sections, and windows of what is left.
+//! Splits a file into the units that are found and shown: functions, types, sections, and windows of the rest.
 //!
-//! Every line belongs to exactly one unit's *own* lines, so nothing is indexed twice and nothing is missed. A type that
-//! holds methods spans all of its lines but owns only those outside of them; shown, it is whole if there is room, else
-//! its head. What no definition covers (imports, statements, other languages) becomes windows that end at blank lines
-//! where they can. A very long function is cut into windows that keep its name.
+//! Every line belongs to exactly one unit's *own* lines, so nothing is indexed twice or missed. A type with methods spans
+//! all of its lines but owns only those outside of them; it is shown whole if there is room, else its head. Lines outside
+//! of definitions (imports, statements, other languages) become windows that end at blank lines where possible. A very
+//! long function is split into windows that keep its name.
 
 mod code;
 mod sections;
@@ -14,19 +14,18 @@ use std::time::Duration;
 
 use llmc_syntax::{DefinitionKind, Language, ParseBudget, SyntaxAnalysis};
 
-use crate::{casualties, classify};
+use crate::crash_log;
 
-/// Processor time for one file; a grammar that loops falls back to windows.
-const PARSE_TIME: Duration = Duration::from_millis(1500);
-/// Larger sources are tables that nobody reads, and their tree takes eighty times their size in memory.
-const PARSED: usize = 2 << 20;
+/// CPU time for one file; a grammar that takes longer falls back to windows.
+const MAX_PARSE_TIME: Duration = Duration::from_millis(1500);
+/// Larger sources are mostly tables, and a syntax tree takes eighty times their size in memory.
+const MAX_PARSED_BYTES: usize = 2 << 20;
 /// Sources from this size on are parsed one at a time.
-const LARGE: usize = 256 << 10;
-static LARGE_ONE: Mutex<()> = Mutex::new(());
-/// Units kept of one file; ids leave room for no more.
+const LARGE_SOURCE_BYTES: usize = 256 << 10;
+static LARGE_SOURCE_LOCK: Mutex<()> = Mutex::new(());
+/// Of one file; ids leave room for no more.
 pub(crate) const MAX_UNITS: usize = 1 << 16;
 
-/// What a unit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum UnitKind {
     Function,
@@ -45,7 +44,6 @@ impl UnitKind {
         Self::Text,
     ];
 
-    /// The word for it in answers.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Function => "function",
@@ -61,21 +59,21 @@ impl UnitKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub(crate) kind: UnitKind,
-    /// Its name; empty for windows.
+    /// Empty for windows.
     pub(crate) symbol: String,
-    /// The names around it, joined by `::`.
+    /// The names of the definitions around it, joined by `::`.
     pub(crate) scope: String,
     pub(crate) first: u32,
     pub(crate) last: u32,
-    /// The last line of its head: what is shown when the whole does not fit.
+    /// The last line of its head, which is shown if the whole does not fit.
     pub(crate) head: u32,
-    /// The lines that are its own.
+    /// Line ranges that belong to no other unit.
     pub(crate) own: Vec<(u32, u32)>,
-    /// Names that come into being on its own lines: constants, fields, small types.
+    /// Names defined on its own lines: constants, fields, small types.
     pub(crate) names: Vec<String>,
 }
 
-/// A name that comes into being in a file.
+/// A definition in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Symbol {
     pub(crate) name: String,
@@ -86,9 +84,9 @@ pub(crate) struct Symbol {
     pub(crate) last: u32,
 }
 
-/// A file, cut.
+/// The units, symbols and references of a file.
 #[derive(Debug, Default)]
-pub(crate) struct Cut {
+pub(crate) struct FileParts {
     pub(crate) language: Option<Language>,
     pub(crate) units: Vec<Unit>,
     pub(crate) symbols: Vec<Symbol>,
@@ -96,38 +94,41 @@ pub(crate) struct Cut {
     pub(crate) definitions: Vec<llmc_syntax::Definition>,
 }
 
-/// Cuts a file.
-pub(crate) fn cut(path: &str, text: &str) -> Cut {
+pub(crate) fn split(path: &str, text: &str) -> FileParts {
     let lines = Lines::new(text);
     let language = Language::detect(path, text);
     let analysis = language.and_then(|language| {
-        if text.len() > PARSED {
+        if text.len() > MAX_PARSED_BYTES {
             return None;
         }
-        let _alone =
-            (text.len() >= LARGE).then(|| LARGE_ONE.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut effort = ParseBudget::new(usize::MAX, PARSE_TIME);
-        casualties::named(path, || llmc_syntax::analyze(language, text, &mut effort))
+        let _lock = (text.len() >= LARGE_SOURCE_BYTES).then(|| {
+            LARGE_SOURCE_LOCK
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        });
+        let mut budget = ParseBudget::new(usize::MAX, MAX_PARSE_TIME);
+        crash_log::with_path(path, || llmc_syntax::analyze(language, text, &mut budget))
     });
-    let mut cut = match (language, analysis) {
+    let mut parts = match (language, analysis) {
         (Some(language), Some(found)) => from_code(language, found, &lines),
-        _ => Cut {
-            units: sections::by_name(path, &lines).unwrap_or_else(|| windows::all(&lines)),
-            ..Cut::default()
+        _ => FileParts {
+            units: sections::by_file_name(path, &lines).unwrap_or_else(|| windows::all(&lines)),
+            ..FileParts::default()
         },
     };
-    cut.language = language;
-    cut.units.retain(|unit| !unit.own.is_empty());
-    cut.units
+    parts.language = language;
+    parts.units.retain(|unit| !unit.own.is_empty());
+    parts
+        .units
         .sort_by_key(|unit| (unit.first, std::cmp::Reverse(unit.last)));
-    cut.units.truncate(MAX_UNITS);
-    cut
+    parts.units.truncate(MAX_UNITS);
+    parts
 }
 
-fn from_code(language: Language, found: SyntaxAnalysis, lines: &Lines<'_>) -> Cut {
+fn from_code(language: Language, found: SyntaxAnalysis, lines: &Lines<'_>) -> FileParts {
     let symbols = code::symbols(&found.definitions);
     let units = code::units(language, &found.definitions, &symbols, lines);
-    Cut {
+    FileParts {
         language: Some(language),
         units,
         symbols,
@@ -153,12 +154,11 @@ impl<'a> Lines<'a> {
         Self { text, starts }
     }
 
-    /// How many lines there are.
     pub(crate) fn len(&self) -> u32 {
         u32::try_from(self.starts.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Lines `first` to `last`, as they are in the file; what lies beyond its end is left out.
+    /// Lines `first` to `last`, as far as they exist.
     pub(crate) fn range(&self, first: u32, last: u32) -> &'a str {
         let at = |line: u32| {
             let place = (line as usize).min(self.starts.len() - 1);
@@ -168,12 +168,10 @@ impl<'a> Lines<'a> {
         self.text.get(start..end.max(start)).unwrap_or_default()
     }
 
-    /// One line without the white space around it.
     pub(crate) fn trimmed(&self, line: u32) -> &'a str {
         self.range(line, line).trim()
     }
 
-    /// The line that holds a byte.
     #[cfg(test)]
     pub(crate) fn text(&self) -> &'a str {
         self.text
@@ -181,7 +179,7 @@ impl<'a> Lines<'a> {
 }
 
 impl Unit {
-    /// The text that is indexed for it.
+    /// The indexed text.
     pub(crate) fn own_text(&self, lines: &Lines<'_>) -> String {
         let mut text = String::new();
         for (first, last) in &self.own {
@@ -190,13 +188,11 @@ impl Unit {
         text
     }
 
-    /// The name with what is around it.
     pub(crate) fn qualified(&self) -> String {
         qualified(&self.scope, &self.symbol)
     }
 }
 
-/// A name with the names around it.
 pub(crate) fn qualified(scope: &str, name: &str) -> String {
     if scope.is_empty() {
         name.to_owned()
@@ -205,14 +201,9 @@ pub(crate) fn qualified(scope: &str, name: &str) -> String {
     }
 }
 
-/// Whether notebooks keep something on this line that is no text.
+/// Whether a line holds embedded data, such as a picture in a notebook.
 fn is_blob(line: &str) -> bool {
     line.len() > 1000
-}
-
-/// The extension that decides how a file without grammar is cut.
-fn extension(path: &str) -> String {
-    classify::extension(path)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Brings the index in line with the files: one writer at a time, in steps that a crash cannot tear.
+//! Updates the index: one writer at a time, in steps that survive a crash.
 //!
 //! A step first commits the catalogue and then the text part, under one growing generation. If the process dies between
-//! the two, the next writer sees the text part lag behind, takes out what the catalogue had put in since, and lets the
-//! update put it in again. A reader meanwhile drops what only one of the two knows.
+//! the two, the next writer sees that the text part is behind, removes what the catalogue has added since, and lets the
+//! update add it again. A reader meanwhile ignores what only one of the two has.
 #![allow(
     clippy::disallowed_methods,
     reason = "opens and clears the index's own files, not the agent's"
@@ -21,131 +21,135 @@ use llmc_host::walk::{self, FileVisitor, VisitOutcome};
 use llmc_host::{CancelToken, Roots, names};
 use rustix::fs::Stat;
 
-use crate::catalog::{Catalog, Known, unit_id};
+use crate::catalog::{Catalog, IndexedFile, unit_id};
 use crate::error::{Error, Result};
-use crate::index::{Mark, Places};
-use crate::prepare::{Found, Prepared, look_at};
-use crate::progress::Progress;
-use crate::text::{Size, TextIndex, TextWriter};
+use crate::index::{FileVersion, IndexPaths};
+use crate::prepare::{FileChange, PreparedFile, find_change};
+use crate::progress::IndexProgress;
+use crate::text::{TextIndex, TextWriter, WriteScale};
 
-/// Files and bytes after which a step is committed; a crash costs at most one step.
+/// A step is committed after this many files or bytes; a crash costs at most one step.
 const STEP_FILES: usize = 4000;
 const STEP_BYTES: u64 = 48 << 20;
 /// Prepared files that wait for the writer.
-const QUEUE: usize = 16;
+const MAX_QUEUED_FILES: usize = 16;
 
-/// What an update did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Updated {
-    /// Files looked at.
+pub struct UpdateReport {
     pub files: u64,
-    /// Files put in, new or changed.
+    /// New or changed files.
     pub changed: u64,
-    /// Files taken out.
     pub removed: u64,
-    /// Bytes of the files put in.
+    /// Bytes of the new or changed files.
     pub bytes: u64,
 }
 
-/// Pieces of the text part from which on it is tidied.
-const MANY_PIECES: usize = 8;
+/// The text part is merged from this many segments on.
+const MERGE_SEGMENTS: usize = 8;
 
-/// Both parts of an index, open for writing, while nobody writes.
-pub(crate) struct Kept {
+/// Both parts of an index, kept open between updates.
+pub(crate) struct IdleWriter {
     catalog: Catalog,
     text: TextIndex,
-    /// The state they were left in: the catalogue's file, and the text part's list of pieces.
-    at: (Mark, Mark),
+    /// Of the catalogue's file and of the text part's list of segments.
+    versions: (FileVersion, FileVersion),
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for IdleWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept").field("at", &self.at).finish()
+        f.debug_struct("IdleWriter")
+            .field("versions", &self.versions)
+            .finish()
     }
 }
 
-/// The one who may write: holds the lock until dropped.
-pub(crate) struct Writer {
-    places: Places,
+/// Writes the index; holds the lock until dropped.
+pub(crate) struct UpdateWriter {
+    paths: IndexPaths,
     catalog: Catalog,
     text: TextIndex,
-    size: Size,
+    size: WriteScale,
     out: Option<TextWriter>,
     generation: i64,
-    /// What stands in the open transaction.
-    step: Option<Step>,
-    updated: Updated,
+    /// The open transaction.
+    step: Option<OpenStep>,
+    report: UpdateReport,
     _lock: File,
 }
 
 #[derive(Default)]
-struct Step {
+struct OpenStep {
     files: usize,
     bytes: u64,
     /// Whether the text part changes too.
     text: bool,
 }
 
-impl Writer {
-    /// Takes the lock and opens both parts; what cannot be used is cleared away and begun anew.
-    pub(crate) fn open(places: &Places) -> Result<Self> {
-        Self::reopen(places, None)
+impl UpdateWriter {
+    /// Takes the lock and opens both parts; an unusable index is removed and begun again.
+    pub(crate) fn open(paths: &IndexPaths) -> Result<Self> {
+        Self::reopen(paths, None)
     }
 
-    /// The same with what is still open from the last time, if nobody has written since.
-    pub(crate) fn reopen(places: &Places, kept: Option<Kept>) -> Result<Self> {
-        let lock = lock(places)?;
-        if places.marked_damaged() {
-            places.clear()?;
-        } else if let Some(kept) = kept.filter(|kept| kept.is_as_left(places)) {
-            return Self::reconciled(places, kept.catalog, kept.text, lock);
+    /// The same with the parts that are still open, if no other process has written since.
+    pub(crate) fn reopen(paths: &IndexPaths, idle: Option<IdleWriter>) -> Result<Self> {
+        let lock = lock(paths)?;
+        if paths.is_marked_damaged() {
+            paths.clear()?;
+        } else if let Some(idle) = idle.filter(|idle| idle.is_current(paths)) {
+            return Self::reconciled(paths, idle.catalog, idle.text, lock);
         }
-        match Self::open_parts(places) {
-            Ok((catalog, text)) => Self::reconciled(places, catalog, text, lock),
+        match Self::open_parts(paths) {
+            Ok((catalog, text)) => Self::reconciled(paths, catalog, text, lock),
             Err(Error::Damaged(why)) => {
                 tracing::warn!(why, "the index is built again");
-                places.clear()?;
-                let (catalog, text) = Self::open_parts(places)?;
-                Self::reconciled(places, catalog, text, lock)
+                paths.clear()?;
+                let (catalog, text) = Self::open_parts(paths)?;
+                Self::reconciled(paths, catalog, text, lock)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn open_parts(places: &Places) -> Result<(Catalog, TextIndex)> {
-        let catalog = Catalog::open_for_writing(&places.catalog())?;
-        let text = TextIndex::open_or_make(&places.text())?;
+    fn open_parts(paths: &IndexPaths) -> Result<(Catalog, TextIndex)> {
+        let catalog = Catalog::open_for_writing(&paths.catalog())?;
+        let text = TextIndex::open_or_create(&paths.text())?;
         let known = catalog.number("generation")?.unwrap_or(0);
         match text.generation()? {
-            // The catalogue is ahead by what a crash left out, never behind.
+            // After a crash the catalogue is ahead, never behind.
             Some(done) if done > known => Err(Error::Damaged("its parts do not match".into())),
             None if known > 1 => Err(Error::Damaged("its text part is gone".into())),
             _ => Ok((catalog, text)),
         }
     }
 
-    fn reconciled(places: &Places, catalog: Catalog, text: TextIndex, lock: File) -> Result<Self> {
+    fn reconciled(
+        paths: &IndexPaths,
+        catalog: Catalog,
+        text: TextIndex,
+        lock: File,
+    ) -> Result<Self> {
         let generation = catalog.number("generation")?.unwrap_or(0);
         let done = text.generation()?.unwrap_or(0);
         let size = if generation == 0 {
-            Size::Build
+            WriteScale::Build
         } else {
-            Size::Update
+            WriteScale::Update
         };
         let mut writer = Self {
-            places: places.clone(),
+            paths: paths.clone(),
             catalog,
             text,
             size,
             out: None,
             generation,
             step: None,
-            updated: Updated::default(),
+            report: UpdateReport::default(),
             _lock: lock,
         };
         if done < generation {
             let lost = writer.catalog.newer_than(done)?;
-            tracing::info!(files = lost.len(), "an interrupted update is taken up");
+            tracing::info!(files = lost.len(), "an interrupted update is resumed");
             writer.begin(0)?;
             writer.out()?;
             for id in lost {
@@ -167,7 +171,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The text part's writer, opened at its first use: an update that changes nothing never needs it.
+    /// The text part's writer, opened at its first use: an update without changes needs none.
     fn out(&mut self) -> Result<&mut TextWriter> {
         if let Some(step) = &mut self.step {
             step.text = true;
@@ -187,7 +191,7 @@ impl Writer {
             self.step = None;
             return Ok(());
         }
-        let dead = self.catalog.dead()?;
+        let dead = self.catalog.removed_files()?;
         let out = self.out()?;
         for file in dead {
             out.remove(file);
@@ -199,14 +203,14 @@ impl Writer {
         self.step = None;
         let generation = self.generation;
         self.out()?.commit(generation)?;
-        // If this is lost they are taken out once more, which does no harm.
-        self.catalog.forget_dead()
+        // If this is lost they are removed once more, which is harmless.
+        self.catalog.clear_removed_files()
     }
 
-    fn put(&mut self, prepared: Prepared) -> Result<()> {
-        let Prepared {
+    fn add_file(&mut self, prepared: PreparedFile) -> Result<()> {
+        let PreparedFile {
             file,
-            cut,
+            parts,
             words,
             old,
         } = prepared;
@@ -214,68 +218,67 @@ impl Writer {
         if let Some(old) = old {
             self.catalog.remove(old)?;
         }
-        let id = self.catalog.add(&file, &cut, self.generation + 1)?;
+        let id = self.catalog.add(&file, &parts, self.generation + 1)?;
         let out = self.out()?;
         for (place, words) in words.into_iter().enumerate() {
             let unit = u64::try_from(unit_id(id, place)).unwrap_or(0);
             out.add(id, unit, file.realm, words)?;
         }
-        self.updated.changed += 1;
-        self.updated.bytes += file.stamp.size;
-        let full = |step: &Step| step.files >= STEP_FILES || step.bytes >= STEP_BYTES;
+        self.report.changed += 1;
+        self.report.bytes += file.stamp.size;
+        let full = |step: &OpenStep| step.files >= STEP_FILES || step.bytes >= STEP_BYTES;
         if self.step.as_ref().is_some_and(full) {
             self.commit()?;
         }
         Ok(())
     }
 
-    fn take_out(&mut self, id: u64) -> Result<()> {
+    fn remove_file(&mut self, id: u64) -> Result<()> {
         self.begin(0)?;
         self.out()?;
         self.catalog.remove(id)?;
-        self.updated.removed += 1;
+        self.report.removed += 1;
         Ok(())
     }
 
-    fn handle(&mut self, found: Found, seen: &mut HashSet<u64>) -> Result<()> {
-        self.updated.files += 1;
+    fn apply(&mut self, found: FileChange, seen: &mut HashSet<u64>) -> Result<()> {
+        self.report.files += 1;
         match found {
-            Found::Same(id) => {
+            FileChange::Same(id) => {
                 seen.insert(id);
             }
-            Found::Touched(id, stamp) => {
+            FileChange::Touched(id, stamp) => {
                 seen.insert(id);
                 self.begin(0)?;
                 self.catalog.touch(id, stamp)?;
             }
-            Found::Changed(prepared) => {
+            FileChange::Changed(prepared) => {
                 seen.extend(prepared.old);
-                self.put(*prepared)?;
+                self.add_file(*prepared)?;
             }
         }
         Ok(())
     }
 
-    /// Looks at every file of the workspace.
     pub(crate) fn update_all(
         mut self,
         roots: &Roots,
-        progress: &Arc<Progress>,
+        progress: &Arc<IndexProgress>,
         stop: &CancelToken,
-    ) -> Result<Updated> {
-        let known = Arc::new(self.catalog.known()?);
+    ) -> Result<UpdateReport> {
+        let known = Arc::new(self.catalog.indexed_files()?);
         let dir = roots.open_dir(".")?;
         let options = dir.walk_options(roots)?;
         if known.is_empty() {
             count_files(&dir.fd, &options, progress, stop);
         }
-        let (sender, receiver) = sync_channel::<Found>(QUEUE);
+        let (sender, receiver) = sync_channel::<FileChange>(MAX_QUEUED_FILES);
         let walking = {
             let (known, progress, stop) = (known.clone(), progress.clone(), stop.clone());
             std::thread::Builder::new()
                 .name("index-walk".into())
                 .spawn(move || {
-                    walk::walk(&dir.fd, &options, &stop, || Looker {
+                    walk::walk(&dir.fd, &options, &stop, || ChangeFinder {
                         known: known.clone(),
                         progress: progress.clone(),
                         sender: sender.clone(),
@@ -285,12 +288,12 @@ impl Writer {
         let mut seen = HashSet::with_capacity(known.len());
         let mut failed = Ok(());
         for found in receiver {
-            failed = self.handle(found, &mut seen);
+            failed = self.apply(found, &mut seen);
             if failed.is_err() {
                 break;
             }
         }
-        // The walk's threads find the channel closed and end, whatever they had left.
+        // The walk's threads end when they find the channel closed.
         let walked = walking
             .join()
             .map_err(|_| Error::Unwritable("the walk failed".into()))??;
@@ -301,9 +304,9 @@ impl Writer {
             return Err(Error::Unwritable("the walk did not end".into()));
         }
         for gone in known.values().filter(|known| !seen.contains(&known.id)) {
-            self.take_out(gone.id)?;
+            self.remove_file(gone.id)?;
         }
-        // Only when both parts hold everything may readers rely on them.
+        // Readers may rely on the index only when both parts are complete.
         self.commit()?;
         if self.catalog.number("complete")? != Some(1) {
             self.begin(0)?;
@@ -312,55 +315,56 @@ impl Writer {
         self.finish()
     }
 
-    /// Looks at these files only; they are named as the index names them. Unknown ones are left to [`Writer::update_all`].
-    /// Also what can be kept open for the next time.
+    /// Updates these files only, named as the index names them; unknown ones are left to [`UpdateWriter::update_all`].
+    /// Also returns what can stay open for the next update.
     pub(crate) fn update_some(
         mut self,
         roots: &Roots,
         paths: &[String],
-    ) -> Result<(Updated, Option<Kept>)> {
-        self.size = Size::Few;
-        self.catalog.leave_log_alone()?;
+    ) -> Result<(UpdateReport, Option<IdleWriter>)> {
+        self.size = WriteScale::Few;
+        self.catalog.disable_auto_checkpoint()?;
         let mut seen = HashSet::new();
         for path in paths {
-            let Some(known) = self.catalog.known_of(path)? else {
+            let Some(known) = self.catalog.indexed_file(path)? else {
                 continue;
             };
             match roots.open_file(path) {
                 Ok(file) => {
                     let file = file.into_file();
                     let found = match rustix::fs::fstat(&file) {
-                        Ok(stat) => look_at(path.clone(), file, &stat, Some(&known)),
+                        Ok(stat) => find_change(path.clone(), file, &stat, Some(&known)),
                         Err(_) => continue,
                     };
-                    self.handle(found, &mut seen)?;
+                    self.apply(found, &mut seen)?;
                 }
-                Err(_) => self.take_out(known.id)?,
+                Err(_) => self.remove_file(known.id)?,
             }
         }
         self.close()?;
-        let places = self.places.clone();
-        let at = Mark::of(&places.catalog()).zip(Mark::of(&places.pieces()));
-        let kept = at.map(|at| Kept {
+        let paths = self.paths.clone();
+        let versions =
+            FileVersion::of(&paths.catalog()).zip(FileVersion::of(&paths.segment_list()));
+        let idle = versions.map(|versions| IdleWriter {
             catalog: self.catalog,
             text: self.text,
-            at,
+            versions,
         });
-        Ok((self.updated, kept))
+        Ok((self.report, idle))
     }
 
-    /// Joins the pieces that small updates leave behind, and takes the catalogue's log into its file.
+    /// Merges the segments that small updates leave, and checkpoints the catalogue.
     pub(crate) fn tidy(mut self) -> Result<()> {
-        if self.text.pieces()? >= MANY_PIECES {
+        if self.text.segments()? >= MERGE_SEGMENTS {
             self.begin(0)?;
             self.out()?;
             self.commit()?;
         }
-        self.catalog.take_log_in()?;
+        self.catalog.checkpoint()?;
         self.finish().map(|_| ())
     }
 
-    /// Makes room for the vectors of a model; those of another are of no use.
+    /// Removes the vectors of any other model.
     pub(crate) fn use_model(self, model: i64) -> Result<()> {
         if self.catalog.number("embedding")? == Some(model) {
             return Ok(());
@@ -377,9 +381,9 @@ impl Writer {
         self.catalog.commit()
     }
 
-    fn finish(mut self) -> Result<Updated> {
+    fn finish(mut self) -> Result<UpdateReport> {
         self.close()?;
-        Ok(self.updated)
+        Ok(self.report)
     }
 
     fn close(&mut self) -> Result<()> {
@@ -395,26 +399,26 @@ impl Writer {
     }
 }
 
-impl Kept {
-    fn is_as_left(&self, places: &Places) -> bool {
-        let now = Mark::of(&places.catalog()).zip(Mark::of(&places.pieces()));
-        now.is_some_and(|now| now.0.inode == self.at.0.inode && now.1 == self.at.1)
+impl IdleWriter {
+    fn is_current(&self, paths: &IndexPaths) -> bool {
+        let now = FileVersion::of(&paths.catalog()).zip(FileVersion::of(&paths.segment_list()));
+        now.is_some_and(|now| now.0.inode == self.versions.0.inode && now.1 == self.versions.1)
     }
 }
 
-/// Whether the place can be written at all.
-pub(crate) fn can_lock(places: &Places) -> Result<()> {
-    open_lock(places).map(|_| ())
+/// Whether the directory can be written.
+pub(crate) fn can_lock(paths: &IndexPaths) -> Result<()> {
+    open_lock(paths).map(|_| ())
 }
 
-/// Takes away everything but the lock.
-pub(crate) fn clear(places: &Places) -> Result<()> {
-    let _lock = lock(places)?;
-    places.clear()
+/// Removes everything but the lock.
+pub(crate) fn clear(paths: &IndexPaths) -> Result<()> {
+    let _lock = lock(paths)?;
+    paths.clear()
 }
 
-fn open_lock(places: &Places) -> Result<File> {
-    places.make()?;
+fn open_lock(paths: &IndexPaths) -> Result<File> {
+    paths.create_dir()?;
     Ok(OpenOptions::new()
         .read(true)
         .write(true)
@@ -422,12 +426,12 @@ fn open_lock(places: &Places) -> Result<File> {
         .truncate(false)
         .mode(0o600)
         .custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0))
-        .open(places.lock())?)
+        .open(paths.lock())?)
 }
 
-fn lock(places: &Places) -> Result<File> {
-    let file = open_lock(places)?;
-    // Who only asks whether somebody writes holds the lock for a moment.
+fn lock(paths: &IndexPaths) -> Result<File> {
+    let file = open_lock(paths)?;
+    // `is_locked` of another process holds the lock for a moment.
     for _ in 0..50 {
         match file.try_lock() {
             Ok(()) => return Ok(file),
@@ -438,7 +442,7 @@ fn lock(places: &Places) -> Result<File> {
     Err(Error::Busy)
 }
 
-/// Whether somebody is writing the index now.
+/// Whether a process is writing the index.
 pub(crate) fn is_locked(path: &Path) -> bool {
     let Ok(file) = OpenOptions::new().read(true).open(path) else {
         return false;
@@ -454,28 +458,28 @@ fn now() -> i64 {
 fn count_files(
     fd: &OwnedFd,
     options: &walk::WalkOptions,
-    progress: &Arc<Progress>,
+    progress: &Arc<IndexProgress>,
     stop: &CancelToken,
 ) {
-    struct Counter(Arc<Progress>);
-    impl FileVisitor for Counter {
+    struct FileCounter(Arc<IndexProgress>);
+    impl FileVisitor for FileCounter {
         fn visit(&mut self, _: &walk::WalkFile<'_>) -> VisitOutcome {
             self.0.count();
             VisitOutcome::Done
         }
     }
-    // Only for show: what goes wrong here goes wrong again where it matters.
-    let _ = walk::walk(fd, options, stop, || Counter(progress.clone()));
+    // Only for the progress display; the update itself reports errors.
+    let _ = walk::walk(fd, options, stop, || FileCounter(progress.clone()));
 }
 
-/// One thread of the walk.
-struct Looker {
-    known: Arc<HashMap<String, Known>>,
-    progress: Arc<Progress>,
-    sender: SyncSender<Found>,
+/// Finds changed files, on one thread of the walk.
+struct ChangeFinder {
+    known: Arc<HashMap<String, IndexedFile>>,
+    progress: Arc<IndexProgress>,
+    sender: SyncSender<FileChange>,
 }
 
-impl FileVisitor for Looker {
+impl FileVisitor for ChangeFinder {
     fn visit(&mut self, file: &walk::WalkFile<'_>) -> VisitOutcome {
         let path = names::escape(file.path());
         let opened: llmc_host::Result<(OwnedFd, Stat)> = file.open();
@@ -484,7 +488,7 @@ impl FileVisitor for Looker {
             return VisitOutcome::Unreadable;
         };
         let known = self.known.get(&path);
-        let found = look_at(path, File::from(fd), &stat, known);
+        let found = find_change(path, File::from(fd), &stat, known);
         match self.sender.send(found) {
             Ok(()) => VisitOutcome::Done,
             Err(_) => VisitOutcome::Stopped,

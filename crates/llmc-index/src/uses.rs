@@ -1,7 +1,7 @@
-//! Who uses a name: places, what is around them, and how sure that is.
+//! Where a name is used.
 //!
-//! The index says which units mention a name; the files, read and parsed for this answer, say where. Which definition
-//! a mention means is told by scope and imports first and by the name last; [`crate::resolve`] says how sure that is.
+//! The index knows which units mention a name; the files, read and parsed for this answer, show where. Which definition a
+//! mention means is decided by scope and imports first and by the name last; see [`crate::resolve`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -12,39 +12,37 @@ use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
 use crate::catalog::{Catalog, FileRow, file_of};
 use crate::classify::{Origin, Realm};
 use crate::error::Result;
-use crate::resolve::About;
+use crate::resolve::NameInFile;
 use crate::source::{Source, Sources};
-use crate::symbols::{Defined, can_meet};
-use crate::text::{TextSearcher, Use};
+use crate::symbols::{ResolvedSymbol, are_compatible};
+use crate::text::{TextSearcher, UseKind};
 use crate::units::Symbol;
 
-/// Files that are parsed for one name.
-const MOST_FILES: usize = 300;
-/// Uses less likely than this are of something else.
-const UNLIKELY: f32 = 0.1;
+/// Parsed for one name.
+const MAX_PARSED_FILES: usize = 300;
+const MIN_CONFIDENCE: f32 = 0.1;
 
 /// One use of a symbol.
-pub(crate) struct Site {
+pub(crate) struct FoundUse {
     pub(crate) source: Rc<Source>,
     pub(crate) origin: Origin,
     pub(crate) line: u32,
     pub(crate) kind: ReferenceKind,
-    /// The definition it stands in.
+    /// The definition around it.
     pub(crate) inside: Option<Symbol>,
     pub(crate) confidence: f32,
 }
 
-impl Site {
-    /// The definition around it as a symbol of its own.
-    pub(crate) fn user(&self) -> Option<Defined> {
-        Some(Defined {
+impl FoundUse {
+    pub(crate) fn user(&self) -> Option<ResolvedSymbol> {
+        Some(ResolvedSymbol {
             source: self.source.clone(),
             origin: self.origin,
             symbol: self.inside.clone()?,
         })
     }
 
-    /// The line itself.
+    /// The line, clipped.
     pub(crate) fn text(&self) -> String {
         let text = self.source.lines().trimmed(self.line);
         text.chars().take(200).collect()
@@ -53,54 +51,54 @@ impl Site {
 
 /// The uses of a name.
 #[derive(Default)]
-pub(crate) struct Sites {
+pub(crate) struct FoundUses {
     /// The surest first.
-    pub(crate) found: Vec<Site>,
-    /// Files that mention the name and were not read, because too many do.
+    pub(crate) found: Vec<FoundUse>,
+    /// Files that mention the name and were not read because there are too many.
     pub(crate) unread: usize,
 }
 
-/// Every use of what these definitions define. They all have one name.
-pub(crate) fn sites(
-    defined: &[Defined],
+/// Every use of these definitions, which all have one name.
+pub(crate) fn find_uses(
+    defined: &[ResolvedSymbol],
     catalog: &Catalog,
     text: &TextSearcher,
     sources: &mut Sources<'_>,
     stop: &CancelToken,
-) -> Result<Sites> {
+) -> Result<FoundUses> {
     let Some(first) = defined.first() else {
-        return Ok(Sites::default());
+        return Ok(FoundUses::default());
     };
     let name = first.symbol.name.as_str();
-    let rivals = crate::symbols::named(name, catalog, sources)?;
+    let rivals = crate::symbols::definitions_of(name, catalog, sources)?;
     let rivals = rivals
         .iter()
         .filter(|rival| rival.symbol.kind.defines())
         .count();
     let mut found = Vec::new();
     let mut files = files_using(name, defined, catalog, text)?;
-    let unread = files.len().saturating_sub(MOST_FILES);
-    files.truncate(MOST_FILES);
+    let unread = files.len().saturating_sub(MAX_PARSED_FILES);
+    files.truncate(MAX_PARSED_FILES);
     for file in files {
         stop.check()?;
         let Some(source) = sources.get(&file.path) else {
             continue;
         };
-        let cut = source.cut();
+        let parts = source.parts();
         if !defined
             .iter()
-            .any(|one| can_meet(one.language(), cut.language))
+            .any(|one| are_compatible(one.language(), parts.language))
         {
             continue;
         }
-        let about = About::new(name, defined, rivals, &source);
-        for reference in cut.references.iter().filter(|found| found.name == name) {
-            let inside = innermost(&cut.symbols, reference);
-            let confidence = about.confidence(reference);
-            if confidence < UNLIKELY {
+        let name_in_file = NameInFile::new(name, defined, rivals, &source);
+        for reference in parts.references.iter().filter(|found| found.name == name) {
+            let inside = innermost(&parts.symbols, reference);
+            let confidence = name_in_file.confidence(reference);
+            if confidence < MIN_CONFIDENCE {
                 continue;
             }
-            found.push(Site {
+            found.push(FoundUse {
                 source: source.clone(),
                 origin: file.origin,
                 line: u32::try_from(reference.line).unwrap_or(u32::MAX),
@@ -116,18 +114,18 @@ pub(crate) fn sites(
             .then_with(|| (&a.source.path, a.line).cmp(&(&b.source.path, b.line)))
     });
     found.dedup_by(|a, b| a.line == b.line && a.source.path == b.source.path);
-    Ok(Sites { found, unread })
+    Ok(FoundUses { found, unread })
 }
 
-/// The files of code that mention a name, the nearest to its definitions first.
+/// Files of code that mention a name, the nearest to its definitions first.
 fn files_using(
     name: &str,
-    defined: &[Defined],
+    defined: &[ResolvedSymbol],
     catalog: &Catalog,
     text: &TextSearcher,
 ) -> Result<Vec<FileRow>> {
     let ids: HashSet<u64> = text
-        .users(&Use::ALL, name)?
+        .users(&UseKind::ALL, name)?
         .into_iter()
         .map(file_of)
         .collect();
@@ -145,14 +143,14 @@ fn files_using(
     Ok(files.into_values().collect())
 }
 
-/// How many folders lie between two files.
+/// The number of folders between two files.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<&str>, Vec<&str>) = (a.split('/').collect(), b.split('/').collect());
     let shared = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     a.len() + b.len() - 2 * shared
 }
 
-/// The smallest definition around a use that somebody could ask about.
+/// The smallest definition around a use, without fields and variants.
 pub(crate) fn innermost(symbols: &[Symbol], reference: &Reference) -> Option<Symbol> {
     let line = u32::try_from(reference.line).unwrap_or(u32::MAX);
     let around = symbols.iter().filter(|symbol| {

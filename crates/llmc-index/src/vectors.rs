@@ -1,8 +1,8 @@
-//! Vectors beside words, where somebody provides them: units that mean what is asked without sharing a word with it.
+//! Embedding vectors: find units that mean the same as the question without sharing a word with it.
 //!
 //! Vectors are stored as one byte for each number. A question is compared with every one of them, which is exact and
-//! needs no second index; above [`MOST`] units words alone have to do. A unit's strength is then a weighted sum: the
-//! share that BM25 gives it, and how near its vector is to the question's.
+//! needs no second index; above [`MAX_UNITS_WITH_VECTORS`] units only words are used. A unit's strength is a weighted sum
+//! of its BM25 share and of the similarity of its vector to the question's.
 
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -58,24 +58,22 @@ impl std::fmt::Debug for Embedder {
     }
 }
 
-/// How much the vector counts; the rest is the words'.
-pub(crate) const WEIGHT: f32 = 0.4;
-/// Units up to which vectors are kept and compared.
-const MOST: u64 = 200_000;
-/// Texts that are sent at a time, and how much of each.
-const BATCH: usize = 32;
-const LONGEST: usize = 6000;
-/// Vectors are expected to have no more numbers than this.
-const WIDEST: usize = 8192;
+/// The share of the vector in a unit's strength; the rest is BM25's.
+pub(crate) const VECTOR_WEIGHT: f32 = 0.4;
+const MAX_UNITS_WITH_VECTORS: u64 = 200_000;
+const BATCH_TEXTS: usize = 32;
+const MAX_TEXT_BYTES: usize = 6000;
+/// Longer vectors are cut.
+const MAX_DIMENSIONS: usize = 8192;
 
 impl Index {
-    /// Uses vectors of this provider too.
+    /// Ranks by vectors of this model, too.
     pub fn with_embedder(mut self, embedder: Embedder) -> Self {
         self.embedder = Some(embedder);
         self
     }
 
-    /// Gets the vectors of units that have none yet; how many.
+    /// Computes the vectors of units that have none; returns their number.
     ///
     /// # Errors
     /// The provider fails ([`Error::Embedding`]), or the index cannot be written.
@@ -87,13 +85,17 @@ impl Index {
         self.writer()?.use_model(embedder.model_number())?;
         let mut after = 0;
         while !cancel.is_cancelled() {
-            let (units, all) = self
-                .with(|catalog, _| Ok((catalog.without_vector(after, BATCH)?, catalog.units()?)))?;
+            let (units, all) = self.with(|catalog, _| {
+                Ok((
+                    catalog.without_vector(after, BATCH_TEXTS)?,
+                    catalog.units()?,
+                ))
+            })?;
             let Some(last) = units.last() else { break };
-            if all > MOST {
+            if all > MAX_UNITS_WITH_VECTORS {
                 tracing::warn!(
                     units = all,
-                    "too many units for vectors; words alone decide"
+                    "too many units for vectors; ranking uses words only"
                 );
                 break;
             }
@@ -105,7 +107,7 @@ impl Index {
             let vectors = embedder.embed(&texts, cancel).map_err(Error::Embedding)?;
             let vectors: Vec<(i64, Vec<u8>)> = ids
                 .into_iter()
-                .zip(vectors.iter().map(|vector| stored(vector)))
+                .zip(vectors.iter().map(|vector| quantized(vector)))
                 .collect();
             done += vectors.len() as u64;
             self.writer()?.put_vectors(&vectors)?;
@@ -113,7 +115,7 @@ impl Index {
         Ok(done)
     }
 
-    /// The texts of these units, of files that are what the index knows.
+    /// The texts of these units, without those of files that have changed.
     fn texts(
         &self,
         roots: &Roots,
@@ -126,7 +128,7 @@ impl Index {
                 let Some(file) = catalog.file(*file)? else {
                     continue;
                 };
-                // What may hold secrets leaves this process for nobody.
+                // Files that may hold secrets are never sent.
                 if roots.rules().is_denylisted(Path::new(&file.path)) {
                     continue;
                 }
@@ -137,7 +139,7 @@ impl Index {
                     continue;
                 }
                 let text = Lines::new(&source.text).range(*first, *last);
-                let text = &text[..text.floor_char_boundary(LONGEST)];
+                let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
                 ids.push(*id);
                 texts.push(format!("{}\n{text}", file.path));
             }
@@ -146,7 +148,7 @@ impl Index {
         Ok((ids, texts))
     }
 
-    /// The question's vector; nothing where there is no provider, and why where it fails.
+    /// The question's vector; `None` without an embedder.
     pub(crate) fn vector_of(
         &self,
         question: &str,
@@ -155,19 +157,18 @@ impl Index {
         let Some(embedder) = &self.embedder else {
             return Ok(None);
         };
-        let question = &question[..question.floor_char_boundary(LONGEST)];
+        let question = &question[..question.floor_char_boundary(MAX_TEXT_BYTES)];
         let vectors = embedder.embed(&[question.to_owned()], cancel)?;
-        Ok(vectors.first().map(|vector| stored(vector)))
+        Ok(vectors.first().map(|vector| quantized(vector)))
     }
 
-    /// The number of the model whose vectors are in use.
     pub(crate) fn model_number(&self) -> Option<i64> {
         let embedder = self.embedder.as_ref()?;
         Some(embedder.model_number())
     }
 }
 
-/// The units nearest to a vector, with how near each is, from 0 to 1.
+/// The units nearest to a vector, with the similarity from 0 to 1.
 pub(crate) fn nearest(
     to: &[u8],
     model: i64,
@@ -177,13 +178,13 @@ pub(crate) fn nearest(
     if catalog.number("embedding")? != Some(model) {
         return Ok(Vec::new());
     }
-    // The worst of the best is on top, to be pushed out by a better one.
+    // The worst of the best is on top, to be replaced by a better one.
     let mut best: BinaryHeap<std::cmp::Reverse<(i64, i64)>> = BinaryHeap::new();
     catalog.each_vector(|unit, vector| {
         if vector.len() != to.len() {
             return;
         }
-        let near = product(to, vector);
+        let near = dot_product(to, vector);
         if best.len() < limit {
             best.push(std::cmp::Reverse((near, unit)));
         } else if best.peek().is_some_and(|worst| worst.0.0 < near) {
@@ -198,22 +199,22 @@ pub(crate) fn nearest(
     Ok(found.collect())
 }
 
-fn product(a: &[u8], b: &[u8]) -> i64 {
+fn dot_product(a: &[u8], b: &[u8]) -> i64 {
     let pairs = a.iter().zip(b);
     let product = pairs.map(|(a, b)| i32::from(a.cast_signed()) * i32::from(b.cast_signed()));
     i64::from(product.sum::<i32>())
 }
 
-/// A vector of length 1 in bytes, so that a product is a cosine.
-fn stored(vector: &[f32]) -> Vec<u8> {
-    let vector = &vector[..vector.len().min(WIDEST)];
+/// The vector scaled to length 1 in bytes, so that a product is a cosine.
+fn quantized(vector: &[f32]) -> Vec<u8> {
+    let vector = &vector[..vector.len().min(MAX_DIMENSIONS)];
     let length = vector.iter().map(|n| n * n).sum::<f32>().sqrt();
     let scale = if length.is_finite() && length > 0.0 {
         127.0 / length
     } else {
         0.0
     };
-    // The cast clamps, and makes 0 of what is no number.
+    // The cast clamps, and turns NaN into 0.
     let bytes = vector
         .iter()
         .map(|n| ((n * scale).round() as i8).cast_unsigned());
@@ -226,11 +227,13 @@ mod tests {
 
     #[test]
     fn bytes_keep_the_angle() {
-        let near = |a: &[f32], b: &[f32]| product(&stored(a), &stored(b)) as f32 / (127.0 * 127.0);
+        let near = |a: &[f32], b: &[f32]| {
+            dot_product(&quantized(a), &quantized(b)) as f32 / (127.0 * 127.0)
+        };
         assert!((near(&[3.0, 4.0], &[3.0, 4.0]) - 1.0).abs() < 0.02);
         assert!(near(&[1.0, 0.0], &[0.0, 5.0]).abs() < 0.02);
         assert!((near(&[1.0, 0.0], &[-2.0, 0.0]) + 1.0).abs() < 0.02);
-        assert_eq!(stored(&[0.0, f32::NAN]), [0, 0]);
-        assert_eq!(stored(&[f32::INFINITY, 1.0]), [0, 0]);
+        assert_eq!(quantized(&[0.0, f32::NAN]), [0, 0]);
+        assert_eq!(quantized(&[f32::INFINITY, 1.0]), [0, 0]);
     }
 }

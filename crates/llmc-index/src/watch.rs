@@ -1,9 +1,9 @@
 //! Keeps the index current while a server runs.
 //!
-//! Only folders that hold indexed files are watched, so a build that fills `target/` wakes nobody. A change of a known
-//! file is taken in by itself; anything else (a new name, a vanished one, an ignore file) means another look at the
-//! whole tree, at a pace that leaves the machine to others. Where the kernel gives no more watches, and for whatever
-//! events miss, the tree is looked at every now and then.
+//! Only folders with indexed files are watched, so a build that fills `target/` causes no update. A change of a known file
+//! updates that file; anything else (a new name, a removed one, an ignore file) causes a scan of the whole tree, at low
+//! priority and with pauses. Where the kernel gives no more watches, and for changes that events miss, the tree is
+//! scanned periodically.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -21,83 +21,83 @@ use rustix::thread::gettid;
 
 use crate::error::Error;
 use crate::index::Index;
-use crate::update::Updated;
+use crate::update::UpdateReport;
 
-/// How long after a change more changes are waited for, and for how long at most.
-const CALM: Duration = Duration::from_millis(100);
-const IMPATIENCE: Duration = Duration::from_secs(1);
-/// How often somebody who waits looks whether to stop.
-const BREATH: Duration = Duration::from_secs(1);
-/// How often the tree is looked at without watches, and with them.
-const BLIND_RESCAN: Duration = Duration::from_secs(15);
-const RESCAN: Duration = Duration::from_secs(600);
-/// The priority of a look at the whole tree, as for `nice`.
-const PATIENT: i32 = 10;
-/// A look at the whole tree is followed by a rest of this many times as long.
-const REST: u32 = 10;
-const SHORTEST_REST: Duration = Duration::from_millis(200);
+/// Changes are collected until none comes for this long, or until the maximum.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(1);
+/// How often cancellation is checked while waiting.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Between scans of the tree without watches, and with them.
+const UNWATCHED_RESCAN_INTERVAL: Duration = Duration::from_secs(15);
+const RESCAN_INTERVAL: Duration = Duration::from_secs(600);
+/// The `nice` value of a scan of the whole tree.
+const SCAN_NICE: i32 = 10;
+/// A scan of the whole tree is followed by a pause of this many times its duration.
+const PAUSE_FACTOR: u32 = 10;
+const MIN_PAUSE: Duration = Duration::from_millis(200);
 
 impl Index {
-    /// Brings the index up to date and keeps it so until told to stop.
+    /// Keeps the index up to date until cancelled.
     pub fn keep_current(&self, roots: &Roots, stop: &CancelToken) {
-        let mut watch: Option<Watch> = None;
+        let mut watch: Option<FolderWatch> = None;
         let mut checked = false;
-        let mut said = None;
+        let mut logged = None;
         while !stop.is_cancelled() {
             let started = Instant::now();
             match self.update_in_the_background(roots, !checked, stop) {
                 Ok(done) => {
-                    said = None;
+                    logged = None;
                     tracing::debug!(?done, "index updated");
                 }
-                // Another process keeps it; this one looks again later, should that one end.
+                // Another process keeps it current; this one tries again in case that one ends.
                 Err(Error::Busy) => {}
                 Err(Error::Host(_)) if stop.is_cancelled() => return,
                 Err(error @ (Error::Full(_) | Error::Unwritable(_))) => {
                     let why = error.to_string();
-                    if said.as_ref() != Some(&why) {
+                    if logged.as_ref() != Some(&why) {
                         tracing::warn!(why, "the index waits until it can be written");
-                        said = Some(why);
+                        logged = Some(why);
                     }
-                    self.until_it_may_fit(&error, started.elapsed() * REST, stop);
+                    self.wait_until_writable(&error, started.elapsed() * PAUSE_FACTOR, stop);
                     continue;
                 }
                 Err(error) => tracing::warn!(error = %error, "index not updated"),
             }
             checked = true;
-            let rest = (started.elapsed() * REST).max(SHORTEST_REST);
+            let rest = (started.elapsed() * PAUSE_FACTOR).max(MIN_PAUSE);
             let not_before = Instant::now() + rest;
             let folders = self.with(|catalog, _| catalog.folders());
             if let Ok(folders) = folders {
-                watch = Watch::on(watch, roots, &folders);
+                watch = FolderWatch::extend(watch, roots, &folders);
             }
             if let Err(error) = self.embed_new(roots, stop) {
                 tracing::warn!(error = %error, "vectors are behind");
             }
             let more_watched = watch.as_ref().is_some_and(|watch| watch.grown);
-            // What happened in a folder before it was watched is seen by looking once more.
+            // Changes in a folder before it was watched are found by one more scan.
             if more_watched {
                 continue;
             }
-            self.until_more_is_needed(roots, watch.as_mut(), not_before, stop);
+            self.update_until_rescan(roots, watch.as_mut(), not_before, stop);
         }
     }
 
-    /// A look at the whole tree that lets others go first: it may take minutes, and somebody may be waiting for an answer.
+    /// A scan of the whole tree at low priority: it may take minutes, and questions must not wait for it.
     fn update_in_the_background(
         &self,
         roots: &Roots,
         check: bool,
         stop: &CancelToken,
-    ) -> crate::Result<Updated> {
+    ) -> crate::Result<UpdateReport> {
         std::thread::scope(|scope| {
             let updated = std::thread::Builder::new()
                 .name("index-update".to_owned())
                 .spawn_scoped(scope, || {
-                    // The threads that this one starts are as patient.
-                    let _ = setpriority_process(Some(gettid()), PATIENT);
+                    // Threads started by this one inherit the priority.
+                    let _ = setpriority_process(Some(gettid()), SCAN_NICE);
                     if check {
-                        self.look_for_damage();
+                        self.check_for_damage();
                     }
                     self.update(roots, stop)
                 })?;
@@ -107,46 +107,48 @@ impl Index {
         })
     }
 
-    /// Waits until another attempt to write the index may succeed. On a full disk that is when there is clearly more room
-    /// than there was: an attempt that fails again fills the disk for everybody.
-    fn until_it_may_fit(&self, error: &Error, rest: Duration, stop: &CancelToken) {
-        let had = self.room();
+    /// Waits until another attempt to write the index may succeed. On a full disk that is when there is clearly more free
+    /// space than before: a failing attempt fills the disk for all programs.
+    fn wait_until_writable(&self, error: &Error, rest: Duration, stop: &CancelToken) {
+        let had = self.free_bytes();
         let enough = had.saturating_add((had / 4).max(1));
         let again = match error {
-            Error::Full(_) => RESCAN,
-            _ => BLIND_RESCAN,
+            Error::Full(_) => RESCAN_INTERVAL,
+            _ => UNWATCHED_RESCAN_INTERVAL,
         };
         let started = Instant::now();
         while started.elapsed() < again.max(rest) && !stop.is_cancelled() {
-            std::thread::sleep(BREATH);
-            let fits = matches!(error, Error::Full(_)) && self.room() >= enough;
+            std::thread::sleep(POLL_INTERVAL);
+            let fits = matches!(error, Error::Full(_)) && self.free_bytes() >= enough;
             if fits && started.elapsed() >= rest {
                 return;
             }
         }
     }
 
-    /// Takes in single files until the whole tree has to be looked at.
-    fn until_more_is_needed(
+    /// Updates single files until the whole tree has to be scanned.
+    fn update_until_rescan(
         &self,
         roots: &Roots,
-        watch: Option<&mut Watch>,
+        watch: Option<&mut FolderWatch>,
         not_before: Instant,
         stop: &CancelToken,
     ) {
         let wait_until = |time: Instant| {
             while Instant::now() < time && !stop.is_cancelled() {
-                std::thread::sleep(BREATH.min(time.saturating_duration_since(Instant::now())));
+                std::thread::sleep(
+                    POLL_INTERVAL.min(time.saturating_duration_since(Instant::now())),
+                );
             }
         };
         let Some(watch) = watch else {
-            return wait_until(Instant::now() + BLIND_RESCAN);
+            return wait_until(Instant::now() + UNWATCHED_RESCAN_INTERVAL);
         };
-        let rescan = Instant::now() + RESCAN;
+        let rescan = Instant::now() + RESCAN_INTERVAL;
         let mut untidy = false;
         while Instant::now() < rescan && !stop.is_cancelled() {
-            let Changes { files, more } = watch.changes(stop);
-            if files.is_empty() && !more && untidy && !stop.is_cancelled() {
+            let Changes { files, needs_scan } = watch.changes(stop);
+            if files.is_empty() && !needs_scan && untidy && !stop.is_cancelled() {
                 let tidied = self.tidy();
                 let embedded = self.embed_new(roots, stop);
                 tracing::debug!(?tidied, ?embedded, "tidied");
@@ -156,7 +158,8 @@ impl Index {
                 untidy = true;
                 let files: Vec<String> = files.into_iter().collect();
                 let unknown = match self.with(|catalog, _| {
-                    let known = |path: &String| catalog.known_of(path).map(|found| found.is_some());
+                    let known =
+                        |path: &String| catalog.indexed_file(path).map(|found| found.is_some());
                     files
                         .iter()
                         .map(known)
@@ -167,39 +170,43 @@ impl Index {
                 };
                 let started = Instant::now();
                 let updated = self.update_files(roots, &files);
-                tracing::debug!(?updated, took = ?started.elapsed(), "changed files taken in");
+                tracing::debug!(?updated, took = ?started.elapsed(), "changed files updated");
                 if updated.is_err() || unknown {
                     return wait_until(not_before);
                 }
             }
-            if more {
+            if needs_scan {
                 return wait_until(not_before);
             }
         }
     }
 }
 
-/// What happened: files that were written, and whether something happened that a look at single files cannot catch.
+/// Written files, and whether anything else changed that needs a scan.
 #[derive(Debug, Default)]
 struct Changes {
     files: BTreeSet<String>,
-    more: bool,
+    needs_scan: bool,
 }
 
-struct Watch {
+struct FolderWatch {
     fd: OwnedFd,
     folders: HashMap<i32, String>,
     watched: BTreeSet<String>,
-    /// Whether folders were added the last time.
+    /// Whether the last call added folders.
     grown: bool,
 }
 
-impl Watch {
-    /// Watches these folders too; `None` if not all of them can be watched.
-    fn on(old: Option<Watch>, roots: &Roots, folders: &BTreeSet<String>) -> Option<Watch> {
+impl FolderWatch {
+    /// Adds these folders; `None` if not all of them can be watched.
+    fn extend(
+        old: Option<FolderWatch>,
+        roots: &Roots,
+        folders: &BTreeSet<String>,
+    ) -> Option<FolderWatch> {
         let mut watch = match old {
             Some(watch) => watch,
-            None => Watch {
+            None => FolderWatch {
                 fd: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?,
                 folders: HashMap::new(),
                 watched: BTreeSet::new(),
@@ -222,10 +229,10 @@ impl Watch {
                     watch.watched.insert(folder.clone());
                     watch.grown = true;
                 }
-                // Gone already; the event of its end is on its way.
+                // Removed already; its event follows.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
                 Err(errno) => {
-                    tracing::warn!(%errno, "folders cannot all be watched; the tree is looked at instead");
+                    tracing::warn!(%errno, "folders cannot all be watched; the tree is scanned instead");
                     return None;
                 }
             }
@@ -233,16 +240,16 @@ impl Watch {
         Some(watch)
     }
 
-    /// Waits for changes, then for calm. Nothing, after a while without any.
+    /// Waits for changes and until they settle; empty after the poll interval without any.
     fn changes(&mut self, stop: &CancelToken) -> Changes {
         let mut changes = Changes::default();
-        if !self.wait(BREATH) || stop.is_cancelled() {
+        if !self.wait(POLL_INTERVAL) || stop.is_cancelled() {
             return changes;
         }
-        let until = Instant::now() + IMPATIENCE;
+        let deadline = Instant::now() + MAX_SETTLE_TIME;
         loop {
             self.read(&mut changes);
-            if Instant::now() > until || !self.wait(CALM) {
+            if Instant::now() > deadline || !self.wait(SETTLE_TIME) {
                 return changes;
             }
         }
@@ -263,14 +270,14 @@ impl Watch {
         while let Ok(event) = reader.next() {
             let flags = event.events();
             if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-                changes.more = true;
+                changes.needs_scan = true;
                 continue;
             }
             if flags.contains(ReadFlags::IGNORED) {
                 if let Some(folder) = self.folders.remove(&event.wd()) {
                     self.watched.remove(&folder);
                 }
-                changes.more = true;
+                changes.needs_scan = true;
                 continue;
             }
             let Some(folder) = self.folders.get(&event.wd()) else {
@@ -280,11 +287,11 @@ impl Watch {
                 .file_name()
                 .map_or(&[] as &[u8], |name| name.to_bytes());
             if name.starts_with(b".") {
-                changes.more |= matches!(name, b".gitignore" | b".ignore");
+                changes.needs_scan |= matches!(name, b".gitignore" | b".ignore");
                 continue;
             }
             if flags.contains(ReadFlags::ISDIR) {
-                changes.more = true;
+                changes.needs_scan = true;
                 continue;
             }
             let mut path = names::unescape(folder).into_owned();

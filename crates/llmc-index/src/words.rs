@@ -1,17 +1,17 @@
 //! Words as code means them: `parseHTTPHeader`, `parse_http_header` and "parses HTTP headers" have words in common.
 //!
 //! A run of letters, digits and underscores gives its parts (split at underscores, at changes of case and between
-//! letters and digits), each brought to a stem, and, when there are several, the whole without underscores. Queries and
-//! text go through the same door, so whatever the stems look like, they agree.
+//! letters and digits), each reduced to a stem, and, when there are several, the whole without underscores. Queries and
+//! text are split the same way, so their stems agree.
 
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
-/// Parts longer than this are data, not words.
-const LONGEST: usize = 48;
+/// Longer parts are data, not words.
+const MAX_WORD_BYTES: usize = 48;
 
 /// Calls `take` with every word of `text`, in order.
 pub(crate) fn each_word(text: &str, mut take: impl FnMut(&str)) {
-    let mut stream = Words::new(text);
+    let mut stream = WordSplitter::new(text);
     while let Some(word) = stream.next_word() {
         take(word);
     }
@@ -30,19 +30,19 @@ pub(crate) fn folded(name: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// The splitter as a pull parser, so that text can be indexed without a list of its words.
-pub(crate) struct Words<'a> {
+/// Splits a text word by word, so that it can be indexed without a list of its words.
+pub(crate) struct WordSplitter<'a> {
     text: &'a str,
-    /// Where the next run is looked for.
+    /// Where the search for the next run starts.
     at: usize,
-    /// The run being split, and how far it is.
+    /// The current run, and the next split position.
     run: std::ops::Range<usize>,
     split_at: usize,
     parts: usize,
     word: String,
 }
 
-impl<'a> Words<'a> {
+impl<'a> WordSplitter<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -60,14 +60,14 @@ impl<'a> Words<'a> {
                 let part = self.next_part();
                 self.parts += usize::from(!part.is_empty());
                 if self.take(part.clone()) {
-                    // A run without inner borders is its own whole.
+                    // A run of one part needs no whole.
                     if part == self.run {
                         self.parts = 0;
                     }
                     return Some(&self.word);
                 }
             }
-            if std::mem::take(&mut self.parts) > 1 && self.run.len() <= LONGEST {
+            if std::mem::take(&mut self.parts) > 1 && self.run.len() <= MAX_WORD_BYTES {
                 self.word.clear();
                 let whole = self.text[self.run.clone()].chars();
                 let whole = whole.filter(|c| c.is_alphanumeric());
@@ -107,22 +107,22 @@ impl<'a> Words<'a> {
         let start = self.split_at + skipped;
         let mut chars = run[start..].char_indices().peekable();
         let mut end = run.len();
-        let mut before = Class::None;
+        let mut before = CharClass::None;
         let mut capitals = 0;
         while let Some((at, c)) = chars.next() {
-            let class = Class::of(c);
+            let class = CharClass::of(c);
             let ends = match (before, class) {
-                (Class::None, _) => false,
-                (Class::Single, _) | (_, Class::Single | Class::Bar) => true,
-                (Class::Digit, Class::Digit) => false,
-                (Class::Digit, _) | (_, Class::Digit) => true,
-                (Class::Lower, Class::Upper) => true,
+                (CharClass::None, _) => false,
+                (CharClass::Single, _) | (_, CharClass::Single | CharClass::Bar) => true,
+                (CharClass::Digit, CharClass::Digit) => false,
+                (CharClass::Digit, _) | (_, CharClass::Digit) => true,
+                (CharClass::Lower, CharClass::Upper) => true,
                 // `HTTPHeader`: the last capital belongs to what follows.
-                (Class::Upper, Class::Upper) => {
+                (CharClass::Upper, CharClass::Upper) => {
                     capitals > 0
                         && chars
                             .peek()
-                            .is_some_and(|(_, next)| Class::of(*next) == Class::Lower)
+                            .is_some_and(|(_, next)| CharClass::of(*next) == CharClass::Lower)
                 }
                 _ => false,
             };
@@ -130,17 +130,17 @@ impl<'a> Words<'a> {
                 end = start + at;
                 break;
             }
-            capitals += usize::from(class == Class::Upper);
+            capitals += usize::from(class == CharClass::Upper);
             before = class;
         }
         self.split_at = end;
         start..end
     }
 
-    /// Puts the part's stem into `word`; says whether it is worth a place.
+    /// Puts the part's stem into `word`; false if it is not a word.
     fn take(&mut self, part: std::ops::Range<usize>) -> bool {
         let text = &self.text[part];
-        if text.is_empty() || text.len() > LONGEST {
+        if text.is_empty() || text.len() > MAX_WORD_BYTES {
             return false;
         }
         self.word.clear();
@@ -159,7 +159,7 @@ impl<'a> Words<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Class {
+enum CharClass {
     None,
     Lower,
     Upper,
@@ -169,7 +169,7 @@ enum Class {
     Single,
 }
 
-impl Class {
+impl CharClass {
     fn of(c: char) -> Self {
         match c {
             '_' => Self::Bar,
@@ -185,7 +185,7 @@ impl Class {
     }
 }
 
-/// Brings an English word near its stem: plural, `-ed`, `-ing`, `-ion`, a last `e`.
+/// Reduces an English word to its stem: plural, `-ed`, `-ing`, `-ion`, a last `e`.
 fn stem(word: &mut String) {
     let has_vowel = |text: &str| text.bytes().any(|b| b"aeiouy".contains(&b));
     let ends = |word: &String, suffix: &str| word.ends_with(suffix);
@@ -222,12 +222,12 @@ fn stem(word: &mut String) {
     }
 }
 
-/// The splitter as tantivy takes it.
+/// The splitter as a tantivy tokenizer.
 #[derive(Clone, Default)]
 pub(crate) struct WordTokenizer;
 
 pub(crate) struct WordStream<'a> {
-    words: Words<'a>,
+    words: WordSplitter<'a>,
     token: Token,
 }
 
@@ -236,7 +236,7 @@ impl Tokenizer for WordTokenizer {
 
     fn token_stream<'a>(&'a mut self, text: &'a str) -> WordStream<'a> {
         WordStream {
-            words: Words::new(text),
+            words: WordSplitter::new(text),
             token: Token::default(),
         }
     }

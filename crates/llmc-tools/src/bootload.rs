@@ -4,7 +4,7 @@
 //! between calls: the documents and the index are read each time.
 
 use llmc_host::CancelToken;
-use llmc_index::State;
+use llmc_index::IndexState;
 use serde_json::{Value, json};
 
 use crate::cx::Cx;
@@ -59,17 +59,17 @@ pub(crate) fn document(cx: &Cx, task: &str, stop: &CancelToken) -> Result<Value>
         .as_ref()
         .map_or_else(|| cx.app().index().state(), |found| found.index);
     notes.push(match state {
-        State::Ready => "index ready".to_owned(),
-        State::Building => format!(
+        IndexState::Ready => "index ready".to_owned(),
+        IndexState::Building => format!(
             "index building: {} files so far",
             cx.app().index().progress().done()
         ),
-        State::None => match cx.app().index().trouble() {
+        IndexState::None => match cx.app().index().unavailable_reason() {
             Some(why) => format!("{why}; searches go over the files"),
             None => "no index yet; searches go over the files".to_owned(),
         },
     });
-    if let Some(left_out) = found.as_ref().and_then(|found| found.left_out.as_ref()) {
+    if let Some(left_out) = found.as_ref().and_then(|found| found.omitted.as_ref()) {
         notes.push(left_out.to_string());
     }
     let snippets = found.as_ref().map_or_else(Vec::new, |found| {

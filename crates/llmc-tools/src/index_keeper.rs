@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use llmc_config::Config;
 use llmc_host::CancelToken;
-use llmc_index::{Index, State};
+use llmc_index::{Index, IndexState};
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -22,7 +22,7 @@ pub(crate) struct IndexKeeper {
     dir: Result<PathBuf, String>,
     index: OnceLock<Index>,
     is_kept: AtomicBool,
-    state: Mutex<Option<(Instant, State)>>,
+    state: Mutex<Option<(Instant, IndexState)>>,
 }
 
 impl IndexKeeper {
@@ -40,7 +40,7 @@ impl IndexKeeper {
         self.index.get_or_init(|| {
             let index = match &self.dir {
                 Ok(dir) => Index::at(dir),
-                Err(why) => return Index::nowhere(why.clone()),
+                Err(why) => return Index::unavailable(why.clone()),
             };
             match embedding::embedder(config) {
                 Some(embedder) => index.with_embedder(embedder),
@@ -50,7 +50,7 @@ impl IndexKeeper {
     }
 
     /// The state of the index, looked up now and then.
-    pub(crate) fn state(&self, config: &Config) -> State {
+    pub(crate) fn state(&self, config: &Config) -> IndexState {
         let mut seen = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match *seen {
             Some((at, state)) if at.elapsed() < STATE_MAX_AGE => state,
@@ -74,7 +74,7 @@ impl App {
         let progress = self.index().progress();
         let (done, total) = (progress.done(), progress.total());
         progress
-            .is_at_work()
+            .is_running()
             .then(|| json!({"done": done, "total": total.max(done)}))
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use llmc_config::DefaultScope as Configured;
 use llmc_host::CancelToken;
-use llmc_index::{Answer as Found, Request, Scope, Snippet, State};
+use llmc_index::{IndexState, SearchAnswer, SearchRequest, SearchScope, Snippet};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -32,7 +32,7 @@ pub(crate) struct Asked {
 /// The same within the configured limits, and which of them were lowered.
 #[derive(Debug)]
 pub(crate) struct Limited {
-    pub(crate) scope: Scope,
+    pub(crate) scope: SearchScope,
     pub(crate) k: usize,
     pub(crate) budget: usize,
     pub(crate) clamped: Vec<&'static str>,
@@ -65,27 +65,32 @@ pub(crate) fn limited(cx: &Cx, asked: &Asked) -> Result<Limited> {
 }
 
 /// The scope of that name, or the configured one.
-pub(crate) fn scope(cx: &Cx, asked: Option<&str>) -> Result<Scope> {
+pub(crate) fn scope(cx: &Cx, asked: Option<&str>) -> Result<SearchScope> {
     match asked {
-        Some("repo") => Ok(Scope::Repo),
-        Some("docs") => Ok(Scope::Docs),
-        Some("both") => Ok(Scope::Both),
+        Some("repo") => Ok(SearchScope::Repo),
+        Some("docs") => Ok(SearchScope::Docs),
+        Some("both") => Ok(SearchScope::Both),
         Some(other) => Err(Error::bad_args(format!(
             "scope must be repo, docs or both, not {other:?}"
         ))),
         None => Ok(match cx.app().config().mcp.rag.default_scope {
-            Configured::Repo => Scope::Repo,
-            Configured::Docs => Scope::Docs,
-            Configured::Both => Scope::Both,
+            Configured::Repo => SearchScope::Repo,
+            Configured::Docs => SearchScope::Docs,
+            Configured::Both => SearchScope::Both,
         }),
     }
 }
 
 /// Searches within the limits.
-pub(crate) fn search(cx: &Cx, query: &str, limits: &Limited, stop: &CancelToken) -> Result<Found> {
+pub(crate) fn search(
+    cx: &Cx,
+    query: &str,
+    limits: &Limited,
+    stop: &CancelToken,
+) -> Result<SearchAnswer> {
     freshen(cx, stop);
     tell_progress(cx);
-    let request = Request {
+    let request = SearchRequest {
         query,
         scope: limits.scope,
         k: limits.k,
@@ -100,7 +105,7 @@ pub(crate) fn search(cx: &Cx, query: &str, limits: &Limited, stop: &CancelToken)
 pub(crate) fn freshen(cx: &Cx, stop: &CancelToken) {
     let index = cx.app().index();
     if cx.caller().surface == Surface::Cli {
-        if index.state() == State::Ready && !stop.is_cancelled() {
+        if index.state() == IndexState::Ready && !stop.is_cancelled() {
             let soon = CancelToken::with_deadline(Instant::now() + FRESHEN);
             if let Err(error) = index.update(&cx.files().roots, &soon) {
                 tracing::info!(error = %error, "the index is used as it is");
@@ -144,7 +149,7 @@ pub(crate) fn freshness(unverified: &[String]) -> Value {
 }
 
 /// The document of a search.
-pub(crate) fn document(found: &Found, limits: &Limited) -> Value {
+pub(crate) fn document(found: &SearchAnswer, limits: &Limited) -> Value {
     let snippets: Vec<Value> = found.snippets.iter().map(shown).collect();
     let mut document = json!({
         "snippets": snippets,
@@ -155,7 +160,7 @@ pub(crate) fn document(found: &Found, limits: &Limited) -> Value {
     if !limits.clamped.is_empty() {
         document["clamped"] = json!(limits.clamped);
     }
-    if found.left_out.is_some() {
+    if found.omitted.is_some() {
         document["truncated"] = json!(true);
     }
     if let Some(note) = &found.note {
@@ -167,7 +172,7 @@ pub(crate) fn document(found: &Found, limits: &Limited) -> Value {
 /// Tells the caller how far the index is; whether it is being built.
 fn tell_progress(cx: &Cx) -> bool {
     let progress = cx.app().index().progress();
-    let at_work = progress.is_at_work();
+    let at_work = progress.is_running();
     if at_work {
         let (done, total) = (progress.done(), progress.total().max(progress.done()));
         cx.tell(format!("indexing, {done} of {total} files"));
@@ -180,7 +185,7 @@ fn tell_progress(cx: &Cx) -> bool {
 pub(crate) fn await_index(cx: &Cx, stop: &CancelToken) -> Result<()> {
     let index = cx.app().index();
     freshen(cx, stop);
-    if index.state() == State::Ready {
+    if index.state() == IndexState::Ready {
         return Ok(());
     }
     if cx.caller().surface == Surface::Cli {
@@ -188,8 +193,8 @@ pub(crate) fn await_index(cx: &Cx, stop: &CancelToken) -> Result<()> {
         return Ok(());
     }
     let mut told: Option<Instant> = None;
-    while index.state() != State::Ready {
-        if !index.progress().is_at_work()
+    while index.state() != IndexState::Ready {
+        if !index.progress().is_running()
             && let Some(why) = index.failure()
         {
             return Err(Error::from(llmc_index::Error::Missing).hint(why));
@@ -244,7 +249,7 @@ pub(crate) fn stats(cx: &Cx) -> Result<Value> {
     if let Some(why) = index.failure() {
         document["trouble"] = json!(why);
     }
-    if state == State::Building {
+    if state == IndexState::Building {
         let progress = index.progress();
         document["progress"] = json!({"done": progress.done(), "total": progress.total()});
     }

@@ -1,23 +1,23 @@
-//! From rows to values, and the numbers that stand for choices.
+//! Converts rows to values, and numbers to enums.
 
 use llmc_syntax::{DefinitionKind as D, Language};
 use rusqlite::Row;
 
-use super::{FileRow, Stamp, SymbolRow, UnitRow};
+use super::{FileRow, FileStamp, SymbolRow, UnitRow};
 use crate::classify::{Origin, Realm};
 use crate::units::{Symbol, Unit, UnitKind};
 
-/// How many bits of a unit's id are its place in the file.
-const PLACE_BITS: u32 = 16;
+/// Bits of a unit's id for its position in the file.
+const POSITION_BITS: u32 = 16;
 
 /// A unit's id, as stored.
 pub(crate) fn unit_id(file: u64, place: usize) -> i64 {
-    signed(file << PLACE_BITS) | signed(place as u64)
+    signed(file << POSITION_BITS) | signed(place as u64)
 }
 
 /// The file a unit belongs to.
 pub(crate) fn file_of(unit: u64) -> u64 {
-    unit >> PLACE_BITS
+    unit >> POSITION_BITS
 }
 
 pub(super) fn file_row(row: &Row<'_>) -> rusqlite::Result<FileRow> {
@@ -61,8 +61,8 @@ pub(super) fn symbol_row(row: &Row<'_>) -> rusqlite::Result<SymbolRow> {
     })
 }
 
-pub(super) fn stamp(row: &Row<'_>, at: usize) -> rusqlite::Result<Stamp> {
-    Ok(Stamp {
+pub(super) fn stamp(row: &Row<'_>, at: usize) -> rusqlite::Result<FileStamp> {
+    Ok(FileStamp {
         size: unsigned(row.get(at)?),
         mtime: row.get(at + 1)?,
         ctime: row.get(at + 2)?,

@@ -7,7 +7,7 @@ use super::rows::{file_of, signed, unsigned};
 use crate::error::Result;
 
 impl Catalog {
-    /// How many units there are.
+    /// The number of units.
     pub(crate) fn units(&self) -> Result<u64> {
         let count = self
             .conn
@@ -32,7 +32,7 @@ impl Catalog {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Stores vectors; those of units that are gone by now are left out.
+    /// Stores vectors, without those of units that were removed meanwhile.
     pub(crate) fn put_vectors(&self, vectors: &[(i64, Vec<u8>)]) -> Result<()> {
         let mut put = self.conn.prepare_cached(
             "INSERT OR REPLACE INTO vectors SELECT id, ? FROM units WHERE id = ?",

@@ -1,16 +1,16 @@
-//! Units of source code, from what it defines.
+//! Units of source code, from its definitions.
 
 use llmc_syntax::{Definition, DefinitionKind, Language};
 
 use super::windows;
 use super::{Lines, Symbol, Unit, UnitKind};
 
-/// Types of fewer lines are found with what stands around them.
-const SMALL: u32 = 3;
-/// Functions above this many lines are cut into windows.
-const LONG: u32 = 150;
+/// Shorter types belong to the unit around them.
+const MIN_TYPE_LINES: u32 = 3;
+/// Longer units are split into windows.
+const MAX_UNIT_LINES: u32 = 150;
 
-/// Every definition with the names around it.
+/// Every definition with its scope.
 pub(super) fn symbols(definitions: &[Definition]) -> Vec<Symbol> {
     let mut around: Vec<&str> = Vec::new();
     let mut symbols = Vec::with_capacity(definitions.len());
@@ -24,7 +24,7 @@ pub(super) fn symbols(definitions: &[Definition]) -> Vec<Symbol> {
             line: line(found.line),
             last: line(found.end_line),
         });
-        // A definition deeper than its place in the list has an unnamed one around it.
+        // A definition deeper than the stack has an unnamed one around it.
         while around.len() < found.depth {
             around.push("");
         }
@@ -46,7 +46,7 @@ pub(super) fn units(
 ) -> Vec<Unit> {
     let mut owner: Vec<usize> = vec![0; lines.len() as usize + 2];
     let mut units: Vec<Unit> = Vec::new();
-    // The last line of the function that swallows what is defined inside.
+    // The last line of the function around; definitions inside of it belong to it.
     let mut inside_until = 0;
     for (found, symbol) in definitions.iter().zip(symbols) {
         let Some(kind) = unit_kind(found.kind) else {
@@ -57,7 +57,7 @@ pub(super) fn units(
             continue;
         }
         let first = with_comments(language, symbol.first, &owner, lines);
-        if kind != UnitKind::Function && last - first + 1 < SMALL {
+        if kind != UnitKind::Function && last - first + 1 < MIN_TYPE_LINES {
             continue;
         }
         if kind == UnitKind::Function {
@@ -77,12 +77,12 @@ pub(super) fn units(
             owner[place as usize] = units.len();
         }
     }
-    deal_out(&owner, &mut units, lines);
-    name_the_small(symbols, &owner, &mut units);
+    assign_lines(&owner, &mut units, lines);
+    add_names(symbols, &owner, &mut units);
     split_long(units, lines)
 }
 
-/// What a definition becomes; `None` for those that belong to what is around them.
+/// The kind of unit; `None` for definitions that belong to the unit around them.
 fn unit_kind(kind: DefinitionKind) -> Option<UnitKind> {
     use DefinitionKind as D;
     match kind {
@@ -106,7 +106,7 @@ fn with_comments(language: Language, first: u32, owner: &[usize], lines: &Lines<
     while start > 1 {
         let above = start - 1;
         let text = lines.trimmed(above);
-        // The first line of a script says who runs it.
+        // A shebang is not a comment of the definition.
         let belongs = owner[above as usize] == around
             && marks.iter().any(|mark| text.starts_with(mark))
             && !text.starts_with("#!");
@@ -118,8 +118,8 @@ fn with_comments(language: Language, first: u32, owner: &[usize], lines: &Lines<
     start
 }
 
-/// Gives each unit the lines it owns, and makes windows of those nobody owns.
-fn deal_out(owner: &[usize], units: &mut Vec<Unit>, lines: &Lines<'_>) {
+/// Assigns each unit its own lines, and makes windows of the rest.
+fn assign_lines(owner: &[usize], units: &mut Vec<Unit>, lines: &Lines<'_>) {
     let mut at = 1;
     while at <= lines.len() {
         let who = owner[at as usize];
@@ -145,8 +145,8 @@ fn deal_out(owner: &[usize], units: &mut Vec<Unit>, lines: &Lines<'_>) {
     }
 }
 
-/// Tells each unit which further names come into being on its lines.
-fn name_the_small(symbols: &[Symbol], owner: &[usize], units: &mut [Unit]) {
+/// Adds the names of small definitions to the units that own their lines.
+fn add_names(symbols: &[Symbol], owner: &[usize], units: &mut [Unit]) {
     let claimed: std::collections::HashSet<(u32, String)> = units
         .iter()
         .map(|unit| (unit.last, unit.symbol.clone()))
@@ -185,20 +185,19 @@ fn split_long(units: Vec<Unit>, lines: &Lines<'_>) -> Vec<Unit> {
             .iter()
             .map(|(first, last)| last - first + 1)
             .sum::<u32>()
-            > LONG;
+            > MAX_UNIT_LINES;
         if !long || unit.kind == UnitKind::Text {
             all.push(unit);
             continue;
         }
         for (first, last) in &unit.own {
             for window in windows::of(lines, *first, *last) {
-                let names = std::mem::take(&mut { unit.names.clone() });
                 all.push(Unit {
                     kind: unit.kind,
                     symbol: unit.symbol.clone(),
                     scope: unit.scope.clone(),
                     names: if window.first == unit.first {
-                        names
+                        unit.names.clone()
                     } else {
                         Vec::new()
                     },

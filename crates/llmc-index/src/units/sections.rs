@@ -1,38 +1,39 @@
 //! Units of text with sections: Markdown, configuration, notebooks.
 
-use super::{Lines, Unit, UnitKind, extension, windows};
+use super::{Lines, Unit, UnitKind, windows};
+use crate::classify::extension;
 
-/// Sections above this many lines are cut into windows that keep the heading.
-const LONG: u32 = 120;
-/// Configuration sections below this many lines are joined with the next.
-const SMALL: u32 = 12;
+/// Longer sections are split into windows that keep the heading.
+const MAX_SECTION_LINES: u32 = 120;
+/// Shorter sections of configuration files are joined.
+const MIN_CONFIG_SECTION_LINES: u32 = 12;
 
-/// A line that opens a section: how deep, and under which name.
+/// A line that opens a section.
 struct Heading {
     line: u32,
     level: usize,
     name: String,
 }
 
-/// The units of a file whose name tells its structure.
-pub(super) fn by_name(path: &str, lines: &Lines<'_>) -> Option<Vec<Unit>> {
+/// The units of a file whose name determines its structure.
+pub(super) fn by_file_name(path: &str, lines: &Lines<'_>) -> Option<Vec<Unit>> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let headings = match extension(path).as_str() {
         "md" | "markdown" | "mdx" => markdown(lines),
         "rst" | "adoc" | "asciidoc" | "org" | "txt" => underlined(lines),
-        "toml" | "ini" | "cfg" | "conf" => few(lines, bracketed),
-        "yml" | "yaml" => few(lines, top_key),
-        "json" => few(lines, json_key),
+        "toml" | "ini" | "cfg" | "conf" => config_sections(lines, bracketed),
+        "yml" | "yaml" => config_sections(lines, top_key),
+        "json" => config_sections(lines, json_key),
         "ipynb" => cells(lines),
-        "mk" => few(lines, target),
-        _ if name == "Makefile" || name == "makefile" => few(lines, target),
+        "mk" => config_sections(lines, target),
+        _ if name == "Makefile" || name == "makefile" => config_sections(lines, target),
         _ => return None,
     };
-    (!headings.is_empty()).then(|| between(&headings, lines))
+    (!headings.is_empty()).then(|| units_between(&headings, lines))
 }
 
-/// Everything from one heading to the next is a unit.
-fn between(headings: &[Heading], lines: &Lines<'_>) -> Vec<Unit> {
+/// Makes a unit from each heading to the next.
+fn units_between(headings: &[Heading], lines: &Lines<'_>) -> Vec<Unit> {
     let mut units = windows::of(lines, 1, headings[0].line - 1);
     let mut around: Vec<(usize, &str)> = Vec::new();
     for (place, heading) in headings.iter().enumerate() {
@@ -43,11 +44,11 @@ fn between(headings: &[Heading], lines: &Lines<'_>) -> Vec<Unit> {
         let scope: Vec<&str> = around.iter().map(|(_, name)| *name).collect();
         let scope = scope.join("::");
         let (first, last) = (heading.line, next - 1);
-        let long = last - first + 1 > LONG;
+        let long = last - first + 1 > MAX_SECTION_LINES;
         let parts = windows::of(lines, first, last);
         if long {
             for part in parts {
-                units.push(named(part, heading, &scope));
+                units.push(with_heading(part, heading, &scope));
             }
         } else if let (Some(start), Some(end)) = (parts.first(), parts.last()) {
             let own = parts.iter().flat_map(|part| part.own.clone()).collect();
@@ -58,15 +59,15 @@ fn between(headings: &[Heading], lines: &Lines<'_>) -> Vec<Unit> {
                 own,
                 ..start.clone()
             };
-            units.push(named(whole, heading, &scope));
+            units.push(with_heading(whole, heading, &scope));
         }
         around.push((heading.level, &heading.name));
     }
     units
 }
 
-fn named(unit: Unit, heading: &Heading, scope: &str) -> Unit {
-    // Windows share lines at their borders; a section counts each once.
+fn with_heading(unit: Unit, heading: &Heading, scope: &str) -> Unit {
+    // Windows overlap; a section owns each line once.
     let mut own: Vec<(u32, u32)> = Vec::new();
     for (first, last) in unit.own {
         match own.last_mut() {
@@ -152,14 +153,14 @@ fn heading(line: u32, level: usize, name: &str) -> Heading {
 }
 
 /// Sections by their opening lines; a small one is left to the one before it.
-fn few(lines: &Lines<'_>, opens: fn(&str) -> Option<&str>) -> Vec<Heading> {
+fn config_sections(lines: &Lines<'_>, opens: fn(&str) -> Option<&str>) -> Vec<Heading> {
     let mut found: Vec<Heading> = Vec::new();
     for line in 1..=lines.len() {
         let Some(name) = opens(lines.range(line, line)) else {
             continue;
         };
         match found.last() {
-            Some(last) if line - last.line < SMALL => {}
+            Some(last) if line - last.line < MIN_CONFIG_SECTION_LINES => {}
             _ => found.push(heading(line, 1, name)),
         }
     }
@@ -178,7 +179,7 @@ fn top_key(line: &str) -> Option<&str> {
     starts_word.then(|| name.trim().trim_matches('"'))
 }
 
-/// A key one level inside a JSON document that somebody has formatted.
+/// A key one level inside a formatted JSON document.
 fn json_key(line: &str) -> Option<&str> {
     let indent = line.len() - line.trim_start().len();
     let rest = line.trim_start().strip_prefix('"')?;

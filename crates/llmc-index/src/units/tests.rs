@@ -2,7 +2,7 @@ use super::*;
 
 /// The units as `first-last kind scope::symbol [names]`.
 fn told(path: &str, text: &str) -> Vec<String> {
-    let told = cut(path, text).units.into_iter().map(|unit| {
+    let told = split(path, text).units.into_iter().map(|unit| {
         let names = unit.names.join(",");
         format!(
             "{}-{} {} {} [{names}]",
@@ -52,7 +52,7 @@ impl Pool {
 #[test]
 fn every_line_with_words_is_owned_once() {
     let text = include_str!("../units.rs");
-    let found = cut("units.rs", text);
+    let found = split("units.rs", text);
     let lines = Lines::new(text);
     assert_eq!(lines.text(), text);
     let mut owned = vec![0; lines.len() as usize + 1];
@@ -163,7 +163,7 @@ fn strange_files_do_no_harm() {
         "\r\n\r\n",
     ] {
         for path in ["a.rs", "a.py", "a.md", "a.json", "a.ipynb", "Makefile", "a"] {
-            let found = cut(path, text);
+            let found = split(path, text);
             let lines = Lines::new(text);
             for unit in found.units {
                 assert!(unit.last <= lines.len(), "{path} {text:?}");
@@ -175,7 +175,7 @@ fn strange_files_do_no_harm() {
 #[test]
 fn a_grammar_without_end_falls_back_to_windows() {
     let nested = "(".repeat(40_000).replace("((((((((((", "((((((((((\n");
-    let found = cut("a.rs", &nested);
+    let found = split("a.rs", &nested);
     // Whether it was parsed in time or not, its lines are there.
     assert!(!found.units.is_empty());
 }

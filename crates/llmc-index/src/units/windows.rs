@@ -1,12 +1,12 @@
-//! Windows of lines, for text without a structure that is known.
+//! Windows of lines, for text without a known structure.
 
 use super::{Lines, Unit, UnitKind, is_blob};
 
 /// Lines of a window, and how many it shares with the next.
-const WINDOW: u32 = 60;
-const OVERLAP: u32 = 8;
-/// How far back a window looks for a blank line to end at.
-const SLACK: u32 = 20;
+const WINDOW_LINES: u32 = 60;
+const OVERLAP_LINES: u32 = 8;
+/// A window may end this many lines earlier, at a blank line.
+const MAX_SHORTENED_LINES: u32 = 20;
 
 /// The whole text as windows.
 pub(super) fn all(lines: &Lines<'_>) -> Vec<Unit> {
@@ -18,10 +18,10 @@ pub(super) fn of(lines: &Lines<'_>, first: u32, last: u32) -> Vec<Unit> {
     let mut found = Vec::new();
     let mut start = first;
     while start <= last {
-        let mut end = (start + WINDOW - 1).min(last);
+        let mut end = (start + WINDOW_LINES - 1).min(last);
         let mut cut_cleanly = end == last;
         if !cut_cleanly {
-            let blank = (end - SLACK..=end)
+            let blank = (end - MAX_SHORTENED_LINES..=end)
                 .rev()
                 .find(|line| lines.trimmed(*line).is_empty());
             if let Some(blank) = blank {
@@ -39,14 +39,14 @@ pub(super) fn of(lines: &Lines<'_>, first: u32, last: u32) -> Vec<Unit> {
         start = if cut_cleanly {
             end + 1
         } else {
-            end + 1 - OVERLAP
+            end + 1 - OVERLAP_LINES
         };
     }
     found
 }
 
 fn window(lines: &Lines<'_>, first: u32, last: u32) -> Unit {
-    // Lines that hold a picture are shown with the rest but not indexed.
+    // Lines of embedded data are shown but not indexed.
     let mut own: Vec<(u32, u32)> = Vec::new();
     for line in first..=last {
         if is_blob(lines.range(line, line)) {

@@ -1,4 +1,4 @@
-use llmc_index::{Error, Request, Scope, State};
+use llmc_index::{Error, IndexState, SearchRequest, SearchScope};
 
 use crate::work::Work;
 
@@ -56,30 +56,33 @@ The pool keeps idle connections.
 fn english_names_and_scopes() {
     let work = Work::new(SHOP);
     // Without an index, from one, and the same both times.
-    for state in [State::None, State::Ready] {
+    for state in [IndexState::None, IndexState::Ready] {
         assert_eq!(work.index.state(), state);
         let first = |query: &str, scope| work.found(query, scope)[0].clone();
         assert_eq!(
             first(
                 "how does one take an idle connection or open a new one",
-                Scope::Repo
+                SearchScope::Repo
             ),
             "src/pool.rs#L9-L12"
         );
-        assert_eq!(first("parseHttpHeader", Scope::Repo), "src/parse.rs#L1-L4");
         assert_eq!(
-            first("parsing http headers", Scope::Repo),
+            first("parseHttpHeader", SearchScope::Repo),
             "src/parse.rs#L1-L4"
         );
         assert_eq!(
-            first("idle connections", Scope::Docs),
+            first("parsing http headers", SearchScope::Repo),
+            "src/parse.rs#L1-L4"
+        );
+        assert_eq!(
+            first("idle connections", SearchScope::Docs),
             "docs/guide.md#L3-L5"
         );
-        let both = work.found("parse_http_header", Scope::Both);
+        let both = work.found("parse_http_header", SearchScope::Both);
         assert!(both.contains(&"docs/guide.md#L7-L9".to_owned()), "{both:?}");
-        let repo = work.found("idle connection", Scope::Repo);
+        let repo = work.found("idle connection", SearchScope::Repo);
         assert!(repo.iter().all(|src| !src.starts_with("docs/")), "{repo:?}");
-        let answer = work.ask("give a connection back", Scope::Repo);
+        let answer = work.ask("give a connection back", SearchScope::Repo);
         assert_eq!(answer.index, state);
         assert!(answer.unverified.is_empty());
         assert_eq!(
@@ -95,13 +98,22 @@ fn english_names_and_scopes() {
 fn a_stack_trace_leads_to_its_lines() {
     let work = Work::new(SHOP);
     let trace = "thread 'main' panicked at /build/x/src/pool.rs:16:9:\nsomething odd happened\nnote: run with RUST_BACKTRACE=1";
-    assert_eq!(work.found(trace, Scope::Repo)[0], "src/pool.rs#L14-L17");
+    assert_eq!(
+        work.found(trace, SearchScope::Repo)[0],
+        "src/pool.rs#L14-L17"
+    );
     work.update();
-    assert_eq!(work.found(trace, Scope::Repo)[0], "src/pool.rs#L14-L17");
+    assert_eq!(
+        work.found(trace, SearchScope::Repo)[0],
+        "src/pool.rs#L14-L17"
+    );
     // The file as it is now counts, not as it was indexed.
     let text = std::fs::read_to_string(work.path("src/pool.rs")).unwrap();
     work.write("src/pool.rs", &format!("\n\n\n\n{text}"));
-    assert_eq!(work.found(trace, Scope::Repo)[0], "src/pool.rs#L13-L16");
+    assert_eq!(
+        work.found(trace, SearchScope::Repo)[0],
+        "src/pool.rs#L13-L16"
+    );
 }
 
 #[test]
@@ -120,9 +132,9 @@ fn who_raised_comes_first_and_then_its_callers() {
   File \"/app/shop/db.py\", line 6, in find
     return self.idle[key]
 KeyError: 2";
-    for state in [State::None, State::Ready] {
+    for state in [IndexState::None, IndexState::Ready] {
         assert_eq!(work.index.state(), state);
-        let found = work.found(trace, Scope::Repo);
+        let found = work.found(trace, SearchScope::Repo);
         assert_eq!(
             found[..3],
             ["shop/db.py#L5-L6", "shop/db.py#L2-L3", "shop/web.py#L1-L2"],
@@ -139,7 +151,7 @@ fn the_line_of_a_trace_is_shown_however_far_down_it_stands() {
         "//- src/long.rs\npub fn long_work() {{\n{body}}}\n"
     ));
     work.update();
-    let answer = work.ask_for("panicked at src/long.rs:250:5", Scope::Repo, 1, 60);
+    let answer = work.ask_for("panicked at src/long.rs:250:5", SearchScope::Repo, 1, 60);
     let shown = &answer.snippets[0];
     assert!((shown.first..=shown.last).contains(&250), "{shown:?}");
 }
@@ -148,9 +160,12 @@ fn the_line_of_a_trace_is_shown_however_far_down_it_stands() {
 fn own_code_before_tests_unless_asked_for() {
     let work = Work::new(SHOP);
     work.update();
-    let code = work.found("takes an idle connection or opens one", Scope::Repo);
+    let code = work.found("takes an idle connection or opens one", SearchScope::Repo);
     assert_eq!(code[0], "src/pool.rs#L9-L12");
-    let test = work.found("test that take gives an idle connection first", Scope::Repo);
+    let test = work.found(
+        "test that take gives an idle connection first",
+        SearchScope::Repo,
+    );
     assert_eq!(test[0], "tests/pool.rs#L1-L5");
 }
 
@@ -162,12 +177,12 @@ fn budgets_are_exact_and_cut_between_lines() {
     let work = Work::new(&format!("//- a.rs\npub fn long_work() {{\n{body}}}\n"));
     work.update();
     for budget in [1, 5, 20, 100, 500, 5000] {
-        let answer = work.ask_for("long_work", Scope::Repo, 3, budget);
+        let answer = work.ask_for("long_work", SearchScope::Repo, 3, budget);
         assert!(budget < 20 || answer.snippets[0].first == 1, "{answer:?}");
     }
-    let one = work.ask_for("long_work step_50", Scope::Repo, 1, 100_000);
+    let one = work.ask_for("long_work step_50", SearchScope::Repo, 1, 100_000);
     assert_eq!(one.snippets.len(), 1);
-    let all = work.ask_for("long_work", Scope::Repo, 1_000_000_000, 100_000);
+    let all = work.ask_for("long_work", SearchScope::Repo, 1_000_000_000, 100_000);
     assert!(!all.snippets.is_empty());
 }
 
@@ -177,7 +192,7 @@ fn copies_are_shown_once() {
     let work = Work::new(&format!("//- a/count.rs\n{text}//- b/count.rs\n{text}"));
     work.update();
     assert_eq!(
-        work.found("count_all_words", Scope::Repo),
+        work.found("count_all_words", SearchScope::Repo),
         ["a/count.rs#L1-L5"]
     );
 }
@@ -187,9 +202,9 @@ fn questions_that_ask_nothing_or_too_much() {
     let work = Work::new(SHOP);
     work.update();
     for query in ["", "  ", "\u{0}", "?"] {
-        let request = Request {
+        let request = SearchRequest {
             query,
-            scope: Scope::Repo,
+            scope: SearchScope::Repo,
             k: 1,
             budget: 100,
         };
@@ -199,6 +214,6 @@ fn questions_that_ask_nothing_or_too_much() {
         assert!(matches!(failed, Err(Error::BadRequest(_))), "{query:?}");
     }
     let long = "connection pool lorem ".repeat(5000);
-    assert!(!work.found(&long, Scope::Repo).is_empty());
-    assert!(work.found("zxqvwy", Scope::Repo).is_empty());
+    assert!(!work.found(&long, SearchScope::Repo).is_empty());
+    assert!(work.found("zxqvwy", SearchScope::Repo).is_empty());
 }

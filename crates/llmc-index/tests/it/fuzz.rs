@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use llmc_host::CancelToken;
-use llmc_index::{Error, Index, Request, Scope};
+use llmc_index::{Error, Index, SearchRequest, SearchScope};
 
 use crate::work::Work;
 
@@ -141,9 +141,9 @@ fn answers_hold_while_files_change() {
             }
             let before = history.counts();
             let query = format!("widget_{} helper", nth % 8);
-            let request = Request {
+            let request = SearchRequest {
                 query: &query,
-                scope: Scope::Both,
+                scope: SearchScope::Both,
                 k: 6,
                 budget: 400,
             };
@@ -184,7 +184,7 @@ fn answers_hold_while_files_change() {
         let Some(name) = text.split("widget_").nth(1).and_then(|rest| rest.get(..1)) else {
             continue;
         };
-        let found = work.ask_for(&format!("widget_{name}"), Scope::Both, 50, 5000);
+        let found = work.ask_for(&format!("widget_{name}"), SearchScope::Both, 50, 5000);
         assert!(
             found.snippets.iter().any(|one| one.path == *path),
             "{path} lost"

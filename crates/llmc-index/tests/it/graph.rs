@@ -1,5 +1,5 @@
 use llmc_host::CancelToken;
-use llmc_index::{Direction, Error};
+use llmc_index::{Error, LineageDirection};
 
 use crate::work::Work;
 
@@ -136,7 +136,7 @@ fn steps_add_up() {
         .lineage(
             &work.roots,
             "src/conn.rs#retry",
-            Direction::Callers,
+            LineageDirection::Callers,
             3,
             &CancelToken::default(),
         )
@@ -156,7 +156,7 @@ fn steps_add_up() {
         .lineage(
             &work.roots,
             "Pool::refill",
-            Direction::Callees,
+            LineageDirection::Callees,
             5,
             &CancelToken::default(),
         )
@@ -189,7 +189,7 @@ fn all_about_a_symbol() {
         "{}",
         found.text
     );
-    let names = |related: &[llmc_index::Related]| -> Vec<String> {
+    let names = |related: &[llmc_index::RelatedSymbol]| -> Vec<String> {
         related.iter().map(|one| one.symbol.clone()).collect()
     };
     assert_eq!(names(&found.callers), ["Pool::refill", "serve"]);

@@ -1,7 +1,7 @@
 //! Every language gives units with what is around them, a signature and a comment.
 
 use llmc_host::CancelToken;
-use llmc_index::Scope;
+use llmc_index::SearchScope;
 
 use crate::work::Work;
 
@@ -207,7 +207,7 @@ fn units_have_path_signature_and_comment() {
         assert!(callees.len() > 2, "{path}: {callees:?}");
         // What is found by its name is the same unit, comment included.
         let name = symbol.rsplit("::").next().unwrap();
-        assert_eq!(work.found(name, Scope::Repo)[0], *src, "{path}");
+        assert_eq!(work.found(name, SearchScope::Repo)[0], *src, "{path}");
     }
 }
 
@@ -237,8 +237,8 @@ fn notebooks_and_configuration_by_structure() {
         "//- wolves.ipynb\n{notebook}//- app.toml\n{config}"
     ));
     work.update();
-    let cell = work.found("count_wolves area", Scope::Repo);
+    let cell = work.found("count_wolves area", SearchScope::Repo);
     assert_eq!(cell[0], "wolves.ipynb#L7-L12", "{cell:?}");
-    let section = work.found("database_key_3", Scope::Repo);
+    let section = work.found("database_key_3", SearchScope::Repo);
     assert_eq!(section[0], "app.toml#L16-L30", "{section:?}");
 }

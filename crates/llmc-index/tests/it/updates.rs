@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use llmc_host::CancelToken;
-use llmc_index::{Error, Index, Scope, State};
+use llmc_index::{Error, Index, IndexState, SearchScope};
 
 use crate::work::Work;
 
@@ -26,8 +26,8 @@ fn only_what_changed_is_read_again() {
     work.write("b.rs", "pub fn gamma_ray() -> u8 {\n    3\n}\n");
     let third = work.update();
     assert_eq!((third.changed, third.removed), (1, 0));
-    assert_eq!(work.found("gamma_ray", Scope::Repo), ["b.rs#L1-L3"]);
-    assert!(work.found("beta_carotene", Scope::Repo).is_empty());
+    assert_eq!(work.found("gamma_ray", SearchScope::Repo), ["b.rs#L1-L3"]);
+    assert!(work.found("beta_carotene", SearchScope::Repo).is_empty());
 }
 
 #[test]
@@ -36,19 +36,19 @@ fn renamed_deleted_emptied_and_copied_files() {
     work.update();
     fs::rename(work.path("a.rs"), work.path("c.rs")).unwrap();
     work.update();
-    assert_eq!(work.found("alpha_wolf", Scope::Repo), ["c.rs#L1-L3"]);
+    assert_eq!(work.found("alpha_wolf", SearchScope::Repo), ["c.rs#L1-L3"]);
     fs::copy(work.path("c.rs"), work.path("d.rs")).unwrap();
     work.update();
     fs::remove_file(work.path("c.rs")).unwrap();
     work.update();
-    assert_eq!(work.found("alpha_wolf", Scope::Repo), ["d.rs#L1-L3"]);
+    assert_eq!(work.found("alpha_wolf", SearchScope::Repo), ["d.rs#L1-L3"]);
     work.write("d.rs", "");
     work.update();
-    assert!(work.found("alpha_wolf", Scope::Repo).is_empty());
+    assert!(work.found("alpha_wolf", SearchScope::Repo).is_empty());
     fs::remove_file(work.path("b.rs")).unwrap();
     let last = work.update();
     assert_eq!(last.removed, 1);
-    assert!(work.found("beta_carotene", Scope::Repo).is_empty());
+    assert!(work.found("beta_carotene", SearchScope::Repo).is_empty());
 }
 
 #[test]
@@ -60,11 +60,11 @@ fn an_answer_follows_the_file_without_an_update() {
         fs::read_to_string(work.path("a.rs")).unwrap()
     );
     work.write("a.rs", &moved);
-    assert_eq!(work.found("alpha_wolf", Scope::Repo), ["a.rs#L6-L8"]);
+    assert_eq!(work.found("alpha_wolf", SearchScope::Repo), ["a.rs#L6-L8"]);
     work.write("a.rs", "pub fn alpha_wolf_renamed() {}\n");
-    assert_eq!(work.found("alpha_wolf", Scope::Repo), ["a.rs#L1-L1"]);
+    assert_eq!(work.found("alpha_wolf", SearchScope::Repo), ["a.rs#L1-L1"]);
     fs::remove_file(work.path("a.rs")).unwrap();
-    assert!(work.found("alpha_wolf", Scope::Repo).is_empty());
+    assert!(work.found("alpha_wolf", SearchScope::Repo).is_empty());
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn single_files() {
     let paths = ["a.rs", "b.rs", "unknown.rs"].map(str::to_owned);
     let done = work.index.update_files(&work.roots, &paths).unwrap();
     assert_eq!((done.changed, done.removed), (1, 1));
-    assert_eq!(work.found("delta_force", Scope::Repo), ["a.rs#L1-L1"]);
+    assert_eq!(work.found("delta_force", SearchScope::Repo), ["a.rs#L1-L1"]);
 }
 
 #[test]
@@ -98,15 +98,15 @@ fn many_small_updates_are_tidied() {
         let done = writer.update_files(&work.roots, &["a.rs".to_owned()]);
         assert_eq!(done.unwrap().changed, 1);
         let name = format!("version_{nth}");
-        assert_eq!(work.found(&name, Scope::Repo), ["a.rs#L1-L1"]);
+        assert_eq!(work.found(&name, SearchScope::Repo), ["a.rs#L1-L1"]);
     }
     work.write("b.rs", "pub fn later() {}\n");
     let done = work.index.update_files(&work.roots, &["b.rs".to_owned()]);
     assert_eq!(done.unwrap().changed, 1);
     work.index.tidy().unwrap();
     assert!(pieces() < 4, "{}", pieces());
-    assert_eq!(work.found("version_11", Scope::Repo), ["a.rs#L1-L1"]);
-    assert_eq!(work.found("later", Scope::Repo), ["b.rs#L1-L1"]);
+    assert_eq!(work.found("version_11", SearchScope::Repo), ["a.rs#L1-L1"]);
+    assert_eq!(work.found("later", SearchScope::Repo), ["b.rs#L1-L1"]);
     let done = work.update();
     assert_eq!((done.changed, done.removed), (0, 0));
 }
@@ -131,14 +131,17 @@ fn strange_files_are_passed_over() {
     work.update();
     let passed = work.index.stats().unwrap().passed;
     assert!(passed.contains(&("too large", 1)), "{passed:?}");
-    assert!(work.found("binary_blob", Scope::Repo).is_empty());
-    assert!(work.found("ignored_one", Scope::Repo).is_empty());
-    assert!(work.found("root nologin passwd", Scope::Repo).is_empty());
+    assert!(work.found("binary_blob", SearchScope::Repo).is_empty());
+    assert!(work.found("ignored_one", SearchScope::Repo).is_empty());
+    assert!(
+        work.found("root nologin passwd", SearchScope::Repo)
+            .is_empty()
+    );
     let answer = work.index.search(
         &work.roots,
-        &llmc_index::Request {
+        &llmc_index::SearchRequest {
             query: "latin_quarter",
-            scope: Scope::Repo,
+            scope: SearchScope::Repo,
             k: 1,
             budget: 100,
         },
@@ -163,14 +166,14 @@ fn damage_of_any_part_ends_in_a_new_index() {
         let index = Index::at(&work.index_dir());
         let work = Work { index, ..work };
         assert_eq!(
-            work.found("alpha_wolf", Scope::Repo),
+            work.found("alpha_wolf", SearchScope::Repo),
             ["a.rs#L1-L3"],
             "{part}"
         );
         work.update();
-        assert_eq!(work.index.state(), State::Ready, "{part}");
+        assert_eq!(work.index.state(), IndexState::Ready, "{part}");
         assert_eq!(
-            work.found("alpha_wolf", Scope::Repo),
+            work.found("alpha_wolf", SearchScope::Repo),
             ["a.rs#L1-L3"],
             "{part}"
         );
@@ -178,9 +181,9 @@ fn damage_of_any_part_ends_in_a_new_index() {
     let work = Work::new(TWO);
     work.update();
     fs::remove_dir_all(work.index_dir().join("text")).unwrap();
-    assert_eq!(work.found("alpha_wolf", Scope::Repo), ["a.rs#L1-L3"]);
+    assert_eq!(work.found("alpha_wolf", SearchScope::Repo), ["a.rs#L1-L3"]);
     work.update();
-    assert_eq!(work.index.state(), State::Ready);
+    assert_eq!(work.index.state(), IndexState::Ready);
 }
 
 #[test]
@@ -209,10 +212,10 @@ fn every_cut_and_scrambled_part_is_survived() {
             let index = Index::at(&work.index_dir());
             let work = Work { index, ..work };
             // Whatever it finds is checked against the files.
-            work.ask("alpha_wolf", Scope::Repo);
+            work.ask("alpha_wolf", SearchScope::Repo);
             work.update();
             assert_eq!(
-                work.found("alpha_wolf", Scope::Repo),
+                work.found("alpha_wolf", SearchScope::Repo),
                 ["a.rs#L1-L3"],
                 "{file:?}"
             );
@@ -226,8 +229,8 @@ fn a_place_that_cannot_be_written_is_said_and_searched_live() {
     fs::write(work.index_dir(), "a file where the folder should be").unwrap();
     let failed = work.index.update(&work.roots, &CancelToken::default());
     assert!(matches!(failed, Err(Error::Unwritable(_))), "{failed:?}");
-    let answer = work.ask("alpha_wolf", Scope::Repo);
-    assert_eq!(answer.index, State::None);
+    let answer = work.ask("alpha_wolf", SearchScope::Repo);
+    assert_eq!(answer.index, IndexState::None);
     assert_eq!(answer.snippets[0].src(), "a.rs#L1-L3");
 }
 
@@ -236,10 +239,10 @@ fn one_writer_at_a_time_and_readers_see_its_work() {
     let work = Work::new(TWO);
     work.update();
     let other = Index::at(&work.index_dir());
-    assert_eq!(other.state(), State::Ready);
+    assert_eq!(other.state(), IndexState::Ready);
     work.write("c.rs", "pub fn omega_point() {}\n");
     other.update(&work.roots, &CancelToken::default()).unwrap();
-    assert_eq!(work.found("omega_point", Scope::Repo), ["c.rs#L1-L1"]);
+    assert_eq!(work.found("omega_point", SearchScope::Repo), ["c.rs#L1-L1"]);
     let lock = fs::File::options()
         .write(true)
         .open(work.index_dir().join("writer.lock"))
@@ -255,9 +258,9 @@ fn a_stopped_update_keeps_its_steps_and_is_taken_up() {
     let stop = CancelToken::default();
     stop.cancel();
     assert!(work.index.update(&work.roots, &stop).is_err());
-    assert_ne!(work.index.state(), State::Ready);
+    assert_ne!(work.index.state(), IndexState::Ready);
     work.update();
-    assert_eq!(work.index.state(), State::Ready);
+    assert_eq!(work.index.state(), IndexState::Ready);
 }
 
 #[test]
@@ -269,11 +272,14 @@ fn an_index_of_another_version_is_built_again() {
     drop(catalog);
     let index = Index::at(&work.index_dir());
     let work = Work { index, ..work };
-    let answer = work.ask("alpha_wolf", Scope::Repo);
-    assert_eq!(answer.index, State::None);
+    let answer = work.ask("alpha_wolf", SearchScope::Repo);
+    assert_eq!(answer.index, IndexState::None);
     assert_eq!(answer.snippets[0].src(), "a.rs#L1-L3");
     assert_eq!(work.update().changed, 2);
-    assert_eq!(work.ask("alpha_wolf", Scope::Repo).index, State::Ready);
+    assert_eq!(
+        work.ask("alpha_wolf", SearchScope::Repo).index,
+        IndexState::Ready
+    );
 }
 
 #[test]
@@ -285,14 +291,23 @@ fn a_switched_branch_comes_out_right() {
     fs::rename(work.path("b.rs"), work.path("moved.rs")).unwrap();
     work.write("c/new.rs", "pub fn gamma_ray() {}\n");
     work.update();
-    assert!(work.found("alpha_wolf", Scope::Repo).is_empty());
-    assert_eq!(work.found("beta_carotene", Scope::Repo), ["moved.rs#L1-L3"]);
-    assert_eq!(work.found("gamma_ray", Scope::Repo), ["c/new.rs#L1-L1"]);
+    assert!(work.found("alpha_wolf", SearchScope::Repo).is_empty());
+    assert_eq!(
+        work.found("beta_carotene", SearchScope::Repo),
+        ["moved.rs#L1-L3"]
+    );
+    assert_eq!(
+        work.found("gamma_ray", SearchScope::Repo),
+        ["c/new.rs#L1-L1"]
+    );
     fs::remove_dir_all(work.path("c")).unwrap();
     fs::rename(work.path("moved.rs"), work.path("b.rs")).unwrap();
     work.write("a.rs", "pub fn alpha_wolf() -> u8 {\n    1\n}\n");
     work.update();
-    assert_eq!(work.found("alpha_wolf", Scope::Repo), ["a.rs#L1-L3"]);
-    assert_eq!(work.found("beta_carotene", Scope::Repo), ["b.rs#L1-L3"]);
-    assert!(work.found("gamma_ray", Scope::Repo).is_empty());
+    assert_eq!(work.found("alpha_wolf", SearchScope::Repo), ["a.rs#L1-L3"]);
+    assert_eq!(
+        work.found("beta_carotene", SearchScope::Repo),
+        ["b.rs#L1-L3"]
+    );
+    assert!(work.found("gamma_ray", SearchScope::Repo).is_empty());
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use llmc_host::CancelToken;
-use llmc_index::{Scope, State};
+use llmc_index::{IndexState, SearchScope};
 
 use crate::work::Work;
 
@@ -33,7 +33,7 @@ fn changes_new_files_new_folders_and_ignored_ones() {
     std::thread::scope(|scope| {
         let keeper = scope.spawn(|| work.index.keep_current(&work.roots, &stop));
         let end = EndOnDrop(&stop);
-        until("built", || work.index.state() == State::Ready);
+        until("built", || work.index.state() == IndexState::Ready);
         // The index, not the files: what is asked for has never been in the file that the index knows.
         let knows = |name: &str| {
             let found = work
@@ -54,7 +54,7 @@ fn changes_new_files_new_folders_and_ignored_ones() {
         until("gone", || !knows("gamma_ray"));
         fs::rename(work.path("src/deep"), work.path("src/moved")).unwrap();
         until("moved", || {
-            work.found("omega_point", Scope::Repo) == ["src/moved/er/c.rs#L1-L1"]
+            work.found("omega_point", SearchScope::Repo) == ["src/moved/er/c.rs#L1-L1"]
         });
         work.write(".gitignore", "src/moved/\n");
         until("ignored", || !knows("omega_point"));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use llmc_host::{CancelToken, PathRules, Roots};
-use llmc_index::{Answer, Index, Request, Scope, Updated};
+use llmc_index::{Index, SearchAnswer, SearchRequest, SearchScope, UpdateReport};
 
 pub(crate) struct Work {
     pub(crate) base: tempfile::TempDir,
@@ -54,18 +54,24 @@ impl Work {
         fs::write(path, text).unwrap();
     }
 
-    pub(crate) fn update(&self) -> Updated {
+    pub(crate) fn update(&self) -> UpdateReport {
         self.index
             .update(&self.roots, &CancelToken::default())
             .unwrap()
     }
 
-    pub(crate) fn ask(&self, query: &str, scope: Scope) -> Answer {
+    pub(crate) fn ask(&self, query: &str, scope: SearchScope) -> SearchAnswer {
         self.ask_for(query, scope, 5, 2000)
     }
 
-    pub(crate) fn ask_for(&self, query: &str, scope: Scope, k: usize, budget: usize) -> Answer {
-        let request = Request {
+    pub(crate) fn ask_for(
+        &self,
+        query: &str,
+        scope: SearchScope,
+        k: usize,
+        budget: usize,
+    ) -> SearchAnswer {
+        let request = SearchRequest {
             query,
             scope,
             k,
@@ -80,7 +86,7 @@ impl Work {
     }
 
     /// Every text is what the file has at those lines, and all of them fit the budget.
-    pub(crate) fn check(&self, answer: &Answer, budget: usize) {
+    pub(crate) fn check(&self, answer: &SearchAnswer, budget: usize) {
         let mut tokens = 0;
         for snippet in &answer.snippets {
             let text = fs::read_to_string(self.path(&snippet.path)).unwrap();
@@ -105,7 +111,7 @@ impl Work {
     }
 
     /// The sources of an answer's snippets.
-    pub(crate) fn found(&self, query: &str, scope: Scope) -> Vec<String> {
+    pub(crate) fn found(&self, query: &str, scope: SearchScope) -> Vec<String> {
         let answer = self.ask(query, scope);
         answer
             .snippets

@@ -1,4 +1,4 @@
-use llmc_index::Direction;
+use llmc_index::LineageDirection;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,8 +35,8 @@ impl Tool for RagLineage {
         cx.blocking(move |cx, stop| {
             let depth = bounded("depth", args.depth, 2, 1..=5)?;
             let direction = match args.direction.as_deref() {
-                None | Some("callers") => Direction::Callers,
-                Some("callees") => Direction::Callees,
+                None | Some("callers") => LineageDirection::Callers,
+                Some("callees") => LineageDirection::Callees,
                 Some(other) => {
                     return Err(Error::bad_args(format!(
                         "direction must be callers or callees, not {other:?}"

@@ -51,7 +51,7 @@ pub(super) async fn search(cx: &Cx, asked: Asked) -> Result<Document<Value>> {
     cx.blocking(move |cx, stop| {
         let limits = rag::limited(cx, &asked)?;
         let found = rag::search(cx, &asked.query, &limits, stop)?;
-        Ok(Document::new(rag::document(&found, &limits)).truncated(found.left_out.is_some()))
+        Ok(Document::new(rag::document(&found, &limits)).truncated(found.omitted.is_some()))
     })
     .await
 }

@@ -1,4 +1,4 @@
-use llmc_index::State;
+use llmc_index::IndexState;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -48,13 +48,14 @@ impl Tool for RagSearchEnriched {
             let depth = usize::try_from(depth).unwrap_or(1);
             let roots = &cx.files().roots;
             let near = match found.index {
-                State::Ready => cx
-                    .app()
-                    .index()
-                    .neighbours(roots, &found.snippets, depth, stop)?,
-                State::Building | State::None => Vec::new(),
+                IndexState::Ready => {
+                    cx.app()
+                        .index()
+                        .neighbours(roots, &found.snippets, depth, stop)?
+                }
+                IndexState::Building | IndexState::None => Vec::new(),
             };
-            let mut truncated = found.left_out.is_some();
+            let mut truncated = found.omitted.is_some();
             for (place, near) in near.into_iter().enumerate() {
                 let snippet = &mut document["snippets"][place];
                 snippet["neighbours"] = json!(near.neighbours);

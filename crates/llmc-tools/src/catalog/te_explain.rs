@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
 use llmc_enrich::{Condensed, Totals, thousands};
-use llmc_index::{Inspected, Related};
+use llmc_index::{Inspection, RelatedSymbol};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ impl Tool for TeExplain {
 /// A symbol and what it is related to.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub(super) struct Explanation(Inspected);
+pub(super) struct Explanation(Inspection);
 
 impl Render for Explanation {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
@@ -89,7 +89,7 @@ enum Lists {
 }
 
 /// Relations first: they are short, and the text may be long.
-fn told(found: &Inspected, lists: Lists) -> String {
+fn told(found: &Inspection, lists: Lists) -> String {
     let mut out = String::new();
     let symbol = found.symbol.as_deref().unwrap_or(&found.path);
     let _ = writeln!(out, "{} {symbol} {}", found.kind, found.src);
@@ -120,7 +120,7 @@ fn told(found: &Inspected, lists: Lists) -> String {
     out
 }
 
-fn name(related: &Related) -> String {
+fn name(related: &RelatedSymbol) -> String {
     if related.symbol.is_empty() {
         related.src.clone()
     } else {

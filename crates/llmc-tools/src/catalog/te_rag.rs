@@ -1,5 +1,5 @@
 use llmc_enrich::{Condensed, Totals};
-use llmc_index::Answer as SearchAnswer;
+use llmc_index::SearchAnswer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -76,7 +76,7 @@ impl Render for RankedSnippets {
             ));
         }
         let shown = found.snippets.len() as u64;
-        let left_out = found.left_out.as_ref().map_or(0, |left| left.hits as u64);
+        let left_out = found.omitted.as_ref().map_or(0, |left| left.hits as u64);
         let condensed = Condensed {
             body: body.trim_end().to_owned(),
             totals: Totals {

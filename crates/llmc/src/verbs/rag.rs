@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use llmc_host::CancelToken;
-use llmc_index::Updated;
+use llmc_index::UpdateReport;
 use llmc_tools::{App, Error, Form, Kind, catalog};
 use serde_json::{Map, Value};
 
@@ -151,7 +151,7 @@ fn index(common: &Common) -> Result<ExitCode, Failure> {
 }
 
 /// Updates the index while a bar shows how far it is; also how long it took.
-fn with_bar(app: &Arc<App>) -> llmc_index::Result<(Updated, Duration)> {
+fn with_bar(app: &Arc<App>) -> llmc_index::Result<(UpdateReport, Duration)> {
     let stop = CancelToken::default();
     let worker = {
         let (app, stop) = (Arc::clone(app), stop.clone());

@@ -1,10 +1,10 @@
-//! Where tantivy keeps its files: a mapped folder that does not wait for the disk.
+//! Tantivy's directory: memory-mapped, without syncing to disk.
 //!
-//! What the index holds can be built again from the files, so waiting for the disk at every small update buys nothing: a
-//! killed process loses nothing that way, and after a power cut a torn index is seen and built anew.
+//! The index can be built again from the files, so syncing every small update is not worth its time: a killed process
+//! loses nothing, and after a power failure a torn index is detected and built again.
 //!
-//! Who searches does not map the long lists of who has which word but reads those a question needs: mapped, whatever was
-//! ever asked for would count as memory of a server that runs for weeks. Merging reads everything once and maps it.
+//! A search does not map the posting lists but reads those it needs: mapped pages of all searches would count as memory
+//! of a server that runs for weeks. Merging reads everything once and maps it.
 #![allow(
     clippy::disallowed_methods,
     reason = "these are the index's own files, not the agent's"
@@ -26,40 +26,38 @@ use tantivy::directory::{
 
 use crate::error::Error;
 
-/// What the folder is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum For {
+pub(super) enum DirectoryUse {
     Searching,
     Writing,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Folder {
+pub(super) struct IndexDirectory {
     mapped: MmapDirectory,
     path: PathBuf,
-    what: For,
-    refusal: Refusal,
+    usage: DirectoryUse,
+    write_errors: WriteErrors,
 }
 
-/// Why the disk last refused to take something. Tantivy writes on threads of its own, and when one of them fails it tells
-/// that it did but not why.
+/// The last write error. Tantivy writes on threads of its own, and reports the failure of one without its cause.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Refusal(Arc<Mutex<Option<io::ErrorKind>>>);
+pub(super) struct WriteErrors(Arc<Mutex<Option<io::ErrorKind>>>);
 
-impl Refusal {
-    /// What is behind a failure: what the disk said, if it said something.
-    pub(super) fn behind(&self, error: tantivy::TantivyError) -> Error {
+impl WriteErrors {
+    /// The write error behind a failure, or the failure itself.
+    pub(super) fn cause(&self, error: tantivy::TantivyError) -> Error {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(kind) => kind.into(),
             None => error.into(),
         }
     }
 
-    pub(super) fn forget(&self) {
+    pub(super) fn clear(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn noted<T>(&self, done: io::Result<T>) -> io::Result<T> {
+    fn record<T>(&self, done: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &done
             && error.kind() != io::ErrorKind::Interrupted
         {
@@ -69,35 +67,35 @@ impl Refusal {
     }
 }
 
-impl Folder {
-    pub(super) fn open(path: &Path, what: For) -> Option<Self> {
+impl IndexDirectory {
+    pub(super) fn open(path: &Path, usage: DirectoryUse) -> Option<Self> {
         Some(Self {
             mapped: MmapDirectory::open(path).ok()?,
             path: path.to_owned(),
-            what,
-            refusal: Refusal::default(),
+            usage,
+            write_errors: WriteErrors::default(),
         })
     }
 
-    pub(super) fn refusal(&self) -> Refusal {
-        self.refusal.clone()
+    pub(super) fn write_errors(&self) -> WriteErrors {
+        self.write_errors.clone()
     }
 }
 
-/// A file that is read piece by piece.
+/// A file that is read in ranges instead of mapped.
 #[derive(Debug)]
-struct Lists {
+struct UnmappedFile {
     file: File,
     len: usize,
 }
 
-impl HasLen for Lists {
+impl HasLen for UnmappedFile {
     fn len(&self) -> usize {
         self.len
     }
 }
 
-impl FileHandle for Lists {
+impl FileHandle for UnmappedFile {
     fn read_bytes(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
         if range.start > range.end || range.end > self.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -108,11 +106,11 @@ impl FileHandle for Lists {
     }
 }
 
-struct Unsynced(File, Refusal);
+struct UnsyncedFile(File, WriteErrors);
 
-impl Write for Unsynced {
+impl Write for UnsyncedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.1.noted(self.0.write(bytes))
+        self.1.record(self.0.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -120,16 +118,16 @@ impl Write for Unsynced {
     }
 }
 
-impl TerminatingWrite for Unsynced {
+impl TerminatingWrite for UnsyncedFile {
     fn terminate_ref(&mut self, _: AntiCallToken) -> io::Result<()> {
         self.0.flush()
     }
 }
 
-impl Directory for Folder {
+impl Directory for IndexDirectory {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
-        let lists = path.extension().is_some_and(|end| end == "idx");
-        if self.what == For::Writing || !lists {
+        let posting_lists = path.extension().is_some_and(|end| end == "idx");
+        if self.usage == DirectoryUse::Writing || !posting_lists {
             return self.mapped.get_file_handle(path);
         }
         let failed = |error: io::Error| match error.kind() {
@@ -139,7 +137,7 @@ impl Directory for Folder {
         let file = File::open(self.path.join(path)).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        Ok(Arc::new(Lists { file, len }))
+        Ok(Arc::new(UnmappedFile { file, len }))
     }
 
     fn delete(&self, path: &Path) -> Result<(), DeleteError> {
@@ -156,13 +154,16 @@ impl Directory for Folder {
             .create_new(true)
             .open(self.path.join(path));
         let file = self
-            .refusal
-            .noted(made)
+            .write_errors
+            .record(made)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => OpenWriteError::FileAlreadyExists(path.to_owned()),
                 _ => OpenWriteError::wrap_io_error(error, path.to_owned()),
             })?;
-        Ok(BufWriter::new(Box::new(Unsynced(file, self.refusal()))))
+        Ok(BufWriter::new(Box::new(UnsyncedFile(
+            file,
+            self.write_errors(),
+        ))))
     }
 
     fn atomic_read(&self, path: &Path) -> Result<Vec<u8>, OpenReadError> {
@@ -175,7 +176,7 @@ impl Directory for Folder {
         let new = self.path.join(name);
         let written =
             std::fs::write(&new, data).and_then(|()| std::fs::rename(new, self.path.join(path)));
-        self.refusal.noted(written)
+        self.write_errors.record(written)
     }
 
     fn sync_directory(&self) -> io::Result<()> {

@@ -1,61 +1,61 @@
-//! BM25 by hand, for units that tantivy has not seen: files that changed a moment ago, and searches without an index.
+//! BM25 for units that tantivy does not hold: of files that changed a moment ago, and of searches without an index.
 //!
-//! The formula and its constants are tantivy's, so both kinds of scores can stand in one list.
+//! Formula and constants are tantivy's, so both kinds of scores are comparable.
 
 use std::collections::HashMap;
 
 use crate::classify::Realm;
-use crate::query::Question;
-use crate::text::{Place, TextSearcher, Wanted};
+use crate::question::Question;
+use crate::text::{TextSearcher, WeightedWord, WordField};
 use crate::units::{Lines, Unit};
 use crate::words::each_word;
 
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
-/// Words that are looked for at most: a pasted log has many, and the rarest say the most.
+/// A pasted log has many words; the rarest are searched.
 const MAX_WORDS: usize = 20;
-/// A word in more than this share of all units tells little as long as there are others.
-const COMMON: f32 = 0.2;
-/// A unit with every word in its text and half of its weight in its name is as good as it gets.
-const FULL: f32 = 1.5;
+/// Words in more than this share of all units are left out as long as there are others.
+const MAX_COMMON_SHARE: f32 = 0.2;
+/// The score of a perfect unit, one with every word in its text and half of their weight in its name, relative to the
+/// text alone.
+const PERFECT_FACTOR: f32 = 1.5;
 
-/// What is known about the words of a question.
+/// The weights of a question's words.
 #[derive(Debug, Default)]
-pub(crate) struct Weights {
-    /// The words worth looking for, with how rare each is in each place.
-    words: HashMap<String, Word>,
+pub(crate) struct WordWeights {
+    /// The words to search for, with the rarity of each in each field.
+    words: HashMap<String, WordStats>,
     average: [f32; 3],
     /// The score that counts as 1.
     full: f32,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Word {
+struct WordStats {
     weight: f32,
     rarity: [f32; 3],
 }
 
-/// How rare a word is that stands in `with` of `all` units.
+/// The rarity (IDF) of a word that is in `with` of `all` units.
 fn rarity(all: f32, with: f32) -> f32 {
     (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
 }
 
-impl Weights {
-    /// From the index.
+impl WordWeights {
     pub(crate) fn from_index(
         question: &Question,
         text: &TextSearcher,
         realms: &[Realm],
-    ) -> Weights {
+    ) -> WordWeights {
         let all = text.units() as f32;
-        let average = Place::ALL.map(|place| {
-            let averages = realms.iter().map(|realm| text.average(*realm, place));
+        let average = WordField::ALL.map(|field| {
+            let averages = realms.iter().map(|realm| text.average(*realm, field));
             averages.fold(1.0, f32::max)
         });
-        Self::new(question, all, average, |place, word| {
+        Self::new(question, all, average, |field, word| {
             let counts = realms
                 .iter()
-                .map(|realm| text.with_word(*realm, place, word));
+                .map(|realm| text.with_word(*realm, field, word));
             counts.sum::<u64>() as f32
         })
     }
@@ -65,7 +65,7 @@ impl Weights {
         question: &Question,
         files: u64,
         with_word: &HashMap<String, u64>,
-    ) -> Weights {
+    ) -> WordWeights {
         Self::new(
             question,
             files.max(1) as f32,
@@ -78,16 +78,16 @@ impl Weights {
         question: &Question,
         all: f32,
         average: [f32; 3],
-        with_word: impl Fn(Place, &str) -> f32,
-    ) -> Weights {
-        let mut words: Vec<(String, Word, f32)> = Vec::new();
+        with_word: impl Fn(WordField, &str) -> f32,
+    ) -> WordWeights {
+        let mut words: Vec<(String, WordStats, f32)> = Vec::new();
         for (word, count) in &question.words {
-            let counts = Place::ALL.map(|place| with_word(place, word));
+            let counts = WordField::ALL.map(|field| with_word(field, word));
             let most = counts.into_iter().fold(0.0, f32::max);
             if most == 0.0 {
                 continue;
             }
-            let entry = Word {
+            let entry = WordStats {
                 weight: 1.0 + (*count as f32).ln(),
                 rarity: counts.map(|count| rarity(all, count.min(all))),
             };
@@ -96,7 +96,7 @@ impl Weights {
         words.sort_by(|a, b| a.2.total_cmp(&b.2).then_with(|| a.0.cmp(&b.0)));
         let telling = words
             .iter()
-            .filter(|(_, _, share)| *share <= COMMON)
+            .filter(|(_, _, share)| *share <= MAX_COMMON_SHARE)
             .count();
         if telling >= 3 {
             words.truncate(telling);
@@ -104,10 +104,10 @@ impl Weights {
         words.truncate(MAX_WORDS);
         let full = words
             .iter()
-            .map(|(_, word, _)| word.weight * word.rarity[Place::Text as usize] * (K1 + 1.0))
+            .map(|(_, word, _)| word.weight * word.rarity[WordField::Text as usize] * (K1 + 1.0))
             .sum::<f32>()
-            * FULL;
-        Weights {
+            * PERFECT_FACTOR;
+        WordWeights {
             words: words
                 .into_iter()
                 .map(|(text, word, _)| (text, word))
@@ -117,12 +117,12 @@ impl Weights {
         }
     }
 
-    /// The words to look for, in a stable order.
-    pub(crate) fn wanted(&self) -> Vec<Wanted> {
-        let mut wanted: Vec<Wanted> = self
+    /// The words to search for, in a stable order.
+    pub(crate) fn weighted_words(&self) -> Vec<WeightedWord> {
+        let mut wanted: Vec<WeightedWord> = self
             .words
             .iter()
-            .map(|(word, entry)| Wanted {
+            .map(|(word, entry)| WeightedWord {
                 word: word.clone(),
                 weight: entry.weight,
             })
@@ -131,18 +131,17 @@ impl Weights {
         wanted
     }
 
-    /// How rare a word is; nothing for one that is not looked for.
+    /// The weighted rarity of a word; 0 for one that is not searched for.
     pub(crate) fn rarity(&self, word: &str) -> f32 {
-        self.words
-            .get(word)
-            .map_or(0.0, |word| word.weight * word.rarity[Place::Text as usize])
+        self.words.get(word).map_or(0.0, |word| {
+            word.weight * word.rarity[WordField::Text as usize]
+        })
     }
 
-    /// The rarity of all words together.
     pub(crate) fn total(&self) -> f32 {
         let words = self.words.values();
         words
-            .map(|word| word.weight * word.rarity[Place::Text as usize])
+            .map(|word| word.weight * word.rarity[WordField::Text as usize])
             .sum()
     }
 
@@ -156,7 +155,7 @@ impl Weights {
         let name = format!("{} {}", unit.symbol, unit.names.join(" "));
         let path = format!("{path} {}", unit.scope);
         let text = unit.own_text(lines);
-        let score = |place: Place, text: &str| {
+        let score = |field: WordField, text: &str| {
             let mut counts: HashMap<&str, u32> = HashMap::new();
             let mut length = 0;
             each_word(text, |word| {
@@ -165,14 +164,16 @@ impl Weights {
                     *counts.entry(word).or_default() += 1;
                 }
             });
-            let norm = K1 * (1.0 - B + B * length as f32 / self.average[place as usize]);
+            let norm = K1 * (1.0 - B + B * length as f32 / self.average[field as usize]);
             let scores = counts.into_iter().map(|(word, count)| {
                 let word = self.words[word];
                 let often = count as f32;
-                word.weight * word.rarity[place as usize] * often * (K1 + 1.0) / (often + norm)
+                word.weight * word.rarity[field as usize] * often * (K1 + 1.0) / (often + norm)
             });
-            place.weight() * scores.sum::<f32>()
+            field.weight() * scores.sum::<f32>()
         };
-        score(Place::Name, &name) + score(Place::Path, &path) + score(Place::Text, &text)
+        score(WordField::Name, &name)
+            + score(WordField::Path, &path)
+            + score(WordField::Text, &text)
     }
 }

@@ -8,7 +8,7 @@ fn check(files: &[&str], trace: &str, expected: &[(&str, u32)]) {
         let files = files.iter().filter(|path| file_name(path) == name);
         Ok(files.map(|path| (*path).to_owned()).collect())
     };
-    let found = located(&places(trace), named).unwrap();
+    let found = locate(&places(trace), named).unwrap();
     let found: Vec<(&str, u32)> = found
         .iter()
         .map(|located| (located.path.as_str(), located.line))

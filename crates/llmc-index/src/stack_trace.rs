@@ -1,8 +1,8 @@
-//! The places that a pasted stack trace or error message names, the one that raised it first.
+//! The places that a pasted stack trace or error message names, the innermost frame first.
 //!
-//! Python lists its frames with the most recent call last, everybody else with the innermost first. Traces come from
-//! other machines and through libraries, so a path means the file that shares most of its end with it; what lies in a
-//! known place of libraries has to agree whole.
+//! Python lists its frames with the most recent call last, other languages with the innermost first. Traces come from
+//! other machines and through libraries, so a path means the file that shares most of its end with it; a path in a
+//! known library directory has to match whole.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,12 +11,12 @@ use crate::error::Result;
 use crate::rank::Candidate;
 use crate::source::Sources;
 
-/// Places that are read out of a text, and those of them that lie in the workspace and are shown.
-const MOST_READ: usize = 400;
-const MOST_SHOWN: usize = 8;
+/// Places parsed from a text, and those of them in the workspace that are ranked.
+const MAX_PARSED_PLACES: usize = 400;
+const MAX_TRACED_UNITS: usize = 8;
 
-/// Parts of paths where libraries lie.
-const LIBRARIES: &[&str] = &[
+/// Parts of paths of libraries.
+const LIBRARY_DIRS: &[&str] = &[
     "/site-packages/",
     "/dist-packages/",
     "/lib/python",
@@ -36,34 +36,34 @@ const LIBRARIES: &[&str] = &[
 
 /// A line of a file, as a trace names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct TracePlace {
     /// Without a slash in front.
     path: String,
     line: u32,
-    /// How many parts of its path, from the end, a file must share with it.
-    needs: usize,
+    /// The number of path components, from the end, that a file must share.
+    min_shared: usize,
 }
 
 /// A line of a file of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Located {
+pub(crate) struct LocatedPlace {
     pub(crate) path: String,
     pub(crate) line: u32,
 }
 
-/// Where a trace points in a unit.
+/// The line of a unit that a trace names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pointed {
+pub(crate) struct TracedLine {
     /// 0 for the innermost frame, 1 for its caller, and so on.
     pub(crate) depth: usize,
     pub(crate) line: u32,
 }
 
 /// `src/a.rs:12`, `File "a/b.py", line 3`, `(web/x.js:4:10)`, `in Cart.cs:line 4`: the innermost first.
-pub(crate) fn places(text: &str) -> Vec<Place> {
+pub(crate) fn places(text: &str) -> Vec<TracePlace> {
     let text = text.replace('\\', "/");
-    let mut found: Vec<Place> = Vec::new();
-    // Where those begin that stand in the order of their calls.
+    let mut found: Vec<TracePlace> = Vec::new();
+    // The start of a run of frames in call order.
     let mut oldest_first: Option<usize> = None;
     let is_path = |c: char| c.is_alphanumeric() || "/._-+@".contains(c);
     let mut at = 0;
@@ -77,28 +77,28 @@ pub(crate) fn places(text: &str) -> Vec<Place> {
         };
         let before = &text[..start];
         if !is_call_order(before, path, after) {
-            turn(&mut found, &mut oldest_first);
+            reverse_run(&mut found, &mut oldest_first);
         } else if oldest_first.is_none() {
             oldest_first = Some(found.len());
         }
         found.push(place(before, path, line));
-        if found.len() >= MOST_READ {
+        if found.len() >= MAX_PARSED_PLACES {
             break;
         }
     }
-    turn(&mut found, &mut oldest_first);
+    reverse_run(&mut found, &mut oldest_first);
     let mut seen = HashSet::new();
     found.retain(|place| seen.insert((place.path.clone(), place.line)));
     found
 }
 
-fn turn(found: &mut [Place], oldest_first: &mut Option<usize>) {
+fn reverse_run(found: &mut [TracePlace], oldest_first: &mut Option<usize>) {
     if let Some(from) = oldest_first.take() {
         found[from..].reverse();
     }
 }
 
-/// The number of a line right after a path, and what comes after it.
+/// The line number right after a path, and the text behind it.
 fn line_after(after: &str) -> Option<(u32, &str)> {
     let (number, in_brackets) = match after.strip_prefix('(') {
         Some(number) => (number, true),
@@ -120,13 +120,13 @@ fn line_after(after: &str) -> Option<(u32, &str)> {
 }
 
 fn plain_number(after: &str) -> Option<&str> {
-    let told = ["line ", "on line "];
+    let words = ["line ", "on line "];
     after
         .strip_prefix(":line ")
         .or_else(|| after.strip_prefix(':'))
         .or_else(|| {
             let after = after.trim_start_matches(['"', '\'', ',', ' ']);
-            told.iter().find_map(|told| after.strip_prefix(told))
+            words.iter().find_map(|word| after.strip_prefix(word))
         })
 }
 
@@ -135,7 +135,7 @@ fn has_extension(path: &str) -> bool {
     parts.is_some_and(|(stem, extension)| !stem.is_empty() && !extension.is_empty())
 }
 
-/// Whether a frame is of those that are listed with the most recent call last: Python's own, pytest's, old Ruby's.
+/// Whether a frame is listed in call order (most recent call last): Python, pytest, old Ruby.
 fn is_call_order(before: &str, path: &str, after: &str) -> bool {
     if before.trim_end_matches(['"', '\'']).ends_with("File ") && before.ends_with(['"', '\'']) {
         return true;
@@ -155,14 +155,14 @@ fn is_call_order(before: &str, path: &str, after: &str) -> bool {
     }
 }
 
-fn place(before: &str, path: &str, line: u32) -> Place {
+fn place(before: &str, path: &str, line: u32) -> TracePlace {
     let rooted = format!("/{path}");
     let path = path.trim_start_matches("./").trim_start_matches('/');
-    if LIBRARIES.iter().any(|library| rooted.contains(library)) {
-        return Place {
+    if LIBRARY_DIRS.iter().any(|library| rooted.contains(library)) {
+        return TracePlace {
             path: path.to_owned(),
             line,
-            needs: usize::MAX,
+            min_shared: usize::MAX,
         };
     }
     // `com.shop.Cart.add(Cart.java:44)`: the package says in which folder.
@@ -177,96 +177,98 @@ fn place(before: &str, path: &str, line: u32) -> Place {
         .filter(|package| !package.is_empty() && !path.contains('/'))
         .filter(|_| on_the_jvm.contains(&classify::extension(path).as_str()));
     match package {
-        Some(package) => Place {
+        Some(package) => TracePlace {
             path: format!("{}/{path}", package.join("/")),
             line,
             // Other languages than Java often leave out the folders that all packages share.
-            needs: if path.ends_with(".java") {
+            min_shared: if path.ends_with(".java") {
                 package.len() + 1
             } else {
                 2
             },
         },
-        None => Place {
+        None => TracePlace {
             path: path.to_owned(),
             line,
-            needs: 1,
+            min_shared: 1,
         },
     }
 }
 
-/// The names of the files that are meant.
-pub(crate) fn names(places: &[Place]) -> HashSet<String> {
+/// The file names of the places.
+pub(crate) fn file_names(places: &[TracePlace]) -> HashSet<String> {
     places
         .iter()
         .map(|place| file_name(&place.path).to_owned())
         .collect()
 }
 
-/// The places that lie in the workspace, in their order; `named` gives the paths of all files with a name.
-pub(crate) fn located(
-    places: &[Place],
+/// The places in the workspace, in order; `named` returns the paths of all files with a name.
+pub(crate) fn locate(
+    places: &[TracePlace],
     mut named: impl FnMut(&str) -> Result<Vec<String>>,
-) -> Result<Vec<Located>> {
+) -> Result<Vec<LocatedPlace>> {
     let mut known: HashMap<&str, Option<(String, bool)>> = HashMap::new();
-    let mut found: Vec<(Located, bool)> = Vec::new();
+    let mut found: Vec<(LocatedPlace, bool)> = Vec::new();
     for place in places {
         let meant = match known.get(place.path.as_str()) {
             Some(meant) => meant.clone(),
             None => {
-                let meant = meant(place, named(file_name(&place.path))?);
+                let meant = matching_file(place, named(file_name(&place.path))?);
                 known.insert(&place.path, meant.clone());
                 meant
             }
         };
         if let Some((path, sure)) = meant {
             let line = place.line;
-            found.push((Located { path, line }, sure));
+            found.push((LocatedPlace { path, line }, sure));
         }
     }
-    // A file that has no more than its name in common may be a library's; it counts where there is nothing better.
+    // A file that shares only its name may be a library's; it counts if there is nothing better.
     let any_sure = found.iter().any(|(_, sure)| *sure);
     let kept = found.into_iter().filter(|(_, sure)| *sure || !any_sure);
     Ok(kept.map(|(located, _)| located).collect())
 }
 
-/// The one file that a path from elsewhere means, and whether that is sure.
-fn meant(place: &Place, files: Vec<String>) -> Option<(String, bool)> {
+/// The one file that a path from another machine means, and whether that is sure.
+fn matching_file(place: &TracePlace, files: Vec<String>) -> Option<(String, bool)> {
     let parts = |path: &str| path.split('/').count();
     let shared = |file: &String| {
         let (a, b) = (place.path.rsplit('/'), file.rsplit('/'));
         a.zip(b).take_while(|(a, b)| a == b).count()
     };
-    let most = files.iter().map(shared).max()?;
-    let mut nearest = files.into_iter().filter(|file| shared(file) == most);
+    let max_shared = files.iter().map(shared).max()?;
+    let mut nearest = files.into_iter().filter(|file| shared(file) == max_shared);
     let file = nearest.next()?;
-    // Several share as much: no way to tell which is meant.
+    // Several share as much: ambiguous.
     if nearest.next().is_some() {
         return None;
     }
-    let whole = most == parts(&file);
-    if most < place.needs && !(whole && (most >= 3 || place.needs < usize::MAX)) {
+    let whole = max_shared == parts(&file);
+    if max_shared < place.min_shared
+        && !(whole && (max_shared >= 3 || place.min_shared < usize::MAX))
+    {
         return None;
     }
-    let sure = whole || most >= 2 || most == parts(&place.path);
+    let sure = whole || max_shared >= 2 || max_shared == parts(&place.path);
     Some((file, sure))
 }
 
-/// Marks the units that a trace points at, and adds those that nobody has proposed.
-pub(crate) fn point(
-    located: &[Located],
+/// Marks the units that a trace names, and adds those that are not candidates yet.
+pub(crate) fn mark_candidates(
+    located: &[LocatedPlace],
     candidates: &mut Vec<Candidate>,
     sources: &mut Sources<'_>,
 ) {
     let mut depth = 0;
-    for Located { path, line } in located {
-        if depth >= MOST_SHOWN {
+    for LocatedPlace { path, line } in located {
+        if depth >= MAX_TRACED_UNITS {
             break;
         }
         let Some(source) = sources.get(path) else {
             continue;
         };
-        let units = source.cut().units.iter();
+        let units = source.parts().units.iter();
         let inside = units
             .filter(|unit| (unit.first..=unit.last).contains(line))
             .min_by_key(|unit| unit.last - unit.first);
@@ -280,9 +282,9 @@ pub(crate) fn point(
             candidates.push(Candidate::new(source.clone(), unit.clone(), origin, 0.0));
             candidates.len() - 1
         });
-        // A function that calls itself is where its innermost call is.
-        if candidates[place].pointed.is_none() {
-            candidates[place].pointed = Some(Pointed { depth, line: *line });
+        // A recursive function has the depth of its innermost call.
+        if candidates[place].traced.is_none() {
+            candidates[place].traced = Some(TracedLine { depth, line: *line });
             depth += 1;
         }
     }

@@ -1,15 +1,14 @@
-//! What a question asks for: its words, the names in it, and the places a stack trace points at.
+//! A question taken apart: its words, the names in it, and the places that a stack trace names.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::trace::{self, Place};
+use crate::stack_trace::{self, TracePlace};
 use crate::words::{each_word, folded};
 
-/// The part of a question that is read: a pasted log keeps its beginning and its end.
-const HEAD: usize = 12 << 10;
-const TAIL: usize = 4 << 10;
+/// A longer question, such as a pasted log, keeps its beginning and its end.
+const HEAD_BYTES: usize = 12 << 10;
+const TAIL_BYTES: usize = 4 << 10;
 
-/// Words of a sentence that say nothing about code.
 const STOP_WORDS: &[&str] = &[
     "the", "an", "of", "to", "in", "is", "it", "for", "on", "with", "as", "by", "at", "be", "or",
     "and", "that", "this", "are", "was", "how", "what", "where", "which", "who", "why", "when",
@@ -18,33 +17,32 @@ const STOP_WORDS: &[&str] = &[
     "not", "no", "any", "all", "me", "us", "find", "show", "code", "function", "please",
 ];
 
-/// A question, taken apart.
 #[derive(Debug, Default)]
 pub(crate) struct Question {
     /// As asked, clipped.
     pub(crate) text: String,
-    /// The different words, in their order, and how often each stands there.
+    /// The different words in order, with their counts.
     pub(crate) words: Vec<(String, usize)>,
-    /// How each word was written, for telling people.
-    pub(crate) said: HashMap<String, String>,
-    /// Pairs of words that stand next to each other.
+    /// Each word as it was written.
+    pub(crate) spelling: HashMap<String, String>,
+    /// Pairs of adjacent words.
     pub(crate) pairs: HashSet<(String, String)>,
-    /// What looks like a name in code (`parse_header`, `HttpServer`, `Pool::open`), folded.
+    /// Names in code (`parse_header`, `HttpServer`, `Pool::open`), folded.
     pub(crate) names: HashSet<String>,
-    /// Every bare word, folded: a name of one plain word is one of these.
+    /// Every bare word, folded: a name may be one plain word.
     pub(crate) plain: HashSet<String>,
     /// Files and lines that a stack trace or an error message names, the innermost first.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<TracePlace>,
     /// Whether it asks about tests.
     pub(crate) about_tests: bool,
 }
 
 impl Question {
-    /// Takes a question apart; `None` if there is no word in it.
+    /// `None` if there is no word in the text.
     pub(crate) fn new(asked: &str) -> Option<Self> {
         let text = clipped(asked);
         let mut question = Question {
-            places: trace::places(&text),
+            places: stack_trace::places(&text),
             ..Question::default()
         };
         let mut order: Vec<String> = Vec::new();
@@ -71,15 +69,15 @@ impl Question {
                 let count = counts.entry(word.to_owned()).or_default();
                 if *count == 0 {
                     order.push(word.to_owned());
-                    question.said.insert(word.to_owned(), run.to_owned());
+                    question.spelling.insert(word.to_owned(), run.to_owned());
                 }
                 *count += 1;
             });
         }
-        let telling = order.iter().any(|word| !stop_words.contains(word.as_str()));
+        let has_content = order.iter().any(|word| !stop_words.contains(word.as_str()));
         question.words = order
             .into_iter()
-            .filter(|word| !telling || !stop_words.contains(word.as_str()))
+            .filter(|word| !has_content || !stop_words.contains(word.as_str()))
             .map(|word| {
                 let count = counts.get(&word).copied().unwrap_or(1);
                 (word, count)
@@ -92,7 +90,7 @@ impl Question {
     }
 }
 
-/// Stop words in the form that texts have after splitting.
+/// Stop words after splitting and stemming.
 fn stop_words() -> HashSet<String> {
     let mut all = HashSet::new();
     for word in STOP_WORDS {
@@ -104,11 +102,11 @@ fn stop_words() -> HashSet<String> {
 }
 
 fn clipped(asked: &str) -> String {
-    if asked.len() <= HEAD + TAIL {
+    if asked.len() <= HEAD_BYTES + TAIL_BYTES {
         return asked.to_owned();
     }
-    let head = asked.floor_char_boundary(HEAD);
-    let tail = asked.ceil_char_boundary(asked.len() - TAIL);
+    let head = asked.floor_char_boundary(HEAD_BYTES);
+    let tail = asked.ceil_char_boundary(asked.len() - TAIL_BYTES);
     format!("{}\n{}", &asked[..head], &asked[tail..])
 }
 
@@ -162,6 +160,6 @@ mod tests {
             "a stop word alone is what is asked for"
         );
         let long = "lorem ipsum ".repeat(20_000);
-        assert!(Question::new(&long).expect("words").text.len() <= HEAD + TAIL + 1);
+        assert!(Question::new(&long).expect("words").text.len() <= HEAD_BYTES + TAIL_BYTES + 1);
     }
 }
