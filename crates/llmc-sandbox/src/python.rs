@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use llmc_exec::{
-    Children, Confinement, Limits as ExecLimits, ProbeResult, Profile, Program, RunOwner, RunReport,
-    Runner, Settings, Spec, Voice, run_probes,
+    Children, Confinement, Limits as ExecLimits, ProbeResult, Profile, Program, RunOwner,
+    RunReport, Runner, Settings, Spec, Voice, run_probes,
 };
 use llmc_host::{CancelToken, OpenDir, PathRules, Roots};
 use serde_json::json;
