@@ -398,8 +398,8 @@ settings! {
     /// Who a caller is taken for when it does not say.
     #[table("mcp.session")]
     pub struct SessionConfig {
-        /// The agent, in telemetry and budgets.
-        default_agent_id: String = text(NotEmpty, "claude-desktop-mcp"),
+        /// The agent, in telemetry and budgets, of callers that give none; `unknown` takes the MCP client's name.
+        default_agent_id: String = text(NotEmpty, "unknown"),
         /// Its model, in telemetry.
         default_model: String = text(NotEmpty, "unknown"),
     }

@@ -10,7 +10,9 @@ use axum::http::request::Parts;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use llmc_tools::resources::{Content, HANDLE_TEMPLATE, STUB_TEMPLATE, STUBS};
-use llmc_tools::{App, Call, Caller, Effect, ErrorKind, Form, Progress, Surface, ToolDef, mode};
+use llmc_tools::{
+    App, Call, Caller, Effect, ErrorKind, Form, Progress, Surface, ToolDef, UNKNOWN_AGENT, mode,
+};
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
     CompleteRequestParams, CompleteResult, ContentBlock, Implementation, ListPromptsRequestMethod,
@@ -28,6 +30,9 @@ use crate::http::{self, Cancellable, HttpCaller};
 
 /// How long a client may keep a list: it does not change while the process lives.
 const LIST_TTL_MS: u64 = 300_000;
+
+/// Characters of an agent's, session's or model's name that are kept.
+const MAX_IDENTITY_CHARS: usize = 128;
 
 /// Says how long a list keeps, to clients of the revision that wants to know.
 macro_rules! cacheable {
@@ -89,9 +94,18 @@ impl McpHandler {
         };
         let set = |field: &mut String, key| {
             if let Some(text) = text(key) {
-                *field = text.chars().take(128).collect();
+                *field = text.chars().take(MAX_IDENTITY_CHARS).collect();
             }
         };
+        if caller.agent == UNKNOWN_AGENT
+            && let Some(client) = context.client_info()
+        {
+            let name = client.name.chars().filter(|c| !c.is_control());
+            let name: String = name.take(MAX_IDENTITY_CHARS).collect();
+            if !name.trim().is_empty() {
+                caller.agent = name;
+            }
+        }
         set(&mut caller.agent, "llmc/agentId");
         set(&mut caller.session, "llmc/sessionId");
         set(&mut caller.model, "llmc/model");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use crate::cx::{Caller, Cx};
+use crate::cx::{Caller, Cx, Surface};
 
 /// Sessions whose budgets are tracked at the same time.
 const MAX_TRACKED_SESSIONS: usize = 4096;
@@ -54,9 +54,10 @@ pub(crate) fn next_answer_budget(cx: &Cx) -> u64 {
     session_budget_left(cx).map_or(answer, |left| answer.min(left))
 }
 
-/// Counts what a caller is served against its session's budget.
+/// Counts what a caller is served against its session's budget. A script's calls do not count: what reaches the model is
+/// what the script prints.
 pub(crate) fn count_served(cx: &Cx, text: &str) {
-    if session_budget_left(cx).is_some() {
+    if cx.caller().surface != Surface::Code && session_budget_left(cx).is_some() {
         let tokens = llmc_tokens::count(text) as u64;
         cx.app().sessions().count(cx.caller(), tokens);
     }

@@ -35,6 +35,9 @@ pub enum Form {
     Data,
 }
 
+/// The agent of a caller that gives no name; also the default of `mcp.session.default_agent_id`.
+pub const UNKNOWN_AGENT: &str = "unknown";
+
 /// Who calls.
 #[derive(Debug, Clone)]
 pub struct Caller {

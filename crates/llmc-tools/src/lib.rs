@@ -35,6 +35,7 @@ mod index_keeper;
 pub mod mode;
 mod observe;
 mod processes;
+mod project;
 mod rag;
 mod reachable;
 mod render;
@@ -53,7 +54,7 @@ mod tool;
 pub use app::App;
 pub use call::{Call, CallOutcome, Progress, nearest};
 pub use confinement::Truth;
-pub use cx::{Caller, Cx, Form, Surface};
+pub use cx::{Caller, Cx, Form, Surface, UNKNOWN_AGENT};
 pub use error::{Error, ErrorKind, ErrorRow, Family, Kind, ROWS, Result};
 pub use processes::Processes;
 pub use render::{

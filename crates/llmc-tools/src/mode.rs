@@ -1,9 +1,11 @@
-//! Which tools a mode lists, and the few words that come with it.
+//! Which tools a mode lists, and the instructions that come with it.
 
-use llmc_config::{Config, Mode};
+use llmc_config::{Config, ExecProfile, Mode};
 
 use crate::call::nearest;
 use crate::catalog::{self, TOOLS};
+use crate::cx::Surface;
+use crate::reachable::Reach;
 use crate::tool::{Effect, ToolDef};
 
 /// Tools of mode `te`: the core first, then those that `core_only` leaves out.
@@ -86,40 +88,59 @@ fn phantoms(list: &str, names: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// What a model is told once, at the start.
+/// What a model is told once, at the start: the sentences of the mode that name nothing it cannot call.
 pub fn instructions(config: &Config) -> String {
-    let scripts = config.mcp.mode == Mode::Hybrid && config.mcp.hybrid.include_execute_code;
-    let words = words(config.mcp.mode);
-    match scripts {
-        true => format!("{words} {SCRIPTS}"),
-        false => words.to_owned(),
-    }
+    let reach = Reach::of(config, Surface::Mcp);
+    let runs_shell = config.mcp.exec.profile != ExecProfile::Restricted;
+    let sentences = sentences(config.mcp.mode);
+    let told = sentences.iter().filter(|sentence| {
+        reach.unreachable(sentence).is_empty() && (runs_shell || !sentence.contains("shell lines"))
+    });
+    told.copied().collect::<Vec<_>>().join(" ")
 }
 
-/// What hybrid mode says about scripts, where it has them.
-const SCRIPTS: &str = "For several steps write one execute_code script: every tool is a function there (tools.search(\"words\"), \
-     tools.help(\"name\")), and only what it prints comes back. Files it opens itself do not last; linux_fs_write keeps them.";
+const THREE_CALLS: &str = "Most tasks take three calls: look and run the tests as a baseline; edit and test; review the diff.";
+const SCRIPTS: &str = "Put each into one execute_code script (Python): every tool is a function there, such as \
+     tools.te_grep(pattern=\"x\"), tools.search(\"words\") finds more, tools.help(\"name\") explains one, and only what it \
+     prints comes back.";
+const SHELL_LINES: &str = "run_cmd takes shell lines: pipes, &&, heredocs.";
+const EDITS: &str =
+    "linux_fs_edit wants the exact old text and shows the nearest lines when it is not there.";
+const CUT_ANSWERS: &str = "A cut answer ends with a line that names the call for the rest.";
 
-fn words(mode: Mode) -> &'static str {
+fn sentences(mode: Mode) -> &'static [&'static str] {
     match mode {
-        Mode::Hybrid => {
-            "LLMC: files and commands of one workspace; paths are relative to its root. Reads end with a `# LLMC:` line: what \
-             was shown, the total, what returns the rest, a sha tag. Pass the tag as expected_sha256 when you write or edit, \
-             so that no one's change is lost. Prefer linux_fs_edit; on NO_MATCH it shows the nearest lines."
-        }
-        Mode::Classic => {
-            "LLMC: files and search of one workspace. Paths are relative to its root. Every cut answer names its total and \
-             a handle; linux_handle_read returns the rest byte for byte. Reads give a sha tag: pass it as \
-             expected_sha256 when you write or edit. Search with linux_search_content before reading whole files."
-        }
-        Mode::Te => {
-            "LLMC Tool Envelope: grep, cat, find, ls, head, tail with ranked, bounded answers. The header between \
-             TE_BEGIN_META and TE_END_META gives totals; when truncated, te_handle with its handle returns the rest."
-        }
-        Mode::CodeExecution => {
-            "LLMC: write one short Python program with execute_code instead of many calls; every tool is a function in \
-             `tools`. Only what it prints comes back. tools.search(\"words\") finds tools, tools.help(\"name\") explains one."
-        }
+        Mode::Hybrid => &[
+            "LLMC: files, search and commands of one workspace; paths are relative to its root.",
+            THREE_CALLS,
+            SCRIPTS,
+            SHELL_LINES,
+            EDITS,
+            CUT_ANSWERS,
+        ],
+        Mode::Classic => &[
+            "LLMC: files, search, commands and code retrieval of one workspace; paths are relative to its root.",
+            THREE_CALLS,
+            "execute_code does several steps in one call.",
+            "Find code with te_grep or rag_search before reading whole files.",
+            SHELL_LINES,
+            EDITS,
+            "Reads give a sha tag; as expected_sha256 of a write or edit it protects changes by others.",
+            CUT_ANSWERS,
+        ],
+        Mode::Te => &[
+            "LLMC Tool Envelope: te_grep, te_cat, te_find, te_ls, te_head, te_tail with ranked, bounded answers; paths are \
+             relative to the workspace root.",
+            "A header between TE_BEGIN_META and TE_END_META says what was left out, and te_handle with its handle returns \
+             it.",
+        ],
+        Mode::CodeExecution => &[
+            "LLMC: files, search and commands of one workspace, for Python scripts; paths are relative to its root.",
+            THREE_CALLS,
+            SCRIPTS,
+            "tools.run_cmd(command=…) takes shell lines: pipes, &&, heredocs.",
+            CUT_ANSWERS,
+        ],
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Hints, receipts and instructions name tools. An MCP client can call what its mode lists, and what scripts reach if
 //! `execute_code` is listed; every other surface can call every enabled tool. [`Reach::fit`] rewrites a text for its
-//! reader, and tests check with `Reach::unreachable` that a text needs no rewriting.
+//! reader; [`Reach::unreachable`] tells whether it needs that.
 
 use llmc_config::Config;
 
@@ -67,7 +67,6 @@ impl Reach {
     }
 
     /// The tools that a text names and its reader cannot call as written.
-    #[cfg(test)]
     pub(crate) fn unreachable(&self, text: &str) -> Vec<&'static str> {
         let named = named_tools(text);
         let missed = named.into_iter().filter(|(at, tool)| {

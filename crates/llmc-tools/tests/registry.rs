@@ -15,7 +15,7 @@ use llmc_tools::{
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// Ceilings on what a model is sent before the first word: tokens, and bytes where they are limited too.
+/// Ceilings on what a model is sent in every conversation: tokens, and bytes where they are limited too.
 const CEILINGS: [(Mode, usize, usize); 4] = [
     (Mode::Te, 550, usize::MAX),
     (Mode::Hybrid, 620, 3_000),

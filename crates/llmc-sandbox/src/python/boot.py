@@ -79,11 +79,43 @@ class Channel:
                 answered(reply)
 
 
+class Fields(dict):
+    """A tool's document: its fields are keys and attributes, and it prints as the text that a model reads."""
+
+    def __getattr__(self, name):
+        try:
+            return answer(self[name])
+        except KeyError:
+            raise AttributeError(f"the result has no field {name!r}; it has {', '.join(self)}") from None
+
+    def __str__(self):
+        if not {"stdout", "stderr", "exit_code"} <= self.keys():
+            return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
+        code = self["exit_code"]
+        parts = [self["stdout"], self["stderr"], f"exit {code}" if code else ""]
+        return "\n".join(part.rstrip("\n") for part in parts if part)
+
+
+class Names(list):
+    """A list of names, which prints one a line."""
+
+    def __str__(self):
+        return "\n".join(map(str, self))
+
+
+def answer(value):
+    if isinstance(value, dict):
+        return Fields(value)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return Names(value)
+    return value
+
+
 def result(reply):
     if "raise" in reply:
         name, message = reply["raise"]
         raise getattr(builtins, name)(message)
-    return reply["value"]
+    return answer(reply["value"])
 
 
 def tool(channel, name):
@@ -265,7 +297,8 @@ def execute(code, names):
 
 
 def shown(value, most):
-    text = value if isinstance(value, str) else "" if value is None else repr(value)
+    as_text = isinstance(value, (str, Fields, Names))
+    text = str(value) if as_text else "" if value is None else repr(value)
     try:
         data = json.loads(json.dumps(value, allow_nan=False))
     except BaseException:

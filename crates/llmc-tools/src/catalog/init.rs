@@ -1,24 +1,28 @@
+//! `init`: the instructions once more, for clients that drop them, and what they leave out.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use llmc_config::Config;
 use llmc_envelope::receipt::Receipt;
 
-use crate::cx::Cx;
+use crate::cx::{Cx, Surface};
 use crate::error::Result;
 use crate::mode;
+use crate::project::{self, ProjectFacts};
+use crate::reachable::{Reach, Route};
 use crate::render::{AnswerRoom, Render, Rendition};
+use crate::stubs;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct Init;
 
-/// How to use this server.
-///
-/// The same words as the MCP instructions, for clients that drop those.
+/// How to use this server, and what this workspace is.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}
 
-/// The text that explains the server.
+/// The text that explains server and workspace.
 #[derive(Serialize)]
 pub(super) struct Guide(String);
 
@@ -36,6 +40,109 @@ impl Tool for Init {
     type Output = Guide;
 
     async fn run(cx: &Cx, _: Args) -> Result<Guide> {
-        Ok(Guide(mode::instructions(cx.app().config())))
+        let facts = cx
+            .blocking(|cx, cancel| Ok(project::look(cx, cancel)))
+            .await?;
+        Ok(Guide(guide(cx.app().config(), &facts)))
+    }
+}
+
+fn guide(config: &Config, facts: &ProjectFacts) -> String {
+    let mut text = mode::instructions(config);
+    let in_scripts = script_tools(config);
+    if !in_scripts.is_empty() {
+        text.push_str("\n\nIn scripts also, as tools.NAME(…), * required:\n");
+        text.push_str(&in_scripts.join("\n"));
+    }
+    text.push_str("\n\nThis workspace:\n");
+    if !facts.languages.is_empty() {
+        let languages = facts.languages.iter();
+        let languages: Vec<String> = languages
+            .map(|(name, files)| format!("{name} ({files})"))
+            .collect();
+        text.push_str(&format!("languages (files): {}\n", languages.join(", ")));
+    }
+    let tests = facts.test_command.as_deref();
+    text.push_str(&format!("tests: {}\n", tests.unwrap_or("no known command")));
+    if !facts.programs.is_empty() {
+        text.push_str(&format!("programs found: {}\n", facts.programs.join(", ")));
+    }
+    let off = switched_off(config);
+    let off = if off.is_empty() {
+        "nothing".to_owned()
+    } else {
+        off.join(", ")
+    };
+    text.push_str(&format!("switched off: {off}"));
+    text
+}
+
+/// One line for each tool that scripts reach and the mode does not list.
+fn script_tools(config: &Config) -> Vec<String> {
+    let reach = Reach::of(config, Surface::Mcp);
+    let tools = stubs::scriptable(config).into_iter();
+    tools
+        .filter(|tool| reach.route(tool) == Some(Route::Script))
+        .map(|tool| format!("{}: {}", tool.signature(), tool.description()))
+        .collect()
+}
+
+/// What the operator's configuration takes away.
+fn switched_off(config: &Config) -> Vec<&'static str> {
+    let mcp = &config.mcp;
+    [
+        (mcp.tools.read_only, "writing (mcp.tools.read_only)"),
+        (
+            !mcp.tools.enable_run_cmd,
+            "commands (mcp.tools.enable_run_cmd)",
+        ),
+        (
+            !mcp.tools.allow_outbound_network,
+            "network for commands (mcp.tools.allow_outbound_network)",
+        ),
+        (!mcp.rlm.enabled, "rlm_query (mcp.rlm.enabled)"),
+    ]
+    .into_iter()
+    .filter_map(|(off, what)| off.then_some(what))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use llmc_config::Mode;
+
+    use super::*;
+
+    #[test]
+    fn the_guide_begins_with_the_instructions_and_tells_the_rest() {
+        let facts = ProjectFacts {
+            languages: vec![("Rust", 3)],
+            test_command: Some("cargo test".to_owned()),
+            programs: vec!["git", "cargo"],
+        };
+        for mode in Mode::ALL {
+            let mut config = Config::default();
+            config.mcp.mode = *mode;
+            config.mcp.rlm.enabled = false;
+            let text = guide(&config, &facts);
+            assert!(
+                text.starts_with(&mode::instructions(&config)),
+                "{mode}: {text}"
+            );
+            for part in [
+                "languages (files): Rust (3)\n",
+                "tests: cargo test\n",
+                "programs found: git, cargo\n",
+                "rlm_query (mcp.rlm.enabled)",
+            ] {
+                assert!(text.contains(part), "{mode}: {text}");
+            }
+            let scripts = matches!(mode, Mode::Hybrid | Mode::CodeExecution);
+            assert_eq!(
+                text.contains("\nlinux_fs_move(source*, target*): "),
+                scripts,
+                "{mode}: {text}"
+            );
+        }
     }
 }

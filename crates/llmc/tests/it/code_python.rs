@@ -63,6 +63,19 @@ fn scripts_do_what_the_embedded_interpreter_cannot_and_call_the_same_tools() {
             "try:\n  tools.read_file(path='none')\nexcept FileNotFoundError as e:\n  print(tools.error_code(e))",
             "NOT_FOUND",
         ),
+        (
+            "print(tools.run_cmd(argv=['sh', '-c', 'echo one; exit 3']))",
+            "one\nexit 3",
+        ),
+        ("print(tools.list_dir(path='.'))", "a.txt\nsrc/"),
+        (
+            "r = tools.stat(path='a.txt')\nprint(r.size, r['type'])",
+            "8 file",
+        ),
+        (
+            "str(tools.linux_fs_mkdirs(path='src'))",
+            "{\"ok\":true,\"path\":\"src\"}",
+        ),
         ("x = 1", "# LLMC: done; nothing was printed"),
     ] {
         assert_eq!(run(&mut client, script), shown, "{script}");

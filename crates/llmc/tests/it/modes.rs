@@ -47,14 +47,16 @@ fn flag_over_environment_over_file_chooses_the_mode() {
 }
 
 #[test]
-fn init_says_what_the_instructions_say_in_every_mode() {
+fn init_begins_with_the_instructions_in_every_mode() {
     let workspace = workspace("//- a\n");
     for mode in ["classic", "hybrid", "code_execution"] {
         let mut client = workspace.mcp(["--mode", mode]);
         let hello = client.initialize("2025-11-25");
         let words = hello["instructions"].as_str().unwrap().to_owned();
         for name in ["init", "00_INIT"] {
-            assert_eq!(client.text(name, json!({})), words, "{mode}");
+            let text = client.text(name, json!({}));
+            assert!(text.starts_with(&words), "{mode}: {text}");
+            assert!(text.contains("\nThis workspace:\n"), "{mode}: {text}");
         }
     }
     let mut client = hybrid(&workspace);
@@ -147,7 +149,20 @@ fn the_security_checklist_of_hybrid_mode() {
     let list = "mcp.tools.run_cmd_allowlist=[\"ls\"]";
     let mut client = workspace.mcp(["--mode", "hybrid", "--set", list]);
     client.initialize("2025-11-25");
-    assert!(tools(&mut client).len() <= 9);
+    assert_eq!(
+        tools(&mut client),
+        [
+            "read_file",
+            "list_dir",
+            "linux_fs_write",
+            "linux_fs_edit",
+            "run_cmd",
+            "te_grep",
+            "rag_search",
+            "execute_code",
+            "init"
+        ]
+    );
     // Path traversal.
     for path in [
         "../../etc/passwd",

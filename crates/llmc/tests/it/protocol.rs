@@ -684,3 +684,24 @@ fn a_long_call_reports_progress_and_ends_at_its_time_limit() {
     assert_eq!(note["method"], "notifications/progress", "{note}");
     assert_eq!(note["params"]["progressToken"], "p");
 }
+
+#[test]
+fn an_agent_has_the_name_it_gives_or_else_its_clients() {
+    let workspace = workspace("//- a.txt\none\n");
+    let agent = |workspace: &llmc_testkit::Workspace, id: Option<&str>| {
+        let mut client = workspace.mcp(["--mode", "classic"]);
+        client.initialize("2025-11-25");
+        let mut params =
+            json!({"name": "run_cmd", "arguments": {"argv": ["sh", "-c", "echo $TE_AGENT_ID"]}});
+        if let Some(id) = id {
+            params["_meta"] = json!({"llmc/agentId": id});
+        }
+        let answer = client.request("tools/call", params);
+        let text = answer["result"]["content"][0]["text"].as_str();
+        text.unwrap_or_default().trim().to_owned()
+    };
+    assert_eq!(agent(&workspace, None), "testkit");
+    assert_eq!(agent(&workspace, Some("mine")), "mine");
+    let named = workspace.with_env("TE_AGENT_ID", "from-outside");
+    assert_eq!(agent(&named, None), "from-outside");
+}

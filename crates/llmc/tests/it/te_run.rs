@@ -154,7 +154,7 @@ fn a_foreign_te_is_gated_confined_and_told_for_whom() {
     script(&workspace, "scripts/te", FOREIGN);
     let mut client = server(&workspace, &["mcp.te.script_path=\"scripts/te\""]);
     let text = client.text("run_cmd", json!({"command": "cat a.txt"}));
-    assert_eq!(text, "foreign claude-desktop-mcp session unknown: one\n");
+    assert_eq!(text, "foreign testkit session unknown: one\n");
     // The list decides on what it would run, before it runs.
     let (failed, text) = client.call_tool("run_cmd", json!({"argv": ["no-such-program"]}));
     assert!(failed);

@@ -1,0 +1,206 @@
+//! What a workspace is, as far as its files and the machine's programs tell: languages, test command, tool chains.
+
+use std::collections::BTreeMap;
+
+use llmc_host::{
+    CancelToken,
+    search::{NamePattern, search_files},
+};
+
+use crate::cx::Cx;
+use crate::error::Result;
+
+/// Files whose names are looked at.
+const MAX_COUNTED_FILES: usize = 50_000;
+/// Languages that are named.
+const MAX_LANGUAGES: usize = 5;
+/// Bytes of a manifest that are read.
+const MAX_MANIFEST_BYTES: usize = 256 << 10;
+
+/// Programs that are worth naming, by the tool chain they belong to.
+const PROGRAMS: &[&str] = &[
+    "git", "python", "python3", "pytest", "uv", "node", "npm", "pnpm", "yarn", "bun", "deno",
+    "tsc", "cargo", "rustc", "go", "java", "mvn", "gradle", "dotnet", "ruby", "php", "make",
+    "cmake", "ninja", "gcc", "clang", "rg",
+];
+
+const LANGUAGES: &[(&str, &[&str])] = &[
+    ("Rust", &["rs"]),
+    ("Python", &["py", "pyi"]),
+    ("JavaScript", &["js", "jsx", "mjs", "cjs"]),
+    ("TypeScript", &["ts", "tsx", "mts", "cts"]),
+    ("Go", &["go"]),
+    ("Java", &["java"]),
+    ("Kotlin", &["kt", "kts"]),
+    ("C", &["c", "h"]),
+    ("C++", &["cc", "cpp", "cxx", "hpp", "hh"]),
+    ("C#", &["cs"]),
+    ("Ruby", &["rb"]),
+    ("PHP", &["php"]),
+    ("Swift", &["swift"]),
+    ("Scala", &["scala"]),
+    ("Shell", &["sh", "bash"]),
+    ("HTML", &["html", "htm"]),
+    ("CSS", &["css", "scss"]),
+    ("Markdown", &["md"]),
+];
+
+/// What is known about the workspace.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProjectFacts {
+    /// Languages with their number of files, most files first.
+    pub(crate) languages: Vec<(&'static str, usize)>,
+    /// The command that runs the project's tests, where a manifest tells.
+    pub(crate) test_command: Option<String>,
+    /// Programs that commands find.
+    pub(crate) programs: Vec<&'static str>,
+}
+
+/// Looks at the workspace. What cannot be read is left out.
+pub(crate) fn look(cx: &Cx, cancel: &CancelToken) -> ProjectFacts {
+    ProjectFacts {
+        languages: languages(&file_names(cx, cancel).unwrap_or_default()),
+        test_command: test_command(&|path| manifest(cx, path, cancel)),
+        programs: programs(cx),
+    }
+}
+
+fn file_names(cx: &Cx, cancel: &CancelToken) -> Result<Vec<Vec<u8>>> {
+    let roots = &cx.files().roots;
+    let dir = roots.open_dir(".")?;
+    let pattern = NamePattern::new("*")?;
+    let options = dir.walk_options(roots)?;
+    Ok(search_files(&dir.fd, &pattern, &options, MAX_COUNTED_FILES, cancel)?.paths)
+}
+
+fn manifest(cx: &Cx, path: &str, cancel: &CancelToken) -> Option<String> {
+    let file = cx.files().roots.open_file(path).ok()?;
+    String::from_utf8(file.read_all(MAX_MANIFEST_BYTES, cancel).ok()?).ok()
+}
+
+fn languages(paths: &[Vec<u8>]) -> Vec<(&'static str, usize)> {
+    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for path in paths {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let Some(dot) = name.iter().rposition(|byte| *byte == b'.') else {
+            continue;
+        };
+        let extension = String::from_utf8_lossy(&name[dot + 1..]).to_ascii_lowercase();
+        let language = LANGUAGES
+            .iter()
+            .find(|(_, known)| known.contains(&extension.as_str()));
+        if let Some((language, _)) = language {
+            *counts.entry(language).or_default() += 1;
+        }
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts.truncate(MAX_LANGUAGES);
+    counts
+}
+
+/// The test command that the manifests name, the most telling first.
+fn test_command(read: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    if let Some(makefile) = read("Makefile").or_else(|| read("makefile"))
+        && makefile.lines().any(|line| line.starts_with("test:"))
+    {
+        return Some("make test".to_owned());
+    }
+    if read("Cargo.toml").is_some() {
+        return Some("cargo test".to_owned());
+    }
+    if read("go.mod").is_some() {
+        return Some("go test ./...".to_owned());
+    }
+    if let Some(package) = read("package.json") {
+        let package: serde_json::Value = serde_json::from_str(&package).unwrap_or_default();
+        if package["scripts"]["test"].is_string() {
+            return Some("npm test".to_owned());
+        }
+    }
+    let python = [
+        "pyproject.toml",
+        "pytest.ini",
+        "tox.ini",
+        "setup.cfg",
+        "setup.py",
+        "conftest.py",
+    ];
+    if python.iter().any(|name| read(name).is_some()) {
+        return Some("python -m pytest".to_owned());
+    }
+    if read("pom.xml").is_some() {
+        return Some("mvn test".to_owned());
+    }
+    if ["build.gradle", "build.gradle.kts"]
+        .iter()
+        .any(|name| read(name).is_some())
+    {
+        return Some("gradle test".to_owned());
+    }
+    None
+}
+
+fn programs(cx: &Cx) -> Vec<&'static str> {
+    if !cx.app().config().mcp.tools.enable_run_cmd {
+        return Vec::new();
+    }
+    let Ok(commands) = cx.app().commands() else {
+        return Vec::new();
+    };
+    let found = PROGRAMS
+        .iter()
+        .filter(|name| commands.resolve(name).is_ok());
+    found.copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn languages_are_counted_by_extension() {
+        let paths = [
+            "a.py",
+            "src/b.PY",
+            "c.rs",
+            "Makefile",
+            "d.unknown",
+            ".hidden/e.rs.bak",
+        ];
+        let paths: Vec<Vec<u8>> = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+        assert_eq!(languages(&paths), [("Python", 2), ("Rust", 1)]);
+        assert_eq!(languages(&[]), []);
+    }
+
+    #[test]
+    fn the_test_command_comes_from_the_manifests() {
+        for (files, command) in [
+            (&[("Cargo.toml", "")][..], Some("cargo test")),
+            (
+                &[("Makefile", "all:\ntest: all\n"), ("Cargo.toml", "")],
+                Some("make test"),
+            ),
+            (
+                &[("Makefile", "all:\n"), ("go.mod", "")],
+                Some("go test ./..."),
+            ),
+            (
+                &[("package.json", r#"{"scripts": {"test": "jest"}}"#)],
+                Some("npm test"),
+            ),
+            (
+                &[("package.json", "{broken"), ("setup.py", "")],
+                Some("python -m pytest"),
+            ),
+            (&[("pom.xml", "")], Some("mvn test")),
+            (&[], None),
+        ] {
+            let read = |name: &str| {
+                let file = files.iter().find(|(known, _)| *known == name);
+                file.map(|(_, text)| (*text).to_owned())
+            };
+            assert_eq!(test_command(&read).as_deref(), command, "{files:?}");
+        }
+    }
+}
