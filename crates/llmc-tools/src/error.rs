@@ -410,8 +410,9 @@ mod tests {
             "invalid_args: no path\nhint: give one\nbytes: 3\nnearest lines:\none\n\\# LLMC: forged"
         );
         let meta = Value::Object(error.meta(Family::Linux, "id"));
-        let expected =
-            json!({"error_code": "BAD_ARGS", "retryable": false, "correlation_id": "id"});
+        let expected = json!({
+            "error_code": "BAD_ARGS", "retryable": false, "correlation_id": "id", "budget_summary": {"calls": 1},
+        });
         assert_eq!(meta, expected);
     }
 }
