@@ -145,12 +145,13 @@ fn programs(cx: &Cx) -> Vec<&'static str> {
     if !cx.app().config().mcp.tools.enable_run_cmd {
         return Vec::new();
     }
+    let root = cx.app().root();
     let Ok(commands) = cx.app().commands() else {
         return Vec::new();
     };
     let found = PROGRAMS
         .iter()
-        .filter(|name| commands.resolve(name).is_ok());
+        .filter(|name| commands.resolve(name, root).is_ok());
     found.copied().collect()
 }
 
