@@ -1,6 +1,5 @@
 //! A finished text as an output, for tools that do not describe theirs yet.
 
-use llmc_envelope::receipt::Receipt;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -20,15 +19,6 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Plain text under its receipt; an empty receipt is none.
-    pub(crate) fn text(body: &str, receipt: &Receipt, facts: Facts) -> Answer {
-        Answer {
-            text: receipt.seal(body),
-            data: Value::Null,
-            facts,
-        }
-    }
-
     /// What a program gets from a tool that answers a model in text.
     pub(crate) fn data(data: impl Into<Value>, facts: Facts) -> Answer {
         Answer {

@@ -22,20 +22,8 @@ pub(crate) struct Frame {
     pub(crate) path: Option<String>,
     /// What returns the rest.
     pub(crate) handle: Option<HandleId>,
-    /// How much there is behind it.
-    pub(crate) behind: Behind,
     /// Bytes that are not shown.
     pub(crate) withheld_bytes: u64,
-}
-
-/// How much a handle returns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Behind {
-    /// All there was.
-    #[default]
-    Everything,
-    /// What was printed before the command was ended for printing too much.
-    UntilEnded,
 }
 
 /// What header and breadcrumbs may cost beyond what condensers leave room for.
@@ -50,12 +38,6 @@ pub(crate) fn budget(cx: &Cx) -> usize {
 pub(crate) fn room(budget: u64) -> usize {
     let frame = FRAME.min(budget / 4);
     usize::try_from(budget - frame).unwrap_or(usize::MAX)
-}
-
-/// Puts what was condensed into its envelope.
-pub(crate) fn seal(cx: &Cx, found: &Condensed, frame: Frame) -> Answer {
-    let (text, facts) = text(found, frame);
-    served(cx, text, facts)
 }
 
 /// The envelope's text, and what observers need to know of it.
@@ -79,10 +61,7 @@ pub(crate) fn text(found: &Condensed, frame: Frame) -> (String, Facts) {
     header.content_type = frame.content_type;
     let mut crumbs = found.breadcrumbs.clone();
     if let (true, Some(id)) = (found.truncated, frame.handle) {
-        crumbs.push(match frame.behind {
-            Behind::Everything => format!("te_handle {id} returns the rest"),
-            Behind::UntilEnded => format!("te_handle {id} returns what was printed until then"),
-        });
+        crumbs.push(format!("te --handle {id} returns the rest"));
     }
     let facts = Facts {
         path: frame.path,
@@ -109,11 +88,6 @@ pub(crate) fn served(cx: &Cx, text: String, facts: Facts) -> Answer {
         },
         Form::Data => Answer::data(text, facts),
     }
-}
-
-/// One more breadcrumb, to follow the text of an envelope.
-pub(crate) fn crumb(text: &str) -> String {
-    format!("\n{}", te::breadcrumb(text))
 }
 
 /// Source files above this are not asked for definitions.

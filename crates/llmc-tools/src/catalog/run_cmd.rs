@@ -5,10 +5,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Result};
-use crate::shell::{self, CommandRequest, CommandWords};
+use crate::shell::{self, CommandRequest, CommandWords, RunOutput};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RunCmd;
@@ -34,13 +33,13 @@ impl Tool for RunCmd {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = RunOutput;
 
     fn time_limit(cx: &Cx) -> Duration {
         shell::call_limit(cx)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<RunOutput> {
         let form = shell::output_form(cx);
         let input = args.input.filter(|input| !input.is_empty());
         cx.blocking(move |cx, cancel| {

@@ -9,16 +9,17 @@ use llmc_enrich::{Condensed, Totals, output, testrun};
 use llmc_exec::{ExitStatus, Program, RunReport, Runner, Spec, Stream};
 use llmc_host::{CancelToken, OpenDir};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Kind, Result};
-use crate::te::{self, Frame};
+use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
 /// A run that prints more than this is ended.
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+/// How much of the output a run that timed out shows.
+const TIMEOUT_TAIL_BYTES: usize = 4096;
 /// Where a project's own environment is looked for.
 const ENVIRONMENTS: &[&str] = &[".venv", "venv"];
 
@@ -32,7 +33,9 @@ pub(super) struct Args {
 }
 
 /// What pytest printed and how it ended.
-struct PytestOutput {
+#[derive(Debug)]
+pub(super) struct PytestOutput {
+    args: Vec<String>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     report: RunReport,
@@ -46,24 +49,28 @@ impl Tool for RunPytest {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = PytestOutput;
 
     fn time_limit(cx: &Cx) -> Duration {
         cx.app().config().mcp.exec.max_wait() + Duration::from_secs(10)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<PytestOutput> {
         let args = args.args.unwrap_or_default();
         cx.blocking(move |cx, cancel| {
             let roots = &cx.files().roots;
             arguments::check(&args, roots)?;
             let cwd = roots.open_dir(".")?;
-            let ran = pytest(cx, &args, &cwd, cancel)?;
+            let mut ran = pytest(cx, &args, &cwd, cancel)?;
+            ran.args = args;
             if ran.report.cancelled {
                 cancel.check()?;
                 return Err(Error::new(Kind::Cancelled, "cancelled"));
             }
-            answer(cx, &args, &ran)
+            if ran.report.timed_out {
+                return Err(timed_out(cx, &ran));
+            }
+            Ok(ran)
         })
         .await
     }
@@ -158,70 +165,77 @@ fn run(
     };
     let report = runner.run(&spec, &mut collect, cancel)?;
     Ok(PytestOutput {
+        args: Vec::new(),
         stdout,
         stderr,
         report,
     })
 }
 
-fn answer(cx: &Cx, args: &[String], ran: &PytestOutput) -> Result<Answer> {
-    let mut raw = ran.stdout.clone();
-    if !raw.is_empty() && !raw.ends_with(b"\n") && !ran.stderr.is_empty() {
-        raw.push(b'\n');
-    }
-    raw.extend_from_slice(&ran.stderr);
-    let keep = || {
-        let command = format!("pytest {}", args.join(" "));
-        cx.keep(
-            |draft| draft.with("command", command),
-            "command",
-            raw.as_slice(),
-        )
-    };
-    if ran.report.timed_out {
-        let limit = cx.app().config().mcp.exec.max_wait().as_secs();
-        let mut hint = "run fewer tests: a path, a test id or -k".to_owned();
-        if let Some(id) = keep().filter(|_| !raw.is_empty()) {
-            hint.push_str(&format!("; te_handle {id} returns the output so far"));
+impl PytestOutput {
+    /// Both streams, stderr last.
+    fn printed(&self) -> Vec<u8> {
+        let mut printed = self.stdout.clone();
+        if !printed.is_empty() && !printed.ends_with(b"\n") && !self.stderr.is_empty() {
+            printed.push(b'\n');
         }
-        let message = format!("pytest: ended after {limit} s (mcp.exec.max_wait_s)");
-        return Err(Error::new(Kind::TimedOut, message).hint(hint));
+        printed.extend_from_slice(&self.stderr);
+        printed
     }
-    let text = String::from_utf8_lossy(&raw);
-    let mut found = condensed(cx, args, &text, ran);
-    found.breadcrumbs.extend(notes(ran));
-    let handle = if found.truncated { keep() } else { None };
-    let frame = Frame {
-        cmd: "pytest",
-        handle,
-        withheld_bytes: (text.len() as u64).saturating_sub(found.body.len() as u64),
-        ..Frame::default()
-    };
-    Ok(te::seal(cx, &found, frame))
+
+    fn condense(&self, text: &str, budget: usize) -> Condensed {
+        let fits = llmc_tokens::fits(text, budget);
+        if !(fits && arguments::asks_for_detail(&self.args))
+            && let Some(run) = testrun::parse(text)
+        {
+            return testrun::condense(&run, text.len() as u64, budget);
+        }
+        let argv = ["pytest".to_owned()];
+        let code = self.report.status.exit_code();
+        output::condense(&argv, text, "", code, budget).unwrap_or_else(|| {
+            let lines = text.lines().count() as u64;
+            Condensed {
+                body: text.to_owned(),
+                totals: Totals {
+                    lines: Some(lines),
+                    ..Totals::default()
+                },
+                shown: lines,
+                ..Condensed::default()
+            }
+        })
+    }
 }
 
-fn condensed(cx: &Cx, args: &[String], text: &str, ran: &PytestOutput) -> Condensed {
-    let budget = te::budget(cx);
-    let fits = llmc_tokens::fits(text, budget);
-    if !(fits && arguments::asks_for_detail(args))
-        && let Some(run) = testrun::parse(text)
-    {
-        return testrun::condense(&run, text.len() as u64, budget);
+impl Render for PytestOutput {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let printed = self.printed();
+        let text = String::from_utf8_lossy(&printed);
+        let mut found = self.condense(&text, room.tokens);
+        found.breadcrumbs.extend(notes(self));
+        let rest = found.truncated.then(|| {
+            Rest::bytes("command", self.printed())
+                .about("command", format!("pytest {}", self.args.join(" ")))
+        });
+        Ok(Rendition::te("pytest", found).rest(rest))
     }
-    let argv = ["pytest".to_owned()];
-    let code = ran.report.status.exit_code();
-    output::condense(&argv, text, "", code, budget).unwrap_or_else(|| {
-        let lines = text.lines().count() as u64;
-        Condensed {
-            body: text.to_owned(),
-            totals: Totals {
-                lines: Some(lines),
-                ..Totals::default()
-            },
-            shown: lines,
-            ..Condensed::default()
-        }
-    })
+}
+
+/// What a program gets is the text.
+impl Serialize for PytestOutput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(&String::from_utf8_lossy(&self.printed()))
+    }
+}
+
+fn timed_out(cx: &Cx, ran: &PytestOutput) -> Error {
+    let limit = cx.app().config().mcp.exec.max_wait().as_secs();
+    let message = format!("pytest: ended after {limit} s (mcp.exec.max_wait_s)");
+    let printed = ran.printed();
+    let tail = &printed[printed.len().saturating_sub(TIMEOUT_TAIL_BYTES)..];
+    Error::new(Kind::TimedOut, message)
+        .hint("run fewer tests: a path, a test id or -k")
+        .with("stdout", String::from_utf8_lossy(tail).into_owned())
 }
 
 /// How it ended, where that says more than the counts, and what else the caller must know.

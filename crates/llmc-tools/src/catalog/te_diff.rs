@@ -1,3 +1,5 @@
+//! `te_diff`: two paths, or one against the last commit, compared in this process.
+
 use std::collections::{BTreeSet, HashMap};
 
 use llmc_enrich::{Condensed, Totals, diff};
@@ -5,19 +7,18 @@ use llmc_host::search::{NamePattern, search_files};
 use llmc_host::walk::Hidden;
 use llmc_host::{Access, CancelToken, FinalLink, OpenDir, Roots};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::linux_fs_list::below;
-use crate::answer::Answer;
 use crate::committed::{Committed, Head, Reach, is_same};
 use crate::compare::{Comparison, FILE_LIMIT, Version};
 use crate::cx::Cx;
 use crate::error::{Error, Family, Kind, Result};
-use crate::te::{self, Frame};
+use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
 /// Files below one directory that are compared.
-const FILES: usize = 50_000;
+const MAX_COMPARED_FILES: usize = 50_000;
 
 pub(super) struct TeDiff;
 
@@ -34,21 +35,31 @@ impl Tool for TeDiff {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = DiffOutput;
 
     fn time_limit(cx: &Cx) -> std::time::Duration {
         let mcp = &cx.app().config().mcp;
         mcp.tools.read_timeout() + mcp.exec.wait()
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<DiffOutput> {
         cx.blocking(move |cx, stop| {
             let (a, b) = (args.a.as_str(), args.b.as_deref());
             let found = match b {
                 Some(b) => two_paths(cx, a, b, stop)?,
                 None => with_head(cx, a, stop)?,
             };
-            Ok(answer(cx, a, b.unwrap_or("HEAD"), found))
+            let Compared { diff, mut notes } = found;
+            if diff.odd > 0 {
+                notes.push("not all UTF-8, odd bytes shown as \u{fffd}".to_owned());
+            }
+            Ok(DiffOutput {
+                a: a.to_owned(),
+                b: b.unwrap_or("HEAD").to_owned(),
+                text: diff.text,
+                files: diff.files,
+                notes,
+            })
         })
         .await
     }
@@ -74,40 +85,44 @@ impl Compared {
     }
 }
 
-fn answer(cx: &Cx, a: &str, b: &str, found: Compared) -> Answer {
-    let Compared { diff, mut notes } = found;
-    let mut condensed = if diff.files == 0 {
-        Condensed {
-            body: format!("identical: {a} and {b}\n"),
-            totals: Totals {
-                matches: Some(0),
-                ..Totals::default()
-            },
-            ..Condensed::default()
-        }
-    } else {
-        diff::condense(&diff.text, te::budget(cx))
-    };
-    if diff.odd > 0 {
-        notes.push("not all UTF-8, odd bytes shown as \u{fffd}".to_owned());
+/// A diff, or that there is none.
+#[derive(Debug)]
+pub(super) struct DiffOutput {
+    a: String,
+    b: String,
+    text: String,
+    files: u64,
+    notes: Vec<String>,
+}
+
+impl Render for DiffOutput {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let (a, b) = (&self.a, &self.b);
+        let mut found = if self.files == 0 {
+            Condensed {
+                body: format!("identical: {a} and {b}\n"),
+                totals: Totals {
+                    matches: Some(0),
+                    ..Totals::default()
+                },
+                ..Condensed::default()
+            }
+        } else {
+            diff::condense(&self.text, room.tokens)
+        };
+        found.breadcrumbs.extend(self.notes.iter().cloned());
+        let rest = found.truncated.then(|| {
+            Rest::bytes("te", self.text.as_bytes()).about("command", format!("diff {a} {b}"))
+        });
+        Ok(Rendition::te("diff", found).path(a.clone()).rest(rest))
     }
-    condensed.breadcrumbs.extend(notes);
-    let mut handle = None;
-    if condensed.truncated {
-        handle = cx.keep(
-            |draft| draft.with("command", format!("diff {a} {b}")),
-            "te",
-            diff.text.as_bytes(),
-        );
+}
+
+/// What a program gets is the text.
+impl Serialize for DiffOutput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
     }
-    let frame = Frame {
-        cmd: "diff",
-        path: Some(a.to_owned()),
-        handle,
-        withheld_bytes: (diff.text.len() as u64).saturating_sub(condensed.body.len() as u64),
-        ..Frame::default()
-    };
-    te::seal(cx, &condensed, frame)
 }
 
 fn two_paths(cx: &Cx, a: &str, b: &str, stop: &CancelToken) -> Result<Compared> {
@@ -195,13 +210,13 @@ fn files_below(cx: &Cx, dir: &OpenDir, stop: &CancelToken) -> Result<(BTreeSet<V
     let mut options = dir.walk_options(roots)?;
     options.hidden = Hidden::Include;
     let all = NamePattern::new("*")?;
-    let found = search_files(&dir.fd, &all, &options, FILES, stop)?;
+    let found = search_files(&dir.fd, &all, &options, MAX_COMPARED_FILES, stop)?;
     stop.check()?;
-    if found.total_hits > FILES as u64 || !found.complete {
+    if found.total_hits > MAX_COMPARED_FILES as u64 || !found.complete {
         return Err(Error::new(
             Kind::TooLarge,
             format!(
-                "{}: {} files, {FILES} can be compared",
+                "{}: {} files, {MAX_COMPARED_FILES} can be compared",
                 dir.path.requested(),
                 found.total_hits
             ),

@@ -1,16 +1,16 @@
 //! `te_git`: git commands that only read, in a form in which the repository cannot make git run anything.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use llmc_enrich::{Condensed, Totals, git};
 use llmc_exec::{RunReport, Spec, Stream};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Kind, Result};
-use crate::te::{self, Behind, Frame};
+use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
 use crate::tool::{Effect, Tool};
 
 /// A git that prints more than this is ended.
@@ -26,10 +26,10 @@ pub(super) struct Args {
 }
 
 /// What git printed and how it ended.
-struct GitOutput {
+#[derive(Debug)]
+pub(super) struct GitOutput {
     args: Vec<String>,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
+    printed: Vec<u8>,
     report: RunReport,
 }
 
@@ -39,13 +39,13 @@ impl Tool for TeGit {
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = GitOutput;
 
     fn time_limit(cx: &Cx) -> Duration {
         cx.app().config().mcp.exec.wait() + Duration::from_secs(10)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<GitOutput> {
         let mut args = args.args;
         if args.first().is_some_and(|word| word == "git") {
             args.remove(0);
@@ -85,87 +85,81 @@ impl Tool for TeGit {
                 return Err(Error::new(Kind::TimedOut, message)
                     .hint("ask for less: a path after --, -n, a range"));
             }
-            let ran = GitOutput {
+            Ok(GitOutput {
                 args,
-                stdout,
-                stderr,
+                printed: joined(stdout, &stderr),
                 report,
-            };
-            Ok(answer(cx, &ran))
+            })
         })
         .await
     }
 }
 
-fn answer(cx: &Cx, ran: &GitOutput) -> Answer {
-    let mut raw = ran.stdout.clone();
-    if !raw.is_empty() && !raw.ends_with(b"\n") && !ran.stderr.is_empty() {
-        raw.push(b'\n');
-    }
-    raw.extend_from_slice(&ran.stderr);
-    let text = String::from_utf8_lossy(&raw);
-    let words = ran.args.iter().position(|word| !word.starts_with('-'));
-    let (subcommand, rest) = match words {
-        Some(at) => (ran.args[at].as_str(), &ran.args[at + 1..]),
-        None => ("", &ran.args[..]),
-    };
-    let mut found: Condensed = git::condense(subcommand, rest, &text, te::budget(cx));
-    let behind = match ran.report.output_capped {
-        true => Behind::UntilEnded,
-        false => Behind::Everything,
-    };
-    if behind == Behind::UntilEnded {
-        let until = format!(
-            "git was ended after {} MiB of output",
-            MAX_OUTPUT_BYTES >> 20
-        );
-        // What was counted is not all there is, and the size is that of what was kept.
-        found.totals = Totals {
-            size: Some(raw.len() as u64),
-            ..Totals::default()
+impl Render for GitOutput {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let text = String::from_utf8_lossy(&self.printed);
+        let words = self.args.iter().position(|word| !word.starts_with('-'));
+        let (subcommand, rest) = match words {
+            Some(at) => (self.args[at].as_str(), &self.args[at + 1..]),
+            None => ("", &self.args[..]),
         };
-        found.shown = found.body.len() as u64;
-        found
-            .body
-            .insert_str(0, &format!("({until}; this is of that much)\n"));
-        found.truncated = true;
-        found
-            .breadcrumbs
-            .push(format!("{until}: ask for less, such as a path or --stat"));
-    }
-    if !ran.report.status.is_success() {
-        if !found.body.is_empty() && !found.body.ends_with('\n') {
+        let mut found: Condensed = git::condense(subcommand, rest, &text, room.tokens);
+        let mut extent = RestExtent::Everything;
+        if self.report.output_capped {
+            extent = RestExtent::UntilEnded;
+            let until = format!(
+                "git was ended after {} MiB of output",
+                MAX_OUTPUT_BYTES >> 20
+            );
+            // What was counted is not all there is, and the size is that of what was kept.
+            found.totals = Totals {
+                size: Some(self.printed.len() as u64),
+                ..Totals::default()
+            };
+            found.shown = found.body.len() as u64;
+            found
+                .body
+                .insert_str(0, &format!("({until}; this is of that much)\n"));
+            found.truncated = true;
+            found
+                .breadcrumbs
+                .push(format!("{until}: ask for less, such as a path or --stat"));
+        }
+        if !self.report.status.is_success() {
+            if !found.body.is_empty() && !found.body.ends_with('\n') {
+                found.body.push('\n');
+            }
+            found.body.push_str(&self.report.status.to_string());
             found.body.push('\n');
         }
-        found.body.push_str(&ran.report.status.to_string());
-        found.body.push('\n');
+        let odd = matches!(text, Cow::Owned(_));
+        if odd {
+            found
+                .breadcrumbs
+                .push("not UTF-8, odd bytes shown as \u{fffd}".to_owned());
+        }
+        let kept = found.truncated || odd;
+        let rest = kept.then(|| {
+            Rest::bytes("command", self.printed.as_slice())
+                .about("command", format!("git {}", self.args.join(" ")))
+                .extent(extent)
+        });
+        Ok(Rendition::te("git", found).rest(rest))
     }
-    let odd = matches!(text, std::borrow::Cow::Owned(_));
-    if odd {
-        found
-            .breadcrumbs
-            .push("not UTF-8, odd bytes shown as \u{fffd}".to_owned());
+}
+
+/// What a program gets is the text.
+impl Serialize for GitOutput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(&String::from_utf8_lossy(&self.printed))
     }
-    let kept = found.truncated || odd;
-    let command = format!("git {}", ran.args.join(" "));
-    let handle = kept
-        .then(|| {
-            cx.keep(
-                |draft| draft.with("command", command),
-                "command",
-                raw.as_slice(),
-            )
-        })
-        .flatten();
-    let frame = Frame {
-        cmd: "git",
-        handle,
-        behind,
-        withheld_bytes: match kept {
-            true => (raw.len() as u64).saturating_sub(found.body.len() as u64),
-            false => 0,
-        },
-        ..Frame::default()
-    };
-    te::seal(cx, &found, frame)
+}
+
+/// Both streams, stderr last.
+fn joined(mut stdout: Vec<u8>, stderr: &[u8]) -> Vec<u8> {
+    if !stdout.is_empty() && !stdout.ends_with(b"\n") && !stderr.is_empty() {
+        stdout.push(b'\n');
+    }
+    stdout.extend_from_slice(stderr);
+    stdout
 }

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::linux_handle_read::{is_stale, open_source};
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Kind, Result};
 use crate::render::{AnswerRoom, ChunkPosition, Layout, Render, Rendition, Rest, TeLayout};
@@ -112,22 +111,6 @@ impl Render for HandleChunk {
             rendition.note(format!("more: chunk {}", self.number + 1))
         })
     }
-}
-
-/// The same as a finished answer, for commands that are `te --handle`.
-pub(crate) fn retrieve_finished(
-    cx: &Cx,
-    handle: &str,
-    chunk: Option<i64>,
-    stop: &CancelToken,
-) -> Result<Answer> {
-    let chunk = retrieve(cx, handle, chunk, stop)?;
-    let sealed = crate::seal::seal(cx, stop, &chunk)?;
-    Ok(Answer {
-        text: sealed.text().into_owned(),
-        data: Value::Null,
-        facts: sealed.facts().clone(),
-    })
 }
 
 /// Tokens of a chunk. It is asked for by somebody who knows what it costs: an answer's budget, not what is left of a

@@ -5,10 +5,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
-use crate::shell::{self, CommandRequest, CommandWords, OutputForm};
+use crate::shell::{self, CommandRequest, CommandWords, OutputForm, RunOutput};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct TeRun;
@@ -30,13 +29,13 @@ impl Tool for TeRun {
     const IDEMPOTENT: bool = false;
     const FAMILY: Family = Family::Te;
     type Args = Args;
-    type Output = Answer;
+    type Output = RunOutput;
 
     fn time_limit(cx: &Cx) -> Duration {
         shell::call_limit(cx)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<RunOutput> {
         cx.blocking(move |cx, cancel| {
             let request = CommandRequest {
                 words: CommandWords::new(cx, args.command, args.argv)?,

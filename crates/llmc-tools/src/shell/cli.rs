@@ -13,12 +13,13 @@ use llmc_exec::{ExitStatus, Stream, run_plain};
 use llmc_host::{CancelToken, read_below_cwd};
 use llmc_observe::{CallEvent, CallFilter, EnvelopeMode as Mode};
 
-use super::condense::{CommandOutput, CondenseRequest, OutputForm, condense};
+use super::condense::{CondenseRequest, OutputForm};
 use super::document::{DocumentParts, document};
 use super::execute::program_name;
 use super::flags::Flags;
 use super::report;
 use super::spool::Spool;
+use super::te_output::{OutputOwner, TeOutput};
 use crate::app::App;
 use crate::catalog::te_handle::{about, bytes_at, piece};
 use crate::cx::{Caller, Cx, Surface};
@@ -143,19 +144,19 @@ impl<'a> Cli<'a> {
         } else {
             OutputForm::Envelope
         };
-        let text = argv.join(" ");
         let request = CondenseRequest {
             argv,
-            text: &text,
             form,
             budget: self.budget(),
-            principal: &self.cx.caller().principal,
-            notes: Vec::new(),
             show_status: false,
         };
-        let store = || Ok(self.app.handles().map_err(|error| error.message)?.clone());
+        let owner = OutputOwner {
+            principal: &self.cx.caller().principal,
+            command: &argv.join(" "),
+            store: &|| Ok(self.app.handles().map_err(|error| error.message)?.clone()),
+        };
         let source = |path: &str| String::from_utf8(read_below_cwd(path, SOURCE_LIMIT)?).ok();
-        let mut output = condense(request, &mut spool, Some(status), &store, source);
+        let mut output = TeOutput::new(&request, &mut spool, Some(status), &owner, source);
         if output.stderr.is_empty() {
             output.stderr = String::from_utf8_lossy(&complaints).into_owned();
         }
@@ -184,7 +185,7 @@ impl<'a> Cli<'a> {
         argv: &[String],
         json: bool,
         mode: Mode,
-        output: &CommandOutput,
+        output: &TeOutput,
     ) -> Result<(), Failed> {
         let mut text = match json {
             false => output.stdout.clone(),
@@ -255,9 +256,9 @@ impl<'a> Cli<'a> {
         };
         let message = format!("te: {}: {why}\n", argv[0]);
         if flags.json {
-            let output = CommandOutput {
+            let output = TeOutput {
                 stderr: message,
-                ..CommandOutput::empty(argv, Some(ExitStatus::Exited(code)))
+                ..TeOutput::empty(Some(ExitStatus::Exited(code)))
             };
             self.show(argv, true, Mode::Passthrough, &output)?;
         } else {
@@ -291,11 +292,11 @@ impl<'a> Cli<'a> {
             served.truncated = piece.chunks != Some(piece.number + 1);
             if flags.json {
                 let argv = ["te", "--handle", handle].map(str::to_owned);
-                let output = CommandOutput {
+                let output = TeOutput {
                     stdout: String::from_utf8_lossy(&piece.bytes).into_owned(),
                     handle: served.handle,
                     truncated: served.truncated,
-                    ..CommandOutput::empty(&argv, Some(ExitStatus::SUCCESS))
+                    ..TeOutput::empty(Some(ExitStatus::SUCCESS))
                 };
                 self.show(&argv, true, Mode::Raw, &output)?;
             } else {

@@ -6,13 +6,13 @@ use llmc_exec::ExitStatus;
 use llmc_observe::EnvelopeMode as Mode;
 use serde_json::{Value, json};
 
-use super::condense::CommandOutput;
+use super::te_output::TeOutput;
 
 /// What the document is made of.
 pub(crate) struct DocumentParts<'a> {
     pub(crate) argv: &'a [String],
     pub(crate) mode: Mode,
-    pub(crate) output: &'a CommandOutput,
+    pub(crate) output: &'a TeOutput,
     pub(crate) latency: Duration,
     pub(crate) agent: &'a str,
     pub(crate) budget_remaining: Option<u64>,

@@ -3,23 +3,23 @@
 //! A command is a process from its start. The call waits for its end; where the wait is over first, the process goes on in
 //! the background under an id, and later calls wait for what it prints then. Both read the same spool.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use llmc_config::OnTimeout;
-use llmc_envelope::receipt::Receipt;
 use llmc_exec::{ExitStatus, Io, Manner, Process, Quarantined, Spec};
 use llmc_host::CancelToken;
 use llmc_observe::{CallFilter, EnvelopeMode as Mode};
-use serde_json::json;
 
-use super::condense::{CommandOutput, CondenseRequest, OutputForm, condense};
+use super::condense::{CondenseRequest, OutputForm};
 use super::document::{DocumentParts, document};
 use super::flags::Flags;
 use super::line::CommandWords;
+use super::output::{CommandOutput, RunOutput};
 use super::spool::{SharedSpool, Spool};
+use super::te_output::{OutputOwner, TeOutput};
 use super::wait::{WaitLimit, Waited, wait_for_end};
 use super::{TE, operator_te, report};
-use crate::answer::{Answer, Facts};
 use crate::catalog::te_handle;
 use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, Kind, Result};
@@ -44,16 +44,14 @@ pub(crate) struct CommandRequest {
     pub(crate) form: OutputForm,
 }
 
-/// Output that is to be condensed, and what is known about the process that printed it.
+/// A command that is over or goes on, and what it has printed.
 pub(super) struct Capture {
     /// `None` while it runs.
     pub(super) status: Option<ExitStatus>,
     pub(super) spool: Spool,
     pub(super) quarantined: Vec<Quarantined>,
     pub(super) notes: Vec<String>,
-    /// Whether the command was ended because it printed too much.
     pub(super) output_capped: bool,
-    /// The id under which it goes on.
     pub(super) proc_id: Option<String>,
 }
 
@@ -74,22 +72,25 @@ pub(crate) fn output_form(cx: &Cx) -> OutputForm {
 }
 
 /// Runs a command, or does what the flags of `te` ask for.
-pub(crate) fn answer(cx: &Cx, mut request: CommandRequest, cancel: &CancelToken) -> Result<Answer> {
+pub(crate) fn answer(
+    cx: &Cx,
+    mut request: CommandRequest,
+    cancel: &CancelToken,
+) -> Result<RunOutput> {
     if request.words.argv[0] != TE {
-        return Ok(run(cx, &request, cancel)?.answer(cx));
+        return run(cx, &request, cancel);
     }
     let flags = Flags::parse(&request.words.argv[1..])?;
     if let Some(handle) = &flags.handle {
-        return te_handle::retrieve_finished(cx, handle, flags.chunk, cancel);
+        let chunk = te_handle::retrieve(cx, handle, flags.chunk, cancel)?;
+        return Ok(RunOutput::Stored(chunk));
     }
-    let plain = |text: String| Ok(Answer::text(&text, &Receipt::new(), Facts::default()));
     if flags.help || flags.version {
-        return plain(report::HELP.to_owned());
+        return Ok(RunOutput::Text(report::HELP.to_owned()));
     }
     if flags.list_handles {
-        return plain(report::handles(
-            &cx.app().handles()?.list(&cx.caller().principal)?,
-        ));
+        let list = cx.app().handles()?.list(&cx.caller().principal)?;
+        return Ok(RunOutput::Text(report::handles(&list)));
     }
     if flags.stats {
         let session = CallFilter {
@@ -97,7 +98,8 @@ pub(crate) fn answer(cx: &Cx, mut request: CommandRequest, cancel: &CancelToken)
             ..CallFilter::default()
         };
         let summary = cx.app().telemetry()?.summary(&session);
-        return plain(summary.map_err(report::unavailable)?.stats_text());
+        let summary = summary.map_err(report::unavailable)?;
+        return Ok(RunOutput::Text(summary.stats_text()));
     }
     request.words = CommandWords::from_argv(flags.command);
     request.form = match (flags.raw, request.form) {
@@ -107,23 +109,42 @@ pub(crate) fn answer(cx: &Cx, mut request: CommandRequest, cancel: &CancelToken)
     };
     let started = Instant::now();
     let output = run(cx, &request, cancel)?;
-    if !flags.json || cx.caller().form == Form::Data {
-        return Ok(output.answer(cx));
+    match output {
+        RunOutput::Command(output) if flags.json && cx.caller().form == Form::Text => {
+            Ok(RunOutput::Text(te_document(cx, &output, started, cancel)))
+        }
+        output => Ok(output),
     }
+}
+
+/// The answer of `te --json`.
+fn te_document(cx: &Cx, output: &CommandOutput, started: Instant, cancel: &CancelToken) -> String {
+    let request = CondenseRequest {
+        argv: &output.words.printed_by,
+        form: output.form,
+        budget: te::budget(cx),
+        show_status: true,
+    };
+    let owner = OutputOwner {
+        principal: &cx.caller().principal,
+        command: &output.words.text,
+        store: &|| Ok(cx.app().handles().map_err(|error| error.message)?.clone()),
+    };
+    let source = |path: &str| te::source(cx, path, cancel);
+    let printed = TeOutput::new(&request, &mut output.spool(), output.status, &owner, source);
     let parts = DocumentParts {
-        argv: &request.words.argv,
-        mode: if output.enriched {
+        argv: &output.words.argv,
+        mode: if printed.enriched {
             Mode::Enriched
         } else {
             Mode::Raw
         },
-        output: &output,
+        output: &printed,
         latency: started.elapsed(),
         agent: &cx.caller().agent,
         budget_remaining: crate::budget::session_budget_left(cx),
     };
-    let text = document(&parts).to_string();
-    Ok(te::served(cx, text, output.facts()))
+    document(&parts).to_string()
 }
 
 /// Waits on for a process of this session and answers with what it has printed since the last answer.
@@ -134,7 +155,7 @@ pub(crate) fn resume(
     timeout: Option<f64>,
     form: OutputForm,
     cancel: &CancelToken,
-) -> Result<Answer> {
+) -> Result<RunOutput> {
     let wait = WaitLimit::new(cx, timeout)?;
     let entry = cx.app().processes().get(cx.caller(), proc_id)?;
     let deadline = Instant::now() + wait.duration;
@@ -176,19 +197,12 @@ pub(crate) fn resume(
             capture.proc_id = Some(proc_id.to_owned());
         }
     }
-    let output = present(
-        cx,
-        &entry.words,
-        entry.cwd.as_deref(),
-        form,
-        capture,
-        cancel,
-    );
-    Ok(output.answer(cx))
+    let (words, cwd) = (entry.words.clone(), entry.cwd.clone());
+    Ok(present(cx, words, cwd, form, capture))
 }
 
 /// Runs a command inside the boundary and condenses what it prints.
-fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<CommandOutput> {
+fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<RunOutput> {
     let wait = WaitLimit::new(cx, request.timeout)?;
     let cwd = cx
         .files()
@@ -214,15 +228,8 @@ fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<Comman
         None => capture(cx, request, &spec, &wait, cancel)?,
     };
     capture.notes.extend(wait.note);
-    let cwd = request.cwd.as_deref();
-    Ok(present(
-        cx,
-        &request.words,
-        cwd,
-        request.form,
-        capture,
-        cancel,
-    ))
+    let (words, cwd) = (request.words.clone(), request.cwd.clone());
+    Ok(present(cx, words, cwd, request.form, capture))
 }
 
 /// Starts the command and waits for its end, or until it goes on in the background.
@@ -354,54 +361,27 @@ fn timed_out(request: &CommandRequest, spool: &Spool, wait: Duration) -> Error {
     .with("stderr", stderr)
 }
 
-/// Condenses what was captured and adds what the caller must know.
+/// What was captured as the output of a tool.
 fn present(
     cx: &Cx,
-    words: &CommandWords,
-    cwd: Option<&str>,
+    words: CommandWords,
+    cwd: Option<String>,
     form: OutputForm,
     capture: Capture,
-    cancel: &CancelToken,
-) -> CommandOutput {
-    let late = late_notes(cx, words, &capture);
-    let Capture {
-        status,
-        mut spool,
-        notes,
-        output_capped,
-        proc_id,
-        ..
-    } = capture;
-    let request = CondenseRequest {
-        argv: &words.printed_by,
-        text: &words.text,
+) -> RunOutput {
+    let late = late_notes(cx, &words, &capture);
+    let mut notes = capture.notes;
+    notes.extend(late);
+    RunOutput::Command(Box::new(CommandOutput {
+        words,
+        cwd,
         form,
-        budget: te::budget(cx),
-        principal: &cx.caller().principal,
+        status: capture.status,
+        proc_id: capture.proc_id,
+        spool: Mutex::new(capture.spool),
         notes,
-        show_status: true,
-    };
-    let store = || Ok(cx.app().handles().map_err(|error| error.message)?.clone());
-    let source = |path: &str| match cwd {
-        Some(cwd) => te::source(cx, &format!("{cwd}/{path}"), cancel),
-        None => te::source(cx, path, cancel),
-    };
-    let mut output = condense(request, &mut spool, status, &store, source);
-    for note in late {
-        // Breadcrumbs are the last lines of an envelope, so one more can follow.
-        if output.enriched {
-            output.stdout.push_str(&te::crumb(&note));
-        } else {
-            output.notes.push(note);
-        }
-    }
-    output.truncated |= output_capped;
-    output.proc_id = proc_id;
-    output.program = program_name(&words.printed_by);
-    if output.program.is_empty() {
-        output.program = program_name(&words.argv);
-    }
-    output
+        output_capped: capture.output_capped,
+    }))
 }
 
 /// What is only known when the command is over.
@@ -441,54 +421,4 @@ fn git_configuration_note(argv: &[String]) -> Option<String> {
          ask the user to run it"
             .to_owned()
     })
-}
-
-impl CommandOutput {
-    fn facts(&self) -> Facts {
-        Facts {
-            truncated: self.truncated,
-            handle: self.handle,
-            withheld_bytes: self.withheld_bytes,
-            program: Some(self.program.clone()),
-            ..Facts::default()
-        }
-    }
-
-    fn answer(self, cx: &Cx) -> Answer {
-        let facts = self.facts();
-        if cx.caller().form == Form::Data {
-            if self.enriched {
-                return Answer::data(self.stdout, facts);
-            }
-            let code = self.status.and_then(ExitStatus::shell_code);
-            let mut data = json!({"stdout": self.stdout, "stderr": self.stderr, "exit_code": code});
-            if let Some(id) = self.proc_id {
-                data["proc_id"] = id.into();
-            }
-            return Answer::data(data, facts);
-        }
-        if self.enriched {
-            return te::served(cx, self.stdout, facts);
-        }
-        let mut receipt = Receipt::new();
-        if let Some((shown, total)) = self.cut {
-            receipt = receipt.shown(shown, total, "lines");
-        }
-        receipt = self
-            .notes
-            .iter()
-            .fold(receipt, |receipt, note| receipt.note(note));
-        if let Some(handle) = self.handle {
-            receipt = receipt.handle(handle);
-        }
-        for (sign, note) in [
-            ('\u{1b}', "terminal escapes left out"),
-            ('\u{fffd}', "not UTF-8, odd bytes shown as \u{fffd}"),
-        ] {
-            if self.stdout.contains(sign) || self.stderr.contains(sign) {
-                receipt = receipt.note(note);
-            }
-        }
-        Answer::text(&self.plain_text(), &receipt, facts)
-    }
 }

@@ -104,6 +104,8 @@ fn is_shell(word: &str) -> bool {
 fn last_command(line: &str) -> Vec<String> {
     let mut commands: Vec<Vec<String>> = vec![Vec::new()];
     let mut word: Option<String> = None;
+    // Whether stdout of the command at hand, and of the last one before it, is not redirected.
+    let (mut stdout_is_read, mut last_is_read) = (true, true);
     let mut chars = line.chars().peekable();
     let end_word = |word: &mut Option<String>, commands: &mut Vec<Vec<String>>| {
         if let (Some(word), Some(command)) = (word.take(), commands.last_mut()) {
@@ -134,6 +136,10 @@ fn last_command(line: &str) -> Vec<String> {
             '`' | '(' | ')' => return Vec::new(),
             '<' if chars.peek() == Some(&'<') => return Vec::new(),
             '>' | '<' => {
+                if char == '>' && word.as_deref().is_none_or(|word| word == "1") {
+                    // What it prints is not what is read.
+                    stdout_is_read = false;
+                }
                 // The descriptor before a redirection is no word of its own.
                 if word
                     .as_deref()
@@ -152,6 +158,9 @@ fn last_command(line: &str) -> Vec<String> {
             '&' if chars.peek() == Some(&'>') => {}
             ';' | '&' | '|' | '\n' => {
                 end_word(&mut word, &mut commands);
+                if commands.last().is_some_and(|words| !words.is_empty()) {
+                    (last_is_read, stdout_is_read) = (stdout_is_read, true);
+                }
                 commands.push(Vec::new());
             }
             '#' if word.is_none() => while chars.next_if(|char| *char != '\n').is_some() {},
@@ -160,12 +169,15 @@ fn last_command(line: &str) -> Vec<String> {
         }
     }
     end_word(&mut word, &mut commands);
+    if commands.last().is_some_and(|words| !words.is_empty()) {
+        last_is_read = stdout_is_read;
+    }
     let has_keyword = |command: &Vec<String>| {
         command
             .first()
             .is_some_and(|word| KEYWORDS.contains(&word.as_str()))
     };
-    if commands.iter().any(has_keyword) {
+    if !last_is_read || commands.iter().any(has_keyword) {
         return Vec::new();
     }
     let last = commands.into_iter().rev().find(|words| !words.is_empty());
@@ -183,8 +195,12 @@ mod tests {
             ("cd sub && python -m pytest -q 2>&1", "python -m pytest -q"),
             ("cargo test 2>&1 | tail -20", "tail -20"),
             ("a; b 'c; d' \"e | f\" g\\;h", "b c; d e | f g;h"),
-            ("make test > out.txt 2>/dev/null", "make test"),
-            ("make test >>out.txt &>all", "make test"),
+            ("make test 2>/dev/null", "make test"),
+            ("make test > out.txt 2>/dev/null", ""),
+            ("make test >>out.txt &>all", ""),
+            ("cat log >&2", ""),
+            ("make > out.txt; tail out.txt", "tail out.txt"),
+            ("a 1>x;", ""),
             (
                 "git log --oneline -5 \\\n  -- src # the last five",
                 "git log --oneline -5 -- src",

@@ -1,12 +1,12 @@
 //! Commands: started inside the boundary, their output condensed, the same on every surface.
 //!
 //! - `line`: the words of a command, and which program prints its output
-//! - `execute`: from a [`CommandRequest`] to a [`CommandOutput`](condense::CommandOutput), or to a background process
+//! - `execute`: from a [`CommandRequest`] to a [`CommandOutput`](output::CommandOutput), or to a background process
 //! - `wait`: how long a call waits
 //! - `spool`: the output while it arrives, in bounded memory
-//! - `condense`: what the caller sees of it
+//! - `condense`: what of it is shown; `output`: the same as a tool's output, which the seal finishes
 //! - `operator_te`: the second way to run a command, through a `te` program that the operator configured
-//! - `cli`: the `te` of a user's shell
+//! - `cli`, `te_output`: the `te` of a user's shell
 //! - [`Flags`]: the command line of `te`; `document`, `report`: its other answers
 
 mod cli;
@@ -16,8 +16,10 @@ mod execute;
 mod flags;
 mod line;
 mod operator_te;
+pub(crate) mod output;
 mod report;
 pub(crate) mod spool;
+mod te_output;
 mod wait;
 
 pub use cli::{Cli, CliAnswer};
@@ -25,6 +27,7 @@ pub(crate) use condense::OutputForm;
 pub(crate) use execute::{CommandRequest, answer, output_form, resume};
 pub use flags::Flags;
 pub(crate) use line::CommandWords;
+pub(crate) use output::RunOutput;
 pub use report::HELP;
 pub(crate) use wait::call_limit;
 

@@ -111,7 +111,22 @@ impl Spool {
         self.stdout.bytes + self.stderr.bytes
     }
 
-    /// Both outputs whole, if they are small.
+    /// Why something of it is not kept, if so.
+    pub(super) fn lost(&self) -> Option<&str> {
+        [&self.stdout, &self.stderr]
+            .into_iter()
+            .find_map(|stream| match &stream.spilled {
+                Spilled::Lost(why) => Some(why.as_str()),
+                _ => None,
+            })
+    }
+
+    /// Bytes at the beginning of both streams that are in memory.
+    pub(super) fn heads_len(&self) -> usize {
+        self.stdout.head.len() + self.stderr.head.len()
+    }
+
+    /// Both streams whole, if they are small.
     pub(super) fn whole(&self) -> Option<(&[u8], &[u8])> {
         (self.stdout.is_whole() && self.stderr.is_whole())
             .then_some((&self.stdout.head[..], &self.stderr.head[..]))

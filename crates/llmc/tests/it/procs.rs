@@ -57,10 +57,8 @@ fn as_other(client: &mut McpClient, session: &str, name: &str, args: Value) -> (
     let answer = client.request("tools/call", params);
     let result = &answer["result"];
     let text = result["content"][0]["text"].as_str().unwrap();
-    (
-        result["isError"] == true,
-        serde_json::from_str(text).unwrap(),
-    )
+    let answer = serde_json::from_str(text).unwrap_or_else(|_| text.into());
+    (result["isError"] == true, answer)
 }
 
 /// A file that a stubborn process keeps writing to: proof of life.
@@ -304,7 +302,11 @@ fn a_tree_that_resists_is_stopped() {
     let script = "trap '' TERM HUP; (setsid sh -c 'trap \"\" TERM HUP; \
                   while :; do echo x >> life; sleep 0.01; done' &); echo ready; \
                   while :; do sleep 0.01; done";
-    for (pty, signal) in [(false, Value::Null), (true, json!("INT")), (true, json!(9))] {
+    for (pty, signal) in [
+        (false, Value::Null),
+        (true, json!("INT")),
+        (true, json!("9")),
+    ] {
         let id = start(&mut client, &["sh", "-c", script], pty);
         read(&mut client, &id, "ready");
         eventually("it lives", || is_written(&life));
@@ -425,10 +427,10 @@ fn there_is_a_limit_for_each_and_for_all() {
     }
     let (failed, answer) = as_other(&mut client, "late", "linux_proc_start", cat);
     assert!(
-        failed && answer["meta"]["error_code"] == "RATE_LIMITED",
+        failed && answer.as_str().unwrap().starts_with("RATE_LIMITED: "),
         "{answer}"
     );
-    assert!(answer["error"].as_str().unwrap().contains("32"), "{answer}");
+    assert!(answer.as_str().unwrap().contains("32"), "{answer}");
 }
 
 #[test]
@@ -452,7 +454,7 @@ fn a_process_belongs_to_whoever_started_it() {
     ] {
         let (failed, answer) = as_other(&mut client, "other", name, args);
         assert!(
-            failed && answer["meta"]["error_code"] == code,
+            failed && answer.as_str().unwrap().starts_with(code),
             "{name}: {answer}"
         );
     }
@@ -507,7 +509,7 @@ fn what_must_live_is_not_killed() {
     }
     for args in [
         json!({}),
-        json!({"pid": "1"}),
+        json!({"pid": "one"}),
         json!({"pid": 1.5}),
         json!({"pid": server, "signal": "BOGUS"}),
         json!({"pid": server, "signal": 0}),
@@ -570,11 +572,7 @@ fn nonsense_is_refused_with_advice() {
             json!({"argv": ["nmap"]}),
             "COMMAND_DENIED",
         ),
-        (
-            "linux_proc_start",
-            json!({"command": "cat; id"}),
-            "COMMAND_DENIED",
-        ),
+        ("linux_proc_start", json!({"command": " "}), "BAD_ARGS"),
         (
             "linux_proc_start",
             json!({"argv": ["cat"], "cwd": "../outside"}),
@@ -667,7 +665,12 @@ fn nonsense_is_refused_with_advice() {
 #[test]
 fn an_idle_process_is_ended_and_that_is_said() {
     let workspace = workspace("//- a\n");
-    let mut client = workspace.mcp(["--mode", "classic", "--set", "mcp.tools.idle_timeout=1"]);
+    let mut client = workspace.mcp([
+        "--mode",
+        "classic",
+        "--set",
+        "mcp.tools.proc_idle_timeout=1",
+    ]);
     client.initialize("2025-11-25");
     let id = start(&mut client, &["cat"], false);
     eventually("it is ended", || {

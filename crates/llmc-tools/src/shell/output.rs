@@ -1,0 +1,191 @@
+//! What a command printed, as an output that the seal makes an answer of.
+
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use llmc_enrich::output;
+use llmc_envelope::receipt::Receipt;
+use llmc_exec::ExitStatus;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use super::condense::{CondenseRequest, OutputForm, OutputView, view};
+use super::execute::program_name;
+use super::line::CommandWords;
+use super::spool::Spool;
+use crate::catalog::te_handle::HandleChunk;
+use crate::cx::Form;
+use crate::error::Result;
+use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
+use crate::te;
+
+/// The answer of a tool that runs commands.
+#[derive(Debug)]
+pub(crate) enum RunOutput {
+    Command(Box<CommandOutput>),
+    /// `te --handle`.
+    Stored(HandleChunk),
+    /// What else `te` prints.
+    Text(String),
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug)]
+pub(crate) struct CommandOutput {
+    pub(super) words: CommandWords,
+    pub(super) cwd: Option<String>,
+    pub(super) form: OutputForm,
+    /// `None` while it runs.
+    pub(super) status: Option<ExitStatus>,
+    /// The id under which it goes on.
+    pub(super) proc_id: Option<String>,
+    pub(super) spool: Mutex<Spool>,
+    pub(super) notes: Vec<String>,
+    /// Whether it was ended because it printed too much.
+    pub(super) output_capped: bool,
+}
+
+impl CommandOutput {
+    pub(super) fn spool(&self) -> MutexGuard<'_, Spool> {
+        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The program whose output this is, for statistics.
+    pub(super) fn program(&self) -> String {
+        let argv = match self.words.printed_by.is_empty() {
+            true => &self.words.argv,
+            false => &self.words.printed_by,
+        };
+        program_name(argv)
+    }
+
+    /// The view for a reader with this much room.
+    pub(super) fn view(&self, room: &AnswerRoom<'_>, form: OutputForm) -> OutputView {
+        let request = CondenseRequest {
+            argv: &self.words.printed_by,
+            form,
+            budget: room.tokens,
+            show_status: true,
+        };
+        let source = |path: &str| match &self.cwd {
+            Some(cwd) => te::source(room.cx, &format!("{cwd}/{path}"), room.cancel),
+            None => te::source(room.cx, path, room.cancel),
+        };
+        view(&request, &mut self.spool(), self.status, source)
+    }
+
+    /// Everything that was printed, byte for byte; a note where it could not be kept.
+    fn rest(&self) -> std::result::Result<Rest<'_>, String> {
+        if let Some(why) = self.spool().lost() {
+            return Err(format!("the rest is not kept: {why}"));
+        }
+        let extent = if self.output_capped {
+            RestExtent::UntilEnded
+        } else {
+            RestExtent::Everything
+        };
+        let rest = Rest::written("command", |mut out: &mut dyn Write| {
+            self.spool().write_to(&mut out)
+        });
+        Ok(rest
+            .about("command", self.words.text.clone())
+            .extent(extent))
+    }
+
+    fn finish<'a>(&'a self, mut rendition: Rendition<'a>, shown_bytes: usize) -> Rendition<'a> {
+        if rendition.truncated {
+            match self.rest() {
+                Ok(rest) => rendition.rest = Some(rest),
+                Err(note) => rendition.notes.push(note),
+            }
+            let withheld = self.spool().bytes().saturating_sub(shown_bytes as u64);
+            rendition.withheld_bytes = Some(withheld);
+        }
+        rendition.truncated |= self.output_capped;
+        rendition.notes.extend(self.notes.iter().cloned());
+        rendition.program = Some(self.program());
+        rendition
+    }
+}
+
+impl Render for CommandOutput {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        if room.form() == Form::Data && self.form == OutputForm::Raw {
+            let whole = self.spool().whole().is_some();
+            let shown = self.spool().heads_len();
+            let rendition = Rendition::data().truncated(!whole);
+            return Ok(self.finish(rendition, shown));
+        }
+        let name = output::known(&self.words.printed_by).unwrap_or("run");
+        Ok(match self.view(room, self.form) {
+            OutputView::Whole(whole) => {
+                let mut rendition = Rendition::text(whole.text(self.status), Receipt::new());
+                for (sign, note) in [
+                    ('\u{1b}', "terminal escapes left out"),
+                    ('\u{fffd}', "not UTF-8, odd bytes shown as \u{fffd}"),
+                ] {
+                    if whole.stdout.contains(sign) || whole.stderr.contains(sign) {
+                        rendition.notes.push(note.to_owned());
+                    }
+                }
+                self.finish(rendition, 0)
+            }
+            OutputView::FirstLines {
+                text,
+                shown_lines,
+                total_lines,
+            } => {
+                let receipt = Receipt::new().shown(shown_lines, total_lines, "lines");
+                let text = super::condense::with_status(&text, self.status);
+                let length = text.len();
+                let rendition = Rendition::text(text, receipt).truncated(true);
+                self.finish(rendition, length)
+            }
+            OutputView::Condensed(found, content_type) => {
+                let length = found.body.len();
+                let mut rendition = Rendition::te(name, found);
+                if let Some(kind) = content_type {
+                    rendition = rendition.content_type(kind);
+                }
+                self.finish(rendition, length)
+            }
+        })
+    }
+}
+
+/// `{stdout, stderr, exit_code}`, and `proc_id` of a command that goes on.
+impl Serialize for CommandOutput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let spool = self.spool();
+        let fields = 3 + usize::from(self.proc_id.is_some());
+        let mut document = serializer.serialize_struct("CommandOutput", fields)?;
+        document.serialize_field("stdout", &spool.stdout.parts().head)?;
+        document.serialize_field("stderr", &spool.stderr.parts().head)?;
+        let code = self.status.and_then(ExitStatus::shell_code);
+        document.serialize_field("exit_code", &code)?;
+        if let Some(id) = &self.proc_id {
+            document.serialize_field("proc_id", id)?;
+        }
+        document.end()
+    }
+}
+
+impl Render for RunOutput {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        match self {
+            RunOutput::Command(output) => output.render(room),
+            RunOutput::Stored(chunk) => chunk.render(room),
+            RunOutput::Text(text) => Ok(Rendition::text(text.clone(), Receipt::new())),
+        }
+    }
+}
+
+impl Serialize for RunOutput {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            RunOutput::Command(output) => output.serialize(serializer),
+            RunOutput::Stored(chunk) => chunk.serialize(serializer),
+            RunOutput::Text(text) => text.serialize(serializer),
+        }
+    }
+}
