@@ -1,4 +1,4 @@
-//! The clients: where each keeps its servers, in which format, and from where it starts them.
+//! The MCP clients: where each keeps its servers, in which format, and in which folder it starts them.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -32,21 +32,21 @@ pub enum Client {
 
 /// Whose settings are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum SettingsScope {
     /// Those of the user, for every project.
     User,
     /// Those that lie in the project.
     Project,
 }
 
-/// How a settings file is written, and under which key its servers stand.
+/// Format of a settings file, and the key that holds its servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum SettingsFormat {
     /// JSON, with comments and trailing commas where there are some; entries may need a `type`.
     Json {
         /// The object that holds the servers.
         servers: &'static str,
-        /// Whether an entry says that it is started and spoken to over its standard streams.
+        /// Whether an entry needs `"type": "stdio"`.
         typed: bool,
     },
     /// TOML, a table for each server below this one.
@@ -60,19 +60,18 @@ pub enum Format {
 
 /// In which folder a client starts its servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Starts {
-    /// In the project it works on: the server finds its workspace by itself.
+pub enum StartFolder {
+    /// The project it works on: the server finds its workspace by itself.
     InProject,
-    /// Anywhere, but it replaces this variable by the project's folder.
+    /// Any folder, but the client replaces this variable by the project's folder.
     Variable(&'static str),
-    /// Anywhere: the workspace must be written down.
+    /// Any folder: the entry must name the workspace.
     Anywhere,
 }
 
-/// Where the user's and the project's files are.
+/// Folders in which clients keep their settings.
 #[derive(Debug, Clone)]
-pub struct Place {
-    /// The home folder.
+pub struct ClientPaths {
     pub home: PathBuf,
     /// `XDG_CONFIG_HOME`, usually `.config` in the home folder.
     pub config: PathBuf,
@@ -80,23 +79,22 @@ pub struct Place {
     pub codex: PathBuf,
     /// `CLINE_DIR`, usually `.cline` in the home folder.
     pub cline: PathBuf,
-    /// The project.
     pub project: PathBuf,
 }
 
-impl Place {
-    /// Reads the variables that move things, as the clients themselves do: an empty or relative one does not count.
+impl ClientPaths {
+    /// Reads the environment variables that move these folders, as the clients do: empty and relative values are ignored.
     pub fn new(
         home: PathBuf,
         project: PathBuf,
         variable: impl Fn(&str) -> Option<std::ffi::OsString>,
-    ) -> Place {
+    ) -> ClientPaths {
         let moved = |name: &str, usual: &str| {
             let path = variable(name).map(PathBuf::from);
             path.filter(|path| path.is_absolute())
                 .unwrap_or_else(|| home.join(usual))
         };
-        Place {
+        ClientPaths {
             config: moved("XDG_CONFIG_HOME", ".config"),
             codex: moved("CODEX_HOME", ".codex"),
             cline: moved("CLINE_DIR", ".cline"),
@@ -107,19 +105,19 @@ impl Place {
 }
 
 /// What is known about a client.
-struct Facts {
+struct ClientInfo {
     id: &'static str,
     title: &'static str,
-    format: Format,
+    format: SettingsFormat,
     /// The project's file; empty when there is none.
     project: &'static str,
-    /// From where it starts servers of the user's file, and of the project's.
-    starts: [Starts; 2],
+    /// Where it starts servers of the user's file, and of the project's.
+    starts: [StartFolder; 2],
     /// What makes it read the file again.
     next: &'static str,
 }
 
-const MCP_SERVERS: Format = Format::Json {
+const MCP_SERVERS: SettingsFormat = SettingsFormat::Json {
     servers: "mcpServers",
     typed: false,
 };
@@ -139,10 +137,10 @@ impl Client {
         Client::Windsurf,
     ];
 
-    fn facts(self) -> Facts {
-        use Starts::{Anywhere, InProject, Variable};
+    fn info(self) -> ClientInfo {
+        use StartFolder::{Anywhere, InProject, Variable};
         let workspace_folder = Variable("${workspaceFolder}");
-        let facts = |id, title, format, project, starts, next| Facts {
+        let info = |id, title, format, project, starts, next| ClientInfo {
             id,
             title,
             format,
@@ -151,7 +149,7 @@ impl Client {
             next,
         };
         match self {
-            Client::ClaudeDesktop => facts(
+            Client::ClaudeDesktop => info(
                 "claude-desktop",
                 "Claude Desktop",
                 MCP_SERVERS,
@@ -159,10 +157,10 @@ impl Client {
                 [Anywhere, Anywhere],
                 "quit Claude Desktop and start it again",
             ),
-            Client::ClaudeCode => facts(
+            Client::ClaudeCode => info(
                 "claude-code",
                 "Claude Code",
-                Format::Json {
+                SettingsFormat::Json {
                     servers: "mcpServers",
                     typed: true,
                 },
@@ -170,17 +168,17 @@ impl Client {
                 [InProject, InProject],
                 "start a new `claude` session; `/mcp` shows the server",
             ),
-            Client::Codex => facts(
+            Client::Codex => info(
                 "codex",
                 "Codex CLI",
-                Format::Toml {
+                SettingsFormat::Toml {
                     servers: "mcp_servers",
                 },
                 ".codex/config.toml",
                 [InProject, InProject],
                 "start a new `codex` session; `/mcp` shows the server",
             ),
-            Client::Cursor => facts(
+            Client::Cursor => info(
                 "cursor",
                 "Cursor",
                 MCP_SERVERS,
@@ -188,10 +186,10 @@ impl Client {
                 [Anywhere, workspace_folder],
                 "switch the server on under Settings, MCP",
             ),
-            Client::VsCode => facts(
+            Client::VsCode => info(
                 "vscode",
                 "VS Code",
-                Format::Json {
+                SettingsFormat::Json {
                     servers: "servers",
                     typed: true,
                 },
@@ -199,15 +197,15 @@ impl Client {
                 [Anywhere, workspace_folder],
                 "run `MCP: List Servers` in the command palette and start it",
             ),
-            Client::Continue => facts(
+            Client::Continue => info(
                 "continue",
                 "Continue",
-                Format::YamlFile,
+                SettingsFormat::YamlFile,
                 ".continue/mcpServers",
                 [Anywhere, Anywhere],
                 "reload the window; agent mode has the tools",
             ),
-            Client::Cline => facts(
+            Client::Cline => info(
                 "cline",
                 "Cline",
                 MCP_SERVERS,
@@ -215,10 +213,10 @@ impl Client {
                 [Anywhere, Anywhere],
                 "open Cline's MCP servers; it has read the file by then",
             ),
-            Client::Zed => facts(
+            Client::Zed => info(
                 "zed",
                 "Zed",
-                Format::Json {
+                SettingsFormat::Json {
                     servers: "context_servers",
                     typed: false,
                 },
@@ -226,7 +224,7 @@ impl Client {
                 [Anywhere, Anywhere],
                 "trust the project if Zed asks; the Agent panel's settings show the server with a green dot",
             ),
-            Client::Gemini => facts(
+            Client::Gemini => info(
                 "gemini",
                 "Gemini CLI",
                 MCP_SERVERS,
@@ -234,7 +232,7 @@ impl Client {
                 [InProject, InProject],
                 "start a new `gemini` session; `/mcp` shows the server",
             ),
-            Client::Windsurf => facts(
+            Client::Windsurf => info(
                 "windsurf",
                 "Windsurf",
                 MCP_SERVERS,
@@ -247,58 +245,58 @@ impl Client {
 
     /// The name on the command line.
     pub fn id(self) -> &'static str {
-        self.facts().id
+        self.info().id
     }
 
     /// The name its makers give it.
     pub fn title(self) -> &'static str {
-        self.facts().title
+        self.info().title
     }
 
-    /// How its file is written.
-    pub fn format(self) -> Format {
-        self.facts().format
+    pub fn format(self) -> SettingsFormat {
+        self.info().format
     }
 
-    /// What the user does next.
-    pub fn next(self) -> &'static str {
-        self.facts().next
+    /// What makes the client read the file again.
+    pub fn next_step(self) -> &'static str {
+        self.info().next
     }
 
-    /// From where it starts servers.
-    pub fn starts(self, scope: Scope) -> Starts {
-        let [user, project] = self.facts().starts;
+    pub fn start_folder(self, scope: SettingsScope) -> StartFolder {
+        let [user, project] = self.info().starts;
         match scope {
-            Scope::User => user,
-            Scope::Project => project,
+            SettingsScope::User => user,
+            SettingsScope::Project => project,
         }
     }
 
-    /// Whose settings to change when nobody says: the user's where that serves every project, the project's where only
-    /// that names the right folder, and the user's again where there is nothing else.
-    pub fn usual_scope(self) -> Scope {
-        if self.starts(Scope::User) == Starts::InProject || self.facts().project.is_empty() {
-            Scope::User
+    /// The settings to change when the caller names none: the user's where that serves every project, the project's where
+    /// only those name the right folder, and the user's where the client has no others.
+    pub fn default_scope(self) -> SettingsScope {
+        if self.start_folder(SettingsScope::User) == StartFolder::InProject
+            || self.info().project.is_empty()
+        {
+            SettingsScope::User
         } else {
-            Scope::Project
+            SettingsScope::Project
         }
     }
 
     /// The file that holds the entry of this name; `None` when the client has no settings of that scope.
-    pub fn file(self, scope: Scope, place: &Place, name: &str) -> Option<PathBuf> {
-        let path = match (scope, self.facts().project) {
-            (Scope::Project, "") => return None,
-            (Scope::Project, project) => place.project.join(project),
-            (Scope::User, _) => self.users_file(place),
+    pub fn file(self, scope: SettingsScope, place: &ClientPaths, name: &str) -> Option<PathBuf> {
+        let path = match (scope, self.info().project) {
+            (SettingsScope::Project, "") => return None,
+            (SettingsScope::Project, project) => place.project.join(project),
+            (SettingsScope::User, _) => self.user_file(place),
         };
         Some(match self.format() {
-            Format::YamlFile => path.join(format!("{name}.yaml")),
+            SettingsFormat::YamlFile => path.join(format!("{name}.yaml")),
             _ => path,
         })
     }
 
-    fn users_file(self, place: &Place) -> PathBuf {
-        let Place { home, config, .. } = place;
+    fn user_file(self, place: &ClientPaths) -> PathBuf {
+        let ClientPaths { home, config, .. } = place;
         match self {
             Client::ClaudeDesktop => config.join("Claude/claude_desktop_config.json"),
             Client::ClaudeCode => home.join(".claude.json"),
@@ -306,7 +304,7 @@ impl Client {
             Client::Cursor => home.join(".cursor/mcp.json"),
             Client::VsCode => config.join("Code/User/mcp.json"),
             Client::Continue => home.join(".continue/mcpServers"),
-            Client::Cline => cline(place),
+            Client::Cline => cline_file(place),
             Client::Zed => config.join("zed/settings.json"),
             Client::Gemini => home.join(".gemini/settings.json"),
             Client::Windsurf => home.join(".codeium/windsurf/mcp_config.json"),
@@ -314,9 +312,9 @@ impl Client {
     }
 }
 
-/// Cline's command line has a folder of its own; the extension keeps its file in the editor's storage. Whichever is there
-/// is meant, the extension's first.
-fn cline(place: &Place) -> PathBuf {
+/// Cline's command line has its own folder; the extension keeps its file in the editor's storage. The one that exists is
+/// used, the extension's first.
+fn cline_file(place: &ClientPaths) -> PathBuf {
     let file = "settings/cline_mcp_settings.json";
     let storage = "User/globalStorage/saoudrizwan.claude-dev";
     let editors = ["Code", "VSCodium", "Cursor", "Windsurf"];
@@ -363,23 +361,23 @@ impl fmt::Display for Client {
     }
 }
 
-impl FromStr for Scope {
+impl FromStr for SettingsScope {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Scope, String> {
+    fn from_str(text: &str) -> Result<SettingsScope, String> {
         match text {
-            "user" => Ok(Scope::User),
-            "project" => Ok(Scope::Project),
+            "user" => Ok(SettingsScope::User),
+            "project" => Ok(SettingsScope::Project),
             _ => Err("one of user, project".to_owned()),
         }
     }
 }
 
-impl AsRef<OsStr> for Scope {
+impl AsRef<OsStr> for SettingsScope {
     fn as_ref(&self) -> &OsStr {
         OsStr::new(match self {
-            Scope::User => "user",
-            Scope::Project => "project",
+            SettingsScope::User => "user",
+            SettingsScope::Project => "project",
         })
     }
 }
@@ -388,8 +386,8 @@ impl AsRef<OsStr> for Scope {
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place::new("/h".into(), "/p".into(), |_| None)
+    fn place() -> ClientPaths {
+        ClientPaths::new("/h".into(), "/p".into(), |_| None)
     }
 
     #[test]
@@ -398,8 +396,8 @@ mod tests {
         let found: Vec<String> = Client::ALL
             .iter()
             .map(|client| {
-                let user = file(*client, Scope::User).unwrap();
-                let project = file(*client, Scope::Project).unwrap_or_default();
+                let user = file(*client, SettingsScope::User).unwrap();
+                let project = file(*client, SettingsScope::Project).unwrap_or_default();
                 format!("{client} {} {}", user.display(), project.display())
             })
             .collect();
@@ -432,9 +430,11 @@ mod tests {
     #[test]
     fn clines_file_is_the_one_that_is_there() {
         let base = tempfile::tempdir().unwrap();
-        let place = Place::new(base.path().into(), "/p".into(), |_| None);
+        let place = ClientPaths::new(base.path().into(), "/p".into(), |_| None);
         let shown = || {
-            let file = Client::Cline.file(Scope::User, &place, "llmc").unwrap();
+            let file = Client::Cline
+                .file(SettingsScope::User, &place, "llmc")
+                .unwrap();
             file.strip_prefix(base.path())
                 .unwrap()
                 .display()
@@ -456,7 +456,7 @@ mod tests {
             "CODEX_HOME" => Some("relative".into()),
             _ => None,
         };
-        let place = Place::new("/h".into(), "/p".into(), set);
+        let place = ClientPaths::new("/h".into(), "/p".into(), set);
         assert_eq!(
             (place.config, place.codex),
             ("/x".into(), "/h/.codex".into())
@@ -466,13 +466,13 @@ mod tests {
     #[test]
     fn a_usual_scope_never_names_another_project() {
         for client in Client::ALL {
-            let scope = client.usual_scope();
+            let scope = client.default_scope();
             assert!(
                 client.file(scope, &place(), "llmc").is_some(),
                 "{client} has that file"
             );
-            if scope == Scope::User && client.starts(scope) == Starts::Anywhere {
-                assert!(client.file(Scope::Project, &place(), "x").is_none());
+            if scope == SettingsScope::User && client.start_folder(scope) == StartFolder::Anywhere {
+                assert!(client.file(SettingsScope::Project, &place(), "x").is_none());
             }
         }
     }

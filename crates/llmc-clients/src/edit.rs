@@ -1,63 +1,71 @@
-//! One edit of one text, whatever its format: done, read back, compared.
+//! One edit of one settings text in any format. Each format reads its result back and compares it with the original.
 
-use crate::client::Format;
-use crate::entry::Entry;
-use crate::plan::{Change, Others};
+use crate::client::SettingsFormat;
+use crate::entry::ServerEntry;
+use crate::plan::{NameConflict, SettingsChange};
 use crate::{json, toml, yaml};
 
 /// Why a text is left as it is.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum EditError {
     /// It does not parse: where and why.
     Broken(String),
     /// It parses, but is not what the client writes.
     Unexpected(String),
-    /// The name is taken by what this starts.
-    Foreign(String),
-    /// Something else would be lost.
-    WouldLose,
+    /// Another entry, which starts this, has the name.
+    NameTaken(String),
+    /// The result lacks something that was there.
+    WouldLoseContent,
 }
 
 /// The text after the change; `None` when no file is left. A missing file is an empty text.
-pub(crate) fn edited(
-    format: Format,
+pub(crate) fn edit_text(
+    format: SettingsFormat,
     text: &str,
-    change: &Change,
-    others: Others,
-) -> Result<Option<String>, Trouble> {
+    change: &SettingsChange,
+    conflict: NameConflict,
+) -> Result<Option<String>, EditError> {
     // A byte order mark stays where it is; parsers need not know.
     let (mark, text) = match text.strip_prefix('\u{feff}') {
         Some(rest) => ("\u{feff}", rest),
         None => ("", text),
     };
     let after = match (format, change) {
-        (Format::YamlFile, Change::Install(entry)) => Some(yaml::put(text, entry, others)?),
-        (Format::YamlFile, Change::Uninstall(entry)) => yaml::take(text, entry, others)?,
+        (SettingsFormat::YamlFile, SettingsChange::Install(entry)) => {
+            Some(yaml::insert_entry(text, entry, conflict)?)
+        }
+        (SettingsFormat::YamlFile, SettingsChange::Uninstall(entry)) => {
+            yaml::remove_entry(text, entry, conflict)?
+        }
         _ if text.trim().is_empty() => match change {
-            Change::Install(entry) => Some(fresh(format, entry)?),
-            Change::Uninstall(_) => Some(text.to_owned()),
+            SettingsChange::Install(entry) => Some(new_file(format, entry)?),
+            SettingsChange::Uninstall(_) => Some(text.to_owned()),
         },
-        (Format::Json { servers, typed }, Change::Install(entry)) => {
-            Some(json::put(text, servers, typed, entry, others)?)
+        (SettingsFormat::Json { servers, typed }, SettingsChange::Install(entry)) => {
+            Some(json::insert_entry(text, servers, typed, entry, conflict)?)
         }
-        (Format::Json { servers, .. }, Change::Uninstall(entry)) => {
-            Some(json::take(text, servers, entry, others)?)
+        (SettingsFormat::Json { servers, .. }, SettingsChange::Uninstall(entry)) => {
+            Some(json::remove_entry(text, servers, entry, conflict)?)
         }
-        (Format::Toml { servers }, Change::Install(entry)) => {
-            Some(toml::put(text, servers, entry, others)?)
+        (SettingsFormat::Toml { servers }, SettingsChange::Install(entry)) => {
+            Some(toml::insert_entry(text, servers, entry, conflict)?)
         }
-        (Format::Toml { servers }, Change::Uninstall(entry)) => {
-            Some(toml::take(text, servers, entry, others)?)
+        (SettingsFormat::Toml { servers }, SettingsChange::Uninstall(entry)) => {
+            Some(toml::remove_entry(text, servers, entry, conflict)?)
         }
     };
     Ok(after.map(|after| format!("{mark}{after}")))
 }
 
 /// A file with this entry and nothing else.
-pub(crate) fn fresh(format: Format, entry: &Entry) -> Result<String, Trouble> {
+pub(crate) fn new_file(format: SettingsFormat, entry: &ServerEntry) -> Result<String, EditError> {
     match format {
-        Format::Json { servers, typed } => json::put("{\n}\n", servers, typed, entry, Others::Keep),
-        Format::Toml { servers } => toml::put("", servers, entry, Others::Keep),
-        Format::YamlFile => Ok(yaml::fresh(entry)),
+        SettingsFormat::Json { servers, typed } => {
+            json::insert_entry("{\n}\n", servers, typed, entry, NameConflict::Refuse)
+        }
+        SettingsFormat::Toml { servers } => {
+            toml::insert_entry("", servers, entry, NameConflict::Refuse)
+        }
+        SettingsFormat::YamlFile => Ok(yaml::new_file(entry)),
     }
 }

@@ -1,49 +1,49 @@
-//! What is written into a client's settings.
+//! The entry that is written into a client's settings.
 
 use std::path::Path;
 
 /// How a client starts the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ServerEntry {
     name: String,
-    /// The program.
     pub command: String,
-    /// Its arguments.
     pub args: Vec<String>,
 }
 
 /// A name that not every client accepts.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no name for a server: letters, digits, - and _, at most 64, beginning with a letter or digit"
+    "`{0}` is not a valid server name: letters, digits, - and _, at most 64, beginning with a letter or digit"
 )]
-pub struct BadName(String);
+pub struct InvalidServerName(String);
 
-impl Entry {
+impl ServerEntry {
     /// An entry under a name that every client accepts.
     ///
     /// # Errors
     /// The name has characters that some client rejects.
-    pub fn new(name: &str, command: String, args: Vec<String>) -> Result<Entry, BadName> {
+    pub fn new(
+        name: &str,
+        command: String,
+        args: Vec<String>,
+    ) -> Result<ServerEntry, InvalidServerName> {
         let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let first = name.starts_with(|c: char| c.is_ascii_alphanumeric());
         if !first || name.len() > 64 || !name.chars().all(fine) {
-            return Err(BadName(name.to_owned()));
+            return Err(InvalidServerName(name.to_owned()));
         }
-        Ok(Entry {
+        Ok(ServerEntry {
             name: name.to_owned(),
             command,
             args,
         })
     }
 
-    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether an entry that is there starts the same server: our program by its file name, or the very command that is
-    /// to be written, asked to speak MCP.
+    /// Whether an existing entry starts the same server: `llmc` by its file name, or the same command, with the verb `mcp`.
     pub(crate) fn recognises(&self, command: Option<&str>, args: &[&str]) -> bool {
         let named = |command: &str| {
             command == self.command
@@ -62,12 +62,12 @@ mod tests {
     #[test]
     fn names_are_checked() {
         for good in ["llmc", "llmc-2", "A_b", "0"] {
-            assert!(Entry::new(good, String::new(), Vec::new()).is_ok());
+            assert!(ServerEntry::new(good, String::new(), Vec::new()).is_ok());
         }
         let long = "x".repeat(65);
         for bad in ["", "-x", "a.b", "a b", "a\"b", "ä", "a/b", "../x", &long] {
             assert!(
-                Entry::new(bad, String::new(), Vec::new()).is_err(),
+                ServerEntry::new(bad, String::new(), Vec::new()).is_err(),
                 "{bad:?}"
             );
         }
@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn ours_is_told_by_program_and_purpose() {
-        let entry = Entry::new("llmc", "/opt/llmc-wrapper".into(), vec!["mcp".into()]).unwrap();
+        let entry =
+            ServerEntry::new("llmc", "/opt/llmc-wrapper".into(), vec!["mcp".into()]).unwrap();
         assert!(entry.recognises(Some("/usr/bin/llmc"), &["mcp", "--root", "/w"]));
         assert!(entry.recognises(Some("llmc"), &["--mode", "te", "mcp"]));
         assert!(entry.recognises(Some("/opt/llmc-wrapper"), &["mcp"]));

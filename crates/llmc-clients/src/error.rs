@@ -1,4 +1,4 @@
-//! Why a settings file is left as it is.
+//! Why a settings file was not changed.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ pub enum Error {
         source: io::Error,
     },
     /// A folder, a pipe, a device.
-    #[error("{path} is no regular file")]
+    #[error("{path} is not a regular file")]
     NotAFile {
         /// What was found.
         path: PathBuf,
     },
     /// A link to nothing.
-    #[error("{path} is a link to {to}, which is not there")]
-    Dangling {
+    #[error("{path} is a link to {to}, which does not exist")]
+    DanglingLink {
         /// The link.
         path: PathBuf,
         /// What it names.
@@ -54,7 +54,7 @@ pub enum Error {
     },
     /// The name is taken.
     #[error("{path} has an entry `{name}` that starts something else: {starts}")]
-    Foreign {
+    NameTaken {
         /// The file.
         path: PathBuf,
         /// The name.
@@ -62,21 +62,21 @@ pub enum Error {
         /// What that entry starts.
         starts: String,
     },
-    /// Nobody may write it.
+    /// The file or its folder has no write permission.
     #[error("{path} is read-only")]
     ReadOnly {
         /// The file or its folder.
         path: PathBuf,
     },
-    /// Another program was quicker.
-    #[error("{path} has been changed by another program in the meantime")]
+    /// Another program wrote the file after it was read.
+    #[error("{path} was changed by another program meanwhile")]
     Changed {
         /// The file.
         path: PathBuf,
     },
-    /// The new text would have lost something.
+    /// The edited text lacks something that was there.
     #[error("{path} could not be changed without losing something else in it")]
-    WouldLose {
+    WouldLoseContent {
         /// The file.
         path: PathBuf,
     },
@@ -98,7 +98,7 @@ impl Error {
                 "make it readable, or --print the entry and paste it yourself"
             }
             Error::NotAFile { .. } => "move it out of the way, or name another file with --file",
-            Error::Dangling { .. } => "make the file it names, or remove the link",
+            Error::DanglingLink { .. } => "make the file it names, or remove the link",
             Error::TooLarge { .. } => "--print the entry and paste it yourself",
             Error::Broken { .. } => {
                 "nothing was changed; correct the file, or --print the entry and paste it yourself"
@@ -106,17 +106,19 @@ impl Error {
             Error::Unexpected { .. } => {
                 "nothing was changed; --print the entry and paste it where it belongs"
             }
-            Error::Foreign { .. } => {
+            Error::NameTaken { .. } => {
                 "nothing was changed; choose another name with --name, or replace that entry with --force"
             }
             Error::ReadOnly { .. } => {
                 "nothing was changed; make it writable (chmod u+w), or --print the entry and paste it yourself"
             }
             Error::Changed { .. } => "nothing was changed; run this again",
-            Error::WouldLose { .. } => {
+            Error::WouldLoseContent { .. } => {
                 "nothing was changed; --print the entry and paste it yourself"
             }
-            Error::Unwritable { .. } => "nothing was changed; see to the folder and run this again",
+            Error::Unwritable { .. } => {
+                "nothing was changed; check the folder and its free space, then run this again"
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Settings files on disk: read as they are found, kept aside, replaced in one step.
+//! Settings files on disk: read, backed up, replaced by a rename.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 use jiff::{Timestamp, tz::TimeZone};
 use rustix::fs::{Access, access};
 
-use crate::client::Scope;
+use crate::client::SettingsScope;
 use crate::error::Error;
 
-/// Some clients keep histories beside their servers; nothing sensible is larger.
-const MOST: u64 = 64 << 20;
+/// Some clients keep their history in the same file; a larger file is not a settings file.
+const MAX_SETTINGS_BYTES: u64 = 64 << 20;
 
-/// What there is at a path.
+/// A settings file that may or may not exist.
 #[derive(Debug)]
-pub(crate) struct Found {
-    /// Behind all links, so that a link stays one.
+pub(crate) struct SettingsFile {
+    /// With links resolved, so that a link stays a link.
     path: PathBuf,
     /// `None` when there is no file.
     content: Option<(String, Metadata)>,
 }
 
-impl Found {
-    pub(crate) fn read(path: &Path) -> Result<Found, Error> {
+impl SettingsFile {
+    pub(crate) fn read(path: &Path) -> Result<SettingsFile, Error> {
         let unreadable = |source| Error::Unreadable {
             path: path.to_owned(),
             source,
         };
         match path.symlink_metadata() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Found {
+                return Ok(SettingsFile {
                     path: path.to_owned(),
                     content: None,
                 });
@@ -40,7 +40,7 @@ impl Found {
             Ok(_) => {}
         }
         let path = path.canonicalize().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::Dangling {
+            io::ErrorKind::NotFound => Error::DanglingLink {
                 path: path.to_owned(),
                 to: path.read_link().unwrap_or_default(),
             },
@@ -50,7 +50,7 @@ impl Found {
         if !metadata.is_file() {
             return Err(Error::NotAFile { path });
         }
-        if metadata.len() > MOST {
+        if metadata.len() > MAX_SETTINGS_BYTES {
             let bytes = metadata.len();
             return Err(Error::TooLarge { path, bytes });
         }
@@ -59,7 +59,7 @@ impl Found {
             path: path.clone(),
             reason: "it is not UTF-8 text".to_owned(),
         })?;
-        Ok(Found {
+        Ok(SettingsFile {
             path,
             content: Some((text, metadata)),
         })
@@ -73,13 +73,13 @@ impl Found {
         self.content.as_ref().map(|(text, _)| text.as_str())
     }
 
-    /// A file without write permission is meant to stay as it is, although replacing it would need only its folder's.
-    pub(crate) fn may_write(&self) -> Result<(), Error> {
+    /// Checks the file's own permission, too: a rename needs only the folder's, but a read-only file should stay unchanged.
+    pub(crate) fn check_writable(&self) -> Result<(), Error> {
         let read_only = |path: &Path| Error::ReadOnly {
             path: path.to_owned(),
         };
         if let Some((_, metadata)) = &self.content {
-            // Root may write anything; the missing permission still says what its owner wants.
+            // Root may write anything; the missing permission still states the owner's intent.
             let unwanted = metadata.permissions().mode() & 0o222 == 0;
             if unwanted || access(&self.path, Access::WRITE_OK).is_err() {
                 return Err(read_only(&self.path));
@@ -98,9 +98,9 @@ impl Found {
     pub(crate) fn replace(
         &self,
         text: Option<&str>,
-        scope: Scope,
+        scope: SettingsScope,
     ) -> Result<Option<PathBuf>, Error> {
-        self.may_write()?;
+        self.check_writable()?;
         let unwritable = |source| Error::Unwritable {
             path: self.path.clone(),
             source,
@@ -111,8 +111,8 @@ impl Found {
             Some(text) => Some(self.beside(text, scope).map_err(unwritable)?),
             None => None,
         };
-        // Clients write these files too. The later this is looked at, the less can slip through.
-        if Found::read(&self.path)?.text() != self.text() {
+        // Clients write these files, too; checked as late as possible.
+        if SettingsFile::read(&self.path)?.text() != self.text() {
             return Err(Error::Changed {
                 path: self.path.clone(),
             });
@@ -128,15 +128,15 @@ impl Found {
     }
 
     /// The new text in a finished file of its own, beside the old one and with its owner and permissions.
-    fn beside(&self, text: &str, scope: Scope) -> io::Result<Unfinished> {
+    fn beside(&self, text: &str, scope: SettingsScope) -> io::Result<TempFile> {
         let mode = match (&self.content, scope) {
             (Some((_, metadata)), _) => metadata.mode() & 0o7777,
             // Settings of a user may hold secrets one day; those of a project are shared.
-            (None, Scope::User) => 0o600,
-            (None, Scope::Project) => 0o644,
+            (None, SettingsScope::User) => 0o600,
+            (None, SettingsScope::Project) => 0o644,
         };
         let (file, path) = create(&self.path, |nth| format!(".llmc-new-{nth}"))?;
-        let unfinished = Unfinished(Some(path));
+        let unfinished = TempFile(Some(path));
         let mut file = file;
         file.write_all(text.as_bytes())?;
         if let Some((_, metadata)) = &self.content {
@@ -165,10 +165,10 @@ impl Found {
     }
 }
 
-/// A file that is removed again unless it takes its place.
-struct Unfinished(Option<PathBuf>);
+/// A temporary file, removed on drop unless it was renamed.
+struct TempFile(Option<PathBuf>);
 
-impl Unfinished {
+impl TempFile {
     fn rename(mut self, to: &Path) -> io::Result<()> {
         let from = self.0.as_ref();
         from.map_or(Ok(()), |from| fs::rename(from, to))?;
@@ -177,7 +177,7 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for TempFile {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
             let _ = remove(path);
@@ -185,7 +185,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Makes a file that was not there, beside another, under its name and this ending.
+/// Creates a new file beside another, under its name with a suffix.
 fn create(beside: &Path, ending: impl Fn(u32) -> String) -> io::Result<(fs::File, PathBuf)> {
     let name = beside.file_name().unwrap_or_default();
     let mut nth = 0;
@@ -205,19 +205,19 @@ fn create(beside: &Path, ending: impl Fn(u32) -> String) -> io::Result<(fs::File
 fn content(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let file = OpenOptions::new().read(true).open(path)?;
-    file.take(MOST).read_to_end(&mut text)?;
+    file.take(MAX_SETTINGS_BYTES).read_to_end(&mut text)?;
     Ok(text)
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a client's settings, at the user's word; no agent reaches this"
+    reason = "a client's settings, changed on the user's request; no tool reaches this"
 )]
 fn remove(path: &Path) -> io::Result<()> {
     fs::remove_file(path)
 }
 
-/// Makes the rename last through a power cut; where that cannot be had, the rename itself still happened.
+/// Makes the rename durable; a file system that cannot sync a folder still has the rename.
 fn sync(folder: &Path) {
     if let Ok(folder) = OpenOptions::new().read(true).open(folder) {
         let _ = folder.sync_all();

@@ -6,9 +6,9 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
 use serde_json::Value;
 
-use crate::edit::Trouble;
-use crate::entry::Entry;
-use crate::plan::Others;
+use crate::edit::EditError;
+use crate::entry::ServerEntry;
+use crate::plan::NameConflict;
 
 /// Comments and trailing commas, which editors allow in their settings, and nothing else beyond JSON.
 const JSONC: ParseOptions = ParseOptions {
@@ -24,99 +24,99 @@ const JSONC: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-pub(crate) fn put(
+pub(crate) fn insert_entry(
     text: &str,
     servers: &str,
     typed: bool,
-    entry: &Entry,
-    others: Others,
-) -> Result<String, Trouble> {
+    entry: &ServerEntry,
+    conflict: NameConflict,
+) -> Result<String, EditError> {
     let root = parse(text)?;
-    let container = match one(&top(&root)?, servers)? {
+    let container = match find_property(&top(&root)?, servers)? {
         Some(there) => object(&there, servers)?,
         None => top(&root)?.object_value_or_set(servers),
     };
-    let there = one(&container, entry.name())?;
+    let there = find_property(&container, entry.name())?;
     let fresh = there.is_none();
     match there {
         None => {
-            container.append(entry.name(), whole(typed, entry));
+            container.append(entry.name(), new_entry(typed, entry));
         }
         Some(there) => match there.object_value() {
-            Some(fields) if recognised(&fields, entry) => {
+            Some(fields) if is_ours(&fields, entry) => {
                 if typed && fields.get("type").is_none() {
                     fields.insert(0, "type", "stdio".into());
                 }
                 set(&fields, "command", entry.command.as_str().into());
                 set(&fields, "args", list(&entry.args));
             }
-            _ if others == Others::Replace => there.set_value(whole(typed, entry)),
-            _ => return Err(Trouble::Foreign(starts(&there))),
+            _ if conflict == NameConflict::Replace => there.set_value(new_entry(typed, entry)),
+            _ => return Err(EditError::NameTaken(command_of(&there))),
         },
     }
     let after = root.to_string();
-    kept(text, &after, servers, entry.name(), fresh)?;
+    check_rest_unchanged(text, &after, servers, entry.name(), fresh)?;
     Ok(after)
 }
 
-pub(crate) fn take(
+pub(crate) fn remove_entry(
     text: &str,
     servers: &str,
-    entry: &Entry,
-    others: Others,
-) -> Result<String, Trouble> {
+    entry: &ServerEntry,
+    conflict: NameConflict,
+) -> Result<String, EditError> {
     let root = parse(text)?;
-    let Some(container) = one(&top(&root)?, servers)? else {
+    let Some(container) = find_property(&top(&root)?, servers)? else {
         return Ok(text.to_owned());
     };
-    let Some(there) = one(&object(&container, servers)?, entry.name())? else {
+    let Some(there) = find_property(&object(&container, servers)?, entry.name())? else {
         return Ok(text.to_owned());
     };
     let ours = there
         .object_value()
-        .is_some_and(|fields| recognised(&fields, entry));
-    if !ours && others == Others::Keep {
-        return Err(Trouble::Foreign(starts(&there)));
+        .is_some_and(|fields| is_ours(&fields, entry));
+    if !ours && conflict == NameConflict::Refuse {
+        return Err(EditError::NameTaken(command_of(&there)));
     }
     there.remove();
     let after = root.to_string();
-    kept(text, &after, servers, entry.name(), false)?;
+    check_rest_unchanged(text, &after, servers, entry.name(), false)?;
     Ok(after)
 }
 
-fn parse(text: &str) -> Result<CstRootNode, Trouble> {
+fn parse(text: &str) -> Result<CstRootNode, EditError> {
     CstRootNode::parse(text, &JSONC).map_err(|error| {
         let (line, column) = (error.line_display(), error.column_display());
-        Trouble::Broken(format!(
+        EditError::Broken(format!(
             "line {line}, column {column}: {}",
-            lower(&error.kind().to_string())
+            lower_first(&error.kind().to_string())
         ))
     })
 }
 
-fn top(root: &CstRootNode) -> Result<CstObject, Trouble> {
+fn top(root: &CstRootNode) -> Result<CstObject, EditError> {
     // A text of comments alone has no value yet; anything but an object is not ours to replace.
     root.object_value_or_create()
-        .ok_or_else(|| Trouble::Unexpected("it does not hold an object".to_owned()))
+        .ok_or_else(|| EditError::Unexpected("it does not hold an object".to_owned()))
 }
 
-/// The property of this name. Readers differ in which of two they take, so two are refused.
-fn one(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, Trouble> {
+/// The property of this name. Parsers differ in which of two duplicates they take, so duplicates are refused.
+fn find_property(object: &CstObject, name: &str) -> Result<Option<CstObjectProp>, EditError> {
     let called = |property: &CstObjectProp| property.decoded_name().is_some_and(|own| own == name);
     let mut found = object.properties().into_iter().filter(called);
     match (found.next(), found.next()) {
-        (_, Some(_)) => Err(Trouble::Unexpected(format!("`{name}` stands there twice"))),
+        (_, Some(_)) => Err(EditError::Unexpected(format!("`{name}` occurs twice"))),
         (first, None) => Ok(first),
     }
 }
 
-fn object(property: &CstObjectProp, name: &str) -> Result<CstObject, Trouble> {
+fn object(property: &CstObjectProp, name: &str) -> Result<CstObject, EditError> {
     property
         .object_value()
-        .ok_or_else(|| Trouble::Unexpected(format!("`{name}` is not an object")))
+        .ok_or_else(|| EditError::Unexpected(format!("`{name}` is not an object")))
 }
 
-fn whole(typed: bool, entry: &Entry) -> CstInputValue {
+fn new_entry(typed: bool, entry: &ServerEntry) -> CstInputValue {
     let mut fields = vec![
         ("command".to_owned(), entry.command.as_str().into()),
         ("args".to_owned(), list(&entry.args)),
@@ -131,7 +131,7 @@ fn list(args: &[String]) -> CstInputValue {
     CstInputValue::Array(args.iter().map(|arg| arg.as_str().into()).collect())
 }
 
-/// Sets a field unless it already says that: an entry that is as it should be stays byte for byte.
+/// Sets a field unless it already has that value, so that an unchanged entry keeps its bytes.
 fn set(fields: &CstObject, name: &str, value: CstInputValue) {
     let says = |there: &CstObjectProp| there.value().and_then(|value| value.to_serde_value());
     match fields.get(name) {
@@ -151,7 +151,7 @@ fn plain(value: &CstInputValue) -> Value {
     }
 }
 
-fn recognised(fields: &CstObject, entry: &Entry) -> bool {
+fn is_ours(fields: &CstObject, entry: &ServerEntry) -> bool {
     let fields = fields.to_serde_value().unwrap_or_default();
     let args = fields["args"].as_array().map(Vec::as_slice);
     let args: Vec<&str> = args
@@ -163,7 +163,7 @@ fn recognised(fields: &CstObject, entry: &Entry) -> bool {
 }
 
 /// What an entry starts, in a few words; never its environment, which may hold secrets.
-fn starts(property: &CstObjectProp) -> String {
+fn command_of(property: &CstObjectProp) -> String {
     let value = property.value().and_then(|value| value.to_serde_value());
     let value = value.unwrap_or_default();
     match (&value["command"], &value["url"]) {
@@ -173,8 +173,14 @@ fn starts(property: &CstObjectProp) -> String {
     }
 }
 
-/// Whether everything but the entry says the same, in the same order, and a new one has cost no comment.
-fn kept(before: &str, after: &str, servers: &str, name: &str, fresh: bool) -> Result<(), Trouble> {
+/// Fails unless everything but the entry is the same, in the same order, and a new entry lost no comment.
+fn check_rest_unchanged(
+    before: &str,
+    after: &str,
+    servers: &str,
+    name: &str,
+    fresh: bool,
+) -> Result<(), EditError> {
     let (before, after) = (parse(before)?, parse(after)?);
     let rest = |root: &CstRootNode| {
         let mut value = root
@@ -193,9 +199,10 @@ fn kept(before: &str, after: &str, servers: &str, name: &str, fresh: bool) -> Re
         collect(&root.children(), &mut found);
         found
     };
-    match rest(&before) == rest(&after) && (!fresh || comments(&before) == comments(&after)) {
-        true => Ok(()),
-        false => Err(Trouble::WouldLose),
+    if rest(&before) == rest(&after) && (!fresh || comments(&before) == comments(&after)) {
+        Ok(())
+    } else {
+        Err(EditError::WouldLoseContent)
     }
 }
 
@@ -208,7 +215,7 @@ fn collect(nodes: &[CstNode], found: &mut Vec<String>) {
     }
 }
 
-fn lower(text: &str) -> String {
+fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     chars
         .next()

@@ -1,14 +1,14 @@
-//! Where MCP clients keep their settings, and how one server's entry is put there or taken away.
+//! Settings files of MCP clients: where they are, and how one server entry is added, updated or removed.
 //!
-//! These are files that people write by hand and that other programs rewrite. So an edit touches its own entry alone and
-//! keeps comments, order and spacing; it is read back and compared before anything is written; what is there is copied
-//! aside first; the new file replaces the old in one step; and whatever is not understood is refused, not repaired.
+//! People edit these files by hand and other programs rewrite them. So an edit changes its own entry alone and keeps
+//! comments, order and spacing; the result is parsed and compared before anything is written; the old file is copied
+//! first; the new one replaces it by a rename; and a file that does not parse is refused, not repaired.
 //!
-//! - [`Client`]: the clients, their files, formats and habits
-//! - [`Entry`]: what is written: a name, a program, its arguments
-//! - [`Plan`]: an edit that has been thought through and not yet made
+//! This crate prints nothing, asks nothing, and does not know what the server does.
 //!
-//! Nothing here prints, asks, or knows what the server does.
+//! - [`Client`]: the clients, their files and formats
+//! - [`ServerEntry`]: what is written: a name, a program, its arguments
+//! - [`EditPlan`]: a prepared edit, to be shown and then applied
 
 mod client;
 mod edit;
@@ -20,7 +20,7 @@ mod plan;
 mod toml;
 mod yaml;
 
-pub use client::{Client, Format, Place, Scope, Starts};
-pub use entry::{BadName, Entry};
+pub use client::{Client, ClientPaths, SettingsFormat, SettingsScope, StartFolder};
+pub use entry::{InvalidServerName, ServerEntry};
 pub use error::Error;
-pub use plan::{Applied, Change, Others, Plan};
+pub use plan::{AppliedEdit, EditPlan, NameConflict, SettingsChange};

@@ -1,89 +1,91 @@
-//! An edit that has been thought through and not yet made: it can be shown, asked about, and then applied.
+//! A prepared edit of a settings file: it can be shown as a diff, confirmed, and then applied.
 
 use std::path::{Path, PathBuf};
 
 use similar::TextDiff;
 
-use crate::client::{Format, Scope};
-use crate::edit::{Trouble, edited, fresh};
-use crate::entry::Entry;
+use crate::client::{SettingsFormat, SettingsScope};
+use crate::edit::{EditError, edit_text, new_file};
+use crate::entry::ServerEntry;
 use crate::error::Error;
-use crate::file::Found;
+use crate::file::SettingsFile;
 
 /// What to do to a file.
 #[derive(Debug, Clone)]
-pub enum Change {
-    /// The entry shall be there and say this.
-    Install(Entry),
-    /// No entry of this name shall be there.
-    Uninstall(Entry),
+pub enum SettingsChange {
+    /// Add or update this entry.
+    Install(ServerEntry),
+    /// Remove the entry of this name.
+    Uninstall(ServerEntry),
 }
 
-/// What becomes of an entry of the same name that starts something else.
+/// What happens to an entry of the same name that starts another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Others {
-    /// It stays, and the change is refused.
-    Keep,
+pub enum NameConflict {
+    /// The change is refused.
+    Refuse,
     /// It is replaced or removed.
     Replace,
 }
 
 /// What a change would do to a file.
 #[derive(Debug)]
-pub struct Plan {
-    found: Found,
+pub struct EditPlan {
+    found: SettingsFile,
     after: Option<String>,
-    scope: Scope,
+    scope: SettingsScope,
 }
 
-/// What was done.
+/// A change that was made.
 #[derive(Debug)]
-pub struct Applied {
-    /// The file, behind all links.
+pub struct AppliedEdit {
+    /// With links resolved.
     pub file: PathBuf,
-    /// Where the text before the change is kept; `None` when there was no file.
+    /// A copy of the old file; `None` when there was none.
     pub backup: Option<PathBuf>,
 }
 
-impl Plan {
-    /// Reads a settings file and thinks the change through. Nothing is written.
+impl EditPlan {
+    /// Reads a settings file and computes the change. Nothing is written.
     ///
     /// # Errors
     /// The file cannot be read, does not parse, or holds something that the change would damage.
     pub fn new(
         path: &Path,
-        format: Format,
-        scope: Scope,
-        change: &Change,
-        others: Others,
-    ) -> Result<Plan, Error> {
-        let found = Found::read(path)?;
+        format: SettingsFormat,
+        scope: SettingsScope,
+        change: &SettingsChange,
+        conflict: NameConflict,
+    ) -> Result<EditPlan, Error> {
+        let found = SettingsFile::read(path)?;
         let text = found.text().unwrap_or_default();
         let path = || found.path().to_owned();
-        let after = edited(format, text, change, others).map_err(|trouble| match trouble {
-            Trouble::Broken(reason) => Error::Broken {
+        let after = edit_text(format, text, change, conflict).map_err(|trouble| match trouble {
+            EditError::Broken(reason) => Error::Broken {
                 path: path(),
                 reason,
             },
-            Trouble::Unexpected(reason) => Error::Unexpected {
+            EditError::Unexpected(reason) => Error::Unexpected {
                 path: path(),
                 reason,
             },
-            Trouble::Foreign(starts) => Error::Foreign {
+            EditError::NameTaken(starts) => Error::NameTaken {
                 path: path(),
                 name: match change {
-                    Change::Install(entry) | Change::Uninstall(entry) => entry.name().to_owned(),
+                    SettingsChange::Install(entry) | SettingsChange::Uninstall(entry) => {
+                        entry.name().to_owned()
+                    }
                 },
                 starts,
             },
-            Trouble::WouldLose => Error::WouldLose { path: path() },
+            EditError::WouldLoseContent => Error::WouldLoseContent { path: path() },
         })?;
-        // Taking something away makes no file.
+        // Removing an entry must not create a file.
         let after = match change {
-            Change::Uninstall(_) if found.text().is_none() => None,
+            SettingsChange::Uninstall(_) if found.text().is_none() => None,
             _ => after,
         };
-        Ok(Plan {
+        Ok(EditPlan {
             found,
             after,
             scope,
@@ -93,19 +95,19 @@ impl Plan {
     /// A file that holds this entry and nothing else.
     ///
     /// # Errors
-    /// None for an [`Entry`], whose name every format takes.
-    pub fn alone(format: Format, entry: &Entry) -> Result<String, Error> {
-        fresh(format, entry).map_err(|_| Error::WouldLose {
+    /// None for an [`ServerEntry`], whose name every format takes.
+    pub fn standalone(format: SettingsFormat, entry: &ServerEntry) -> Result<String, Error> {
+        new_file(format, entry).map_err(|_| Error::WouldLoseContent {
             path: PathBuf::from(entry.name()),
         })
     }
 
-    /// Whether the file already is as it should be.
-    pub fn is_nothing(&self) -> bool {
+    /// Whether the file already has the wanted content.
+    pub fn is_unchanged(&self) -> bool {
         self.found.text() == self.after.as_deref()
     }
 
-    /// The file, behind all links.
+    /// With links resolved.
     pub fn file(&self) -> &Path {
         self.found.path()
     }
@@ -115,10 +117,7 @@ impl Plan {
         let before = self.found.text().unwrap_or_default();
         let after = self.after.as_deref().unwrap_or_default();
         let shown = self.found.path().display().to_string();
-        let name = |there: bool| match there {
-            true => shown.as_str(),
-            false => "/dev/null",
-        };
+        let name = |there: bool| if there { shown.as_str() } else { "/dev/null" };
         let old = name(self.found.text().is_some());
         let new = name(self.after.is_some());
         TextDiff::from_lines(before, after)
@@ -127,21 +126,21 @@ impl Plan {
             .to_string()
     }
 
-    /// Whether the file may be written, before anybody is asked.
+    /// Checks permissions before the user is asked.
     ///
     /// # Errors
     /// It or its folder is read-only.
-    pub fn may_write(&self) -> Result<(), Error> {
-        self.found.may_write()
+    pub fn check_writable(&self) -> Result<(), Error> {
+        self.found.check_writable()
     }
 
-    /// Keeps what is there under another name and puts the new text in its place.
+    /// Backs the file up and replaces it.
     ///
     /// # Errors
     /// The file is read-only or has changed since, or the disk does not take it. The file is then as it was.
-    pub fn apply(&self) -> Result<Applied, Error> {
+    pub fn apply(&self) -> Result<AppliedEdit, Error> {
         let backup = self.found.replace(self.after.as_deref(), self.scope)?;
-        Ok(Applied {
+        Ok(AppliedEdit {
             file: self.found.path().to_owned(),
             backup,
         })

@@ -3,19 +3,19 @@
 use serde_json::{Map, Value as Plain};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
-use crate::edit::Trouble;
-use crate::entry::Entry;
-use crate::plan::Others;
+use crate::edit::EditError;
+use crate::entry::ServerEntry;
+use crate::plan::NameConflict;
 
-pub(crate) fn put(
+pub(crate) fn insert_entry(
     text: &str,
     servers: &str,
-    entry: &Entry,
-    others: Others,
-) -> Result<String, Trouble> {
+    entry: &ServerEntry,
+    conflict: NameConflict,
+) -> Result<String, EditError> {
     let mut document = parse(text)?;
     let container = document.entry(servers).or_insert_with(|| {
-        // Only its tables below are written, not a header of its own.
+        // Write only the tables below it, not an empty header.
         let mut table = Table::new();
         table.set_implicit(true);
         Item::Table(table)
@@ -24,28 +24,28 @@ pub(crate) fn put(
     let container = tables(container, servers)?;
     match container.get_mut(entry.name()) {
         None => {
-            container.insert(entry.name(), whole(entry, inline));
+            container.insert(entry.name(), new_entry(entry, inline));
         }
         Some(there) => match there.as_table_like_mut() {
-            Some(fields) if recognised(fields, entry) => {
+            Some(fields) if is_ours(fields, entry) => {
                 set(fields, "command", entry.command.as_str().into());
                 set(fields, "args", Value::Array(list(&entry.args)));
             }
-            _ if others == Others::Replace => *there = whole(entry, inline),
-            _ => return Err(Trouble::Foreign(starts(there))),
+            _ if conflict == NameConflict::Replace => *there = new_entry(entry, inline),
+            _ => return Err(EditError::NameTaken(command_of(there))),
         },
     }
     let after = document.to_string();
-    kept(text, &after, servers, entry.name())?;
+    check_rest_unchanged(text, &after, servers, entry.name())?;
     Ok(after)
 }
 
-pub(crate) fn take(
+pub(crate) fn remove_entry(
     text: &str,
     servers: &str,
-    entry: &Entry,
-    others: Others,
-) -> Result<String, Trouble> {
+    entry: &ServerEntry,
+    conflict: NameConflict,
+) -> Result<String, EditError> {
     let mut document = parse(text)?;
     let Some(container) = document.get_mut(servers) else {
         return Ok(text.to_owned());
@@ -56,30 +56,30 @@ pub(crate) fn take(
     };
     let ours = there
         .as_table_like()
-        .is_some_and(|fields| recognised(fields, entry));
-    if !ours && others == Others::Keep {
-        return Err(Trouble::Foreign(starts(there)));
+        .is_some_and(|fields| is_ours(fields, entry));
+    if !ours && conflict == NameConflict::Refuse {
+        return Err(EditError::NameTaken(command_of(there)));
     }
     container.remove(entry.name());
     let after = document.to_string();
-    kept(text, &after, servers, entry.name())?;
+    check_rest_unchanged(text, &after, servers, entry.name())?;
     Ok(after)
 }
 
-fn parse(text: &str) -> Result<DocumentMut, Trouble> {
+fn parse(text: &str) -> Result<DocumentMut, EditError> {
     text.parse::<DocumentMut>().map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.map_or(1, |before| before.matches('\n').count() + 1);
-        Trouble::Broken(format!("line {line}: {}", error.message().trim()))
+        EditError::Broken(format!("line {line}: {}", error.message().trim()))
     })
 }
 
-fn tables<'a>(item: &'a mut Item, servers: &str) -> Result<&'a mut dyn TableLike, Trouble> {
+fn tables<'a>(item: &'a mut Item, servers: &str) -> Result<&'a mut dyn TableLike, EditError> {
     item.as_table_like_mut()
-        .ok_or_else(|| Trouble::Unexpected(format!("`{servers}` is not a table")))
+        .ok_or_else(|| EditError::Unexpected(format!("`{servers}` is not a table")))
 }
 
-fn whole(entry: &Entry, inline: bool) -> Item {
+fn new_entry(entry: &ServerEntry, inline: bool) -> Item {
     if inline {
         let mut fields = InlineTable::new();
         fields.insert("command", entry.command.as_str().into());
@@ -96,7 +96,7 @@ fn list(args: &[String]) -> Array {
     args.iter().map(String::as_str).collect()
 }
 
-/// Sets a field unless it already says that; what stands beside the value, a comment say, stays.
+/// Sets a field unless it already has that value; a comment beside the value stays.
 fn set(fields: &mut dyn TableLike, name: &str, new: Value) {
     match fields.get_mut(name) {
         Some(Item::Value(old)) if simple(old) == simple(&new) => {}
@@ -111,7 +111,7 @@ fn set(fields: &mut dyn TableLike, name: &str, new: Value) {
     }
 }
 
-fn recognised(fields: &dyn TableLike, entry: &Entry) -> bool {
+fn is_ours(fields: &dyn TableLike, entry: &ServerEntry) -> bool {
     let args = fields.get("args").and_then(Item::as_array);
     let args: Vec<&str> = args
         .into_iter()
@@ -121,7 +121,7 @@ fn recognised(fields: &dyn TableLike, entry: &Entry) -> bool {
     entry.recognises(fields.get("command").and_then(Item::as_str), &args)
 }
 
-fn starts(item: &Item) -> String {
+fn command_of(item: &Item) -> String {
     let field = |name: &str| item.get(name).and_then(Item::as_str);
     field("command")
         .or_else(|| field("url"))
@@ -129,9 +129,14 @@ fn starts(item: &Item) -> String {
         .to_owned()
 }
 
-/// Whether everything but the entry says the same, in the same order.
-fn kept(before: &str, after: &str, servers: &str, name: &str) -> Result<(), Trouble> {
-    let rest = |text: &str| -> Result<String, Trouble> {
+/// Fails unless everything but the entry is the same, in the same order.
+fn check_rest_unchanged(
+    before: &str,
+    after: &str,
+    servers: &str,
+    name: &str,
+) -> Result<(), EditError> {
+    let rest = |text: &str| -> Result<String, EditError> {
         let mut all = table(parse(text)?.as_table());
         if let Some(Plain::Object(container)) = all.get_mut(servers) {
             container.shift_remove(name);
@@ -141,9 +146,10 @@ fn kept(before: &str, after: &str, servers: &str, name: &str) -> Result<(), Trou
         }
         Ok(Plain::Object(all).to_string())
     };
-    match rest(before)? == rest(after)? {
-        true => Ok(()),
-        false => Err(Trouble::WouldLose),
+    if rest(before)? == rest(after)? {
+        Ok(())
+    } else {
+        Err(EditError::WouldLoseContent)
     }
 }
 
@@ -171,7 +177,7 @@ fn simple(value: &Value) -> Plain {
         Value::String(text) => text.value().as_str().into(),
         Value::Array(items) => items.iter().map(simple).collect(),
         Value::InlineTable(fields) => Plain::Object(table(fields)),
-        // Numbers, dates and truth values: as they are written, which an edit elsewhere does not change.
+        // Numbers, dates and booleans as written, which an edit elsewhere does not change.
         other => other.to_string().trim().into(),
     }
 }

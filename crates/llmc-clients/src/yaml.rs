@@ -1,22 +1,22 @@
-//! Continue's way: a YAML file of its own for each server.
+//! Entries of Continue: one YAML file for each server.
 //!
-//! The file is ours from its first line on, so no YAML needs to be understood: what is there is either a file that this
-//! module wrote, in which two lines are renewed and everything else is the user's, or somebody else's.
+//! This module only edits files that it wrote, recognised by their first line, so it needs no YAML parser: it renews two
+//! lines and leaves the rest to the user.
 
 use serde_json::json;
 
-use crate::edit::Trouble;
-use crate::entry::Entry;
-use crate::plan::Others;
+use crate::edit::EditError;
+use crate::entry::ServerEntry;
+use crate::plan::NameConflict;
 
-/// By this line a file is known for one of ours.
+/// First line of every file that this module writes.
 const MARK: &str =
     "# Written by `llmc install continue`; the lines `command` and `args` are renewed by it.";
 
 const COMMAND: &str = "    command: ";
 const ARGS: &str = "    args: ";
 
-pub(crate) fn fresh(entry: &Entry) -> String {
+pub(crate) fn new_file(entry: &ServerEntry) -> String {
     let name = entry.name();
     format!(
         "{MARK}\nname: {name}\nversion: 0.0.1\nschema: v1\nmcpServers:\n  - name: {name}\n    type: stdio\n{}\n{}\n",
@@ -25,30 +25,39 @@ pub(crate) fn fresh(entry: &Entry) -> String {
     )
 }
 
-pub(crate) fn put(text: &str, entry: &Entry, others: Others) -> Result<String, Trouble> {
+pub(crate) fn insert_entry(
+    text: &str,
+    entry: &ServerEntry,
+    conflict: NameConflict,
+) -> Result<String, EditError> {
     if text.trim().is_empty() {
-        return Ok(fresh(entry));
+        return Ok(new_file(entry));
     }
-    match (renewed(text, entry), others) {
+    match (renew_lines(text, entry), conflict) {
         (Some(text), _) => Ok(text),
-        (None, Others::Replace) => Ok(fresh(entry)),
-        (None, Others::Keep) => Err(foreign()),
+        (None, NameConflict::Replace) => Ok(new_file(entry)),
+        (None, NameConflict::Refuse) => Err(not_ours()),
     }
 }
 
-/// Nothing is left of a file that is ours alone.
-pub(crate) fn take(text: &str, entry: &Entry, others: Others) -> Result<Option<String>, Trouble> {
+/// `None` when the file is to be removed.
+pub(crate) fn remove_entry(
+    text: &str,
+    entry: &ServerEntry,
+    conflict: NameConflict,
+) -> Result<Option<String>, EditError> {
     if text.trim().is_empty() {
         return Ok(Some(text.to_owned()));
     }
-    match renewed(text, entry).is_some() || others == Others::Replace {
-        true => Ok(None),
-        false => Err(foreign()),
+    if renew_lines(text, entry).is_some() || conflict == NameConflict::Replace {
+        Ok(None)
+    } else {
+        Err(not_ours())
     }
 }
 
-/// The text with its two lines renewed; `None` when it is not ours, or no longer as we write it.
-fn renewed(text: &str, entry: &Entry) -> Option<String> {
+/// The text with its two lines renewed; `None` when this module did not write it or its lines were changed.
+fn renew_lines(text: &str, entry: &ServerEntry) -> Option<String> {
     let ours = text.lines().next()? == MARK;
     let once = |start: &str| text.lines().filter(|line| line.starts_with(start)).count() == 1;
     if !ours || !once(COMMAND) || !once(ARGS) {
@@ -68,11 +77,11 @@ fn renewed(text: &str, entry: &Entry) -> Option<String> {
 
 // A JSON string is a double-quoted YAML string, and a JSON list a YAML one.
 
-fn command(entry: &Entry) -> String {
+fn command(entry: &ServerEntry) -> String {
     format!("{COMMAND}{}", json!(entry.command))
 }
 
-fn args(entry: &Entry) -> String {
+fn args(entry: &ServerEntry) -> String {
     let args: Vec<String> = entry
         .args
         .iter()
@@ -81,6 +90,6 @@ fn args(entry: &Entry) -> String {
     format!("{ARGS}[{}]", args.join(", "))
 }
 
-fn foreign() -> Trouble {
-    Trouble::Foreign("the file was not written by `llmc install`".to_owned())
+fn not_ours() -> EditError {
+    EditError::NameTaken("the file was not written by `llmc install`".to_owned())
 }

@@ -10,12 +10,15 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use llmc_clients::{Change, Client, Entry, Error, Format, Others, Plan, Scope};
+use llmc_clients::{
+    Client, EditPlan, Error, NameConflict, ServerEntry, SettingsChange, SettingsFormat,
+    SettingsScope,
+};
 use proptest::prelude::*;
 
-fn entry() -> Entry {
+fn entry() -> ServerEntry {
     let args = ["mcp", "--root", "/w \"x\""].map(str::to_owned);
-    Entry::new("llmc", "/usr/bin/llmc".into(), args.into()).unwrap()
+    ServerEntry::new("llmc", "/usr/bin/llmc".into(), args.into()).unwrap()
 }
 
 struct File {
@@ -31,16 +34,31 @@ fn file(text: &str) -> File {
     File { _base: base, path }
 }
 
-fn plan(client: Client, path: &Path, change: Change, others: Others) -> Result<Plan, Error> {
-    Plan::new(path, client.format(), Scope::User, &change, others)
+fn plan(
+    client: Client,
+    path: &Path,
+    change: SettingsChange,
+    others: NameConflict,
+) -> Result<EditPlan, Error> {
+    EditPlan::new(path, client.format(), SettingsScope::User, &change, others)
 }
 
-fn install(client: Client, path: &Path) -> Result<Plan, Error> {
-    plan(client, path, Change::Install(entry()), Others::Keep)
+fn install(client: Client, path: &Path) -> Result<EditPlan, Error> {
+    plan(
+        client,
+        path,
+        SettingsChange::Install(entry()),
+        NameConflict::Refuse,
+    )
 }
 
-fn uninstall(client: Client, path: &Path) -> Result<Plan, Error> {
-    plan(client, path, Change::Uninstall(entry()), Others::Keep)
+fn uninstall(client: Client, path: &Path) -> Result<EditPlan, Error> {
+    plan(
+        client,
+        path,
+        SettingsChange::Uninstall(entry()),
+        NameConflict::Refuse,
+    )
 }
 
 /// Installs, and checks what every successful edit keeps: a copy of what was there, and no second change.
@@ -53,13 +71,13 @@ fn installed(client: Client, before: &str) -> String {
         "kept aside"
     );
     let again = install(client, &file.path).unwrap();
-    assert!(again.is_nothing(), "{client}: {}", again.diff());
+    assert!(again.is_unchanged(), "{client}: {}", again.diff());
     fs::read_to_string(&file.path).unwrap()
 }
 
 #[test]
 fn every_client_gets_its_own_format() {
-    let alone = |client: Client| Plan::alone(client.format(), &entry()).unwrap();
+    let alone = |client: Client| EditPlan::standalone(client.format(), &entry()).unwrap();
     let json = |servers: &str, kind: &str| {
         format!(
             "{{\n  \"{servers}\": {{\n    \"llmc\": {{\n{kind}      \"command\": \"/usr/bin/llmc\",\n      \"args\": [\"mcp\", \"--root\", \"/w \\\"x\\\"\"]\n    }}\n  }}\n}}\n"
@@ -85,16 +103,16 @@ fn a_missing_file_is_made_with_its_folders_and_taken_away_again() {
         let base = tempfile::tempdir().unwrap();
         let path = base.path().canonicalize().unwrap().join("a/b/settings");
         let nothing = uninstall(client, &path).unwrap();
-        assert!(nothing.is_nothing(), "{client}");
+        assert!(nothing.is_unchanged(), "{client}");
         let applied = install(client, &path).unwrap().apply().unwrap();
         assert!(applied.backup.is_none(), "there was nothing to keep");
-        let alone = Plan::alone(client.format(), &entry()).unwrap();
+        let alone = EditPlan::standalone(client.format(), &entry()).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), alone);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let applied = uninstall(client, &path).unwrap().apply().unwrap();
         assert_eq!(fs::read_to_string(applied.backup.unwrap()).unwrap(), alone);
         match client.format() {
-            Format::YamlFile => assert!(!path.exists()),
+            SettingsFormat::YamlFile => assert!(!path.exists()),
             _ => assert!(!fs::read_to_string(&path).unwrap().contains("llmc")),
         }
         let folder = path.parent().unwrap().read_dir().unwrap();
@@ -209,7 +227,7 @@ fn our_own_entry_is_renewed_and_what_the_user_added_stays() {
             .replace("\"llmc\" #", "\"/usr/bin/llmc\" #")
             .replace("[\"mcp\"]", "[\"mcp\", \"--root\", '/w \"x\"']")
     );
-    let alone = Plan::alone(Client::Continue.format(), &entry()).unwrap();
+    let alone = EditPlan::standalone(Client::Continue.format(), &entry()).unwrap();
     let before = alone.replace("/usr/bin", "/old") + "    env:\n      TE_AGENT_ID: me\n# mine\n";
     assert_eq!(
         installed(Client::Continue, &before),
@@ -296,7 +314,7 @@ fn somebody_elses_entry_of_the_name_is_not_touched() {
         let file = file(before);
         for tried in [install(client, &file.path), uninstall(client, &file.path)] {
             let error = tried.unwrap_err();
-            assert!(matches!(error, Error::Foreign { .. }), "{error}");
+            assert!(matches!(error, Error::NameTaken { .. }), "{error}");
             let text = error.to_string();
             assert!(text.contains(starts) && !text.contains("secret"), "{text}");
         }
@@ -305,12 +323,12 @@ fn somebody_elses_entry_of_the_name_is_not_touched() {
         let forced = plan(
             client,
             &file.path,
-            Change::Install(entry()),
-            Others::Replace,
+            SettingsChange::Install(entry()),
+            NameConflict::Replace,
         );
         let applied = forced.unwrap().apply().unwrap();
         assert_eq!(fs::read_to_string(applied.backup.unwrap()).unwrap(), before);
-        assert!(install(client, &file.path).unwrap().is_nothing());
+        assert!(install(client, &file.path).unwrap().is_unchanged());
     }
 }
 
@@ -390,7 +408,7 @@ fn links_stay_links() {
     assert_eq!(mode(&applied.backup.unwrap()), 0o640, "no more than it was");
     fs::remove_file(&file.path).unwrap();
     let error = install(Client::Gemini, &link).unwrap_err();
-    assert!(matches!(error, Error::Dangling { .. }), "{error}");
+    assert!(matches!(error, Error::DanglingLink { .. }), "{error}");
     assert!(link.is_symlink() && !file.path.exists());
     fs::remove_file(&link).unwrap();
     symlink("link", &link).unwrap();
@@ -404,7 +422,7 @@ fn a_read_only_file_is_meant_to_stay() {
     fs::set_permissions(&file.path, fs::Permissions::from_mode(0o444)).unwrap();
     let plan = install(Client::Windsurf, &file.path).unwrap();
     assert!(!plan.diff().is_empty(), "it can be looked at");
-    assert!(matches!(plan.may_write(), Err(Error::ReadOnly { .. })));
+    assert!(matches!(plan.check_writable(), Err(Error::ReadOnly { .. })));
     assert!(matches!(plan.apply(), Err(Error::ReadOnly { .. })));
     assert_eq!(fs::read_to_string(&file.path).unwrap(), "{}");
     assert_eq!(file.path.parent().unwrap().read_dir().unwrap().count(), 1);
@@ -518,9 +536,9 @@ proptest! {
     fn any_settings_survive_an_installation(before in written()) {
         let file = file(&before);
         let plan = install(Client::Cursor, &file.path).unwrap();
-        prop_assert!(!plan.is_nothing());
+        prop_assert!(!plan.is_unchanged());
         plan.apply().unwrap();
-        prop_assert!(install(Client::Cursor, &file.path).unwrap().is_nothing());
+        prop_assert!(install(Client::Cursor, &file.path).unwrap().is_unchanged());
         let between = fs::read_to_string(&file.path).unwrap();
         uninstall(Client::Cursor, &file.path).unwrap().apply().unwrap();
         let after = fs::read_to_string(&file.path).unwrap();

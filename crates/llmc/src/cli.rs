@@ -1,11 +1,11 @@
-//! The command line: verbs, flags, and the words of `--help`.
+//! The command line: verbs, flags and the text of `--help`.
 
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use llmc_clients::{Client, Scope};
+use llmc_clients::{Client, SettingsScope};
 use llmc_server::http::Listen;
 use llmc_tui::{ServerAddress, Since};
 
@@ -88,9 +88,9 @@ pub(crate) enum Verb {
         )]
         words: Vec<String>,
     },
-    /// Run a command and show what matters of its output
+    /// Run a command and print a condensed form of its output
     ///
-    /// The Tool Envelope on the command line, also installed as `te`; `llmc te --help` tells the rest.
+    /// The Tool Envelope on the command line, also installed as `te`; see `llmc te --help`.
     #[command(
         disable_help_flag = true,
         after_help = "Examples:\n  llmc te grep -rn TODO src\n  llmc te --json cargo test\n  llmc te --handle res_01J… --chunk 1\n  llmc te analyze --since 7"
@@ -107,14 +107,15 @@ pub(crate) enum Verb {
     /// List the tools with their cost in tokens
     #[command(after_help = "Examples:\n  llmc tools\n  llmc tools --mode te --schemas")]
     Tools {
-        /// Also print what a model is sent
+        /// Also print the schemas as models receive them
         #[arg(long)]
         schemas: bool,
     },
-    /// Check the installation and try what really holds commands
+    /// Check the installation and run escape tests against the sandbox
     ///
-    /// Says what this kernel gives, what the configuration makes of it, and proves it: this executable, run inside the
-    /// boundary like any command, tries to get out. Exit code 4 if something escapes or a demand is not met.
+    /// Reports which confinement this kernel offers and which of it the configuration uses, then runs escape tests: this
+    /// executable, confined like any command, attempts each escape. Exit code 4 if one succeeds or required confinement
+    /// is missing.
     #[command(
         after_help = "Examples:\n  llmc doctor\n  llmc doctor --set 'mcp.exec.profile=\"restricted\"'\n  llmc doctor --json"
     )]
@@ -135,13 +136,13 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "URL")]
         url: Option<ServerAddress>,
     },
-    /// Build, watch and ask the code index
+    /// Build, watch and query the code index
     #[command(
         subcommand,
         after_help = "Examples:\n  llmc rag index\n  llmc rag search 'where are sessions closed'\n  llmc rag where-used Pool::take"
     )]
     Rag(RagVerb),
-    /// Ask a question of something too big to read
+    /// Analyse a file that is too large for a model's context
     #[command(
         subcommand,
         after_help = "Examples:\n  llmc rlm query 'Which requests failed, and why?' --file logs/app.log"
@@ -166,23 +167,23 @@ pub(crate) enum Verb {
     Config(ConfigVerb),
     /// Write a commented llmc.toml fitted to this repository (the same as `config init`)
     ///
-    /// Looks at languages, build files and tests, chooses the mode and the programs that may be run, says why, and writes
-    /// the two documents that clients can read. What is there stays unless --force is given.
+    /// Sets mode hybrid, explains every other setting in comments, and writes the two sidecar documents with the build and
+    /// test commands found. Existing files are kept unless --force is given.
     #[command(after_help = INIT_EXAMPLES)]
     Init(InitArgs),
     /// Add this server to an MCP client's settings
     ///
-    /// One entry is merged into the client's own file: comments, order and everything else stay. Shows the difference,
-    /// asks, keeps a copy of the old file beside it and replaces it in one step. Doing it twice changes nothing. The flags
-    /// --root, --config, --mode, --log-level and --set become part of the entry. Without CLIENT: how things stand.
+    /// Adds or updates one entry in the client's own file and keeps everything else, comments included. Shows the
+    /// difference, asks, and keeps a backup beside the file. The flags --root, --config, --mode, --log-level and --set
+    /// become part of the entry. Without CLIENT: lists all clients and whether the entry is installed.
     #[command(
-        after_help = "Examples:\n  llmc install                              every client, its file, and what is there\n  llmc install claude-code                  for every project, asks before it writes\n  llmc install cursor --scope project --yes\n  llmc install claude-desktop --root ~/work/project --mode te\n  llmc install codex --print                only the entry, to paste\n  llmc install zed --uninstall"
+        after_help = "Examples:\n  llmc install                              all clients, their files, installed or not\n  llmc install claude-code                  for every project, asks before it writes\n  llmc install cursor --scope project --yes\n  llmc install claude-desktop --root ~/work/project --mode te\n  llmc install codex --print                only the entry, to paste\n  llmc install zed --uninstall"
     )]
     Install(InstallArgs),
     /// Work on this repository
     #[command(subcommand, after_help = "Examples:\n  llmc repo validate")]
     Repo(RepoVerb),
-    /// Print the completions of a shell
+    /// Print shell completions
     #[command(
         after_help = "Examples:\n  llmc completions bash > ~/.local/share/bash-completion/completions/llmc\n  llmc completions zsh > ~/.zfunc/_llmc\n  llmc completions fish > ~/.config/fish/completions/llmc.fish"
     )]
@@ -203,13 +204,13 @@ const INIT_EXAMPLES: &str =
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct InstallArgs {
-    /// Which client; leave it out to see how things stand
+    /// Which client; without it, all are listed
     #[arg(value_parser = clients())]
     pub(crate) client: Option<Client>,
-    /// Take the entry away again
+    /// Remove the entry
     #[arg(long)]
     pub(crate) uninstall: bool,
-    /// Print the entry as a file of its own and write nothing
+    /// Print the entry as a complete file and write nothing
     #[arg(long, conflicts_with = "uninstall")]
     pub(crate) print: bool,
     /// Show the difference and write nothing
@@ -218,19 +219,19 @@ pub(crate) struct InstallArgs {
     /// Write without asking
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Replace or remove an entry of the same name that starts something else
+    /// Replace or remove an entry of the same name that starts another program
     #[arg(long)]
     pub(crate) force: bool,
     /// Whose settings: user or project [default: what serves the open project]
     #[arg(long, value_name = "SCOPE", value_parser = scopes())]
-    pub(crate) scope: Option<Scope>,
+    pub(crate) scope: Option<SettingsScope>,
     /// The entry's name
     #[arg(long, default_value = "llmc")]
     pub(crate) name: String,
     /// The program to start [default: this one]
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) command: Option<String>,
-    /// The settings file, where it is not in its usual place
+    /// The settings file, when it is not in its default place
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -239,8 +240,8 @@ fn clients() -> impl TypedValueParser<Value = Client> {
     PossibleValuesParser::new(Client::ALL.map(Client::id)).try_map(|id| id.parse::<Client>())
 }
 
-fn scopes() -> impl TypedValueParser<Value = Scope> {
-    PossibleValuesParser::new(["user", "project"]).try_map(|word| word.parse::<Scope>())
+fn scopes() -> impl TypedValueParser<Value = SettingsScope> {
+    PossibleValuesParser::new(["user", "project"]).try_map(|word| word.parse::<SettingsScope>())
 }
 
 #[derive(Debug, Clone, Args)]
@@ -266,7 +267,7 @@ pub(crate) enum ConfigVerb {
     /// Write a commented llmc.toml and the two sidecar documents
     #[command(after_help = INIT_EXAMPLES)]
     Init(InitArgs),
-    /// Validate the configuration and say what the mode costs
+    /// Validate the configuration and print the token cost of each mode
     #[command(
         after_help = "Examples:\n  llmc config check\n  llmc config check --config other.toml"
     )]
@@ -333,7 +334,7 @@ pub(crate) enum RagVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Show all about a symbol or a file
+    /// Show definition, callers, callees and tests of a symbol or file
     #[command(
         after_help = "Examples:\n  llmc rag inspect Pool\n  llmc rag inspect src/pool.rs --json"
     )]
@@ -344,7 +345,7 @@ pub(crate) enum RagVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Say what to read for a question, and in which order
+    /// List what to read for a task, in order
     #[command(
         after_help = "Examples:\n  llmc rag plan 'add a timeout to the pool'\n  git log -1 --format=%B | llmc rag plan -"
     )]
@@ -363,17 +364,17 @@ pub(crate) enum RagVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Check every byte of the index
+    /// Check the index for damage
     #[command(after_help = "Examples:\n  llmc rag doctor")]
     Doctor,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RlmVerb {
-    /// Answer a task about a file, by a model that searches it with code
+    /// Answer a task about a file with a model that searches it by code
     ///
-    /// The model is rlm.model; where data may go is decided by mcp.rlm (profile restricted unless set otherwise: this
-    /// machine only). Progress goes to standard error, the answer to standard output. Ctrl-C stops spending at once.
+    /// The model is rlm.model; mcp.rlm decides where data may be sent (profile restricted, the default: this machine only).
+    /// Progress goes to standard error, the answer to standard output. Ctrl-C stops the analysis and its costs.
     #[command(
         after_help = "Examples:\n  llmc rlm query 'Which requests failed, and why?' --file logs/app.log --max-bytes 50000000\n  llmc rlm query 'What does it do?' --file src/big.rs --model ollama/qwen3:8b --budget-usd 0.50 --json\n  journalctl -b | llmc rlm query 'When did the disk fill up?' --file -\n  llmc rlm query 'Why?' --file a.log --trace run.jsonl; llmc rlm query 'Why?' --file a.log --replay run.jsonl"
     )]
@@ -382,12 +383,12 @@ pub(crate) enum RlmVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct RlmArgs {
-    /// The task: what you want to know
+    /// The question or task
     pub(crate) task: String,
     /// The file it is about; - reads standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// provider/model, in the place of rlm.model; the egress policy still decides
+    /// provider/model in place of rlm.model; the egress policy still applies
     #[arg(long)]
     pub(crate) model: Option<String>,
     /// Dollars it may cost [default: 1.0]
@@ -402,13 +403,13 @@ pub(crate) struct RlmArgs {
     /// Seconds it may take in all [default: mcp.rlm.default_timeout_s]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) timeout_s: Option<i64>,
-    /// Language of the file, when its name does not tell
+    /// Language of the file, when its name does not show it
     #[arg(long)]
     pub(crate) language: Option<String>,
-    /// Record what is asked, answered and run
+    /// Record requests, replies and executed code
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Put sizes and hashes in the place of every text in the trace
+    /// Replace every text in the trace by its size and hash
     #[arg(long, requires = "trace")]
     pub(crate) redact: bool,
     /// Answer from a trace, without any provider
@@ -417,7 +418,7 @@ pub(crate) struct RlmArgs {
     /// Print the tool's document
     #[arg(long)]
     pub(crate) json: bool,
-    /// Tell progress line by line even when standard error is no terminal
+    /// Print progress line by line even when standard error is no terminal
     #[arg(long)]
     pub(crate) progress: bool,
 }
@@ -434,7 +435,7 @@ pub(crate) struct InitArgs {
     /// Print the file instead of writing it
     #[arg(long)]
     pub(crate) print: bool,
-    /// Replace a file that is there
+    /// Replace an existing file
     #[arg(long)]
     pub(crate) force: bool,
 }

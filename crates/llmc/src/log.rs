@@ -18,39 +18,38 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// The field that ties the lines of one request together.
-const CORRELATION: &str = "correlation_id";
+const CORRELATION_FIELD: &str = "correlation_id";
 
 /// What is logged to this target is written at any log level.
 pub(crate) const ALWAYS: &str = "llmc::always";
 
-/// Lines that may wait for a reader of standard error; further ones are dropped, and their number is told.
-const WAITING: usize = 8192;
-/// How long an end waits for the last lines to be read.
-const LAST_LINES: Duration = Duration::from_millis(200);
+/// Lines that may wait for the reader of standard error; further lines are dropped and counted.
+const MAX_QUEUED_LINES: usize = 8192;
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The way to the thread that writes, once there is one.
-static WRITER: OnceLock<SyncSender<Note>> = OnceLock::new();
-/// Lines that found the way full.
-static DROPPED: AtomicU64 = AtomicU64::new(0);
+/// Queue of the writer thread, once it runs.
+static WRITER: OnceLock<SyncSender<WriterMessage>> = OnceLock::new();
+/// Lines dropped because the queue was full.
+static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
 
-enum Note {
+enum WriterMessage {
     Line(String),
     /// Answered when every line before it is written.
     Flush(SyncSender<()>),
 }
 
-/// Who writes the lines.
+/// Which thread writes the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Writing {
-    /// Whoever logs, at once: for programs that end soon.
-    Directly,
-    /// A thread of its own: for servers, whose work must not wait for whoever reads standard error.
-    OnAThread,
+pub(crate) enum LogWriter {
+    /// The one that logs: for short-lived verbs.
+    Direct,
+    /// A separate one: a server's work must not wait for the reader of standard error.
+    Thread,
 }
 
-/// Starts logging. Libraries are heard only when something is wrong.
-pub(crate) fn start(format: LogFormat, level: LogLevel, writing: Writing) {
-    if writing == Writing::OnAThread {
+/// Starts logging. Libraries log warnings and errors only.
+pub(crate) fn start(format: LogFormat, level: LogLevel, writer: LogWriter) {
+    if writer == LogWriter::Thread {
         start_writer();
     }
     let level = match level {
@@ -61,32 +60,25 @@ pub(crate) fn start(format: LogFormat, level: LogLevel, writing: Writing) {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let others = level.min(LevelFilter::WARN);
-    let ours = [
-        "llmc",
-        "llmc_config",
-        "llmc_envelope",
-        "llmc_host",
-        "llmc_server",
-        "llmc_tools",
-    ];
     let filter = Targets::new()
         .with_default(others)
-        .with_targets(ours.map(|name| (name, level)))
+        // A prefix: every crate of the workspace.
+        .with_target("llmc", level)
         .with_target(ALWAYS, level.max(LevelFilter::INFO));
     // A second start (in tests) keeps the first.
     let _ = tracing_subscriber::registry()
-        .with(Lines { format }.with_filter(filter))
+        .with(LineLayer { format }.with_filter(filter))
         .try_init();
 }
 
 fn start_writer() {
-    let (send, receive) = sync_channel(WAITING);
+    let (send, receive) = sync_channel(MAX_QUEUED_LINES);
     let thread = std::thread::Builder::new().name("llmc-log".to_owned());
     let started = thread.spawn(move || {
-        while let Ok(note) = receive.recv() {
-            match note {
-                Note::Line(line) => write_now(&line),
-                Note::Flush(done) => drop(done.send(())),
+        while let Ok(message) = receive.recv() {
+            match message {
+                WriterMessage::Line(line) => write_now(&line),
+                WriterMessage::Flush(done) => drop(done.send(())),
             }
         }
     });
@@ -100,49 +92,50 @@ fn write(line: String) {
     let Some(writer) = WRITER.get() else {
         return write_now(&line);
     };
-    let missing = DROPPED.swap(0, Ordering::Relaxed);
-    if missing > 0 {
-        let told =
-            format!(r#"{{"level":"warn","msg":"{missing} log lines were not read in time"}}"#);
-        if writer.try_send(Note::Line(told)).is_err() {
-            DROPPED.fetch_add(missing, Ordering::Relaxed);
+    let dropped = DROPPED_LINES.swap(0, Ordering::Relaxed);
+    if dropped > 0 {
+        let notice = format!(
+            r#"{{"level":"warn","msg":"{dropped} log lines dropped: standard error was not read in time"}}"#
+        );
+        if writer.try_send(WriterMessage::Line(notice)).is_err() {
+            DROPPED_LINES.fetch_add(dropped, Ordering::Relaxed);
         }
     }
-    if writer.try_send(Note::Line(line)).is_err() {
-        DROPPED.fetch_add(1, Ordering::Relaxed);
+    if writer.try_send(WriterMessage::Line(line)).is_err() {
+        DROPPED_LINES.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 fn write_now(line: &str) {
-    // Nobody reading our stderr is no reason to stop.
+    // A closed standard error does not stop the program.
     let _ = std::io::stderr()
         .lock()
         .write_all(format!("{line}\n").as_bytes());
 }
 
-/// Waits until what was logged so far is written, for a moment.
+/// Waits until everything logged so far is written, at most [`FLUSH_TIMEOUT`].
 pub(crate) fn flush() {
     let Some(writer) = WRITER.get() else {
         return;
     };
     let (send, receive) = sync_channel(1);
-    if writer.try_send(Note::Flush(send)).is_ok() {
-        let _ = receive.recv_timeout(LAST_LINES);
+    if writer.try_send(WriterMessage::Flush(send)).is_ok() {
+        let _ = receive.recv_timeout(FLUSH_TIMEOUT);
     }
 }
 
-struct Lines {
+struct LineLayer {
     format: LogFormat,
 }
 
 /// The id of the call or request that a span stands for.
 struct Correlation(Value);
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LineLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
-        if let (Some(id), Some(span)) = (fields.rest.remove(CORRELATION), context.span(id)) {
+        if let (Some(id), Some(span)) = (fields.rest.remove(CORRELATION_FIELD), context.span(id)) {
             span.extensions_mut().insert(Correlation(id));
         }
     }
@@ -150,7 +143,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        if !fields.rest.contains_key(CORRELATION) {
+        if !fields.rest.contains_key(CORRELATION_FIELD) {
             let mut spans = context.event_scope(event).into_iter().flatten();
             let id = spans.find_map(|span| {
                 let found = span.extensions().get::<Correlation>()?.0.clone();
@@ -158,14 +151,17 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             });
             fields
                 .rest
-                .extend(id.map(|id| (CORRELATION.to_owned(), id)));
+                .extend(id.map(|id| (CORRELATION_FIELD.to_owned(), id)));
         }
         let now = jiff::Timestamp::now();
         let line = match self.format {
             LogFormat::Json => {
                 let mut line = Map::new();
                 line.insert("ts".to_owned(), format!("{now:.6}").into());
-                line.insert("level".to_owned(), name(*event.metadata().level()).into());
+                line.insert(
+                    "level".to_owned(),
+                    level_name(*event.metadata().level()).into(),
+                );
                 line.insert("msg".to_owned(), fields.message.into());
                 line.extend(fields.rest);
                 Value::Object(line).to_string()
@@ -173,7 +169,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             LogFormat::Text => {
                 let mut line = format!(
                     "{now:.3} {:5} {}",
-                    name(*event.metadata().level()),
+                    level_name(*event.metadata().level()),
                     fields.message
                 );
                 for (key, value) in fields.rest {
@@ -187,7 +183,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 }
 
-fn name(level: Level) -> &'static str {
+fn level_name(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error",
         Level::WARN => "warn",

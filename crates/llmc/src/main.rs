@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     }
     let done = match cli::Cli::try_parse_from(words()) {
         Ok(cli) => verbs::run(cli),
-        Err(error) => verbs::say(&error),
+        Err(error) => verbs::print_clap_error(&error),
     };
     // What was logged comes before the last word.
     log::flush();

@@ -1,9 +1,9 @@
-//! Colour where a person looks, plain text everywhere else.
+//! Colour on terminals, plain text elsewhere.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 
-/// Red, green, bold: what the verbs use of a terminal.
+/// Styles text if standard output takes colour.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Paint(bool);
 
@@ -20,16 +20,16 @@ impl Paint {
         Paint(!refused && (shown || set("CLICOLOR_FORCE")))
     }
 
-    /// Whether there is any.
     pub(crate) fn is_on(self) -> bool {
         self.0
     }
 
     /// Text in a style, by its SGR number.
     pub(crate) fn styled(self, text: &str, style: &str) -> String {
-        match self.0 {
-            true => format!("\x1b[{style}m{text}\x1b[0m"),
-            false => text.to_owned(),
+        if self.0 {
+            format!("\x1b[{style}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
         }
     }
 

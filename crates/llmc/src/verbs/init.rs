@@ -1,4 +1,4 @@
-//! `llmc init`: a configuration fitted to the repository, with the reasons for what it says.
+//! `llmc init`: writes a commented configuration and the two sidecar documents for this repository.
 
 mod survey;
 
@@ -31,9 +31,8 @@ const CHOICES: [(&str, &str); 3] = [
 ];
 
 pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure> {
-    // An existing file may be broken, and replacing it must still work: only the place is needed here.
-    let root = llmc_config::workspace_root(&inputs(common)?)
-        .map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))?;
+    // An existing file may be invalid, and --force must still replace it: only its path is needed here.
+    let root = llmc_config::workspace_root(&inputs(common)?)?;
     let survey = Survey::of(&root);
     let text = llmc_config::template(&template_options(&root, &survey));
     if args.print {
@@ -79,15 +78,14 @@ fn template_options(root: &Path, survey: &Survey) -> TemplateOptions {
     }
 }
 
-/// The sidecar documents of a fresh installation: short, because a model pays for every line.
+/// The two sidecar documents: short, because a model pays for every line.
 fn sidecars(survey: &Survey) -> [(&'static str, String); 2] {
     let commands = survey.commands();
-    let commands = match commands.is_empty() {
-        true => "- Build and test: (fill in)\n".to_owned(),
-        false => commands
-            .iter()
-            .map(|(what, command)| format!("- {what}: `{command}`\n"))
-            .collect(),
+    let commands: String = if commands.is_empty() {
+        "- Build and test: (fill in)\n".to_owned()
+    } else {
+        let line = |(what, command): &(&str, &str)| format!("- {what}: `{command}`\n");
+        commands.iter().map(line).collect()
     };
     [
         (
@@ -115,7 +113,7 @@ fn write_new(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
     let opened = options.open(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Failure::new(
             Kind::AlreadyExists,
-            format!("{} is there already; --force replaces it", path.display()),
+            format!("{} exists already; --force replaces it", path.display()),
         ),
         _ => unwritable(path, &error),
     });
@@ -128,7 +126,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(Kind::WriteFailed, format!("{}: {error}", path.display()))
 }
 
-/// The text of a small file that may be there; anything else is none.
+/// The text of a regular file, at most 1 MiB of it; `None` when there is none or it is not UTF-8.
 pub(super) fn read(path: &Path) -> Option<String> {
     if !path.metadata().ok()?.is_file() {
         return None;

@@ -1,11 +1,14 @@
-//! `llmc install CLIENT`: one entry in an MCP client's settings.
+//! `llmc install CLIENT`: adds, updates or removes this server's entry in an MCP client's settings.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use llmc_clients::{Change, Client, Entry, Error, Others, Place, Plan, Scope, Starts};
+use llmc_clients::{
+    Client, ClientPaths, EditPlan, Error, NameConflict, ServerEntry, SettingsChange, SettingsScope,
+    StartFolder,
+};
 use llmc_tools::Kind;
 
 use super::colour::Paint;
@@ -13,36 +16,36 @@ use super::{Failure, inputs, print};
 use crate::cli::{Common, InstallArgs};
 
 pub(super) fn run(common: &Common, args: &InstallArgs) -> Result<ExitCode, Failure> {
-    let place = place(common)?;
+    let paths = client_paths(common)?;
     let Some(client) = args.client else {
-        return list(common, args, &place);
+        return list_clients(common, args, &paths);
     };
-    let scope = args.scope.unwrap_or(client.usual_scope());
-    let entry = entry(common, args, client, scope, &place)?;
+    let scope = args.scope.unwrap_or(client.default_scope());
+    let entry = entry(common, args, client, scope, &paths)?;
     if args.print {
-        print(&Plan::alone(client.format(), &entry)?)?;
+        print(&EditPlan::standalone(client.format(), &entry)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let file = file(args, client, scope, &place)?;
-    let others = match args.force {
-        true => Others::Replace,
-        false => Others::Keep,
+    let file = file(args, client, scope, &paths)?;
+    let conflict = if args.force {
+        NameConflict::Replace
+    } else {
+        NameConflict::Refuse
     };
-    if !args.uninstall && others == Others::Keep {
-        named_elsewhere(client, &file, entry.name())?;
+    if !args.uninstall && conflict == NameConflict::Refuse {
+        refuse_duplicate_name(client, &file, entry.name())?;
     }
-    let (change, done) = match args.uninstall {
-        false => (Change::Install(entry.clone()), "installed in"),
-        true => (Change::Uninstall(entry.clone()), "removed from"),
+    let (change, done, unchanged) = if args.uninstall {
+        let change = SettingsChange::Uninstall(entry.clone());
+        (change, "removed from", "not installed in")
+    } else {
+        let change = SettingsChange::Install(entry.clone());
+        (change, "installed in", "already installed in")
     };
-    let plan = Plan::new(&file, client.format(), scope, &change, others)?;
-    if plan.is_nothing() {
-        let state = match args.uninstall {
-            false => "already installed in",
-            true => "not installed in",
-        };
+    let plan = EditPlan::new(&file, client.format(), scope, &change, conflict)?;
+    if plan.is_unchanged() {
         print(&format!(
-            "{state} {}: {} stays as it is",
+            "{unchanged} {}: {} is unchanged",
             client.title(),
             plan.file().display()
         ))?;
@@ -52,19 +55,19 @@ pub(super) fn run(common: &Common, args: &InstallArgs) -> Result<ExitCode, Failu
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    plan.may_write()?;
-    if !args.yes && !agreed(plan.file())? {
+    plan.check_writable()?;
+    if !args.yes && !confirm(plan.file())? {
         print("nothing was written")?;
         return Ok(ExitCode::SUCCESS);
     }
     let applied = plan.apply()?;
     let mut out = format!("{done} {}: {}\n", client.title(), applied.file.display());
     if let Some(backup) = &applied.backup {
-        let _ = writeln!(out, "what was there: {}", backup.display());
+        let _ = writeln!(out, "backup: {}", backup.display());
     }
     if !args.uninstall {
-        let _ = write!(out, "{}", remarks(client, scope, &entry));
-        let _ = writeln!(out, "next: {}", client.next());
+        let _ = write!(out, "{}", describe_workspace(client, scope, &entry));
+        let _ = writeln!(out, "next: {}", client.next_step());
     }
     print(&out)?;
     Ok(ExitCode::SUCCESS)
@@ -79,79 +82,80 @@ impl From<Error> for Failure {
                 _ => Kind::Internal,
             },
             Error::NotAFile { .. } => Kind::IsDirectory,
-            Error::Dangling { .. } => Kind::NotFound,
+            Error::DanglingLink { .. } => Kind::NotFound,
             Error::TooLarge { .. } => Kind::TooLarge,
             Error::Broken { .. } | Error::Unexpected { .. } => Kind::BadArgs,
-            Error::Foreign { .. } => Kind::AlreadyExists,
+            Error::NameTaken { .. } => Kind::AlreadyExists,
             Error::ReadOnly { .. } => Kind::PermissionDenied,
             Error::Changed { .. } => Kind::PreconditionFailed,
-            Error::WouldLose { .. } => Kind::Internal,
+            Error::WouldLoseContent { .. } => Kind::Internal,
             Error::Unwritable { .. } => Kind::WriteFailed,
         };
         Failure::new(kind, format!("{error}\n  hint: {}", error.hint()))
     }
 }
 
-fn bad(message: impl Into<String>) -> Failure {
+fn bad_args(message: impl Into<String>) -> Failure {
     Failure::new(Kind::BadArgs, message)
 }
 
-/// Where the user's and this project's files are.
-fn place(common: &Common) -> Result<Place, Failure> {
-    let project =
-        llmc_config::workspace_root(&inputs(common)?).map_err(|error| bad(error.to_string()))?;
+/// Folders of the user's and this project's client settings.
+fn client_paths(common: &Common) -> Result<ClientPaths, Failure> {
+    let project = llmc_config::workspace_root(&inputs(common)?)?;
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let home = home
-        .filter(|home| home.is_absolute())
-        .ok_or_else(|| bad("HOME names no folder: there is no place for settings"))?;
-    Ok(Place::new(home, project, |name| std::env::var_os(name)))
+    let home = home.filter(|home| home.is_absolute()).ok_or_else(|| {
+        bad_args("HOME is not set to an absolute path, so the client's settings cannot be found")
+    })?;
+    Ok(ClientPaths::new(home, project, |name| {
+        std::env::var_os(name)
+    }))
 }
 
 fn file(
     args: &InstallArgs,
     client: Client,
-    scope: Scope,
-    place: &Place,
+    scope: SettingsScope,
+    paths: &ClientPaths,
 ) -> Result<PathBuf, Failure> {
     if let Some(file) = &args.file {
         return Ok(file.clone());
     }
-    client.file(scope, place, &args.name).ok_or_else(|| {
+    client.file(scope, paths, &args.name).ok_or_else(|| {
         let title = client.title();
-        bad(format!(
+        bad_args(format!(
             "{title} has no settings in a project; leave --scope out to change the user's"
         ))
     })
 }
 
-/// How the client is to start this very program, with the flags given here.
+/// The entry that starts this executable with the flags given here.
 fn entry(
     common: &Common,
     args: &InstallArgs,
     client: Client,
-    scope: Scope,
-    place: &Place,
-) -> Result<Entry, Failure> {
+    scope: SettingsScope,
+    paths: &ClientPaths,
+) -> Result<ServerEntry, Failure> {
     let command = match &args.command {
         Some(command) => command.clone(),
-        None => text(&program()?)?,
+        None => path_text(&program()?)?,
     };
     let mut words = vec!["mcp".to_owned()];
     let mut flag = |name: &str, value: String| words.extend([format!("--{name}"), value]);
-    // What was asked for is written down; otherwise what this client needs to find the project.
-    match (&common.root, client.starts(scope)) {
-        (Some(_), _) | (None, Starts::Anywhere) => flag("root", text(&place.project)?),
-        (None, Starts::Variable(variable)) => flag("root", variable.to_owned()),
-        (None, Starts::InProject) => {}
+    // A given --root is written as it is; without one, what this client needs to find the project.
+    match (&common.root, client.start_folder(scope)) {
+        (Some(_), _) | (None, StartFolder::Anywhere) => flag("root", path_text(&paths.project)?),
+        (None, StartFolder::Variable(variable)) => flag("root", variable.to_owned()),
+        (None, StartFolder::InProject) => {}
     }
     if let Some(config) = &common.config {
-        let absolute = std::path::absolute(config).map_err(|error| bad(error.to_string()))?;
-        flag("config", text(&absolute)?);
+        let absolute = std::path::absolute(config).map_err(|error| bad_args(error.to_string()))?;
+        flag("config", path_text(&absolute)?);
     }
     if let Some(mode) = &common.mode {
         if !llmc_config::Mode::NAMES.contains(&mode.as_str()) {
             let modes = llmc_config::Mode::NAMES.join(", ");
-            return Err(bad(format!("--mode {mode}: one of {modes}")));
+            return Err(bad_args(format!("--mode {mode}: one of {modes}")));
         }
         flag("mode", mode.clone());
     }
@@ -161,16 +165,17 @@ fn entry(
     for set in &common.sets {
         flag("set", set.clone());
     }
-    Entry::new(&args.name, command, words).map_err(|error| bad(error.to_string()))
+    ServerEntry::new(&args.name, command, words).map_err(|error| bad_args(error.to_string()))
 }
 
-/// This program, under the name by which the shell finds it if there is one: that stays the same when the file behind it
-/// is replaced by the next version.
+/// This executable, by its path on `PATH` if it is there: that path stays the same when a new version replaces the file.
 fn program() -> Result<PathBuf, Failure> {
     let unknown = |error: std::io::Error| {
         Failure::new(
             Kind::Internal,
-            format!("this program's place is not known: {error}\n  hint: name it with --command"),
+            format!(
+                "the path of this executable is unknown: {error}\n  hint: name it with --command"
+            ),
         )
     };
     let this = std::env::current_exe().map_err(unknown)?;
@@ -182,18 +187,18 @@ fn program() -> Result<PathBuf, Failure> {
     Ok(named.into_iter().find(same).unwrap_or(this))
 }
 
-fn text(path: &Path) -> Result<String, Failure> {
+fn path_text(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| {
-        bad(format!(
-            "{}: settings hold text, and this path is none",
+        bad_args(format!(
+            "{}: the path is not UTF-8, so it cannot be written to a settings file",
             path.display()
         ))
     })
 }
 
-/// Continue reads servers from one more file, which is not ours to change; the same name in both confuses it.
-fn named_elsewhere(client: Client, file: &Path, name: &str) -> Result<(), Failure> {
+/// Continue also reads servers from `config.yaml`; a name that occurs in both files is refused.
+fn refuse_duplicate_name(client: Client, file: &Path, name: &str) -> Result<(), Failure> {
     let folder = file.parent().and_then(Path::parent);
     let (Client::Continue, Some(folder)) = (client, folder) else {
         return Ok(());
@@ -207,23 +212,23 @@ fn named_elsewhere(client: Client, file: &Path, name: &str) -> Result<(), Failur
         let value = item.strip_prefix("name:").map(str::trim);
         value.is_some_and(|value| value.trim_matches(['"', '\'']) == name)
     });
-    match taken {
-        false => Ok(()),
-        true => Err(Failure::new(
-            Kind::AlreadyExists,
-            format!(
-                "{} has an entry `{name}` already\n  hint: nothing was changed; choose another name with --name, or write beside it with --force",
-                config.display()
-            ),
-        )),
+    if !taken {
+        return Ok(());
     }
+    Err(Failure::new(
+        Kind::AlreadyExists,
+        format!(
+            "{} has an entry `{name}` already\n  hint: nothing was changed; choose another name with --name, or add a second one with --force",
+            config.display()
+        ),
+    ))
 }
 
 /// Asks on the terminal.
-fn agreed(file: &Path) -> Result<bool, Failure> {
+fn confirm(file: &Path) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(bad(
-            "nothing was written: there is no terminal to ask on\n  hint: --yes writes it, --dry-run only shows it",
+        return Err(bad_args(
+            "nothing was written: standard input is no terminal, so the question cannot be asked\n  hint: --yes writes it, --dry-run only shows it",
         ));
     }
     let _ = write!(std::io::stderr(), "write {}? [y/N] ", file.display());
@@ -233,8 +238,8 @@ fn agreed(file: &Path) -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// What the user should know about the entry.
-fn remarks(client: Client, scope: Scope, entry: &Entry) -> String {
+/// Which workspace the entry serves, and whether the file can be shared.
+fn describe_workspace(client: Client, scope: SettingsScope, entry: &ServerEntry) -> String {
     let mut out = String::new();
     let root = entry.args.windows(2).find(|pair| pair[0] == "--root");
     let root = root.map(|pair| pair[1].as_str());
@@ -252,29 +257,33 @@ fn remarks(client: Client, scope: Scope, entry: &Entry) -> String {
             client.title()
         ),
     };
-    if scope == Scope::Project && Path::new(&entry.command).is_absolute() {
+    if scope == SettingsScope::Project && Path::new(&entry.command).is_absolute() {
         let _ = writeln!(
             out,
-            "the file names a program of this machine: keep it out of version control, or use --command llmc"
+            "the entry holds an absolute path of this machine: keep the file out of version control, or use --command llmc"
         );
     }
     out
 }
 
-/// Every client, its file, and how things stand there.
-fn list(common: &Common, args: &InstallArgs, place: &Place) -> Result<ExitCode, Failure> {
+/// Every client, its file, and whether the entry is there.
+fn list_clients(
+    common: &Common,
+    args: &InstallArgs,
+    paths: &ClientPaths,
+) -> Result<ExitCode, Failure> {
     if args.uninstall || args.print || args.file.is_some() {
         let ids: Vec<&str> = Client::ALL.into_iter().map(Client::id).collect();
-        return Err(bad(format!("which client? one of {}", ids.join(", "))));
+        return Err(bad_args(format!("which client? one of {}", ids.join(", "))));
     }
     let paint = Paint::stdout();
     let mut out = String::new();
     for client in Client::ALL {
-        let scope = args.scope.unwrap_or(client.usual_scope());
-        let Some(file) = client.file(scope, place, &args.name) else {
+        let scope = args.scope.unwrap_or(client.default_scope());
+        let Some(file) = client.file(scope, paths, &args.name) else {
             continue;
         };
-        let entry = entry(common, args, client, scope, place)?;
+        let entry = entry(common, args, client, scope, paths)?;
         let (state, style) = state(client, scope, &file, &entry);
         let _ = writeln!(
             out,
@@ -285,21 +294,28 @@ fn list(common: &Common, args: &InstallArgs, place: &Place) -> Result<ExitCode, 
         );
     }
     out.push_str(
-        "\nllmc install CLIENT shows what it would change and asks; --help tells the rest\n",
+        "\n`llmc install CLIENT` shows the change and asks before it writes; see `llmc install --help`\n",
     );
     print(&out)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn state(client: Client, scope: Scope, file: &Path, entry: &Entry) -> (&'static str, &'static str) {
-    let plan = |change: Change| Plan::new(file, client.format(), scope, &change, Others::Keep);
-    let there = plan(Change::Uninstall(entry.clone()));
-    let same = plan(Change::Install(entry.clone()));
+fn state(
+    client: Client,
+    scope: SettingsScope,
+    file: &Path,
+    entry: &ServerEntry,
+) -> (&'static str, &'static str) {
+    let plan = |change: SettingsChange| {
+        EditPlan::new(file, client.format(), scope, &change, NameConflict::Refuse)
+    };
+    let there = plan(SettingsChange::Uninstall(entry.clone()));
+    let same = plan(SettingsChange::Install(entry.clone()));
     match (there, same) {
-        (Err(Error::Foreign { .. }), _) => ("name taken", "33"),
+        (Err(Error::NameTaken { .. }), _) => ("name taken", "33"),
         (Err(_), _) | (_, Err(_)) => ("unusable", "31"),
-        (Ok(there), _) if there.is_nothing() => ("-", "2"),
-        (_, Ok(same)) if same.is_nothing() => ("installed", "32"),
+        (Ok(there), _) if there.is_unchanged() => ("-", "2"),
+        (_, Ok(same)) if same.is_unchanged() => ("installed", "32"),
         _ => ("out of date", "33"),
     }
 }

@@ -1,4 +1,4 @@
-//! What each verb does.
+//! The verbs of the command line, one module each.
 
 mod colour;
 mod config;
@@ -20,14 +20,14 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use llmc_config::{ConfigInputs, LoadedConfig, LogLevel};
+use llmc_config::{ConfigError, ConfigInputs, LoadedConfig, LogLevel};
 use llmc_tools::{App, Error, Kind};
 use serde_json::{Map, Value};
 
 use crate::cli::{Cli, Common, ConfigVerb, RepoVerb, RlmVerb, Verb};
 use crate::log;
 
-/// A verb that did not end well: what to say and the exit code.
+/// Message and exit code of a failed verb.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -42,10 +42,16 @@ impl Failure {
         }
     }
 
-    /// Says it on standard error.
+    /// Prints the message to standard error.
     pub(crate) fn report(self) -> ExitCode {
         let _ = writeln!(std::io::stderr(), "llmc: {}", self.message);
         ExitCode::from(self.code)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::new(Kind::BadArgs, error.to_string())
     }
 }
 
@@ -81,10 +87,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Reads the configuration.
 fn load(common: &Common) -> Result<LoadedConfig, Failure> {
-    let loaded = llmc_config::load(&inputs(common)?);
-    loaded.map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))
+    Ok(llmc_config::load(&inputs(common)?)?)
 }
 
 /// What the configuration is read from: flags, environment, current folder.
@@ -108,19 +112,19 @@ fn inputs(common: &Common) -> Result<ConfigInputs, Failure> {
     Ok(inputs)
 }
 
-/// What `mcp` and `serve` do before anything else: refuse when switched off, start the log, tell what takes effect.
+/// First steps of `mcp` and `serve`: refuse when switched off, start the log, log the effective configuration.
 fn start_server(loaded: &LoadedConfig) -> Result<(), Failure> {
     let config = &loaded.config;
     if !config.mcp.enabled {
         return Err(Failure::new(
             Kind::BadArgs,
-            "mcp.enabled is false: this server is switched off",
+            "mcp.enabled is false: the server is switched off",
         ));
     }
     log::start(
         config.mcp.observability.log_format,
         config.mcp.observability.log_level,
-        log::Writing::OnAThread,
+        log::LogWriter::Thread,
     );
     if let Err(error) = llmc_exec::hide_process() {
         tracing::warn!(%error, "other processes of this user can read the server's environment");
@@ -142,7 +146,7 @@ fn start_server(loaded: &LoadedConfig) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts the application for a short-lived verb: quiet unless a log level was asked for.
+/// Starts the application for a short-lived verb, which logs errors only unless a log level is given.
 fn start_quietly(common: &Common) -> Result<Arc<App>, Failure> {
     let loaded = load(common)?;
     let level = if common.log_level.is_some() {
@@ -151,11 +155,11 @@ fn start_quietly(common: &Common) -> Result<Arc<App>, Failure> {
         LogLevel::Error
     };
     let format = loaded.config.mcp.observability.log_format;
-    log::start(format, level, log::Writing::Directly);
+    log::start(format, level, log::LogWriter::Direct);
     Ok(App::start(loaded)?)
 }
 
-/// Writes to standard output; a reader that went away is fine, a full disk is not.
+/// Writes to standard output; a closed pipe is fine, a full disk is an error.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| {
@@ -164,17 +168,17 @@ fn print(text: &str) -> Result<(), Failure> {
         }
         out.flush()
     });
-    written_or_unread(written)
+    ignore_closed_pipe(written)
 }
 
-/// What clap has to say: help on standard output, complaints on standard error.
-pub(crate) fn say(error: &clap::Error) -> Result<ExitCode, Failure> {
+/// Prints clap's message: help on standard output, errors on standard error.
+pub(crate) fn print_clap_error(error: &clap::Error) -> Result<ExitCode, Failure> {
     let written = error.print().and_then(|()| std::io::stdout().flush());
-    written_or_unread(written)?;
+    ignore_closed_pipe(written)?;
     Ok(ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)))
 }
 
-fn written_or_unread(written: std::io::Result<()>) -> Result<(), Failure> {
+fn ignore_closed_pipe(written: std::io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(
             Kind::WriteFailed,

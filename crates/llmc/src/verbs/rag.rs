@@ -1,6 +1,6 @@
 //! `llmc rag`: the code index from the shell.
 
-mod shown;
+mod render;
 
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
@@ -17,9 +17,9 @@ use super::{Failure, print, start_quietly, tool};
 use crate::cli::{Common, RagVerb};
 
 /// How often a progress bar is drawn.
-const FRAME: Duration = Duration::from_millis(25);
+const PROGRESS_REDRAW_INTERVAL: Duration = Duration::from_millis(25);
 /// The longest question read from standard input.
-const LONGEST: u64 = 1 << 20;
+const MAX_QUESTION_BYTES: u64 = 1 << 20;
 
 pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
     match verb {
@@ -40,8 +40,8 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
                 ("scope", scope.map(Value::from)),
                 ("budget_tokens", budget_tokens.map(Value::from)),
             ]);
-            let render = |document: &Value| shown::found(document, &query);
-            ask(common, "rag_search", args, json, render)
+            let render = |document: &Value| render::found(document, &query);
+            call_and_print(common, "rag_search", args, json, render)
         }
         RagVerb::WhereUsed {
             symbol,
@@ -52,7 +52,7 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
                 ("symbol", Some(symbol.into())),
                 ("depth", depth.map(Value::from)),
             ]);
-            ask(common, "rag_where_used", args, json, shown::uses)
+            call_and_print(common, "rag_where_used", args, json, render::uses)
         }
         RagVerb::Lineage {
             symbol,
@@ -65,7 +65,7 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
                 ("direction", direction.map(Value::from)),
                 ("depth", depth.map(Value::from)),
             ]);
-            ask(common, "rag_lineage", args, json, shown::lineage)
+            call_and_print(common, "rag_lineage", args, json, render::lineage)
         }
         RagVerb::Inspect { what, json } => {
             // A name with a folder or an extension is a file, unless it says what in the file is meant.
@@ -74,13 +74,15 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
                 && (what.contains('/') || std::path::Path::new(&what).extension().is_some());
             let key = if is_path { "path" } else { "symbol" };
             let args = arguments([(key, Some(what.into()))]);
-            ask(common, "inspect", args, json, shown::inspected)
+            call_and_print(common, "inspect", args, json, render::inspected)
         }
         RagVerb::Plan { query, json } => {
             let args = arguments([("query", Some(question(&query)?.into()))]);
-            ask(common, "rag_plan", args, json, shown::plan)
+            call_and_print(common, "rag_plan", args, json, render::plan)
         }
-        RagVerb::Stats { json } => ask(common, "rag_stats", Map::new(), json, shown::stats),
+        RagVerb::Stats { json } => {
+            call_and_print(common, "rag_stats", Map::new(), json, render::stats)
+        }
     }
 }
 
@@ -99,14 +101,14 @@ fn question(words: &[String]) -> Result<String, Failure> {
     }
     let mut text = Vec::new();
     std::io::stdin()
-        .take(LONGEST)
+        .take(MAX_QUESTION_BYTES)
         .read_to_end(&mut text)
         .map_err(|error| Failure::new(Kind::Internal, format!("standard input: {error}")))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Calls a tool and prints its document, or what `render` makes of it.
-fn ask(
+fn call_and_print(
     common: &Common,
     name: &str,
     args: Map<String, Value>,
@@ -136,10 +138,10 @@ fn ask(
 
 fn index(common: &Common) -> Result<ExitCode, Failure> {
     let app = start_quietly(common)?;
-    let (done, took) = with_bar(&app).map_err(Error::from)?;
+    let (done, took) = update_with_progress(&app).map_err(Error::from)?;
     app.observer().close();
     print(&format!(
-        "{} files, {} read again ({}), {} gone, in {:.2} s; the index takes {}",
+        "Indexed {} files ({} new or changed, {} read, {} removed) in {:.2} s; index size {}",
         HumanCount(done.files),
         HumanCount(done.changed),
         HumanBytes(done.bytes),
@@ -150,17 +152,17 @@ fn index(common: &Common) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Updates the index while a bar shows how far it is; also how long it took.
-fn with_bar(app: &Arc<App>) -> llmc_index::Result<(UpdateReport, Duration)> {
-    let stop = CancelToken::default();
+/// Updates the index with a progress bar, and measures the time.
+fn update_with_progress(app: &Arc<App>) -> llmc_index::Result<(UpdateReport, Duration)> {
+    let cancel = CancelToken::default();
     let worker = {
-        let (app, stop) = (Arc::clone(app), stop.clone());
+        let (app, cancel) = (Arc::clone(app), cancel.clone());
         std::thread::spawn(move || {
             let started = Instant::now();
             let roots = &app.files().roots;
-            let done = app.index().update(roots, &stop)?;
-            if let Err(error) = app.index().embed_new(roots, &stop) {
-                tracing::warn!(error = %error, "vectors are behind");
+            let done = app.index().update(roots, &cancel)?;
+            if let Err(error) = app.index().embed_new(roots, &cancel) {
+                tracing::warn!(error = %error, "vectors could not be updated");
             }
             Ok((done, started.elapsed()))
         })
@@ -179,7 +181,7 @@ fn with_bar(app: &Arc<App>) -> llmc_index::Result<(UpdateReport, Duration)> {
     while !worker.is_finished() {
         bar.set_length(progress.total().max(progress.done()));
         bar.set_position(progress.done());
-        std::thread::sleep(FRAME);
+        std::thread::sleep(PROGRESS_REDRAW_INTERVAL);
     }
     bar.finish_and_clear();
     worker.join().unwrap_or_else(|_| {
@@ -191,15 +193,12 @@ fn with_bar(app: &Arc<App>) -> llmc_index::Result<(UpdateReport, Duration)> {
 
 fn watch(common: &Common) -> Result<ExitCode, Failure> {
     let app = start_quietly(common)?;
-    let done = with_bar(&app);
+    let done = update_with_progress(&app);
     use llmc_index::Error as Index;
     if let Err(error @ (Index::Unwritable(_) | Index::Full(_))) = done {
         return Err(Error::from(error).into());
     }
-    print(&format!(
-        "watching {}; end with Ctrl-C",
-        app.root().display()
-    ))?;
+    print(&format!("watching {}; Ctrl-C stops", app.root().display()))?;
     app.index()
         .keep_current(&app.files().roots, &CancelToken::default());
     Ok(ExitCode::SUCCESS)
@@ -209,12 +208,12 @@ fn doctor(common: &Common) -> Result<ExitCode, Failure> {
     let app = start_quietly(common)?;
     let wrong = app.index().check().map_err(Error::from)?;
     if wrong.is_empty() {
-        print("the index is sound")?;
+        print("no damage found")?;
         return Ok(ExitCode::SUCCESS);
     }
     let wrong = wrong.join("; ");
     Err(Failure::new(
         Kind::Internal,
-        format!("{wrong}\n  hint: llmc rag index builds what is damaged again"),
+        format!("{wrong}\n  hint: llmc rag index rebuilds the damaged parts"),
     ))
 }

@@ -16,10 +16,8 @@ use serde_json::{Map, Value};
 use super::{Failure, print, start_quietly, tool};
 use crate::cli::{Common, RlmArgs};
 
-/// The most that is read from standard input.
-const LONGEST: u64 = (256 << 20) + 1;
-/// How often the progress line is drawn.
-const FRAME: Duration = Duration::from_millis(120);
+const MAX_STDIN_BYTES: u64 = (256 << 20) + 1;
+const PROGRESS_REDRAW_INTERVAL: Duration = Duration::from_millis(120);
 
 pub(super) fn query(common: &Common, args: RlmArgs) -> Result<ExitCode, Failure> {
     if args.budget_usd.is_some_and(|budget| !budget.is_finite()) {
@@ -47,7 +45,7 @@ pub(super) fn query(common: &Common, args: RlmArgs) -> Result<ExitCode, Failure>
             let _ = writeln!(
                 std::io::stderr(),
                 "{}",
-                told(&answer.data(), &answer.facts().meta)
+                describe_cost(&answer.data(), &answer.facts().meta)
             );
         }
         Err(error) if json => {
@@ -58,7 +56,7 @@ pub(super) fn query(common: &Common, args: RlmArgs) -> Result<ExitCode, Failure>
         Err(error) => {
             tool::report(error, None);
             if let Some(budget) = error.extra.get("budget_summary") {
-                let _ = writeln!(std::io::stderr(), "  spent: {}", spent(budget));
+                let _ = writeln!(std::io::stderr(), "  spent: {}", describe_spending(budget));
             }
             return Ok(ExitCode::from(error.kind.row().exit));
         }
@@ -92,14 +90,14 @@ fn arguments(app: &Arc<App>, args: RlmArgs) -> Result<Map<String, Value>, Failur
 fn standard_input() -> Result<String, Failure> {
     let mut text = Vec::new();
     std::io::stdin()
-        .take(LONGEST)
+        .take(MAX_STDIN_BYTES)
         .read_to_end(&mut text)
         .map_err(|error| Failure::new(Kind::Internal, format!("standard input: {error}")))?;
     Ok(String::from_utf8(text)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// A path as the shell means it, told as the workspace knows it.
+/// A path relative to the current folder as one relative to the workspace.
 fn in_workspace(app: &Arc<App>, file: &Path) -> Result<String, Failure> {
     let absolute = std::path::absolute(file)
         .map_err(|error| Failure::new(Kind::BadArgs, format!("--file: {error}")))?;
@@ -117,13 +115,13 @@ fn shell(args: &RlmArgs) -> Result<AnalysisShell, Failure> {
         TraceDetail::Full
     };
     let record = match &args.trace {
-        Some(path) => Some(TraceRecorder::new(create(path)?, detail)),
+        Some(path) => Some(TraceRecorder::new(create_trace(path)?, detail)),
         None => None,
     };
     let replay = match &args.replay {
         Some(path) => {
             let file = OpenOptions::new().read(true).open(path);
-            let file = file.map_err(|error| not_opened(Kind::NotFound, path, &error))?;
+            let file = file.map_err(|error| open_failure(Kind::NotFound, path, &error))?;
             let trace = RecordedTrace::read(BufReader::new(file));
             Some(trace.map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))?)
         }
@@ -136,8 +134,8 @@ fn shell(args: &RlmArgs) -> Result<AnalysisShell, Failure> {
     })
 }
 
-/// A trace holds what the file holds: nobody else may read it, and no link decides where it goes.
-fn create(path: &Path) -> Result<File, Failure> {
+/// A trace holds the file's content: only its owner may read it, and links are not followed.
+fn create_trace(path: &Path) -> Result<File, Failure> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits();
     OpenOptions::new()
         .write(true)
@@ -146,14 +144,14 @@ fn create(path: &Path) -> Result<File, Failure> {
         .mode(0o600)
         .custom_flags(i32::try_from(no_follow).unwrap_or(0))
         .open(path)
-        .map_err(|error| not_opened(Kind::WriteFailed, path, &error))
+        .map_err(|error| open_failure(Kind::WriteFailed, path, &error))
 }
 
-fn not_opened(kind: Kind, path: &Path, error: &std::io::Error) -> Failure {
+fn open_failure(kind: Kind, path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(kind, format!("{}: {error}", PathBuf::from(path).display()))
 }
 
-/// A line that is drawn again and again on a terminal; lines one after the other when asked for; else nothing.
+/// A progress line on a terminal, or single lines with `--progress`, or nothing.
 fn progress(lines: bool) -> (ProgressBar, Progress) {
     let terminal = std::io::stderr().is_terminal();
     let bar = if terminal && !lines {
@@ -165,11 +163,11 @@ fn progress(lines: bool) -> (ProgressBar, Progress) {
         bar.set_style(style);
     }
     if terminal && !lines {
-        bar.enable_steady_tick(FRAME);
+        bar.enable_steady_tick(PROGRESS_REDRAW_INTERVAL);
     }
     let drawn = bar.clone();
     let progress = move |_: f64, words: &str| {
-        // A call's heartbeat has only its name to tell.
+        // A heartbeat carries only the name of the tool.
         if words == "rlm_query" {
             return;
         }
@@ -181,8 +179,8 @@ fn progress(lines: bool) -> (ProgressBar, Progress) {
     (bar, Arc::new(progress))
 }
 
-/// What an answer took, in a line.
-fn told(data: &Value, meta: &Map<String, Value>) -> String {
+/// Model, turns, calls, tokens and cost of an answer in one line.
+fn describe_cost(data: &Value, meta: &Map<String, Value>) -> String {
     let model = meta.get("model_used").and_then(Value::as_str);
     let partial = match meta.get("partial_reason").and_then(Value::as_str) {
         Some(why) => format!("partial: {why}; "),
@@ -191,11 +189,11 @@ fn told(data: &Value, meta: &Map<String, Value>) -> String {
     format!(
         "{partial}{}, {}",
         model.unwrap_or_default(),
-        spent(&data["budget_summary"])
+        describe_spending(&data["budget_summary"])
     )
 }
 
-fn spent(budget: &Value) -> String {
+fn describe_spending(budget: &Value) -> String {
     format!(
         "{} turns, {} calls, {} tokens in, {} out, ${:.4}",
         budget["turns"],

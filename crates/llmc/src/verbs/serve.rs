@@ -24,9 +24,9 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
         .enable_all()
         .build()
         .map_err(|error| Failure::new(Kind::Internal, format!("no runtime: {error}")))?;
-    let said = |started: &ListeningServer| say(started, mode, &Truth::confinement(&app));
+    let on_start = |started: &ListeningServer| announce(started, mode, &Truth::confinement(&app));
     let listen = listen.unwrap_or(Listen::Address);
-    let ended = runtime.block_on(http::serve(app.clone(), listen, said));
+    let ended = runtime.block_on(http::serve(app.clone(), listen, on_start));
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
     runtime.shutdown_background();
     app.processes().close();
@@ -39,14 +39,14 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
     })
 }
 
-/// A few: the work itself is done elsewhere.
+/// A few: tools run on blocking threads.
 fn workers() -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     cores.clamp(2, 8)
 }
 
-/// Tells where to connect and with what; whatever the log level, because nobody can connect without knowing.
-fn say(started: &ListeningServer, mode: &str, confinement: &str) {
+/// Prints address and token at any log level: without them no client can connect.
+fn announce(started: &ListeningServer, mode: &str, confinement: &str) {
     tracing::info!(
         target: log::ALWAYS,
         url = started.url,

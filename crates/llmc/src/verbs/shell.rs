@@ -1,4 +1,4 @@
-//! What a shell and `man` know about this program: made from the same definitions as `--help`.
+//! Shell completions and manual pages, generated from the definitions behind `--help`.
 
 use std::path::Path;
 use std::process::ExitCode;

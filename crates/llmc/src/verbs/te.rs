@@ -9,14 +9,14 @@ use llmc_observe::{CallFilter, GroupBy, TelemetryAnalysis};
 use llmc_tools::Kind;
 use llmc_tools::shell::{Cli, Flags, HELP};
 
-use super::{Failure, print, say, start_quietly};
+use super::{Failure, print, print_clap_error, start_quietly};
 use crate::cli::Common;
 
 pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure> {
     if words.first().is_some_and(|word| word == "analyze") {
         return match Analyze::try_parse_from(words) {
             Ok(args) => args.run(common),
-            Err(error) => say(&error),
+            Err(error) => print_clap_error(&error),
         };
     }
     let flags = Flags::parse(words)?;

@@ -12,7 +12,7 @@ use llmc_tools::{
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::{Failure, print, say, start_quietly};
+use super::{Failure, print, print_clap_error, start_quietly};
 use crate::cli::Common;
 
 /// The flag that takes all of a tool's arguments as JSON.
@@ -47,7 +47,7 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
     let matches = match command.try_get_matches_from(std::iter::once(name).chain(rest)) {
         Ok(matches) => matches,
         Err(error) => {
-            return say(&error);
+            return print_clap_error(&error);
         }
     };
     let args = arguments(tool, &matches)?;

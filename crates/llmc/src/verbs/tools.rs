@@ -1,4 +1,4 @@
-//! `llmc tools`: the list and what it costs.
+//! `llmc tools`: the tools with their cost in tokens.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ pub(super) fn run(common: &Common, schemas: bool) -> Result<ExitCode, Failure> {
     let (listed, warnings) = mode::listing(config);
     let mut out = String::new();
     let all: Vec<&ToolDef> = catalog::TOOLS.iter().collect();
-    // Asked for a mode, that mode's list; else every tool, marked.
+    // With --mode only that mode's tools; else every tool, those not listed marked with `-`.
     let rows = if common.mode.is_some() { &listed } else { &all };
     let _ = writeln!(
         out,

@@ -134,7 +134,7 @@ fn what_is_written_starts_a_server_that_answers() {
         assert_eq!(around.count(), 1, "{client}");
         // Other flags: renewed, with what was there kept.
         let other = run(&workspace, &[client, "--mode", "te", "--yes"]);
-        assert!(ok(&other).contains("what was there: "), "{other:?}");
+        assert!(ok(&other).contains("backup: "), "{other:?}");
         assert!(fs::read_to_string(&file).unwrap().contains("te"));
         ok(&run(&workspace, &[client, "--uninstall", "--yes"]));
         let left = fs::read_to_string(&file).unwrap_or_default();
@@ -191,7 +191,7 @@ fn bad_files_are_never_damaged() {
         let forced = run(&workspace, &[client, "--force", "--yes"]);
         let backup = ok(&forced)
             .lines()
-            .find_map(|line| line.strip_prefix("what was there: "));
+            .find_map(|line| line.strip_prefix("backup: "));
         assert!(
             fs::read_to_string(backup.unwrap())
                 .unwrap()

@@ -466,7 +466,9 @@ fn from_the_shell() {
     );
     let built = workspace.llmc(["rag", "index"]);
     assert!(
-        built.stdout.starts_with("5 files, 5 read again"),
+        built
+            .stdout
+            .starts_with("Indexed 5 files (5 new or changed"),
         "{}",
         built.stdout
     );
@@ -490,7 +492,7 @@ fn from_the_shell() {
         (&["inspect", "src/main.rs"], "fn main()"),
         (&["plan", "open a connection"], "confidence"),
         (&["stats"], "state    ready"),
-        (&["doctor"], "the index is sound"),
+        (&["doctor"], "no damage found"),
     ] {
         let ended = workspace.llmc(["rag"].iter().chain(words));
         assert_eq!(ended.code, Some(0), "{words:?}: {}", ended.stderr);

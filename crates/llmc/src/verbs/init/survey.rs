@@ -1,4 +1,4 @@
-//! What a repository is made of: languages by their files, build systems by the files that name them.
+//! What a repository consists of: languages by file extension, build systems by their files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -45,24 +45,23 @@ const LANGUAGES: [(&str, &[&str]); 19] = [
     ("SQL", &["sql"]),
 ];
 
-/// A build system that was found, and the file that told.
+/// A build system, recognised by a file in the root.
 #[derive(Debug)]
 struct Build {
-    sign: &'static str,
+    file: &'static str,
     build: Option<String>,
     test: Option<String>,
 }
 
-/// What was found.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// Names with how many files they have, most first.
+    /// Names with their number of files, most first.
     languages: Vec<(&'static str, usize)>,
     builds: Vec<Build>,
 }
 
 impl Survey {
-    /// Looks at a folder; nothing is written or run.
+    /// Reads a folder; nothing is written or run.
     pub(super) fn of(root: &Path) -> Survey {
         let mut counts = BTreeMap::new();
         count(root, 0, &mut 0, &mut counts);
@@ -74,7 +73,7 @@ impl Survey {
         }
     }
 
-    /// What to do with which command.
+    /// Build and test commands with their purpose.
     pub(super) fn commands(&self) -> Vec<(&'static str, &str)> {
         let mut found = Vec::new();
         for build in &self.builds {
@@ -93,11 +92,12 @@ impl Survey {
             .take(5)
             .map(|(name, count)| format!("{name} ({count})"))
             .collect();
-        parts.push(match languages.is_empty() {
-            true => "no source files found".to_owned(),
-            false => format!("files by language: {}", languages.join(", ")),
+        parts.push(if languages.is_empty() {
+            "no source files found".to_owned()
+        } else {
+            format!("files by language: {}", languages.join(", "))
         });
-        let signs: Vec<&str> = self.builds.iter().map(|build| build.sign).collect();
+        let signs: Vec<&str> = self.builds.iter().map(|build| build.file).collect();
         if !signs.is_empty() {
             parts.push(format!("build files: {}", signs.join(", ")));
         }
@@ -106,9 +106,10 @@ impl Survey {
             .iter()
             .filter_map(|build| build.test.as_deref())
             .collect();
-        parts.push(match tests.is_empty() {
-            true => "no test command found".to_owned(),
-            false => format!("tested with `{}`", tests.join("`, `")),
+        parts.push(if tests.is_empty() {
+            "no test command found".to_owned()
+        } else {
+            format!("tested with `{}`", tests.join("`, `"))
         });
         parts.join("; ")
     }
@@ -157,7 +158,7 @@ fn builds(root: &Path) -> Vec<Build> {
         .filter_map(|(signs, build, test)| {
             let sign = signs.iter().find(|sign| there(sign))?;
             Some(Build {
-                sign,
+                file: sign,
                 build: (!build.is_empty()).then(|| (*build).to_owned()),
                 test: (!test.is_empty()).then(|| (*test).to_owned()),
             })
@@ -221,7 +222,7 @@ fn node(root: &Path) -> Option<Build> {
         (!script.contains("no test specified")).then(|| format!("{manager} run {name}"))
     };
     Some(Build {
-        sign: "package.json",
+        file: "package.json",
         build: script("build"),
         test: script("test"),
     })
@@ -244,7 +245,7 @@ fn python(root: &Path) -> Option<Build> {
         .any(|text| text.contains("pytest"));
     let tests = configured || tested.iter().any(|name| root.join(name).exists());
     Some(Build {
-        sign,
+        file: sign,
         build: None,
         // The tool of that name answers with the failures alone.
         test: tests.then(|| "run_pytest".to_owned()),
@@ -262,7 +263,7 @@ fn make(root: &Path) -> Option<Build> {
         known.then(|| format!("make {name}"))
     };
     Some(Build {
-        sign,
+        file: sign,
         build: Some("make".to_owned()),
         test: target("test").or_else(|| target("check")),
     })

@@ -1,4 +1,4 @@
-//! Documents of the retrieval tools, for people.
+//! Documents of the retrieval tools as text for a terminal.
 
 use std::fmt::Write as _;
 
@@ -147,7 +147,7 @@ fn totals(out: &mut String, document: &Value, what: &str, shown: usize) {
         document["total"]
     );
     if let Some(depth) = document["depth_reached"].as_u64() {
-        let _ = writeln!(out, "too many to go beyond step {depth}");
+        let _ = writeln!(out, "too many: stopped at step {depth}");
     }
     if let Some(hint) = document["hint"].as_str() {
         let _ = writeln!(out, "{hint}");
@@ -258,7 +258,7 @@ pub(super) fn stats(document: &Value) -> String {
     if !died.is_empty() {
         let _ = writeln!(
             out,
-            "not parsed, since it killed the parser: {}",
+            "not parsed, because the parser crashed: {}",
             died.join(", ")
         );
     }
