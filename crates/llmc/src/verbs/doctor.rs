@@ -54,7 +54,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<ExitCode, Failure> {
         Some(_) => observability.log_level,
         None => LogLevel::Error,
     };
-    log::start(observability.log_format, level, log::Writing::Directly);
+    log::start(observability.log_format, level, log::LogWriter::Direct);
     let stores = state::stores(&loaded.state_dir());
     let found = examine(&App::open(loaded)?, stores);
     print(&match json {
