@@ -2,27 +2,14 @@
 //! and the reference page read them here.
 
 use std::fmt;
-use std::str::FromStr;
-
-/// A word that is not one of the accepted ones.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown value \"{value}\"; accepted: {}", .accepted.join(", "))]
-pub struct UnknownChoice {
-    /// The word given.
-    pub value: String,
-    /// The words that would do.
-    pub accepted: &'static [&'static str],
-}
 
 /// An enum whose variants are words in the configuration; words of earlier versions are read, too.
-pub(crate) trait Choice: Copy + FromStr {
+pub(crate) trait Choice: Copy {
     const WORDS: &'static [&'static str];
 
     fn word(self) -> &'static str;
 
-    fn of_word(word: &str) -> Option<Self> {
-        word.parse().ok()
-    }
+    fn of_word(word: &str) -> Option<Self>;
 }
 
 macro_rules! choice {
@@ -51,22 +38,18 @@ macro_rules! choice {
             }
         }
 
-        impl FromStr for $name {
-            type Err = UnknownChoice;
-
-            fn from_str(value: &str) -> Result<Self, UnknownChoice> {
-                match value {
-                    $($word $(| $old_word)* => Ok(Self::$variant),)+
-                    _ => Err(UnknownChoice { value: value.to_owned(), accepted: Self::NAMES }),
-                }
-            }
-        }
-
         impl Choice for $name {
             const WORDS: &'static [&'static str] = Self::NAMES;
 
             fn word(self) -> &'static str {
                 self.as_str()
+            }
+
+            fn of_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word $(| $old_word)* => Some(Self::$variant),)+
+                    _ => None,
+                }
             }
         }
     };

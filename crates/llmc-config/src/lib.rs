@@ -44,7 +44,7 @@ mod value;
 
 pub use choices::{
     AuthMode, CachePolicy, ConfigVersion, ConfinementMode, DefaultScope, EmbeddingProvider,
-    ExecProfile, LogFormat, LogLevel, Mode, OnTimeout, RlmProfile, ScriptBackend, UnknownChoice,
+    ExecProfile, LogFormat, LogLevel, Mode, OnTimeout, RlmProfile, ScriptBackend,
 };
 pub use config::{Config, NamedToken, TokenDigest, TokenProof};
 pub use declarations::{
@@ -59,6 +59,5 @@ pub use load::{ConfigInputs, LoadedConfig, load, workspace_root};
 pub use choices::ConfinementMode as Confinement;
 pub use load::{ConfigInputs as Inputs, LoadedConfig as Loaded};
 pub use merge::{SettingEntry, SettingSource};
-pub use paths::expand_home;
 pub use render::{reference_markdown, render_show};
 pub use template::{TemplateOptions, template};

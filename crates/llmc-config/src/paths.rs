@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The path with a leading `~` or `~/` replaced by the home directory.
 ///
 /// Other users' homes (`~name`) are not looked up and stay as written, as does everything when no home is known.
-pub fn expand_home(path: &str, home: Option<&Path>) -> PathBuf {
+pub(crate) fn expand_home(path: &str, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix('~'), home) {
         (Some(""), Some(home)) => home.to_owned(),
         (Some(rest), Some(home)) if rest.starts_with('/') => {

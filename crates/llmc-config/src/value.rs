@@ -263,16 +263,9 @@ fn one_of(
     canonical: Option<&'static str>,
     words: &'static [&'static str],
 ) -> Result<Value, String> {
-    let unknown = || {
-        let unknown = crate::UnknownChoice {
-            value: word.to_owned(),
-            accepted: words,
-        };
-        unknown.to_string()
-    };
     canonical
         .map(|word| Value::Text(word.to_owned()))
-        .ok_or_else(unknown)
+        .ok_or_else(|| format!("unknown value \"{word}\"; accepted: {}", words.join(", ")))
 }
 
 fn comma_separated(text: &str) -> Array {

@@ -149,7 +149,8 @@ fn entry(
         (None, StartFolder::InProject) => {}
     }
     if let Some(config) = &common.config {
-        let absolute = std::path::absolute(config).map_err(|error| bad_args(error.to_string()))?;
+        let absolute = std::path::absolute(config)
+            .map_err(|error| Failure::from_error(Kind::BadArgs, &error))?;
         flag("config", path_text(&absolute)?);
     }
     if let Some(mode) = &common.mode {
@@ -165,7 +166,8 @@ fn entry(
     for set in &common.sets {
         flag("set", set.clone());
     }
-    ServerEntry::new(&args.name, command, words).map_err(|error| bad_args(error.to_string()))
+    ServerEntry::new(&args.name, command, words)
+        .map_err(|error| Failure::from_error(Kind::BadArgs, &error))
 }
 
 /// This executable, by its path on `PATH` if it is there: that path stays the same when a new version replaces the file.

@@ -33,6 +33,6 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
             tracing::info!(reason = ?ended, "end");
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Err(Failure::new(Kind::Internal, error.to_string())),
+        Err(error) => Err(Failure::from_error(Kind::Internal, &error)),
     }
 }

@@ -16,6 +16,7 @@ mod tool;
 mod tools;
 mod tui;
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,6 +43,20 @@ impl Failure {
         }
     }
 
+    /// The error's message with the causes that it does not name itself.
+    pub(crate) fn from_error(kind: Kind, error: &dyn std::error::Error) -> Failure {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !message.contains(&text) {
+                let _ = write!(message, ": {text}");
+            }
+            cause = error.source();
+        }
+        Failure::new(kind, message)
+    }
+
     /// Prints the message to standard error.
     pub(crate) fn report(self) -> ExitCode {
         let _ = writeln!(std::io::stderr(), "llmc: {}", self.message);
@@ -51,7 +66,7 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Failure {
-        Failure::new(Kind::BadArgs, error.to_string())
+        Failure::from_error(Kind::BadArgs, &error)
     }
 }
 

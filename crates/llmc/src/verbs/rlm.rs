@@ -123,7 +123,7 @@ fn shell(args: &RlmArgs) -> Result<AnalysisShell, Failure> {
             let file = OpenOptions::new().read(true).open(path);
             let file = file.map_err(|error| open_failure(Kind::NotFound, path, &error))?;
             let trace = RecordedTrace::read(BufReader::new(file));
-            Some(trace.map_err(|error| Failure::new(Kind::BadArgs, error.to_string()))?)
+            Some(trace.map_err(|error| Failure::from_error(Kind::BadArgs, &error))?)
         }
         None => None,
     };

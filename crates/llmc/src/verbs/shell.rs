@@ -24,7 +24,7 @@ pub(super) fn man(folder: Option<&Path>) -> Result<ExitCode, Failure> {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command())
             .render(&mut page)
-            .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
+            .map_err(|error| Failure::from_error(Kind::Internal, &error))?;
         print(&String::from_utf8_lossy(&page))?;
         return Ok(ExitCode::SUCCESS);
     };

@@ -73,10 +73,10 @@ impl Analyze {
             ..CallFilter::default()
         };
         let analysis = TelemetryAnalysis::of(&app.telemetry()?, self.by, &filter)
-            .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?;
+            .map_err(|error| Failure::from_error(Kind::Internal, &error))?;
         print(&if self.json {
             serde_json::to_string(&analysis)
-                .map_err(|error| Failure::new(Kind::Internal, error.to_string()))?
+                .map_err(|error| Failure::from_error(Kind::Internal, &error))?
         } else {
             analysis.text()
         })?;

@@ -272,7 +272,7 @@ fn scopes_roots_and_flags() {
         (&["emacs"], "windsurf"),
         (
             &["cursor", "--name", "a b", "--print"],
-            "no name for a server",
+            "not a valid server name",
         ),
         (&["cursor", "--mode", "fast", "--print"], "hybrid"),
         (&["--uninstall"], "which client"),

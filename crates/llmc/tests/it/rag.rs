@@ -339,7 +339,7 @@ fn a_repository_is_indexed_before_the_first_question() {
     assert!(!folder.path(".llmc/index").exists());
     let other = workspace(SHOP);
     std::fs::create_dir(other.path(".git")).unwrap();
-    let mut client = other.mcp(["--mode", "hybrid"]);
+    let mut client = other.mcp(["--mode", "code_execution"]);
     client.initialize("2025-06-18");
     client.request("tools/list", json!({}));
     assert!(!other.path(".llmc/index").exists());
