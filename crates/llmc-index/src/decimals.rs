@@ -1,8 +1,8 @@
-//! How scores and confidences are written.
+//! The format of scores and confidences.
 
 use serde::Serializer;
 
-/// Writes a number from 0 to 1 with three decimals: nobody ranks by more, and the rest of a 32-bit number is noise.
+/// Writes a number from 0 to 1 with three decimals; more would be noise of a 32-bit number.
 ///
 /// # Errors
 /// The serializer's.

@@ -55,8 +55,7 @@ struct Interpreter {
 impl PythonBackend {
     /// Finds Python and runs the escape probes; one that succeeds fails this call.
     ///
-    /// Of `settings` only the state directory, the helper and the search path are used: what they allow commands is not
-    /// allowed here.
+    /// Of `settings` only the state directory and the helper are used: what they allow commands is not allowed here.
     ///
     /// # Errors
     /// [`llmc_host::Error::IsolationRequired`] names what is missing or which probe escaped; or there is no Python.

@@ -23,7 +23,7 @@ const LIMIT: u8 = 1;
 
 /// A pool.
 #[derive(Debug)]
-pub struct Pool {
+pub(crate) struct Pool {
     idle: u8,
 }
 
