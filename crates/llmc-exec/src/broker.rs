@@ -15,7 +15,7 @@ use super::outer::Outer;
 use super::plan::{self, Failure, LayerStore, Report, Stage, Start};
 
 /// How long the broker may take to end once it is let go.
-const END: Duration = Duration::from_secs(6);
+const BROKER_END_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// A broker that serves. Dropping it ends every run it has made.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Broker {
 impl Drop for Broker {
     fn drop(&mut self) {
         let _ = self.socket.shutdown(Shutdown::Both);
-        let deadline = Instant::now() + END;
+        let deadline = Instant::now() + BROKER_END_TIMEOUT;
         while matches!(self.helper.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
                 let _ = self.helper.kill();

@@ -6,18 +6,18 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use super::follow::{RunReport, Stream, TICK, Terms, broken, failed, follow};
+use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, failed, follow};
 use super::plan::Input;
 use super::process::wait_for_room;
-use super::runner::{Launched, Runner, Spec};
+use super::runner::{ExecRequest, Launched, Runner};
 use llmc_host::CancelToken;
 use llmc_host::Result;
 
 /// Where a run's input is written. Dropping it closes the input.
 #[derive(Debug)]
-pub struct Voice(File);
+pub struct CommandInput(File);
 
-impl Voice {
+impl CommandInput {
     /// Writes all of it, waiting for the run to read. `false` if nobody reads any more or the time is over.
     pub fn say(&mut self, bytes: &[u8], stop: &CancelToken) -> bool {
         let mut rest = bytes;
@@ -26,7 +26,7 @@ impl Voice {
                 Ok(written) => rest = &rest[written..],
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !stop.is_cancelled() => {
-                    wait_for_room(&self.0, TICK);
+                    wait_for_room(&self.0, CANCEL_CHECK_INTERVAL);
                 }
                 Err(_) => return false,
             }
@@ -43,8 +43,8 @@ impl Runner {
     /// As [`Runner::run`].
     pub fn converse(
         &self,
-        spec: &Spec<'_>,
-        begin: impl FnOnce(Voice),
+        spec: &ExecRequest<'_>,
+        begin: impl FnOnce(CommandInput),
         on_output: &mut dyn FnMut(&[u8]),
         stop: &CancelToken,
     ) -> Result<RunReport> {
@@ -67,7 +67,7 @@ impl Runner {
         };
         let ended = running.and_then(|()| {
             if let Some(input) = tree.take_input() {
-                begin(Voice(input));
+                begin(CommandInput(input));
             }
             follow(
                 &mut tree,

@@ -11,11 +11,11 @@ use rustix::net::{
 };
 
 /// The most that travel at once.
-const MOST: usize = 4;
+const MAX_FDS_PER_MESSAGE: usize = 4;
 
 /// Sends descriptors with one byte, which they need to ride on.
 pub(super) fn send(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS_PER_MESSAGE))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -27,7 +27,7 @@ pub(super) fn send(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()
 
 /// Receives what [`send`] sent. Nothing at all means the other side has closed.
 pub(super) fn receive(socket: &UnixStream) -> io::Result<Vec<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS_PER_MESSAGE))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let received = loop {

@@ -10,13 +10,13 @@ use super::tree::{Event, Tree};
 use llmc_host::{Error, Result};
 
 /// How often a run looks whether its caller has changed their mind.
-pub(super) const TICK: Duration = Duration::from_millis(20);
+pub(super) const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long output is waited for once nobody is left to write it.
-pub(super) const DRAIN: Duration = Duration::from_millis(500);
+pub(super) const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a run that was told to end is waited for. Only a process stuck in the kernel takes longer.
-pub(super) const END: Duration = Duration::from_secs(6);
+pub(super) const RUN_END_TIMEOUT: Duration = Duration::from_secs(6);
 /// No run lasts longer, whatever its caller says: a clock has an end.
-pub(super) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const MAX_RUN_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Which of a command's two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub(super) fn follow(
 ) -> Result<RunReport> {
     let started = Instant::now();
     let run = Run {
-        deadline: started + terms.timeout.min(LONGEST),
+        deadline: started + terms.timeout.min(MAX_RUN_TIME),
         left: terms.max_output,
         over: None,
         report: None,
@@ -117,7 +117,7 @@ impl Run {
                 return Ok(self);
             }
             if self.over.is_some() {
-                stuck.get_or_insert(now + END);
+                stuck.get_or_insert(now + RUN_END_TIMEOUT);
             }
             if gone.is_some_and(|deadline| now >= deadline) || (gone.is_some() && tree.silent()) {
                 return Ok(self);
@@ -135,7 +135,7 @@ impl Run {
             }
             let patience = match gone {
                 Some(deadline) => deadline - now,
-                None => TICK.min(
+                None => CANCEL_CHECK_INTERVAL.min(
                     self.deadline
                         .saturating_duration_since(now)
                         .max(Duration::from_millis(1)),
@@ -155,7 +155,7 @@ impl Run {
                     }
                 }
                 Event::Report(report) => self.report = Some(report),
-                Event::Gone => gone = Some(Instant::now() + DRAIN),
+                Event::Gone => gone = Some(Instant::now() + OUTPUT_DRAIN_TIMEOUT),
                 Event::Nothing => {}
             }
         }

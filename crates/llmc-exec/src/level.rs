@@ -86,7 +86,7 @@ pub enum Protection {
 ///
 /// Prints as `landlock=7,userns,mntns,pidns,netns,seccomp,protected=mount`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Level {
+pub struct ConfinementLevel {
     /// The Landlock ABI in force.
     pub landlock: Option<u32>,
     /// A user namespace: capabilities mean nothing outside.
@@ -107,9 +107,9 @@ pub struct Level {
     pub protected: Protection,
 }
 
-impl Level {
+impl ConfinementLevel {
     /// No confinement at all.
-    pub(super) const OFF: Level = Level {
+    pub(super) const OFF: ConfinementLevel = ConfinementLevel {
         landlock: None,
         userns: false,
         mountns: false,
@@ -121,8 +121,12 @@ impl Level {
         protected: Protection::None,
     };
 
-    pub(super) fn new(features: Features, landlock: Option<u32>, network: bool) -> Level {
-        Level {
+    pub(super) fn new(
+        features: Features,
+        landlock: Option<u32>,
+        network: bool,
+    ) -> ConfinementLevel {
+        ConfinementLevel {
             landlock,
             userns: features.user,
             mountns: features.mount,
@@ -159,9 +163,9 @@ impl Level {
     }
 }
 
-impl fmt::Display for Level {
+impl fmt::Display for ConfinementLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Level::OFF {
+        if *self == ConfinementLevel::OFF {
             return f.write_str("none");
         }
         if let Some(abi) = self.landlock {
@@ -193,20 +197,20 @@ mod tests {
     #[test]
     fn a_level_reads_as_one_line() {
         let mut features = Features::all(true, false);
-        let line = Level::new(features, Some(7), false).to_string();
+        let line = ConfinementLevel::new(features, Some(7), false).to_string();
         assert_eq!(
             line,
             "landlock=7,userns,mntns,pidns,netns,seccomp,protected=mount"
         );
         assert!(features.remove(Feature::UserSpace, false));
         assert!(!features.remove(Feature::NetSpace, false));
-        let level = Level::new(features, Some(7), false);
+        let level = ConfinementLevel::new(features, Some(7), false);
         assert_eq!(level.to_string(), "landlock=7,seccomp,protected=detect");
         assert_eq!(
             level.missing()[..3],
             ["userns", "mntns", "pidns"],
             "what full confinement lacks is named"
         );
-        assert_eq!(Level::OFF.to_string(), "none");
+        assert_eq!(ConfinementLevel::OFF.to_string(), "none");
     }
 }

@@ -12,7 +12,7 @@ use super::level::{Feature, Features};
 use super::plan::{self, Failure, OUTER, Report, Start};
 
 /// How long a helper may take to answer or to take a message.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HELPER_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An outer helper in its user namespace, if it was to have one.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Outer {
     /// Starts one in `cwd`, given as a descriptor.
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is how llmc-host starts programs"
+        reason = "this is how llmc-exec starts programs"
     )]
     pub(super) fn start(
         helper: &Path,
@@ -35,8 +35,8 @@ impl Outer {
         err: Stdio,
     ) -> io::Result<Result<Outer, Failure>> {
         let (leash, theirs) = UnixStream::pair()?;
-        leash.set_write_timeout(Some(PATIENCE))?;
-        leash.set_read_timeout(Some(PATIENCE))?;
+        leash.set_write_timeout(Some(HELPER_ANSWER_TIMEOUT))?;
+        leash.set_read_timeout(Some(HELPER_ANSWER_TIMEOUT))?;
         let process = Command::new(helper)
             .arg0("llmc")
             .arg(OUTER)

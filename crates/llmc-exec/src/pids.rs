@@ -51,14 +51,18 @@ pub enum NotKilled {
 
 /// A process that may be sent a signal.
 #[derive(Debug)]
-pub struct Aim(OwnedFd);
+pub struct SignalTarget(OwnedFd);
 
 /// Takes hold of a process, unless it must be left alone. `helpers` are those of the caller's own processes;
 /// `strangers` says whether a process that this server did not start will do.
 ///
 /// # Errors
 /// The reason.
-pub fn aim(pid: i64, helpers: &[i32], strangers: bool) -> Result<Aim, NotKilled> {
+pub fn find_signal_target(
+    pid: i64,
+    helpers: &[i32],
+    strangers: bool,
+) -> Result<SignalTarget, NotKilled> {
     if pid <= 0 {
         return Err(NotKilled::Group);
     }
@@ -79,10 +83,10 @@ pub fn aim(pid: i64, helpers: &[i32], strangers: bool) -> Result<Aim, NotKilled>
         return Err(NotKilled::Gone);
     }
     checked?;
-    Ok(Aim(pidfd))
+    Ok(SignalTarget(pidfd))
 }
 
-impl Aim {
+impl SignalTarget {
     /// Sends it.
     ///
     /// # Errors
@@ -214,10 +218,14 @@ mod tests {
             (i64::MAX, NotKilled::Gone),
             (i64::from(i32::MAX), NotKilled::Gone),
         ] {
-            assert_eq!(aim(pid, &[], true).unwrap_err(), why, "{pid}");
+            assert_eq!(
+                find_signal_target(pid, &[], true).unwrap_err(),
+                why,
+                "{pid}"
+            );
         }
         // In a container the parent may be the first process.
-        let why = aim(parent, &[], true).unwrap_err();
+        let why = find_signal_target(parent, &[], true).unwrap_err();
         assert!(
             matches!(why, NotKilled::Ancestor | NotKilled::Init),
             "{why:?}"

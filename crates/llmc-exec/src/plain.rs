@@ -13,7 +13,7 @@ use super::exit_status::ExitStatus;
 use super::follow::Stream;
 
 /// How much is read at a time.
-const BLOCK: usize = 64 << 10;
+const READ_BLOCK_BYTES: usize = 64 << 10;
 
 /// What takes a command's output; an error ends the reading.
 pub type Sink<'a> = &'a mut dyn FnMut(Stream, &[u8]) -> io::Result<()>;
@@ -45,7 +45,7 @@ pub fn run_plain(argv: &[String], sink: Option<Sink<'_>>) -> io::Result<ExitStat
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is how llmc-host starts programs"
+    reason = "this is how llmc-exec starts programs"
 )]
 fn command(name: &str) -> Command {
     Command::new(name)
@@ -54,7 +54,7 @@ fn command(name: &str) -> Command {
 /// Reads both outputs to their ends, in the order in which they come.
 fn pump(pipes: [(PipeReader, Stream); 2], sink: Sink<'_>) -> io::Result<()> {
     let mut open: Vec<(PipeReader, Stream)> = pipes.into();
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; READ_BLOCK_BYTES];
     while !open.is_empty() {
         let mut watched: Vec<PollFd<'_>> = open
             .iter()

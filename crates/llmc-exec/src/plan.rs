@@ -22,11 +22,11 @@ pub(super) const INNER: &str = "__confine-init";
 /// The hidden argument of the program that tries to get out, for escape tests.
 pub(super) const ATTEMPT: &str = "__attempt";
 /// The hidden argument of the step between a helper and a program that may start no other; the program and its name follow.
-pub(super) const ALONE: &str = "__alone";
+pub(super) const SINGLE_PROCESS: &str = "__single-process";
 /// How that program begins the line in which it says that it was refused; the kernel's number follows.
 pub(super) const REFUSED: &str = "llmc-refused ";
 /// Longest message: the arguments and the environment of one command, each byte of them escaped.
-const MESSAGE_LIMIT: usize = 16 << 20;
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// The first message to every helper: what to do before there is a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -253,7 +253,7 @@ pub(super) fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<T>
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
-    if length > MESSAGE_LIMIT {
+    if length > MAX_MESSAGE_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut bytes = vec![0; length];
@@ -267,7 +267,7 @@ pub(super) fn take<T: DeserializeOwned>(inbox: &mut Vec<u8>) -> io::Result<Optio
         return Ok(None);
     };
     let end = 4 + u32::from_le_bytes(*length) as usize;
-    if end > MESSAGE_LIMIT {
+    if end > MAX_MESSAGE_BYTES {
         return Err(io::ErrorKind::InvalidData.into());
     }
     if inbox.len() < end {

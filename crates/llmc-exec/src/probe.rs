@@ -1,4 +1,4 @@
-//! Escape tests of the sandbox: the proof behind what a [`Level`] says.
+//! Escape tests of the sandbox: the proof behind what a [`ConfinementLevel`] says.
 //!
 //! This executable makes each attempt twice: outside the boundary, where it must succeed or the probe proves nothing, and
 //! then in a run like any other. A probe is judged by the state of its target on the host, never by what the run prints.
@@ -16,11 +16,11 @@ use rustix::io::Errno;
 use ulid::Ulid;
 
 use self::targets::{Credential, HomeFile, Outside, Sockets, Victim};
-use super::level::Level;
+use super::level::ConfinementLevel;
 use super::plan::{ATTEMPT, REFUSED};
 use super::programs::Program;
 use super::protect::Quarantined;
-use super::runner::{RunOwner, Runner, Spec};
+use super::runner::{ExecRequest, RunOwner, Runner};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
 
@@ -38,7 +38,7 @@ pub struct Probe {
 /// How an escape test went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeResult {
-    /// It failed; by which layer, in the words of [`Level`].
+    /// It failed; by which layer, in the words of [`ConfinementLevel`].
     Held(String),
     /// It worked, though the level says that it cannot.
     Escaped,
@@ -295,7 +295,9 @@ impl Prober<'_> {
     fn claim(&self, holds: bool, needs: &str) -> Claim {
         match holds {
             true => Ok(()),
-            false if *self.runner.level() == Level::OFF => Err("confinement is off".to_owned()),
+            false if *self.runner.level() == ConfinementLevel::OFF => {
+                Err("confinement is off".to_owned())
+            }
             false => Err(format!("needs {needs}, which this kernel does not give")),
         }
     }
@@ -344,7 +346,7 @@ impl Prober<'_> {
             .chain(words)
             .map(|&word| word.to_owned())
             .collect();
-        let spec = Spec {
+        let spec = ExecRequest {
             argv: &argv,
             program: Some(&self.program),
             cwd: self.cwd,
@@ -438,7 +440,7 @@ fn untried(what: &'static str, why: &str) -> Probe {
 /// This executable as the hostile program, without a boundary.
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is how llmc-host starts programs"
+    reason = "this is how llmc-exec starts programs"
 )]
 fn own_program(words: &[&str]) -> Command {
     let mut command = Command::new(Path::new("/proc/self/exe"));

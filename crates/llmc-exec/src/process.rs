@@ -20,12 +20,15 @@ use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
 
 use super::exit_status::ExitStatus;
-use super::follow::{DRAIN, END, LONGEST, Stream, TICK, broken, failed};
+use super::follow::{
+    CANCEL_CHECK_INTERVAL, MAX_RUN_TIME, OUTPUT_DRAIN_TIMEOUT, RUN_END_TIMEOUT, Stream, broken,
+    failed,
+};
 use super::pids;
 use super::plan::{Input, Report};
 use super::protect::{Guard, Quarantined, Watch};
 use super::ring::Ring;
-use super::runner::{Launched, Runner, Spec};
+use super::runner::{ExecRequest, Launched, Runner};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
 use llmc_host::CancelToken;
@@ -58,7 +61,7 @@ pub enum Io {
 
 /// How a process is kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Manner {
+pub struct ProcessOptions {
     /// How one talks to it.
     pub io: Io,
     /// It is ended after so long without output, input or a reader.
@@ -93,7 +96,7 @@ pub struct ProcessEnd {
 
 /// A look at the output.
 #[derive(Debug)]
-pub struct Seen {
+pub struct OutputSlice {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// The number of the first one in the whole stream. Later than asked for if older ones were dropped.
@@ -108,7 +111,7 @@ pub struct Seen {
 
 /// How much input went.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
+pub struct SentInput {
     /// So many bytes.
     pub bytes: usize,
     /// Whether the process still takes input.
@@ -136,7 +139,7 @@ impl Runner {
     ///
     /// # Errors
     /// As [`Runner::run`]; or there are no terminals here.
-    pub fn spawn(&self, spec: &Spec<'_>, manner: Manner) -> Result<Process> {
+    pub fn spawn(&self, spec: &ExecRequest<'_>, manner: ProcessOptions) -> Result<Process> {
         self.spawn_with_sink(spec, manner, None)
     }
 
@@ -146,8 +149,8 @@ impl Runner {
     /// As [`Runner::spawn`].
     pub fn spawn_with_sink(
         &self,
-        spec: &Spec<'_>,
-        manner: Manner,
+        spec: &ExecRequest<'_>,
+        manner: ProcessOptions,
         sink: Option<OutputSink>,
     ) -> Result<Process> {
         let input = match manner.io {
@@ -188,7 +191,7 @@ impl Runner {
         let leash = tree.leash().map_err(wrong)?;
         let input = Mutex::new(tree.take_input());
         let follower = Follower {
-            deadline: now + spec.timeout.min(LONGEST),
+            deadline: now + spec.timeout.min(MAX_RUN_TIME),
             idle: manner.idle,
             tree,
             tmp,
@@ -243,11 +246,11 @@ impl Process {
     }
 
     /// Up to `most` bytes of output from the byte with number `from` on, without waiting.
-    pub fn look(&self, from: u64, most: usize) -> Seen {
+    pub fn look(&self, from: u64, most: usize) -> OutputSlice {
         let mut state = self.shared.lock();
         state.touched = Instant::now();
         let (offset, bytes) = state.ring.read(from, most);
-        Seen {
+        OutputSlice {
             bytes,
             offset,
             end: state.ring.end(),
@@ -272,10 +275,10 @@ impl Process {
     ///
     /// # Errors
     /// [`Error::BadRequest`] for a line that its terminal would cut.
-    pub fn send(&self, bytes: &[u8], patience: Duration, stop: &CancelToken) -> Result<Sent> {
+    pub fn send(&self, bytes: &[u8], patience: Duration, stop: &CancelToken) -> Result<SentInput> {
         let deadline = Instant::now() + patience;
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut sent = Sent {
+        let mut sent = SentInput {
             bytes: 0,
             open: true,
         };
@@ -302,7 +305,7 @@ impl Process {
                     if left.is_zero() || stop.is_cancelled() {
                         break;
                     }
-                    wait_for_room(file, left.min(TICK));
+                    wait_for_room(file, left.min(CANCEL_CHECK_INTERVAL));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => match Errno::from_io_error(&error) {
@@ -318,7 +321,7 @@ impl Process {
     ///
     /// # Errors
     /// As [`Process::send`].
-    pub fn close_input(&self, patience: Duration, stop: &CancelToken) -> Result<Sent> {
+    pub fn close_input(&self, patience: Duration, stop: &CancelToken) -> Result<SentInput> {
         if self.io == Io::Terminal {
             return self.send(&[END_OF_INPUT], patience, stop);
         }
@@ -326,7 +329,7 @@ impl Process {
         // Asked before: one that waited for this may be gone right after.
         let alive = self.ending().is_none();
         let open = input.take().is_some() && alive;
-        Ok(Sent { bytes: 0, open })
+        Ok(SentInput { bytes: 0, open })
     }
 
     /// Sends signals to the program, then waits until it and everything below it is dead; after `grace` it is killed.
@@ -345,10 +348,10 @@ impl Process {
             self.wait_end(grace);
         }
         self.end();
-        self.wait_end(END + DRAIN)
+        self.wait_end(RUN_END_TIMEOUT + OUTPUT_DRAIN_TIMEOUT)
     }
 
-    /// Ends it without waiting.
+    /// StdioEnds it without waiting.
     pub fn end(&self) {
         let _ = self.leash.shutdown(Shutdown::Write);
     }
@@ -439,7 +442,7 @@ impl Follower {
                     if now >= bored || now >= self.deadline {
                         idle = now >= bored;
                         self.tree.end();
-                        ended = Some(now + END);
+                        ended = Some(now + RUN_END_TIMEOUT);
                         continue;
                     }
                     bored.min(self.deadline) - now
@@ -448,7 +451,7 @@ impl Follower {
             match self.tree.next(patience) {
                 Ok(Event::Output(stream, read)) => self.keep(stream, read),
                 Ok(Event::Report(said)) => report = Some(said),
-                Ok(Event::Gone) => gone = Some(Instant::now() + DRAIN),
+                Ok(Event::Gone) => gone = Some(Instant::now() + OUTPUT_DRAIN_TIMEOUT),
                 Ok(Event::Nothing) => {}
                 Err(_) => return (report, idle),
             }
@@ -458,7 +461,7 @@ impl Follower {
     /// When the process will have been idle for too long, as it looks now.
     fn bored_at(&self) -> Instant {
         let state = self.shared.lock();
-        state.last.max(state.touched) + self.idle.min(LONGEST)
+        state.last.max(state.touched) + self.idle.min(MAX_RUN_TIME)
     }
 
     fn keep(&mut self, stream: Stream, read: usize) {

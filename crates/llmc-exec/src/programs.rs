@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::settings::{Profile, Settings};
-use super::words::clipped;
+use super::word_split::clipped;
 use llmc_host::{Error, Result};
 
 /// An allowed program.

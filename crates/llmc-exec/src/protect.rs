@@ -4,7 +4,7 @@
 //! after the run and moved away. Without a mount namespace the same look finds changes to what did exist, and puts the
 //! copy back that was taken before.
 //!
-//! Every write root is covered, and so are directories below it as far as [`Finder`](super::find::Finder) looks. Known
+//! Every write root is covered, and so are directories below it as far as [`ProtectedDirFinder`](super::protected_dirs::ProtectedDirFinder) looks. Known
 //! gaps: names deeper than that, hard links made before the run, a state directory without a mount namespace.
 
 use std::collections::BTreeSet;
@@ -13,9 +13,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::find::Finder;
 use super::level::Protection;
 use super::plan::{Places, os};
+use super::protected_dirs::ProtectedDirFinder;
 use super::quarantine::{Copy, Store};
 use super::settings::Settings;
 use llmc_host::{CONFIG_FILE, STATE_DIR};
@@ -39,7 +39,7 @@ pub(super) struct Guard {
     places: Places,
     files: Vec<PathBuf>,
     state_dir: Option<PathBuf>,
-    finder: Mutex<Finder>,
+    finder: Mutex<ProtectedDirFinder>,
     store: Store,
 }
 
@@ -86,7 +86,7 @@ impl Guard {
         Guard {
             files: settings.protected.iter().map(canonical).collect(),
             state_dir: settings.state_dir.as_ref().map(canonical),
-            finder: Mutex::new(Finder::new(roots.clone())),
+            finder: Mutex::new(ProtectedDirFinder::new(roots.clone())),
             store: Store::new(settings.state_dir.clone()),
             roots,
             places,

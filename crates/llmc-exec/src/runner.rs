@@ -12,19 +12,21 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 
 use super::broker::Broker;
-use super::ends::Ends;
 use super::environment::{base_environment, is_variable, virtual_env};
-use super::follow::{LONGEST, RunReport, Stream, TICK, Terms, broken, failed, follow};
+use super::follow::{
+    CANCEL_CHECK_INTERVAL, MAX_RUN_TIME, RunReport, Stream, Terms, broken, failed, follow,
+};
 use super::home::{layered_folders, shared_folders};
-use super::level::{Feature, Features, Level, Protection};
+use super::level::{ConfinementLevel, Feature, Features, Protection};
 use super::plan::{
-    ALONE, Failure, Input, Layer, LayerStore, Places, Plan, Report, Sockets, Stage, Target, View,
-    file_name_of, os,
+    Failure, Input, Layer, LayerStore, Places, Plan, Report, SINGLE_PROCESS, Sockets, Stage,
+    Target, View, file_name_of, os,
 };
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved, find_program};
 use super::protect::{Guard, Quarantined, Watch};
 use super::settings::{Children, Confinement, Profile, Settings};
+use super::stdio::StdioEnds;
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
 use super::view::{hidden_places, host_sockets};
@@ -33,15 +35,15 @@ use llmc_host::OpenDir;
 use llmc_host::{Error, Result};
 
 /// How long a probe may take.
-const PROBE: Duration = Duration::from_secs(20);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The kernel's bound on one argument.
-const ARGUMENT_LIMIT: usize = 128 << 10;
+const MAX_ARGUMENT_BYTES: usize = 128 << 10;
 /// Below the kernel's bound on all arguments and the environment together.
-const ARGUMENTS_LIMIT: usize = 1536 << 10;
+const MAX_ARGUMENTS_BYTES: usize = 1536 << 10;
 
 /// One run.
 #[derive(Debug)]
-pub struct Spec<'a> {
+pub struct ExecRequest<'a> {
     /// The program's name and its arguments.
     pub argv: &'a [String],
     /// The program, where it is the server's choice ([`Runner::find`]) and no list decides; else `argv[0]` does.
@@ -79,7 +81,7 @@ pub struct PrivateLayer {
 pub struct Runner {
     settings: Settings,
     features: Features,
-    level: Level,
+    level: ConfinementLevel,
     programs: Programs,
     policy: Policy,
     guard: Arc<Guard>,
@@ -120,7 +122,7 @@ impl Runner {
         let mut runner = Runner {
             settings,
             features: Features::default(),
-            level: Level::OFF,
+            level: ConfinementLevel::OFF,
             programs,
             policy,
             guard,
@@ -164,7 +166,7 @@ impl Runner {
     }
 
     /// What is enforced for every run.
-    pub fn level(&self) -> &Level {
+    pub fn level(&self) -> &ConfinementLevel {
         &self.level
     }
 
@@ -223,7 +225,7 @@ impl Runner {
     ///
     /// # Errors
     /// As [`Runner::run`].
-    pub fn check(&self, spec: &Spec<'_>) -> Result<()> {
+    pub fn check(&self, spec: &ExecRequest<'_>) -> Result<()> {
         self.vetted(spec).map(|_| ())
     }
 
@@ -235,7 +237,7 @@ impl Runner {
     /// [`Error::CommandDenied`], [`Error::BadRequest`] for arguments no kernel takes, or a helper that failed.
     pub fn run(
         &self,
-        spec: &Spec<'_>,
+        spec: &ExecRequest<'_>,
         on_output: &mut dyn FnMut(Stream, &[u8]),
         stop: &CancelToken,
     ) -> Result<RunReport> {
@@ -267,12 +269,12 @@ impl Runner {
     }
 
     /// Sets one run going.
-    pub(super) fn launch(&self, spec: &Spec<'_>) -> Result<Launched> {
+    pub(super) fn launch(&self, spec: &ExecRequest<'_>) -> Result<Launched> {
         self.launch_with(spec, Input::Nothing)
     }
 
     /// Sets a run going that has an input.
-    pub(super) fn launch_with(&self, spec: &Spec<'_>, input: Input) -> Result<Launched> {
+    pub(super) fn launch_with(&self, spec: &ExecRequest<'_>, input: Input) -> Result<Launched> {
         let Vetted { program, argv, env } = self.vetted(spec)?;
         let order = Order::new(self, spec.owner.principal);
         let watch = self.guard.before(self.level.protected);
@@ -280,7 +282,11 @@ impl Runner {
         let (file, argv) = match self.settings.children {
             Children::Allowed => (program.path.clone(), argv.collect()),
             Children::Refused => {
-                let first = ["llmc".into(), ALONE.into(), program.path.clone().into()];
+                let first = [
+                    "llmc".into(),
+                    SINGLE_PROCESS.into(),
+                    program.path.clone().into(),
+                ];
                 (Program::own_path(), first.into_iter().chain(argv).collect())
             }
         };
@@ -331,7 +337,8 @@ impl Runner {
                             layer.store = *store;
                         }
                     }
-                    self.level = Level::new(self.features, landlock, self.settings.network);
+                    self.level =
+                        ConfinementLevel::new(self.features, landlock, self.settings.network);
                     return Ok(());
                 }
                 Err(failure) => {
@@ -376,9 +383,9 @@ impl Runner {
             Ok(tree) => tree,
             Err(failure) => return Ok(Err(failure)),
         };
-        let deadline = Instant::now() + PROBE;
+        let deadline = Instant::now() + PROBE_TIMEOUT;
         while Instant::now() < deadline {
-            match tree.next(TICK).map_err(wrong)? {
+            match tree.next(CANCEL_CHECK_INTERVAL).map_err(wrong)? {
                 Event::Report(Report::Ready { landlock }) => return Ok(Ok(landlock)),
                 Event::Report(Report::Failed(failure)) => return Ok(Err(failure)),
                 Event::Gone => return Err(wrong(io::ErrorKind::UnexpectedEof.into())),
@@ -396,9 +403,9 @@ impl Runner {
         input: Input,
         order: Order<'_>,
     ) -> io::Result<Result<Tree, Failure>> {
-        let ends = Ends::new(input)?;
+        let ends = StdioEnds::new(input)?;
         if !self.features.pid {
-            return Tree::alone(&self.settings.helper, cwd, plan, ends);
+            return Tree::with_own_helper(&self.settings.helper, cwd, plan, ends);
         }
         match order.take()? {
             Ok(slot) => Tree::in_slot(slot, cwd, plan, ends).map(Ok),
@@ -464,7 +471,7 @@ impl Runner {
     }
 
     /// What really runs: the program, and its arguments as the policy leaves them.
-    fn vetted(&self, spec: &Spec<'_>) -> Result<Vetted> {
+    fn vetted(&self, spec: &ExecRequest<'_>) -> Result<Vetted> {
         let Some(name) = spec.argv.first() else {
             return Err(Error::BadRequest("argv is empty".to_owned()));
         };
@@ -475,11 +482,11 @@ impl Runner {
         }
         let longest = spec.argv.iter().map(String::len).max().unwrap_or(0);
         let total: usize = spec.argv.iter().map(|argument| argument.len() + 9).sum();
-        if longest >= ARGUMENT_LIMIT || total > ARGUMENTS_LIMIT {
+        if longest >= MAX_ARGUMENT_BYTES || total > MAX_ARGUMENTS_BYTES {
             return Err(Error::BadRequest(format!(
                 "arguments are too long: one may have {} KiB, all together {} KiB",
-                ARGUMENT_LIMIT >> 10,
-                ARGUMENTS_LIMIT >> 10
+                MAX_ARGUMENT_BYTES >> 10,
+                MAX_ARGUMENTS_BYTES >> 10
             )));
         }
         let (program, choice) = match spec.program {
@@ -507,7 +514,7 @@ impl Runner {
     /// What a run starts with: the usual variables, the caller's, and last those the policy wants.
     fn environment(
         &self,
-        spec: &Spec<'_>,
+        spec: &ExecRequest<'_>,
         wanted: &[(String, String)],
     ) -> Result<Vec<(OsString, OsString)>> {
         let mut env = self.env.clone();
@@ -529,7 +536,7 @@ impl Runner {
         Ok(env)
     }
 
-    fn plan(&self, places: Places, spec: &Spec<'_>, target: Target) -> Plan {
+    fn plan(&self, places: Places, spec: &ExecRequest<'_>, target: Target) -> Plan {
         let (kinds, sockets) = self.sockets();
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         Plan {
@@ -539,7 +546,7 @@ impl Runner {
             limits: self.settings.limits,
             view: self.view(spec.owner, sockets),
             // The clock ends a run; this ends one whose clock has stopped.
-            cpu_seconds: (spec.timeout.min(LONGEST).as_secs() + 5) * processors,
+            cpu_seconds: (spec.timeout.min(MAX_RUN_TIME).as_secs() + 5) * processors,
             cwd: spec.cwd.path.absolute().into_os_string(),
             target: Some(target),
         }

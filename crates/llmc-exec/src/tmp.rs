@@ -12,7 +12,7 @@ use ulid::Ulid;
 /// How the directories' names begin; the server's process id follows, for people.
 const PREFIX: &str = "llmc-run-";
 /// One that was made this shortly ago may not be locked yet.
-const YOUNG: Duration = Duration::from_secs(60);
+const MIN_AGE_TO_SWEEP: Duration = Duration::from_secs(60);
 
 /// One run's temporary directory. Deleted when dropped, which must come after the run is dead.
 ///
@@ -27,7 +27,7 @@ impl OwnTmp {
     pub(super) fn new() -> std::io::Result<OwnTmp> {
         static SWEPT: Once = Once::new();
         let tmp = Path::new("/tmp");
-        SWEPT.call_once(|| sweep(tmp, YOUNG));
+        SWEPT.call_once(|| sweep(tmp, MIN_AGE_TO_SWEEP));
         OwnTmp::below(tmp)
     }
 
@@ -102,7 +102,7 @@ mod tests {
         std::fs::create_dir(&other).unwrap();
         let link = dir.path().join(format!("{PREFIX}2-x"));
         std::os::unix::fs::symlink(&other, &link).unwrap();
-        sweep(dir.path(), YOUNG);
+        sweep(dir.path(), MIN_AGE_TO_SWEEP);
         assert!(left.exists(), "it may be about to be locked");
         sweep(dir.path(), Duration::ZERO);
         assert!(!left.exists());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::follow::Stream;
 use super::programs::find_program;
-use super::runner::{RunOwner, Runner, Spec};
+use super::runner::{ExecRequest, RunOwner, Runner};
 use llmc_host::{CancelToken, OpenDir};
 
 /// How long one of them may take to print its version.
@@ -51,7 +51,7 @@ pub fn check_tool_chains(runner: &Runner, cwd: &OpenDir) -> Vec<ToolChain> {
         let program = find_program(name, &cwd.path.absolute(), search_path).ok()?;
         let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
         let mut printed = Vec::new();
-        let spec = Spec {
+        let spec = ExecRequest {
             argv: &argv,
             program: Some(&program),
             cwd,

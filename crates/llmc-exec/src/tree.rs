@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::ends::{Ends, Ours};
 use super::fds;
 use super::follow::Stream;
 use super::outer::Outer;
 use super::plan::{self, Failure, Plan, Report, SEEN};
+use super::stdio::{ServerEnds, StdioEnds};
 
 /// How long a helper may take to take a message; it does nothing else then.
-const SEND: Duration = Duration::from_secs(10);
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a run that was told to end may take before its helper is killed.
-const END: Duration = Duration::from_secs(6);
+const RUN_END_TIMEOUT: Duration = Duration::from_secs(6);
 /// How much is read at a time: the size of a pipe.
-const BLOCK: usize = 64 << 10;
+const READ_BLOCK_BYTES: usize = 64 << 10;
 
 /// A run that is going on.
 pub(super) struct Tree {
@@ -60,10 +60,10 @@ impl Tree {
         slot: UnixStream,
         cwd: &OwnedFd,
         plan: &Plan,
-        ends: Ends,
+        ends: StdioEnds,
     ) -> io::Result<Tree> {
-        slot.set_write_timeout(Some(SEND))?;
-        slot.set_read_timeout(Some(SEND))?;
+        slot.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
+        slot.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
         let tree = Tree::new(slot, None, ends.ours);
         let theirs = ends.theirs;
         let mut sent = vec![cwd.as_fd(), theirs.out.as_fd(), theirs.err.as_fd()];
@@ -74,13 +74,13 @@ impl Tree {
     }
 
     /// Starts a run with a helper of its own, where there are no pid namespaces.
-    pub(super) fn alone(
+    pub(super) fn with_own_helper(
         helper: &Path,
         cwd: &OwnedFd,
         plan: &Plan,
-        ends: Ends,
+        ends: StdioEnds,
     ) -> io::Result<Result<Tree, Failure>> {
-        let Ends { ours, theirs } = ends;
+        let StdioEnds { ours, theirs } = ends;
         let (out, err) = (theirs.out.into(), theirs.err.into());
         let outer = Outer::start(helper, cwd, plan.features, out, err)?;
         Ok(match outer {
@@ -96,7 +96,7 @@ impl Tree {
         })
     }
 
-    fn new(leash: UnixStream, helper: Option<Child>, ours: Ours) -> Tree {
+    fn new(leash: UnixStream, helper: Option<Child>, ours: ServerEnds) -> Tree {
         Tree {
             helper,
             leash,
@@ -105,7 +105,7 @@ impl Tree {
             err: ours.err,
             input: ours.input,
             gone: false,
-            block: vec![0; BLOCK],
+            block: vec![0; READ_BLOCK_BYTES],
         }
     }
 
@@ -219,7 +219,7 @@ impl Tree {
 
     /// Waits until the helper is reaped, and kills it if it does not end by itself.
     fn reap(&mut self) {
-        let deadline = Instant::now() + END;
+        let deadline = Instant::now() + RUN_END_TIMEOUT;
         while !self.gone && Instant::now() < deadline {
             match self.next(Duration::from_millis(50)) {
                 Ok(_) => {}

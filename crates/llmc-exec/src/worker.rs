@@ -36,7 +36,7 @@ impl Worker {
     /// No process can be started.
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is how llmc-host starts programs"
+        reason = "this is how llmc-exec starts programs"
     )]
     pub fn start(arguments: &[&str]) -> io::Result<(Worker, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
@@ -58,7 +58,7 @@ impl Worker {
         self.process.as_ref().map(Child::id)
     }
 
-    /// Ends it now. Its memory is gone when this returns or soon after.
+    /// StdioEnds it now. Its memory is gone when this returns or soon after.
     pub fn kill(&mut self) {
         if let Some(process) = &mut self.process {
             // An error means that it has ended already.

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use llmc_exec::{
-    Children, Confinement, Limits as ExecLimits, ProbeResult, Profile, Program, RunOwner,
-    RunReport, Runner, Settings, Spec, Voice, run_probes,
+    Children, CommandInput, Confinement, ExecRequest, Limits as ExecLimits, ProbeResult, Profile,
+    Program, RunOwner, RunReport, Runner, Settings, run_probes,
 };
 use llmc_host::{CancelToken, OpenDir, PathRules, Roots};
 use serde_json::json;
@@ -195,7 +195,7 @@ impl Interpreter {
             ("MALLOC_ARENA_MAX", "2"),
         ];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let spec = Spec {
+        let spec = ExecRequest {
             argv: &argv,
             program: Some(&self.program),
             cwd: &self.cwd,
@@ -206,7 +206,7 @@ impl Interpreter {
             owner: RunOwner::default(),
         };
         let speaking = stop.clone();
-        let begin = move |mut voice: Voice| {
+        let begin = move |mut voice: CommandInput| {
             // A thread of its own, since a script may not read its messages.
             let speak = move || {
                 while let Ok(bytes) = spoken.recv() {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use llmc_exec::{Program, Runner, Spec, Stream};
+use llmc_exec::{ExecRequest, Program, Runner, Stream};
 use llmc_host::{CancelToken, OpenDir, OpenFile};
 use sha1::Digest;
 
@@ -187,7 +187,7 @@ impl<'a> Head<'a> {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let spec = Spec {
+        let spec = ExecRequest {
             argv: &argv,
             program: Some(&self.git),
             cwd: self.dir,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use llmc_config::ExecProfile;
-use llmc_exec::{Level, Runner, is_interpreter};
+use llmc_exec::{ConfinementLevel, Runner, is_interpreter};
 
 use crate::app::App;
 use crate::error::Result;
@@ -106,7 +106,7 @@ impl App {
     }
 }
 
-fn words(level: &Level) -> String {
+fn words(level: &ConfinementLevel) -> String {
     match level.to_string().as_str() {
         "none" => "no confinement (mcp.exec.confinement is off)".to_owned(),
         level => level.to_owned(),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use llmc_exec::{Process, Sent, Stream};
+use llmc_exec::{Process, SentInput, Stream};
 use llmc_host::CancelToken;
 use ulid::Ulid;
 
@@ -267,7 +267,7 @@ impl Entry {
         patience: Duration,
         cancel: &CancelToken,
     ) -> Result<usize> {
-        let Sent { bytes, open } = self.process.send(input.as_bytes(), patience, cancel)?;
+        let SentInput { bytes, open } = self.process.send(input.as_bytes(), patience, cancel)?;
         cancel.check()?;
         if !open {
             return Err(self.input_closed().with("bytes", bytes));
@@ -288,7 +288,7 @@ impl Entry {
 
     /// Closes the input.
     pub(crate) fn close_input(&self, patience: Duration, cancel: &CancelToken) -> Result<()> {
-        let Sent { open, .. } = self.process.close_input(patience, cancel)?;
+        let SentInput { open, .. } = self.process.close_input(patience, cancel)?;
         cancel.check()?;
         if open {
             Ok(())

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::plan::REFUSED;
 
 /// How long a connection is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes the attempt that the words describe.
 pub(super) fn run(words: &[String]) -> io::Result<()> {
@@ -51,7 +51,7 @@ fn attempt(words: &[&str]) -> io::Result<Vec<u8>> {
         ["read", path] => fs::read(path),
         ["tcp", address, text] => {
             let address = address.parse().map_err(io::Error::other)?;
-            let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+            let mut socket = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
             socket.write_all(text.as_bytes()).map(nothing)
         }
         ["udp", address, text] => {

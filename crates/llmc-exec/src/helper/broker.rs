@@ -24,17 +24,17 @@ use rustix::process::{
 };
 
 use super::outer::leash;
-use super::{spaces, stage};
+use super::{namespaces, stage};
 use crate::fds;
 use crate::level::Feature;
 use crate::plan::{self, Failure, INNER, Report, Start};
 
 /// How many wait for their plans.
-const READY: usize = 2;
+const READY_RUNS: usize = 2;
 /// How many networks wait for a run.
-const NETWORKS: usize = 4;
+const MAX_IDLE_NETWORKS: usize = 4;
 /// For how long nothing may happen before another one is made, though no run has ended.
-const QUIET: Duration = Duration::from_millis(20);
+const QUIET_BEFORE_NEXT_RUN: Duration = Duration::from_millis(20);
 
 /// A run's first process, living or waiting for its plan.
 struct Init {
@@ -75,13 +75,13 @@ pub(super) fn run() -> io::Result<()> {
         let patience = match ready.len() {
             _ if !able => None,
             0 => Some(Duration::ZERO),
-            READY.. => None,
-            _ => Some(QUIET),
+            READY_RUNS.. => None,
+            _ => Some(QUIET_BEFORE_NEXT_RUN),
         };
         match runs.next(&server, patience)? {
             News::Gone => return Ok(()),
             News::Nothing => {}
-            News::Quiet | News::Ended if able && ready.len() < READY => match runs.make() {
+            News::Quiet | News::Ended if able && ready.len() < READY_RUNS => match runs.make() {
                 Ok(slot) => ready.push(slot),
                 Err(_) => able = false,
             },
@@ -158,7 +158,7 @@ impl Runs {
             if ready[1 + 2 * at] {
                 let init = inits.swap_remove(at);
                 let reaped = waitid(WaitId::PidFd(init.pidfd.as_fd()), WaitIdOptions::EXITED);
-                if reaped.is_ok() && self.networks.len() < NETWORKS {
+                if reaped.is_ok() && self.networks.len() < MAX_IDLE_NETWORKS {
                     self.networks.extend(init.network);
                 }
                 news = News::Ended;
@@ -182,7 +182,7 @@ impl Runs {
         let failed = |step, error| Failure::new(Some(Feature::PidSpace), step, error);
         let network = self.enter_network()?;
         let (ours, theirs) = UnixStream::pair().map_err(|error| failed("a socket", error))?;
-        spaces::pid()?;
+        namespaces::pid()?;
         let pidfd = spawn(&theirs);
         // Back home, or there could be no second namespace.
         setns(&self.home, CloneFlags::CLONE_NEWPID)
@@ -210,7 +210,7 @@ impl Runs {
                 .map_err(|errno| failed("entering a network namespace", errno.into()))?;
             return Ok(Some(network));
         }
-        spaces::net(features)?;
+        namespaces::net(features)?;
         let network = own("net").map_err(|error| failed("a network namespace", error))?;
         Ok(Some(network))
     }
@@ -225,7 +225,7 @@ fn own(kind: &str) -> io::Result<OwnedFd> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is how llmc-host starts programs"
+    reason = "this is how llmc-exec starts programs"
 )]
 fn spawn(leash: &UnixStream) -> io::Result<OwnedFd> {
     let init = Command::new("/proc/self/exe")

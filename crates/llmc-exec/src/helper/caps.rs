@@ -8,7 +8,7 @@ use rustix::thread::{
 
 /// What pid 1 needs while it builds: mounts, dropping capabilities, the loopback's switch. The kernel gives an overlay a
 /// working folder without permissions, so whoever mounts one has to be able to pass them over.
-const BUILDING: [CapabilitySet; 4] = [
+const BUILDER_CAPABILITIES: [CapabilitySet; 4] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::DAC_OVERRIDE,
     CapabilitySet::SETPCAP,
@@ -16,7 +16,7 @@ const BUILDING: [CapabilitySet; 4] = [
 ];
 
 /// What a command keeps when the server is root: work on files of other users, as root is used to. The mounts bound it.
-const KEPT: CapabilitySet = CapabilitySet::CHOWN
+const COMMAND_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID)
@@ -32,7 +32,7 @@ pub(super) fn keep_over_exec() -> Result<(), Errno> {
     }
     sets.inheritable = sets.permitted;
     set_capabilities(None, sets)?;
-    for capability in BUILDING {
+    for capability in BUILDER_CAPABILITIES {
         configure_capability_in_ambient_set(capability, true)?;
     }
     Ok(())
@@ -60,7 +60,7 @@ pub(super) fn bound_programs() -> Result<(), Errno> {
 
 fn kept(sets: CapabilitySets) -> CapabilitySet {
     match rustix::process::geteuid().is_root() {
-        true => KEPT & sets.permitted,
+        true => COMMAND_CAPABILITIES & sets.permitted,
         false => CapabilitySet::empty(),
     }
 }

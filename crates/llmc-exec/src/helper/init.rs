@@ -19,7 +19,7 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 
 use super::outer::leash;
-use super::{caps, landlock, limits, mounts, reaper, seccomp, spaces, stage};
+use super::{caps, landlock, limits, mounts, namespaces, reaper, seccomp, stage};
 use crate::fds;
 use crate::level::{Feature, Features};
 use crate::plan::{self, Failure, Input, Plan, Report, SEEN, Stage, Start, Target};
@@ -42,7 +42,7 @@ pub(super) fn run() -> io::Result<()> {
     };
     rustix::process::fchdir(cwd)?;
     let plan = plan::receive(&leash)?;
-    let ends = Ends {
+    let ends = CommandStdio {
         input: fds.next(),
         outputs: Some((out, err)),
     };
@@ -51,7 +51,7 @@ pub(super) fn run() -> io::Result<()> {
 
 /// Runs without a pid namespace, where the outer helper already has everything.
 pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()> {
-    if let Err(failure) = spaces::net(features).and_then(|()| bound_programs(features)) {
+    if let Err(failure) = namespaces::net(features).and_then(|()| bound_programs(features)) {
         return plan::send(leash, &Report::Failed(failure));
     }
     let plan: Plan = plan::receive(leash)?;
@@ -60,7 +60,7 @@ pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()>
         true => fds::receive(leash)?.pop(),
         false => None,
     };
-    let ends = Ends {
+    let ends = CommandStdio {
         input,
         outputs: None,
     };
@@ -77,12 +77,17 @@ fn bound_programs(features: Features) -> Result<(), Failure> {
 
 /// What the command reads from and writes to. This process keeps none of it, so that the server sees the end of the output
 /// when the command's last process has gone; outputs that are not given are its own.
-struct Ends {
+struct CommandStdio {
     input: Option<OwnedFd>,
     outputs: Option<(OwnedFd, OwnedFd)>,
 }
 
-fn carry_out(plan: &Plan, stage: Option<&Stage>, leash: &UnixStream, ends: Ends) -> io::Result<()> {
+fn carry_out(
+    plan: &Plan,
+    stage: Option<&Stage>,
+    leash: &UnixStream,
+    ends: CommandStdio,
+) -> io::Result<()> {
     let reports = match confine(plan, stage) {
         Ok(landlock) => match &plan.target {
             Some(target) => live(target, plan, leash, ends),
@@ -104,7 +109,7 @@ fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
             .map(|session| stage::session_tmp(session, plan.limits.tmp_bytes))
             .transpose()
             .map_err(|error| Failure::new(None, "the session's /tmp", error))?;
-        spaces::mount(plan.features)?;
+        namespaces::mount(plan.features)?;
         mounts::build(plan, stage, tmp.as_deref()).map_err(|trouble| {
             Failure::new(Some(Feature::MountSpace), &trouble.step, trouble.errno)
         })?;
@@ -146,7 +151,7 @@ fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
 }
 
 /// Starts the command and stays until it is over. Nothing to report if the server went first.
-fn live(target: &Target, plan: &Plan, leash: &UnixStream, ends: Ends) -> Vec<Report> {
+fn live(target: &Target, plan: &Plan, leash: &UnixStream, ends: CommandStdio) -> Vec<Report> {
     let over = start(target, plan, ends).and_then(|command| {
         let signals = only_wait()?;
         match target.input == Input::Nothing || introduce(command, leash).is_ok() {
@@ -177,10 +182,10 @@ fn alone() -> bool {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is how llmc-host starts programs"
+    reason = "this is how llmc-exec starts programs"
 )]
-fn start(target: &Target, plan: &Plan, ends: Ends) -> Result<Pid, Failure> {
-    let Ends { input, outputs } = ends;
+fn start(target: &Target, plan: &Plan, ends: CommandStdio) -> Result<Pid, Failure> {
+    let CommandStdio { input, outputs } = ends;
     let failed = |step: &str, error: io::Error| Failure::new(None, step, error);
     if !plan.features.pid {
         reaper::adopt_orphans().map_err(|errno| failed("becoming a subreaper", errno.into()))?;

@@ -12,7 +12,7 @@ use landlock::{
 use crate::plan::{Places, Plan, Sockets, Stage};
 
 /// The newest rules known here; an older kernel enforces what it knows.
-const NEWEST: ABI = ABI::V9;
+const NEWEST_ABI: ABI = ABI::V9;
 
 /// Devices that every program expects to write to.
 const DEVICES: [&str; 6] = [
@@ -25,7 +25,7 @@ const DEVICES: [&str; 6] = [
 ];
 
 /// What every program needs to read, wherever the bounds are: its loader's list, the time zone, itself, its processes.
-const NEEDED: [&str; 6] = [
+const ALWAYS_READABLE: [&str; 6] = [
     "/etc/ld.so.cache",
     "/etc/localtime",
     "/proc/self/exe",
@@ -36,17 +36,17 @@ const NEEDED: [&str; 6] = [
 
 /// Restricts this process and returns the ABI that is really in force.
 pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
-    let written = AccessFs::from_write(NEWEST);
-    let read = AccessFs::from_read(NEWEST);
+    let written = AccessFs::from_write(NEWEST_ABI);
+    let read = AccessFs::from_read(NEWEST_ABI);
     let handled = match plan.places.seen {
-        Some(_) => AccessFs::from_all(NEWEST),
+        Some(_) => AccessFs::from_all(NEWEST_ABI),
         None => written,
     };
     let mut ruleset = Ruleset::default().handle_access(handled).map_err(other)?;
-    ruleset = ruleset.scope(Scope::from_all(NEWEST)).map_err(other)?;
+    ruleset = ruleset.scope(Scope::from_all(NEWEST_ABI)).map_err(other)?;
     if plan.sockets == Sockets::Nothing {
         ruleset = ruleset
-            .handle_access(AccessNet::from_all(NEWEST))
+            .handle_access(AccessNet::from_all(NEWEST_ABI))
             .map_err(other)?;
     }
     let mut places: Vec<OsString> = match plan.features.mount {
@@ -65,7 +65,7 @@ pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
     }
     let mut seen = plan.places.seen.clone().unwrap_or_default();
     if plan.places.seen.is_some() {
-        seen.extend(NEEDED.map(OsString::from));
+        seen.extend(ALWAYS_READABLE.map(OsString::from));
     }
     let status = ruleset
         .create()

@@ -8,7 +8,6 @@
 //! Order matters: mounts need the capabilities that are dropped next; Landlock comes before the system call filter that
 //! forbids it; the filter comes last because everything before would trip over it.
 
-mod alone;
 mod attempt;
 mod broker;
 mod caps;
@@ -17,17 +16,18 @@ mod landlock;
 mod limits;
 mod loopback;
 mod mounts;
+mod namespaces;
 mod outer;
 mod reaper;
 mod seal;
 mod seccomp;
-mod spaces;
+mod single_process;
 mod stage;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use super::plan::{ALONE, ATTEMPT, BROKER, INNER, OUTER};
+use super::plan::{ATTEMPT, BROKER, INNER, OUTER, SINGLE_PROCESS};
 
 pub use seal::{close_inherited, seal};
 
@@ -40,7 +40,7 @@ pub fn helper_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode>
         OUTER => outer::run(),
         BROKER => broker::run(),
         INNER => init::run(),
-        ALONE => alone::run(args),
+        SINGLE_PROCESS => single_process::run(args),
         ATTEMPT => {
             let words = args.map(|word| word.to_string_lossy().into_owned());
             attempt::run(&words.collect::<Vec<_>>())

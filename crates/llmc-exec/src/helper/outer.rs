@@ -11,7 +11,7 @@ use rustix::process::{
     PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
 };
 
-use super::{init, spaces};
+use super::{init, namespaces};
 use crate::level::Feature;
 use crate::plan::{self, BROKER, Failure, Report, Start};
 
@@ -22,7 +22,7 @@ pub(super) fn run() -> io::Result<()> {
     let _ = rustix::process::setsid();
     let leash = leash()?;
     let Start { features, .. } = plan::receive(&leash)?;
-    let entered = spaces::user(features, &leash);
+    let entered = namespaces::user(features, &leash);
     let done = match (entered, features.pid) {
         (Ok(()), true) => broker(&leash),
         (Ok(()), false) => return init::run_here(features, &leash),
@@ -55,11 +55,11 @@ fn close_strangers() -> io::Result<()> {
 /// Starts the broker as pid 1 of its namespace and waits until it is gone, and with it every run.
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is how llmc-host starts programs"
+    reason = "this is how llmc-exec starts programs"
 )]
 fn broker(leash: &UnixStream) -> Result<(), Failure> {
     let failed = |step, error| Failure::new(Some(Feature::PidSpace), step, error);
-    spaces::pid()?;
+    namespaces::pid()?;
     let broker = Command::new("/proc/self/exe")
         .arg0("llmc")
         .arg(BROKER)

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
 /// How long stubborn processes (stuck in the kernel) are waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STUBBORN_PROCESS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes orphans below this process its children.
 pub(super) fn adopt_orphans() -> Result<(), Errno> {
@@ -19,7 +19,7 @@ pub(super) fn adopt_orphans() -> Result<(), Errno> {
 
 /// Kills and reaps every descendant.
 pub(super) fn end_all() {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + STUBBORN_PROCESS_TIMEOUT;
     loop {
         for pid in descendants(getpid()) {
             let _ = kill_process(pid, Signal::KILL);

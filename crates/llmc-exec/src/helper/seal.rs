@@ -13,7 +13,7 @@ use super::limits::lower;
 use super::seccomp;
 
 /// All that an interpreter, an allocator and a socket need. Nothing here takes a path, an address or another process.
-const NEEDED: &[i64] = &[
+const WORKER_CALLS: &[i64] = &[
     // The socket, and its end.
     libc::SYS_read,
     libc::SYS_write,
@@ -97,7 +97,7 @@ pub fn seal(memory_bytes: u64) -> io::Result<()> {
     );
     // The filter leaves nothing for Landlock to refuse; it is the second lock on the same door.
     let _ = landlocked();
-    seccomp::only_these(NEEDED)
+    seccomp::only_these(WORKER_CALLS)
 }
 
 fn landlocked() -> Result<RulesetStatus, landlock::RulesetError> {

@@ -96,7 +96,7 @@ pub(super) fn filter(sockets: Sockets) -> io::Result<()> {
 }
 
 /// Lets this thread, and whatever it becomes, start threads but no process. Comes on top of [`filter`].
-pub(super) fn alone() -> io::Result<()> {
+pub(super) fn refuse_new_processes() -> io::Result<()> {
     apply_filter(&no_children()?).map_err(io::Error::other)
 }
 
@@ -171,7 +171,7 @@ fn program(sockets: Sockets) -> io::Result<Block> {
     Ok(program)
 }
 
-/// Ends in the call's number, once it is sure what the number means.
+/// StdioEnds in the call's number, once it is sure what the number means.
 fn preamble() -> Block {
     let mut program = vec![
         step(LOAD, ARCHITECTURE),

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use super::rule::{Refusal, Rule};
 use super::{Allowed, denied};
-use crate::{Program, RunOwner, Runner, Spec, Stream};
+use crate::{ExecRequest, Program, RunOwner, Runner, Stream};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
 use llmc_host::{Error, Result};
 
 /// How long one of the questions may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const GIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much may be answered.
 const ANSWER: u64 = 1 << 20;
 /// How many keys are overridden.
@@ -82,7 +82,7 @@ const ENVIRONMENT: &[(&str, &str)] = &[
     ("GIT_ASKPASS", "false"),
 ];
 
-/// A harmless git command, ready to be run with [`Spec::program`].
+/// A harmless git command, ready to be run with [`ExecRequest::program`].
 #[derive(Debug)]
 pub struct GitCommand {
     /// Git itself.
@@ -212,11 +212,11 @@ impl Asked<'_> {
     fn ask(&self, args: &[&str]) -> Result<String> {
         let mut argv = vec!["git".to_owned(), "--no-pager".to_owned()];
         argv.extend(args.iter().map(|&word| word.to_owned()));
-        let spec = Spec {
+        let spec = ExecRequest {
             argv: &argv,
             program: Some(self.program),
             cwd: self.cwd,
-            timeout: PATIENCE,
+            timeout: GIT_TIMEOUT,
             env: &self.env,
             max_output: ANSWER,
             owner: RunOwner::default(),

@@ -29,7 +29,7 @@ use self::read::{Deny, Examples, File, Written};
 use self::rule::{Refusal, Rule};
 use super::programs::{Program, Programs};
 use super::settings::{Profile, Settings};
-use super::words::clipped;
+use super::word_split::clipped;
 use llmc_host::OpenDir;
 use llmc_host::PathRules;
 use llmc_host::Roots;

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use llmc_exec::{Children, Confinement, RunOwner, RunReport, Runner, Spec};
+use llmc_exec::{Children, Confinement, ExecRequest, RunOwner, RunReport, Runner};
 use llmc_host::CancelToken;
 
 use crate::world::{World, text};
@@ -81,7 +81,7 @@ fn converse(
     let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
     let roots = world.roots();
     let cwd = roots.open_dir(".").unwrap();
-    let spec = Spec {
+    let spec = ExecRequest {
         argv: &argv,
         program: None,
         cwd: &cwd,

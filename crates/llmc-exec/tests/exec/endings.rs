@@ -154,7 +154,7 @@ fn panic() {
     let script = "(setsid sh -c 'while :; do echo x >> life; sleep 0.01; done' &); \
                   while [ ! -s life ]; do sleep 0.01; done; echo now; sleep 100";
     let argv = ["sh", "-c", script].map(str::to_owned);
-    let spec = llmc_exec::Spec {
+    let spec = llmc_exec::ExecRequest {
         argv: &argv,
         program: None,
         cwd: &cwd,

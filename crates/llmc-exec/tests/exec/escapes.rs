@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::process::{Child, Command};
 
-use llmc_exec::{Confinement, Level, Runner};
+use llmc_exec::{Confinement, ConfinementLevel, Runner};
 
 use crate::world::{World, text};
 
@@ -23,7 +23,7 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
 }
 
 /// One attack: its words, and whether this level is supposed to stop it.
-type Attack<'a> = (Vec<String>, fn(&Level) -> bool, &'a dyn Fn());
+type Attack<'a> = (Vec<String>, fn(&ConfinementLevel) -> bool, &'a dyn Fn());
 
 /// Tries each attack confined, then in a fresh world unconfined. `prepare` sets the scene before each.
 fn fails_confined_only(world: &World, attacks: Vec<Attack<'_>>) {
@@ -57,11 +57,11 @@ fn words(list: &[&str]) -> Vec<String> {
     list.iter().map(|&word| word.to_owned()).collect()
 }
 
-fn by_mounts_or_landlock(level: &Level) -> bool {
+fn by_mounts_or_landlock(level: &ConfinementLevel) -> bool {
     level.mountns || level.landlock.is_some_and(|abi| abi >= 3)
 }
 
-fn by_mounts(level: &Level) -> bool {
+fn by_mounts(level: &ConfinementLevel) -> bool {
     level.mountns
 }
 
@@ -112,7 +112,7 @@ fn files() {
         .map(|words| {
             (
                 words,
-                by_mounts_or_landlock as fn(&Level) -> bool,
+                by_mounts_or_landlock as fn(&ConfinementLevel) -> bool,
                 &prepare as &dyn Fn(),
             )
         })
@@ -127,7 +127,7 @@ fn metadata() {
     let attacks = ["chmod", "utime", "setxattr"].map(|what| {
         (
             words(&[what, &file]),
-            by_mounts as fn(&Level) -> bool,
+            by_mounts as fn(&ConfinementLevel) -> bool,
             &nothing as &dyn Fn(),
         )
     });
@@ -161,7 +161,7 @@ fn network() {
         }
     });
     let nothing = || {};
-    let always: fn(&Level) -> bool = |level| level.netns || level.seccomp;
+    let always: fn(&ConfinementLevel) -> bool = |level| level.netns || level.seccomp;
     // A name is looked up by exactly such a datagram.
     let attacks: Vec<Attack<'_>> = vec![
         (words(&["tcp", &tcp_address]), always, &nothing),
@@ -216,7 +216,7 @@ fn sockets() {
     let log = world.outside("log.sock");
     let _log = UnixDatagram::bind(&log).unwrap();
     let nothing = || {};
-    let by_filter: fn(&Level) -> bool = |level| level.seccomp;
+    let by_filter: fn(&ConfinementLevel) -> bool = |level| level.seccomp;
     let attacks: Vec<Attack<'_>> = vec![
         (words(&["unix", &outside]), by_filter, &nothing),
         (words(&["unix", &inside]), by_filter, &nothing),
@@ -298,11 +298,11 @@ fn processes() {
     {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    let hidden: fn(&Level) -> bool =
+    let hidden: fn(&ConfinementLevel) -> bool =
         |level| level.pidns || level.userns || level.landlock.is_some();
-    let deaf: fn(&Level) -> bool =
+    let deaf: fn(&ConfinementLevel) -> bool =
         |level| level.pidns || level.landlock.is_some_and(|abi| abi >= 6);
-    let traced: fn(&Level) -> bool = |level| level.pidns || level.seccomp;
+    let traced: fn(&ConfinementLevel) -> bool = |level| level.pidns || level.seccomp;
     let pid = victim.pid();
     let mut attacks: Vec<Attack<'_>> = vec![
         (words(&["environ", &pid, "v1ct1m"]), hidden, &nothing),

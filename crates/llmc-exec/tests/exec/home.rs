@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use llmc_exec::{
-    CacheMode, Confinement, HIDDEN_PLACES, LayerStore, Probe, ProbeResult, RunOwner, Runner,
-    Settings, Spec, Stream, run_probes,
+    CacheMode, Confinement, ExecRequest, HIDDEN_PLACES, LayerStore, Probe, ProbeResult, RunOwner,
+    Runner, Settings, Stream, run_probes,
 };
 use llmc_host::CancelToken;
 
@@ -118,7 +118,7 @@ fn shell(world: &World, runner: &Runner, owner: RunOwner<'_>, line: &str) -> (Op
     let roots = world.roots();
     let cwd = roots.open_dir(".").unwrap();
     let mut out = Vec::new();
-    let spec = Spec {
+    let spec = ExecRequest {
         argv: &argv,
         program: None,
         cwd: &cwd,

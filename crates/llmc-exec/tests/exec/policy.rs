@@ -207,7 +207,7 @@ fn vanished() {
     let cwd = roots.open_dir("gone").unwrap();
     std::fs::remove_dir(&gone).unwrap();
     let argv = ["true".to_owned()];
-    let spec = llmc_exec::Spec {
+    let spec = llmc_exec::ExecRequest {
         argv: &argv,
         program: None,
         cwd: &cwd,

@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use llmc_exec::{
-    Confinement, Io, Manner, NotKilled, Process, Protection, RunOwner, Runner, Spec, aim,
+    Confinement, ExecRequest, Io, NotKilled, Process, ProcessOptions, Protection, RunOwner, Runner,
+    find_signal_target,
 };
 use llmc_host::{CancelToken, Result};
 
@@ -33,21 +34,26 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
 }
 
 const PATIENCE: Duration = Duration::from_secs(15);
-const PIPES: Manner = Manner {
+const PIPES: ProcessOptions = ProcessOptions {
     io: Io::Pipes,
     idle: PATIENCE,
     keep: 1 << 20,
 };
-const TERMINAL: Manner = Manner {
+const TERMINAL: ProcessOptions = ProcessOptions {
     io: Io::Terminal,
     ..PIPES
 };
 
-fn try_start(world: &World, runner: &Runner, argv: &[&str], manner: Manner) -> Result<Process> {
+fn try_start(
+    world: &World,
+    runner: &Runner,
+    argv: &[&str],
+    manner: ProcessOptions,
+) -> Result<Process> {
     let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
     let roots = world.roots();
     let cwd = roots.open_dir(".").unwrap();
-    let spec = Spec {
+    let spec = ExecRequest {
         argv: &argv,
         program: None,
         cwd: &cwd,
@@ -59,11 +65,11 @@ fn try_start(world: &World, runner: &Runner, argv: &[&str], manner: Manner) -> R
     runner.spawn(&spec, manner)
 }
 
-fn start(world: &World, runner: &Runner, argv: &[&str], manner: Manner) -> Process {
+fn start(world: &World, runner: &Runner, argv: &[&str], manner: ProcessOptions) -> Process {
     try_start(world, runner, argv, manner).unwrap()
 }
 
-fn sh(world: &World, runner: &Runner, script: &str, manner: Manner) -> Process {
+fn sh(world: &World, runner: &Runner, script: &str, manner: ProcessOptions) -> Process {
     start(world, runner, &["sh", "-c", script], manner)
 }
 
@@ -202,7 +208,7 @@ fn long_line() {
 fn ring() {
     let world = World::new();
     let runner = world.runner(Confinement::Auto);
-    let manner = Manner {
+    let manner = ProcessOptions {
         keep: 1000,
         ..PIPES
     };
@@ -336,7 +342,7 @@ fn crash() {
 fn idle() {
     let world = World::new();
     let runner = world.runner(Confinement::Auto);
-    let manner = Manner {
+    let manner = ProcessOptions {
         idle: Duration::from_millis(300),
         ..PIPES
     };
@@ -414,7 +420,7 @@ fn aims() {
         until(&mine, "ready");
         until(&other, "ready");
         let helpers = [mine.helper().unwrap()];
-        let at = |pid: i32, strangers| aim(pid.into(), &helpers, strangers);
+        let at = |pid: i32, strangers| find_signal_target(pid.into(), &helpers, strangers);
         assert_eq!(at(other.pid(), true).unwrap_err(), NotKilled::NotYours);
         assert_eq!(at(helpers[0], true).unwrap_err(), NotKilled::NotYours);
         at(mine.pid(), false).unwrap().fire(15).unwrap();
@@ -425,7 +431,10 @@ fn aims() {
     // A process of the same user that somebody else started, and one of another user.
     let mut stranger = Stranger::start("sleep", None);
     let pid = stranger.pid();
-    assert_eq!(aim(pid, &[], true).unwrap_err(), NotKilled::NotYours);
+    assert_eq!(
+        find_signal_target(pid, &[], true).unwrap_err(),
+        NotKilled::NotYours
+    );
     stranger.end();
     // One that nobody here has started: its parent is gone.
     let orphan = Command::new("sh")
@@ -438,11 +447,14 @@ fn aims() {
         .trim()
         .parse()
         .unwrap();
-    assert_eq!(aim(pid, &[], false).unwrap_err(), NotKilled::Stranger);
-    aim(pid, &[], true).unwrap().fire(9).unwrap();
+    assert_eq!(
+        find_signal_target(pid, &[], false).unwrap_err(),
+        NotKilled::Stranger
+    );
+    find_signal_target(pid, &[], true).unwrap().fire(9).unwrap();
     if rustix::process::geteuid().is_root() {
         let stranger = Stranger::start("sleep", Some(65534));
-        let why = aim(stranger.pid(), &[], true).unwrap_err();
+        let why = find_signal_target(stranger.pid(), &[], true).unwrap_err();
         assert_eq!(why, NotKilled::OtherUser);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, Profile, RunOwner, Runner, Spec, Stream};
+use llmc_exec::{Confinement, ExecRequest, Profile, RunOwner, Runner, Stream};
 use llmc_host::{CancelToken, Error, Result};
 
 use crate::world::{World, script};
@@ -505,7 +505,7 @@ impl Door {
             Stream::Stdout => out.extend_from_slice(bytes),
             Stream::Stderr => err.extend_from_slice(bytes),
         };
-        let spec = Spec {
+        let spec = ExecRequest {
             argv: ready.as_ref().map_or(&argv, |ready| &ready.argv),
             program: ready.as_ref().map(|ready| &ready.program),
             cwd: &cwd,

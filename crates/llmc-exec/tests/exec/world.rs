@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, RunOwner, RunReport, Runner, Settings, Spec, Stream};
+use llmc_exec::{Confinement, ExecRequest, RunOwner, RunReport, Runner, Settings, Stream};
 use llmc_host::{CancelToken, PathRules, Result, Roots};
 
 /// What lies in the workspace.
@@ -149,7 +149,7 @@ impl World {
             Stream::Stdout => out.extend_from_slice(bytes),
             Stream::Stderr => err.extend_from_slice(bytes),
         };
-        let spec = Spec {
+        let spec = ExecRequest {
             argv: &argv,
             program: None,
             cwd: &cwd,

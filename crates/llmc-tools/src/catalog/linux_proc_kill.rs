@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use llmc_config::ExecProfile;
-use llmc_exec::{NotKilled, aim};
+use llmc_exec::{NotKilled, find_signal_target};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ impl Tool for LinuxProcKill {
                 .collect();
             let strangers = cx.app().config().mcp.exec.profile == ExecProfile::Unrestricted;
             let refused = |why| refusal(args.pid, why);
-            let aimed = aim(args.pid, &helpers, strangers).map_err(refused)?;
+            let aimed = find_signal_target(args.pid, &helpers, strangers).map_err(refused)?;
             let running = own
                 .iter()
                 .filter(|entry| entry.process.ending().is_none())

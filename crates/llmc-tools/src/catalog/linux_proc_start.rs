@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llmc_exec::{Io, Manner, Spec};
+use llmc_exec::{ExecRequest, Io, ProcessOptions};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ impl Tool for LinuxProcStart {
                 .open_dir(args.cwd.as_deref().unwrap_or("."))?;
             let (app, caller) = (cx.app(), cx.caller());
             let env = caller.environment();
-            let spec = Spec {
+            let spec = ExecRequest {
                 argv: &words.argv,
                 program: None,
                 cwd: &cwd,
@@ -60,7 +60,7 @@ impl Tool for LinuxProcStart {
                 max_output: u64::MAX,
                 owner: cx.caller().run_owner(),
             };
-            let manner = Manner {
+            let manner = ProcessOptions {
                 io,
                 idle: app
                     .config()

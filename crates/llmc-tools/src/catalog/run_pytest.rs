@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use llmc_config::ExecProfile;
 use llmc_enrich::{Condensed, Totals, output, testrun};
-use llmc_exec::{ExitStatus, Program, RunReport, Runner, Spec, Stream};
+use llmc_exec::{ExecRequest, ExitStatus, Program, RunReport, Runner, Stream};
 use llmc_host::{CancelToken, OpenDir};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -150,7 +150,7 @@ fn run(
     cancel: &CancelToken,
 ) -> Result<PytestOutput> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let spec = Spec {
+    let spec = ExecRequest {
         argv,
         program: Some(program),
         cwd,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use llmc_enrich::{Condensed, Totals, git};
-use llmc_exec::{RunReport, Spec, Stream};
+use llmc_exec::{ExecRequest, RunReport, Stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -66,7 +66,7 @@ impl Tool for TeGit {
                 Stream::Stdout => stdout.extend_from_slice(bytes),
                 Stream::Stderr => stderr.extend_from_slice(bytes),
             };
-            let spec = Spec {
+            let spec = ExecRequest {
                 argv: &git.argv,
                 program: Some(&git.program),
                 cwd: &cwd,

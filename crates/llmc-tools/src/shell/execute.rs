@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use llmc_config::OnTimeout;
-use llmc_exec::{ExitStatus, Io, Manner, Process, Quarantined, Spec};
+use llmc_exec::{ExecRequest, ExitStatus, Io, Process, ProcessOptions, Quarantined};
 use llmc_host::CancelToken;
 use llmc_observe::{CallFilter, EnvelopeMode as Mode};
 
@@ -209,7 +209,7 @@ fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<RunOut
         .roots
         .open_dir(request.cwd.as_deref().unwrap_or("."))?;
     let env = cx.caller().environment();
-    let spec = Spec {
+    let spec = ExecRequest {
         argv: &request.words.argv,
         program: None,
         cwd: &cwd,
@@ -236,13 +236,13 @@ fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<RunOut
 fn capture(
     cx: &Cx,
     request: &CommandRequest,
-    spec: &Spec<'_>,
+    spec: &ExecRequest<'_>,
     wait: &WaitLimit,
     cancel: &CancelToken,
 ) -> Result<Capture> {
     let deadline = Instant::now() + wait.duration;
     let spool = SharedSpool::new(cx.app().stores().map(ToOwned::to_owned));
-    let manner = Manner {
+    let manner = ProcessOptions {
         io: if request.input.is_some() {
             Io::Separate
         } else {

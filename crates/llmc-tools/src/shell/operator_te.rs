@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use llmc_exec::{ExitStatus, Program, Spec, Stream};
+use llmc_exec::{ExecRequest, ExitStatus, Program, Stream};
 use llmc_host::CancelToken;
 use serde::Deserialize;
 
@@ -36,7 +36,7 @@ pub(super) fn is_configured(cx: &Cx) -> bool {
 /// run directly instead.
 pub(super) fn capture(
     cx: &Cx,
-    spec: &Spec<'_>,
+    spec: &ExecRequest<'_>,
     wait: Duration,
     cancel: &CancelToken,
 ) -> Result<Option<Capture>> {
@@ -66,7 +66,7 @@ fn find_program(cx: &Cx) -> Result<Program> {
 fn run_program(
     cx: &Cx,
     program: &Program,
-    spec: &Spec<'_>,
+    spec: &ExecRequest<'_>,
     wait: Duration,
     cancel: &CancelToken,
 ) -> Result<Capture> {
@@ -74,7 +74,7 @@ fn run_program(
     let mut argv = vec![program.name.clone()];
     argv.extend(json.then(|| "--json".to_owned()));
     argv.extend(spec.argv.iter().cloned());
-    let spec = Spec {
+    let spec = ExecRequest {
         argv: &argv,
         program: Some(program),
         cwd: spec.cwd,

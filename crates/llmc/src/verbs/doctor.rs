@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use llmc_config::{LogLevel, SettingSource};
 use llmc_exec::{
-    Confinement, Level, PrivateLayer, Probe, ProbeResult, Profile, Program, Runner, Settings,
-    ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
+    Confinement, ConfinementLevel, PrivateLayer, Probe, ProbeResult, Profile, Program, Runner,
+    Settings, ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
 };
 use llmc_tools::state::{self, Store};
 use llmc_tools::{App, Kind, Truth, mode};
@@ -32,9 +32,9 @@ struct Findings {
     stores: Vec<Store>,
     truth: Truth,
     /// What this kernel gives to whoever asks for everything.
-    offered: Option<Level>,
+    offered: Option<ConfinementLevel>,
     /// What the configuration makes of it; `None` if it makes nothing of it because its demands are not met.
-    level: Option<Level>,
+    level: Option<ConfinementLevel>,
     programs: Vec<Program>,
     unresolved: Vec<Unresolved>,
     probes: Vec<Probe>,

@@ -21,46 +21,46 @@ const WINDOW: Winsize = Winsize {
 };
 
 /// Both ends of everything.
-pub(super) struct Ends {
-    pub(super) ours: Ours,
-    pub(super) theirs: Theirs,
+pub(super) struct StdioEnds {
+    pub(super) ours: ServerEnds,
+    pub(super) theirs: CommandEnds,
 }
 
 /// The server's ends.
-pub(super) struct Ours {
+pub(super) struct ServerEnds {
     pub(super) out: File,
     pub(super) err: Option<File>,
     pub(super) input: Option<File>,
 }
 
 /// The run's ends.
-pub(super) struct Theirs {
+pub(super) struct CommandEnds {
     pub(super) out: OwnedFd,
     pub(super) err: OwnedFd,
     pub(super) input: Option<OwnedFd>,
 }
 
-impl Ends {
-    pub(super) fn new(input: Input) -> io::Result<Ends> {
+impl StdioEnds {
+    pub(super) fn new(input: Input) -> io::Result<StdioEnds> {
         match input {
-            Input::Nothing | Input::Closed => Ends::outputs(),
-            Input::Separate => Ends::outputs_and_input(),
-            Input::Pipe => Ends::pipes(),
-            Input::Terminal => Ends::terminal(),
+            Input::Nothing | Input::Closed => StdioEnds::outputs(),
+            Input::Separate => StdioEnds::outputs_and_input(),
+            Input::Pipe => StdioEnds::pipes(),
+            Input::Terminal => StdioEnds::terminal(),
         }
     }
 
     /// Two outputs, kept apart.
-    fn outputs() -> io::Result<Ends> {
+    fn outputs() -> io::Result<StdioEnds> {
         let (out, their_out) = io::pipe()?;
         let (err, their_err) = io::pipe()?;
-        Ok(Ends {
-            ours: Ours {
+        Ok(StdioEnds {
+            ours: ServerEnds {
                 out: file(out),
                 err: Some(file(err)),
                 input: None,
             },
-            theirs: Theirs {
+            theirs: CommandEnds {
                 out: their_out.into(),
                 err: their_err.into(),
                 input: None,
@@ -69,8 +69,8 @@ impl Ends {
     }
 
     /// An input, and two outputs, kept apart.
-    fn outputs_and_input() -> io::Result<Ends> {
-        let mut ends = Ends::outputs()?;
+    fn outputs_and_input() -> io::Result<StdioEnds> {
+        let mut ends = StdioEnds::outputs()?;
         let (their_input, input) = io::pipe()?;
         // A command that does not read must not block the thread that writes.
         rustix::io::ioctl_fionbio(&input, true)?;
@@ -80,18 +80,18 @@ impl Ends {
     }
 
     /// An input, and one pipe for both outputs: what is written first is read first.
-    fn pipes() -> io::Result<Ends> {
+    fn pipes() -> io::Result<StdioEnds> {
         let (out, their_out) = io::pipe()?;
         let (their_input, input) = io::pipe()?;
         // A command that does not read must not hold up whoever writes.
         rustix::io::ioctl_fionbio(&input, true)?;
-        Ok(Ends {
-            ours: Ours {
+        Ok(StdioEnds {
+            ours: ServerEnds {
                 out: file(out),
                 err: None,
                 input: Some(file(input)),
             },
-            theirs: Theirs {
+            theirs: CommandEnds {
                 err: their_out.try_clone()?.into(),
                 out: their_out.into(),
                 input: Some(their_input.into()),
@@ -100,7 +100,7 @@ impl Ends {
     }
 
     /// A terminal that does not repeat what is typed and does not add carriage returns: nobody looks at it.
-    fn terminal() -> io::Result<Ends> {
+    fn terminal() -> io::Result<StdioEnds> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags)?;
         grantpt(&ours)?;
@@ -114,13 +114,13 @@ impl Ends {
         tcsetwinsize(&theirs, WINDOW)?;
         rustix::io::ioctl_fionbio(&ours, true)?;
         let ours = File::from(ours);
-        Ok(Ends {
-            ours: Ours {
+        Ok(StdioEnds {
+            ours: ServerEnds {
                 input: Some(ours.try_clone()?),
                 out: ours,
                 err: None,
             },
-            theirs: Theirs {
+            theirs: CommandEnds {
                 out: theirs.try_clone()?,
                 err: theirs.try_clone()?,
                 input: Some(theirs),

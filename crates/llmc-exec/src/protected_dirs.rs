@@ -13,19 +13,19 @@ use std::time::{Duration, SystemTime};
 use llmc_host::{CONFIG_FILE, STATE_DIR};
 
 /// How deep below a root directories are looked into. Nearer ones come first, so this bounds only small trees.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 /// Directories of the kernel and the system, where nobody keeps a repository; only a root above them all meets them.
 const SKIPPED: [&str; 7] = ["/boot", "/dev", "/lib", "/proc", "/run", "/sys", "/usr"];
 /// How many directories are looked into, all roots together.
-const DIRECTORIES: usize = 256;
+const MAX_DIRECTORIES: usize = 256;
 /// How many directories with protected names are reported; each costs a run a few mounts.
-const HOMES: usize = 16;
+const MAX_HOMES: usize = 16;
 /// A directory that changed this shortly before it was read may change again without its time moving on.
-const UNSURE: Duration = Duration::from_millis(50);
+const MTIME_GRANULARITY: Duration = Duration::from_millis(50);
 
 /// Finds directories that hold protected names, below the roots.
 #[derive(Debug)]
-pub(super) struct Finder {
+pub(super) struct ProtectedDirFinder {
     roots: Vec<PathBuf>,
     known: HashMap<PathBuf, Listing>,
 }
@@ -46,9 +46,9 @@ struct Stamp {
     ctime: (i64, i64),
 }
 
-impl Finder {
-    pub(super) fn new(roots: Vec<PathBuf>) -> Finder {
-        Finder {
+impl ProtectedDirFinder {
+    pub(super) fn new(roots: Vec<PathBuf>) -> ProtectedDirFinder {
+        ProtectedDirFinder {
             roots,
             known: HashMap::new(),
         }
@@ -61,16 +61,16 @@ impl Finder {
             self.roots.iter().map(|root| (root.clone(), 0)).collect();
         let mut known = std::mem::take(&mut self.known);
         while let Some((dir, depth)) = next.pop_front() {
-            if self.known.len() >= DIRECTORIES {
+            if self.known.len() >= MAX_DIRECTORIES {
                 break;
             }
             let Some(listing) = listing(&dir, known.remove(&dir)) else {
                 continue;
             };
-            if depth > 0 && listing.home && homes.len() < HOMES && !self.roots.contains(&dir) {
+            if depth > 0 && listing.home && homes.len() < MAX_HOMES && !self.roots.contains(&dir) {
                 homes.push(dir.clone());
             }
-            if depth < DEPTH {
+            if depth < MAX_DEPTH {
                 let below = listing.dirs.iter().map(|name| dir.join(name));
                 let below =
                     below.filter(|dir| !SKIPPED.iter().any(|skipped| dir == Path::new(skipped)));
@@ -99,7 +99,7 @@ fn listing(dir: &Path, known: Option<Listing>) -> Option<Listing> {
         .modified()
         .ok()
         .and_then(|changed| SystemTime::now().duration_since(changed).ok())
-        .is_some_and(|age| age > UNSURE);
+        .is_some_and(|age| age > MTIME_GRANULARITY);
     let mut listing = Listing {
         stamp: settled.then_some(stamp),
         dirs: Vec::new(),
@@ -109,7 +109,7 @@ fn listing(dir: &Path, known: Option<Listing>) -> Option<Listing> {
         let name = entry.file_name();
         if is_protected(&name) {
             listing.home = true;
-        } else if listing.dirs.len() < DIRECTORIES
+        } else if listing.dirs.len() < MAX_DIRECTORIES
             && name != "node_modules"
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
         {
@@ -139,13 +139,13 @@ mod tests {
         dir("a/b/c/d/e/.git");
         dir(".git");
         dir("node_modules/x/.git");
-        let mut finder = Finder::new(vec![root.path().to_owned()]);
+        let mut finder = ProtectedDirFinder::new(vec![root.path().to_owned()]);
         let deep = root.path().join("a/b/c/d/e");
         assert_eq!(finder.homes(), [root.path().join("a/b"), deep.clone()]);
         std::fs::write(root.path().join("a/llmc.toml"), "").unwrap();
         let homes = [root.path().join("a"), root.path().join("a/b"), deep.clone()];
         assert_eq!(finder.homes(), homes);
-        std::thread::sleep(UNSURE * 2);
+        std::thread::sleep(MTIME_GRANULARITY * 2);
         assert_eq!(finder.homes(), homes);
         assert_eq!(finder.homes(), homes, "and from what is known, too");
         std::fs::remove_dir(root.path().join("a/b/.git")).unwrap();
@@ -155,11 +155,11 @@ mod tests {
     #[test]
     fn the_look_is_bounded() {
         let root = tempfile::tempdir().unwrap();
-        for n in 0..DIRECTORIES * 2 {
+        for n in 0..MAX_DIRECTORIES * 2 {
             std::fs::create_dir_all(root.path().join(format!("{n}/.git"))).unwrap();
         }
-        let mut finder = Finder::new(vec![root.path().to_owned()]);
-        assert_eq!(finder.homes().len(), HOMES);
-        assert_eq!(finder.known.len(), DIRECTORIES);
+        let mut finder = ProtectedDirFinder::new(vec![root.path().to_owned()]);
+        assert_eq!(finder.homes().len(), MAX_HOMES);
+        assert_eq!(finder.known.len(), MAX_DIRECTORIES);
     }
 }

@@ -13,12 +13,12 @@ use super::seccomp;
 /// Becomes the program: its file, the name it is called by, its arguments. Comes back only with an error.
 #[expect(
     clippy::disallowed_methods,
-    reason = "this is how llmc-host starts programs"
+    reason = "this is how llmc-exec starts programs"
 )]
 pub(super) fn run(mut words: impl Iterator<Item = OsString>) -> io::Result<()> {
     let (Some(program), Some(name)) = (words.next(), words.next()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    seccomp::alone()?;
+    seccomp::refuse_new_processes()?;
     Err(Command::new(program).arg0(name).args(words).exec())
 }
