@@ -1,7 +1,7 @@
-//! Noticing that the client has closed our standard input while it is not being read.
+//! Notices when the client closes standard input while the server does not read it.
 //!
-//! Input is left alone while a client does not read its answers, and then the end of it stays unseen behind
-//! whatever is in the pipe. The kernel tells of it all the same.
+//! While a client does not read its answers the server reads no input, so the end of input stays behind what is in the
+//! pipe. The kernel reports the hangup all the same.
 
 use std::{io, thread};
 

@@ -18,11 +18,11 @@ use serde_json::{Number, Value, json};
 pub const MAX_DEPTH: usize = 64;
 
 /// Longest part of a hostile key that an error message repeats.
-const KEY_SHOWN: usize = 40;
+const MAX_KEY_CHARS: usize = 40;
 
 /// What a well-formed message is.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Shape {
+pub enum MessageShape {
     /// Has a method and an id, and wants an answer.
     Request {
         /// The id as it was written: a string or a number.
@@ -36,25 +36,25 @@ pub enum Shape {
 
 /// Why a message is not passed on.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refusal {
+pub struct MessageRefusal {
     /// The JSON-RPC error code.
     pub code: ErrorCode,
     /// What is wrong, for the person who wrote the client.
     pub message: Cow<'static, str>,
     /// Who gets to hear it.
-    pub reply: Reply,
+    pub reply: ReplyTo,
 }
 
-/// Whom a [`Refusal`] is sent to.
+/// Whom a [`MessageRefusal`] is sent to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
+pub enum ReplyTo {
     /// The id of the request, or `null` where it cannot be known.
     To(Value),
     /// The message was a notification or a response.
     Nobody,
 }
 
-impl Refusal {
+impl MessageRefusal {
     /// A refusal of a message whose id cannot be known.
     pub fn anonymous(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self::to(Value::Null, code, message)
@@ -65,7 +65,7 @@ impl Refusal {
         Self {
             code,
             message: message.into(),
-            reply: Reply::To(id),
+            reply: ReplyTo::To(id),
         }
     }
 
@@ -73,8 +73,8 @@ impl Refusal {
     #[must_use]
     pub fn response(&self) -> Option<Value> {
         match &self.reply {
-            Reply::Nobody => None,
-            Reply::To(id) => Some(json!({
+            ReplyTo::Nobody => None,
+            ReplyTo::To(id) => Some(json!({
                 "jsonrpc": "2.0",
                 "id": id,
                 "error": {"code": self.code, "message": self.message},
@@ -87,18 +87,18 @@ impl Refusal {
 ///
 /// # Errors
 ///
-/// A [`Refusal`] with -32700 for what is not UTF-8 or not JSON, and -32600 for everything else: duplicate keys,
+/// A [`MessageRefusal`] with -32700 for what is not UTF-8 or not JSON, and -32600 for everything else: duplicate keys,
 /// depth, batches, and JSON that is no JSON-RPC 2.0 message.
-pub fn inspect(message: &[u8]) -> Result<Shape, Refusal> {
+pub fn inspect(message: &[u8]) -> Result<MessageShape, MessageRefusal> {
     let (root, scan) =
-        scan(message).map_err(|error| Refusal::anonymous(ErrorCode::PARSE_ERROR, error))?;
+        scan(message).map_err(|error| MessageRefusal::anonymous(ErrorCode::PARSE_ERROR, error))?;
     match root {
         Value::Object(_) => scan.head.classify(scan.fault),
-        Value::Array(_) => Err(Refusal::anonymous(
+        Value::Array(_) => Err(MessageRefusal::anonymous(
             ErrorCode::INVALID_REQUEST,
             "batches are not supported: send one message per line",
         )),
-        _ => Err(Refusal::anonymous(
+        _ => Err(MessageRefusal::anonymous(
             ErrorCode::INVALID_REQUEST,
             "a message must be a JSON object",
         )),
@@ -126,7 +126,7 @@ fn scan(document: &[u8]) -> Result<(Value, Scan), String> {
     let root = Node {
         scan: &mut scan,
         depth: 0,
-        place: Place::Root,
+        place: Position::Root,
     }
     .deserialize(&mut json)
     .and_then(|root| json.end().map(|()| root))
@@ -136,7 +136,7 @@ fn scan(document: &[u8]) -> Result<(Value, Scan), String> {
 
 /// The top-level members that decide what a message is.
 #[derive(Debug, Default)]
-struct Head {
+struct MessageHead {
     jsonrpc: Option<Value>,
     id: Option<Value>,
     id_is_ambiguous: bool,
@@ -144,21 +144,21 @@ struct Head {
     has_outcome: bool,
 }
 
-impl Head {
-    fn classify(self, fault: Option<Fault>) -> Result<Shape, Refusal> {
+impl MessageHead {
+    fn classify(self, fault: Option<MessageFault>) -> Result<MessageShape, MessageRefusal> {
         let id = match &self.id {
             Some(id @ (Value::String(_) | Value::Number(_))) if !self.id_is_ambiguous => {
                 Some(id.clone())
             }
             _ => None,
         };
-        let refuse = |message: Cow<'static, str>| Refusal {
+        let refuse = |message: Cow<'static, str>| MessageRefusal {
             code: ErrorCode::INVALID_REQUEST,
             message,
             reply: match (&self.method, &self.id) {
-                (Some(Value::String(_)), None) => Reply::Nobody,
-                (None, _) if self.has_outcome => Reply::Nobody,
-                _ => Reply::To(id.clone().unwrap_or(Value::Null)),
+                (Some(Value::String(_)), None) => ReplyTo::Nobody,
+                (None, _) if self.has_outcome => ReplyTo::Nobody,
+                _ => ReplyTo::To(id.clone().unwrap_or(Value::Null)),
             },
         };
         if let Some(fault) = fault {
@@ -168,13 +168,13 @@ impl Head {
             return Err(refuse("\"jsonrpc\" must be \"2.0\"".into()));
         }
         match (&self.method, &self.id) {
-            (Some(Value::String(_)), None) => Ok(Shape::Notification),
+            (Some(Value::String(_)), None) => Ok(MessageShape::Notification),
             (Some(Value::String(_)), Some(_)) => match id.clone() {
-                Some(id) => Ok(Shape::Request { id }),
+                Some(id) => Ok(MessageShape::Request { id }),
                 None => Err(refuse("\"id\" must be a string or a number".into())),
             },
             (Some(_), _) => Err(refuse("\"method\" must be a string".into())),
-            (None, _) if self.has_outcome => Ok(Shape::Response),
+            (None, _) if self.has_outcome => Ok(MessageShape::Response),
             (None, _) => Err(refuse("\"method\" is missing".into())),
         }
     }
@@ -182,40 +182,41 @@ impl Head {
 
 /// The first thing found that JSON allows and we do not.
 #[derive(Debug)]
-enum Fault {
+enum MessageFault {
     Duplicate(String),
     Depth,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for MessageFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Duplicate(key) => write!(f, "duplicate key {key:?}"),
-            Fault::Depth => write!(f, "nested deeper than {MAX_DEPTH} levels"),
+            MessageFault::Duplicate(key) => write!(f, "duplicate key {key:?}"),
+            MessageFault::Depth => write!(f, "nested deeper than {MAX_DEPTH} levels"),
         }
     }
 }
 
 #[derive(Debug, Default)]
 struct Scan {
-    fault: Option<Fault>,
-    head: Head,
+    fault: Option<MessageFault>,
+    head: MessageHead,
 }
 
 impl Scan {
     fn duplicate(&mut self, key: &str) {
-        self.fault
-            .get_or_insert_with(|| Fault::Duplicate(key.chars().take(KEY_SHOWN).collect()));
+        self.fault.get_or_insert_with(|| {
+            MessageFault::Duplicate(key.chars().take(MAX_KEY_CHARS).collect())
+        });
     }
 }
 
 /// Where in the message a value stands.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Place {
+enum Position {
     /// The message itself.
     Root,
-    /// A top-level member that [`Head`] keeps.
-    Head,
+    /// A top-level member that [`MessageHead`] keeps.
+    MessageHead,
     /// Anywhere else: walked, not kept.
     Below,
 }
@@ -228,11 +229,11 @@ struct Node<'a> {
     scan: &'a mut Scan,
     /// How many containers enclose this value.
     depth: usize,
-    place: Place,
+    place: Position,
 }
 
 impl Node<'_> {
-    fn child(&mut self, place: Place) -> Node<'_> {
+    fn child(&mut self, place: Position) -> Node<'_> {
         Node {
             scan: self.scan,
             depth: self.depth + 1,
@@ -245,7 +246,7 @@ impl Node<'_> {
     fn is_too_deep(&mut self) -> bool {
         let too_deep = self.depth >= MAX_DEPTH;
         if too_deep {
-            self.scan.fault.get_or_insert(Fault::Depth);
+            self.scan.fault.get_or_insert(MessageFault::Depth);
         }
         too_deep
     }
@@ -288,8 +289,8 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
         Ok(Value::String(match self.place {
-            Place::Head => value.to_owned(),
-            Place::Root | Place::Below => String::new(),
+            Position::MessageHead => value.to_owned(),
+            Position::Root | Position::Below => String::new(),
         }))
     }
 
@@ -297,7 +298,10 @@ impl<'de> Visitor<'de> for Node<'_> {
         if self.is_too_deep() {
             while seq.next_element::<IgnoredAny>()?.is_some() {}
         } else {
-            while seq.next_element_seed(self.child(Place::Below))?.is_some() {}
+            while seq
+                .next_element_seed(self.child(Position::Below))?
+                .is_some()
+            {}
         }
         Ok(Value::Array(Vec::new()))
     }
@@ -309,12 +313,16 @@ impl<'de> Visitor<'de> for Node<'_> {
         }
         let mut keys = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
-            let is_head = self.place == Place::Root
+            let is_head = self.place == Position::Root
                 && matches!(
                     key.as_str(),
                     "jsonrpc" | "id" | "method" | "result" | "error"
                 );
-            let place = if is_head { Place::Head } else { Place::Below };
+            let place = if is_head {
+                Position::MessageHead
+            } else {
+                Position::Below
+            };
             let value = map.next_value_seed(self.child(place))?;
             if keys.contains(&key) {
                 self.scan.duplicate(&key);
@@ -343,17 +351,17 @@ mod tests {
     /// Input, then `request ID`, `notification`, `response`, or `CODE ID message` (`-` for an unanswered one).
     fn verdict(input: &str) -> String {
         match inspect(input.as_bytes()) {
-            Ok(Shape::Request { id }) => format!("request {id}"),
-            Ok(Shape::Notification) => "notification".into(),
-            Ok(Shape::Response) => "response".into(),
-            Err(Refusal {
+            Ok(MessageShape::Request { id }) => format!("request {id}"),
+            Ok(MessageShape::Notification) => "notification".into(),
+            Ok(MessageShape::Response) => "response".into(),
+            Err(MessageRefusal {
                 code,
                 message,
                 reply,
             }) => {
                 let id = match reply {
-                    Reply::To(id) => id.to_string(),
-                    Reply::Nobody => "-".into(),
+                    ReplyTo::To(id) => id.to_string(),
+                    ReplyTo::Nobody => "-".into(),
                 };
                 format!("{} {id} {message}", code.0)
             }
@@ -475,7 +483,7 @@ mod tests {
         let refusal = inspect(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}");
         assert_eq!(
             refusal,
-            Err(Refusal::anonymous(
+            Err(MessageRefusal::anonymous(
                 ErrorCode::PARSE_ERROR,
                 "not valid UTF-8 at byte 34"
             ))
@@ -505,7 +513,7 @@ mod tests {
         #[test]
         fn accepted_requests_parse(id in any::<i64>(), key in ".{0,20}", value in ".{0,20}") {
             let message = json!({"jsonrpc": "2.0", "id": id, "method": "m", "params": {key: value}}).to_string();
-            prop_assert_eq!(inspect(message.as_bytes()), Ok(Shape::Request { id: json!(id) }));
+            prop_assert_eq!(inspect(message.as_bytes()), Ok(MessageShape::Request { id: json!(id) }));
         }
     }
 }

@@ -1,34 +1,36 @@
-//! Carries calls over MCP and HTTP: the protocols' side of the tools, and the transports under them.
+//! Carries calls over MCP and HTTP: the protocols, and the transports under them.
+//!
+//! The crate owns rmcp, axum and hyper, and every limit of a connection. It knows no tool by name: the registry in
+//! `llmc-tools` says what there is, and `App::call` does it. Its most important types are [`McpHandler`],
+//! [`ConnectionLimits`] and [`http`]'s listener.
 //!
 //! rmcp reads what it can and drops the rest: a broken line gets no answer, the last of two duplicate keys
-//! wins, and a client that skips the handshake is turned away. Here every line is checked first, every
+//! wins, and a client that skips the handshake is refused. Here every line is checked first, every
 //! request is answered, and the process ends when its client does.
 //!
-//! - [`McpHandler`]: the application's tools and resources as MCP wants them
+//! - [`McpHandler`]: tools and resources as MCP requests and results
 //! - [`json`]: the strict look at a message before anything else parses it; HTTP bodies use it too
-//! - `guard`: panics of a handler as errors to its client
+//! - `panic_guard`: a handler's panic becomes an error response
 //! - [`http`]: the same tools over HTTP, with REST, metrics and a dashboard beside MCP
-//! - `hangup`: noticing that the client closed our input while it is not read
+//! - `hangup`: notices that the client closed the input while the server does not read it
 //! - `line`: bounded lines from a byte stream
 //! - `output`: whole lines to a byte stream
-//! - `transport`: the two joined into an rmcp transport, handshake-less clients included
-//! - [`parent`]: noticing that the process which started us is gone
+//! - `transport`: an rmcp transport made of both, also for clients without a handshake
+//! - [`parent`]: notices that the process that started the server has exited
 //! - [`serve`](mod@serve): one connection from first byte to clean end
-//!
-//! No tool is known here by name; the catalogue in `llmc-tools` is all there is.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod guard;
 mod hangup;
 pub mod http;
 pub mod json;
 mod line;
 mod mcp;
 mod output;
+mod panic_guard;
 pub mod parent;
 pub mod serve;
 mod transport;
 
 pub use mcp::McpHandler;
-pub use serve::{Ended, Options, REVISIONS, ServeError, serve, serve_stdio};
+pub use serve::{ConnectionEnd, ConnectionLimits, REVISIONS, ServeError, serve, serve_stdio};

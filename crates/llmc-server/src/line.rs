@@ -8,11 +8,11 @@ use std::io;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 /// How much is asked of the stream at once.
-const CHUNK: usize = 64 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// One step of reading.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Read {
+pub(crate) enum LineRead {
     /// A line without its line end. The last one may have lacked a newline.
     Line(Vec<u8>),
     /// A line longer than the limit; the reader is already past it or skipping it.
@@ -34,7 +34,7 @@ pub(crate) struct LineReader<R> {
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(crate) fn new(input: R, limit: usize) -> Self {
         Self {
-            input: BufReader::with_capacity(CHUNK, input),
+            input: BufReader::with_capacity(READ_BUFFER_BYTES, input),
             line: Vec::new(),
             limit,
             skipping: false,
@@ -46,12 +46,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     ///
     /// Dropping the future loses nothing: a partial line stays in `self`, and no await stands between taking
     /// bytes from the buffer and keeping them.
-    pub(crate) async fn next(&mut self) -> io::Result<Read> {
+    pub(crate) async fn next(&mut self) -> io::Result<LineRead> {
         loop {
             let available = self.input.fill_buf().await?;
             if available.is_empty() {
                 return Ok(match self.finish_line() {
-                    Read::Line(line) if line.is_empty() => Read::End,
+                    LineRead::Line(line) if line.is_empty() => LineRead::End,
                     last => last,
                 });
             }
@@ -73,7 +73,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 self.skipping = false;
             }
             if overflows {
-                return Ok(Read::TooLong);
+                return Ok(LineRead::TooLong);
             }
             if newline.is_some() && !skipped {
                 return Ok(self.finish_line());
@@ -81,7 +81,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    fn finish_line(&mut self) -> Read {
+    fn finish_line(&mut self) -> LineRead {
         let mut line = std::mem::take(&mut self.line);
         if line.last() == Some(&b'\r') {
             line.pop();
@@ -90,9 +90,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             line.drain(..3);
         }
         if line.len() > self.limit {
-            Read::TooLong
+            LineRead::TooLong
         } else {
-            Read::Line(line)
+            LineRead::Line(line)
         }
     }
 }
@@ -114,9 +114,9 @@ mod tests {
         let mut seen = Vec::new();
         loop {
             match lines.next().await.unwrap() {
-                Read::Line(line) => seen.push(String::from_utf8_lossy(&line).into_owned()),
-                Read::TooLong => seen.push("TOO LONG".into()),
-                Read::End => break,
+                LineRead::Line(line) => seen.push(String::from_utf8_lossy(&line).into_owned()),
+                LineRead::TooLong => seen.push("TOO LONG".into()),
+                LineRead::End => break,
             }
         }
         writer.await.unwrap();
@@ -153,8 +153,11 @@ mod tests {
         let mut input = vec![b'x'; 10_000_000];
         input.extend_from_slice(b"\nnext\n");
         let mut lines = LineReader::new(&input[..], 1 << 20);
-        assert_eq!(lines.next().await.unwrap(), Read::TooLong);
-        assert_eq!(lines.next().await.unwrap(), Read::Line(b"next".to_vec()));
+        assert_eq!(lines.next().await.unwrap(), LineRead::TooLong);
+        assert_eq!(
+            lines.next().await.unwrap(),
+            LineRead::Line(b"next".to_vec())
+        );
         assert_eq!(lines.line.capacity(), 0);
     }
 
@@ -173,7 +176,7 @@ mod tests {
             .unwrap();
         assert_eq!(
             lines.next().await.unwrap(),
-            Read::Line(b"one line".to_vec())
+            LineRead::Line(b"one line".to_vec())
         );
     }
 

@@ -1,7 +1,7 @@
-//! The application's tools and resources as MCP wants them.
+//! Tools and resources of the application as MCP requests and results.
 //!
-//! Nothing here decides anything: what is listed is the mode's choice, what may be called is dispatch's. A failed tool
-//! is a result with `isError`, so that the model can read it and correct itself; an unknown one is a protocol error.
+//! The mode decides what is listed, `App::call` what may be called. A failed tool is a result with `isError`, so that the
+//! model can read it and correct itself; an unknown tool is a protocol error.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const LIST_TTL_MS: u64 = 300_000;
 /// Characters of an agent's, session's or model's name that are kept.
 const MAX_IDENTITY_CHARS: usize = 128;
 
-/// Says how long a list keeps, to clients of the revision that wants to know.
+/// Adds how long a list may be cached, for revisions that have the field.
 macro_rules! cacheable {
     ($context:expr, $list:expr) => {
         if $context
@@ -76,7 +76,7 @@ impl McpHandler {
         McpHandler { app, tools }
     }
 
-    /// Who calls: what the request says of itself, else what the process was told.
+    /// The caller: the identity in the request's `_meta`, else that of the process, else the client's name.
     fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
         let mut caller = match http_request(context) {
             Some((parts, visitor)) => {
@@ -133,7 +133,7 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        // Whoever asks what there is will soon ask for it.
+        // A client that lists tools will soon call them.
         self.app.expect_questions();
         let list = ListToolsResult::with_all_items(self.tools.to_vec());
         Ok(cacheable!(context, list))
@@ -304,7 +304,7 @@ fn listed(tool: &ToolDef) -> Tool {
     .with_annotations(hints)
 }
 
-/// Where progress goes, if the client asked for any.
+/// Sends progress notifications, if the client asked for them.
 fn progress(context: &RequestContext<RoleServer>) -> Option<Progress> {
     let token = context.meta.get_progress_token()?;
     let peer = context.peer.clone();

@@ -22,20 +22,20 @@ use tokio_util::sync::CancellationToken;
 /// The sending side; clones share one stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox {
-    lines: mpsc::UnboundedSender<Line>,
-    queued: Arc<Queued>,
+    lines: mpsc::UnboundedSender<OutputLine>,
+    queued: Arc<QueuedBytes>,
     closed: CancellationToken,
 }
 
 /// Bytes posted and not yet written.
 #[derive(Debug, Default)]
-struct Queued {
+struct QueuedBytes {
     bytes: AtomicUsize,
     less: Notify,
 }
 
 #[derive(Debug)]
-struct Line {
+struct OutputLine {
     bytes: Vec<u8>,
     written: oneshot::Sender<()>,
 }
@@ -77,7 +77,7 @@ impl Outbox {
         self.queued.bytes.fetch_add(bytes.len(), Ordering::Relaxed);
         let (written, done) = oneshot::channel();
         // A failed send drops `written`, which the future below reports.
-        let _ = self.lines.send(Line { bytes, written });
+        let _ = self.lines.send(OutputLine { bytes, written });
         async move { done.await.map_err(|_| OutputClosed) }
     }
 
@@ -99,8 +99,8 @@ impl Outbox {
 
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut output: W,
-    mut lines: mpsc::UnboundedReceiver<Line>,
-    queued: &Queued,
+    mut lines: mpsc::UnboundedReceiver<OutputLine>,
+    queued: &QueuedBytes,
 ) -> io::Result<()> {
     while let Some(line) = lines.recv().await {
         output.write_all(&line.bytes).await?;

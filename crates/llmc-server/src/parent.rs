@@ -1,4 +1,4 @@
-//! Noticing that the process which started us is gone.
+//! Notices when the process that started the server exits.
 //!
 //! A client that is killed may leave our stdin open in some other process, so end of input alone is not
 //! enough. `PR_SET_PDEATHSIG` would follow the parent's *thread*, which a client may well end while it lives
@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 /// The watching thread does nothing but wait.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// A watch on the process that was our parent when it was made.
+/// Watches the process that was the parent when the watch was made.
 #[derive(Debug, Clone)]
-pub struct Parent {
+pub struct ParentWatch {
     gone: CancellationToken,
 }
 
-impl Parent {
-    /// Takes hold of the current parent; call it first thing at start.
+impl ParentWatch {
+    /// Watches the current parent; to be called first at start.
     ///
     /// A parent with PID 1 is taken as it comes: inside a container it is the client itself, elsewhere it is
     /// init, which outlives us. A parent outside our PID namespace cannot be watched, and then end of input
@@ -43,7 +43,7 @@ impl Parent {
         }
     }
 
-    /// `is_current` is asked once the descriptor is open: by then the number may be someone else's.
+    /// `is_current` is asked once the descriptor is open: by then the number may belong to another process.
     fn watch_process(pid: Pid, is_current: impl FnOnce() -> bool) -> Self {
         let parent = Self::unknown();
         match pidfd_open(pid, PidfdFlags::empty()) {
@@ -73,8 +73,8 @@ impl Parent {
         Ok(())
     }
 
-    /// Ends when the parent has; never, if that cannot be known.
-    pub async fn death(&self) {
+    /// Ends when the parent has exited; never, if that cannot be known.
+    pub async fn exited(&self) {
         self.gone.cancelled().await;
     }
 }
@@ -98,10 +98,10 @@ mod tests {
     #[tokio::test]
     async fn a_death_is_told_and_nothing_before_it() {
         let mut child = sleeper();
-        let parent = Parent::watch_process(pid(&child), || true);
+        let parent = ParentWatch::watch_process(pid(&child), || true);
         assert!(!parent.gone.is_cancelled());
         child.kill().await.unwrap();
-        parent.death().await;
+        parent.exited().await;
     }
 
     #[tokio::test]
@@ -109,14 +109,16 @@ mod tests {
         let mut child = sleeper();
         let dead = pid(&child);
         child.kill().await.unwrap();
-        Parent::watch_process(dead, || true).death().await;
+        ParentWatch::watch_process(dead, || true).exited().await;
 
         let reused = sleeper();
-        Parent::watch_process(pid(&reused), || false).death().await;
+        ParentWatch::watch_process(pid(&reused), || false)
+            .exited()
+            .await;
     }
 
     #[tokio::test]
     async fn our_own_parent_is_alive() {
-        assert!(!Parent::watch().gone.is_cancelled());
+        assert!(!ParentWatch::watch().gone.is_cancelled());
     }
 }

@@ -1,7 +1,7 @@
 //! One connection, from its first byte to a clean end.
 //!
-//! However the end comes, it is bounded: requests already read get [`Options::drain`] to be answered, then
-//! they are cancelled and get [`Options::grace`] to stop their work. Code that ignores its cancellation is
+//! However the end comes, it is bounded: requests already read get [`ConnectionLimits::drain`] to be answered, then
+//! they are cancelled and get [`ConnectionLimits::grace`] to stop their work. Code that ignores its cancellation is
 //! left behind, so a process must not wait for its runtime afterwards: use
 //! [`Runtime::shutdown_background`](tokio::runtime::Runtime::shutdown_background), or exit.
 
@@ -19,7 +19,9 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{guard::Guard, hangup, output::Outbox, parent::Parent, transport::LineTransport};
+use crate::{
+    hangup, output::Outbox, panic_guard::PanicGuard, parent::ParentWatch, transport::LineTransport,
+};
 
 /// The protocol revisions we announce, oldest first; a handler returns them from
 /// [`supported_protocol_versions`](ServerHandler::supported_protocol_versions).
@@ -33,7 +35,7 @@ pub const REVISIONS: &[ProtocolVersion] = &[
 
 /// The limits of a connection.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct ConnectionLimits {
     /// Longest line taken, in bytes.
     pub max_line: usize,
     /// Bytes of output that may wait to be read before no further request is taken. Answers to requests taken
@@ -49,7 +51,7 @@ pub struct Options {
     pub grace: Duration,
 }
 
-impl Default for Options {
+impl Default for ConnectionLimits {
     /// Lines of 8 MiB, room for a few of the largest answers and more calls than a client makes, and an end well within 2 s of the end of input.
     fn default() -> Self {
         Self {
@@ -65,7 +67,7 @@ impl Default for Options {
 
 /// Why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ConnectionEnd {
     /// The client closed our input; what it had asked is answered.
     InputClosed,
     /// The client closed our output.
@@ -97,31 +99,24 @@ pub enum ServeError {
 /// See [`ServeError`]; a client that goes away is no error.
 pub async fn serve_stdio<H: ServerHandler>(
     handler: H,
-    options: Options,
-) -> Result<Ended, ServeError> {
-    let parent = Parent::watch();
+    limits: ConnectionLimits,
+) -> Result<ConnectionEnd, ServeError> {
+    let parent = ParentWatch::watch();
     let mut terminate = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let stop = async move {
         tokio::select! {
-            () = parent.death() => Ended::ParentGone,
-            _ = terminate.recv() => Ended::Signal,
-            _ = interrupt.recv() => Ended::Signal,
-            _ = hangup.recv() => Ended::Signal,
+            () = parent.exited() => ConnectionEnd::ParentGone,
+            _ = terminate.recv() => ConnectionEnd::Signal,
+            _ = interrupt.recv() => ConnectionEnd::Signal,
+            _ = hangup.recv() => ConnectionEnd::Signal,
         }
     };
     let input = tokio::io::stdin();
     let hung_up = hangup::of_stdin();
     let hung_up = hung_up.cancelled();
-    serve_until(
-        handler,
-        (input, hung_up),
-        tokio::io::stdout(),
-        stop,
-        options,
-    )
-    .await
+    serve_until(handler, (input, hung_up), tokio::io::stdout(), stop, limits).await
 }
 
 /// Serves one connection until its input or output ends or `stop` says why to end it.
@@ -133,15 +128,15 @@ pub async fn serve<H, R, W>(
     handler: H,
     input: R,
     output: W,
-    stop: impl Future<Output = Ended>,
-    options: Options,
-) -> Result<Ended, ServeError>
+    stop: impl Future<Output = ConnectionEnd>,
+    limits: ConnectionLimits,
+) -> Result<ConnectionEnd, ServeError>
 where
     H: ServerHandler,
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    serve_until(handler, (input, pending()), output, stop, options).await
+    serve_until(handler, (input, pending()), output, stop, limits).await
 }
 
 /// `hung_up` ends when the client has closed our input, though there may be lines left in it: while none are
@@ -150,9 +145,9 @@ async fn serve_until<H, R, W>(
     handler: H,
     (input, hung_up): (R, impl Future<Output = ()>),
     output: W,
-    stop: impl Future<Output = Ended>,
-    options: Options,
-) -> Result<Ended, ServeError>
+    stop: impl Future<Output = ConnectionEnd>,
+    limits: ConnectionLimits,
+) -> Result<ConnectionEnd, ServeError>
 where
     H: ServerHandler,
     R: AsyncRead + Send + Unpin + 'static,
@@ -161,26 +156,26 @@ where
     let (outbox, mut writing) = Outbox::start(output);
     let output_closed = outbox.closed();
     let versions = ServerHandler::supported_protocol_versions(&handler).into_owned();
-    let transport = LineTransport::new(input, options.clone(), outbox, versions);
+    let transport = LineTransport::new(input, limits.clone(), outbox, versions);
     let input_ended = transport.input_ended();
     let cancel = CancellationToken::new();
     let mut session = std::pin::pin!(run(handler, transport, cancel.clone()));
 
     let (ended, finished) = tokio::select! {
-        finished = &mut session => (Ended::InputClosed, Some(finished)),
+        finished = &mut session => (ConnectionEnd::InputClosed, Some(finished)),
         ended = stop => (ended, None),
-        () = output_closed.cancelled() => (Ended::OutputClosed, None),
+        () = output_closed.cancelled() => (ConnectionEnd::OutputClosed, None),
         () = async {
             tokio::select! {
                 () = input_ended.cancelled() => {}
                 () = hung_up => {}
             }
-            tokio::time::sleep(options.drain).await;
-        } => (Ended::InputClosed, None),
+            tokio::time::sleep(limits.drain).await;
+        } => (ConnectionEnd::InputClosed, None),
     };
 
     cancel.cancel();
-    let deadline = Instant::now() + options.grace;
+    let deadline = Instant::now() + limits.grace;
     let finished = match finished {
         Some(finished) => finished,
         None => timeout_at(deadline, session).await.unwrap_or(Ok(())),
@@ -188,7 +183,7 @@ where
     // Stuck calls keep the outbox open; what is queued by now is written, or the deadline strikes.
     let _ = timeout_at(deadline, &mut writing).await;
     if output_closed.is_cancelled() {
-        return Ok(Ended::OutputClosed);
+        return Ok(ConnectionEnd::OutputClosed);
     }
     finished.map(|()| ended)
 }
@@ -202,7 +197,7 @@ where
     H: ServerHandler,
     R: AsyncRead + Send + Unpin + 'static,
 {
-    let running = match serve_server_with_ct(Guard(handler), transport, cancel).await {
+    let running = match serve_server_with_ct(PanicGuard(handler), transport, cancel).await {
         Ok(running) => running,
         Err(error @ ServerInitializeError::InitializeFailed(_)) => {
             return Err(ServeError::Handshake(Box::new(error)));

@@ -31,10 +31,10 @@ use tokio::{io::AsyncRead, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    json::{self, Refusal, Reply, Shape},
-    line::{LineReader, Read},
+    json::{self, MessageRefusal, MessageShape, ReplyTo},
+    line::{LineRead, LineReader},
     output::{Outbox, OutputClosed},
-    serve::Options,
+    serve::ConnectionLimits,
 };
 
 /// More open subscriptions than this are refused: they stay, so waiting for one to end could take for ever.
@@ -44,7 +44,7 @@ const MAX_SUBSCRIPTIONS: usize = 16;
 const OWN_HANDSHAKE_ID: &str = "llmc:handshake";
 
 /// Methods that a request of a revision without a handshake must not name; rmcp would answer some of them.
-const GONE_WITH_THE_HANDSHAKE: &[&str] = &[
+const HANDSHAKE_METHODS: &[&str] = &[
     "initialize",
     "ping",
     "logging/setLevel",
@@ -55,38 +55,38 @@ const GONE_WITH_THE_HANDSHAKE: &[&str] = &[
 /// Newline-delimited JSON-RPC, checked, for rmcp.
 pub(crate) struct LineTransport<R> {
     lines: LineReader<R>,
-    options: Options,
+    limits: ConnectionLimits,
     outbox: Outbox,
     /// The line to be taken next, which may have to wait.
     next: Option<Inspected>,
     /// What is to be handed to rmcp before another line is read.
     ready: VecDeque<ClientJsonRpcMessage>,
-    session: Session,
+    session: HandshakeState,
     /// What the handler can speak; decides whether a request carries a usable version of its own.
     versions: Vec<ProtocolVersion>,
-    calls: Arc<Calls>,
-    load: Arc<Load>,
+    calls: Arc<PendingRequests>,
+    load: Arc<WorkLoad>,
     input_ended: CancellationToken,
 }
 
 /// A line and what a first look at it says.
 struct Inspected {
     line: Vec<u8>,
-    shape: Result<Shape, Refusal>,
+    shape: Result<MessageShape, MessageRefusal>,
 }
 
 impl Inspected {
     fn wants_answer(&self) -> bool {
         match &self.shape {
-            Ok(shape) => matches!(shape, Shape::Request { .. }),
-            Err(refusal) => matches!(refusal.reply, Reply::To(_)),
+            Ok(shape) => matches!(shape, MessageShape::Request { .. }),
+            Err(refusal) => matches!(refusal.reply, ReplyTo::To(_)),
         }
     }
 }
 
 /// How far the client has come; rmcp keeps the same state and does not show it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Session {
+enum HandshakeState {
     /// Neither a handshake nor a request with its own protocol version yet.
     Fresh,
     /// rmcp takes any message.
@@ -96,17 +96,17 @@ enum Session {
 impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     pub(crate) fn new(
         input: R,
-        options: Options,
+        limits: ConnectionLimits,
         outbox: Outbox,
         versions: Vec<ProtocolVersion>,
     ) -> Self {
         Self {
-            lines: LineReader::new(input, options.max_line),
-            options,
+            lines: LineReader::new(input, limits.max_line),
+            limits,
             outbox,
             next: None,
             ready: VecDeque::new(),
-            session: Session::Fresh,
+            session: HandshakeState::Fresh,
             versions,
             calls: Arc::default(),
             load: Arc::default(),
@@ -143,19 +143,19 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                 return None;
             }
             match self.lines.next().await {
-                Ok(Read::Line(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Ok(Read::Line(line)) => {
+                Ok(LineRead::Line(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
+                Ok(LineRead::Line(line)) => {
                     let shape = json::inspect(&line);
                     self.next = Some(Inspected { line, shape });
                 }
-                Ok(Read::TooLong) => {
-                    let message = format!("line longer than {} bytes", self.options.max_line);
+                Ok(LineRead::TooLong) => {
+                    let message = format!("line longer than {} bytes", self.limits.max_line);
                     self.next = Some(Inspected {
                         line: Vec::new(),
-                        shape: Err(Refusal::anonymous(ErrorCode::PARSE_ERROR, message)),
+                        shape: Err(MessageRefusal::anonymous(ErrorCode::PARSE_ERROR, message)),
                     });
                 }
-                Ok(Read::End) => self.end_input(),
+                Ok(LineRead::End) => self.end_input(),
                 Err(error) => {
                     tracing::warn!(%error, "input failed");
                     self.end_input();
@@ -168,8 +168,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     async fn room_for(&mut self, bytes: usize) {
         loop {
             let (written, eased) = (self.outbox.progress(), self.load.eased.notified());
-            if self.outbox.queued() < self.options.max_queued
-                && self.load.fits(bytes, &self.options)
+            if self.outbox.queued() < self.limits.max_queued && self.load.fits(bytes, &self.limits)
             {
                 return;
             }
@@ -193,17 +192,17 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     }
 
     /// Turns a line into what rmcp should see of it: nothing, the message, or a handshake and the message.
-    fn accept(&mut self, next: Inspected) -> Result<Vec<ClientJsonRpcMessage>, Refusal> {
+    fn accept(&mut self, next: Inspected) -> Result<Vec<ClientJsonRpcMessage>, MessageRefusal> {
         let shape = next.shape?;
         let message = serde_json::from_slice::<ClientJsonRpcMessage>(&next.line);
         match (shape, message) {
-            (Shape::Request { id }, Ok(JsonRpcMessage::Request(mut request))) => {
+            (MessageShape::Request { id }, Ok(JsonRpcMessage::Request(mut request))) => {
                 let method = request.request.method();
                 let version = request.request.get_meta().protocol_version();
                 if version.is_some_and(|version| !version.has_initialize())
-                    && GONE_WITH_THE_HANDSHAKE.contains(&method)
+                    && HANDSHAKE_METHODS.contains(&method)
                 {
-                    return Err(Refusal::to(
+                    return Err(MessageRefusal::to(
                         id,
                         ErrorCode::METHOD_NOT_FOUND,
                         method.to_owned(),
@@ -212,33 +211,33 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                 if matches!(request.request, ClientRequest::CustomRequest(_))
                     && let Some(needs) = params_of(method)
                 {
-                    return Err(Refusal::to(
+                    return Err(MessageRefusal::to(
                         id,
                         ErrorCode::INVALID_PARAMS,
                         format!("invalid params for {method}: {needs}"),
                     ));
                 }
                 let kind = match request.request {
-                    ClientRequest::SubscriptionsListenRequest(_) => Kind::Subscription,
-                    _ => Kind::Call(self.load.begin(next.line.len())),
+                    ClientRequest::SubscriptionsListenRequest(_) => PendingKind::Subscription,
+                    _ => PendingKind::Call(self.load.begin(next.line.len())),
                 };
-                if matches!(kind, Kind::Subscription)
+                if matches!(kind, PendingKind::Subscription)
                     && self.calls.subscriptions().len() >= MAX_SUBSCRIPTIONS
                 {
-                    return Err(Refusal::to(
+                    return Err(MessageRefusal::to(
                         id,
                         ErrorCode::INVALID_REQUEST,
                         format!("{MAX_SUBSCRIPTIONS} subscriptions are open already"),
                     ));
                 }
                 // A handshake's extensions may be kept for as long as the session lasts.
-                if let Kind::Call(work) = &kind
+                if let PendingKind::Call(work) = &kind
                     && !matches!(request.request, ClientRequest::InitializeRequest(_))
                 {
                     request.request.extensions_mut().insert(work.clone());
                 }
                 if !self.calls.begin(&request.id, kind) {
-                    return Err(Refusal::to(
+                    return Err(MessageRefusal::to(
                         id,
                         ErrorCode::INVALID_REQUEST,
                         "a request with this id is still running",
@@ -248,12 +247,12 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                 messages.push(JsonRpcMessage::Request(request));
                 Ok(messages)
             }
-            (Shape::Request { id }, _) => Err(Refusal::to(
+            (MessageShape::Request { id }, _) => Err(MessageRefusal::to(
                 id,
                 ErrorCode::INVALID_REQUEST,
                 "not a valid request: \"id\" must be a string or a 64-bit integer, \"params\" an object",
             )),
-            (_, Ok(message)) if self.session == Session::Open => {
+            (_, Ok(message)) if self.session == HandshakeState::Open => {
                 if let JsonRpcMessage::Notification(notification) = &message
                     && let ClientNotification::CancelledNotification(cancelled) =
                         &notification.notification
@@ -273,12 +272,12 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
 
     /// Decides what must precede a request, and notes whether the session is open after it.
     fn opening(&mut self, request: &ClientRequest) -> Vec<ClientJsonRpcMessage> {
-        if self.session == Session::Open {
+        if self.session == HandshakeState::Open {
             return Vec::new();
         }
         let meta = request.get_meta();
         match request {
-            ClientRequest::InitializeRequest(_) => self.session = Session::Open,
+            ClientRequest::InitializeRequest(_) => self.session = HandshakeState::Open,
             // Answered by rmcp without opening anything.
             ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_) => {}
             _ => match meta.protocol_version() {
@@ -289,11 +288,11 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                             .missing_required_keys(&ProtocolVersion::V_2026_07_28)
                             .is_empty()
                     {
-                        self.session = Session::Open;
+                        self.session = HandshakeState::Open;
                     }
                 }
                 None => {
-                    self.session = Session::Open;
+                    self.session = HandshakeState::Open;
                     return self.own_handshake();
                 }
             },
@@ -319,7 +318,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         ]
     }
 
-    fn refuse(&self, refusal: &Refusal) {
+    fn refuse(&self, refusal: &MessageRefusal) {
         tracing::debug!(code = refusal.code.0, message = %refusal.message, "message refused");
         let Some(response) = refusal.response() else {
             return;
@@ -376,33 +375,33 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
 
 /// Requests that rmcp has and we have not yet seen answered.
 #[derive(Debug, Default)]
-struct Calls {
-    running: Mutex<Running>,
+struct PendingRequests {
+    running: Mutex<PendingState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Running {
-    ids: HashMap<RequestId, Kind>,
+struct PendingState {
+    ids: HashMap<RequestId, PendingKind>,
     own_handshake: bool,
 }
 
 /// What a request means for the end of input.
 #[derive(Debug)]
-enum Kind {
+enum PendingKind {
     /// Is answered first; in work at least until then.
-    Call(Work),
+    Call(RequestInWork),
     /// Stays open until the client ends it, so it is ended.
     Subscription,
 }
 
-impl Calls {
-    fn running(&self) -> std::sync::MutexGuard<'_, Running> {
+impl PendingRequests {
+    fn running(&self) -> std::sync::MutexGuard<'_, PendingState> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// False when the id is taken.
-    fn begin(&self, id: &RequestId, kind: Kind) -> bool {
+    fn begin(&self, id: &RequestId, kind: PendingKind) -> bool {
         match self.running().ids.entry(id.clone()) {
             Entry::Occupied(_) => false,
             Entry::Vacant(entry) => {
@@ -415,7 +414,7 @@ impl Calls {
     fn subscriptions(&self) -> Vec<RequestId> {
         let running = self.running();
         let open = running.ids.iter();
-        open.filter(|(_, kind)| matches!(kind, Kind::Subscription))
+        open.filter(|(_, kind)| matches!(kind, PendingKind::Subscription))
             .map(|(id, _)| id.clone())
             .collect()
     }
@@ -432,7 +431,7 @@ impl Calls {
             let calls_left = {
                 let running = self.running();
                 let mut kinds = running.ids.values();
-                kinds.any(|kind| matches!(kind, Kind::Call(_)))
+                kinds.any(|kind| matches!(kind, PendingKind::Call(_)))
             };
             if !calls_left {
                 return;
@@ -457,41 +456,41 @@ impl Calls {
 
 /// The requests in work and the text they came in.
 #[derive(Debug, Default)]
-struct Load {
+struct WorkLoad {
     calls: AtomicUsize,
     bytes: AtomicUsize,
     eased: Notify,
 }
 
-impl Load {
-    fn begin(self: &Arc<Self>, bytes: usize) -> Work {
+impl WorkLoad {
+    fn begin(self: &Arc<Self>, bytes: usize) -> RequestInWork {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let load = self.clone();
-        Work(Arc::new(Share { load, bytes }))
+        RequestInWork(Arc::new(WorkShare { load, bytes }))
     }
 
     /// Whether a request of this size can be begun; one alone always can.
-    fn fits(&self, bytes: usize, options: &Options) -> bool {
+    fn fits(&self, bytes: usize, limits: &ConnectionLimits) -> bool {
         let calls = self.calls.load(Ordering::Relaxed);
         let held = self.bytes.load(Ordering::Relaxed);
         calls == 0
-            || calls < options.max_calls && held.saturating_add(bytes) <= options.max_call_bytes
+            || calls < limits.max_calls && held.saturating_add(bytes) <= limits.max_call_bytes
     }
 }
 
 /// A request in work: until its answer is queued and its handler has ended, whichever is later. A cancelled
 /// request has no answer, and its handler may take a while to notice.
 #[derive(Debug, Clone)]
-pub(crate) struct Work(#[expect(dead_code, reason = "held for its drop")] Arc<Share>);
+pub(crate) struct RequestInWork(#[expect(dead_code, reason = "held for its drop")] Arc<WorkShare>);
 
 #[derive(Debug)]
-struct Share {
-    load: Arc<Load>,
+struct WorkShare {
+    load: Arc<WorkLoad>,
     bytes: usize,
 }
 
-impl Drop for Share {
+impl Drop for WorkShare {
     fn drop(&mut self) {
         self.load.calls.fetch_sub(1, Ordering::Relaxed);
         self.load.bytes.fetch_sub(self.bytes, Ordering::Relaxed);

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::budget::SessionBudgets;
 use crate::confinement::Truth;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::handle_keeper::HandleKeeper;
 use crate::index_keeper::IndexKeeper;
 use crate::mode;
@@ -213,7 +213,7 @@ impl App {
     /// There is none, or it cannot be opened.
     pub fn telemetry(&self) -> Result<Telemetry> {
         let none = || {
-            Error::new(Kind::NotFound, "no telemetry is kept here").hint(
+            Error::new(ErrorKind::NotFound, "no telemetry is kept here").hint(
                 "the state directory cannot be used, or mcp.docker.persist_telemetry is false",
             )
         };
@@ -222,7 +222,7 @@ impl App {
             return Err(none());
         }
         Telemetry::open(&dir.join(TELEMETRY), Default::default())
-            .map_err(|error| Error::new(Kind::Internal, error.to_string()))
+            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))
     }
 
     /// What runs commands, opened when first needed: finding out what the kernel gives takes a few milliseconds. Where
@@ -387,13 +387,13 @@ fn make_state_dir(dir: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     let failed = |error: std::io::Error| {
         Error::new(
-            Kind::WriteFailed,
+            ErrorKind::WriteFailed,
             format!("{STATE_DIR} cannot be made: {error}"),
         )
     };
     if dir.is_symlink() {
         return Err(Error::new(
-            Kind::InvalidPath,
+            ErrorKind::InvalidPath,
             format!("{STATE_DIR} is a link; it must be a directory"),
         ));
     }

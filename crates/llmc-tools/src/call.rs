@@ -14,7 +14,7 @@ use tracing::Instrument;
 use crate::app::App;
 use crate::catalog;
 use crate::cx::{Caller, Cx, Surface};
-use crate::error::{Error, Family, Kind, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::observe::{self, ObservedArgs};
 use crate::reachable::{Reach, Route};
 use crate::seal::Sealed;
@@ -122,7 +122,7 @@ impl App {
         let unknown = |how: &str| {
             let known = self.listing().iter().map(|tool| tool.name);
             let message = format!("Unknown tool: {}{how}", call.name);
-            let error = Error::new(Kind::UnknownTool, message);
+            let error = Error::new(ErrorKind::UnknownTool, message);
             match nearest(&call.name, known) {
                 Some(name) => error.hint(format!("did you mean {name}?")),
                 None => error,
@@ -149,7 +149,7 @@ impl App {
             .is_some_and(|tools| !tools.iter().any(|name| name == tool.name))
         {
             return Err(Error::new(
-                Kind::CommandDenied,
+                ErrorKind::CommandDenied,
                 format!("{} is not among this token's tools", tool.name),
             ));
         }
@@ -158,30 +158,31 @@ impl App {
             && (self.config().mcp.tools.read_only || call.caller.read_only)
         {
             return Err(Error::new(
-                Kind::CommandDenied,
+                ErrorKind::CommandDenied,
                 format!("{}: this server is read only", tool.name),
             )
             .hint("the operator set mcp.tools.read_only or gave this token read access only"));
         }
         if tool.effect == Effect::SendsOut && !self.config().mcp.rlm.enabled {
-            return Err(
-                Error::new(Kind::EgressDenied, format!("{} is switched off", tool.name))
-                    .hint("the operator set mcp.rlm.enabled = false"),
-            );
+            return Err(Error::new(
+                ErrorKind::EgressDenied,
+                format!("{} is switched off", tool.name),
+            )
+            .hint("the operator set mcp.rlm.enabled = false"));
         }
         if tool.effect == Effect::SendsOut
             && call.caller.remote
             && !self.config().mcp.rlm.allow_http
         {
             return Err(Error::new(
-                Kind::EgressDenied,
+                ErrorKind::EgressDenied,
                 format!("{} is not offered over HTTP", tool.name),
             )
             .hint("the operator can set mcp.rlm.allow_http = true"));
         }
         if tool.effect == Effect::Runs && !self.config().mcp.tools.enable_run_cmd {
             return Err(Error::new(
-                Kind::CommandDenied,
+                ErrorKind::CommandDenied,
                 format!("{}: commands are switched off", tool.name),
             )
             .hint("the operator set mcp.tools.enable_run_cmd = false"));
@@ -203,7 +204,7 @@ impl App {
         let slots = self.slots().of(&caller.principal, tool.effect);
         let slot = tokio::select! {
             slot = slots.acquire() => slot,
-            () = cancel.cancelled() => return Err(Error::new(Kind::Cancelled, "cancelled")),
+            () = cancel.cancelled() => return Err(Error::new(ErrorKind::Cancelled, "cancelled")),
         };
         let answer = self.run(tool, call, caller).await;
         drop(slot);
@@ -236,7 +237,7 @@ impl App {
                 }
                 () = &mut deadline => {
                     stop.cancel();
-                    return Err(Error::new(Kind::TimedOut, format!("{}: no answer within {} s", tool.name, limit.as_secs())));
+                    return Err(Error::new(ErrorKind::TimedOut, format!("{}: no answer within {} s", tool.name, limit.as_secs())));
                 }
                 _ = beat.tick() => tell(&call.progress, tool, started, &told.borrow()),
                 Ok(()) = told.changed() => {
@@ -245,12 +246,12 @@ impl App {
             }
         };
         match joined {
-            None => Err(Error::new(Kind::Cancelled, "cancelled")),
+            None => Err(Error::new(ErrorKind::Cancelled, "cancelled")),
             Some(Ok(result)) => result,
             Some(Err(error)) => {
                 tracing::error!(tool = tool.name, error = %error, "a tool panicked");
                 Err(Error::new(
-                    Kind::Internal,
+                    ErrorKind::Internal,
                     format!("{}: internal error", tool.name),
                 ))
             }

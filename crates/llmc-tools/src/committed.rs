@@ -10,7 +10,7 @@ use llmc_host::{CancelToken, OpenDir, OpenFile};
 use sha1::Digest;
 
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A list of more bytes than this is not read.
 const LIST_LIMIT: u64 = 64 << 20;
@@ -79,8 +79,11 @@ impl<'a> Head<'a> {
     pub(crate) fn of(cx: &'a Cx, dir: &'a OpenDir) -> Result<Head<'a>> {
         let runner = cx.app().commands()?;
         let git = runner.find("git").map_err(|_| {
-            Error::new(Kind::NotFound, "there is no git in the fixed search path")
-                .hint("give b, the path to compare with, or install git")
+            Error::new(
+                ErrorKind::NotFound,
+                "there is no git in the fixed search path",
+            )
+            .hint("give b, the path to compare with, or install git")
         })?;
         Ok(Head {
             runner,
@@ -109,7 +112,7 @@ impl<'a> Head<'a> {
         let stderr = String::from_utf8_lossy(&stderr);
         if stderr.contains("not a git repository") {
             return Err(Error::new(
-                Kind::NotFound,
+                ErrorKind::NotFound,
                 format!("{} is in no git repository", self.dir.path.requested()),
             )
             .hint("give b, the path to compare with"));
@@ -204,11 +207,11 @@ impl<'a> Head<'a> {
         let report = self.runner.run(&spec, &mut collect, stop)?;
         stop.check()?;
         if report.timed_out {
-            return Err(Error::new(Kind::TimedOut, "git took too long")
+            return Err(Error::new(ErrorKind::TimedOut, "git took too long")
                 .hint("narrow the call: a file or a smaller directory"));
         }
         if report.output_capped {
-            return Err(Error::new(Kind::TooLarge, "HEAD has too much to list")
+            return Err(Error::new(ErrorKind::TooLarge, "HEAD has too much to list")
                 .hint("narrow the call: a file or a smaller directory"));
         }
         Ok((report.status.exit_code(), stdout, stderr))
@@ -218,7 +221,7 @@ impl<'a> Head<'a> {
 /// git's words may tell of places outside the roots, so they are not passed on.
 fn unreadable(code: Option<i32>) -> Error {
     let how = code.map_or_else(|| "ended".to_owned(), |code| format!("exit {code}"));
-    Error::new(Kind::Internal, format!("git cannot read HEAD here ({how})")).hint(
+    Error::new(ErrorKind::Internal, format!("git cannot read HEAD here ({how})")).hint(
         "the repository is damaged, or a partial clone without these objects; give b to compare two paths",
     )
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::call::Call;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Through which door a call came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,7 +184,10 @@ impl Cx {
         match tokio::task::spawn_blocking(move || span.in_scope(|| work(&cx, &cx.stop))).await {
             Ok(result) => result,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => Err(Error::new(Kind::Cancelled, "the server is shutting down")),
+            Err(_) => Err(Error::new(
+                ErrorKind::Cancelled,
+                "the server is shutting down",
+            )),
         }
     }
 

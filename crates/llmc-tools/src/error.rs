@@ -87,9 +87,6 @@ kinds! {
     Internal: "anything else", Some("INTERNAL"), Some("internal_error"), Some("internal"), 500, "INTERNAL", 70, true;
 }
 
-/// The former name, until every module uses the new one.
-pub use ErrorKind as Kind;
-
 impl ErrorKind {
     pub fn row(self) -> &'static ErrorRow {
         // The macro writes enum and table from the same lines, in the same order.

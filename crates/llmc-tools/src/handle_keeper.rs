@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use llmc_envelope::handles::{Draft, Options, Payload, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Stored files that are remembered, so that paging through one stores it once.
 const MAX_REMEMBERED_FILES: usize = 64;
@@ -73,7 +73,8 @@ impl HandleKeeper {
         let mut bytes = 0;
         let stored = self.store().and_then(|store| {
             let mut writer = store.writer(draft)?;
-            write(&mut writer).map_err(|error| Error::new(Kind::WriteFailed, error.to_string()))?;
+            write(&mut writer)
+                .map_err(|error| Error::new(ErrorKind::WriteFailed, error.to_string()))?;
             bytes = writer.written();
             Ok(writer.finish()?)
         });

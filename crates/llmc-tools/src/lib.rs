@@ -55,7 +55,7 @@ pub use app::App;
 pub use call::{Call, CallOutcome, Progress, nearest};
 pub use confinement::Truth;
 pub use cx::{Caller, Cx, Form, Surface, UNKNOWN_AGENT};
-pub use error::{Error, ErrorKind, ErrorRow, Family, Kind, ROWS, Result};
+pub use error::{Error, ErrorKind, ErrorRow, Family, ROWS, Result};
 pub use processes::Processes;
 pub use render::{
     AnswerRoom, ChunkPosition, Document, FileScope, Layout, Render, Rendition, Rest, RestExtent,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::app::TELEMETRY;
 use crate::call::CallOutcome;
 use crate::cx::{Caller, Surface};
-use crate::error::{Family, Kind};
+use crate::error::{ErrorKind, Family};
 use crate::tool::ToolDef;
 
 /// Arguments whose values are contents: their size is recorded instead.
@@ -97,11 +97,11 @@ fn event<'a>(
     let quotes_content = |kind| {
         matches!(
             kind,
-            Kind::BadArgs | Kind::BadPattern | Kind::ProviderFailed
+            ErrorKind::BadArgs | ErrorKind::BadPattern | ErrorKind::ProviderFailed
         )
     };
-    let misunderstood =
-        error.is_some_and(|error| matches!(error.kind, Kind::BadArgs | Kind::UnknownTool));
+    let misunderstood = error
+        .is_some_and(|error| matches!(error.kind, ErrorKind::BadArgs | ErrorKind::UnknownTool));
     UncountedCall {
         event: CallEvent {
             time: Timestamp::now(),
@@ -240,7 +240,7 @@ mod tests {
         observed(tool, result, args, |call| call.event.args)
     }
 
-    fn failed(kind: Kind) -> Result<Sealed> {
+    fn failed(kind: ErrorKind) -> Result<Sealed> {
         Err(Error::new(kind, "no"))
     }
 
@@ -256,19 +256,19 @@ mod tests {
         let misnamed = json!({"path": "a", "contents": "SECRET"});
         let misplaced = json!({"path": "a", "mode": "SECRET", "content": ["SECRET"]});
         for (tool, kind, args, recorded) in [
-            ("linux_fs_write", Kind::BadArgs, &misnamed, None),
-            ("linux_fs_write", Kind::UnknownTool, &misnamed, None),
-            ("no_such_tool", Kind::UnknownTool, &misnamed, None),
+            ("linux_fs_write", ErrorKind::BadArgs, &misnamed, None),
+            ("linux_fs_write", ErrorKind::UnknownTool, &misnamed, None),
+            ("no_such_tool", ErrorKind::UnknownTool, &misnamed, None),
             // Refused before the arguments were read.
             (
                 "linux_fs_write",
-                Kind::CommandDenied,
+                ErrorKind::CommandDenied,
                 &misnamed,
                 Some(r#"{"path":"a"}"#),
             ),
             (
                 "linux_fs_write",
-                Kind::CommandDenied,
+                ErrorKind::CommandDenied,
                 &misplaced,
                 Some(r#"{"path":"a"}"#),
             ),
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn messages_that_may_quote_content_are_not_logged() {
-        for (kind, logged) in [(Kind::BadArgs, false), (Kind::NotFound, true)] {
+        for (kind, logged) in [(ErrorKind::BadArgs, false), (ErrorKind::NotFound, true)] {
             let message = observed("stat", failed(kind), json!({}), |call| call.error_message);
             assert_eq!(message.is_some(), logged, "{kind:?}");
         }

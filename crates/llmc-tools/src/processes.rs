@@ -15,7 +15,7 @@ use llmc_host::CancelToken;
 use ulid::Ulid;
 
 use crate::cx::Caller;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::shell::CommandWords;
 use crate::shell::spool::{SharedSpool, Spool};
 
@@ -95,7 +95,10 @@ impl Processes {
         let entry = Arc::new(entry);
         let mut state = self.lock();
         if state.closed {
-            return Err(Error::new(Kind::Cancelled, "the server is shutting down"));
+            return Err(Error::new(
+                ErrorKind::Cancelled,
+                "the server is shutting down",
+            ));
         }
         state.entries.push(entry.clone());
         Ok(entry)
@@ -106,7 +109,7 @@ impl Processes {
         let owner = Owner::of(caller);
         let found = self.lock().swept().into_iter().find(|entry| entry.id == id);
         found.filter(|entry| entry.owner == owner).ok_or_else(|| {
-            Error::new(Kind::NotFound, format!("{id}: no such process"))
+            Error::new(ErrorKind::NotFound, format!("{id}: no such process"))
                 .hint("linux_proc_list shows yours; an ended one is forgotten after a while")
         })
     }
@@ -145,7 +148,10 @@ impl Processes {
     fn reserve(&self, owner: Owner) -> Result<StartSlot<'_>> {
         let mut state = self.lock();
         if state.closed {
-            return Err(Error::new(Kind::Cancelled, "the server is shutting down"));
+            return Err(Error::new(
+                ErrorKind::Cancelled,
+                "the server is shutting down",
+            ));
         }
         let entries = state.swept();
         let owners = entries
@@ -159,7 +165,7 @@ impl Processes {
             own += usize::from(*other == owner);
         }
         let full = |message: String| {
-            let error = Error::new(Kind::RateLimited, message);
+            let error = Error::new(ErrorKind::RateLimited, message);
             Err(error.hint("end one with linux_proc_stop; linux_proc_list shows yours"))
         };
         if own >= MAX_RUNNING_PER_SESSION {
@@ -279,7 +285,7 @@ impl Entry {
                 input.len(),
                 patience.as_secs()
             );
-            return Err(Error::new(Kind::TimedOut, message)
+            return Err(Error::new(ErrorKind::TimedOut, message)
                 .hint("look at its output with linux_proc_read, then send the rest")
                 .with("bytes", bytes));
         }
@@ -300,9 +306,9 @@ impl Entry {
     fn input_closed(&self) -> Error {
         let id = &self.id;
         match self.process.ending() {
-            Some(_) => Error::new(Kind::NotFound, format!("{id}: the process has ended"))
+            Some(_) => Error::new(ErrorKind::NotFound, format!("{id}: the process has ended"))
                 .hint("linux_proc_read tells its last output and exit code"),
-            None => Error::new(Kind::NotFound, format!("{id}: its input is closed"))
+            None => Error::new(ErrorKind::NotFound, format!("{id}: its input is closed"))
                 .hint("give all of the input with the command, or start it with linux_proc_start"),
         }
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::app::App;
 use crate::catalog::linux_handle_read::page;
 use crate::cx::{Caller, Cx};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::stubs;
 use crate::tool::Effect;
 
@@ -94,13 +94,13 @@ impl App {
         let limit = self.config().mcp.tools.read_timeout();
         let late = || {
             let message = format!("no answer within {} s", limit.as_secs());
-            Error::new(Kind::TimedOut, message)
+            Error::new(ErrorKind::TimedOut, message)
         };
         let stop = CancelToken::with_deadline(Instant::now() + limit);
         let read = tokio::task::spawn_blocking(move || self.read_resource(&uri, &principal, &stop));
         match tokio::time::timeout(limit, read).await {
             Ok(Ok(read)) => read,
-            Ok(Err(_)) => Err(Error::new(Kind::Internal, "reading failed")),
+            Ok(Err(_)) => Err(Error::new(ErrorKind::Internal, "reading failed")),
             Err(_) => Err(late()),
         }
     }
@@ -183,7 +183,7 @@ impl App {
         // A file that was too large to keep is also too large for one answer.
         if info.kept == Kept::File || info.total_bytes > MAX_ANSWER_BYTES as u64 {
             return Err(Error::new(
-                Kind::TooLarge,
+                ErrorKind::TooLarge,
                 format!("{} bytes; page it with linux_handle_read", info.total_bytes),
             ));
         }
@@ -197,7 +197,7 @@ impl App {
     /// All tools as Python functions, or one of them.
     fn read_stub(&self, file: &str) -> Result<Content> {
         let tools = stubs::scriptable(self.config());
-        let text = if file == stubs::FILE {
+        let text = if file == stubs::STUB_FILE {
             Some(stubs::module(&tools))
         } else {
             let name = file.strip_suffix(".pyi");
@@ -239,5 +239,5 @@ impl App {
 
 fn missing(uri: &str) -> Error {
     let shown = names::escape(uri.as_bytes());
-    Error::new(Kind::NotFound, format!("no resource {shown}"))
+    Error::new(ErrorKind::NotFound, format!("no resource {shown}"))
 }

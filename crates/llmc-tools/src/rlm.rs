@@ -23,7 +23,7 @@ use crate::answer::{Answer, Facts};
 use crate::catalog::bounded;
 use crate::catalog::rlm_query::Args as RlmQueryArgs;
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use models::QueryModels;
 use source::TextSource;
 
@@ -315,10 +315,10 @@ fn translate_error(error: llmc_rlm::Error, limit: Duration) -> Error {
     let message = error.to_string();
     match error {
         Rlm::Model(error) => models::translate_error(error, Some(limit)),
-        Rlm::NoAnswer(_) => Error::new(Kind::NoAnswer, message)
+        Rlm::NoAnswer(_) => Error::new(ErrorKind::NoAnswer, message)
             .hint("ask something narrower, allow more turns, or use a more capable model"),
-        Rlm::Cancelled => Error::new(Kind::Cancelled, message),
-        Rlm::Sandbox(_) => Error::new(Kind::Internal, message),
+        Rlm::Cancelled => Error::new(ErrorKind::Cancelled, message),
+        Rlm::Sandbox(_) => Error::new(ErrorKind::Internal, message),
         Rlm::Trace(_) | Rlm::TraceLine { .. } => Error::bad_args(message),
     }
 }

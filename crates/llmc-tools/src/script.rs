@@ -1,7 +1,7 @@
 //! Scripts: Python that calls tools, in a worker that can do nothing else.
 //!
-//! A script's calls take the one path that every call takes, with the rights, the session and the correlation id of whoever
-//! called `execute_code`, and leave their own events. What comes back is data, as over REST: a script has no use for
+//! A script's calls go through `App::call` with the rights, the session and the correlation id of the caller of
+//! `execute_code`, and leave their own events. What comes back is data, as over REST: a script has no use for
 //! receipts, and what it prints is what the model reads.
 
 mod answer;
@@ -24,21 +24,21 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::stubs;
 
 pub(crate) use host::Tools;
-pub(crate) use sessions::Sessions;
+pub(crate) use sessions::ScriptSessions;
 
 /// The name under which a script finds the tools.
 const MODULE: &str = "tools";
 /// What it finds there beside them.
 const FUNCTIONS: [&str; 2] = ["search", "help"];
 /// How long a script may wait for its turn before its own time begins.
-pub(crate) const QUEUE: Duration = Duration::from_secs(60);
+pub(crate) const MAX_QUEUE_WAIT: Duration = Duration::from_secs(60);
 
-/// What scripts need that outlives them.
+/// What outlives a single script: workers, the probed Python, sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     sandbox: OnceLock<Sandbox>,
     python: OnceLock<Result<Arc<PythonBackend>>>,
-    sessions: Sessions,
+    sessions: ScriptSessions,
 }
 
 /// A script to run.
@@ -70,8 +70,12 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
     let mut notes: Vec<String> = lowered.into_iter().collect();
     let tools = Tools::new(cx);
     let outcome = match &script.session {
-        None if python => in_python(cx, &script.code, &limits, &tools).await?,
-        None => once(cx, &script.code, &limits, &tools, None).await?.0,
+        None if python => run_in_python(cx, &script.code, &limits, &tools).await?,
+        None => {
+            run_in_worker(cx, &script.code, &limits, &tools, None)
+                .await?
+                .0
+        }
         Some(name) => {
             sessions::check_name(name)?;
             let sessions = &cx.app().scripts().sessions;
@@ -83,8 +87,8 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
             if new {
                 notes.push(format!("session {name} is new"));
             }
-            let kept = Some((state, sessions::MOST));
-            let ran = once(cx, &script.code, &limits, &tools, kept).await;
+            let kept = Some((state, sessions::MAX_STATE_BYTES));
+            let ran = run_in_worker(cx, &script.code, &limits, &tools, kept).await;
             let (outcome, state) = ran.inspect_err(|error| {
                 if error.kind == ErrorKind::HandleExpired {
                     session.forget();
@@ -102,7 +106,7 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
         }
     };
     match outcome.ending {
-        // Nothing ends a tool's script but the script.
+        // Only recursive analysis stops scripts from outside.
         ScriptEnd::Stopped => Err(Error::new(ErrorKind::Internal, "the script was stopped")),
         ScriptEnd::Value(shown) => Ok(answer::value(cx, &outcome.output, &shown, notes)),
         ScriptEnd::Failed(trouble) => {
@@ -120,18 +124,18 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
 }
 
 /// What is to be kept of a script's variables: the state it begins with, and the most that the next may take.
-type Kept = Option<(Option<Vec<u8>>, u64)>;
+type StateToKeep = Option<(Option<Vec<u8>>, u64)>;
 /// What was kept, or why not; nothing if the script left nothing to keep.
-type State = Option<std::result::Result<Vec<u8>, String>>;
+type KeptState = Option<std::result::Result<Vec<u8>, String>>;
 
 /// One script in one worker.
-async fn once(
+async fn run_in_worker(
     cx: &Cx,
     code: &str,
     limits: &ScriptLimits,
     tools: &Tools<'_>,
-    kept: Kept,
-) -> Result<(ScriptOutcome, State)> {
+    kept: StateToKeep,
+) -> Result<(ScriptOutcome, KeptState)> {
     let (state, most) = match kept {
         Some((state, most)) => (state, Some(most)),
         None => (None, None),
@@ -144,8 +148,8 @@ async fn once(
     let sandbox = cx.app().scripts().sandbox(cx.app());
     let opened = sandbox.session(&cx.caller().principal, setup);
     let mut session = tokio::select! {
-        session = tokio::time::timeout(QUEUE, opened) => match session {
-            Ok(session) => session.map_err(no_worker)?,
+        session = tokio::time::timeout(MAX_QUEUE_WAIT, opened) => match session {
+            Ok(session) => session.map_err(worker_error)?,
             Err(_) => {
                 return Err(Error::new(ErrorKind::Busy, "too many scripts at once").hint("try again"));
             }
@@ -164,7 +168,7 @@ async fn once(
 }
 
 /// One script in the system's Python, if the kernel holds it.
-async fn in_python(
+async fn run_in_python(
     cx: &Cx,
     code: &str,
     limits: &ScriptLimits,
@@ -175,7 +179,7 @@ async fn in_python(
     Ok(python.run(code, &names, limits, tools, cx.cancel()).await)
 }
 
-fn no_worker(error: llmc_sandbox::Error) -> Error {
+fn worker_error(error: llmc_sandbox::Error) -> Error {
     use llmc_sandbox::Error as Sandbox;
     let message = error.to_string();
     match error {
@@ -204,7 +208,7 @@ fn names(app: &App) -> ScriptNames {
     }
 }
 
-/// What a script may spend, and a word if that is less than it asked for.
+/// What a script may spend, and a note if that is less than it asked for.
 fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<String>)> {
     let config = &app.config().mcp.code_execution;
     let most = Duration::from_secs(config.timeout);

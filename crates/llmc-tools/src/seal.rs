@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use crate::budget;
 use crate::cx::{Cx, Form};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::render::{
     AnswerRoom, FileScope, Layout, Render, Rendition, Rest, RestExtent, RestSource, TeLayout,
 };
@@ -160,8 +160,12 @@ pub(crate) fn seal<O: Render + Serialize>(
 }
 
 fn serialized(output: &impl Serialize) -> Result<Value> {
-    serde_json::to_value(output)
-        .map_err(|error| Error::new(Kind::Internal, format!("answer cannot be written: {error}")))
+    serde_json::to_value(output).map_err(|error| {
+        Error::new(
+            ErrorKind::Internal,
+            format!("answer cannot be written: {error}"),
+        )
+    })
 }
 
 fn check_size(sealed: Sealed) -> Result<Sealed> {
@@ -171,7 +175,7 @@ fn check_size(sealed: Sealed) -> Result<Sealed> {
     }
     let message =
         format!("the answer is {bytes} bytes, more than the {MAX_ANSWER_BYTES} that one may hold");
-    Err(Error::new(Kind::TooLarge, message).hint("ask for less at a time"))
+    Err(Error::new(ErrorKind::TooLarge, message).hint("ask for less at a time"))
 }
 
 fn document(rendition: Rendition<'_>, stored: Option<StoredRest>, mut data: Value) -> Sealed {

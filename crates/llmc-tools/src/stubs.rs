@@ -1,16 +1,16 @@
 //! Tools as Python functions: what a program that calls them is written against.
 //!
 //! A script reaches every enabled tool, and a model that writes one should neither guess nor be sent fifty schemas. So the
-//! catalogue is also written as typed Python stubs ([`module`]), found by words ([`search`]) and explained one by one
+//! catalogue is also written as python_type Python stubs ([`module`]), found by words ([`search`]) and explained one by one
 //! ([`help`]). All of it is made of the schemas that calls are checked against, and `manual` adds what those leave out.
 //!
-//! Names and words are data, never code: a name that is no plain identifier gets no function, and whatever else is
+//! Names and words are data, never code: a name that is no plain is_identifier gets no function, and whatever else is
 //! written stands in a string literal that cannot end early.
 
-mod file;
 mod find;
 mod manual;
 mod python;
+mod stub_file;
 
 use llmc_config::Config;
 use serde_json::{Map, Value};
@@ -19,11 +19,11 @@ use crate::error::ErrorKind;
 use crate::mode;
 use crate::tool::{Effect, ToolDef};
 
-pub use file::{FILE, write};
-pub use find::{Found, search};
+pub use find::{ToolMatch, search};
+pub use stub_file::{STUB_FILE, write};
 
-use manual::{Arg, Entry};
-use python::{Parameter, identifier, quoted, typed};
+use manual::{ManualArg, ManualEntry};
+use python::{Parameter, is_identifier, python_type, quoted};
 
 /// Words for a model at its start; a script is past that.
 const NOT_IN_SCRIPTS: &str = "init";
@@ -103,7 +103,7 @@ struct Stub<'a> {
     /// Whether there are arguments that Python cannot name.
     unnamed: bool,
     family: crate::error::Family,
-    entry: &'static Entry,
+    entry: &'static ManualEntry,
 }
 
 impl<'a> Stub<'a> {
@@ -120,9 +120,9 @@ impl<'a> Stub<'a> {
         name: &'a str,
         summary: &'a str,
         schema: &'a Map<String, Value>,
-        entry: &'static Entry,
+        entry: &'static ManualEntry,
     ) -> Option<Stub<'a>> {
-        if !identifier(name) {
+        if !is_identifier(name) {
             return None;
         }
         let required = schema.get("required").and_then(Value::as_array);
@@ -131,15 +131,15 @@ impl<'a> Stub<'a> {
         let mut parameters: Vec<Parameter> = properties
             .into_iter()
             .flatten()
-            .filter(|(name, _)| identifier(name))
+            .filter(|(name, _)| is_identifier(name))
             .map(|(name, schema)| {
                 let told = entry.args.iter().find(|arg| arg.0 == name);
                 Parameter {
                     name,
-                    kind: typed(schema),
+                    kind: python_type(schema),
                     required: required(name),
-                    default: told.map_or("", |Arg(_, default, _)| default),
-                    limits: told.map_or("", |Arg(_, _, limits)| limits),
+                    default: told.map_or("", |ManualArg(_, default, _)| default),
+                    limits: told.map_or("", |ManualArg(_, _, limits)| limits),
                     words: schema
                         .get("description")
                         .and_then(Value::as_str)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use llmc_config::{Config, ConfigInputs, Mode};
 use llmc_tools::{
-    App, Call, CallOutcome, Caller, Effect, Kind, Surface, ToolDef, catalog::TOOLS, mode,
+    App, Call, CallOutcome, Caller, Effect, ErrorKind, Surface, ToolDef, catalog::TOOLS, mode,
 };
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -190,7 +190,7 @@ async fn a_read_only_server_changes_nothing() {
         let outcome = call(&app, Surface::Mcp, tool.name, arguments(tool.schema(), "x")).await;
         assert_eq!(
             outcome.result.unwrap_err().kind,
-            Kind::CommandDenied,
+            ErrorKind::CommandDenied,
             "{}",
             tool.name
         );
@@ -218,7 +218,7 @@ async fn unknown_arguments_are_refused_by_every_tool() {
             .await
             .result
             .unwrap_err();
-        assert_eq!(error.kind, Kind::BadArgs, "{}: {error}", tool.name);
+        assert_eq!(error.kind, ErrorKind::BadArgs, "{}: {error}", tool.name);
         assert!(
             error.hint.is_some_and(|hint| hint.contains(tool.name)),
             "{}",
@@ -261,7 +261,7 @@ async fn every_path_argument_stays_inside() {
                 let kind = outcome.result.as_ref().err().map(|error| error.kind);
                 assert_eq!(
                     kind,
-                    Some(Kind::InvalidPath),
+                    Some(ErrorKind::InvalidPath),
                     "{} {argument}={bad:?}: {:?}",
                     tool.name,
                     outcome.result
@@ -282,7 +282,7 @@ async fn a_mode_limits_mcp_and_nobody_else() {
     let app = app(dir.path(), "[mcp]\nmode = \"hybrid\"\n");
     let args = json!({"path": "."});
     let over_mcp = call(&app, Surface::Mcp, "stat", args.clone()).await;
-    assert_eq!(over_mcp.result.unwrap_err().kind, Kind::UnknownTool);
+    assert_eq!(over_mcp.result.unwrap_err().kind, ErrorKind::UnknownTool);
     assert!(call(&app, Surface::Cli, "stat", args).await.result.is_ok());
 }
 

@@ -13,7 +13,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use llmc_observe::{CallEvent, CallScope};
-use llmc_tools::{Error, Form, Kind, Surface};
+use llmc_tools::{Error, ErrorKind, Form, Surface};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -169,7 +169,7 @@ pub(super) async fn handles(
     let (app, principal) = (state.app.clone(), http_caller.token.principal.clone());
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let listed = tokio::task::spawn_blocking(move || app.handles_of(&principal, limit)).await;
-    let failed = |_| Error::new(Kind::Internal, "the handle store cannot be read");
+    let failed = |_| Error::new(ErrorKind::Internal, "the handle store cannot be read");
     Ok(json(&listed.map_err(failed)??))
 }
 

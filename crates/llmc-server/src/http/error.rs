@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use llmc_tools::{Error, Family, Kind};
+use llmc_tools::{Error, ErrorKind, Family};
 use serde_json::{Map, Value, json};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
@@ -136,8 +136,8 @@ impl From<Error> for HttpError {
     }
 }
 
-impl From<Kind> for HttpError {
-    fn from(kind: Kind) -> HttpError {
+impl From<ErrorKind> for HttpError {
+    fn from(kind: ErrorKind) -> HttpError {
         Error::new(kind, kind.row().what).into()
     }
 }

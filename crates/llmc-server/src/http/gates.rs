@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use llmc_observe::CallScope;
-use llmc_tools::{App, Caller, Form, Kind, Surface};
+use llmc_tools::{App, Caller, ErrorKind, Form, Surface};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
@@ -93,7 +93,7 @@ struct Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         // Without an outcome the client has gone away.
-        let cancelled = || StatusCode::from_u16(Kind::Cancelled.row().http);
+        let cancelled = || StatusCode::from_u16(ErrorKind::Cancelled.row().http);
         let (status, record) = match self.outcome {
             Some(outcome) => outcome,
             None => (cancelled().unwrap_or(StatusCode::BAD_REQUEST), None),
@@ -218,14 +218,14 @@ async fn admit(
     }
     let token = state.tokens.find(request.headers()).ok_or_else(|| {
         let header = &state.app.config().mcp.auth.header;
-        HttpError::from(Kind::AuthFailed).hint(format!(
+        HttpError::from(ErrorKind::AuthFailed).hint(format!(
             "send the token as {header}: TOKEN or Authorization: Bearer TOKEN"
         ))
     })?;
     exchange.principal = Some(token.principal.clone());
     token.rate.take(Instant::now()).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        HttpError::from(Kind::RateLimited)
+        HttpError::from(ErrorKind::RateLimited)
             .hint(format!(
                 "wait {seconds} s; mcp.limits.rate_limit_rps is the limit"
             ))
@@ -245,7 +245,7 @@ async fn admit(
     let permits = token.permits.clone();
     let permit = tokio::time::timeout(PERMIT_TIMEOUT, permits.acquire_owned()).await;
     let permit = permit.ok().and_then(Result::ok).ok_or_else(|| {
-        HttpError::from(Kind::RateLimited)
+        HttpError::from(ErrorKind::RateLimited)
             .hint("too many requests in progress; mcp.limits.concurrency_per_token is the limit")
             .retry_after(1)
     })?;

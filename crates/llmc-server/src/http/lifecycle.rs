@@ -10,7 +10,7 @@ use axum::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use llmc_tools::{App, Error, Kind, Result, Truth};
+use llmc_tools::{App, Error, ErrorKind, Result, Truth};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -75,7 +75,10 @@ pub async fn serve(
     let state = Arc::new(HttpState::new(app.clone(), tokens));
     let router = router(&state)?;
     let mut signals = Signals::new().map_err(|error| {
-        Error::new(Kind::Internal, format!("signals cannot be caught: {error}"))
+        Error::new(
+            ErrorKind::Internal,
+            format!("signals cannot be caught: {error}"),
+        )
     })?;
     let listener = Listener::open(&app, &listen).await?;
     // The kernel is probed now, not while the first client waits for its health check.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use llmc_tools::{App, Error, Kind, Result};
+use llmc_tools::{App, Error, ErrorKind, Result};
 use rustix::fs::Mode;
 use rustix::process::umask;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -119,7 +119,7 @@ fn bind_unix(path: &Path) -> Result<Listener> {
     if let Ok(facts) = std::fs::symlink_metadata(path) {
         if !facts.file_type().is_socket() {
             let message = format!("{shown} exists and is no socket");
-            return Err(Error::new(Kind::AlreadyExists, message).hint("choose another path"));
+            return Err(Error::new(ErrorKind::AlreadyExists, message).hint("choose another path"));
         }
         match std::os::unix::net::UnixStream::connect(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -146,12 +146,14 @@ fn listen_error(what: &str, error: &io::Error) -> Error {
     let error_for =
         |kind, reason: &str| Error::new(kind, format!("cannot listen on {what}: {reason}"));
     match error.kind() {
-        io::ErrorKind::AddrInUse => error_for(Kind::Busy, "it is in use")
+        io::ErrorKind::AddrInUse => error_for(ErrorKind::Busy, "it is in use")
             .hint("stop the other server, or choose another with --port"),
-        io::ErrorKind::PermissionDenied => error_for(Kind::PermissionDenied, "permission denied")
-            .hint("ports below 1024 need more rights"),
-        io::ErrorKind::NotFound => error_for(Kind::NotFound, "its folder does not exist"),
-        _ => error_for(Kind::BadArgs, &error.to_string()),
+        io::ErrorKind::PermissionDenied => {
+            error_for(ErrorKind::PermissionDenied, "permission denied")
+                .hint("ports below 1024 need more rights")
+        }
+        io::ErrorKind::NotFound => error_for(ErrorKind::NotFound, "its folder does not exist"),
+        _ => error_for(ErrorKind::BadArgs, &error.to_string()),
     }
 }
 
@@ -201,12 +203,14 @@ pub(super) fn tls_acceptor(app: &App) -> Result<Option<TlsAcceptor>> {
 fn certificate_error(key: &str, path: &Path, error: pem::Error) -> Error {
     let (kind, reason) = match &error {
         pem::Error::Io(error) => match error.kind() {
-            io::ErrorKind::NotFound => (Kind::NotFound, "does not exist".to_owned()),
-            io::ErrorKind::PermissionDenied => (Kind::PermissionDenied, "unreadable".to_owned()),
-            _ => (Kind::BadArgs, error.to_string()),
+            io::ErrorKind::NotFound => (ErrorKind::NotFound, "does not exist".to_owned()),
+            io::ErrorKind::PermissionDenied => {
+                (ErrorKind::PermissionDenied, "unreadable".to_owned())
+            }
+            _ => (ErrorKind::BadArgs, error.to_string()),
         },
-        pem::Error::NoItemsFound => (Kind::BadArgs, "nothing of that kind in it".to_owned()),
-        _ => (Kind::BadArgs, "not PEM".to_owned()),
+        pem::Error::NoItemsFound => (ErrorKind::BadArgs, "nothing of that kind in it".to_owned()),
+        _ => (ErrorKind::BadArgs, "not PEM".to_owned()),
     };
     Error::new(
         kind,

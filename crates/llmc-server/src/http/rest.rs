@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
-use llmc_tools::{Call, CallOutcome, Error, Family, Form, Kind, Surface};
+use llmc_tools::{Call, CallOutcome, Error, ErrorKind, Family, Form, Surface};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::{Map, Value, json};
@@ -196,7 +196,10 @@ pub(super) async fn call(
     outcome.unwrap_or_else(|_| CallOutcome {
         correlation_id: id,
         tool: None,
-        result: Err(Error::new(Kind::Internal, "the server failed on this call")),
+        result: Err(Error::new(
+            ErrorKind::Internal,
+            "the server failed on this call",
+        )),
     })
 }
 

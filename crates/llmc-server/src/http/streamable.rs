@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::HttpState;
 use super::error::{HttpError, JSON};
 use super::gates::HttpCaller;
-use crate::json::{self, Shape};
+use crate::json::{self, MessageShape};
 use crate::{McpHandler, REVISIONS};
 
 /// Where MCP is served.
@@ -112,10 +112,10 @@ pub(super) async fn handle(
             (principal, session.clone(), id.to_string())
         };
         match shape {
-            Shape::Request { id } => {
+            MessageShape::Request { id } => {
                 parts.extensions.insert(state.running.enter(key(&id)));
             }
-            Shape::Notification => {
+            MessageShape::Notification => {
                 let cancelled = cancelled_request(&bytes).map(|id| key(&id));
                 if let Some(key) = cancelled
                     && let Some(call) = lock(&state.running.0).get(&key)
@@ -123,7 +123,7 @@ pub(super) async fn handle(
                     call.cancel();
                 }
             }
-            Shape::Response => {}
+            MessageShape::Response => {}
         }
     }
     let request = Request::from_parts(parts, Body::from(bytes));
@@ -192,7 +192,7 @@ fn method(message: &Bytes) -> Option<(String, Value)> {
 }
 
 /// The error of the strict check, as a JSON-RPC error.
-fn json_rpc_error(error: &json::Refusal) -> Response {
+fn json_rpc_error(error: &json::MessageRefusal) -> Response {
     match error.response() {
         None => HttpError::unparsable(error.message.clone()).into_response(),
         Some(body) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderName};
 use llmc_config::{AuthMode, NamedToken, TokenProof};
-use llmc_tools::{App, Error, Kind, Result, catalog};
+use llmc_tools::{App, Error, ErrorKind, Result, catalog};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -295,13 +295,13 @@ fn stored_token(path: &Path) -> Result<String> {
         Ok(mut file) => {
             let token = generate()?;
             let written = writeln!(file, "{token}").and_then(|()| file.sync_all());
-            written.map_err(|error| file_error(path, Kind::WriteFailed, error))?;
+            written.map_err(|error| file_error(path, ErrorKind::WriteFailed, error))?;
             return Ok(token);
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(file_error(path, Kind::WriteFailed, error)),
+        Err(error) => return Err(file_error(path, ErrorKind::WriteFailed, error)),
     }
-    let refused = |reason: &str| file_error(path, Kind::PermissionDenied, reason);
+    let refused = |reason: &str| file_error(path, ErrorKind::PermissionDenied, reason);
     let file = options.read(true).open(path).map_err(refused_io(path))?;
     let facts = file.metadata().map_err(refused_io(path))?;
     if !facts.is_file() {
@@ -326,10 +326,10 @@ fn stored_token(path: &Path) -> Result<String> {
 }
 
 fn refused_io(path: &Path) -> impl Fn(std::io::Error) -> Error {
-    move |error| file_error(path, Kind::PermissionDenied, error)
+    move |error| file_error(path, ErrorKind::PermissionDenied, error)
 }
 
-fn file_error(path: &Path, kind: Kind, reason: impl std::fmt::Display) -> Error {
+fn file_error(path: &Path, kind: ErrorKind, reason: impl std::fmt::Display) -> Error {
     Error::new(kind, format!("token file {}: {reason}", path.display()))
         .hint("or set the token in the environment (mcp.auth.token_env)")
 }
@@ -338,7 +338,7 @@ fn generate() -> Result<String> {
     let mut bytes = [0; GENERATED_TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| {
         Error::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             format!("the system gives no random numbers: {error}"),
         )
     })?;

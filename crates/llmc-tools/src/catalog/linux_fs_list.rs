@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::args::bounded;
 use super::pages::ListPage;
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, Render, Rendition};
 use crate::tool::{Effect, Tool};
 
@@ -90,7 +90,7 @@ impl Tool for LinuxFsList {
             if !listing.complete {
                 stop.check()?;
                 return Err(Error::new(
-                    Kind::TimedOut,
+                    ErrorKind::TimedOut,
                     format!("{}: listed {} entries in time", args.path, listing.total),
                 )
                 .hint("lower depth or list a subdirectory"));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::args::SignalNumber;
 use super::linux_proc_stop::ended;
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -69,9 +69,9 @@ impl Tool for LinuxProcKill {
 
 fn refusal(pid: i64, why: NotKilled) -> Error {
     let kind = match why {
-        NotKilled::Gone => Kind::NotFound,
-        NotKilled::Refused => Kind::PermissionDenied,
-        _ => Kind::CommandDenied,
+        NotKilled::Gone => ErrorKind::NotFound,
+        NotKilled::Refused => ErrorKind::PermissionDenied,
+        _ => ErrorKind::CommandDenied,
     };
     Error::new(kind, format!("pid {pid}: {why}"))
         .hint("linux_proc_list shows the processes you started")

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::args::SignalNumber;
 use super::linux_proc_read::ending_notes;
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -54,7 +54,7 @@ impl Tool for LinuxProcStop {
             };
             let ending = entry.process.stop(&signals, TERM_TIMEOUT).ok_or_else(|| {
                 Error::new(
-                    Kind::TimedOut,
+                    ErrorKind::TimedOut,
                     format!("{}: killed, but stuck in the kernel", args.proc_id),
                 )
                 .hint("look again with linux_proc_list")

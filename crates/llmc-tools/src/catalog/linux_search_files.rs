@@ -7,7 +7,7 @@ use super::args::bounded;
 use super::linux_fs_list::below;
 use super::pages::{ListPage, SearchHits};
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::tool::{Effect, Tool};
 
 /// Paths kept behind the handle.
@@ -79,7 +79,7 @@ impl Tool for LinuxSearchFiles {
 /// A search that ran out of time says how far it came.
 pub(super) fn unfinished(files: u64, hits: u64) -> Error {
     Error::new(
-        Kind::TimedOut,
+        ErrorKind::TimedOut,
         format!("time limit reached after {files} files with {hits} hits"),
     )
     .hint("narrow it: a smaller root, a file_glob, a more selective pattern")

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cx::{Cx, Form, Surface};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
 use crate::tool::{Effect, Tool};
 
@@ -49,7 +49,7 @@ impl Tool for ListDir {
             if !listing.complete {
                 stop.check()?;
                 return Err(Error::new(
-                    Kind::TimedOut,
+                    ErrorKind::TimedOut,
                     format!("{}: the directory could not be read in time", args.path),
                 ));
             }

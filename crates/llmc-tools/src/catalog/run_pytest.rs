@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::cx::Cx;
-use crate::error::{Error, Family, Kind, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
@@ -65,7 +65,7 @@ impl Tool for RunPytest {
             ran.args = args;
             if ran.report.cancelled {
                 cancel.check()?;
-                return Err(Error::new(Kind::Cancelled, "cancelled"));
+                return Err(Error::new(ErrorKind::Cancelled, "cancelled"));
             }
             if ran.report.timed_out {
                 return Err(timed_out(cx, &ran));
@@ -93,7 +93,7 @@ fn pytest(cx: &Cx, args: &[String], cwd: &OpenDir, cancel: &CancelToken) -> Resu
             return Ok(ran);
         }
         let message = format!("{dir}/bin/python has no pytest");
-        return Err(Error::new(Kind::NotFound, message).hint(format!(
+        return Err(Error::new(ErrorKind::NotFound, message).hint(format!(
             "install it there: {dir}/bin/python -m pip install pytest"
         )));
     }
@@ -111,7 +111,7 @@ fn pytest(cx: &Cx, args: &[String], cwd: &OpenDir, cancel: &CancelToken) -> Resu
         return run(cx, runner, &program, &argv, cwd, cancel);
     }
     Err(Error::new(
-        Kind::NotFound,
+        ErrorKind::NotFound,
         format!("pytest is not installed: {missing}"),
     )
     .hint("install it for the system's python3, or into .venv of the workspace"))
@@ -233,7 +233,7 @@ fn timed_out(cx: &Cx, ran: &PytestOutput) -> Error {
     let message = format!("pytest: ended after {limit} s (mcp.exec.max_wait_s)");
     let printed = ran.printed();
     let tail = &printed[printed.len().saturating_sub(TIMEOUT_TAIL_BYTES)..];
-    Error::new(Kind::TimedOut, message)
+    Error::new(ErrorKind::TimedOut, message)
         .hint("run fewer tests: a path, a test id or -k")
         .with("stdout", String::from_utf8_lossy(tail).into_owned())
 }

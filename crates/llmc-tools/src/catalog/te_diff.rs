@@ -13,7 +13,7 @@ use super::linux_fs_list::below;
 use crate::committed::{Committed, Head, Reach, is_same};
 use crate::compare::{Comparison, FILE_LIMIT, Version};
 use crate::cx::Cx;
-use crate::error::{Error, Family, Kind, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
@@ -214,7 +214,7 @@ fn files_below(cx: &Cx, dir: &OpenDir, stop: &CancelToken) -> Result<(BTreeSet<V
     stop.check()?;
     if found.total_hits > MAX_COMPARED_FILES as u64 || !found.complete {
         return Err(Error::new(
-            Kind::TooLarge,
+            ErrorKind::TooLarge,
             format!(
                 "{}: {} files, {MAX_COMPARED_FILES} can be compared",
                 dir.path.requested(),
@@ -264,7 +264,7 @@ fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
     let head = Head::of(cx, &dir)?;
     let listed = match head.list(Reach::Here, stop) {
         // Whoever names a revision or mistypes is better told that than that there is no repository.
-        Err(error) if file.is_none() && error.kind == Kind::NotFound => return Err(missing()),
+        Err(error) if file.is_none() && error.kind == ErrorKind::NotFound => return Err(missing()),
         listed => listed?,
     };
     let mut found = Compared::default();
@@ -369,7 +369,7 @@ fn old_version(was: &Committed, contents: &HashMap<String, Vec<u8>>) -> Version 
 /// A path that is not there may have been meant as a revision.
 fn only_paths(error: Error) -> Error {
     match error.kind {
-        Kind::NotFound => error.hint("a and b are paths; te_git compares revisions"),
+        ErrorKind::NotFound => error.hint("a and b are paths; te_git compares revisions"),
         _ => error,
     }
 }

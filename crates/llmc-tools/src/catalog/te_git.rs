@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::cx::Cx;
-use crate::error::{Error, Family, Kind, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
 use crate::tool::{Effect, Tool};
 
@@ -78,11 +78,11 @@ impl Tool for TeGit {
             let report = commands.run(&spec, &mut collect, cancel)?;
             if report.cancelled {
                 cancel.check()?;
-                return Err(Error::new(Kind::Cancelled, "cancelled"));
+                return Err(Error::new(ErrorKind::Cancelled, "cancelled"));
             }
             if report.timed_out {
                 let message = format!("git: ended after {} s", timeout.as_secs_f64());
-                return Err(Error::new(Kind::TimedOut, message)
+                return Err(Error::new(ErrorKind::TimedOut, message)
                     .hint("ask for less: a path after --, -n, a range"));
             }
             Ok(GitOutput {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::linux_handle_read::{is_stale, open_source};
 use crate::cx::Cx;
-use crate::error::{Error, Family, Kind, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, ChunkPosition, Layout, Render, Rendition, Rest, TeLayout};
 use crate::te;
 use crate::tool::{Effect, Tool};
@@ -138,7 +138,7 @@ pub(crate) fn about(cx: &Cx, handle: &str, stop: &CancelToken) -> Result<(Handle
     let stale = source.is_some_and(|source| is_stale(cx, source, stop));
     if stale && info.kept == Kept::File {
         return Err(Error::new(
-            Kind::HandleExpired,
+            ErrorKind::HandleExpired,
             "the file has changed since the handle was made",
         )
         .hint("read the file again"));

@@ -9,7 +9,7 @@ use llmc_model::{
 };
 use llmc_rlm::{QueryModel, RecordedTrace};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 pub(super) struct QueryModels {
     /// Leads the query.
@@ -44,7 +44,7 @@ impl QueryModels {
             (Some(asked), _) => callers_choice(config, asked)?,
             (None, Some(chosen)) => parse_name(chosen)?,
             (None, None) => own.clone().ok_or_else(|| {
-                Error::new(Kind::EgressDenied, "no model is configured")
+                Error::new(ErrorKind::EgressDenied, "no model is configured")
                     .hint("the operator sets rlm.model, for example \"ollama/qwen3:8b\"")
             })?,
         };
@@ -75,7 +75,11 @@ fn parse_name(text: &str) -> Result<ModelName> {
 fn callers_choice(config: &Config, asked: &str) -> Result<ModelName> {
     let policy = &config.mcp.rlm;
     let refused = |why: &str| {
-        Err(Error::new(Kind::EgressDenied, "model cannot be chosen by the caller").hint(why))
+        Err(Error::new(
+            ErrorKind::EgressDenied,
+            "model cannot be chosen by the caller",
+        )
+        .hint(why))
     };
     if policy.profile == RlmProfile::Restricted {
         return refused("leave model out; profile restricted keeps to the operator's rlm.model");
@@ -140,19 +144,21 @@ fn price_of(config: &Config, own: Option<&ModelName>, model: &ModelName) -> Opti
 pub(super) fn translate_error(error: ModelError, limit: Option<Duration>) -> Error {
     let message = error.to_string();
     match error {
-        ModelError::BadModel { .. } => Error::new(Kind::EgressDenied, message)
+        ModelError::BadModel { .. } => Error::new(ErrorKind::EgressDenied, message)
             .hint("models are named provider/model, for example \"ollama/qwen3:8b\""),
-        ModelError::Egress { hint, .. } => Error::new(Kind::EgressDenied, message).hint(hint),
-        ModelError::Budget { hint, .. } => Error::new(Kind::BudgetExceeded, message).hint(hint),
+        ModelError::Egress { hint, .. } => Error::new(ErrorKind::EgressDenied, message).hint(hint),
+        ModelError::Budget { hint, .. } => {
+            Error::new(ErrorKind::BudgetExceeded, message).hint(hint)
+        }
         ModelError::Provider { provider, .. } => {
-            Error::new(Kind::ProviderFailed, message).with("provider", provider.as_str())
+            Error::new(ErrorKind::ProviderFailed, message).with("provider", provider.as_str())
         }
         ModelError::TimedOut => {
             let message = match limit {
                 Some(limit) => format!("no answer within {} s", limit.as_secs()),
                 None => message,
             };
-            Error::new(Kind::TimedOut, message)
+            Error::new(ErrorKind::TimedOut, message)
                 .hint("give a larger timeout_s, or ask something narrower")
         }
     }

@@ -11,7 +11,7 @@ use llmc_syntax::Language;
 use serde_json::{Map, Value};
 
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// For a file that changes while it is read.
 const MAX_READ_ATTEMPTS: u32 = 3;
@@ -152,17 +152,18 @@ fn read_unchanged(
         let same = match open(cx, asked) {
             Ok(now) => now.size() == size && now.mtime_ns() == changed,
             // Gone by now; what was read is what it held.
-            Err(error) if error.kind == Kind::NotFound => true,
+            Err(error) if error.kind == ErrorKind::NotFound => true,
             Err(error) => return Err(error),
         };
         if same && bytes.len() as u64 == size {
             return Ok((bytes, shown));
         }
     }
-    Err(
-        Error::new(Kind::Internal, "the file keeps changing while it is read")
-            .hint("try again when it is quiet, or pass the part you mean as context"),
+    Err(Error::new(
+        ErrorKind::Internal,
+        "the file keeps changing while it is read",
     )
+    .hint("try again when it is quiet, or pass the part you mean as context"))
 }
 
 fn decoded(bytes: Vec<u8>) -> Result<String> {
@@ -180,10 +181,10 @@ fn decoded(bytes: Vec<u8>) -> Result<String> {
 }
 
 fn denied(what: &str) -> Error {
-    Error::new(Kind::InvalidPath, what)
+    Error::new(ErrorKind::InvalidPath, what)
 }
 
 fn too_large(what: &str) -> Error {
-    Error::new(Kind::TooLarge, what)
+    Error::new(ErrorKind::TooLarge, what)
         .hint("give a larger max_bytes, or pass the part you mean as context")
 }

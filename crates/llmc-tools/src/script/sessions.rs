@@ -1,7 +1,7 @@
 //! Variables that last from one script to the next: one file for each session, in the state directory.
 //!
-//! A session belongs to its principal; another's session of the same name is another session. Two scripts in one session
-//! take turns. What has not been used for as long as a handle lives is gone, and whoever asks for it is told so once.
+//! A session belongs to its principal; another principal's session of the same name is another session. Two scripts in
+//! one session take turns. A session that was not used for the lifetime of a handle expires, and its next call is told so.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,56 +13,56 @@ use sha2::{Digest, Sha256};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The most that one session's variables may take when they are written down.
-pub(super) const MOST: u64 = 8 << 20;
+pub(super) const MAX_STATE_BYTES: u64 = 8 << 20;
 /// The most sessions that are kept; the one that was not used for longest makes room.
-const COUNT: usize = 64;
+const MAX_SESSIONS: usize = 64;
 /// Longest name.
-const NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 /// The directory, in the state directory.
 const DIR: &str = "code_sessions";
 
-/// Sessions by key: when each was last used, and its variables.
+/// ScriptSessions by key: when each was last used, and its variables.
 type InMemory = Arc<Mutex<BTreeMap<String, (SystemTime, Vec<u8>)>>>;
 
 /// The sessions' turns, and the sessions themselves where there is no state directory.
 #[derive(Debug, Default)]
-pub(crate) struct Sessions {
+pub(crate) struct ScriptSessions {
     turns: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
     in_memory: InMemory,
 }
 
 /// A session while a script uses it.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct ScriptSession {
     key: String,
-    place: Place,
+    storage: SessionStorage,
     lives: Duration,
     _turn: OwnedMutexGuard<()>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum SessionStorage {
     Dir(PathBuf),
     Memory(InMemory),
 }
 
 /// Whether this can be a session's name.
 pub(super) fn check_name(name: &str) -> Result<()> {
-    let fits = !name.is_empty() && name.chars().count() <= NAME;
+    let fits = !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS;
     if fits && !name.chars().any(char::is_control) {
         return Ok(());
     }
     Err(Error::bad_args(format!(
-        "session must be a name of 1 to {NAME} characters"
+        "session must be a name of 1 to {MAX_NAME_CHARS} characters"
     )))
 }
 
-impl Sessions {
+impl ScriptSessions {
     /// Waits for this principal's turn in the session of this name.
-    pub(super) async fn enter(&self, cx: &Cx, name: &str) -> Result<Session> {
+    pub(super) async fn enter(&self, cx: &Cx, name: &str) -> Result<ScriptSession> {
         let key = key(&cx.caller().principal, name);
         let turn = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,39 +70,39 @@ impl Sessions {
             turns.entry(key.clone()).or_default().clone()
         };
         let turn = tokio::select! {
-            turn = tokio::time::timeout(super::QUEUE, turn.lock_owned()) => turn,
-            () = cx.cancel().cancelled() => return Err(Error::new(Kind::Cancelled, "cancelled")),
+            turn = tokio::time::timeout(super::MAX_QUEUE_WAIT, turn.lock_owned()) => turn,
+            () = cx.cancel().cancelled() => return Err(Error::new(ErrorKind::Cancelled, "cancelled")),
         };
         let Ok(turn) = turn else {
-            let busy = Error::new(Kind::Busy, "another script is at work in this session");
+            let busy = Error::new(ErrorKind::Busy, "another script is at work in this session");
             return Err(busy.hint("try again, or use another session name"));
         };
-        let place = match cx.app().stores() {
-            Some(dir) => Place::Dir(dir.join(DIR)),
-            None => Place::Memory(self.in_memory.clone()),
+        let storage = match cx.app().stores() {
+            Some(dir) => SessionStorage::Dir(dir.join(DIR)),
+            None => SessionStorage::Memory(self.in_memory.clone()),
         };
-        Ok(Session {
+        Ok(ScriptSession {
             key,
-            place,
+            storage,
             lives: cx.app().config().mcp.handles.ttl(),
             _turn: turn,
         })
     }
 }
 
-impl Session {
+impl ScriptSession {
     /// What the last script has left; nothing if there was none.
     pub(super) fn load(&self) -> Result<Option<Vec<u8>>> {
-        let found = match &self.place {
-            Place::Dir(dir) => read(&dir.join(&self.key)),
-            Place::Memory(all) => {
+        let found = match &self.storage {
+            SessionStorage::Dir(dir) => read(&dir.join(&self.key)),
+            SessionStorage::Memory(all) => {
                 let all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(all.get(&self.key).cloned())
             }
         };
         let found = found.map_err(|error| {
             Error::new(
-                Kind::Internal,
+                ErrorKind::Internal,
                 format!("the session cannot be read: {error}"),
             )
         })?;
@@ -116,7 +116,7 @@ impl Session {
         }
         self.forget();
         Err(Error::new(
-            Kind::HandleExpired,
+            ErrorKind::HandleExpired,
             format!(
                 "the session has expired: it was not used for {} h",
                 age.as_secs() / 3600
@@ -127,12 +127,12 @@ impl Session {
 
     /// Keeps what a script has left.
     pub(super) fn store(&self, state: &[u8]) -> Result<()> {
-        let stored = match &self.place {
-            Place::Dir(dir) => write(dir, &self.key, state),
-            Place::Memory(all) => {
+        let stored = match &self.storage {
+            SessionStorage::Dir(dir) => write(dir, &self.key, state),
+            SessionStorage::Memory(all) => {
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.insert(self.key.clone(), (SystemTime::now(), state.to_vec()));
-                while all.len() > COUNT {
+                while all.len() > MAX_SESSIONS {
                     let oldest = all.iter().min_by_key(|(_, (used, _))| *used);
                     let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
                         break;
@@ -144,7 +144,7 @@ impl Session {
         };
         stored.map_err(|error| {
             Error::new(
-                Kind::WriteFailed,
+                ErrorKind::WriteFailed,
                 format!("the session cannot be kept: {error}"),
             )
         })
@@ -152,9 +152,9 @@ impl Session {
 
     /// Begins anew next time.
     pub(super) fn forget(&self) {
-        match &self.place {
-            Place::Dir(dir) => remove(&dir.join(&self.key)),
-            Place::Memory(all) => {
+        match &self.storage {
+            SessionStorage::Dir(dir) => remove(&dir.join(&self.key)),
+            SessionStorage::Memory(all) => {
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.remove(&self.key);
             }
@@ -203,9 +203,9 @@ fn make_room(dir: &Path) -> io::Result<()> {
         .flatten()
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
-    if all.len() > COUNT {
+    if all.len() > MAX_SESSIONS {
         all.sort();
-        for (_, path) in &all[..all.len() - COUNT] {
+        for (_, path) in &all[..all.len() - MAX_SESSIONS] {
             remove(path);
         }
     }

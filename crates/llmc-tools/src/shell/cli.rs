@@ -23,7 +23,7 @@ use super::te_output::{OutputOwner, TeOutput};
 use crate::app::App;
 use crate::catalog::te_handle::{about, bytes_at, piece};
 use crate::cx::{Caller, Cx, Surface};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::te::SOURCE_LIMIT;
 
 /// How long the end waits for the record of the call to be written.
@@ -350,7 +350,7 @@ impl<'a> Cli<'a> {
         let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
         written.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Failed::Unread,
-            _ => Error::new(Kind::WriteFailed, format!("standard output: {error}")).into(),
+            _ => Error::new(ErrorKind::WriteFailed, format!("standard output: {error}")).into(),
         })
     }
 

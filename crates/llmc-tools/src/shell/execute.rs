@@ -22,7 +22,7 @@ use super::wait::{WaitLimit, Waited, wait_for_end};
 use super::{TE, operator_te, report};
 use crate::catalog::te_handle;
 use crate::cx::{Cx, Form, Surface};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::processes::Entry;
 use crate::te;
 
@@ -353,7 +353,7 @@ fn timed_out(request: &CommandRequest, spool: &Spool, wait: Duration) -> Error {
         &name
     };
     Error::new(
-        Kind::TimedOut,
+        ErrorKind::TimedOut,
         format!("{name}: ended after {} s", wait.as_secs_f64()),
     )
     .hint("give a longer timeout, or a command that does less")

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::execute::{Capture, MAX_OUTPUT_BYTES};
 use super::spool::Spool;
 use crate::cx::Cx;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How much of its JSON answer is read.
 const MAX_JSON_BYTES: usize = 8 << 20;
@@ -44,7 +44,9 @@ pub(super) fn capture(
     let done = find_program(cx).and_then(|program| run_program(cx, &program, spec, wait, cancel));
     match done {
         Ok(capture) => Ok(Some(capture)),
-        Err(error) if matches!(error.kind, Kind::Cancelled | Kind::TimedOut) => Err(error),
+        Err(error) if matches!(error.kind, ErrorKind::Cancelled | ErrorKind::TimedOut) => {
+            Err(error)
+        }
         Err(error) if cx.app().config().mcp.te.passthrough_on_failure => {
             tracing::warn!(error = %error, "the te program failed; the command runs directly");
             Ok(None)
@@ -95,17 +97,17 @@ fn run_program(
     let mut report = cx.app().commands()?.run(&spec, &mut on_output, cancel)?;
     if report.cancelled {
         cancel.check()?;
-        return Err(Error::new(Kind::Cancelled, "cancelled"));
+        return Err(Error::new(ErrorKind::Cancelled, "cancelled"));
     }
     if report.timed_out {
         let message = format!("te: ended after {} s", spec.timeout.as_secs_f64());
-        return Err(Error::new(Kind::TimedOut, message)
+        return Err(Error::new(ErrorKind::TimedOut, message)
             .hint("give a longer timeout; the operator's limit is mcp.te.timeout"));
     }
     if json {
         let answer: TeAnswer = serde_json::from_slice(&answer).map_err(|error| {
             Error::new(
-                Kind::Internal,
+                ErrorKind::Internal,
                 format!("the te program gave no JSON: {error}"),
             )
         })?;

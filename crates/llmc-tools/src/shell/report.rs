@@ -5,7 +5,7 @@ use std::fmt::Write;
 use llmc_envelope::handles::HandleInfo;
 use serde_json::{Value, json};
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 
 /// How to use it.
 pub const HELP: &str = "\
@@ -76,6 +76,6 @@ pub(crate) fn handles_json(list: &[HandleInfo]) -> String {
 }
 
 pub(crate) fn unavailable(error: llmc_observe::Error) -> Error {
-    Error::new(Kind::Internal, error.to_string())
+    Error::new(ErrorKind::Internal, error.to_string())
         .hint("another process may hold .llmc/te_telemetry.db; calls work without it")
 }

@@ -1,4 +1,4 @@
-//! Finding a tool by the words one has for it.
+//! Finds tools by words.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::tool::ToolDef;
 
 /// A tool that may be the one looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ToolMatch {
     /// Its name.
     pub name: String,
     /// How to call it, with types and defaults.
@@ -17,38 +17,38 @@ pub struct Found {
 }
 
 /// The most that one search returns; everything when nothing in particular is asked for.
-const MOST: usize = 8;
+const MAX_RESULTS: usize = 8;
 /// Words of a query that are looked at.
-const WORDS: usize = 24;
+const MAX_QUERY_WORDS: usize = 24;
 /// What a query counts that is a tool's very name.
-const NAMED: f64 = 1000.0;
+const EXACT_NAME_SCORE: f64 = 1000.0;
 /// How much a word counts, by where it stands.
-const NAME: f64 = 4.0;
-const SUMMARY: f64 = 2.5;
-const MANUAL: f64 = 2.0;
-const ARGUMENT: f64 = 1.0;
+const NAME_WEIGHT: f64 = 4.0;
+const SUMMARY_WEIGHT: f64 = 2.5;
+const MANUAL_WEIGHT: f64 = 2.0;
+const ARGUMENT_WEIGHT: f64 = 1.0;
 /// A word that only looks like the one asked for.
-const ALIKE: f64 = 0.6;
+const SIMILAR_WORD_FACTOR: f64 = 0.6;
 
 /// Words that say nothing about a tool.
-const EMPTY: &[&str] = &[
+const STOP_WORDS: &[&str] = &[
     "a", "an", "and", "as", "by", "do", "for", "from", "how", "i", "in", "into", "is", "it", "me",
     "my", "of", "on", "or", "some", "that", "the", "this", "to", "tool", "tools", "want", "what",
     "which", "with", "linux",
 ];
 
 /// The tools that fit a query best, best first. Word forms and small slips do not matter; an empty query lists all.
-pub fn search(tools: &[&ToolDef], query: &str) -> Vec<Found> {
+pub fn search(tools: &[&ToolDef], query: &str) -> Vec<ToolMatch> {
     let query = query.trim();
     if query.is_empty() {
         return tools.iter().map(|tool| found(tool)).collect();
     }
     let asked: Vec<String> = words(query)
-        .filter(|word| !EMPTY.contains(&word.as_str()))
+        .filter(|word| !STOP_WORDS.contains(&word.as_str()))
         .map(|word| stem(&word))
-        .take(WORDS)
+        .take(MAX_QUERY_WORDS)
         .collect();
-    let pages: Vec<Page> = tools.iter().map(|tool| Page::of(tool)).collect();
+    let pages: Vec<ToolWords> = tools.iter().map(|tool| ToolWords::of(tool)).collect();
     let mut scored: Vec<(f64, &ToolDef)> = tools
         .iter()
         .zip(&pages)
@@ -57,7 +57,10 @@ pub fn search(tools: &[&ToolDef], query: &str) -> Vec<Found> {
             let fits = asked
                 .iter()
                 .map(|word| page.fit(word) * rarity(&pages, word));
-            (fits.sum::<f64>() + if named { NAMED } else { 0.0 }, *tool)
+            (
+                fits.sum::<f64>() + if named { EXACT_NAME_SCORE } else { 0.0 },
+                *tool,
+            )
         })
         .filter(|(score, _)| *score > 0.0)
         .collect();
@@ -66,12 +69,12 @@ pub fn search(tools: &[&ToolDef], query: &str) -> Vec<Found> {
     // What fits a tenth as well as the best is noise.
     let best = scored.first().map_or(0.0, |(score, _)| *score);
     scored.retain(|(score, _)| *score * 10.0 > best);
-    scored.truncate(MOST);
+    scored.truncate(MAX_RESULTS);
     scored.into_iter().map(|(_, tool)| found(tool)).collect()
 }
 
-fn found(tool: &ToolDef) -> Found {
-    Found {
+fn found(tool: &ToolDef) -> ToolMatch {
+    ToolMatch {
         name: tool.name.to_owned(),
         signature: signature(tool).unwrap_or_else(|| tool.signature()),
         summary: tool.description().to_owned(),
@@ -79,10 +82,10 @@ fn found(tool: &ToolDef) -> Found {
 }
 
 /// The words of one tool, by where they stand.
-struct Page(Vec<(f64, BTreeSet<String>)>);
+struct ToolWords(Vec<(f64, BTreeSet<String>)>);
 
-impl Page {
-    fn of(tool: &ToolDef) -> Page {
+impl ToolWords {
+    fn of(tool: &ToolDef) -> ToolWords {
         let stems = |text: &str| words(text).map(|word| stem(&word)).collect();
         let arguments = tool
             .schema()
@@ -94,11 +97,11 @@ impl Page {
             .map(|(name, _)| name.as_str())
             .collect();
         let manual = manual::of(tool.name).map_or("", |entry| entry.words);
-        Page(vec![
-            (NAME, stems(tool.name)),
-            (SUMMARY, stems(tool.description())),
-            (MANUAL, stems(manual)),
-            (ARGUMENT, stems(&arguments.join(" "))),
+        ToolWords(vec![
+            (NAME_WEIGHT, stems(tool.name)),
+            (SUMMARY_WEIGHT, stems(tool.description())),
+            (MANUAL_WEIGHT, stems(manual)),
+            (ARGUMENT_WEIGHT, stems(&arguments.join(" "))),
         ])
     }
 
@@ -107,7 +110,7 @@ impl Page {
             if words.contains(word) {
                 *weight
             } else if words.iter().any(|other| alike(word, other)) {
-                weight * ALIKE
+                weight * SIMILAR_WORD_FACTOR
             } else {
                 0.0
             }
@@ -117,7 +120,7 @@ impl Page {
 }
 
 /// A word that few tools have says more.
-fn rarity(pages: &[Page], word: &str) -> f64 {
+fn rarity(pages: &[ToolWords], word: &str) -> f64 {
     let having = pages.iter().filter(|page| page.fit(word) > 0.0).count();
     (1.0 + pages.len() as f64 / (1.0 + having as f64)).ln()
 }
@@ -241,7 +244,7 @@ mod tests {
         assert_eq!(search(&tools, "xyzzy plugh"), []);
         assert_eq!(search(&tools, "\u{0}\u{202e}'; import os"), []);
         assert_eq!(search(&tools, " ").len(), tools.len());
-        assert!(search(&tools, &"search ".repeat(100_000)).len() <= MOST);
+        assert!(search(&tools, &"search ".repeat(100_000)).len() <= MAX_RESULTS);
         assert_eq!(search(&[], "read"), []);
     }
 

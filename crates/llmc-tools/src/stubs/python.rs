@@ -48,7 +48,7 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Whether a name can stand in Python source as it is.
-pub(super) fn identifier(name: &str) -> bool {
+pub(super) fn is_identifier(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -57,7 +57,7 @@ pub(super) fn identifier(name: &str) -> bool {
 }
 
 /// The Python type that a property's schema asks for.
-pub(super) fn typed(schema: &Value) -> String {
+pub(super) fn python_type(schema: &Value) -> String {
     if let Some(Value::Array(values)) = schema.get("enum") {
         let texts: Vec<String> = values
             .iter()
@@ -75,7 +75,7 @@ pub(super) fn typed(schema: &Value) -> String {
         Some("boolean") => "bool".to_owned(),
         Some("object") => "dict[str, Any]".to_owned(),
         Some("array") => match schema.get("items") {
-            Some(items) => format!("list[{}]", typed(items)),
+            Some(items) => format!("list[{}]", python_type(items)),
             None => "list[Any]".to_owned(),
         },
         _ => "Any".to_owned(),
@@ -129,7 +129,7 @@ pub(super) mod quoted {
     use std::fmt::Write;
 
     /// Longest text that goes into one literal.
-    const LONGEST: usize = 2000;
+    const MAX_LITERAL_CHARS: usize = 2000;
 
     /// A literal on one line.
     pub(in super::super) fn literal(text: &str) -> String {
@@ -147,7 +147,7 @@ pub(super) mod quoted {
     /// Quotes and backslashes escaped, and whatever acts on a terminal, ends a line or turns the writing direction.
     fn escaped(text: &str, lines: bool) -> String {
         let mut out = String::new();
-        for c in text.chars().take(LONGEST) {
+        for c in text.chars().take(MAX_LITERAL_CHARS) {
             match c {
                 '\n' if lines => out.push(c),
                 '"' | '\\' => {

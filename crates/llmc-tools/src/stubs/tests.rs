@@ -110,7 +110,7 @@ fn the_manual_knows_every_tool_and_no_argument_that_is_not_there() {
             tool.name
         );
         let properties = tool.schema()["properties"].as_object().unwrap();
-        for Arg(name, _, _) in entry.args {
+        for ManualArg(name, _, _) in entry.args {
             assert!(properties.contains_key(*name), "{}.{name}", tool.name);
         }
     }

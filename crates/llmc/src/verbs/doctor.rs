@@ -11,7 +11,7 @@ use llmc_exec::{
     Settings, ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
 };
 use llmc_tools::state::{self, Store};
-use llmc_tools::{App, Kind, Truth, mode};
+use llmc_tools::{App, ErrorKind, Truth, mode};
 
 use super::{Failure, load, print, tools};
 use crate::cli::Common;
@@ -63,7 +63,7 @@ pub(super) fn run(common: &Common, json: bool) -> Result<ExitCode, Failure> {
     })?;
     Ok(match found.problems.is_empty() {
         true => ExitCode::SUCCESS,
-        false => ExitCode::from(Kind::IsolationRequired.row().exit),
+        false => ExitCode::from(ErrorKind::IsolationRequired.row().exit),
     })
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use llmc_config::TemplateOptions;
-use llmc_tools::Kind;
+use llmc_tools::ErrorKind;
 
 use super::{Failure, inputs, print};
 use crate::cli::{Common, InitArgs};
@@ -112,7 +112,7 @@ fn write_new(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
     };
     let opened = options.open(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => Failure::new(
-            Kind::AlreadyExists,
+            ErrorKind::AlreadyExists,
             format!("{} exists already; --force replaces it", path.display()),
         ),
         _ => unwritable(path, &error),
@@ -123,7 +123,10 @@ fn write_new(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Kind::WriteFailed, format!("{}: {error}", path.display()))
+    Failure::new(
+        ErrorKind::WriteFailed,
+        format!("{}: {error}", path.display()),
+    )
 }
 
 /// The text of a regular file, at most 1 MiB of it; `None` when there is none or it is not UTF-8.

@@ -9,7 +9,7 @@ use llmc_clients::{
     Client, ClientPaths, EditPlan, Error, NameConflict, ServerEntry, SettingsChange, SettingsScope,
     StartFolder,
 };
-use llmc_tools::Kind;
+use llmc_tools::ErrorKind;
 
 use super::colour::Paint;
 use super::{Failure, inputs, print};
@@ -77,26 +77,26 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let kind = match &error {
             Error::Unreadable { source, .. } => match source.kind() {
-                std::io::ErrorKind::PermissionDenied => Kind::PermissionDenied,
-                std::io::ErrorKind::NotADirectory => Kind::NotADirectory,
-                _ => Kind::Internal,
+                std::io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+                std::io::ErrorKind::NotADirectory => ErrorKind::NotADirectory,
+                _ => ErrorKind::Internal,
             },
-            Error::NotAFile { .. } => Kind::IsDirectory,
-            Error::DanglingLink { .. } => Kind::NotFound,
-            Error::TooLarge { .. } => Kind::TooLarge,
-            Error::Broken { .. } | Error::Unexpected { .. } => Kind::BadArgs,
-            Error::NameTaken { .. } => Kind::AlreadyExists,
-            Error::ReadOnly { .. } => Kind::PermissionDenied,
-            Error::Changed { .. } => Kind::PreconditionFailed,
-            Error::WouldLoseContent { .. } => Kind::Internal,
-            Error::Unwritable { .. } => Kind::WriteFailed,
+            Error::NotAFile { .. } => ErrorKind::IsDirectory,
+            Error::DanglingLink { .. } => ErrorKind::NotFound,
+            Error::TooLarge { .. } => ErrorKind::TooLarge,
+            Error::Broken { .. } | Error::Unexpected { .. } => ErrorKind::BadArgs,
+            Error::NameTaken { .. } => ErrorKind::AlreadyExists,
+            Error::ReadOnly { .. } => ErrorKind::PermissionDenied,
+            Error::Changed { .. } => ErrorKind::PreconditionFailed,
+            Error::WouldLoseContent { .. } => ErrorKind::Internal,
+            Error::Unwritable { .. } => ErrorKind::WriteFailed,
         };
         Failure::new(kind, format!("{error}\n  hint: {}", error.hint()))
     }
 }
 
 fn bad_args(message: impl Into<String>) -> Failure {
-    Failure::new(Kind::BadArgs, message)
+    Failure::new(ErrorKind::BadArgs, message)
 }
 
 /// Folders of the user's and this project's client settings.
@@ -150,7 +150,7 @@ fn entry(
     }
     if let Some(config) = &common.config {
         let absolute = std::path::absolute(config)
-            .map_err(|error| Failure::from_error(Kind::BadArgs, &error))?;
+            .map_err(|error| Failure::from_error(ErrorKind::BadArgs, &error))?;
         flag("config", path_text(&absolute)?);
     }
     if let Some(mode) = &common.mode {
@@ -167,14 +167,14 @@ fn entry(
         flag("set", set.clone());
     }
     ServerEntry::new(&args.name, command, words)
-        .map_err(|error| Failure::from_error(Kind::BadArgs, &error))
+        .map_err(|error| Failure::from_error(ErrorKind::BadArgs, &error))
 }
 
 /// This executable, by its path on `PATH` if it is there: that path stays the same when a new version replaces the file.
 fn program() -> Result<PathBuf, Failure> {
     let unknown = |error: std::io::Error| {
         Failure::new(
-            Kind::Internal,
+            ErrorKind::Internal,
             format!(
                 "the path of this executable is unknown: {error}\n  hint: name it with --command"
             ),
@@ -218,7 +218,7 @@ fn refuse_duplicate_name(client: Client, file: &Path, name: &str) -> Result<(), 
         return Ok(());
     }
     Err(Failure::new(
-        Kind::AlreadyExists,
+        ErrorKind::AlreadyExists,
         format!(
             "{} has an entry `{name}` already\n  hint: nothing was changed; choose another name with --name, or add a second one with --force",
             config.display()
@@ -236,7 +236,7 @@ fn confirm(file: &Path) -> Result<bool, Failure> {
     let _ = write!(std::io::stderr(), "write {}? [y/N] ", file.display());
     let mut answer = String::new();
     let read = std::io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Failure::new(Kind::Internal, format!("standard input: {error}")))?;
+    read.map_err(|error| Failure::new(ErrorKind::Internal, format!("standard input: {error}")))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 

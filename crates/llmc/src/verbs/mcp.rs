@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use llmc_server::{McpHandler, Options, serve_stdio};
-use llmc_tools::{App, Kind};
+use llmc_server::{ConnectionLimits, McpHandler, serve_stdio};
+use llmc_tools::{App, ErrorKind};
 
 use super::{Failure, load, start_server};
 use crate::cli::Common;
@@ -19,10 +19,10 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
         .thread_name("llmc")
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Kind::Internal, format!("no runtime: {error}")))?;
+        .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
     let ended = runtime.block_on(serve_stdio(
         McpHandler::new(app.clone()),
-        Options::default(),
+        ConnectionLimits::default(),
     ));
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
     runtime.shutdown_background();
@@ -33,6 +33,6 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
             tracing::info!(reason = ?ended, "end");
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Err(Failure::from_error(Kind::Internal, &error)),
+        Err(error) => Err(Failure::from_error(ErrorKind::Internal, &error)),
     }
 }

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use llmc_config::{ConfigError, ConfigInputs, LoadedConfig, LogLevel};
-use llmc_tools::{App, Error, Kind};
+use llmc_tools::{App, Error, ErrorKind};
 use serde_json::{Map, Value};
 
 use crate::cli::{Cli, Common, ConfigVerb, RepoVerb, RlmVerb, Verb};
@@ -36,7 +36,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Failure {
         Failure {
             message: message.into(),
             code: kind.row().exit,
@@ -44,7 +44,7 @@ impl Failure {
     }
 
     /// The error's message with the causes that it does not name itself.
-    pub(crate) fn from_error(kind: Kind, error: &dyn std::error::Error) -> Failure {
+    pub(crate) fn from_error(kind: ErrorKind, error: &dyn std::error::Error) -> Failure {
         let mut message = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -66,7 +66,7 @@ impl Failure {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Failure {
-        Failure::from_error(Kind::BadArgs, &error)
+        Failure::from_error(ErrorKind::BadArgs, &error)
     }
 }
 
@@ -108,8 +108,9 @@ fn load(common: &Common) -> Result<LoadedConfig, Failure> {
 
 /// What the configuration is read from: flags, environment, current folder.
 fn inputs(common: &Common) -> Result<ConfigInputs, Failure> {
-    let failed =
-        |error: std::io::Error| Failure::new(Kind::Internal, format!("no current folder: {error}"));
+    let failed = |error: std::io::Error| {
+        Failure::new(ErrorKind::Internal, format!("no current folder: {error}"))
+    };
     let mut inputs = ConfigInputs::from_process().map_err(failed)?;
     inputs.config_flag.clone_from(&common.config);
     inputs.root_flag.clone_from(&common.root);
@@ -132,7 +133,7 @@ fn start_server(loaded: &LoadedConfig) -> Result<(), Failure> {
     let config = &loaded.config;
     if !config.mcp.enabled {
         return Err(Failure::new(
-            Kind::BadArgs,
+            ErrorKind::BadArgs,
             "mcp.enabled is false: the server is switched off",
         ));
     }
@@ -196,7 +197,7 @@ pub(crate) fn print_clap_error(error: &clap::Error) -> Result<ExitCode, Failure>
 fn ignore_closed_pipe(written: std::io::Result<()>) -> Result<(), Failure> {
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::new(
-            Kind::WriteFailed,
+            ErrorKind::WriteFailed,
             format!("standard output: {error}"),
         )),
         _ => Ok(()),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use llmc_host::CancelToken;
 use llmc_index::UpdateReport;
-use llmc_tools::{App, Error, Form, Kind, catalog};
+use llmc_tools::{App, Error, ErrorKind, Form, catalog};
 use serde_json::{Map, Value};
 
 use super::{Failure, print, start_quietly, tool};
@@ -103,7 +103,7 @@ fn question(words: &[String]) -> Result<String, Failure> {
     std::io::stdin()
         .take(MAX_QUESTION_BYTES)
         .read_to_end(&mut text)
-        .map_err(|error| Failure::new(Kind::Internal, format!("standard input: {error}")))?;
+        .map_err(|error| Failure::new(ErrorKind::Internal, format!("standard input: {error}")))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -116,7 +116,10 @@ fn call_and_print(
     render: impl FnOnce(&Value) -> String,
 ) -> Result<ExitCode, Failure> {
     let Some(tool) = catalog::find(name) else {
-        return Err(Failure::new(Kind::UnknownTool, format!("no tool {name}")));
+        return Err(Failure::new(
+            ErrorKind::UnknownTool,
+            format!("no tool {name}"),
+        ));
     };
     let outcome = tool::call(common, tool, args, Form::Data)?;
     match &outcome.result {
@@ -213,7 +216,7 @@ fn doctor(common: &Common) -> Result<ExitCode, Failure> {
     }
     let wrong = wrong.join("; ");
     Err(Failure::new(
-        Kind::Internal,
+        ErrorKind::Internal,
         format!("{wrong}\n  hint: llmc rag index rebuilds the damaged parts"),
     ))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use llmc_rlm::{RecordedTrace, TraceDetail, TraceRecorder};
-use llmc_tools::{AnalysisShell, App, Form, Kind, Progress, catalog};
+use llmc_tools::{AnalysisShell, App, ErrorKind, Form, Progress, catalog};
 use serde_json::{Map, Value};
 
 use super::{Failure, print, start_quietly, tool};
@@ -22,12 +22,12 @@ const PROGRESS_REDRAW_INTERVAL: Duration = Duration::from_millis(120);
 pub(super) fn query(common: &Common, args: RlmArgs) -> Result<ExitCode, Failure> {
     if args.budget_usd.is_some_and(|budget| !budget.is_finite()) {
         return Err(Failure::new(
-            Kind::BadArgs,
+            ErrorKind::BadArgs,
             "--budget-usd must be a number of dollars",
         ));
     }
     let Some(definition) = catalog::find("rlm_query") else {
-        return Err(Failure::new(Kind::UnknownTool, "no tool rlm_query"));
+        return Err(Failure::new(ErrorKind::UnknownTool, "no tool rlm_query"));
     };
     let app = start_quietly(common)?;
     let shell = shell(&args)?;
@@ -92,7 +92,7 @@ fn standard_input() -> Result<String, Failure> {
     std::io::stdin()
         .take(MAX_STDIN_BYTES)
         .read_to_end(&mut text)
-        .map_err(|error| Failure::new(Kind::Internal, format!("standard input: {error}")))?;
+        .map_err(|error| Failure::new(ErrorKind::Internal, format!("standard input: {error}")))?;
     Ok(String::from_utf8(text)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
@@ -100,11 +100,11 @@ fn standard_input() -> Result<String, Failure> {
 /// A path relative to the current folder as one relative to the workspace.
 fn in_workspace(app: &Arc<App>, file: &Path) -> Result<String, Failure> {
     let absolute = std::path::absolute(file)
-        .map_err(|error| Failure::new(Kind::BadArgs, format!("--file: {error}")))?;
+        .map_err(|error| Failure::new(ErrorKind::BadArgs, format!("--file: {error}")))?;
     let path = absolute.strip_prefix(app.root()).unwrap_or(file);
     path.to_str()
         .map(str::to_owned)
-        .ok_or_else(|| Failure::new(Kind::BadArgs, "--file: the name is not UTF-8"))
+        .ok_or_else(|| Failure::new(ErrorKind::BadArgs, "--file: the name is not UTF-8"))
 }
 
 /// The flags that are no arguments of the tool.
@@ -121,9 +121,9 @@ fn shell(args: &RlmArgs) -> Result<AnalysisShell, Failure> {
     let replay = match &args.replay {
         Some(path) => {
             let file = OpenOptions::new().read(true).open(path);
-            let file = file.map_err(|error| open_failure(Kind::NotFound, path, &error))?;
+            let file = file.map_err(|error| open_failure(ErrorKind::NotFound, path, &error))?;
             let trace = RecordedTrace::read(BufReader::new(file));
-            Some(trace.map_err(|error| Failure::from_error(Kind::BadArgs, &error))?)
+            Some(trace.map_err(|error| Failure::from_error(ErrorKind::BadArgs, &error))?)
         }
         None => None,
     };
@@ -144,10 +144,10 @@ fn create_trace(path: &Path) -> Result<File, Failure> {
         .mode(0o600)
         .custom_flags(i32::try_from(no_follow).unwrap_or(0))
         .open(path)
-        .map_err(|error| open_failure(Kind::WriteFailed, path, &error))
+        .map_err(|error| open_failure(ErrorKind::WriteFailed, path, &error))
 }
 
-fn open_failure(kind: Kind, path: &Path, error: &std::io::Error) -> Failure {
+fn open_failure(kind: ErrorKind, path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(kind, format!("{}: {error}", PathBuf::from(path).display()))
 }
 

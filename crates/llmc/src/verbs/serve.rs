@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use llmc_server::http::{self, Listen, ListeningServer, ServeOutcome};
-use llmc_tools::{App, Kind, Truth};
+use llmc_tools::{App, ErrorKind, Truth};
 
 use super::{Failure, load, start_server};
 use crate::cli::Common;
@@ -23,7 +23,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
         .thread_name("llmc")
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Kind::Internal, format!("no runtime: {error}")))?;
+        .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
     let on_start = |started: &ListeningServer| announce(started, mode, &Truth::confinement(&app));
     let listen = listen.unwrap_or(Listen::Address);
     let ended = runtime.block_on(http::serve(app.clone(), listen, on_start));
@@ -35,7 +35,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
     tracing::info!(reason = ?finished, "end");
     Ok(match finished {
         ServeOutcome::Drained | ServeOutcome::Overdue => ExitCode::SUCCESS,
-        ServeOutcome::Forced => ExitCode::from(Kind::Cancelled.row().exit),
+        ServeOutcome::Forced => ExitCode::from(ErrorKind::Cancelled.row().exit),
     })
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use llmc_tools::Kind;
+use llmc_tools::ErrorKind;
 
 use super::{Failure, print};
 use crate::cli::Cli;
@@ -24,12 +24,15 @@ pub(super) fn man(folder: Option<&Path>) -> Result<ExitCode, Failure> {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command())
             .render(&mut page)
-            .map_err(|error| Failure::from_error(Kind::Internal, &error))?;
+            .map_err(|error| Failure::from_error(ErrorKind::Internal, &error))?;
         print(&String::from_utf8_lossy(&page))?;
         return Ok(ExitCode::SUCCESS);
     };
     let unwritable = |error: std::io::Error| {
-        Failure::new(Kind::WriteFailed, format!("{}: {error}", folder.display()))
+        Failure::new(
+            ErrorKind::WriteFailed,
+            format!("{}: {error}", folder.display()),
+        )
     };
     std::fs::create_dir_all(folder).map_err(unwritable)?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(unwritable)?;

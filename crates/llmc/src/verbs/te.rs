@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser};
 use jiff::{SignedDuration, Timestamp};
 use llmc_observe::{CallFilter, GroupBy, TelemetryAnalysis};
-use llmc_tools::Kind;
+use llmc_tools::ErrorKind;
 use llmc_tools::shell::{Cli, Flags, HELP};
 
 use super::{Failure, print, print_clap_error, start_quietly};
@@ -73,10 +73,10 @@ impl Analyze {
             ..CallFilter::default()
         };
         let analysis = TelemetryAnalysis::of(&app.telemetry()?, self.by, &filter)
-            .map_err(|error| Failure::from_error(Kind::Internal, &error))?;
+            .map_err(|error| Failure::from_error(ErrorKind::Internal, &error))?;
         print(&if self.json {
             serde_json::to_string(&analysis)
-                .map_err(|error| Failure::from_error(Kind::Internal, &error))?
+                .map_err(|error| Failure::from_error(ErrorKind::Internal, &error))?
         } else {
             analysis.text()
         })?;

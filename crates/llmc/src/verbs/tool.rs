@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use llmc_tools::{
-    App, Call, CallOutcome, Caller, Error, Form, Kind, Progress, Surface, ToolDef, catalog, nearest,
+    App, Call, CallOutcome, Caller, Error, ErrorKind, Form, Progress, Surface, ToolDef, catalog,
+    nearest,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -32,14 +33,14 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
             print(&usage)?;
             return Ok(ExitCode::SUCCESS);
         }
-        return Err(Failure::new(Kind::UnknownTool, usage));
+        return Err(Failure::new(ErrorKind::UnknownTool, usage));
     };
     let Some(tool) = catalog::find(name) else {
         let hint = nearest(name, names())
             .map(|name| format!("; did you mean {name}?"))
             .unwrap_or_default();
         return Err(Failure::new(
-            Kind::UnknownTool,
+            ErrorKind::UnknownTool,
             format!("unknown tool {name:?}{hint} (llmc tools lists them)"),
         ));
     };
@@ -152,7 +153,7 @@ fn arguments(tool: &'static ToolDef, matches: &ArgMatches) -> Result<Map<String,
         let values: Vec<&String> = values.collect();
         let bad = |what: &str, text: &str| {
             Failure::new(
-                Kind::BadArgs,
+                ErrorKind::BadArgs,
                 format!("--{}: {text:?} is not {what}", name.replace('_', "-")),
             )
         };
@@ -184,7 +185,7 @@ fn arguments(tool: &'static ToolDef, matches: &ArgMatches) -> Result<Map<String,
 }
 
 fn strict_object(text: &str) -> Result<Map<String, Value>, Failure> {
-    let bad = |why: String| Failure::new(Kind::BadArgs, format!("--args: {why}"));
+    let bad = |why: String| Failure::new(ErrorKind::BadArgs, format!("--args: {why}"));
     llmc_server::json::check(text.as_bytes()).map_err(bad)?;
     match serde_json::from_str(text) {
         Ok(Value::Object(map)) => Ok(map),
@@ -251,7 +252,7 @@ pub(super) fn call_on(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::new(Kind::Internal, format!("no runtime: {error}")))?;
+        .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
     let cancel = CancellationToken::new();
     let outcome = runtime.block_on(async {
         let interrupted = cancel.clone();

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::process::ExitCode;
 
 use llmc_config::LoadedConfig;
-use llmc_tools::Kind;
+use llmc_tools::ErrorKind;
 use llmc_tui::{ServerAddress, TerminalError, Theme, TuiSetup, WatchTarget, summary_text};
 
 use super::{Failure, load, print};
@@ -27,21 +27,21 @@ pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> 
     };
     if args.summary {
         let summary = setup.target.read_summary();
-        let summary = summary.map_err(|reason| Failure::new(Kind::Internal, reason))?;
+        let summary = summary.map_err(|reason| Failure::new(ErrorKind::Internal, reason))?;
         print(&summary_text(&summary, &setup.summary_context()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let exit = llmc_tui::run(setup).map_err(|error| {
         let kind = match error {
-            TerminalError::NoTerminal => Kind::BadArgs,
-            TerminalError::Io(_) => Kind::Internal,
+            TerminalError::NoTerminal => ErrorKind::BadArgs,
+            TerminalError::Io(_) => ErrorKind::Internal,
         };
         Failure::new(kind, error.to_string())
     })?;
     let printed = print(&summary_text(&exit.summary, &exit.context));
     if exit.interrupted {
         // Perhaps because there is no terminal any more to print to.
-        return Ok(ExitCode::from(Kind::Cancelled.row().exit));
+        return Ok(ExitCode::from(ErrorKind::Cancelled.row().exit));
     }
     printed?;
     Ok(ExitCode::SUCCESS)
@@ -57,7 +57,7 @@ fn store(loaded: &LoadedConfig, args: &TuiArgs) -> Result<WatchTarget, Failure> 
             "mcp.observability.enabled"
         };
         return Err(Failure::new(
-            Kind::BadArgs,
+            ErrorKind::BadArgs,
             format!(
                 "{key} is false: calls of this workspace are not recorded\n  hint: set it to true, or watch a running server with --url"
             ),
@@ -90,7 +90,7 @@ fn kept_token(loaded: &LoadedConfig) -> Result<Option<String>, Failure> {
             let read = file.take(TOKEN).read_to_string(&mut token);
             read.map_err(|error| {
                 Failure::new(
-                    Kind::PermissionDenied,
+                    ErrorKind::PermissionDenied,
                     format!("{}: {error}", path.display()),
                 )
             })?;
@@ -99,7 +99,7 @@ fn kept_token(loaded: &LoadedConfig) -> Result<Option<String>, Failure> {
         // A server may ask for none; if it does, it says so.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::new(
-            Kind::PermissionDenied,
+            ErrorKind::PermissionDenied,
             format!("{}: {error}", path.display()),
         )),
     }

@@ -514,7 +514,7 @@ fn hybrid_mode_does_everything_from_a_fresh_install() {
         json!({"path": "calc.py", "content": "def add(a, b):\n    return a - b\n"}),
     );
     client.json("linux_fs_write", json!({"path": "check.py", "content": "from calc import add\nassert add(2, 2) == 4\nprint('ok')\n"}));
-    let text = client.text("run_cmd", json!({"command": "python check.py"}));
+    let text = client.text("run_cmd", json!({"command": "python3 check.py"}));
     assert!(
         text.contains("AssertionError") && text.contains("exit 1"),
         "{text}"

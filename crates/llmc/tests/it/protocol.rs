@@ -688,7 +688,7 @@ fn a_long_call_reports_progress_and_ends_at_its_time_limit() {
 #[test]
 fn an_agent_has_the_name_it_gives_or_else_its_clients() {
     let workspace = workspace("//- a.txt\none\n");
-    let agent = |workspace: &llmc_testkit::Workspace, id: Option<&str>| {
+    let agent = |workspace: &llmc_testkit::TestWorkspace, id: Option<&str>| {
         let mut client = workspace.mcp(["--mode", "classic"]);
         client.initialize("2025-11-25");
         let mut params =

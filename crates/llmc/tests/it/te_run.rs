@@ -187,7 +187,10 @@ fn a_foreign_te_is_gated_confined_and_told_for_whom() {
         json!({"handle": handle, "limit": 100_000}),
     );
     assert!(
-        page["data"].as_str().unwrap().starts_with("foreign claude"),
+        page["data"]
+            .as_str()
+            .unwrap()
+            .starts_with("foreign testkit"),
         "{page}"
     );
 }

@@ -6,7 +6,7 @@
 
 use llmc_host::{Access, FinalLink, Roots};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Options that stand alone.
 const FLAGS: &[&str] = &[
@@ -120,7 +120,7 @@ const DETAIL: &[&str] = &[
 /// Checks every word; what is left can be passed on as it is.
 ///
 /// # Errors
-/// [`Kind::CommandDenied`] for a word that is not passed on, [`Kind::InvalidPath`] and the like for a path.
+/// [`ErrorKind::CommandDenied`] for a word that is not passed on, [`ErrorKind::InvalidPath`] and the like for a path.
 pub(super) fn check(args: &[String], roots: &Roots) -> Result<()> {
     let mut words = args.iter();
     while let Some(word) = words.next() {
@@ -214,7 +214,7 @@ fn path(word: &str, roots: &Roots) -> Result<()> {
 
 fn denied(word: &str, why: &str) -> Error {
     let word: String = word.chars().take(80).collect();
-    Error::new(Kind::CommandDenied, format!("{word}: {why}")).hint(
+    Error::new(ErrorKind::CommandDenied, format!("{word}: {why}")).hint(
         "allowed are paths, test ids and -k -m -x -q -v -s -l -r -n --maxfail --lf --ff --co --tb --durations and their like; run_cmd runs anything else",
     )
 }

@@ -1,7 +1,7 @@
-//! A panic answers its request instead of leaving the client to wait.
+//! Turns a handler's panic into an error response, so that the client does not wait for an answer that never comes.
 //!
-//! rmcp runs every request in a task of its own; a panic there ends the task and nobody hears of it. Tools
-//! have a guard where they are dispatched; this one stands around everything else a handler does.
+//! rmcp runs every request in a task of its own; a panic there ends the task without an answer. `App::call` catches the
+//! panics of tools; this guard covers everything else a handler does.
 
 use std::{
     borrow::Cow,
@@ -15,22 +15,22 @@ use rmcp::{
     service::{NotificationContext, RequestContext, Service},
 };
 
-use crate::transport::Work;
+use crate::transport::RequestInWork;
 
-/// A handler whose panics become errors.
+/// A handler whose panics become error responses.
 #[derive(Debug)]
-pub(crate) struct Guard<H>(pub(crate) H);
+pub(crate) struct PanicGuard<H>(pub(crate) H);
 
-impl<H: ServerHandler> Service<RoleServer> for Guard<H> {
+impl<H: ServerHandler> Service<RoleServer> for PanicGuard<H> {
     async fn handle_request(
         &self,
         request: ClientRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
-        // Kept to the end here, wherever the handler drops its context.
-        let _work = context.extensions.get::<Work>().cloned();
+        // Held until the handler has ended, also when it drops its context earlier.
+        let _work = context.extensions.get::<RequestInWork>().cloned();
         let mut answer = std::pin::pin!(Service::handle_request(&self.0, request, context));
-        // A future that panicked is not polled again, so no broken state of its own is ever seen.
+        // A future that panicked is not polled again, so its broken state stays unseen.
         std::future::poll_fn(|cx| {
             catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx))).unwrap_or_else(|_| {
                 let message = "the server failed on this request";
