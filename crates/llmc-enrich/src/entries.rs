@@ -54,8 +54,7 @@ pub struct Entry {
     pub modified: Option<i64>,
 }
 
-/// Tokens left for the header, which the caller writes, and for the remarks.
-const HEADER: usize = 80;
+/// Tokens left for the remarks.
 const REMARKS: usize = 60;
 
 /// A size in at most four characters: `980`, `1.2K`, `12K`, `3.4M`.

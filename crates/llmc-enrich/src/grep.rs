@@ -16,6 +16,7 @@ use std::ops::RangeInclusive;
 use llmc_tokens::count;
 
 use crate::place::{self, Purpose};
+use crate::room::plural;
 use crate::{Condensed, Totals};
 use chance::Chance;
 use finder::Finder;
@@ -52,8 +53,8 @@ pub struct FoundLine {
     pub text: String,
 }
 
-/// Tokens left for the header, which the caller writes.
-const HEADER: usize = 80;
+/// From this many lines of a file on, its path stands once above them.
+const GROUPED_LINES: usize = 3;
 /// Tokens left for what is said about the rest.
 const REMARKS: usize = 70;
 /// A file larger than this is not written by hand, and not parsed for a mark.
@@ -64,7 +65,7 @@ const WEAK_FILES: usize = 40;
 /// The matches within a token budget: ranked, grouped by file, with an account of the rest.
 ///
 /// `source` gives the text of a file that had a hit; it is asked only for files that may hold a definition. Lines of the
-/// body are `path:line: text`, a blank line stands between the ranks, and `… 14 more in src/a.rs` after the last line
+/// body are `path:line: text`, or `line: text` under the path of a file with three or more; a blank line stands between the ranks, and `… 14 more in src/a.rs` after the last line
 /// shown of a file that has more.
 pub fn condense(
     matches: &Matches,
@@ -96,7 +97,7 @@ fn condense_within(
             ..Condensed::default()
         };
     }
-    let room = budget_tokens.saturating_sub(HEADER);
+    let room = budget_tokens;
     let finder = Finder::new(&matches.pattern, &matches.hits);
     let mut files = by_file(matches);
     mark_definitions(matches, &finder, &mut files, source, room, effort);
@@ -109,12 +110,21 @@ fn condense_within(
             ""
         };
         let text = line::shown(&found.text, finder.find(&found.text));
-        format!("{}:{}: {text}{mark}\n", found.path, found.line)
+        format!("{}: {text}{mark}\n", found.line)
+    };
+    // A path is printed before each line, or once above the lines of its file.
+    let cost = |hit: usize| {
+        let path = &*matches.hits[hit].path;
+        let (path, lines) = (count(path) + 1, files[path].hits.len());
+        let share = if lines < GROUPED_LINES {
+            1
+        } else {
+            GROUPED_LINES
+        };
+        count(&line(hit)) + path / share
     };
     let all_at_hand = total == matches.hits.len() as u64;
-    let mut shown = select(&sections, room, REMARKS, all_at_hand, |hit| {
-        count(&line(hit))
-    });
+    let mut shown = select(&sections, room, REMARKS, all_at_hand, cost);
     // Lines were counted one by one and remarks by a guess; what counts is the answer as a whole.
     loop {
         let answer = render(matches, &files, &sections, &shown, total, &line);
@@ -391,7 +401,16 @@ fn render(
                 body.push('\n');
             }
             hits.sort_by_key(|&hit| (matches.hits[hit].line, hit));
-            for hit in hits {
+            let is_grouped = hits.len() >= GROUPED_LINES;
+            if is_grouped {
+                body.push_str(&format!("{}\n", group.path));
+            }
+            for &hit in &hits {
+                if is_grouped {
+                    body.push_str("  ");
+                } else {
+                    body.push_str(&format!("{}:", group.path));
+                }
                 body.push_str(&line(hit));
             }
             if last_shown.get(group.path) == Some(&rank)
@@ -406,11 +425,17 @@ fn render(
         }
     }
     let withheld = total - shown.len() as u64;
+    let is_clipped = |hit: &&usize| line::is_clipped(&matches.hits[**hit].text);
+    let clipped = shown.iter().filter(is_clipped).count() as u64;
+    let mut breadcrumbs = remarks(matches, &left, unplaced, in_files_shown);
+    if clipped > 0 {
+        breadcrumbs.push(format!("{} clipped", plural(clipped, "long line")));
+    }
     Condensed {
         body,
-        breadcrumbs: remarks(matches, &left, unplaced, in_files_shown),
+        breadcrumbs,
         shown: shown.len() as u64,
-        truncated: withheld > 0,
+        truncated: withheld > 0 || clipped > 0,
         hot_zone: hot_zone(matches, files, total),
         totals: Totals::default(),
     }

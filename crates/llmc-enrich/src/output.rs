@@ -124,7 +124,7 @@ pub fn tell(
     let program = Program::of(argv);
     let plain = |found| Told { found, kind: None };
     let whole = stdout.tail.is_none() && stderr.tail.is_none();
-    if whole && count(stdout.head) + count(stderr.head) <= budget.saturating_sub(HEADER) {
+    if whole && count(stdout.head) + count(stderr.head) <= budget {
         let mut found = Condensed::whole(&joined(stdout.head, stderr.head));
         // Where everything is there, its size tells nothing.
         found.totals.size = None;
@@ -140,7 +140,6 @@ pub fn tell(
     if let Some(told) = by_program(&program, captured, &mut source, budget) {
         return told;
     }
-    let budget = budget.saturating_sub(HEADER);
     if whole {
         let found = condense(argv, stdout.head, stderr.head, *exit_code, budget);
         let favour = Favour::of(*exit_code);
@@ -241,7 +240,6 @@ fn by_program(
             let found = match matches::parse(stdout.head, total, pattern, file, source) {
                 Some(matches) => grep::condense(&matches, source, room),
                 None => {
-                    let room = room.saturating_sub(HEADER);
                     let mut found = match stdout.tail {
                         None => excerpt(stdout.head, room, Favour::Head),
                         Some(_) => excerpt_ends(stdout, captured.alarms, room),
@@ -321,9 +319,6 @@ fn ends_of<'a>(text: &Text<'a>) -> Text<'a> {
         ..*text
     }
 }
-
-/// Tokens left for the header, which the caller writes.
-const HEADER: usize = 60;
 
 fn file_kind(argv: &[String], stdout: &Text<'_>) -> Kind {
     let path = operands(argv).last().unwrap_or_default();

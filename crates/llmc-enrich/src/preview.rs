@@ -49,8 +49,7 @@ pub enum Asked {
     From(u64),
 }
 
-/// Tokens left for the header, which the caller writes, and for the remarks.
-const HEADER: usize = 80;
+/// Tokens left for the remarks.
 const REMARKS: usize = 30;
 
 /// A text within a token budget.
@@ -64,7 +63,7 @@ pub fn condense(
     asked: Asked,
     budget_tokens: usize,
 ) -> Condensed {
-    let room = budget_tokens.saturating_sub(HEADER);
+    let room = budget_tokens;
     let answer = |body: String, shown: u64, short: bool, breadcrumbs: Vec<String>| Condensed {
         body,
         breadcrumbs,

@@ -142,8 +142,13 @@ impl TeHeader {
 /// One line end, and nothing else, stands between the body and the breadcrumbs, so a client gets the body back exactly;
 /// after a body that ends a line this is a blank line.
 pub fn render<S: AsRef<str>>(header: &TeHeader, body: &str, breadcrumbs: &[S]) -> String {
-    let mut out = format!("{BEGIN}\n{}\n{END}\n\n", header.json());
-    out.push_str(&escape(body));
+    let whole = render_whole(body, breadcrumbs);
+    format!("{BEGIN}\n{}\n{END}\n\n{whole}", header.json())
+}
+
+/// A whole answer: the same without a header.
+pub fn render_whole<S: AsRef<str>>(body: &str, breadcrumbs: &[S]) -> String {
+    let mut out = escape(body).into_owned();
     if !breadcrumbs.is_empty() && !body.is_empty() {
         out.push('\n');
     }
@@ -174,7 +179,7 @@ pub fn render_error(cmd: &str, code: &str, message: &str, hint: Option<&str>) ->
 /// An answer taken apart again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TeText {
-    /// The header.
+    /// The header; that of a whole answer, which has none, says nothing.
     pub header: TeHeader,
     /// The body as it was before it was escaped.
     pub body: String,
@@ -182,11 +187,23 @@ pub struct TeText {
     pub breadcrumbs: Vec<String>,
 }
 
-/// Reads what [`render`] wrote; for clients and tests. The server itself never reads its own text back.
+impl TeText {
+    /// Whether nothing was left out, so that there is no header.
+    pub fn is_whole(&self) -> bool {
+        self.header.cmd.is_empty()
+    }
+}
+
+/// Reads what [`render`] or [`render_whole`] wrote; for clients and tests. The server itself never reads its own text back.
 pub fn parse(text: &str) -> Option<TeText> {
-    let rest = text.strip_prefix(BEGIN)?.strip_prefix('\n')?;
-    let (json, rest) = rest.split_once('\n')?;
-    let mut body = rest.strip_prefix(END)?.strip_prefix("\n\n")?;
+    let (header, mut body) = match text.strip_prefix(BEGIN) {
+        Some(rest) => {
+            let (json, rest) = rest.strip_prefix('\n')?.split_once('\n')?;
+            let body = rest.strip_prefix(END)?.strip_prefix("\n\n")?;
+            (serde_json::from_str(json).ok()?, body)
+        }
+        None => (TeHeader::new(""), text),
+    };
     let mut breadcrumbs = Vec::new();
     loop {
         let last = body.rfind('\n').map_or(0, |at| at + 1);
@@ -198,7 +215,7 @@ pub fn parse(text: &str) -> Option<TeText> {
     }
     breadcrumbs.reverse();
     Some(TeText {
-        header: serde_json::from_str(json).ok()?,
+        header,
         body: unescape(body).into_owned(),
         breadcrumbs,
     })
@@ -282,8 +299,16 @@ mod tests {
             crumbs in prop::collection::vec("[a-z: ]{0,9}", 0..4),
         ) {
             let header = TeHeader { lines: Some(3), ..TeHeader::new("cat") };
-            let read = parse(&render(&header, &body, &crumbs)).unwrap();
-            prop_assert_eq!(read, TeText { header, body, breadcrumbs: crumbs });
+            for header in [header, TeHeader::new("")] {
+                let text = if header.cmd.is_empty() {
+                    render_whole(&body, &crumbs)
+                } else {
+                    render(&header, &body, &crumbs)
+                };
+                let read = parse(&text).unwrap();
+                let (body, breadcrumbs) = (body.clone(), crumbs.clone());
+                prop_assert_eq!(read, TeText { header, body, breadcrumbs });
+            }
         }
     }
 }

@@ -37,7 +37,8 @@ pub use cancel::CancelToken;
 pub use error::{Error, Result};
 pub use patch::{PatchAction, PatchedFile};
 pub use read::{
-    Encoding, FileSlice, MAX_ANSWER_BYTES, OpenDir, OpenFile, mtime_ns, read_below_cwd, sha256_hex,
+    Encoding, FileSlice, MAX_ANSWER_BYTES, OpenDir, OpenFile, TAG_DIGITS, mtime_ns, read_below_cwd,
+    sha256_hex,
 };
 pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{Access, CONFIG_FILE, PathRules, STATE_DIR};

@@ -107,7 +107,7 @@ impl FileSlice {
 }
 
 /// Hex digits in a tag; also the least that `expected_sha256` takes.
-pub(crate) const TAG_DIGITS: usize = 8;
+pub const TAG_DIGITS: usize = 8;
 
 impl Roots {
     pub fn open_file(&self, requested: &str) -> Result<OpenFile> {

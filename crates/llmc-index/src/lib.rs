@@ -45,6 +45,7 @@ mod graph;
 mod index;
 mod inspect;
 mod live;
+mod locate;
 mod plan;
 mod prepare;
 mod progress;
@@ -72,6 +73,7 @@ pub use graph::{
 };
 pub use index::{Index, IndexState};
 pub use inspect::Inspection;
+pub use locate::DefinitionPlace;
 pub use plan::{ReadingPlan, ReadingStep};
 pub use progress::IndexProgress;
 pub use search::{SearchAnswer, SearchRequest, SearchScope};

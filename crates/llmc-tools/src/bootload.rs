@@ -14,7 +14,7 @@ use crate::rag::{self, Asked};
 /// Documents that hold the rules where no sidecars are configured.
 const RULES: &[&str] = &["AGENTS.md", "CONTRACTS.md"];
 /// The part of a document that is read.
-const LONGEST: usize = 256 << 10;
+const MAX_DOCUMENT_BYTES: usize = 256 << 10;
 /// Tokens of the plan.
 const PLAN: usize = 300;
 /// Headings under which a document says how to work.
@@ -99,7 +99,7 @@ fn documents(cx: &Cx, stop: &CancelToken) -> Vec<(String, String)> {
         if found.iter().any(|(known, _)| *known == shown) {
             continue;
         }
-        if let Ok(bytes) = file.read_all(LONGEST, stop) {
+        if let Ok(bytes) = file.read_all(MAX_DOCUMENT_BYTES, stop) {
             found.push((shown, String::from_utf8_lossy(&bytes).into_owned()));
         }
     }

@@ -58,8 +58,8 @@ pub use cx::{Caller, Cx, Form, Surface, UNKNOWN_AGENT};
 pub use error::{Error, ErrorKind, ErrorRow, Family, ROWS, Result};
 pub use processes::Processes;
 pub use render::{
-    AnswerRoom, ChunkPosition, Document, FileScope, Layout, Render, Rendition, Rest, RestExtent,
-    TeLayout,
+    AnswerRoom, ChunkPosition, Document, FileScope, Fitted, Layout, Render, Rendition, Rest,
+    RestExtent, TeLayout,
 };
 pub use rlm::AnalysisShell;
 pub use seal::{Facts, Sealed};

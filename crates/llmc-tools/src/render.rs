@@ -20,6 +20,9 @@ use crate::budget;
 use crate::cx::{Cx, Form};
 use crate::error::Result;
 
+/// Text with more bytes a token than this is not expected: a longer one is not tried whole.
+const MAX_BYTES_PER_TOKEN: usize = 8;
+
 /// How an output reads.
 pub trait Render {
     /// Describes the answer for a reader with this much room.
@@ -32,8 +35,10 @@ pub trait Render {
 /// What an answer may take, and what rendering may ask for.
 #[derive(Debug, Clone, Copy)]
 pub struct AnswerRoom<'a> {
-    /// Tokens of the body.
+    /// Tokens of the body and its notes where something is left out, which takes a header or a receipt.
     pub tokens: usize,
+    /// The same where nothing is left out.
+    pub whole_tokens: usize,
     pub(crate) cx: &'a Cx,
     pub(crate) cancel: &'a CancelToken,
 }
@@ -42,6 +47,31 @@ impl AnswerRoom<'_> {
     /// In which form the caller takes the answer.
     pub fn form(&self) -> Form {
         self.cx.caller().form
+    }
+
+    /// Fits `bytes` of text into the room: all of it where a whole answer may take that much, else what fits beside the
+    /// frame of a cut one.
+    pub fn fit<T>(&self, bytes: usize, fit: impl Fn(usize) -> Fitted<T>) -> T {
+        if bytes <= self.whole_tokens.saturating_mul(MAX_BYTES_PER_TOKEN)
+            && let Fitted::Whole(whole) = fit(self.whole_tokens)
+        {
+            return whole;
+        }
+        match fit(self.tokens) {
+            Fitted::Whole(fitted) | Fitted::Cut(fitted) => fitted,
+        }
+    }
+
+    /// The same for a condenser.
+    pub fn condense(&self, bytes: usize, condense: impl Fn(usize) -> Condensed) -> Condensed {
+        self.fit(bytes, |tokens| {
+            let found = condense(tokens);
+            if found.truncated {
+                Fitted::Cut(found)
+            } else {
+                Fitted::Whole(found)
+            }
+        })
     }
 
     /// Tokens of one answer to this agent, whatever its session has left.
@@ -53,6 +83,13 @@ impl AnswerRoom<'_> {
     pub fn cancel(&self) -> &CancelToken {
         self.cancel
     }
+}
+
+/// Whether all of something fit.
+#[derive(Debug)]
+pub enum Fitted<T> {
+    Whole(T),
+    Cut(T),
 }
 
 /// One output, laid out.

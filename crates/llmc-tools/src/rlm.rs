@@ -17,13 +17,14 @@ use llmc_rlm::{
     TraceRecorder,
 };
 use llmc_sandbox::{Sandbox, SandboxOptions};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::answer::{Answer, Facts};
 use crate::catalog::bounded;
 use crate::catalog::rlm_query::Args as RlmQueryArgs;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
+use crate::render::{AnswerRoom, Render, Rendition};
 use models::QueryModels;
 use source::TextSource;
 
@@ -96,8 +97,29 @@ struct AuditFacts {
     turns: u32,
 }
 
+/// What an analysis came to: its data, and what is said beside it.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct AnalysisOutput {
+    data: Value,
+    #[serde(skip)]
+    meta: Map<String, Value>,
+    #[serde(skip)]
+    path: Option<String>,
+}
+
+impl Render for AnalysisOutput {
+    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        Ok(Rendition {
+            path: self.path.clone(),
+            meta: self.meta.clone(),
+            ..Rendition::document()
+        })
+    }
+}
+
 /// Carries out a call and writes its audit row.
-pub(crate) async fn query(cx: &Cx, args: RlmQueryArgs) -> Result<Answer> {
+pub(crate) async fn query(cx: &Cx, args: RlmQueryArgs) -> Result<AnalysisOutput> {
     let started = Instant::now();
     let mut facts = AuditFacts {
         session: uuid::Uuid::new_v4().to_string(),
@@ -113,7 +135,7 @@ async fn answer(
     args: RlmQueryArgs,
     started: Instant,
     facts: &mut AuditFacts,
-) -> Result<Answer> {
+) -> Result<AnalysisOutput> {
     let config = cx.app().config();
     let checked = CheckedArgs::check(cx, &args)?;
     let shell = cx.app().analyses().take_shell();
@@ -202,7 +224,7 @@ fn document(
     budget: Value,
     mut meta: Map<String, Value>,
     path: Option<String>,
-) -> Answer {
+) -> AnalysisOutput {
     let mut data = json!({"answer": found.answer});
     if let Some(structured) = found.structured {
         data["structured"] = structured;
@@ -213,13 +235,7 @@ fn document(
         meta.insert("partial".to_owned(), true.into());
         meta.insert("partial_reason".to_owned(), why.into());
     }
-    let text = json!({"data": data, "meta": meta}).to_string();
-    let facts = Facts {
-        path,
-        meta,
-        ..Facts::default()
-    };
-    Answer { text, data, facts }
+    AnalysisOutput { data, meta, path }
 }
 
 /// Arguments within their bounds.

@@ -5,6 +5,7 @@
 //! what was served against the session's budget. Every surface reads the same sealed answer and differs only in form.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{BYTES_KEPT_LIMIT, Draft, Payload, SourceStamp};
@@ -15,13 +16,18 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::budget;
-use crate::cx::{Cx, Form};
+use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::{
     AnswerRoom, FileScope, Layout, Render, Rendition, Rest, RestExtent, RestSource, TeLayout,
 };
 
 /// An answer as every surface reads it: bounded, escaped, with an account of what it leaves out.
+///
+/// Only the seal makes one:
+/// ```compile_fail
+/// let forged = llmc_tools::Sealed { text: String::new(), data: None, facts: Default::default() };
+/// ```
 #[derive(Debug, Clone)]
 pub struct Sealed {
     text: String,
@@ -116,12 +122,14 @@ pub(crate) fn seal<O: Render + Serialize>(
     cancel: &CancelToken,
     output: &O,
 ) -> Result<Sealed> {
+    let budget = usize::try_from(budget::next_answer_budget(cx)).unwrap_or(usize::MAX);
     let room = AnswerRoom {
-        tokens: crate::te::budget(cx),
+        tokens: body_room(budget),
+        whole_tokens: budget,
         cx,
         cancel,
     };
-    let mut rendition = output.render(&room)?;
+    let mut rendition = fitted(output, room)?;
     let stored = match rendition.rest.take() {
         Some(rest) => store(cx, cancel, rest)?,
         None => None,
@@ -134,7 +142,7 @@ pub(crate) fn seal<O: Render + Serialize>(
             facts: facts(rendition, stored, 0),
         },
         Layout::Text { body, receipt } => {
-            let note = stored.as_ref().and_then(receipt_note);
+            let note = stored.as_ref().and_then(|stored| rest_note(cx, stored));
             let receipt = rendition
                 .notes
                 .drain(..)
@@ -157,6 +165,38 @@ pub(crate) fn seal<O: Render + Serialize>(
         },
     };
     check_size(sealed)
+}
+
+/// Renders an envelope again with less room while it is larger than the budget: notes and a long path are not in the
+/// estimate of its frame.
+fn fitted<'a, O: Render>(output: &'a O, mut room: AnswerRoom<'_>) -> Result<Rendition<'a>> {
+    const MAX_ATTEMPTS: usize = 4;
+    let budget = room.whole_tokens;
+    let mut rendition = output.render(&room)?;
+    for _ in 1..MAX_ATTEMPTS {
+        let (Layout::Te(layout), true) = (&rendition.layout, rendition.truncated) else {
+            break;
+        };
+        let handle = rendition.rest.as_ref().and(sample_handle());
+        let rest = handle.and_then(|id| rest_note_of(room.cx, id, RestExtent::Everything));
+        let tokens = llmc_tokens::count(&te_text(&rendition, handle, rest, layout));
+        if tokens <= budget || room.tokens == 0 {
+            break;
+        }
+        room.tokens = room.tokens.saturating_sub(tokens - budget);
+        room.whole_tokens = room.tokens;
+        rendition = output.render(&room)?;
+    }
+    Ok(rendition)
+}
+
+/// Tokens that a budget leaves for a body when the frame of a cut answer is paid for.
+pub(crate) fn body_room(budget: usize) -> usize {
+    budget.saturating_sub(frame_tokens())
+}
+
+fn sample_handle() -> Option<HandleId> {
+    HandleId::parse("res_01ARZ3NDEKTSV4RRFFQ69G5FAV")
 }
 
 fn serialized(output: &impl Serialize) -> Result<Value> {
@@ -202,11 +242,17 @@ fn document(rendition: Rendition<'_>, stored: Option<StoredRest>, mut data: Valu
 /// Header, body and breadcrumbs.
 fn envelope(
     cx: &Cx,
-    mut rendition: Rendition<'_>,
+    rendition: Rendition<'_>,
     stored: Option<StoredRest>,
     layout: &TeLayout,
 ) -> Sealed {
-    let text = te_text(&mut rendition, stored.as_ref(), layout);
+    let rest = stored.as_ref().and_then(|stored| rest_note(cx, stored));
+    let text = te_text(
+        &rendition,
+        stored.as_ref().map(|stored| stored.id),
+        rest,
+        layout,
+    );
     let facts = facts(rendition, stored, layout.body.len());
     budget::count_served(cx, &text);
     let (text, data) = match cx.caller().form {
@@ -216,9 +262,12 @@ fn envelope(
     Sealed { text, data, facts }
 }
 
+/// The text of an envelope. A whole answer is its body alone; the header is there when something was cut, is stale or was
+/// not found.
 fn te_text(
-    rendition: &mut Rendition<'_>,
-    stored: Option<&StoredRest>,
+    rendition: &Rendition<'_>,
+    handle: Option<HandleId>,
+    rest: Option<String>,
     layout: &TeLayout,
 ) -> String {
     let totals = rendition.totals;
@@ -234,7 +283,7 @@ fn te_text(
         shown: (layout.chunk.is_some() || first != Some(rendition.shown))
             .then_some(rendition.shown),
         truncated: rendition.truncated,
-        handle: stored.map(|stored| stored.id),
+        handle,
         hot_zone: layout.hot_zone.clone(),
         content_type: layout.content_type,
         chunk: layout.chunk.map(|chunk| chunk.number),
@@ -242,19 +291,50 @@ fn te_text(
         stale: layout.chunk.is_some_and(|chunk| chunk.stale),
         ..TeHeader::new(layout.cmd)
     };
-    let mut crumbs = std::mem::take(&mut rendition.notes);
+    let is_whole = !header.truncated && !header.stale && first != Some(0);
+    let has_header = match layout.chunk {
+        Some(chunk) => !is_whole || chunk.count != Some(1),
+        None => !is_whole || handle.is_some(),
+    };
+    let mut crumbs = rendition.notes.clone();
     if rendition.truncated {
-        crumbs.extend(stored.and_then(crumb_note));
+        crumbs.extend(rest);
     }
     // A stored result is returned byte for byte; elsewhere terminal colours cost tokens and say nothing.
-    if layout.chunk.is_some() {
-        return te::render(&header, &neutralise(&layout.body, Ansi::Show), &crumbs);
+    let body = if layout.chunk.is_some() {
+        neutralise(&layout.body, Ansi::Show)
+    } else {
+        let body = neutralise(&layout.body, Ansi::Strip);
+        if body != neutralise(&layout.body, Ansi::Show) {
+            crumbs.push("terminal escapes left out".to_owned());
+        }
+        body
+    };
+    if has_header {
+        te::render(&header, &body, &crumbs)
+    } else {
+        te::render_whole(&body, &crumbs)
     }
-    let body = neutralise(&layout.body, Ansi::Strip);
-    if body != neutralise(&layout.body, Ansi::Show) {
-        crumbs.push("terminal escapes left out".to_owned());
-    }
-    te::render(&header, &body, &crumbs)
+}
+
+/// What the frame of a cut answer takes beside its body and its notes: header, and the breadcrumb that names the handle.
+///
+/// This is the only place that reserves tokens for it, and it counts a frame with every key that a cut answer commonly has.
+fn frame_tokens() -> usize {
+    static TOKENS: OnceLock<usize> = OnceLock::new();
+    *TOKENS.get_or_init(|| {
+        let handle = sample_handle();
+        let header = TeHeader {
+            matches: Some(12_345),
+            files: Some(1_234),
+            shown: Some(123),
+            truncated: true,
+            handle,
+            ..TeHeader::new("explain")
+        };
+        let rest = handle.map(|id| format!("read_file path={id} returns the rest"));
+        llmc_tokens::count(&te::render(&header, "", rest.as_slice()))
+    })
 }
 
 fn facts(rendition: Rendition<'_>, stored: Option<StoredRest>, shown_bytes: usize) -> Facts {
@@ -281,25 +361,30 @@ struct StoredRest {
     extent: RestExtent,
 }
 
-fn receipt_note(stored: &StoredRest) -> Option<String> {
-    let id = stored.id;
-    match stored.extent {
-        RestExtent::Everything => Some(format!("handle {id} returns the rest")),
-        RestExtent::WholeFile => Some(format!("handle {id} has the whole file")),
-        RestExtent::First(count) => Some(format!("handle {id} has the first {count}")),
-        RestExtent::UntilEnded => Some(format!("handle {id} returns what was printed until then")),
-        RestExtent::Known => None,
-    }
+/// What a handle returns, and the call that does it.
+fn rest_note(cx: &Cx, stored: &StoredRest) -> Option<String> {
+    rest_note_of(cx, stored.id, stored.extent)
 }
 
-fn crumb_note(stored: &StoredRest) -> Option<String> {
-    let id = stored.id;
-    match stored.extent {
-        RestExtent::UntilEnded => Some(format!(
-            "te_handle {id} returns what was printed until then"
-        )),
-        RestExtent::Known => None,
-        _ => Some(format!("te_handle {id} returns the rest")),
+fn rest_note_of(cx: &Cx, id: HandleId, extent: RestExtent) -> Option<String> {
+    let what = match extent {
+        RestExtent::Everything => "returns the rest".to_owned(),
+        RestExtent::WholeFile => "returns the whole file".to_owned(),
+        RestExtent::First(count) => format!("returns the first {count}"),
+        RestExtent::UntilEnded => "returns what was printed until then".to_owned(),
+        RestExtent::Known => return None,
+    };
+    Some(format!("{} {what}", rest_call(cx, id)))
+}
+
+/// The call that returns a stored result, as the reader of this answer can make it.
+pub(crate) fn rest_call(cx: &Cx, id: HandleId) -> String {
+    let lists = |name: &str| cx.app().listing().iter().any(|tool| tool.name == name);
+    match cx.caller().surface {
+        Surface::Cli => format!("te --handle {id}"),
+        Surface::Code => format!("tools.read_file(path=\"{id}\")"),
+        Surface::Mcp if !lists("te_handle") => format!("read_file path={id}"),
+        Surface::Mcp | Surface::Http => format!("te_handle {id}"),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::answer::{Answer, Facts};
 use crate::budget;
 use crate::cx::{Cx, Form};
 use crate::error::Error;
+use crate::seal::body_room;
 
 /// What an answer needs besides what was condensed.
 #[derive(Debug, Default)]
@@ -26,18 +27,20 @@ pub(crate) struct Frame {
     pub(crate) withheld_bytes: u64,
 }
 
-/// What header and breadcrumbs may cost beyond what condensers leave room for.
-const FRAME: u64 = 80;
-
 /// How many tokens the body of this caller's answer may have.
 pub(crate) fn budget(cx: &Cx) -> usize {
-    room(budget::next_answer_budget(cx))
+    body_room(tokens(budget::next_answer_budget(cx)))
 }
 
-/// What a budget leaves for the body when header and breadcrumbs are paid for.
-pub(crate) fn room(budget: u64) -> usize {
-    let frame = FRAME.min(budget / 4);
-    usize::try_from(budget - frame).unwrap_or(usize::MAX)
+/// How many tokens a chunk of a stored result may have. It is asked for by a caller who knows what it costs: an answer's
+/// budget, not what is left of a session's; and never nothing, or the rest could not be read.
+pub(crate) fn chunk_budget(cx: &Cx) -> usize {
+    let budget = tokens(budget::answer_budget(cx));
+    body_room(budget).max(budget / 4).max(1)
+}
+
+fn tokens(budget: u64) -> usize {
+    usize::try_from(budget).unwrap_or(usize::MAX)
 }
 
 /// The envelope's text, and what observers need to know of it.
@@ -74,7 +77,13 @@ pub(crate) fn text(found: &Condensed, frame: Frame) -> (String, Facts) {
     if body != neutralise(&found.body, Ansi::Show) {
         crumbs.push("terminal escapes left out".to_owned());
     }
-    (te::render(&header, &body, &crumbs), facts)
+    let is_whole = !header.truncated && header.handle.is_none() && first != Some(0);
+    let text = if is_whole {
+        te::render_whole(&body, &crumbs)
+    } else {
+        te::render(&header, &body, &crumbs)
+    };
+    (text, facts)
 }
 
 /// A finished text, counted.

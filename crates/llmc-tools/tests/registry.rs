@@ -286,6 +286,104 @@ async fn a_mode_limits_mcp_and_nobody_else() {
     assert!(call(&app, Surface::Cli, "stat", args).await.result.is_ok());
 }
 
+/// Calls whose answers are cut when the budget is small.
+const CUT_CALLS: &[(&str, &str)] = &[
+    ("read_file", r#"{"path": "long.log"}"#),
+    ("list_dir", r#"{"path": "many"}"#),
+    ("te_cat", r#"{"path": "long.log"}"#),
+    ("te_grep", r#"{"pattern": "request"}"#),
+    ("te_find", r#"{"pattern": "*", "path": "many"}"#),
+    ("te_ls", r#"{"path": "many"}"#),
+    ("repo_read", r#"{"path": "long.log", "max_bytes": 100}"#),
+];
+
+fn cut_workspace(dir: &Path) {
+    let lines: String = (0..4000)
+        .map(|n| format!("request {n} was handled\n"))
+        .collect();
+    std::fs::write(dir.join("long.log"), lines).unwrap();
+    std::fs::create_dir(dir.join("many")).unwrap();
+    for n in 0..400 {
+        std::fs::write(dir.join(format!("many/file_{n:03}.txt")), "x").unwrap();
+    }
+}
+
+/// The call that a receipt or breadcrumb names for the rest.
+fn rest_call(text: &str) -> Option<(String, Value)> {
+    let line = text
+        .lines()
+        .rfind(|line| line.starts_with("# LLMC:") || line.starts_with("# TE:"))?;
+    let id = line
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .find(|word| word.starts_with("res_"))?;
+    let before = &line[..line.find(id)?];
+    let call = before
+        .rsplit("; ")
+        .next()?
+        .trim_start_matches("# LLMC:")
+        .trim_start_matches("# TE:")
+        .trim();
+    match call {
+        "te_handle" => Some(("te_handle".to_owned(), json!({"handle": id}))),
+        "read_file path=" | "tools.read_file(path=\"" => {
+            Some(("read_file".to_owned(), json!({"path": id})))
+        }
+        other => panic!("{other:?} in {line}"),
+    }
+}
+
+#[tokio::test]
+async fn every_cut_answer_names_a_call_that_returns_the_rest_in_its_mode() {
+    for mode in Mode::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        cut_workspace(dir.path());
+        let toml = format!("[mcp]\nmode = \"{mode}\"\n[mcp.te]\nbudget_tokens = 200\n");
+        let app = app(dir.path(), &toml);
+        let mut followed = 0;
+        for (name, args) in CUT_CALLS {
+            let args: Value = serde_json::from_str(args).unwrap();
+            for surface in [Surface::Mcp, Surface::Code] {
+                let listed = app.listing().iter().any(|tool| tool.name == *name);
+                if surface == Surface::Mcp && !listed {
+                    continue;
+                }
+                let answer = call(&app, surface, name, args.clone())
+                    .await
+                    .result
+                    .unwrap();
+                assert!(answer.facts().truncated, "{mode} {name}: {}", answer.text());
+                let text = answer.text();
+                let (rest, args) =
+                    rest_call(&text).unwrap_or_else(|| panic!("{mode} {name}: {text}"));
+                let whole = call(&app, surface, &rest, args).await;
+                assert!(whole.result.is_ok(), "{mode} {name}: {:?}", whole.result);
+                followed += 1;
+            }
+        }
+        assert!(followed >= 7, "{mode}: {followed}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_stays_within_its_budget_and_uses_it() {
+    let dir = tempfile::tempdir().unwrap();
+    cut_workspace(dir.path());
+    let app = app(
+        dir.path(),
+        "[mcp]\nmode = \"te\"\n[mcp.te]\nbudget_tokens = 600\n",
+    );
+    for (name, args) in CUT_CALLS.iter().filter(|(name, _)| name.starts_with("te_")) {
+        let args: Value = serde_json::from_str(args).unwrap();
+        let answer = call(&app, Surface::Mcp, name, args).await.result.unwrap();
+        let tokens = llmc_tokens::count(&answer.text());
+        assert!(
+            (400..=600).contains(&tokens),
+            "{name}: {tokens} tokens: {}",
+            answer.text()
+        );
+    }
+}
+
 /// Arguments that parse: text everywhere text is required.
 fn arguments(schema: &Map<String, Value>, text: &str) -> Value {
     let required = schema

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use llmc_tokens::fits;
 
-use super::{FoundPaths, HEADER, REMARKS};
+use super::{FoundPaths, REMARKS};
 use crate::grep::skipped;
 use crate::place::{self, Purpose};
 use crate::{Condensed, Totals};
@@ -32,7 +32,7 @@ pub fn condense_find(found: &FoundPaths, budget_tokens: usize) -> Condensed {
             ..Condensed::default()
         };
     }
-    let room = budget_tokens.saturating_sub(HEADER);
+    let room = budget_tokens;
     let mut order: Vec<_> = found.paths.iter().collect();
     let wanted = Wanted::new(&found.pattern);
     order.sort_by_cached_key(|found| {

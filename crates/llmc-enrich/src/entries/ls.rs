@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use llmc_tokens::count;
 
-use super::{Entry, EntryKind, HEADER, REMARKS, short_size};
+use super::{Entry, EntryKind, REMARKS, short_size};
 use crate::place::Purpose;
 use crate::{Condensed, Totals};
 
@@ -35,7 +35,7 @@ const TELLING: &[&str] = &[
 /// Of a large one, the files that say what it is and the newest, and the rest counted by extension.
 pub fn condense_ls(entries: &[Entry], total: u64, hidden: u64, budget_tokens: usize) -> Condensed {
     let total = total.max(entries.len() as u64);
-    let room = budget_tokens.saturating_sub(HEADER);
+    let room = budget_tokens;
     let mut sorted: Vec<_> = entries.iter().collect();
     sorted.sort_by_key(|entry| (entry.kind != EntryKind::Directory, &*entry.name));
     let rank = |entry: &Entry| {

@@ -37,6 +37,11 @@ pub(super) fn shown(text: &str, matched: Option<Range<usize>>) -> String {
     out
 }
 
+/// Whether [`shown`] leaves out part of a line, or the search has already done so.
+pub(super) fn is_clipped(text: &str) -> bool {
+    text.trim().chars().nth(WIDTH).is_some() || length(text) > text.len() as u64
+}
+
 /// How little a line says about the use of a name: 2 for a comment, 1 for an import, 0 for all else.
 ///
 /// Only by how it starts, since it decides no more than which lines of a file are shown first.

@@ -24,11 +24,7 @@ fn preview_of(path: &str, text: &str, budget: usize) -> Condensed {
     );
     let lines = text.lines().count() as u64;
     assert!(found.truncated);
-    assert!(
-        count(&found.body) <= budget - HEADER,
-        "{}",
-        count(&found.body)
-    );
+    assert!(count(&found.body) <= budget, "{}", count(&found.body));
     assert_eq!(
         found.breadcrumbs[0],
         format!("{} more lines", lines - found.shown)
@@ -193,7 +189,7 @@ fn the_length_of_a_line_that_is_cut_off_is_the_lines_own() {
         survey: None,
     };
     let said = |text: &Text<'_>, asked, says: &str| {
-        let found = condense("x.txt", Kind::Text, text, asked, 400);
+        let found = condense("x.txt", Kind::Text, text, asked, 320);
         assert!(
             found.body.contains(says),
             "{asked:?} {says}: {}",
@@ -388,7 +384,7 @@ proptest! {
         for kind in KINDS {
             for asked in [Asked::Whole, Asked::Head(lines), Asked::Tail(lines)] {
                 let found = condense(&path, kind, &given, asked, budget);
-                prop_assert!(count(&found.body) <= budget - HEADER, "{:?} {:?}: {}", kind, asked, found.body);
+                prop_assert!(count(&found.body) <= budget, "{:?} {:?}: {}", kind, asked, found.body);
                 prop_assert!(found.shown <= given.total_lines);
                 prop_assert_eq!(found.totals.lines, Some(given.total_lines));
                 if found.shown < given.total_lines && asked == Asked::Whole {

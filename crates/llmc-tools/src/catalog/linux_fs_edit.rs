@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::args::bounded;
+use super::linux_fs_write::shown_hash;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::render::Document;
@@ -63,7 +64,7 @@ impl Tool for LinuxFsEdit {
             let edited = Edited {
                 replacements: count,
                 bytes_written: written.bytes_written,
-                new_sha256: written.sha256,
+                new_sha256: shown_hash(cx, written.sha256),
             };
             Ok(Document::new(edited).path(path))
         })

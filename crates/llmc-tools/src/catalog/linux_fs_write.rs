@@ -1,8 +1,8 @@
-use llmc_host::{ExpectedHash, WriteMode};
+use llmc_host::{ExistingDir, ExpectedHash, TAG_DIGITS, WriteMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cx::Cx;
+use crate::cx::{Cx, Form, Surface};
 use crate::error::Result;
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
@@ -55,21 +55,41 @@ impl Tool for LinuxFsWrite {
             };
             let files = cx.linux();
             let content = args.content.as_bytes();
-            let written = files.write(
-                &args.path,
-                content,
-                mode,
-                expected.as_ref(),
-                &cx.owner(),
-                stop,
-            )?;
+            let write = || {
+                files.write(
+                    &args.path,
+                    content,
+                    mode,
+                    expected.as_ref(),
+                    &cx.owner(),
+                    stop,
+                )
+            };
+            let written = match write() {
+                Err(llmc_host::Error::NoParent { .. }) => {
+                    if let Some((parent, _)) = args.path.rsplit_once('/') {
+                        files.make_dirs(parent, ExistingDir::Accept)?;
+                    }
+                    write()?
+                }
+                written => written?,
+            };
             let path = files.roots.display_path(&written.path);
             let written = Written {
                 bytes_written: written.bytes_written,
-                new_sha256: written.sha256,
+                new_sha256: shown_hash(cx, written.sha256),
             };
             Ok(Document::new(written).path(path))
         })
         .await
     }
+}
+
+/// A hash as the caller reads it: a model and a script get the tag that `expected_sha256` takes, a program all of it.
+pub(super) fn shown_hash(cx: &Cx, mut sha256: String) -> String {
+    let caller = cx.caller();
+    if caller.form == Form::Text || caller.surface == Surface::Code {
+        sha256.truncate(TAG_DIGITS);
+    }
+    sha256
 }

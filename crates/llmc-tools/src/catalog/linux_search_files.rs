@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::tool::{Effect, Tool};
 
 /// Paths kept behind the handle.
-const KEPT: usize = 100_000;
+const MAX_STORED_PATHS: usize = 100_000;
 
 pub(super) struct LinuxSearchFiles;
 
@@ -54,7 +54,7 @@ impl Tool for LinuxSearchFiles {
                 &dir.fd,
                 &NamePattern::new(&args.pattern)?,
                 &options,
-                KEPT,
+                MAX_STORED_PATHS,
                 stop,
             )?;
             if !found.complete {

@@ -54,6 +54,7 @@ mod te_tail;
 mod args;
 mod pages;
 mod relations;
+mod target;
 
 use crate::tool::ToolDef;
 

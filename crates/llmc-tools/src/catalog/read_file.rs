@@ -1,12 +1,21 @@
+//! `read_file`: lines of a file, of a definition, or of a stored result.
+
+use std::fmt::Write;
+
+use llmc_envelope::HandleId;
 use llmc_envelope::cut::{Limits, cut};
+use llmc_envelope::handles::{HandleInfo, Kept};
 use llmc_envelope::receipt::Receipt;
-use llmc_host::{Encoding, FileSlice};
+use llmc_host::{CancelToken, Encoding, FileSlice, MAX_ANSWER_BYTES};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::args::bounded;
+use super::linux_handle_read::open_source;
+use super::target::PathTarget;
+use super::te_handle::{about, bytes_at};
 use crate::cx::{Cx, Form};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest, RestExtent};
 use crate::tool::{Effect, Tool};
 
@@ -14,10 +23,14 @@ use crate::tool::{Effect, Tool};
 const MAX_LINE_BYTES: usize = 4096;
 /// How many budgets an answer may take when no number of lines was asked for.
 const MAX_BUDGETS_UNASKED: usize = 5;
+/// Lines of a file when no number was asked for.
+const DEFAULT_LINES: i64 = 200;
+/// How much of a stored result is read at a time.
+const BLOCK_BYTES: usize = 1 << 20;
 
 pub(super) struct ReadFile;
 
-/// Read a text file; returns lines and a sha tag.
+/// Read a file, path::Symbol or handle; returns lines, sha tag.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
@@ -26,6 +39,7 @@ pub(super) struct Args {
     offset_lines: Option<i64>,
     /// default 200
     max_lines: Option<i64>,
+    line_numbers: Option<bool>,
 }
 
 impl Tool for ReadFile {
@@ -36,36 +50,171 @@ impl Tool for ReadFile {
 
     async fn run(cx: &Cx, args: Args) -> Result<FileText> {
         let skip = bounded("offset_lines", args.offset_lines, 0, 0..=i64::MAX)?;
-        let mut max = bounded("max_lines", args.max_lines, 200, 1..=100_000)?;
+        let mut max = bounded("max_lines", args.max_lines, DEFAULT_LINES, 1..=100_000)?;
         let whole = args.offset_lines.is_none() && args.max_lines.is_none();
         if whole && cx.caller().form == Form::Data {
             // A program that asks for no slice gets the file.
             max = u64::MAX;
         }
-        cx.blocking(move |cx, stop| {
-            let roots = &cx.files().roots;
-            let file = roots.open_file(&args.path)?;
-            Ok(FileText {
-                path: roots.display_path(&file.path),
-                slice: file.read_lines(skip, max, stop)?,
-                skip,
-                lines_asked: args.max_lines.is_some(),
-                asked: args.path,
-            })
+        cx.blocking(move |cx, cancel| {
+            let lines_asked = args.max_lines.is_some();
+            let mut text = match PathTarget::of(cx, &args.path, cancel)? {
+                PathTarget::File => of_file(cx, &args.path, None, skip, max, cancel)?,
+                PathTarget::Lines { path, first, last } => {
+                    let max = if lines_asked { max } else { u64::MAX };
+                    of_file(cx, &path, Some((first, last)), skip, max, cancel)?
+                }
+                PathTarget::Handle(id) => of_handle(cx, id, skip, max, cancel)?,
+            };
+            text.lines_asked = lines_asked;
+            if args.line_numbers == Some(true) && text.slice.encoding != Encoding::Binary {
+                text.slice.text = numbered(&text.slice);
+            }
+            Ok(text)
         })
         .await
     }
 }
 
-/// Lines of a file.
+/// Lines of a file or of a stored result.
 #[derive(Debug)]
 pub(super) struct FileText {
-    asked: String,
-    path: String,
+    origin: Origin,
+    path: Option<String>,
     slice: FileSlice,
-    skip: u64,
+    /// The lines before those that the offset counts from.
+    base: u64,
+    /// The last line that was asked for, where not the end of the text is.
+    end: Option<u64>,
     /// Whether the caller said how many lines it wants.
     lines_asked: bool,
+}
+
+#[derive(Debug)]
+enum Origin {
+    File { asked: String },
+    Stored { id: HandleId, stale: bool },
+}
+
+/// Lines of a file; `place` are its lines that were named, counted from 1.
+fn of_file(
+    cx: &Cx,
+    asked: &str,
+    place: Option<(u64, u64)>,
+    skip: u64,
+    max: u64,
+    cancel: &CancelToken,
+) -> Result<FileText> {
+    let roots = &cx.files().roots;
+    let file = roots.open_file(asked)?;
+    let path = roots.display_path(&file.path);
+    let base = place.map_or(0, |(first, _)| first - 1);
+    let max = match place {
+        Some((_, last)) => max.min(last.saturating_sub(base + skip)),
+        None => max,
+    };
+    let slice = file.read_lines(base + skip, max, cancel)?;
+    if place.is_some() && base >= slice.total_lines {
+        return Err(Error::bad_args(format!(
+            "{path} has {} lines, none from {} on",
+            slice.total_lines,
+            base + 1
+        )));
+    }
+    Ok(FileText {
+        origin: Origin::File {
+            asked: asked.to_owned(),
+        },
+        path: Some(path),
+        end: place.map(|(_, last)| last.min(slice.total_lines)),
+        slice,
+        base,
+        lines_asked: false,
+    })
+}
+
+/// Lines of a stored result.
+fn of_handle(cx: &Cx, id: HandleId, skip: u64, max: u64, cancel: &CancelToken) -> Result<FileText> {
+    let (info, stale) = about(cx, &id.to_string(), cancel)?;
+    let slice = match info.kept {
+        Kept::File => open_source(cx, &info)?.read_lines(skip, max, cancel)?,
+        Kept::Bytes => stored_lines(cx, &info, skip, max, cancel)?,
+    };
+    let path = info.meta.get("path").and_then(|path| path.as_str());
+    Ok(FileText {
+        origin: Origin::Stored { id, stale },
+        path: path.map(str::to_owned),
+        slice,
+        base: 0,
+        end: None,
+        lines_asked: false,
+    })
+}
+
+/// Passes over a stored result once: the wanted lines, and how many there are.
+fn stored_lines(
+    cx: &Cx,
+    info: &HandleInfo,
+    skip: u64,
+    max: u64,
+    cancel: &CancelToken,
+) -> Result<FileSlice> {
+    let end = skip.saturating_add(max);
+    let (mut kept, mut line, mut is_open, mut at) = (Vec::new(), 0, false, 0);
+    while at < info.total_bytes {
+        cancel.check()?;
+        let block = bytes_at(cx, info, at, BLOCK_BYTES)?;
+        if block.is_empty() {
+            break;
+        }
+        at += block.len() as u64;
+        for part in block.split_inclusive(|byte| *byte == b'\n') {
+            if (skip..end).contains(&line) {
+                if kept.len() + part.len() > MAX_ANSWER_BYTES {
+                    let message = format!(
+                        "lines {} to {end} are more than 8 MiB; ask for fewer",
+                        skip + 1
+                    );
+                    return Err(Error::new(ErrorKind::TooLarge, message));
+                }
+                kept.extend_from_slice(part);
+            }
+            is_open = !part.ends_with(b"\n");
+            line += u64::from(!is_open);
+        }
+    }
+    let total_lines = line + u64::from(is_open);
+    let (text, encoding) = match String::from_utf8(kept) {
+        Ok(text) => (text, Encoding::Utf8),
+        Err(error) => {
+            let bytes = error.as_bytes();
+            let encoding = if bytes.contains(&0) {
+                Encoding::Binary
+            } else {
+                Encoding::Lossy
+            };
+            (String::from_utf8_lossy(bytes).into_owned(), encoding)
+        }
+    };
+    Ok(FileSlice {
+        text,
+        encoding,
+        first_line: skip + 1,
+        lines: total_lines.min(end).saturating_sub(skip),
+        total_lines,
+        total_bytes: info.total_bytes,
+        sha256: String::new(),
+    })
+}
+
+/// The text with the number of each line before it.
+fn numbered(slice: &FileSlice) -> String {
+    let mut out = String::with_capacity(slice.text.len() + slice.text.len() / 4);
+    for (number, line) in (slice.first_line..).zip(slice.text.split_inclusive('\n')) {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "{number}: {line}");
+    }
+    out
 }
 
 impl Serialize for FileText {
@@ -74,22 +223,33 @@ impl Serialize for FileText {
     }
 }
 
+impl FileText {
+    /// Whether lines that were asked for follow line `last` of the text.
+    fn goes_on_after(&self, last: u64) -> bool {
+        last < self.end.unwrap_or(self.slice.total_lines)
+    }
+
+    fn is_binary(&self) -> bool {
+        self.slice.encoding == Encoding::Binary
+    }
+}
+
 impl Render for FileText {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         let slice = &self.slice;
-        let described = |layout| Rendition {
+        let skip = slice.first_line - 1;
+        let described = |rendition| Rendition {
             encoding: slice.encoding.label(),
-            ..Rendition::path(layout, self.path.as_str())
+            path: self.path.clone(),
+            fetched_back: matches!(self.origin, Origin::Stored { .. }),
+            ..rendition
         };
         if room.form() == Form::Data {
-            return Ok(described(Rendition::data()).truncated(slice.truncated()));
+            let truncated = self.goes_on_after(skip + slice.lines);
+            return Ok(described(Rendition::data()).truncated(truncated));
         }
         // Bytes that are no text cost tokens and tell a model nothing.
-        let text = if slice.encoding == Encoding::Binary {
-            ""
-        } else {
-            &slice.text
-        };
+        let text = if self.is_binary() { "" } else { &slice.text };
         // A caller who asks for lines gets them; one who does not should not be flooded by two hundred long ones.
         let limits = Limits {
             tokens: if self.lines_asked {
@@ -100,58 +260,61 @@ impl Render for FileText {
             line_bytes: MAX_LINE_BYTES,
         };
         let shown = cut(text, limits);
-        let truncated = slice.truncated() || text.len() != slice.text.len() || !shown.is_whole();
         let lines = if text.is_empty() {
             slice.lines
         } else {
             shown.kept.lines
         };
-        let mut receipt = describe(slice, self.skip, lines).clipped(shown.clipped);
-        let next = self.skip + lines;
-        if truncated && next < slice.total_lines && !text.is_empty() {
-            receipt = receipt.next(format!("offset_lines={next}"));
+        let last = skip + lines;
+        let truncated =
+            self.goes_on_after(last) || text.len() != slice.text.len() || !shown.is_whole();
+        let mut receipt = self.receipt(lines).clipped(shown.clipped);
+        if self.goes_on_after(last) && !text.is_empty() {
+            receipt = receipt.next(format!("offset_lines={}", last - self.base));
         }
-        let rest = truncated.then(|| {
-            Rest::file(FileScope::General, self.asked.as_str(), slice).extent(RestExtent::WholeFile)
-        });
+        let rest = match &self.origin {
+            Origin::File { asked } => truncated.then(|| {
+                Rest::file(FileScope::General, asked.as_str(), slice).extent(RestExtent::WholeFile)
+            }),
+            Origin::Stored { id, .. } => Some(Rest::stored(*id)),
+        };
         let answer = Rendition::text(shown.text, receipt);
         Ok(described(answer).truncated(truncated).rest(rest))
     }
 }
 
-/// What was shown, of how much, under which tag.
-fn describe(slice: &FileSlice, skip: u64, lines: u64) -> Receipt {
-    let last = skip + lines;
-    let whole = skip == 0 && last >= slice.total_lines;
-    let receipt = Receipt::new();
-    let receipt = if slice.encoding == Encoding::Binary {
-        receipt.note(format!(
-            "binary file of {} bytes, not shown",
-            slice.total_bytes
-        ))
-    } else if whole {
-        receipt.total(slice.total_lines, "lines")
-    } else if lines == 0 {
-        receipt.note(format!(
-            "no lines after {skip}; the file has {}",
-            slice.total_lines
-        ))
-    } else {
-        receipt.note(format!(
-            "lines {}-{last} of {}",
-            skip + 1,
-            slice.total_lines
-        ))
-    };
-    let mut receipt = receipt.sha(slice.tag());
-    if slice.encoding == Encoding::Binary {
-        return receipt;
-    }
-    if last == slice.total_lines && lines > 0 && !slice.text.ends_with('\n') {
-        receipt = receipt.note("no newline at the end");
-    }
-    match slice.encoding.label() {
-        Some(label) => receipt.note(label),
-        None => receipt,
+impl FileText {
+    /// What was shown, of how much, under which tag.
+    fn receipt(&self, lines: u64) -> Receipt {
+        let slice = &self.slice;
+        let skip = slice.first_line - 1;
+        let last = skip + lines;
+        let total = slice.total_lines;
+        let receipt = Receipt::new();
+        let receipt = if self.is_binary() {
+            let bytes = slice.total_bytes;
+            receipt.note(format!("binary file of {bytes} bytes, not shown"))
+        } else if skip == 0 && last >= total {
+            receipt.total(total, "lines")
+        } else if lines == 0 {
+            receipt.note(format!("no lines after {skip}; the file has {total}"))
+        } else {
+            receipt.note(format!("lines {}-{last} of {total}", skip + 1))
+        };
+        let mut receipt = match self.origin {
+            Origin::File { .. } => receipt.sha(slice.tag()),
+            Origin::Stored { stale: true, .. } => receipt.note("the file has changed since"),
+            Origin::Stored { .. } => receipt,
+        };
+        if self.is_binary() {
+            return receipt;
+        }
+        if last == total && lines > 0 && !slice.text.ends_with('\n') {
+            receipt = receipt.note("no newline at the end");
+        }
+        match slice.encoding.label() {
+            Some(label) => receipt.note(label),
+            None => receipt,
+        }
     }
 }

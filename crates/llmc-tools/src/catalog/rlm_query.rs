@@ -3,10 +3,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
-use crate::rlm;
+use crate::rlm::{self, AnalysisOutput};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RlmQuery;
@@ -34,14 +33,14 @@ impl Tool for RlmQuery {
     const FAMILY: Family = Family::Rlm;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = AnalysisOutput;
 
     /// The query keeps its own time; this only has to be longer.
     fn time_limit(_: &Cx) -> Duration {
         rlm::CALL_TIMEOUT
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<AnalysisOutput> {
         rlm::query(cx, args).await
     }
 }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::args::bounded;
+use super::target::PathTarget;
 use crate::cx::Cx;
 use crate::error::{Error, Family, Result};
 use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
@@ -40,8 +41,16 @@ impl Tool for TeCat {
             None => Asked::Whole,
             lines => Asked::Head(bounded("lines", lines, 1, 1..=i64::MAX)?),
         };
-        cx.blocking(move |cx, stop| view(cx, "cat", &args.path, asked, stop))
-            .await
+        cx.blocking(move |cx, cancel| {
+            if asked == Asked::Whole
+                && let PathTarget::Lines { path, first, last } =
+                    PathTarget::of(cx, &args.path, cancel)?
+            {
+                return view_lines(cx, &path, first, last, cancel);
+            }
+            view(cx, "cat", &args.path, asked, cancel)
+        })
+        .await
     }
 }
 
@@ -54,12 +63,7 @@ pub(super) fn view(
     stop: &CancelToken,
 ) -> Result<FileView> {
     let roots = &cx.files().roots;
-    let file = match (roots.open_file(path), Place::of(path)) {
-        (Err(llmc_host::Error::NotFound { .. }), Some(place)) if asked == Asked::Whole => {
-            return view_place(cx, cmd, &place, stop);
-        }
-        (opened, _) => opened?,
-    };
+    let file = roots.open_file(path)?;
     let shown = roots.display_path(&file.path);
     let size = file.size();
     let mut head = file.read_range(0, MAX_HEAD_BYTES)?;
@@ -136,7 +140,13 @@ impl Render for FileView {
                 total_lines: whole.total_lines,
                 survey: self.survey.as_ref(),
             };
-            condense(&self.path, self.kind, &text, self.lines, room.tokens)
+            let bytes = match self.lines {
+                Asked::Whole => usize::try_from(whole.total_bytes).unwrap_or(usize::MAX),
+                _ => 0,
+            };
+            room.condense(bytes, |tokens| {
+                condense(&self.path, self.kind, &text, self.lines, tokens)
+            })
         };
         let rest = found
             .truncated
@@ -172,38 +182,9 @@ fn survey(file: &OpenFile, stop: &CancelToken) -> Result<Survey> {
     Ok(survey)
 }
 
-/// Lines of a file, as answers name them: `src/a.rs#L10-L20`.
-struct Place<'p> {
-    path: &'p str,
-    first: u64,
-    last: u64,
-}
-
-impl Place<'_> {
-    fn of(named: &str) -> Option<Place<'_>> {
-        let (path, lines) = named.rsplit_once("#L")?;
-        let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
-        Some(Place {
-            path,
-            first: first.parse().ok()?,
-            last: last.strip_prefix('L').unwrap_or(last).parse().ok()?,
-        })
-    }
-}
-
-/// Shows the lines of a place, as many as fit.
-fn view_place(
-    cx: &Cx,
-    cmd: &'static str,
-    place: &Place<'_>,
-    stop: &CancelToken,
-) -> Result<FileView> {
-    let &Place { path, first, last } = place;
-    if first == 0 || last < first {
-        return Err(Error::bad_args(format!(
-            "#L{first}-L{last}: lines count from 1, and the last is not before the first"
-        )));
-    }
+/// Shows lines of a file, counted from 1, as many as fit.
+fn view_lines(cx: &Cx, path: &str, first: u64, last: u64, stop: &CancelToken) -> Result<FileView> {
+    let cmd = "cat";
     let roots = &cx.files().roots;
     let file = roots.open_file(path)?;
     let shown = roots.display_path(&file.path);

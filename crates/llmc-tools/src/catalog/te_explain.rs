@@ -9,11 +9,8 @@ use super::relations::FEW;
 use crate::cx::Cx;
 use crate::error::{Family, Result};
 use crate::rag;
-use crate::render::{AnswerRoom, Render, Rendition, Rest};
+use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
-
-/// Tokens of the header.
-const HEADER: usize = 60;
 
 pub(super) struct TeExplain;
 
@@ -53,9 +50,15 @@ impl Render for Explanation {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         let found = &self.0;
         let (whole, brief) = (told(found, Lists::Whole), told(found, Lists::Cut));
-        let budget = room.tokens.saturating_sub(HEADER).max(1);
-        let (bytes, _) = llmc_tokens::lines_within(&brief, budget);
-        let body = brief[..bytes].trim_end().to_owned();
+        let body = room.fit(whole.len(), |tokens| {
+            let (bytes, _) = llmc_tokens::lines_within(&brief, tokens);
+            let body = brief[..bytes].trim_end().to_owned();
+            if body == whole.trim_end() {
+                Fitted::Whole(body)
+            } else {
+                Fitted::Cut(body)
+            }
+        });
         let lines = whole.trim_end().lines().count() as u64;
         let cut = body != whole.trim_end();
         let unread = (found.unread_files > 0).then(|| {

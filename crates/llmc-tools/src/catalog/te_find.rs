@@ -98,7 +98,8 @@ fn paths<S: Serializer>(found: &FoundPaths, serializer: S) -> std::result::Resul
 
 impl Render for FileNames {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
-        let mut found = condense_find(&self.found, room.tokens);
+        let bytes = self.found.paths.iter().map(|found| found.path.len()).sum();
+        let mut found = room.condense(bytes, |tokens| condense_find(&self.found, tokens));
         if !self.complete {
             found.truncated = true;
             found

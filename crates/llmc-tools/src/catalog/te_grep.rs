@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use llmc_enrich::grep::{FoundLine, Matches, condense};
 use llmc_enrich::{Condensed, Totals};
 use llmc_host::search::{
@@ -28,6 +30,7 @@ pub(super) struct Args {
     path: Option<String>,
     /// no ranking
     raw: Option<bool>,
+    count: Option<bool>,
 }
 
 impl Tool for TeGrep {
@@ -49,7 +52,11 @@ impl Tool for TeGrep {
                 total: found.total_hits,
                 files: found.files_matched,
                 complete: found.complete,
-                ranked: args.raw != Some(true),
+                shape: match (args.count, args.raw) {
+                    (Some(true), _) => GrepShape::Counts,
+                    (_, Some(true)) => GrepShape::Raw,
+                    _ => GrepShape::Ranked,
+                },
                 path: path.to_owned(),
                 hits: Matches {
                     hits,
@@ -122,7 +129,17 @@ pub(super) struct GrepMatches {
     /// Whether the whole tree was searched in time.
     complete: bool,
     #[serde(skip)]
-    ranked: bool,
+    shape: GrepShape,
+}
+
+/// What is shown of the matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GrepShape {
+    Ranked,
+    /// In the order in which they were found.
+    Raw,
+    /// How many there are in each file.
+    Counts,
 }
 
 fn lines<S: Serializer>(matches: &Matches, serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -137,6 +154,35 @@ impl GrepMatches {
         let hits = self.hits.hits.iter();
         hits.map(|hit| format!("{}:{}:{}\n", hit.path, hit.line, hit.text))
             .collect()
+    }
+
+    /// `path: 12`, the files with most matches first.
+    fn counts(&self, tokens: usize) -> Condensed {
+        let mut files: BTreeMap<&str, u64> = BTreeMap::new();
+        for hit in &self.hits.hits {
+            *files.entry(hit.path.as_str()).or_default() += 1;
+        }
+        let mut files: Vec<(&str, u64)> = files.into_iter().collect();
+        files.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let lines: String = files
+            .iter()
+            .map(|(path, count)| format!("{path}: {count}\n"))
+            .collect();
+        let (end, _) = llmc_tokens::lines_within(&lines, tokens);
+        let kept = self.hits.hits.len() as u64;
+        let in_all = format!("{} matches in {} files", self.total, self.files);
+        Condensed {
+            body: lines[..end].to_owned(),
+            totals: Totals {
+                matches: Some(self.total),
+                files: Some(self.files),
+                ..Totals::default()
+            },
+            shown: self.total,
+            truncated: end < lines.len() || kept < self.total,
+            breadcrumbs: vec![in_all],
+            ..Condensed::default()
+        }
     }
 
     fn unranked(&self) -> Condensed {
@@ -157,9 +203,13 @@ impl GrepMatches {
 
 impl Render for GrepMatches {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
-        let mut found = if self.ranked {
+        let mut found = if self.shape == GrepShape::Counts && self.total > 0 {
+            room.condense(0, |tokens| self.counts(tokens))
+        } else if self.shape != GrepShape::Raw {
+            let hits = self.hits.hits.iter();
+            let bytes = hits.map(|hit| hit.path.len() + hit.text.len()).sum();
             let source = |path: &str| te::source(room.cx, path, room.cancel());
-            condense(&self.hits, source, room.tokens)
+            room.condense(bytes, |tokens| condense(&self.hits, source, tokens))
         } else {
             self.unranked()
         };

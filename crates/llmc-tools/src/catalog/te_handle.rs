@@ -48,7 +48,7 @@ pub(crate) fn retrieve(
 ) -> Result<HandleChunk> {
     let mut piece = piece(cx, handle, chunk.unwrap_or(0), stop)?;
     if piece.chunks.is_none() && piece.info.total_bytes <= MAX_COUNTED_BYTES {
-        piece.chunks = Some(count(cx, &piece.info, chunk_budget(cx), stop)?);
+        piece.chunks = Some(count(cx, &piece.info, te::chunk_budget(cx), stop)?);
     }
     let path = piece.info.meta.get("path").and_then(Value::as_str);
     Ok(HandleChunk {
@@ -113,12 +113,6 @@ impl Render for HandleChunk {
     }
 }
 
-/// Tokens of a chunk. It is asked for by somebody who knows what it costs: an answer's budget, not what is left of a
-/// session's.
-fn chunk_budget(cx: &Cx) -> usize {
-    te::room(cx.app().config().mcp.te.budget_for(&cx.caller().agent))
-}
-
 /// A chunk, and what is known about the result it is from.
 pub(crate) struct Piece {
     pub(crate) info: HandleInfo,
@@ -149,7 +143,7 @@ pub(crate) fn about(cx: &Cx, handle: &str, stop: &CancelToken) -> Result<(Handle
 /// Chunk `wanted` of a stored result.
 pub(crate) fn piece(cx: &Cx, handle: &str, wanted: i64, stop: &CancelToken) -> Result<Piece> {
     let (info, stale) = about(cx, handle, stop)?;
-    let budget = chunk_budget(cx);
+    let budget = te::chunk_budget(cx);
     let past = |count: u64| {
         Error::bad_args(format!(
             "chunk {wanted} is not there; chunks are 0 to {}",

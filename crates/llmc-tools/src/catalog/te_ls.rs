@@ -76,7 +76,10 @@ fn names<S: Serializer>(entries: &[Entry], serializer: S) -> std::result::Result
 
 impl Render for DirEntries {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
-        let found = condense_ls(&self.entries, self.total, self.hidden, room.tokens);
+        let bytes = self.entries.iter().map(|entry| entry.name.len()).sum();
+        let found = room.condense(bytes, |tokens| {
+            condense_ls(&self.entries, self.total, self.hidden, tokens)
+        });
         let rest = found.truncated.then(|| {
             let raw: String = self.entries.iter().map(line).collect();
             Rest::text("te", raw).about("root", self.path.as_str())

@@ -1,18 +1,16 @@
 use llmc_enrich::{Condensed, Totals};
-use llmc_index::SearchAnswer;
+use llmc_index::{SearchAnswer, Snippet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::cx::Cx;
 use crate::error::{Family, Result};
 use crate::rag::{self, Asked};
-use crate::render::{AnswerRoom, Render, Rendition};
-use crate::te;
+use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
-/// Tokens of the header and of the line above each snippet.
-const HEADER: usize = 60;
-const HEADING: usize = 40;
+/// Tokens of all snippets of one answer; what does not fit the caller's budget is stored.
+const MAX_FOUND_TOKENS: usize = 64_000;
 
 pub(super) struct TeRag;
 
@@ -34,9 +32,7 @@ impl Tool for TeRag {
     async fn run(cx: &Cx, args: Args) -> Result<RankedSnippets> {
         cx.blocking(move |cx, stop| {
             let mut limits = rag::limited(cx, &Asked::default())?;
-            limits.budget = te::budget(cx)
-                .saturating_sub(HEADER + HEADING * limits.k)
-                .max(1);
+            limits.budget = MAX_FOUND_TOKENS;
             let found = rag::search(cx, &args.query, &limits, stop)?;
             Ok(RankedSnippets(found))
         })
@@ -55,18 +51,11 @@ impl Serialize for RankedSnippets {
 }
 
 impl Render for RankedSnippets {
-    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         let found = &self.0;
-        let mut body = String::new();
-        for snippet in &found.snippets {
-            let symbol = snippet.symbol.as_deref().unwrap_or_default();
-            let kind = snippet.kind.unwrap_or_default();
-            let heading = format!("{} {:.2} {kind} {symbol}", snippet.src(), snippet.score);
-            body.push_str(heading.trim_end());
-            body.push('\n');
-            body.push_str(&snippet.text);
-            body.push_str("\n\n");
-        }
+        let parts: Vec<String> = found.snippets.iter().map(with_heading).collect();
+        let whole = parts.join("\n\n");
+        let (body, shown) = room.fit(whole.len(), |tokens| fitting(&parts, tokens));
         let mut breadcrumbs = Vec::new();
         breadcrumbs.extend(found.note.clone());
         if !found.unverified.is_empty() {
@@ -75,19 +64,51 @@ impl Render for RankedSnippets {
                 found.unverified.join(", ")
             ));
         }
-        let shown = found.snippets.len() as u64;
-        let left_out = found.omitted.as_ref().map_or(0, |left| left.hits as u64);
+        let left_out = found.omitted.as_ref().map_or(0, |left| left.hits);
         let condensed = Condensed {
-            body: body.trim_end().to_owned(),
+            truncated: body.len() < whole.len() || left_out > 0,
+            body,
             totals: Totals {
-                matches: Some(shown + left_out),
+                matches: Some((parts.len() + left_out) as u64),
                 ..Totals::default()
             },
-            shown,
-            truncated: left_out > 0,
+            shown: shown as u64,
             breadcrumbs,
             ..Condensed::default()
         };
-        Ok(Rendition::te("rag", condensed))
+        let rest = condensed.truncated.then(|| Rest::text("te", whole));
+        Ok(Rendition::te("rag", condensed).rest(rest))
     }
+}
+
+fn with_heading(snippet: &Snippet) -> String {
+    let symbol = snippet.symbol.as_deref().unwrap_or_default();
+    let kind = snippet.kind.unwrap_or_default();
+    let heading = format!("{} {:.2} {kind} {symbol}", snippet.src(), snippet.score);
+    format!("{}\n{}", heading.trim_end(), snippet.text.trim_end())
+}
+
+/// As many snippets as fit, the last of them cut between lines; and how many there are, whole or cut.
+fn fitting(parts: &[String], tokens: usize) -> Fitted<(String, usize)> {
+    let mut body = String::new();
+    for (n, part) in parts.iter().enumerate() {
+        let before = body.len();
+        if n > 0 {
+            body.push_str("\n\n");
+        }
+        body.push_str(part);
+        if !llmc_tokens::fits(&body, tokens) {
+            let (end, _) = llmc_tokens::lines_within(&body, tokens);
+            // A heading alone tells nothing.
+            let lines = body
+                .get(before..end)
+                .map_or(0, |shown| shown.trim().lines().count());
+            let (end, shown) = if lines > 1 { (end, n + 1) } else { (before, n) };
+            body.truncate(end);
+            let end = body.trim_end().len();
+            body.truncate(end);
+            return Fitted::Cut((body, shown));
+        }
+    }
+    Fitted::Whole((body, parts.len()))
 }

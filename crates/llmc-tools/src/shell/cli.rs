@@ -357,7 +357,7 @@ impl<'a> Cli<'a> {
     fn budget(&self) -> usize {
         let answer = self.app.config().mcp.te.budget_for(&self.cx.caller().agent);
         let budget = self.remaining().map_or(answer, |left| answer.min(left));
-        usize::try_from(budget).unwrap_or(usize::MAX)
+        crate::seal::body_room(usize::try_from(budget).unwrap_or(usize::MAX))
     }
 
     /// What is left of the session's budget, by the record of its calls.

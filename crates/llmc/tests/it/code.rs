@@ -84,7 +84,7 @@ fn every_tool_is_a_function_and_answers_with_plain_data() {
             "10",
         ),
         ("tools.linux_fs_mkdir('d')['ok']", "True"),
-        ("'matches' in tools.te_grep('two')", "True"),
+        ("'a.txt:2: two' in tools.te_grep('two')", "True"),
         (
             "import asyncio\nr = await asyncio.gather(*[tools.aio.stat(p) for p in ['a.txt', 'src']])\n[x['type'] for x in r]",
             "['file', 'dir']",

@@ -1,0 +1,199 @@
+//! What a `path` argument names: a file, lines of one, a definition, or a stored result.
+//!
+//! Answers print places as `src/a.rs#L10-L20` and handles as `res_…`; both are taken as paths again. A definition is
+//! `src/a.py::Class.method`, or a bare name that only one definition has. A file that really has such a name wins.
+
+use llmc_envelope::HandleId;
+use llmc_host::CancelToken;
+use llmc_index::IndexState;
+use llmc_syntax::{Definition, Language, ParseBudget, definitions};
+
+use crate::cx::Cx;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The URI under which a stored result can be read as a resource.
+const HANDLE_URI: &str = "llmc://handle/";
+/// Source files above this many bytes are not parsed for a definition.
+const MAX_SOURCE_BYTES: usize = 4 << 20;
+/// Names that an error offers.
+const MAX_OFFERED: usize = 8;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PathTarget {
+    File,
+    /// Lines of a file, counted from 1.
+    Lines {
+        path: String,
+        first: u64,
+        last: u64,
+    },
+    Handle(HandleId),
+}
+
+impl PathTarget {
+    /// Finds out what a path argument names. What is none of the other things is taken for a file, whose error then says
+    /// what is wrong.
+    pub(super) fn of(cx: &Cx, named: &str, cancel: &CancelToken) -> Result<PathTarget> {
+        if let Some(id) = handle(named) {
+            return Ok(PathTarget::Handle(id));
+        }
+        let missing = match cx.files().roots.open_file(named) {
+            Err(llmc_host::Error::NotFound { .. }) => true,
+            _ => return Ok(PathTarget::File),
+        };
+        debug_assert!(missing);
+        if let Some((path, first, last)) = lines(named) {
+            return if first == 0 || last < first {
+                Err(Error::bad_args(format!(
+                    "#L{first}-L{last}: lines count from 1, and the last is not before the first"
+                )))
+            } else {
+                Ok(PathTarget::Lines { path, first, last })
+            };
+        }
+        if let Some((path, symbol)) = named.split_once("::")
+            && cx.files().roots.open_file(path).is_ok()
+        {
+            return in_file(cx, path, symbol, cancel);
+        }
+        if is_name(named) && cx.app().index().state() == IndexState::Ready {
+            return in_index(cx, named);
+        }
+        Ok(PathTarget::File)
+    }
+}
+
+/// The id in `res_…` or `llmc://handle/res_…`.
+fn handle(named: &str) -> Option<HandleId> {
+    HandleId::parse(named.strip_prefix(HANDLE_URI).unwrap_or(named))
+}
+
+/// `src/a.rs#L10-L20` or `src/a.rs#L10`.
+fn lines(named: &str) -> Option<(String, u64, u64)> {
+    let (path, lines) = named.rsplit_once("#L")?;
+    let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+    let last = last.strip_prefix('L').unwrap_or(last);
+    Some((path.to_owned(), first.parse().ok()?, last.parse().ok()?))
+}
+
+/// Whether this can be the name of a definition: `connect`, `Pool.take`, `Pool::take`.
+fn is_name(named: &str) -> bool {
+    let is_word = |word: &str| {
+        word.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && word.chars().all(|c| c.is_alphanumeric() || c == '_')
+    };
+    parts(named).iter().all(|part| is_word(part))
+}
+
+fn parts(symbol: &str) -> Vec<&str> {
+    symbol
+        .split("::")
+        .flat_map(|part| part.split('.'))
+        .collect()
+}
+
+/// The definition of that name in a file, by its syntax tree.
+fn in_file(cx: &Cx, path: &str, symbol: &str, cancel: &CancelToken) -> Result<PathTarget> {
+    let file = cx.files().roots.open_file(path)?;
+    let bytes = file.read_all(MAX_SOURCE_BYTES, cancel)?;
+    let source = String::from_utf8_lossy(&bytes);
+    let language = Language::of_path(path);
+    let mut budget = ParseBudget::default();
+    let all = language.map_or_else(Vec::new, |language| {
+        definitions(language, &source, &mut budget)
+    });
+    let parts = parts(symbol);
+    let mut found: Vec<&Definition> = all
+        .iter()
+        .filter(|one| is_meant(one, &parts, &all))
+        .collect();
+    if found.iter().any(|one| one.kind.defines()) {
+        found.retain(|one| one.kind.defines());
+    }
+    match found[..] {
+        [one] => Ok(PathTarget::Lines {
+            path: path.to_owned(),
+            first: one.first_line,
+            last: one.end_line,
+        }),
+        [] => {
+            let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+            let message = format!("{path} does not define {symbol}");
+            Err(no_definition(message, symbol, &names))
+        }
+        _ => {
+            let places: Vec<String> = found
+                .iter()
+                .take(MAX_OFFERED)
+                .map(|one| format!("{path}#L{}-L{}", one.first_line, one.end_line))
+                .collect();
+            Err(ambiguous(symbol, &places))
+        }
+    }
+}
+
+/// Whether a definition has the last of these names and lies in definitions of the others.
+fn is_meant(one: &Definition, parts: &[&str], all: &[Definition]) -> bool {
+    let Some((name, around)) = parts.split_last() else {
+        return false;
+    };
+    let holds = |outer: &Definition, inner: &Definition| {
+        outer.depth < inner.depth
+            && outer.first_line <= inner.first_line
+            && inner.end_line <= outer.end_line
+    };
+    one.name == *name
+        && around.iter().all(|part| {
+            all.iter()
+                .any(|outer| outer.name == *part && holds(outer, one))
+        })
+}
+
+/// The definition of that name anywhere in the workspace, by the index.
+fn in_index(cx: &Cx, symbol: &str) -> Result<PathTarget> {
+    let place = match cx.app().index().locate(&cx.files().roots, symbol) {
+        Ok(place) => place,
+        // What no symbol is called either is a file that is not there.
+        Err(_) => return Ok(PathTarget::File),
+    };
+    if !place.ambiguous.is_empty() {
+        let ids = place.ambiguous.iter().take(MAX_OFFERED);
+        let ids: Vec<String> = ids.map(|id| id.replacen('#', "::", 1)).collect();
+        return Err(ambiguous(symbol, &ids));
+    }
+    Ok(PathTarget::Lines {
+        path: place.path,
+        first: place.first_line,
+        last: place.last_line,
+    })
+}
+
+fn no_definition(message: String, symbol: &str, names: &[&str]) -> Error {
+    let error = Error::new(ErrorKind::NotFound, message);
+    let last = parts(symbol).pop().unwrap_or_default();
+    match crate::call::nearest(last, names.iter().copied()) {
+        Some(name) => error.hint(format!("did you mean {name}?")),
+        None => error,
+    }
+}
+
+fn ambiguous(symbol: &str, places: &[String]) -> Error {
+    Error::bad_args(format!("{symbol} has several definitions"))
+        .hint(format!("name one: {}", places.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_names_are_told_from_files() {
+        assert_eq!(lines("a.rs#L3-L9"), Some(("a.rs".to_owned(), 3, 9)));
+        assert_eq!(lines("a.rs#L3"), Some(("a.rs".to_owned(), 3, 3)));
+        assert_eq!(lines("a.rs#section"), None);
+        assert!(is_name("price_of") && is_name("Cart.total") && is_name("Pool::take"));
+        assert!(!is_name("src/a.py") && !is_name("a-b") && !is_name("") && !is_name("x..y"));
+        let id = "res_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+        assert!(handle(id).is_some() && handle(&format!("llmc://handle/{id}")).is_some());
+    }
+}
