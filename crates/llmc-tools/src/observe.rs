@@ -102,6 +102,7 @@ fn event<'a>(
     };
     let misunderstood = error
         .is_some_and(|error| matches!(error.kind, ErrorKind::BadArgs | ErrorKind::UnknownTool));
+    let in_script = caller.surface == Surface::Code;
     UncountedCall {
         event: CallEvent {
             time: Timestamp::now(),
@@ -127,10 +128,15 @@ fn event<'a>(
             args: args.recorded.filter(|_| !misunderstood),
             ..CallEvent::default()
         },
-        args: args.text,
-        answer: answer(outcome),
-        withheld_bytes: facts.withheld_bytes,
-        fetched_back: facts.fetched_back,
+        // What a script reads does not reach the model: tokens are counted once, for `execute_code` itself.
+        args: if in_script { String::new() } else { args.text },
+        answer: if in_script {
+            Cow::Borrowed("")
+        } else {
+            answer(outcome)
+        },
+        withheld_bytes: if in_script { 0 } else { facts.withheld_bytes },
+        fetched_back: facts.fetched_back && !in_script,
         error_message: error
             .filter(|error| !quotes_content(error.kind))
             .map(|error| error.message.clone()),
