@@ -70,13 +70,9 @@ settings! {
         read_only: bool = flag(false),
         /// Lists and allows the tools that start programs.
         enable_run_cmd: bool = flag(true),
-        /// Programs that may be started; a list with an interpreter in it is no boundary.
-        run_cmd_allowlist: Vec<String> = list(
-            NotEmpty,
-            &["bash", "sh", "rg", "grep", "cat", "ls", "python", "pip"],
-        )
-        .rule(
-            "`rg grep ls cat head tail wc stat file diff find sed git` in exec profile `restricted`, else as here",
+        /// Programs that may be started, `*` for any; not a security boundary, which kernel confinement is.
+        run_cmd_allowlist: Vec<String> = list(NotEmpty, &["*"]).rule(
+            "`rg grep ls cat head tail wc stat file diff find sed git` in exec profile `restricted`, else `[\"*\"]`",
         ),
         /// Lets started programs use the network; `false` is enforced by the kernel or refuses to start.
         allow_outbound_network: bool = flag(true),

@@ -55,9 +55,6 @@ pub use declarations::{
 };
 pub use error::{ConfigError, ConfigProblem};
 pub use load::{ConfigInputs, LoadedConfig, load, workspace_root};
-// Former names, until every crate uses the new ones.
-pub use choices::ConfinementMode as Confinement;
-pub use load::{ConfigInputs as Inputs, LoadedConfig as Loaded};
 pub use merge::{SettingEntry, SettingSource};
 pub use render::{reference_markdown, render_show};
 pub use template::{TemplateOptions, template};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use llmc_config::{CachePolicy, Config, ExecProfile, Loaded};
+use llmc_config::{CachePolicy, Config, ExecProfile, LoadedConfig};
 use llmc_envelope::HandleStore;
 use llmc_envelope::handles::Options;
 use llmc_exec::{
@@ -35,7 +35,7 @@ pub(crate) const TELEMETRY: &str = "te_telemetry.db";
 /// Everything that lives as long as the process.
 #[derive(Debug)]
 pub struct App {
-    loaded: Loaded,
+    loaded: LoadedConfig,
     /// Where stores are kept; nowhere when the state directory cannot be used.
     stores: Option<PathBuf>,
     files: Workspace,
@@ -60,7 +60,7 @@ impl App {
     ///
     /// # Errors
     /// A root that is not there, or a security switch that cannot be honoured.
-    pub fn start(loaded: Loaded) -> Result<Arc<App>> {
+    pub fn start(loaded: LoadedConfig) -> Result<Arc<App>> {
         let app = App::open(loaded)?;
         app.meet_demands()?;
         Ok(app)
@@ -71,7 +71,7 @@ impl App {
     ///
     /// # Errors
     /// A root that is not there.
-    pub fn open(loaded: Loaded) -> Result<Arc<App>> {
+    pub fn open(loaded: LoadedConfig) -> Result<Arc<App>> {
         let config = &loaded.config;
         let root = loaded.root.clone();
         let state_dir = loaded.state_dir();
@@ -129,7 +129,7 @@ impl App {
     }
 
     /// The configuration with the source of every value.
-    pub fn loaded(&self) -> &Loaded {
+    pub fn loaded(&self) -> &LoadedConfig {
         &self.loaded
     }
 
@@ -302,7 +302,10 @@ impl App {
                 let path = std::env::var_os("PATH");
                 tool_search_path(&loaded.root, path.as_deref(), home.as_deref())
             }
-            (Profile::Unrestricted, folders) => std::env::split_paths(folders).collect(),
+            (Profile::Unrestricted, folders) => {
+                let folders = folders.split(':');
+                folders.map(|folder| loaded.resolve(folder)).collect()
+            }
         };
         let hidden = mcp.exec.hidden.clone().unwrap_or_else(|| {
             let places = HIDDEN_PLACES.iter();
@@ -321,9 +324,9 @@ impl App {
             },
             env: mcp.exec.env.clone(),
             confinement: match mcp.exec.confinement {
-                llmc_config::Confinement::Auto => Confinement::Auto,
-                llmc_config::Confinement::Full => Confinement::Full,
-                llmc_config::Confinement::Off => Confinement::Off,
+                llmc_config::ConfinementMode::Auto => Confinement::Auto,
+                llmc_config::ConfinementMode::Full => Confinement::Full,
+                llmc_config::ConfinementMode::Off => Confinement::Off,
             },
             allowlist: mcp.tools.run_cmd_allowlist.clone(),
             policy_file: mcp
@@ -359,7 +362,7 @@ fn handle_options(config: &Config) -> Options {
 }
 
 /// Files that decide over the agent: configuration, audit, policy.
-fn server_files(loaded: &Loaded) -> Vec<PathBuf> {
+fn server_files(loaded: &LoadedConfig) -> Vec<PathBuf> {
     let mut files = vec![loaded.root.join(CONFIG_FILE), loaded.csv_path()];
     files.extend(loaded.file.as_deref().map(|file| loaded.root.join(file)));
     let policy = loaded.config.mcp.exec.policy_file.iter();
@@ -369,7 +372,7 @@ fn server_files(loaded: &Loaded) -> Vec<PathBuf> {
     files
 }
 
-fn rules(loaded: &Loaded, state_dir: &Path) -> Result<PathRules> {
+fn rules(loaded: &LoadedConfig, state_dir: &Path) -> Result<PathRules> {
     let config = &loaded.config;
     let protected = server_files(loaded);
     let mut roots = vec![loaded.root.clone()];

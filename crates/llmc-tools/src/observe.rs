@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use llmc_config::Loaded;
+use llmc_config::LoadedConfig;
 use llmc_observe::{
     AuditOptions, CallEvent, EnvelopeMode, Observer, ObserverOptions, UncountedCall,
 };
@@ -23,7 +23,7 @@ const CONTENT_ARGS: [&str; 8] = [
 ];
 
 /// Starts the observer as the configuration says. `stores` is where telemetry is kept; in memory without it.
-pub(crate) fn start(loaded: &Loaded, stores: Option<&Path>) -> Observer {
+pub(crate) fn start(loaded: &LoadedConfig, stores: Option<&Path>) -> Observer {
     let config = &loaded.config.mcp;
     let settings = &config.observability;
     let mut audit = None;

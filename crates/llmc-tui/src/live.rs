@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use llmc_config::Loaded;
+use llmc_config::LoadedConfig;
 use llmc_observe::Summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
@@ -30,7 +30,7 @@ const MAX_UPDATES_PER_FRAME: usize = 64;
 /// What the screen needs.
 #[derive(Debug)]
 pub struct TuiSetup {
-    pub loaded: Loaded,
+    pub loaded: LoadedConfig,
     pub target: WatchTarget,
     pub theme: Theme,
     /// The operator's pager.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use llmc_config::Loaded;
+use llmc_config::LoadedConfig;
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_observe::CallEvent;
 use llmc_tools::{App, Call, CallOutcome, Caller, Effect, Surface, ToolDef, catalog};
@@ -121,7 +121,7 @@ impl RepeatAnswer {
 
 /// Runs calls again, one at a time. The application is opened for the first.
 pub(crate) struct RepeatRunner {
-    loaded: Loaded,
+    loaded: LoadedConfig,
     opened: Option<(Arc<App>, Runtime)>,
     running: Option<CancellationToken>,
     send: Sender<RepeatAnswer>,
@@ -129,7 +129,7 @@ pub(crate) struct RepeatRunner {
 }
 
 impl RepeatRunner {
-    pub(crate) fn new(loaded: Loaded) -> RepeatRunner {
+    pub(crate) fn new(loaded: LoadedConfig) -> RepeatRunner {
         let (send, answers) = channel();
         RepeatRunner {
             loaded,

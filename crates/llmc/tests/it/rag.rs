@@ -55,8 +55,7 @@ pub(crate) fn document(client: &mut McpClient, tool: &str, args: Value) -> Value
 pub(crate) fn refused(client: &mut McpClient, tool: &str, args: Value) -> (String, String) {
     let (is_error, text) = client.call_tool(tool, args);
     assert!(is_error, "{text}");
-    let error: Value = serde_json::from_str(&text).unwrap();
-    let code = error["meta"]["error_code"].as_str().unwrap_or_default();
+    let code = text.split_once(": ").map_or("", |(code, _)| code);
     (code.to_owned(), text)
 }
 
