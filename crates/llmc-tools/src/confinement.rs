@@ -123,6 +123,9 @@ fn list(app: &App) -> String {
         return "arguments are checked per program".to_owned();
     }
     let names = mcp.tools.run_cmd_allowlist.iter();
+    if names.clone().any(|name| name == "*") {
+        return "any program may run".to_owned();
+    }
     let found: Vec<&str> = names
         .map(String::as_str)
         .filter(|name| is_interpreter(name))
