@@ -131,12 +131,12 @@ impl HttpMetrics {
             &mut out,
             name,
             "counter",
-            "Failed calls and record requests by code.",
+            "Failed calls and refused requests by code.",
         );
         for (code, count) in &errors {
             let _ = writeln!(out, "{name}{{code=\"{code}\"}} {count}");
         }
-        let counters = [
+        let totals = [
             (
                 "llmc_auth_failures_total",
                 "Requests without a known token.",
@@ -154,7 +154,7 @@ impl HttpMetrics {
             ),
         ];
         drop(counters);
-        for (name, help, value) in counters {
+        for (name, help, value) in totals {
             write_header(&mut out, name, "counter", help);
             let _ = writeln!(out, "{name} {value}");
         }
