@@ -7,7 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 /// How long a look waits for another process.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads through a SQLite file and says what is wrong with it.
 ///
@@ -18,7 +18,7 @@ pub fn integrity(path: &Path) -> Result<(), String> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let verdict = Connection::open_with_flags(path, flags).and_then(|conn| {
-        conn.busy_timeout(PATIENCE)?;
+        conn.busy_timeout(LOCK_TIMEOUT)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
         conn.query_row("PRAGMA integrity_check(1)", [], |row| {

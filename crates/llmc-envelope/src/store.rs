@@ -25,7 +25,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 /// How long a call waits for another process before it says so.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The shape of one kind of file.
 pub struct SqlSchema {
@@ -257,7 +257,7 @@ fn private(path: &Path) -> io::Result<File> {
 
 fn lock(path: &Path) -> io::Result<File> {
     let file = private(path)?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
@@ -317,7 +317,7 @@ fn prepare(conn: Connection, schema: &SqlSchema, trust: Trust) -> rusqlite::Resu
 /// Waits for others, and distrusts the file: it may have come with a repository somebody else made, and its schema must
 /// not be able to run anything.
 pub fn harden(conn: &Connection) -> rusqlite::Result<()> {
-    conn.busy_timeout(PATIENCE)?;
+    conn.busy_timeout(LOCK_TIMEOUT)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;

@@ -13,8 +13,12 @@ pub(crate) struct Latency {
 impl Latency {
     /// Counts one duration, in milliseconds.
     pub(crate) fn add(&mut self, ms: f64) {
-        // `max` and `min` rather than `clamp`: telemetry may hold what is not a number.
-        let ms = ms.max(0.001).min(1e12);
+        // Telemetry that another program wrote may hold what is not a number.
+        let ms = if ms.is_nan() {
+            0.001
+        } else {
+            ms.clamp(0.001, 1e12)
+        };
         let mut exponent = ms.log10().floor() as i32 - 2;
         let mut digits = (ms / 10f64.powi(exponent)).round() as i32;
         if digits >= 1000 {

@@ -1,7 +1,7 @@
 //! What is recorded about calls, and the one aggregation that every view reads.
 //!
 //! Owns the event of a finished call, the telemetry file, the token audit, the metrics in memory and their summaries.
-//! It must not know tools, MCP or HTTP: whoever makes a call hands in names, sizes and an error code as plain text.
+//! It must not know tools, MCP or HTTP: the caller passes names, sizes and an error code as plain text.
 //!
 //! The three types to know are [`CallEvent`] (one finished call), [`Aggregator`] (calls in, [`Summary`] out) and
 //! [`Observer`] (takes events off the path of a call and writes them everywhere). The parts:

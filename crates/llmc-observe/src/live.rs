@@ -13,7 +13,7 @@ use crate::lock::lock;
 /// Calls that a slow subscriber may be behind before it misses some.
 const MAX_UNREAD_EVENTS: usize = 256;
 
-/// Whose calls are asked about.
+/// Whose calls are summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallScope<'a> {
     /// Every principal's, for the operator.

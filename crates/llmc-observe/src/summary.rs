@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::event::CallEvent;
 
-/// Everything since the start, or since the moment that was asked for.
+/// All calls since the start, or those of a filter.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub totals: CallTotals,

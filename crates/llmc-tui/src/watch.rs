@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn spans_are_parsed_and_printed() {
-        for (text, told) in [
+        for (text, printed) in [
             ("all", "all calls on record"),
             ("24h", "last 24 hours"),
             ("90m", "last 90 minutes"),
@@ -174,7 +174,7 @@ mod tests {
             ("120s", "last 2 minutes"),
             ("0s", "last 0 seconds"),
         ] {
-            assert_eq!(text.parse::<Since>().unwrap().to_string(), told);
+            assert_eq!(text.parse::<Since>().unwrap().to_string(), printed);
         }
         for wrong in [
             "",

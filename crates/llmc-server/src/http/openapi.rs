@@ -52,7 +52,7 @@ pub(super) fn document(app: &App) -> Value {
             json!({"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}),
             &[],
         )},
-        "/api/summary": {"get": operation("summary", "Everything seen since the start.", ok(reference("Summary")), &[])},
+        "/api/summary": {"get": operation("summary", "All calls since the start.", ok(reference("Summary")), &[])},
         "/api/config": {"get": operation("config", "Every setting with its source, secrets masked.", ok(reference("Config")), &[])},
         "/api/handles": {"get": with_numbers(
             operation("handles", "Stored results of this token, newest first.", ok(reference("Handles")), &[422, 500]),
@@ -63,10 +63,11 @@ pub(super) fn document(app: &App) -> Value {
             &[("offset", i64::MAX), ("limit", 1 << 20)],
         )},
     });
-    paths["/mcp"]["post"]["responses"]["202"] = json!({"description": "A notification was taken."});
+    paths["/mcp"]["post"]["responses"]["202"] =
+        json!({"description": "A notification was accepted."});
     paths["/mcp"]["post"]["responses"]["404"] =
         either_error("A method that is not known, or an error of this server.");
-    paths["/mcp"]["post"]["responses"]["400"] = either_error("A message that cannot be taken.");
+    paths["/mcp"]["post"]["responses"]["400"] = either_error("A message that is refused.");
     paths["/api/handles/{handle}"]["get"]["parameters"]
         .as_array_mut()
         .into_iter()

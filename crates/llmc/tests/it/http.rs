@@ -76,86 +76,29 @@ fn what_was_found_before_a_tool_failed_is_told() {
 }
 
 #[test]
-fn a_body_is_an_object() {
-    let workspace = workspace(FIXTURE);
-    let server = workspace.serve(["--mode", "classic"]);
-    for body in [json!(["s", "stat", {"path": "a.txt"}]), json!([])] {
-        let refused = server.post("/tool", &body).refused(422, "BAD_ARGS");
-        assert!(
-            refused["message"].to_string().contains("an object"),
-            "{refused}"
-        );
-    }
-}
-
-#[test]
 fn a_failed_tool_has_the_status_and_codes_of_the_table() {
     let workspace = workspace(FIXTURE);
     let server = workspace.serve(["--mode", "classic"]);
-    let cases = [
-        (
-            "read_file",
-            json!({"path": "gone"}),
-            404,
-            "NOT_FOUND",
-            "NOT_FOUND",
-        ),
-        (
-            "read_file",
-            json!({"path": "/etc/passwd"}),
-            403,
-            "FORBIDDEN",
-            "INVALID_PATH",
-        ),
-        (
-            "read_file",
-            json!({"path": "src"}),
-            409,
-            "CONFLICT",
-            "IS_DIRECTORY",
-        ),
-        (
-            "read_file",
-            json!({"pat": "a"}),
-            422,
-            "BAD_ARGS",
-            "BAD_ARGS",
-        ),
-        ("read_file", json!({"path": 3}), 422, "BAD_ARGS", "BAD_ARGS"),
-        ("no_such_tool", json!({}), 422, "BAD_ARGS", "BAD_ARGS"),
-        (
-            "run_cmd",
-            json!({"argv": ["no-such-program"]}),
-            403,
-            "FORBIDDEN",
-            "COMMAND_DENIED",
-        ),
-        (
-            "te_cat",
-            json!({"path": "gone"}),
-            404,
-            "NOT_FOUND",
-            "not_found",
-        ),
-        (
-            "te_handle",
-            json!({"handle": "res_01ARZ3NDEKTSV4RRFFQ69G5FAV"}),
-            410,
-            "GONE",
-            "handle_expired",
-        ),
-        (
-            "linux_fs_write",
-            json!({"path": "a.txt", "content": "x", "expected_sha256": "00000000"}),
-            409,
-            "CONFLICT",
-            "SHA_MISMATCH",
-        ),
-    ];
-    for (name, args, status, code, own) in cases {
-        let reply = server.tool(name, args.clone());
-        let body = reply.refused(status, code);
-        assert_eq!(body["error_code"], own, "{name} {args}");
+    let cases = r#"
+        404 NOT_FOUND NOT_FOUND      read_file      {"path": "gone"}
+        403 FORBIDDEN INVALID_PATH   read_file      {"path": "/etc/passwd"}
+        409 CONFLICT  IS_DIRECTORY   read_file      {"path": "src"}
+        422 BAD_ARGS  BAD_ARGS       read_file      {"pat": "a"}
+        422 BAD_ARGS  BAD_ARGS       read_file      {"path": 3}
+        422 BAD_ARGS  BAD_ARGS       no_such_tool   {}
+        403 FORBIDDEN COMMAND_DENIED run_cmd        {"argv": ["no-such-program"]}
+        404 NOT_FOUND not_found      te_cat         {"path": "gone"}
+        410 GONE      handle_expired te_handle      {"handle": "res_01ARZ3NDEKTSV4RRFFQ69G5FAV"}
+        409 CONFLICT  SHA_MISMATCH   linux_fs_write {"path": "a.txt", "content": "x", "expected_sha256": "00000000"}
+    "#;
+    for case in cases.trim().lines().map(str::trim) {
+        let (words, args) = case.split_at(case.find('{').unwrap());
+        let [status, code, own, name] = words.split_whitespace().collect::<Vec<_>>()[..] else {
+            panic!("{case}");
+        };
+        let reply = server.tool(name, serde_json::from_str(args).unwrap());
+        let body = reply.refused(status.parse().unwrap(), code);
+        assert_eq!(body["error_code"], own, "{case}");
     }
     workspace.assert_outside_untouched();
 }

@@ -1,4 +1,4 @@
-//! Requests that mean harm: none may hang, crash or leak, and each is answered in the envelope.
+//! Hostile requests: none may hang, crash or leak, and each is answered with an error body.
 
 use std::io::{BufReader, Read, Write};
 
@@ -19,7 +19,7 @@ fn post(server: &HttpServer, headers: &[(&str, &str)], body: &[u8]) -> llmc_test
 }
 
 /// The server answers a good request; nothing that came before has hurt it.
-fn is_well(server: &HttpServer) {
+fn assert_answers(server: &HttpServer) {
     server.tool("read_file", json!({"path": "a.txt"})).ok();
 }
 
@@ -54,6 +54,7 @@ fn bodies_that_are_not_one_plain_document_are_refused() {
     post(&server, &[kind], b"{\"name\":\"\xff\xfe\"}").refused(400, "BAD_ARGS");
     for body in [
         "[]",
+        r#"["s","stat",{"path":"a.txt"}]"#,
         "null",
         "3",
         "\"x\"",
@@ -83,7 +84,7 @@ fn bodies_that_are_not_one_plain_document_are_refused() {
         );
         reply.refused(415, "BAD_ARGS");
     }
-    is_well(&server);
+    assert_answers(&server);
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn bodies_that_are_too_long_are_refused_however_they_come() {
     // Refused before the token is looked at, as the order of the gates says.
     let reply = server.send("POST", "/tool", &[kind, ("Content-Length", "5000")], b"");
     reply.refused(413, "TOO_LARGE");
-    is_well(&server);
+    assert_answers(&server);
 }
 
 #[test]
@@ -150,10 +151,10 @@ fn a_body_that_does_not_end_times_out_and_holds_no_place() {
     );
     endless.write_all(&head).unwrap();
     // With one place for this token, the others are served while these two dawdle.
-    is_well(&server);
+    assert_answers(&server);
     read_reply(&mut BufReader::new(slow)).refused(408, "TIMEOUT");
     read_reply(&mut BufReader::new(endless)).refused(408, "TIMEOUT");
-    is_well(&server);
+    assert_answers(&server);
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn a_body_that_is_cut_off_is_no_call() {
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
-    is_well(&server);
+    assert_answers(&server);
     assert!(!workspace.path("new").exists());
 }
 
@@ -215,7 +216,7 @@ fn a_head_that_does_not_end_or_make_sense_is_cut_off() {
     }
     let reply = server.send("GET", &format!("/{}", "x".repeat(17_000)), &[], b"");
     reply.refused(431, "TOO_LARGE");
-    is_well(&server);
+    assert_answers(&server);
 }
 
 #[test]
@@ -247,7 +248,7 @@ fn a_reader_that_stalls_is_dropped() {
         connections() == Some(1)
     });
     drop(stalled);
-    is_well(&server);
+    assert_answers(&server);
 }
 
 #[test]
@@ -306,7 +307,7 @@ fn strange_paths_are_unknown_routes_and_strange_methods_wrong_ones() {
     }
     let reply = server.raw(b"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost:80\r\n\r\n");
     assert!((400..500).contains(&reply.status), "{}", reply.status);
-    is_well(&server);
+    assert_answers(&server);
 }
 
 #[test]
