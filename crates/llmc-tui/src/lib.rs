@@ -32,4 +32,4 @@ pub use live::{TuiExit, TuiSetup, run};
 pub use screen::TerminalError;
 pub use summary_text::{SummaryContext, summary_text};
 pub use theme::Theme;
-pub use watch::{AddressError, ServerAddress, Since, WatchTarget, fetch_health};
+pub use watch::{AddressError, ServerAddress, Since, WatchError, WatchTarget, fetch_health};

@@ -20,6 +20,7 @@ use llmc_observe::Summary;
 use crate::call::ListedCall;
 
 pub use address::{AddressError, ServerAddress};
+use http::FetchError;
 
 /// Updates that may wait for the screen.
 const MAX_QUEUED_UPDATES: usize = 16;
@@ -36,6 +37,27 @@ pub enum WatchTarget {
         address: ServerAddress,
         token: Option<String>,
     },
+}
+
+/// Why nothing can be watched; the text says what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    #[error(transparent)]
+    Telemetry(#[from] llmc_observe::Error),
+    #[error("{}", server::describe(address, source))]
+    Server {
+        address: ServerAddress,
+        source: FetchError,
+    },
+}
+
+impl WatchError {
+    fn server(address: &ServerAddress, source: FetchError) -> WatchError {
+        WatchError::Server {
+            address: address.clone(),
+            source,
+        }
+    }
 }
 
 /// What a watcher sends.
@@ -68,15 +90,13 @@ impl WatchTarget {
     /// Reads the calls so far, once.
     ///
     /// # Errors
-    /// There is no server, it refuses the token, or the file is no telemetry; the text says what to do.
-    pub fn read_summary(&self) -> Result<Summary, String> {
+    /// There is no server, it refuses the token, or the file is no telemetry.
+    pub fn read_summary(&self) -> Result<Summary, WatchError> {
         match self {
-            WatchTarget::Telemetry { path, since } => {
-                telemetry::read_summary(path, *since).map_err(|error| error.to_string())
-            }
+            WatchTarget::Telemetry { path, since } => Ok(telemetry::read_summary(path, *since)?),
             WatchTarget::Server { address, token } => {
                 server::read_summary(address, token.as_deref())
-                    .map_err(|error| server::describe(address, &error))
+                    .map_err(|error| WatchError::server(address, error))
             }
         }
     }
@@ -93,9 +113,9 @@ impl WatchTarget {
 /// The body of the server's `/health`, which needs no token.
 ///
 /// # Errors
-/// The server does not answer; the text says what to do.
-pub fn fetch_health(address: &ServerAddress) -> Result<String, String> {
-    server::fetch_health(address).map_err(|error| server::describe(address, &error))
+/// The server does not answer.
+pub fn fetch_health(address: &ServerAddress) -> Result<String, WatchError> {
+    server::fetch_health(address).map_err(|error| WatchError::server(address, error))
 }
 
 /// How far to look back.

@@ -22,7 +22,7 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// Why there is no response, or none of this server.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FetchError {
+pub enum FetchError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]

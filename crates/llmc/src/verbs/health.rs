@@ -20,7 +20,7 @@ pub(super) fn run(common: &Common, url: Option<ServerAddress>) -> Result<ExitCod
         message,
         code: UNHEALTHY_EXIT_CODE,
     };
-    let body = llmc_tui::fetch_health(&address).map_err(unhealthy)?;
+    let body = llmc_tui::fetch_health(&address).map_err(|error| unhealthy(error.to_string()))?;
     let document: serde_json::Value = serde_json::from_str(&body).unwrap_or_default();
     if document["ok"] != true {
         return Err(unhealthy(format!("{address} is unhealthy")));

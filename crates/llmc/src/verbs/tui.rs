@@ -27,7 +27,8 @@ pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> 
     };
     if args.summary {
         let summary = setup.target.read_summary();
-        let summary = summary.map_err(|reason| Failure::new(ErrorKind::Internal, reason))?;
+        let summary =
+            summary.map_err(|error| Failure::new(ErrorKind::Internal, error.to_string()))?;
         print(&summary_text(&summary, &setup.summary_context()))?;
         return Ok(ExitCode::SUCCESS);
     }
