@@ -144,10 +144,12 @@ impl<'a> Cli<'a> {
         } else {
             OutputForm::Envelope
         };
+        let budget = self.budget();
         let request = CondenseRequest {
             argv,
             form,
-            budget: self.budget(),
+            budget,
+            whole_budget: budget,
             show_status: false,
         };
         let owner = OutputOwner {

@@ -42,8 +42,10 @@ pub(crate) struct CondenseRequest<'a> {
     /// The words of the program that printed it.
     pub(crate) argv: &'a [String],
     pub(crate) form: OutputForm,
-    /// Tokens that the answer may have.
+    /// Tokens that the answer may have where something is left out, which takes a header or a receipt.
     pub(crate) budget: usize,
+    /// Tokens that it may have where nothing is.
+    pub(crate) whole_budget: usize,
     /// Whether the text names the exit status; not where the process exits with that status itself.
     pub(crate) show_status: bool,
 }
@@ -227,7 +229,7 @@ fn untouched(
 ) -> Option<WholeOutput> {
     let (stdout, stderr) = spool.whole()?;
     // A token is at least one byte; far above the budget nothing need be counted.
-    let is_small = stdout.len() + stderr.len() <= request.budget.saturating_mul(64).max(4096);
+    let is_small = stdout.len() + stderr.len() <= request.whole_budget.saturating_mul(64).max(4096);
     let is_counted = match request.form {
         OutputForm::Raw => false,
         OutputForm::Envelope => return None,
@@ -243,7 +245,7 @@ fn untouched(
         stderr: text(stderr),
         merged: merged.as_deref().map(text),
     };
-    (!is_counted || llmc_tokens::fits(&whole.text(status), request.budget)).then_some(whole)
+    (!is_counted || llmc_tokens::fits(&whole.text(status), request.whole_budget)).then_some(whole)
 }
 
 /// The line that ends the answer of a command that failed; empty after a success and while it runs.
@@ -294,6 +296,7 @@ mod tests {
             argv: &argv,
             form: OutputForm::Fit,
             budget: 1000,
+            whole_budget: 1000,
             show_status: true,
         };
         let status = Some(ExitStatus::Exited(code));

@@ -123,6 +123,7 @@ fn te_document(cx: &Cx, output: &CommandOutput, started: Instant, cancel: &Cance
         argv: &output.words.printed_by,
         form: output.form,
         budget: te::budget(cx),
+        whole_budget: te::budget(cx),
         show_status: true,
     };
     let owner = OutputOwner {

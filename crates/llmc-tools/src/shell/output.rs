@@ -65,6 +65,7 @@ impl CommandOutput {
             argv: &self.words.printed_by,
             form,
             budget: room.tokens,
+            whole_budget: room.whole_tokens,
             show_status: true,
         };
         let source = |path: &str| match &self.cwd {
