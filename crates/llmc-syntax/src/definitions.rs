@@ -192,7 +192,7 @@ fn walk_source(
 }
 
 /// Parses a source, or the part of it that is named.
-fn parse(
+pub(crate) fn parse(
     grammar: &tree_sitter::Language,
     source: &str,
     part: Option<Range>,

@@ -1,3 +1,6 @@
+use std::time::{Duration, Instant};
+
+use super::definitions::parse;
 use super::*;
 
 /// The definitions as `line kind name`, one a line.
@@ -96,7 +99,7 @@ fn after() {}
         ],
     );
     let source = "cfg_net! { fn listen() { accept(1); } }\n";
-    let found = analysis(Language::Rust, source, &mut ParseBudget::default()).expect("parsed");
+    let found = analyze(Language::Rust, source, &mut ParseBudget::default()).expect("parsed");
     let uses: Vec<_> = found
         .references
         .iter()
@@ -363,7 +366,7 @@ function helper() {}
 fn used(path: &str, source: &str) -> Vec<String> {
     let language = Language::detect(path, source).expect("a known language");
     let mut budget = ParseBudget::new(1 << 20, Duration::from_secs(20));
-    let found = analysis(language, source, &mut budget).expect("parsed");
+    let found = analyze(language, source, &mut budget).expect("parsed");
     let told = found
         .references
         .iter()
@@ -513,7 +516,7 @@ def show():
 #[test]
 fn names_in_quoted_types() {
     let source = "def f(a: 'Pool', b: t.Optional[\"Conn\"]) -> 'list[Row]':\n    return 'Other'\n";
-    let found = analysis(Language::Python, source, &mut ParseBudget::default()).expect("parsed");
+    let found = analyze(Language::Python, source, &mut ParseBudget::default()).expect("parsed");
     let names: Vec<&str> = found
         .references
         .iter()
@@ -532,7 +535,7 @@ fn names_in_quoted_types() {
 fn what_qualifies_a_name() {
     let source = "fn a() { Pool :: open(); db.pool.take(); free() }";
     let mut budget = ParseBudget::default();
-    let found = analysis(Language::Rust, source, &mut budget).expect("parsed");
+    let found = analyze(Language::Rust, source, &mut budget).expect("parsed");
     let of = |name: &str| {
         let reference = found
             .references
