@@ -176,7 +176,7 @@ fn attempt(words: &[&str]) -> io::Result<()> {
         }
         ["shared-memory"] => fs::write("/dev/shm/owned", "x"),
         ["null"] => fs::write("/dev/null", "x"),
-        ["own-tmp"] => fs::write("/tmp/mine", "x"),
+        ["own-tmp"] => fs::write("/tmp/llmc-exec-test", "x"),
         ["env"] => {
             for (name, value) in std::env::vars() {
                 println!("{name}={value}");

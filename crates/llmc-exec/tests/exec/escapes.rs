@@ -428,7 +428,7 @@ fn ordinary() {
             "{argv:?}: {ran:?}"
         );
     }
-    assert!(!std::path::Path::new("/tmp/mine").exists());
+    assert!(!std::path::Path::new("/tmp/llmc-exec-test").exists());
     let ran = world.run(
         &runner,
         &[

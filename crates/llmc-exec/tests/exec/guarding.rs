@@ -190,7 +190,7 @@ fn below_tmp() {
     let runner = world.runner(Confinement::Auto);
     if runner.level().mountns {
         // The programs of this world lie in /tmp too, which the run has for itself.
-        let script = "echo x > made.txt && ls -d $PWD/.. && ls /tmp && echo x > /tmp/mine";
+        let script = "echo x > made.txt && ls -d $PWD/.. && ls /tmp && echo x > /tmp/llmc-exec-test";
         let ran = world.run(&runner, &["sh", "-c", script]);
         assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
         assert_eq!(
@@ -202,7 +202,7 @@ fn below_tmp() {
             ran.out.ends_with(&format!("{mine}\n")),
             "only itself in /tmp: {ran:?}"
         );
-        assert!(!Path::new("/tmp/mine").exists());
+        assert!(!Path::new("/tmp/llmc-exec-test").exists());
         // What may only be read is seen there, too.
         let mut settings = world.settings(Confinement::Auto);
         settings.read_roots = std::mem::take(&mut settings.write_roots);
