@@ -190,7 +190,8 @@ fn below_tmp() {
     let runner = world.runner(Confinement::Auto);
     if runner.level().mountns {
         // The programs of this world lie in /tmp too, which the run has for itself.
-        let script = "echo x > made.txt && ls -d $PWD/.. && ls /tmp && echo x > /tmp/llmc-exec-test";
+        let script =
+            "echo x > made.txt && ls -d $PWD/.. && ls /tmp && echo x > /tmp/llmc-exec-test";
         let ran = world.run(&runner, &["sh", "-c", script]);
         assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
         assert_eq!(
