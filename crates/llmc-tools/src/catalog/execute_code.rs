@@ -16,9 +16,8 @@ pub(super) struct ExecuteCode;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     code: String,
-    /// keeps variables between calls
+    /// keeps variables
     session: Option<String>,
-    /// seconds
     timeout: Option<f64>,
 }
 

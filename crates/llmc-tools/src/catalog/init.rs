@@ -17,7 +17,9 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct Init;
 
-/// How to use this server, and what this workspace is.
+/// How to use this server.
+///
+/// The instructions, and what they leave out about tools and workspace.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}
