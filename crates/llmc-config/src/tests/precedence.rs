@@ -413,9 +413,12 @@ fn agents_merge_key_by_key() {
     );
 }
 
+/// File, environment, `--set` flags, and the expected line.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [&'a str], &'a str);
+
 #[test]
 fn an_old_name_sets_the_same_key() {
-    let cases: [(&str, &[(&str, &str)], &[&str], &str); 6] = [
+    let cases: [Case<'_>; 6] = [
         (
             "[mcp.tools]\nexec_timeout = 5",
             &[],
