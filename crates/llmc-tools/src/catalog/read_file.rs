@@ -35,7 +35,6 @@ pub(super) struct ReadFile;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     path: String,
-    /// lines to skip
     offset_lines: Option<i64>,
     /// default 200
     max_lines: Option<i64>,
