@@ -11,8 +11,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use llmc_server::{
-    Options,
-    json::{Refusal, inspect},
+    ConnectionLimits,
+    json::{MessageRefusal, inspect},
 };
 use rmcp::{
     model::ErrorCode,
@@ -60,10 +60,10 @@ async fn check_body(request: Request, next: Next) -> Response {
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
-    let limit = Options::default().max_line;
+    let limit = ConnectionLimits::default().max_line;
     let Ok(bytes) = to_bytes(body, limit).await else {
         let message = format!("body longer than {limit} bytes");
-        let refusal = Refusal::anonymous(ErrorCode::PARSE_ERROR, message);
+        let refusal = MessageRefusal::anonymous(ErrorCode::PARSE_ERROR, message);
         return refused(StatusCode::PAYLOAD_TOO_LARGE, &refusal);
     };
     match inspect(&bytes) {
@@ -75,7 +75,7 @@ async fn check_body(request: Request, next: Next) -> Response {
     }
 }
 
-fn refused(status: StatusCode, refusal: &Refusal) -> Response {
+fn refused(status: StatusCode, refusal: &MessageRefusal) -> Response {
     let body = refusal.response().map(|body| body.to_string());
     let headers = [(CONTENT_TYPE, "application/json")];
     (status, headers, body.unwrap_or_default()).into_response()

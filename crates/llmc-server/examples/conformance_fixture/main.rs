@@ -19,7 +19,7 @@ mod tools;
 use std::process::ExitCode;
 
 use handler::Fixture;
-use llmc_server::{Options, serve_stdio};
+use llmc_server::{ConnectionLimits, serve_stdio};
 
 fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         if std::env::args().nth(1).as_deref() == Some("--http") {
             http::serve().await.is_ok()
         } else {
-            serve_stdio(Fixture::default(), Options::default())
+            serve_stdio(Fixture::default(), ConnectionLimits::default())
                 .await
                 .is_ok()
         }

@@ -1,6 +1,6 @@
 //! The other end of a connection in memory.
 
-use llmc_server::{Ended, Options, ServeError, serve};
+use llmc_server::{ConnectionEnd, ConnectionLimits, ServeError, serve};
 use serde_json::{Value, json};
 use tokio::{
     io::{
@@ -17,18 +17,18 @@ use crate::handler::{Event, Probe};
 pub(crate) struct Client {
     input: Option<WriteHalf<SimplexStream>>,
     output: Lines<BufReader<DuplexStream>>,
-    pub(crate) server: JoinHandle<Result<Ended, ServeError>>,
-    pub(crate) stop: Option<oneshot::Sender<Ended>>,
+    pub(crate) server: JoinHandle<Result<ConnectionEnd, ServeError>>,
+    pub(crate) stop: Option<oneshot::Sender<ConnectionEnd>>,
     pub(crate) probe: Probe,
     pub(crate) events: mpsc::UnboundedReceiver<Event>,
 }
 
 impl Client {
     pub(crate) fn start() -> Self {
-        Self::with_options(Options::default())
+        Self::with_options(ConnectionLimits::default())
     }
 
-    pub(crate) fn with_options(options: Options) -> Self {
+    pub(crate) fn with_options(options: ConnectionLimits) -> Self {
         let (probe, events) = Probe::new();
         let (server_input, input): (ReadHalf<SimplexStream>, _) = simplex(1 << 16);
         let (output, server_output) = tokio::io::duplex(1 << 16);
@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Closes the input, and returns what the server still says and why it ended.
-    pub(crate) async fn finish(mut self) -> (Vec<Value>, Ended) {
+    pub(crate) async fn finish(mut self) -> (Vec<Value>, ConnectionEnd) {
         if self.input.is_some() {
             self.close_input().await;
         }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use llmc_server::{Ended, Options};
+use llmc_server::{ConnectionEnd, ConnectionLimits};
 use serde_json::json;
 use tokio::{
     io::{AsyncWriteExt, SimplexStream, WriteHalf},
@@ -55,10 +55,10 @@ fn echo(id: u64, bytes: usize) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_reads_nothing_is_not_read_either() {
-    let options = Options {
+    let options = ConnectionLimits {
         max_queued: 1 << 20,
         max_calls: 4,
-        ..Options::default()
+        ..ConnectionLimits::default()
     };
     let mut client = Client::with_options(options.clone());
     let lines: Vec<String> = (0..400).map(|id| echo(id, 64 << 10)).collect();
@@ -80,14 +80,14 @@ async fn a_client_that_reads_nothing_is_not_read_either() {
     assert_eq!(ids, (0..400).collect());
     client.give_input(writing.await.unwrap().unwrap());
     client.is_alive().await;
-    assert_eq!(client.finish().await, (vec![], Ended::InputClosed));
+    assert_eq!(client.finish().await, (vec![], ConnectionEnd::InputClosed));
 }
 
 #[tokio::test(start_paused = true)]
 async fn junk_from_a_client_that_reads_nothing_is_not_read_either() {
-    let options = Options {
+    let options = ConnectionLimits {
         max_queued: 64 << 10,
-        ..Options::default()
+        ..ConnectionLimits::default()
     };
     let mut client = Client::with_options(options);
     let (taken, writing) = flood(client.take_input(), vec!["junk\n".to_owned(); 1_000_000]);
@@ -96,15 +96,15 @@ async fn junk_from_a_client_that_reads_nothing_is_not_read_either() {
     assert!(stalled < PIPES, "{stalled}");
     client.close_output();
     let ended = timeout(LONG, &mut client.server).await.unwrap();
-    assert_eq!(ended.unwrap().unwrap(), Ended::OutputClosed);
+    assert_eq!(ended.unwrap().unwrap(), ConnectionEnd::OutputClosed);
     writing.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_so_many_calls_run_at_once() {
-    let mut client = Client::with_options(Options {
+    let mut client = Client::with_options(ConnectionLimits {
         max_calls: 3,
-        ..Options::default()
+        ..ConnectionLimits::default()
     });
     for id in 0..3 {
         client.call(id, "gate").await;
@@ -129,9 +129,9 @@ async fn only_so_many_calls_run_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_counts_until_it_has_stopped() {
-    let mut client = Client::with_options(Options {
+    let mut client = Client::with_options(ConnectionLimits {
         max_calls: 1,
-        ..Options::default()
+        ..ConnectionLimits::default()
     });
     client.call(1, "stubborn").await;
     assert_eq!(client.events.recv().await, Some(Event::Started));
@@ -144,9 +144,9 @@ async fn a_cancelled_call_counts_until_it_has_stopped() {
 
 #[tokio::test(start_paused = true)]
 async fn only_so_much_request_text_is_in_work_at_once() {
-    let mut client = Client::with_options(Options {
+    let mut client = Client::with_options(ConnectionLimits {
         max_call_bytes: 100 << 10,
-        ..Options::default()
+        ..ConnectionLimits::default()
     });
     client.call(1, "gate").await;
     assert_eq!(client.events.recv().await, Some(Event::Started));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llmc_server::{Ended, Options};
+use llmc_server::{ConnectionEnd, ConnectionLimits};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -47,7 +47,7 @@ async fn cancelling_stops_the_work_and_suppresses_the_answer() {
     client.is_alive().await;
     let (rest, ended) = client.finish().await;
     assert!(rest.is_empty(), "{rest:?}");
-    assert_eq!(ended, Ended::InputClosed);
+    assert_eq!(ended, ConnectionEnd::InputClosed);
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn requests_read_before_the_end_of_input_are_answered() {
     client.probe.gate.add_permits(1);
     let began = Instant::now();
     let (answers, ended) = client.finish().await;
-    assert_eq!(ended, Ended::InputClosed);
+    assert_eq!(ended, ConnectionEnd::InputClosed);
     assert_eq!(began.elapsed(), Duration::ZERO, "nothing to wait for");
     let mut ids: Vec<_> = answers.iter().map(|a| a["id"].as_u64().unwrap()).collect();
     ids.sort_unstable();
@@ -92,9 +92,9 @@ async fn calls_that_outlast_the_end_of_input_are_cancelled() {
     client.call(1, "wait").await;
     let began = Instant::now();
     let (answers, ended) = client.finish().await;
-    assert_eq!(ended, Ended::InputClosed);
+    assert_eq!(ended, ConnectionEnd::InputClosed);
     assert_eq!(answers[0]["result"]["content"][0]["text"], "cancelled");
-    assert!(began.elapsed() >= Options::default().drain);
+    assert!(began.elapsed() >= ConnectionLimits::default().drain);
     assert!(began.elapsed() < Duration::from_secs(2));
 }
 
@@ -106,7 +106,7 @@ async fn a_call_that_ignores_its_cancellation_does_not_keep_the_server() {
     client.close_input().await;
     let began = Instant::now();
     let ended = (&mut client.server).await.unwrap().unwrap();
-    assert_eq!(ended, Ended::InputClosed);
+    assert_eq!(ended, ConnectionEnd::InputClosed);
     assert!(began.elapsed() < Duration::from_secs(2));
 }
 
@@ -118,7 +118,7 @@ async fn a_client_that_reads_nothing_does_not_keep_the_server() {
     client.close_input().await;
     let began = Instant::now();
     let ended = (&mut client.server).await.unwrap().unwrap();
-    assert_eq!(ended, Ended::InputClosed);
+    assert_eq!(ended, ConnectionEnd::InputClosed);
     assert!(began.elapsed() < Duration::from_secs(2));
 }
 
@@ -126,7 +126,7 @@ async fn a_client_that_reads_nothing_does_not_keep_the_server() {
 async fn an_empty_input_ends_the_server() {
     let (answers, ended) = Client::start().finish().await;
     assert!(answers.is_empty());
-    assert_eq!(ended, Ended::InputClosed);
+    assert_eq!(ended, ConnectionEnd::InputClosed);
 }
 
 #[tokio::test]
@@ -137,12 +137,15 @@ async fn a_closed_output_ends_the_server_quietly() {
     client.close_output();
     client.call(2, "echo").await;
     assert_eq!(client.events.recv().await, Some(Event::Cancelled));
-    assert_eq!(client.server.await.unwrap().unwrap(), Ended::OutputClosed);
+    assert_eq!(
+        client.server.await.unwrap().unwrap(),
+        ConnectionEnd::OutputClosed
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_cancels_at_once() {
-    for ended in [Ended::Signal, Ended::ParentGone] {
+    for ended in [ConnectionEnd::Signal, ConnectionEnd::ParentGone] {
         let mut client = Client::start();
         client.call(1, "wait").await;
         assert_eq!(client.events.recv().await, Some(Event::Started));
@@ -150,7 +153,7 @@ async fn a_stop_cancels_at_once() {
         client.stop.take().unwrap().send(ended).unwrap();
         assert_eq!(client.events.recv().await, Some(Event::Cancelled));
         assert_eq!((&mut client.server).await.unwrap().unwrap(), ended);
-        assert!(began.elapsed() <= Options::default().grace);
+        assert!(began.elapsed() <= ConnectionLimits::default().grace);
     }
 }
 
@@ -182,6 +185,6 @@ async fn an_open_subscription_does_not_hold_up_the_end() {
     let began = Instant::now();
     let (rest, ended) = client.finish().await;
     assert!(rest.is_empty(), "{rest:?}");
-    assert_eq!(ended, Ended::InputClosed);
+    assert_eq!(ended, ConnectionEnd::InputClosed);
     assert_eq!(began.elapsed(), Duration::ZERO);
 }

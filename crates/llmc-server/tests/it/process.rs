@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use llmc_server::{Options, serve_stdio};
+use llmc_server::{ConnectionLimits, serve_stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::{
@@ -37,7 +37,7 @@ fn server() {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let ended = runtime.block_on(serve_stdio(Probe::new().0, Options::default()));
+    let ended = runtime.block_on(serve_stdio(Probe::new().0, ConnectionLimits::default()));
     runtime.shutdown_background();
     // Before the test harness can say anything on standard output.
     std::process::exit(if ended.is_ok() { 0 } else { 1 });
