@@ -16,13 +16,14 @@ use crate::source::Sources;
 use crate::units::Lines;
 
 type EmbedResult = std::result::Result<Vec<Vec<f32>>, EmbedError>;
+type EmbedFn = dyn Fn(&[String], &CancelToken) -> EmbedResult + Send + Sync;
 pub(crate) type EmbedError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An embedding model, given by the caller: this crate does not know the network.
 pub struct Embedder {
     /// Vectors of different models cannot be compared.
     model: String,
-    embed: Box<dyn Fn(&[String], &CancelToken) -> EmbedResult + Send + Sync>,
+    embed: Box<EmbedFn>,
 }
 
 impl Embedder {
