@@ -5,13 +5,11 @@ use crate::excerpt::line_count;
 /// What there was in all; only what applies is set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Matches, failures, hunks: the thing that was asked for.
+    /// Matches, failures, hunks: whatever the command looks for.
     pub matches: Option<u64>,
-    /// Lines.
     pub lines: Option<u64>,
-    /// Files.
     pub files: Option<u64>,
-    /// Bytes.
+    /// In bytes.
     pub size: Option<u64>,
 }
 

@@ -12,24 +12,24 @@ use std::borrow::Cow;
 
 use llmc_tokens::fits;
 
-use crate::excerpt::{Favour, excerpt};
-use crate::room::{
-    Block, clip, cost, crumb_cost, names, plural, share, thousands, within, write_block,
+use crate::budget::{
+    LineBlock, clip, cost, crumb_cost, names, plural, share, thousands, within, write_block,
 };
+use crate::excerpt::{Favour, excerpt};
 use crate::terminal::without_escapes;
 use crate::{Condensed, Totals};
-use moves::{Moves, Role};
-use parse::{Diff, File, Hunk, Sign};
+use moves::{MoveRole, Moves};
+use parse::{Diff, DiffFile, Hunk, Sign};
 
 pub(crate) use parse::looks_like_diff;
 pub use unified::unified;
 
 /// Bytes shown of one line.
-const LINE_BYTES: usize = 300;
+const MAX_LINE_BYTES: usize = 300;
 /// Tokens for `1,234 more hunks in generated files` as a breadcrumb.
-const CRUMB: usize = 16;
+const BREADCRUMB_TOKENS: usize = 16;
 /// Changed lines from which on a file that makes up most of a diff comes last.
-const LARGE: u64 = 400;
+const LARGE_DIFF_LINES: u64 = 400;
 
 /// Condenses a unified diff, git's or plain, to `budget` tokens; untouched when it fits.
 ///
@@ -95,7 +95,7 @@ fn render(
     let room = tokens.saturating_sub(fixed);
     // Even a bare heading takes a few tokens: what is further down cannot be shown and need not be prepared.
     let entries = entries(diff, order, moves, room / 4);
-    let blocks: Vec<&Block<'_>> = entries.iter().map(|entry| &entry.block).collect();
+    let blocks: Vec<&LineBlock<'_>> = entries.iter().map(|entry| &entry.block).collect();
     let shown_hunks = |blocks: usize| {
         entries[..blocks]
             .iter()
@@ -108,9 +108,9 @@ fn render(
         shares.blocks() == entries.len() && entries.last().map(|entry| entry.file) == last_file;
     if !all_shown || shown_hunks(shares.blocks()) < diff.hunks() {
         let for_names = if all_shown {
-            CRUMB
+            BREADCRUMB_TOKENS
         } else {
-            (room / 6).max(2 * CRUMB)
+            (room / 6).max(2 * BREADCRUMB_TOKENS)
         }
         .min(room);
         shares = share(&blocks, room - for_names);
@@ -118,7 +118,7 @@ fn render(
             diff,
             order,
             &entries[..shares.blocks()],
-            for_names.saturating_sub(CRUMB),
+            for_names.saturating_sub(BREADCRUMB_TOKENS),
         );
         breadcrumbs.extend(crumb);
     }
@@ -145,7 +145,7 @@ enum Rank {
 }
 
 fn order(diff: &Diff<'_>) -> Vec<(Rank, usize)> {
-    let changed = |file: &File<'_>| file.added() + file.removed();
+    let changed = |file: &DiffFile<'_>| file.added() + file.removed();
     let all: u64 = diff.files.iter().map(changed).sum();
     let mut order: Vec<(Rank, usize)> = diff
         .files
@@ -154,7 +154,7 @@ fn order(diff: &Diff<'_>) -> Vec<(Rank, usize)> {
         .map(|(i, file)| {
             let rank = if is_generated(file) {
                 Rank::Generated
-            } else if diff.files.len() > 1 && changed(file) > LARGE.max(all / 2) {
+            } else if diff.files.len() > 1 && changed(file) > LARGE_DIFF_LINES.max(all / 2) {
                 Rank::Large
             } else {
                 Rank::Ordinary
@@ -167,7 +167,7 @@ fn order(diff: &Diff<'_>) -> Vec<(Rank, usize)> {
 }
 
 /// Lock files, minified and generated code: their changes follow from others.
-fn is_generated(file: &File<'_>) -> bool {
+fn is_generated(file: &DiffFile<'_>) -> bool {
     const NAMES: &[&str] = &[
         "Cargo.lock",
         "package-lock.json",
@@ -192,23 +192,24 @@ fn is_generated(file: &File<'_>) -> bool {
         "_pb2.py",
         "_generated.go",
     ];
-    const LONG_LINE: usize = 5000;
+    const GENERATED_LINE_BYTES: usize = 5000;
     let path = file.path();
     let name = path.rsplit('/').next().unwrap_or(path);
     NAMES.contains(&name)
         || ENDS.iter().any(|end| name.ends_with(end))
         || path.split('/').any(|part| part == "node_modules")
-        || file
-            .hunks
-            .iter()
-            .any(|hunk| hunk.lines.iter().any(|line| line.text.len() > LONG_LINE))
+        || file.hunks.iter().any(|hunk| {
+            hunk.lines
+                .iter()
+                .any(|line| line.text.len() > GENERATED_LINE_BYTES)
+        })
 }
 
 /// Something that can be shown: a hunk, or a file that has none to show.
-struct Entry<'a> {
+struct DiffEntry<'a> {
     file: usize,
     hunk: Option<usize>,
-    block: Block<'a>,
+    block: LineBlock<'a>,
 }
 
 fn entries<'a>(
@@ -216,7 +217,7 @@ fn entries<'a>(
     order: &[(Rank, usize)],
     moves: &Moves,
     at_most: usize,
-) -> Vec<Entry<'a>> {
+) -> Vec<DiffEntry<'a>> {
     let mut entries = Vec::new();
     for &(rank, index) in order {
         if entries.len() >= at_most {
@@ -225,10 +226,10 @@ fn entries<'a>(
         let file = &diff.files[index];
         let heading = heading(file, rank);
         if rank == Rank::Generated || file.hunks.is_empty() {
-            entries.push(Entry {
+            entries.push(DiffEntry {
                 file: index,
                 hunk: None,
-                block: Block {
+                block: LineBlock {
                     lines: vec![Cow::Owned(heading)],
                     dropped: 0,
                 },
@@ -247,7 +248,7 @@ fn entries<'a>(
                 let first = std::mem::take(&mut block.lines[0]);
                 block.lines[0] = Cow::Owned(format!("{heading}\n{first}"));
             }
-            entries.push(Entry {
+            entries.push(DiffEntry {
                 file: index,
                 hunk: Some(i),
                 block,
@@ -257,8 +258,8 @@ fn entries<'a>(
     entries
 }
 
-fn heading(file: &File<'_>, rank: Rank) -> String {
-    let mut heading = clip(file.path(), LINE_BYTES).into_owned();
+fn heading(file: &DiffFile<'_>, rank: Rank) -> String {
+    let mut heading = clip(file.path(), MAX_LINE_BYTES).into_owned();
     if file.added() + file.removed() > 0 {
         heading.push_str(&format!(" +{} -{}", file.added(), file.removed()));
     }
@@ -280,7 +281,7 @@ fn hunk_block<'a>(
     moves: &Moves,
     at: (usize, usize),
     previous_symbol: &str,
-) -> Block<'a> {
+) -> LineBlock<'a> {
     let mut first = format!("@@ {} @@", hunk.first_changed_line());
     if hunk.symbol != previous_symbol && !hunk.symbol.is_empty() {
         first.push(' ');
@@ -291,7 +292,7 @@ fn hunk_block<'a>(
             " (whitespace only, {})",
             plural(hunk.changed().max(1), "line")
         ));
-        return Block {
+        return LineBlock {
             lines: vec![Cow::Owned(first)],
             dropped: 0,
         };
@@ -307,8 +308,8 @@ fn hunk_block<'a>(
         let line = &hunk.lines[i];
         if let Some(moved) = moves.starting_at(at.0, at.1, i) {
             lines.push(Cow::Owned(match moved.role {
-                Role::From => format!("moved {} -> {}", moved.from, moved.to),
-                Role::To => format!("(moved here from {})", moved.from),
+                MoveRole::From => format!("moved {} -> {}", moved.from, moved.to),
+                MoveRole::To => format!("(moved here from {})", moved.from),
             }));
             i += moved.lines;
             continue;
@@ -316,11 +317,11 @@ fn hunk_block<'a>(
         // One line of context on either side of a change is enough to find it.
         let beside = changed(i + 1) || (i > 0 && changed(i - 1));
         if line.sign != Sign::Context || (beside && !line.text.trim().is_empty()) {
-            lines.push(clip(line.raw, LINE_BYTES));
+            lines.push(clip(line.raw, MAX_LINE_BYTES));
         }
         i += 1;
     }
-    Block {
+    LineBlock {
         lines,
         dropped: hunk.dropped,
     }
@@ -330,7 +331,7 @@ fn hunk_block<'a>(
 fn left_out(
     diff: &Diff<'_>,
     order: &[(Rank, usize)],
-    shown: &[Entry<'_>],
+    shown: &[DiffEntry<'_>],
     tokens: usize,
 ) -> Option<String> {
     let mut shown_of = vec![0; diff.files.len()];

@@ -34,7 +34,7 @@ pub struct FoundPath {
 
 /// What an entry of a directory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EntryKind {
+pub enum ListedKind {
     Directory,
     File,
     Link,
@@ -43,11 +43,11 @@ pub enum EntryKind {
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListedEntry {
     /// As it is to be shown, without a mark.
     pub name: String,
     /// What it is.
-    pub kind: EntryKind,
+    pub kind: ListedKind,
     /// Bytes, if known.
     pub size: Option<u64>,
     /// When it last changed, in seconds since 1970, if known.
@@ -55,7 +55,7 @@ pub struct Entry {
 }
 
 /// Tokens left for the remarks.
-const REMARKS: usize = 60;
+const REMARK_TOKENS: usize = 60;
 
 /// A size in at most four characters: `980`, `1.2K`, `12K`, `3.4M`.
 pub(crate) fn short_size(bytes: u64) -> String {

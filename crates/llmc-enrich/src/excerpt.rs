@@ -7,14 +7,14 @@ use llmc_tokens::fits;
 use memchr::{memchr, memchr_iter, memrchr};
 use regex::Regex;
 
-use crate::alarms::{self, Alarms, is_denied};
-use crate::preview::Text;
-use crate::room::{clip, cost, plural, thousands, within};
+use crate::budget::{clip, cost, plural, thousands, within};
+use crate::error_lines::{self, ErrorLines, is_negated};
+use crate::preview::TextEnds;
 use crate::terminal::settled;
 use crate::{Condensed, Totals};
 
 /// Bytes shown of one line.
-const LINE_BYTES: usize = 500;
+const MAX_LINE_BYTES: usize = 500;
 
 /// Which end of a text tells more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,11 @@ pub(crate) fn excerpt(text: &str, budget: usize, favour: Favour) -> Condensed {
 }
 
 /// The head and tail of a text that is too large to be at hand, and between them lines that look like errors.
-pub(crate) fn excerpt_ends(text: &Text<'_>, alarms: &Alarms, budget: usize) -> Condensed {
+pub(crate) fn excerpt_ends(
+    text: &TextEnds<'_>,
+    error_lines: &ErrorLines,
+    budget: usize,
+) -> Condensed {
     let totals = Totals {
         lines: Some(text.total_lines),
         size: Some(text.total_bytes),
@@ -63,19 +67,19 @@ pub(crate) fn excerpt_ends(text: &Text<'_>, alarms: &Alarms, budget: usize) -> C
     };
     let (head, tail) = (settled(text.head), settled(text.tail.unwrap_or_default()));
     within(budget, |tokens| {
-        const MARKS: usize = 60;
-        let room = tokens.saturating_sub(MARKS);
+        const MARK_TOKENS: usize = 60;
+        let room = tokens.saturating_sub(MARK_TOKENS);
         let (first, first_cost) = take(head.lines(), room / 4);
         let (mut last, last_cost) = take(tail.lines().rev(), room / 3);
         last.reverse();
         let between = first.len() as u64 + 1..=text.total_lines - last.len() as u64;
         let mut left = room.saturating_sub(first_cost + last_cost);
         let mut errors = Vec::new();
-        for (number, line) in alarms.kept().filter(|line| between.contains(&line.0)) {
+        for (number, line) in error_lines.kept().filter(|line| between.contains(&line.0)) {
             let line = format!(
                 "{}: {}",
                 thousands(*number),
-                clip(line.trim(), LINE_BYTES / 2)
+                clip(line.trim(), MAX_LINE_BYTES / 2)
             );
             let need = cost(&line);
             if need > left {
@@ -98,10 +102,10 @@ pub(crate) fn excerpt_ends(text: &Text<'_>, alarms: &Alarms, budget: usize) -> C
         }
         last.iter().for_each(|line| push(line));
         let mut breadcrumbs = vec![format!("{} left out", plural(unshown, "line"))];
-        if alarms.count() > errors.len() as u64 {
+        if error_lines.count() > errors.len() as u64 {
             breadcrumbs.push(format!(
                 "{} in all that look like errors, {} listed between head and tail",
-                plural(alarms.count(), "line"),
+                plural(error_lines.count(), "line"),
                 errors.len()
             ));
         }
@@ -123,8 +127,8 @@ fn render(
     totals: Totals,
     tokens: usize,
 ) -> Condensed {
-    const MARKS: usize = 40;
-    let room = tokens.saturating_sub(MARKS);
+    const MARK_TOKENS: usize = 40;
+    let room = tokens.saturating_sub(MARK_TOKENS);
     let (for_head, for_errors) = match favour {
         Favour::Head => (room * 2 / 3, 0),
         Favour::Tail if suspicious.lines.is_empty() => (room / 4, 0),
@@ -144,7 +148,7 @@ fn render(
         let line = format!(
             "{}: {}",
             thousands(*number),
-            clip(line.trim(), LINE_BYTES / 2)
+            clip(line.trim(), MAX_LINE_BYTES / 2)
         );
         let need = cost(&line);
         if error_tokens + need > for_errors {
@@ -215,7 +219,7 @@ pub(crate) fn take<'a>(
     let mut taken = Vec::new();
     let mut used = 0;
     for line in lines {
-        let line = clip(line, LINE_BYTES);
+        let line = clip(line, MAX_LINE_BYTES);
         let need = cost(&line);
         if used + need > tokens {
             break;
@@ -251,7 +255,7 @@ impl<'a> Suspicious<'a> {
                 memchr(b'\n', &bytes[word.start()..]).map_or(text.len(), |at| word.start() + at);
             number += memchr_iter(b'\n', &bytes[counted..start]).count() as u64;
             counted = start;
-            if !is_denied(&text[start..word.start()]) {
+            if !is_negated(&text[start..word.start()]) {
                 if found.lines.len() <= budget {
                     found.lines.push((number, &text[start..end]));
                 }
@@ -270,7 +274,7 @@ impl<'a> Suspicious<'a> {
 }
 
 static WORDS: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(alarms::WORDS).expect("a valid pattern"));
+    LazyLock::new(|| Regex::new(error_lines::ERROR_WORDS).expect("a valid pattern"));
 
 #[cfg(test)]
 mod tests {

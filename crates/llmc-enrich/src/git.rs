@@ -8,8 +8,8 @@ mod status;
 
 use llmc_tokens::{count, fits};
 
+use crate::budget::{clip, plural};
 use crate::excerpt::{Favour, excerpt};
-use crate::room::{clip, plural};
 use crate::terminal::settled;
 use crate::{Condensed, diff};
 
@@ -47,7 +47,7 @@ fn untouched(subcommand: &str, text: &str, budget: usize) -> Condensed {
 
 /// The commit's header and message, then its diff.
 fn show(text: &str, budget: usize) -> Option<Condensed> {
-    const MESSAGE_LINES: usize = 12;
+    const MAX_MESSAGE_LINES: usize = 12;
     let start = ["diff --git ", "diff --cc ", "diff --combined "]
         .iter()
         .filter_map(|lead| {
@@ -65,7 +65,7 @@ fn show(text: &str, budget: usize) -> Option<Condensed> {
         .map(|line| clip(line.trim_end(), 300))
         .collect();
     let all = lines.len();
-    lines.truncate(MESSAGE_LINES);
+    lines.truncate(MAX_MESSAGE_LINES);
     let mut shown = lines.join("\n");
     if shown.is_empty() {
         return Some(diff::condense(text, budget));

@@ -5,7 +5,7 @@
 //! [`llmc_syntax`]. Within a rank the files with the most hits come first, and every file gets its share
 //! before any gets a second one, so that one noisy file does not drown the rest.
 
-mod chance;
+mod definition_chance;
 mod finder;
 mod line;
 mod select;
@@ -15,13 +15,13 @@ use std::ops::RangeInclusive;
 
 use llmc_tokens::count;
 
+use crate::budget::plural;
 use crate::place::{self, Purpose};
-use crate::room::plural;
 use crate::{Condensed, Totals};
-use chance::Chance;
-use finder::Finder;
+use definition_chance::DefinitionChance;
+use finder::PatternMatcher;
 use llmc_syntax::{Language, ParseBudget};
-use select::{Group, select};
+use select::{HitGroup, select};
 
 /// What a search has found.
 #[derive(Debug, Clone, Default)]
@@ -36,8 +36,6 @@ pub struct Matches {
     pub files_searched: u64,
     /// How many files were not, and why: `(29, "ignored")`.
     pub skipped: Vec<(u64, &'static str)>,
-    /// The file with the most hits, and how many.
-    pub densest: Option<(String, u64)>,
     /// What was searched for: a regular expression, or plain text if it is none.
     pub pattern: String,
 }
@@ -56,11 +54,11 @@ pub struct FoundLine {
 /// From this many lines of a file on, its path stands once above them.
 const GROUPED_LINES: usize = 3;
 /// Tokens left for what is said about the rest.
-const REMARKS: usize = 70;
+const REMARK_TOKENS: usize = 70;
 /// A file larger than this is not written by hand, and not parsed for a mark.
-const LARGEST_SOURCE: usize = 512 * 1024;
+const MAX_SOURCE_BYTES: usize = 512 * 1024;
 /// Files with weak candidates that are parsed.
-const WEAK_FILES: usize = 40;
+const MAX_WEAK_FILES: usize = 40;
 
 /// The matches within a token budget: ranked, grouped by file, with an account of the rest.
 ///
@@ -98,7 +96,7 @@ fn condense_within(
         };
     }
     let room = budget_tokens;
-    let finder = Finder::new(&matches.pattern, &matches.hits);
+    let finder = PatternMatcher::new(&matches.pattern, &matches.hits);
     let mut files = by_file(matches);
     mark_definitions(matches, &finder, &mut files, source, room, effort);
     let sections = sections(matches, &files);
@@ -124,7 +122,7 @@ fn condense_within(
         count(&line(hit)) + path / share
     };
     let all_at_hand = total == matches.hits.len() as u64;
-    let mut shown = select(&sections, room, REMARKS, all_at_hand, cost);
+    let mut shown = select(&sections, room, REMARK_TOKENS, all_at_hand, cost);
     // Lines were counted one by one and remarks by a guess; what counts is the answer as a whole.
     loop {
         let answer = render(matches, &files, &sections, &shown, total, &line);
@@ -143,7 +141,7 @@ fn condense_within(
 }
 
 /// What is known of a file with hits.
-struct File {
+struct FileHits {
     purpose: Purpose,
     language: Option<Language>,
     hits: Vec<usize>,
@@ -156,12 +154,12 @@ struct File {
 type Exact = bool;
 
 /// What is longer in a source file was not typed.
-const MINIFIED: usize = 1000;
+const MINIFIED_LINE_BYTES: usize = 1000;
 
-fn by_file(matches: &Matches) -> BTreeMap<&str, File> {
+fn by_file(matches: &Matches) -> BTreeMap<&str, FileHits> {
     let mut files = BTreeMap::new();
     for (at, hit) in matches.hits.iter().enumerate() {
-        let file = files.entry(&*hit.path).or_insert_with(|| File {
+        let file = files.entry(&*hit.path).or_insert_with(|| FileHits {
             purpose: Purpose::of(&hit.path),
             language: Language::of_path(&hit.path),
             hits: Vec::new(),
@@ -169,7 +167,7 @@ fn by_file(matches: &Matches) -> BTreeMap<&str, File> {
             definitions: HashMap::new(),
         });
         file.hits.push(at);
-        if hit.text.len() > MINIFIED && file.language.is_some() {
+        if hit.text.len() > MINIFIED_LINE_BYTES && file.language.is_some() {
             file.purpose = Purpose::Generated;
         }
     }
@@ -180,8 +178,8 @@ fn by_file(matches: &Matches) -> BTreeMap<&str, File> {
 /// or the effort used up.
 fn mark_definitions(
     matches: &Matches,
-    finder: &Finder,
-    files: &mut BTreeMap<&str, File>,
+    finder: &PatternMatcher,
+    files: &mut BTreeMap<&str, FileHits>,
     mut source: impl FnMut(&str) -> Option<String>,
     room: usize,
     mut effort: ParseBudget,
@@ -193,12 +191,12 @@ fn mark_definitions(
             let language = file.language?;
             let chances = file.hits.iter().map(|&hit| {
                 let text = &matches.hits[hit].text;
-                finder
-                    .find(text)
-                    .map_or(Chance::None, |at| chance::of(language, text, at))
+                finder.find(text).map_or(DefinitionChance::None, |at| {
+                    definition_chance::of(language, text, at)
+                })
             });
-            let best = chances.max().unwrap_or(Chance::None);
-            (best > Chance::None).then_some((best, file.purpose, *path, language))
+            let best = chances.max().unwrap_or(DefinitionChance::None);
+            (best > DefinitionChance::None).then_some((best, file.purpose, *path, language))
         })
         .collect();
     candidates.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)).then(a.2.cmp(b.2)));
@@ -206,11 +204,11 @@ fn mark_definitions(
     let mut wanted = room * 6 / 10 / 25;
     let mut weak = 0;
     for (chance, _, path, language) in candidates {
-        if wanted == 0 || effort.left() == 0 || weak == WEAK_FILES {
+        if wanted == 0 || effort.left() == 0 || weak == MAX_WEAK_FILES {
             break;
         }
-        weak += usize::from(chance == Chance::Weak);
-        let Some(text) = source(path).filter(|text| text.len() <= LARGEST_SOURCE) else {
+        weak += usize::from(chance == DefinitionChance::Weak);
+        let Some(text) = source(path).filter(|text| text.len() <= MAX_SOURCE_BYTES) else {
             continue;
         };
         let Some(file) = files.get_mut(path) else {
@@ -297,8 +295,8 @@ impl LineStarts {
 }
 
 /// The ranks, best first; in each the files in their order, with the hits in theirs.
-fn sections<'p>(matches: &Matches, files: &BTreeMap<&'p str, File>) -> [Vec<Group<'p>>; 4] {
-    let mut sections: [Vec<(_, Group<'p>)>; 4] = Default::default();
+fn sections<'p>(matches: &Matches, files: &BTreeMap<&'p str, FileHits>) -> [Vec<HitGroup<'p>>; 4] {
+    let mut sections: [Vec<(_, HitGroup<'p>)>; 4] = Default::default();
     for (&path, file) in files {
         let mut hits: [Vec<usize>; 4] = Default::default();
         for &hit in &file.hits {
@@ -332,7 +330,7 @@ fn sections<'p>(matches: &Matches, files: &BTreeMap<&'p str, File>) -> [Vec<Grou
             );
             sections[rank].push((
                 order,
-                Group {
+                HitGroup {
                     path,
                     hits,
                     in_file: file.hits.len(),
@@ -348,8 +346,8 @@ fn sections<'p>(matches: &Matches, files: &BTreeMap<&'p str, File>) -> [Vec<Grou
 
 fn render(
     matches: &Matches,
-    files: &BTreeMap<&str, File>,
-    sections: &[Vec<Group<'_>>; 4],
+    files: &BTreeMap<&str, FileHits>,
+    sections: &[Vec<HitGroup<'_>>; 4],
     shown: &[usize],
     total: u64,
     line: &dyn Fn(usize) -> String,
@@ -365,16 +363,7 @@ fn render(
             *left -= 1;
         }
     }
-    let mut unplaced = total - matches.hits.len() as u64;
-    if let Some((path, hits)) = &matches.densest {
-        // Of the file with most hits more may be known than is at hand.
-        let at_hand = files.get(&**path).map_or(0, |file| file.hits.len() as u64);
-        let more = hits.saturating_sub(at_hand).min(unplaced);
-        if more > 0 {
-            *left.entry(path).or_default() += more;
-            unplaced -= more;
-        }
-    }
+    let unplaced = total - matches.hits.len() as u64;
     let mut last_shown: HashMap<&str, usize> = HashMap::new();
     for (rank, groups) in sections.iter().enumerate() {
         for group in groups {
@@ -436,7 +425,7 @@ fn render(
         breadcrumbs,
         shown: shown.len() as u64,
         truncated: withheld > 0 || clipped > 0,
-        hot_zone: hot_zone(matches, files, total),
+        hot_zone: hot_zone(matches, files),
         totals: Totals::default(),
     }
 }
@@ -495,16 +484,9 @@ pub(crate) fn skipped(skipped: &[(u64, &'static str)]) -> String {
     format!("{all} skipped: {}", why.join(", "))
 }
 
-fn hot_zone(matches: &Matches, files: &BTreeMap<&str, File>, total: u64) -> Option<String> {
+fn hot_zone(matches: &Matches, files: &BTreeMap<&str, FileHits>) -> Option<String> {
     if matches.files_matched < 2 && files.len() < 2 {
         return None;
-    }
-    // What is at hand starts with the smallest paths, so a small part of all says little about the whole.
-    let partial = (matches.hits.len() as u64).saturating_mul(2) < total;
-    if let Some((path, hits)) = &matches.densest
-        && (partial || hits.saturating_mul(2) >= total)
-    {
-        return Some(path.clone());
     }
     let counts: Vec<_> = files
         .iter()

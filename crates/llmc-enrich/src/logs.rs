@@ -12,18 +12,20 @@ use std::borrow::Cow;
 
 use llmc_tokens::fits;
 
+use crate::budget::{
+    LineBlock, clip, cost, crumb_cost, plural, share, thousands, within, write_block,
+};
 use crate::excerpt::{line_count, take};
-use crate::preview::Text;
-use crate::room::{Block, clip, cost, crumb_cost, plural, share, thousands, within, write_block};
+use crate::preview::TextEnds;
 use crate::terminal::settled;
 use crate::{Condensed, Totals};
-use level::Level;
-use survey::Kind;
-pub use survey::Survey;
+use level::LogLevel;
+use survey::LineGroup;
+pub use survey::LogSurvey;
 use template::{template, without_time};
 
 /// Bytes shown of one line.
-const LINE_BYTES: usize = 400;
+const MAX_LINE_BYTES: usize = 400;
 
 /// Condenses a log to `budget` tokens; untouched when it fits.
 pub fn condense(text: &str, budget: usize) -> Condensed {
@@ -36,7 +38,7 @@ pub fn condense(text: &str, budget: usize) -> Condensed {
         ..Totals::default()
     };
     let clean = settled(text);
-    let mut survey = Survey::default();
+    let mut survey = LogSurvey::default();
     survey.read(&clean);
     within(budget, |tokens| {
         render(&survey, &clean, &clean, totals, tokens)
@@ -46,12 +48,12 @@ pub fn condense(text: &str, budget: usize) -> Condensed {
 /// Condenses a log of which only the ends are at hand, and what was found when all of it streamed by.
 ///
 /// What was not read, then or now, is said not to have been.
-pub(crate) fn condense_ends(text: &Text<'_>, tail: &str, budget: usize) -> Condensed {
+pub(crate) fn condense_ends(text: &TextEnds<'_>, tail: &str, budget: usize) -> Condensed {
     let (head, tail) = (settled(text.head), settled(tail));
     let mut survey = match text.survey {
         Some(survey) => Cow::Borrowed(survey),
         None => {
-            let mut survey = Survey::default();
+            let mut survey = LogSurvey::default();
             survey.read(&head);
             Cow::Owned(survey)
         }
@@ -82,22 +84,22 @@ pub(crate) fn condense_ends(text: &Text<'_>, tail: &str, budget: usize) -> Conde
 
 /// Whether most of the first lines have a level or a time, as a log's have.
 pub(crate) fn looks_like_log(text: &str) -> bool {
-    const SAMPLE: usize = 200;
+    const SAMPLE_LINES: usize = 200;
     let (mut lines, mut like) = (0, 0);
     for line in text
         .lines()
         .filter(|line| !line.trim().is_empty())
-        .take(SAMPLE)
+        .take(SAMPLE_LINES)
     {
         lines += 1;
         like += usize::from(
-            level::has_time(line) || (Level::of(line).is_some() && !line.starts_with(' ')),
+            level::has_time(line) || (LogLevel::of(line).is_some() && !line.starts_with(' ')),
         );
     }
     lines >= 10 && like * 10 >= lines * 6
 }
 
-fn render(survey: &Survey, head: &str, tail: &str, totals: Totals, tokens: usize) -> Condensed {
+fn render(survey: &LogSurvey, head: &str, tail: &str, totals: Totals, tokens: usize) -> Condensed {
     let lines = totals.lines.unwrap_or(0);
     let unread = lines - survey.read.min(lines);
     let mut body = survey.counts(lines);
@@ -116,7 +118,7 @@ fn render(survey: &Survey, head: &str, tail: &str, totals: Totals, tokens: usize
             .sum::<usize>();
     let mut room = tokens.saturating_sub(fixed + 24);
 
-    let errors: Vec<&Kind> = survey.kinds.iter().filter(|kind| kind.is_error()).collect();
+    let errors: Vec<&LineGroup> = survey.kinds.iter().filter(|kind| kind.is_error()).collect();
     let mut verbatim = Vec::new();
     if survey.errors > 0 {
         let share_of_errors = room * 3 / 5;
@@ -125,7 +127,7 @@ fn render(survey: &Survey, head: &str, tail: &str, totals: Totals, tokens: usize
             .map(|last| format!("last {}: {}", thousands(last.number), last.line))
             .filter(|line| cost(line) <= share_of_errors / 2 && survey.errors > 1);
         let for_last = last_line.as_deref().map_or(0, cost);
-        let blocks: Vec<Block<'_>> = errors
+        let blocks: Vec<LineBlock<'_>> = errors
             .iter()
             .take(room / 4)
             .map(|kind| kind.block())
@@ -234,25 +236,25 @@ fn render(survey: &Survey, head: &str, tail: &str, totals: Totals, tokens: usize
 }
 
 /// A kind that came this often is frequent.
-const OFTEN: u64 = 3;
+const FREQUENT_COUNT: u64 = 3;
 
 /// What stands out of a log that else repeats itself: the lines of kinds that hardly ever come, warnings first.
-fn rare(survey: &Survey, lines: u64, tokens: usize) -> Vec<(u64, String)> {
-    const MOST: usize = 8;
+fn rare(survey: &LogSurvey, lines: u64, tokens: usize) -> Vec<(u64, String)> {
+    const MAX_SHOWN_GROUPS: usize = 8;
     /// One line in so many may be rare; a log with more of them has no lines that stand out.
-    const ONE_IN: u64 = 20;
-    let mut kinds: Vec<&Kind> = survey
+    const RARE_ONE_IN: u64 = 20;
+    let mut kinds: Vec<&LineGroup> = survey
         .kinds
         .iter()
-        .filter(|kind| kind.count < OFTEN && !kind.is_error())
+        .filter(|kind| kind.count < FREQUENT_COUNT && !kind.is_error())
         .collect();
     let all: u64 = kinds.iter().map(|kind| kind.count).sum();
-    if all * ONE_IN > lines {
+    if all * RARE_ONE_IN > lines {
         return Vec::new();
     }
-    kinds.sort_by_key(|kind| (!kind.level.is_some_and(Level::is_warning), kind.first));
+    kinds.sort_by_key(|kind| (!kind.level.is_some_and(LogLevel::is_warning), kind.first));
     let mut left = tokens;
-    let shown = kinds.iter().take(MOST).map_while(|kind| {
+    let shown = kinds.iter().take(MAX_SHOWN_GROUPS).map_while(|kind| {
         let line = kind.block().lines.swap_remove(0).into_owned();
         left = left.checked_sub(cost(&line))?;
         Some((kind.first, line))
@@ -261,27 +263,27 @@ fn rare(survey: &Survey, lines: u64, tokens: usize) -> Vec<(u64, String)> {
 }
 
 /// The most frequent kinds that are no errors, as `×132 connection reset by <ip>`.
-fn repeated(survey: &Survey, tokens: usize) -> Vec<String> {
-    const MOST: usize = 12;
+fn repeated(survey: &LogSurvey, tokens: usize) -> Vec<String> {
+    const MAX_SHOWN_GROUPS: usize = 12;
     let often = survey
         .kinds
         .iter()
-        .filter(|kind| kind.count >= OFTEN && !kind.is_error());
+        .filter(|kind| kind.count >= FREQUENT_COUNT && !kind.is_error());
     // Warnings say more than what is merely frequent, but may not take all the room.
     let (mut kinds, mut others): (Vec<_>, Vec<_>) =
-        often.partition(|kind| kind.level.is_some_and(Level::is_warning));
+        often.partition(|kind| kind.level.is_some_and(LogLevel::is_warning));
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.count));
-    kinds.truncate(MOST / 2);
+    kinds.truncate(MAX_SHOWN_GROUPS / 2);
     others.sort_by_key(|kind| std::cmp::Reverse(kind.count));
     kinds.extend(others);
     let mut out = Vec::new();
     let mut used = 0;
-    for kind in kinds.iter().take(MOST) {
+    for kind in kinds.iter().take(MAX_SHOWN_GROUPS) {
         let text = template(&kind.line).replace("<n>.<n>.<n>.<n>", "<ip>");
         let line = format!(
             "×{} {}",
             thousands(kind.count),
-            clip(without_time(&text), LINE_BYTES / 2)
+            clip(without_time(&text), MAX_LINE_BYTES / 2)
         );
         used += cost(&line);
         if used > tokens {

@@ -10,55 +10,49 @@ use std::borrow::Cow;
 
 use llmc_tokens::{count, fits};
 
-use crate::alarms::Alarms;
+use crate::budget::{crumb_cost, plural, thousands};
 use crate::entries::{FoundPath, FoundPaths, condense_find};
+use crate::error_lines::ErrorLines;
 use crate::excerpt::{Favour, excerpt, excerpt_ends, line_count};
-use crate::preview::{self, Asked, Text};
-use crate::room::{crumb_cost, plural, thousands};
-use crate::sniff::{self, Kind};
+use crate::preview::{self, PreviewPart, TextEnds};
+use crate::sniff::{self, ContentKind};
 use crate::{Condensed, Totals, diff, git, grep, logs, testrun};
-use program::{Program, operands};
+use program::{KnownProgram, operands};
 
 /// What a command printed, as much of it as is at hand.
 #[derive(Debug)]
-pub struct Captured<'a> {
-    /// The command.
+pub struct CapturedOutput<'a> {
     pub argv: &'a [String],
-    /// What it printed.
-    pub stdout: Text<'a>,
-    /// What it complained about.
-    pub stderr: Text<'a>,
+    pub stdout: TextEnds<'a>,
+    pub stderr: TextEnds<'a>,
     /// Lines that look like errors, where an output is not at hand as a whole.
-    pub alarms: &'a Alarms,
-    /// How it ended.
+    pub error_lines: &'a ErrorLines,
     pub exit_code: Option<i32>,
 }
 
-/// A command's output, condensed.
 #[derive(Debug)]
-pub struct Told {
-    /// What the answer is in short.
+pub struct CondensedCommand {
     pub found: Condensed,
     /// What a file that was printed holds.
-    pub kind: Option<Kind>,
+    pub kind: Option<ContentKind>,
 }
 
-/// The name under which the envelope answers for this command; nothing for commands it knows nothing about.
-pub fn known(argv: &[String]) -> Option<&'static str> {
-    Program::of(argv).name(argv)
+/// The name of the condenser for this command; `None` for unknown commands.
+pub fn condenser_name(argv: &[String]) -> Option<&'static str> {
+    KnownProgram::of(argv).name(argv)
 }
 
-/// Whether this command runs tests, which print their results wherever they like.
+/// Whether this command runs tests, which may print their results on either stream.
 pub fn is_test_run(argv: &[String]) -> bool {
-    matches!(Program::of(argv), Program::Tests(_))
+    matches!(KnownProgram::of(argv), KnownProgram::Tests(_))
 }
 
 /// The test run that a command printed: only if the program is that runner, or the output ends with that runner's
 /// summary. Else the counts of one program would be taken for the result of another.
 pub fn test_run(argv: &[String], text: &str) -> Option<testrun::TestRun> {
-    let runner = match Program::of(argv) {
-        Program::Tests(name) => Some(name),
-        Program::Other => None,
+    let runner = match KnownProgram::of(argv) {
+        KnownProgram::Tests(name) => Some(name),
+        KnownProgram::Other => None,
         _ => return None,
     };
     let run = testrun::parse(text)?;
@@ -75,67 +69,71 @@ fn ends_with_summary(text: &str, framework: testrun::Framework) -> bool {
     testrun::parse(&lines.join("\n")).is_some_and(|run| run.framework == framework)
 }
 
-/// One of the two that a command prints to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Printed {
+pub enum OutputStream {
     Stdout,
     Stderr,
 }
 
-/// Which output is a log of which only the ends are at hand; it should be surveyed before it is told.
-pub fn long_log(argv: &[String], stdout: &Text<'_>, stderr: &Text<'_>) -> Option<Printed> {
-    let printed = match Program::of(argv) {
-        Program::Cat => {
-            let is_log = stdout.tail.is_some() && file_kind(argv, stdout) == Kind::Log;
-            return is_log.then_some(Printed::Stdout);
+/// Which output is a log of which only the ends are at hand; it should be surveyed before it is condensed.
+pub fn find_long_log(
+    argv: &[String],
+    stdout: &TextEnds<'_>,
+    stderr: &TextEnds<'_>,
+) -> Option<OutputStream> {
+    let printed = match KnownProgram::of(argv) {
+        KnownProgram::Cat => {
+            let is_log = stdout.tail.is_some() && file_kind(argv, stdout) == ContentKind::Log;
+            return is_log.then_some(OutputStream::Stdout);
         }
-        Program::Tests(_) | Program::Other => larger(stdout, stderr),
+        KnownProgram::Tests(_) | KnownProgram::Other => larger(stdout, stderr),
         _ => return None,
     };
     let text = match printed {
-        Printed::Stdout => stdout,
-        Printed::Stderr => stderr,
+        OutputStream::Stdout => stdout,
+        OutputStream::Stderr => stderr,
     };
     (text.tail.is_some() && logs::looks_like_log(text.head)).then_some(printed)
 }
 
-fn larger(stdout: &Text<'_>, stderr: &Text<'_>) -> Printed {
-    match stdout.total_bytes >= stderr.total_bytes {
-        true => Printed::Stdout,
-        false => Printed::Stderr,
+fn larger(stdout: &TextEnds<'_>, stderr: &TextEnds<'_>) -> OutputStream {
+    if stdout.total_bytes >= stderr.total_bytes {
+        OutputStream::Stdout
+    } else {
+        OutputStream::Stderr
     }
 }
 
 /// Puts what a command printed within `budget` tokens, by what the command is and by what it printed.
 ///
 /// `source` gives the text of a file that a line of the output names, if it may be read.
-pub fn tell(
-    captured: &Captured<'_>,
+pub fn condense_command(
+    captured: &CapturedOutput<'_>,
     mut source: impl FnMut(&str) -> Option<String>,
     budget: usize,
-) -> Told {
-    let Captured {
+) -> CondensedCommand {
+    let CapturedOutput {
         argv,
         stdout,
         stderr,
-        alarms,
+        error_lines,
         exit_code,
     } = captured;
-    let program = Program::of(argv);
-    let plain = |found| Told { found, kind: None };
+    let program = KnownProgram::of(argv);
+    let plain = |found| CondensedCommand { found, kind: None };
     let whole = stdout.tail.is_none() && stderr.tail.is_none();
     if whole && count(stdout.head) + count(stderr.head) <= budget {
         let mut found = Condensed::whole(&joined(stdout.head, stderr.head));
         // Where everything is there, its size tells nothing.
         found.totals.size = None;
-        if program == Program::Grep && matches!(exit_code, Some(0 | 1)) {
+        if program == KnownProgram::Grep && matches!(exit_code, Some(0 | 1)) {
             let lines = line_count(stdout.head);
             (found.totals.matches, found.totals.lines) = (Some(lines), None);
             found.shown = lines;
         }
-        let kind =
-            (program == Program::Cat && !stdout.head.is_empty()).then(|| file_kind(argv, stdout));
-        return Told { found, kind };
+        let kind = (program == KnownProgram::Cat && !stdout.head.is_empty())
+            .then(|| file_kind(argv, stdout));
+        return CondensedCommand { found, kind };
     }
     if let Some(told) = by_program(&program, captured, &mut source, budget) {
         return told;
@@ -147,8 +145,8 @@ pub fn tell(
         return plain(found);
     }
     let (larger, other, other_name) = match larger(stdout, stderr) {
-        Printed::Stdout => (stdout, stderr, "stderr"),
-        Printed::Stderr => (stderr, stdout, "stdout"),
+        OutputStream::Stdout => (stdout, stderr, "stderr"),
+        OutputStream::Stderr => (stderr, stdout, "stdout"),
     };
     // A long run's verdict stands at its end.
     let end = larger.tail.unwrap_or(larger.head);
@@ -163,13 +161,15 @@ pub fn tell(
         return plain(found);
     }
     let by_name = match (program, larger.tail) {
-        (Program::Git { .. } | Program::Diff, _) => begun(captured, larger, budget),
+        (KnownProgram::Git { .. } | KnownProgram::Diff, _) => {
+            condense_beginning(captured, larger, budget)
+        }
         (_, Some(tail)) if larger.survey.is_some() => {
             Some(logs::condense_ends(larger, tail, budget))
         }
         _ => None,
     };
-    let mut found = by_name.unwrap_or_else(|| excerpt_ends(larger, alarms, budget));
+    let mut found = by_name.unwrap_or_else(|| excerpt_ends(larger, error_lines, budget));
     if other.total_bytes > 0 {
         found.breadcrumbs.push(format!(
             "{other_name}: {} lines, left out",
@@ -182,9 +182,13 @@ pub fn tell(
 }
 
 /// What the beginning of an output says that is not at hand as a whole, for programs that print one thing after the other.
-fn begun(captured: &Captured<'_>, text: &Text<'_>, budget: usize) -> Option<Condensed> {
-    const WHOSE: usize = 24;
-    let room = budget.saturating_sub(WHOSE);
+fn condense_beginning(
+    captured: &CapturedOutput<'_>,
+    text: &TextEnds<'_>,
+    budget: usize,
+) -> Option<Condensed> {
+    const NOTE_TOKENS: usize = 24;
+    let room = budget.saturating_sub(NOTE_TOKENS);
     let mut found = condense(captured.argv, text.head, "", captured.exit_code, room)?;
     let rest = text.total_lines.saturating_sub(line_count(text.head));
     found.breadcrumbs.push(format!(
@@ -213,12 +217,12 @@ fn begun(captured: &Captured<'_>, text: &Text<'_>, budget: usize) -> Option<Cond
 
 /// The output of programs that print matches, files or paths.
 fn by_program(
-    program: &Program,
-    captured: &Captured<'_>,
+    program: &KnownProgram,
+    captured: &CapturedOutput<'_>,
     source: &mut dyn FnMut(&str) -> Option<String>,
     budget: usize,
-) -> Option<Told> {
-    let Captured {
+) -> Option<CondensedCommand> {
+    let CapturedOutput {
         argv,
         stdout,
         stderr,
@@ -233,7 +237,7 @@ fn by_program(
     };
     let room = budget.saturating_sub(count(&complaint.body) + 2 * complaint.breadcrumbs.len() * 8);
     let (mut found, kind) = match program {
-        Program::Grep => {
+        KnownProgram::Grep => {
             let pattern = operands(argv).next().unwrap_or_default().to_owned();
             let file = operands(argv).skip(1).last().unwrap_or_default();
             let total = stdout.total_lines;
@@ -242,7 +246,7 @@ fn by_program(
                 None => {
                     let mut found = match stdout.tail {
                         None => excerpt(stdout.head, room, Favour::Head),
-                        Some(_) => excerpt_ends(stdout, captured.alarms, room),
+                        Some(_) => excerpt_ends(stdout, captured.error_lines, room),
                     };
                     (found.totals.matches, found.totals.lines) = (Some(total), None);
                     found
@@ -250,29 +254,29 @@ fn by_program(
             };
             (found, None)
         }
-        Program::Cat => {
+        KnownProgram::Cat => {
             let kind = file_kind(argv, stdout);
             let path = operands(argv).last().unwrap_or_default();
             let mut found = match kind {
-                Kind::Binary => {
+                ContentKind::Binary => {
                     preview::condense_binary(path, stdout.head.as_bytes(), stdout.total_bytes)
                 }
                 // Of a log every line counts.
-                Kind::Log => preview::condense(path, kind, stdout, Asked::Whole, room),
+                ContentKind::Log => preview::condense(path, kind, stdout, PreviewPart::Whole, room),
                 _ => {
                     let text = ends_of(stdout);
-                    preview::condense(path, kind, &text, Asked::Whole, room)
+                    preview::condense(path, kind, &text, PreviewPart::Whole, room)
                 }
             };
-            if stdout.tail.is_some() && captured.alarms.count() > 0 {
-                let alarms = plural(captured.alarms.count(), "line");
+            if stdout.tail.is_some() && captured.error_lines.count() > 0 {
+                let error_lines = plural(captured.error_lines.count(), "line");
                 found
                     .breadcrumbs
-                    .push(format!("{alarms} in all that look like errors"));
+                    .push(format!("{error_lines} in all that look like errors"));
             }
             (found, Some(kind))
         }
-        Program::Find => {
+        KnownProgram::Find => {
             let paths = stdout.head.lines().map(|path| FoundPath {
                 path: path.to_owned(),
                 ..FoundPath::default()
@@ -297,30 +301,30 @@ fn by_program(
             .extend(crumbs.map(|crumb| format!("stderr: {crumb}")));
         found.truncated |= complaint.truncated || stderr.tail.is_some();
     }
-    Some(Told { found, kind })
+    Some(CondensedCommand { found, kind })
 }
 
 /// A long text by its ends: what lies between would cost more to read than it can say in a few hundred lines.
-fn ends_of<'a>(text: &Text<'a>) -> Text<'a> {
-    const HEAD: usize = 2 << 20;
-    const TAIL: usize = 512 << 10;
-    if text.head.len() <= HEAD + TAIL {
+fn ends_of<'a>(text: &TextEnds<'a>) -> TextEnds<'a> {
+    const HEAD_BYTES: usize = 2 << 20;
+    const TAIL_BYTES: usize = 512 << 10;
+    if text.head.len() <= HEAD_BYTES + TAIL_BYTES {
         return *text;
     }
     let cut = |at: usize| text.head[..text.head.floor_char_boundary(at)].rfind('\n');
-    let head = cut(HEAD).map_or(text.head, |at| &text.head[..=at]);
+    let head = cut(HEAD_BYTES).map_or(text.head, |at| &text.head[..=at]);
     let tail = text.tail.or_else(|| {
-        let from = cut(text.head.len() - TAIL)?;
+        let from = cut(text.head.len() - TAIL_BYTES)?;
         Some(&text.head[from + 1..])
     });
-    Text {
+    TextEnds {
         head: tail.map_or(text.head, |_| head),
         tail,
         ..*text
     }
 }
 
-fn file_kind(argv: &[String], stdout: &Text<'_>) -> Kind {
+fn file_kind(argv: &[String], stdout: &TextEnds<'_>) -> ContentKind {
     let path = operands(argv).last().unwrap_or_default();
     sniff::sniff(path, stdout.head.as_bytes())
 }
@@ -338,19 +342,19 @@ pub fn condense(
     if fits(stdout, budget) && fits(stderr, budget) && count(stdout) + count(stderr) <= budget {
         return None;
     }
-    let program = Program::of(argv);
+    let program = KnownProgram::of(argv);
     if matches!(
         program,
-        Program::Grep | Program::Cat | Program::Find | Program::Ls
+        KnownProgram::Grep | KnownProgram::Cat | KnownProgram::Find | KnownProgram::Ls
     ) {
         return None;
     }
     let both = joined(stdout, stderr);
     let raw_len = (stdout.len() + stderr.len()) as u64;
-    if let Program::Git { subcommand, args } = &program {
+    if let KnownProgram::Git { subcommand, args } = &program {
         return Some(git::condense(subcommand, args, &both, budget));
     }
-    if program == Program::Diff {
+    if program == KnownProgram::Diff {
         return Some(diff::condense(&both, budget));
     }
     // Before diffs, for a failed comparison is often printed as one.

@@ -188,7 +188,7 @@ pub(crate) fn whereabouts(counts: &[(&str, u64)], unplaced: u64, more: &str) -> 
     }
     let mut rest = counts.to_vec();
     let mut parts = Vec::new();
-    while parts.len() < PLACES
+    while parts.len() < MAX_PLACES
         && let Some((place, count)) = hottest(&rest)
         && count * 12 >= total
     {
@@ -213,16 +213,16 @@ pub(crate) fn whereabouts(counts: &[(&str, u64)], unplaced: u64, more: &str) -> 
 }
 
 /// Places named before the rest is `elsewhere`.
-const PLACES: usize = 3;
+const MAX_PLACES: usize = 3;
 
 /// A path short enough for a remark: its end matters most.
 pub(crate) fn shortened(path: &str) -> String {
-    const MOST: usize = 80;
+    const MAX_PATH_CHARS: usize = 80;
     let length = path.chars().count();
-    if length <= MOST {
+    if length <= MAX_PATH_CHARS {
         return path.to_owned();
     }
-    let kept: String = path.chars().skip(length - MOST).collect();
+    let kept: String = path.chars().skip(length - MAX_PATH_CHARS).collect();
     format!("…{kept}")
 }
 

@@ -15,15 +15,15 @@ mod table;
 use llmc_tokens::{count, fits};
 
 use crate::excerpt::line_count;
-use crate::logs::{self, Survey};
-use crate::sniff::Kind;
+use crate::logs::{self, LogSurvey};
+use crate::sniff::ContentKind;
 use crate::{Condensed, Totals};
 use excerpt::{Edge, Excerpt, first_lines, last_lines};
 use llmc_syntax::Language;
 
 /// What is at hand of a text.
 #[derive(Debug, Clone, Copy)]
-pub struct Text<'t> {
+pub struct TextEnds<'t> {
     /// All of it, or the beginning if there is a `tail`.
     pub head: &'t str,
     /// The end, when what lies between is not at hand.
@@ -33,12 +33,12 @@ pub struct Text<'t> {
     /// The lines of the whole.
     pub total_lines: u64,
     /// What a log held when all of it streamed by, where only its ends are at hand.
-    pub survey: Option<&'t Survey>,
+    pub survey: Option<&'t LogSurvey>,
 }
 
 /// Which part was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum PreviewPart {
     /// Everything.
     Whole,
     /// The first lines.
@@ -50,7 +50,7 @@ pub enum Asked {
 }
 
 /// Tokens left for the remarks.
-const REMARKS: usize = 30;
+const REMARK_TOKENS: usize = 30;
 
 /// A text within a token budget.
 ///
@@ -58,9 +58,9 @@ const REMARKS: usize = 30;
 /// as many as fit.
 pub fn condense(
     path: &str,
-    kind: Kind,
-    text: &Text<'_>,
-    asked: Asked,
+    kind: ContentKind,
+    text: &TextEnds<'_>,
+    asked: PreviewPart,
     budget_tokens: usize,
 ) -> Condensed {
     let room = budget_tokens;
@@ -77,10 +77,10 @@ pub fn condense(
         hot_zone: None,
     };
     match asked {
-        Asked::Whole if text.tail.is_none() && fits(text.head, room) => {
+        PreviewPart::Whole if text.tail.is_none() && fits(text.head, room) => {
             answer(text.head.to_owned(), text.total_lines, false, Vec::new())
         }
-        Asked::Whole if kind == Kind::Log => {
+        PreviewPart::Whole if kind == ContentKind::Log => {
             let mut found = match text.tail {
                 None => logs::condense(text.head, room),
                 Some(tail) => logs::condense_ends(text, tail, room),
@@ -89,9 +89,9 @@ pub fn condense(
             found.totals.size = Some(text.total_bytes);
             found
         }
-        Asked::Whole => {
+        PreviewPart::Whole => {
             let (body, lines, mut remarks) =
-                preview(path, kind, text, room.saturating_sub(REMARKS));
+                preview(path, kind, text, room.saturating_sub(REMARK_TOKENS));
             let shown = lines.min(text.total_lines);
             let more = text.total_lines - shown;
             if more > 0 {
@@ -104,23 +104,33 @@ pub fn condense(
             }
             answer(body, shown, true, remarks)
         }
-        Asked::Head(lines) => {
-            let taken = first_lines(text.head, lines, room.saturating_sub(REMARKS), edge(text));
+        PreviewPart::Head(lines) => {
+            let taken = first_lines(
+                text.head,
+                lines,
+                room.saturating_sub(REMARK_TOKENS),
+                edge(text),
+            );
             let wanted = lines.min(text.total_lines);
             let short = taken.lines < wanted || taken.clipped;
             let remarks = range_remark(1, &taken, wanted, text.total_lines);
             answer(taken.text, taken.lines, short, remarks)
         }
-        Asked::From(first) => {
+        PreviewPart::From(first) => {
             let wanted = line_count(text.head);
-            let taken = first_lines(text.head, wanted, room.saturating_sub(REMARKS), Edge::Whole);
+            let taken = first_lines(
+                text.head,
+                wanted,
+                room.saturating_sub(REMARK_TOKENS),
+                Edge::Whole,
+            );
             let short = taken.lines < wanted || taken.clipped;
             let remarks = range_remark(first, &taken, wanted, text.total_lines);
             answer(taken.text, taken.lines, short, remarks)
         }
-        Asked::Tail(lines) => {
+        PreviewPart::Tail(lines) => {
             let end = text.tail.unwrap_or(text.head);
-            let taken = last_lines(end, lines, room.saturating_sub(REMARKS), edge(text));
+            let taken = last_lines(end, lines, room.saturating_sub(REMARK_TOKENS), edge(text));
             let wanted = lines.min(text.total_lines);
             let short = taken.lines < wanted || taken.clipped;
             let first = (text.total_lines + 1).saturating_sub(taken.lines);
@@ -168,17 +178,22 @@ fn range_remark(first: u64, taken: &Excerpt, wanted: u64, total: u64) -> Vec<Str
 }
 
 /// Shape and beginning; the body, how many lines of the text are in it, and what to remark.
-fn preview(path: &str, kind: Kind, text: &Text<'_>, room: usize) -> (String, u64, Vec<String>) {
+fn preview(
+    path: &str,
+    kind: ContentKind,
+    text: &TextEnds<'_>,
+    room: usize,
+) -> (String, u64, Vec<String>) {
     let half = room / 2;
     let (shape, remark) = match kind {
-        Kind::Code => outline(path, text.head, half),
-        Kind::Json => json::shape(text, half),
-        Kind::Yaml => keys::yaml(text.head, half),
-        Kind::Toml => keys::toml(text.head, half),
-        Kind::Markdown => keys::markdown(text.head, half),
-        Kind::Csv => table::columns(path, text, half),
+        ContentKind::Code => outline(path, text.head, half),
+        ContentKind::Json => json::shape(text, half),
+        ContentKind::Yaml => keys::yaml(text.head, half),
+        ContentKind::Toml => keys::toml(text.head, half),
+        ContentKind::Markdown => keys::markdown(text.head, half),
+        ContentKind::Csv => table::columns(path, text, half),
         // Logs have a condenser of their own.
-        Kind::Text | Kind::Log | Kind::Binary => (String::new(), None),
+        ContentKind::Text | ContentKind::Log | ContentKind::Binary => (String::new(), None),
     };
     let mut body = shape;
     if text.tail.is_some() && !body.is_empty() {
@@ -199,11 +214,11 @@ fn preview(path: &str, kind: Kind, text: &Text<'_>, room: usize) -> (String, u64
     (body, start.lines, remark.into_iter().collect())
 }
 
-type Shape = (String, Option<String>);
+type ContentShape = (String, Option<String>);
 
-fn outline(path: &str, source: &str, room: usize) -> Shape {
+fn outline(path: &str, source: &str, room: usize) -> ContentShape {
     let Some(language) = Language::detect(path, source) else {
-        return Shape::default();
+        return ContentShape::default();
     };
     // A line of an outline takes ten tokens or more.
     let found = llmc_syntax::outline(language, source, room / 10);
@@ -217,15 +232,21 @@ fn lines_of_shape(
     what: &str,
     about: &str,
     room: usize,
-) -> Shape {
+) -> ContentShape {
     let title = format!("{} {what}{about}:\n", lines.len() + withheld);
     titled(&title, lines, withheld, what, room)
 }
 
 /// As many lines as fit below a title, and a remark that counts the others.
-fn titled(title: &str, lines: Vec<String>, withheld: usize, what: &str, room: usize) -> Shape {
+fn titled(
+    title: &str,
+    lines: Vec<String>,
+    withheld: usize,
+    what: &str,
+    room: usize,
+) -> ContentShape {
     if lines.is_empty() {
-        return Shape::default();
+        return ContentShape::default();
     }
     let all = lines.len() + withheld;
     let taken = first_lines(
@@ -243,7 +264,7 @@ fn titled(title: &str, lines: Vec<String>, withheld: usize, what: &str, room: us
 }
 
 /// What is known of the line at which the beginning of a text was cut off.
-fn edge(text: &Text<'_>) -> Edge {
+fn edge(text: &TextEnds<'_>) -> Edge {
     match text.tail {
         None => Edge::Whole,
         Some(tail) if text.total_lines <= 1 => Edge::Bytes(

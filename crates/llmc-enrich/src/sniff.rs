@@ -4,7 +4,7 @@ use llmc_syntax::Language;
 
 /// What a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ContentKind {
     Code,
     Json,
     Yaml,
@@ -16,7 +16,7 @@ pub enum Kind {
     Binary,
 }
 
-impl Kind {
+impl ContentKind {
     /// The word the envelope has for it.
     pub fn word(self) -> &'static str {
         match self {
@@ -34,9 +34,9 @@ impl Kind {
 }
 
 /// Names and extensions, lower case, that settle it.
-const NAMES: &[(Kind, &[&str])] = &[
+const NAMES: &[(ContentKind, &[&str])] = &[
     (
-        Kind::Json,
+        ContentKind::Json,
         &[
             "json",
             "jsonl",
@@ -49,16 +49,16 @@ const NAMES: &[(Kind, &[&str])] = &[
             "jsonc",
         ],
     ),
-    (Kind::Yaml, &["yaml", "yml", ".clang-format"]),
+    (ContentKind::Yaml, &["yaml", "yml", ".clang-format"]),
     (
-        Kind::Toml,
+        ContentKind::Toml,
         &["toml", "cargo.lock", "poetry.lock", "uv.lock", "pipfile"],
     ),
-    (Kind::Csv, &["csv", "tsv", "psv"]),
-    (Kind::Log, &["log"]),
-    (Kind::Markdown, &["md", "markdown", "mdx"]),
+    (ContentKind::Csv, &["csv", "tsv", "psv"]),
+    (ContentKind::Log, &["log"]),
+    (ContentKind::Markdown, &["md", "markdown", "mdx"]),
     (
-        Kind::Code,
+        ContentKind::Code,
         &[
             "kt",
             "kts",
@@ -117,13 +117,13 @@ const NAMES: &[(Kind, &[&str])] = &[
 ];
 
 /// Bytes looked at.
-const HEAD: usize = 8 * 1024;
+const SNIFF_BYTES: usize = 8 * 1024;
 
 /// What the file at `path` holds, of which `head` is the beginning.
-pub fn sniff(path: &str, head: &[u8]) -> Kind {
-    let head = &head[..head.len().min(HEAD)];
+pub fn sniff(path: &str, head: &[u8]) -> ContentKind {
+    let head = &head[..head.len().min(SNIFF_BYTES)];
     if is_binary(head) {
-        return Kind::Binary;
+        return ContentKind::Binary;
     }
     let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
     let extension = name
@@ -138,18 +138,18 @@ pub fn sniff(path: &str, head: &[u8]) -> Kind {
     }
     // `server.log.1`, `server.log-20260102`
     if name.contains(".log.") || name.contains(".log-") {
-        return Kind::Log;
+        return ContentKind::Log;
     }
     let text = String::from_utf8_lossy(head);
     if Language::detect(path, &text).is_some() {
-        return Kind::Code;
+        return ContentKind::Code;
     }
     by_content(&text)
 }
 
 /// Whether these bytes are not meant to be read: a NUL, or more control characters and broken UTF-8 than a slip explains.
 pub fn is_binary(head: &[u8]) -> bool {
-    let head = &head[..head.len().min(HEAD)];
+    let head = &head[..head.len().min(SNIFF_BYTES)];
     if memchr::memchr(0, head).is_some() || head.starts_with(b"%PDF-") {
         return true;
     }
@@ -168,29 +168,29 @@ pub fn is_binary(head: &[u8]) -> bool {
     (control + broken) * 10 > head.len()
 }
 
-fn by_content(text: &str) -> Kind {
+fn by_content(text: &str) -> ContentKind {
     let start = text.trim_start_matches('\u{feff}').trim_start();
     let mut after = start.chars().skip(1).skip_while(|c| c.is_whitespace());
     match start.chars().next() {
-        Some('{') if matches!(after.next(), Some('"' | '}')) => return Kind::Json,
+        Some('{') if matches!(after.next(), Some('"' | '}')) => return ContentKind::Json,
         // `[2026-01-02 …] started` is a log, `[2, 3]` is not.
         Some('[')
             if matches!(after.next(), Some('"' | '{' | '[' | ']' | '0'..='9')) && !is_log(text) =>
         {
-            return Kind::Json;
+            return ContentKind::Json;
         }
         _ => {}
     }
     if is_log(text) {
-        Kind::Log
+        ContentKind::Log
     } else if start.starts_with("---\n") || start.starts_with("%YAML") {
-        Kind::Yaml
+        ContentKind::Yaml
     } else if start.starts_with("# ") && text.lines().any(|line| line.starts_with("## ")) {
-        Kind::Markdown
+        ContentKind::Markdown
     } else if delimiter(text).is_some() {
-        Kind::Csv
+        ContentKind::Csv
     } else {
-        Kind::Text
+        ContentKind::Text
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn by_name_and_by_content() {
-        use Kind::{Binary, Code, Csv, Json, Log, Markdown, Text, Toml, Yaml};
+        use ContentKind::{Binary, Code, Csv, Json, Log, Markdown, Text, Toml, Yaml};
         for (path, head, expected) in [
             ("a/b.rs", "fn main() {}", Code),
             ("Dockerfile", "FROM x", Code),

@@ -5,7 +5,7 @@
 //! the usual runners into one [`TestRun`], [`condense`] prints that within a budget.
 //!
 //! Numbers come from the runner's own summary where there is one. When the output was cut and shows fewer failures than
-//! the summary counts, the difference is kept in the counts and said.
+//! the summary counts, the difference is counted and reported.
 
 mod cargo;
 mod go;
@@ -22,16 +22,15 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::room::{Block, clip, names, plural, share, thousands, within, write_block};
+use crate::budget::{LineBlock, clip, names, plural, share, thousands, within, write_block};
 use crate::terminal::settled;
 use crate::{Condensed, Totals};
 
 /// Lines kept of one failure's message.
-const MESSAGE_LINES: usize = 40;
+const MAX_MESSAGE_LINES: usize = 40;
 /// Bytes kept of one line.
-const LINE_BYTES: usize = 400;
+const MAX_LINE_BYTES: usize = 400;
 
-/// What ran the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framework {
     Pytest,
@@ -47,7 +46,6 @@ pub enum Framework {
 }
 
 impl Framework {
-    /// The name by which its users know it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pytest => "pytest",
@@ -77,7 +75,7 @@ impl Framework {
 
 /// What went wrong, in the order in which it is worth reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum FailureKind {
     /// The code did not compile.
     Build,
     /// A test could not run: collection, setup, teardown, a crash.
@@ -86,7 +84,7 @@ pub enum Kind {
     Failed,
 }
 
-impl Kind {
+impl FailureKind {
     fn label(self) -> &'static str {
         match self {
             Self::Build => "BUILD",
@@ -96,9 +94,8 @@ impl Kind {
     }
 }
 
-/// One failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct TestFailure {
     /// What the runner calls the test; for a compile error the compiler's message.
     pub id: String,
     /// `path:line`, where the failure was raised.
@@ -109,14 +106,13 @@ pub struct Failure {
     pub message: Vec<String>,
     /// Lines of the message that were too many to keep.
     pub dropped: usize,
-    /// What went wrong.
-    pub kind: Kind,
+    pub kind: FailureKind,
 }
 
-impl Failure {
-    fn new(kind: Kind, id: impl AsRef<str>) -> Self {
+impl TestFailure {
+    fn new(kind: FailureKind, id: impl AsRef<str>) -> Self {
         Self {
-            id: clip(id.as_ref().trim(), LINE_BYTES).into_owned(),
+            id: clip(id.as_ref().trim(), MAX_LINE_BYTES).into_owned(),
             location: None,
             assertion: None,
             message: Vec::new(),
@@ -126,13 +122,13 @@ impl Failure {
     }
 
     /// Adds a line to the message, or counts it when there are enough. Blank lines say nothing.
-    fn say(&mut self, line: &str) {
+    fn add_message(&mut self, line: &str) {
         let line = line.trim_end();
         if line.is_empty() {
             return;
         }
-        if self.message.len() < MESSAGE_LINES {
-            self.message.push(clip(line, LINE_BYTES).into_owned());
+        if self.message.len() < MAX_MESSAGE_LINES {
+            self.message.push(clip(line, MAX_LINE_BYTES).into_owned());
         } else {
             self.dropped += 1;
         }
@@ -141,29 +137,26 @@ impl Failure {
     fn assert(&mut self, line: &str) {
         let line = line.trim();
         if !line.is_empty() {
-            self.assertion = Some(clip(line, LINE_BYTES).into_owned());
+            self.assertion = Some(clip(line, MAX_LINE_BYTES).into_owned());
         }
     }
 }
 
-/// What a test runner said.
+/// The result of a test run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestRun {
-    /// Who said it.
     pub framework: Framework,
-    /// Tests that passed.
     pub passed: u64,
-    /// Tests that failed.
     pub failed: u64,
     /// Compile errors and tests that could not run.
     pub errors: u64,
     /// Tests that were left out on purpose.
     pub skipped: u64,
-    /// How long it took, as the runner says.
+    /// As the runner reports it.
     pub duration: Option<Duration>,
     /// Everything that went wrong, compile errors first.
-    pub failures: Vec<Failure>,
-    /// What else is worth knowing, one line each.
+    pub failures: Vec<TestFailure>,
+    /// Further remarks, one line each.
     pub notes: Vec<String>,
 }
 
@@ -189,7 +182,10 @@ impl TestRun {
     /// Puts compile errors first and makes the counts at least what was found.
     fn finish(mut self) -> Self {
         self.failures.sort_by_key(|failure| failure.kind);
-        let failed = self.failures.iter().filter(|f| f.kind == Kind::Failed);
+        let failed = self
+            .failures
+            .iter()
+            .filter(|f| f.kind == FailureKind::Failed);
         let failed = failed.count() as u64;
         self.failed = self.failed.max(failed);
         self.errors = self.errors.max(self.failures.len() as u64 - failed);
@@ -197,23 +193,34 @@ impl TestRun {
     }
 }
 
-/// Reads the output of a test runner; nothing when it is none.
+type Parser = fn(&str) -> Option<TestRun>;
+
+/// The parsers, each with the markers of which a text must contain one to be parsed at all.
+///
+/// The more particular formats come first: nextest quotes what libtest prints, and any runner may print a plain summary.
+const PARSERS: &[(&[&str], Parser)] = &[
+    (go::JSON_MARKERS, go::parse_json),
+    (nextest::MARKERS, nextest::parse),
+    (pytest::MARKERS, pytest::parse),
+    (cargo::MARKERS, cargo::parse),
+    (vitest::MARKERS, vitest::parse),
+    (jest::MARKERS, jest::parse),
+    (unittest::MARKERS, unittest::parse),
+    (go::MARKERS, go::parse),
+    (tsc::MARKERS, tsc::parse),
+];
+
+/// Parses the output of a test runner; `None` when it is none.
 ///
 /// Takes stdout and stderr together, in any order, coloured or not, and cut anywhere.
 pub fn parse(text: &str) -> Option<TestRun> {
     let text = settled(text);
     let text = text.as_ref();
-    // The more particular formats first: nextest quotes what libtest prints, and any runner may print a plain summary.
-    let run = go::parse_json(text)
-        .or_else(|| nextest::parse(text))
-        .or_else(|| pytest::parse(text))
-        .or_else(|| cargo::parse(text))
-        .or_else(|| vitest::parse(text))
-        .or_else(|| jest::parse(text))
-        .or_else(|| unittest::parse(text))
-        .or_else(|| go::parse(text))
-        .or_else(|| tsc::parse(text))?;
-    Some(run.finish())
+    PARSERS
+        .iter()
+        .filter(|(markers, _)| contains_any(text, markers))
+        .find_map(|(_, parse)| parse(text))
+        .map(TestRun::finish)
 }
 
 /// Prints a run within `budget` tokens: the counts, then every failure, shortened evenly when room is short.
@@ -237,10 +244,10 @@ fn render(run: &TestRun, raw_len: u64, tokens: usize) -> Condensed {
             "{what} counted by the runner, but not in its output"
         ));
     }
-    let fixed = crate::room::cost(&body)
+    let fixed = crate::budget::cost(&body)
         + breadcrumbs
             .iter()
-            .map(|crumb| crate::room::crumb_cost(crumb))
+            .map(|crumb| crate::budget::crumb_cost(crumb))
             .sum::<usize>();
     let room = tokens.saturating_sub(fixed);
     // A first line takes a good ten tokens: more failures than this cannot be shown, so they need not be prepared.
@@ -306,7 +313,7 @@ fn counts(run: &TestRun) -> String {
     line
 }
 
-fn block(failure: &Failure) -> Block<'_> {
+fn block(failure: &TestFailure) -> LineBlock<'_> {
     let mut lines: Vec<Cow<'_, str>> = Vec::with_capacity(2 + failure.message.len());
     let label = failure.kind.label();
     lines.push(Cow::Owned(match &failure.location {
@@ -315,14 +322,14 @@ fn block(failure: &Failure) -> Block<'_> {
     }));
     let details = failure.assertion.iter().chain(&failure.message);
     lines.extend(details.map(|line| Cow::Owned(format!("    {line}"))));
-    Block {
+    LineBlock {
         lines,
         dropped: failure.dropped,
     }
 }
 
 /// The file with the most failures, when there is more than one in it.
-fn hot_zone(failures: &[Failure]) -> Option<String> {
+fn hot_zone(failures: &[TestFailure]) -> Option<String> {
     let mut by_path: HashMap<&str, usize> = HashMap::new();
     let paths = failures.iter().filter_map(|f| f.location.as_deref());
     for path in paths.filter_map(|location| location.rsplit_once(':')) {
@@ -334,8 +341,7 @@ fn hot_zone(failures: &[Failure]) -> Option<String> {
     (count > 1).then(|| path.to_owned())
 }
 
-/// Whether the text has any of these words in it: a cheap look before a reader goes through all its lines.
-fn mentions(text: &str, words: &[&str]) -> bool {
+fn contains_any(text: &str, words: &[&str]) -> bool {
     let text = text.as_bytes();
     words
         .iter()

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use super::parse::{Diff, Sign};
 
 /// Lines a block has at least, and at least so many of them say something.
-const LEAST: usize = 3;
+const MIN_MOVED_LINES: usize = 3;
 
 /// All moved blocks of a diff, by where they start.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub(super) struct Moves {
 
 /// One end of a moved block.
 pub(super) struct Moved {
-    pub(super) role: Role,
+    pub(super) role: MoveRole,
     /// How many lines it has.
     pub(super) lines: usize,
     /// `path:10-20`, where it was.
@@ -27,7 +27,7 @@ pub(super) struct Moved {
 
 /// Which end it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum MoveRole {
     /// Where the lines were removed.
     From,
     /// Where they were added.
@@ -35,7 +35,7 @@ pub(super) enum Role {
 }
 
 /// A changed line and where it stands.
-struct Place<'a> {
+struct LinePosition<'a> {
     file: usize,
     hunk: usize,
     line: usize,
@@ -45,7 +45,7 @@ struct Place<'a> {
     used: bool,
 }
 
-impl Place<'_> {
+impl LinePosition<'_> {
     fn follows(&self, before: &Self) -> bool {
         (self.file, self.hunk, self.line) == (before.file, before.hunk, before.line + 1)
     }
@@ -54,9 +54,9 @@ impl Place<'_> {
         self.text
             .chars()
             .filter(|c| c.is_alphanumeric())
-            .take(LEAST)
+            .take(MIN_MOVED_LINES)
             .count()
-            == LEAST
+            == MIN_MOVED_LINES
     }
 }
 
@@ -64,8 +64,8 @@ impl Moves {
     pub(super) fn find(diff: &Diff<'_>) -> Self {
         let (mut removed, added) = changed_lines(diff);
         // Places by the three lines that start there, the first place last, so that it is popped first.
-        let mut starts: HashMap<[u64; LEAST], Vec<usize>> = HashMap::new();
-        for at in (0..removed.len().saturating_sub(LEAST - 1)).rev() {
+        let mut starts: HashMap<[u64; MIN_MOVED_LINES], Vec<usize>> = HashMap::new();
+        for at in (0..removed.len().saturating_sub(MIN_MOVED_LINES - 1)).rev() {
             if let Some(key) = key(&removed, at) {
                 starts.entry(key).or_default().push(at);
             }
@@ -88,7 +88,7 @@ impl Moves {
                 .filter(|place| place.says_something())
                 .count();
             match from {
-                Some(from) if lines >= LEAST && telling >= LEAST => {
+                Some(from) if lines >= MIN_MOVED_LINES && telling >= MIN_MOVED_LINES => {
                     for place in &mut removed[from..from + lines] {
                         place.used = true;
                     }
@@ -106,11 +106,17 @@ impl Moves {
         self.at.get(&(file, hunk, line))
     }
 
-    fn record(&mut self, diff: &Diff<'_>, from: &Place<'_>, to: &Place<'_>, lines: usize) {
+    fn record(
+        &mut self,
+        diff: &Diff<'_>,
+        from: &LinePosition<'_>,
+        to: &LinePosition<'_>,
+        lines: usize,
+    ) {
         let span = |path: &str, first: u64| format!("{path}:{first}-{}", first + lines as u64 - 1);
         let old = span(diff.files[from.file].old_path(), from.number);
         let new = span(diff.files[to.file].path(), to.number);
-        for (place, role) in [(from, Role::From), (to, Role::To)] {
+        for (place, role) in [(from, MoveRole::From), (to, MoveRole::To)] {
             self.at.insert(
                 (place.file, place.hunk, place.line),
                 Moved {
@@ -124,7 +130,7 @@ impl Moves {
     }
 }
 
-fn changed_lines<'a>(diff: &Diff<'a>) -> (Vec<Place<'a>>, Vec<Place<'a>>) {
+fn changed_lines<'a>(diff: &Diff<'a>) -> (Vec<LinePosition<'a>>, Vec<LinePosition<'a>>) {
     let (mut removed, mut added) = (Vec::new(), Vec::new());
     for (f, file) in diff.files.iter().enumerate() {
         for (h, hunk) in file
@@ -138,7 +144,7 @@ fn changed_lines<'a>(diff: &Diff<'a>) -> (Vec<Place<'a>>, Vec<Place<'a>>) {
                 let place = |number| {
                     let mut hasher = DefaultHasher::new();
                     line.text.hash(&mut hasher);
-                    Place {
+                    LinePosition {
                         file: f,
                         hunk: h,
                         line: l,
@@ -161,14 +167,14 @@ fn changed_lines<'a>(diff: &Diff<'a>) -> (Vec<Place<'a>>, Vec<Place<'a>>) {
     (removed, added)
 }
 
-fn key(places: &[Place<'_>], at: usize) -> Option<[u64; LEAST]> {
-    let window = places.get(at..at + LEAST)?;
+fn key(places: &[LinePosition<'_>], at: usize) -> Option<[u64; MIN_MOVED_LINES]> {
+    let window = places.get(at..at + MIN_MOVED_LINES)?;
     let together = window.windows(2).all(|pair| pair[1].follows(&pair[0]));
     together.then(|| std::array::from_fn(|i| window[i].hash))
 }
 
 /// How many lines from here on are the same and stand together in both places.
-fn common(removed: &[Place<'_>], added: &[Place<'_>]) -> usize {
+fn common(removed: &[LinePosition<'_>], added: &[LinePosition<'_>]) -> usize {
     let pairs = removed.iter().zip(added).enumerate();
     pairs
         .take_while(|(i, (old, new))| {

@@ -6,19 +6,19 @@
 use std::borrow::Cow;
 
 /// Lines kept in memory; those of longer diffs are counted only.
-const KEPT_LINES: usize = 500_000;
+const MAX_KEPT_LINES: usize = 500_000;
 
 /// A whole diff.
 #[derive(Debug, Default)]
 pub(super) struct Diff<'a> {
-    pub(super) files: Vec<File<'a>>,
+    pub(super) files: Vec<DiffFile<'a>>,
     /// Lines that belong to no file: messages, listings.
     pub(super) outside: u64,
     kept: usize,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct File<'a> {
+pub(super) struct DiffFile<'a> {
     old: Cow<'a, str>,
     new: Cow<'a, str>,
     /// What happened besides: new, deleted, renamed, mode, binary.
@@ -34,7 +34,7 @@ pub(super) struct Hunk<'a> {
     pub(super) symbol: &'a str,
     pub(super) old_start: u64,
     pub(super) new_start: u64,
-    pub(super) lines: Vec<Line<'a>>,
+    pub(super) lines: Vec<DiffLine<'a>>,
     /// Whether it compares more than two versions.
     pub(super) combined: bool,
     /// Lines that were too many to keep.
@@ -44,7 +44,7 @@ pub(super) struct Hunk<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Line<'a> {
+pub(super) struct DiffLine<'a> {
     pub(super) sign: Sign,
     /// With its sign.
     pub(super) raw: &'a str,
@@ -94,7 +94,7 @@ impl<'a> Diff<'a> {
             if let Some((hunk, left, parents)) = hunk_header(line) {
                 columns = parents;
                 if diff.files.is_empty() {
-                    diff.files.push(File::default());
+                    diff.files.push(DiffFile::default());
                 }
                 if let Some(file) = diff.files.last_mut() {
                     file.hunks.push(hunk);
@@ -159,12 +159,12 @@ impl<'a> Diff<'a> {
             }
             Sign::Context => *left = (left.0.saturating_sub(1), left.1.saturating_sub(1)),
         }
-        if self.kept == KEPT_LINES {
+        if self.kept == MAX_KEPT_LINES {
             hunk.dropped += 1;
             return true;
         }
         self.kept += 1;
-        hunk.lines.push(Line {
+        hunk.lines.push(DiffLine {
             sign,
             raw: line,
             text: &line[marks.len()..],
@@ -174,7 +174,7 @@ impl<'a> Diff<'a> {
 
     fn header(&mut self, line: &'a str, next: &str) {
         if let Some(rest) = line.strip_prefix("diff ") {
-            let mut file = File::default();
+            let mut file = DiffFile::default();
             if let Some(names) = rest.strip_prefix("--git ") {
                 (file.old, file.new) = git_names(names);
             } else if let Some(name) = rest
@@ -195,7 +195,7 @@ impl<'a> Diff<'a> {
                 .last()
                 .is_none_or(|file| file.named || !file.hunks.is_empty())
             {
-                self.files.push(File::default());
+                self.files.push(DiffFile::default());
             }
             if let Some(file) = self.files.last_mut() {
                 file.old = name(old);
@@ -204,10 +204,10 @@ impl<'a> Diff<'a> {
             return;
         }
         if let Some(rest) = line.strip_prefix("Only in ") {
-            self.files.push(File {
+            self.files.push(DiffFile {
                 new: Cow::Owned(rest.replacen(": ", "/", 1)),
                 notes: vec!["only there".into()],
-                ..File::default()
+                ..DiffFile::default()
             });
             return;
         }
@@ -220,11 +220,11 @@ impl<'a> Diff<'a> {
             if unnamed {
                 // The file that is gone is named by where it was.
                 let (old, new) = names.rsplit_once(" and ").unwrap_or(("", names));
-                self.files.push(File {
+                self.files.push(DiffFile {
                     old: name(old),
                     new: name(new),
                     named: true,
-                    ..File::default()
+                    ..DiffFile::default()
                 });
             }
             if let Some(file) = self.files.last_mut() {
@@ -242,7 +242,7 @@ impl<'a> Diff<'a> {
     }
 }
 
-impl<'a> File<'a> {
+impl<'a> DiffFile<'a> {
     /// Where the file is now, or was when it is gone.
     pub(super) fn path(&self) -> &str {
         match (self.new.as_ref(), self.old.as_ref()) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use similar::TextDiff;
 
 /// How long to look for the smallest diff; past it the rest is shown as replaced, which is still true.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const DIFF_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Bytes of a line repeated in a hunk's header.
-const SYMBOL_BYTES: usize = 80;
+const MAX_SYMBOL_BYTES: usize = 80;
 
 /// The unified diff that turns `a` into `b`, with `context` lines around each change; empty when they are equal.
 ///
@@ -18,7 +18,7 @@ pub fn unified(a_name: &str, a: &str, b_name: &str, b: &str, context: usize) -> 
     let old: Vec<&str> = a.split_inclusive('\n').collect();
     let new: Vec<&str> = b.split_inclusive('\n').collect();
     let diff = TextDiff::configure()
-        .timeout(PATIENCE)
+        .timeout(DIFF_TIMEOUT)
         .newline_terminated(true)
         .diff_slices(&old, &new);
     let mut unified = diff.unified_diff();
@@ -53,5 +53,5 @@ pub fn unified(a_name: &str, a: &str, b_name: &str, b: &str, context: usize) -> 
 fn opens_symbol(line: &str) -> Option<&str> {
     let line = line.trim_end();
     let opens = line.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$');
-    opens.then(|| &line[..line.floor_char_boundary(SYMBOL_BYTES)])
+    opens.then(|| &line[..line.floor_char_boundary(MAX_SYMBOL_BYTES)])
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use llmc_tokens::fits;
 
-use super::{FoundPaths, REMARKS};
+use super::{FoundPaths, REMARK_TOKENS};
 use crate::grep::skipped;
 use crate::place::{self, Purpose};
 use crate::{Condensed, Totals};
@@ -34,7 +34,7 @@ pub fn condense_find(found: &FoundPaths, budget_tokens: usize) -> Condensed {
     }
     let room = budget_tokens;
     let mut order: Vec<_> = found.paths.iter().collect();
-    let wanted = Wanted::new(&found.pattern);
+    let wanted = NameQuery::new(&found.pattern);
     order.sort_by_cached_key(|found| {
         (
             Purpose::of(&found.path) == Purpose::Generated,
@@ -65,7 +65,7 @@ pub fn condense_find(found: &FoundPaths, budget_tokens: usize) -> Condensed {
         .flatten()
         .map(|(place, _)| place.to_owned());
     let unplaced = total - order.len() as u64;
-    if unplaced == 0 && fits(&all, room.saturating_sub(REMARKS / 2)) {
+    if unplaced == 0 && fits(&all, room.saturating_sub(REMARK_TOKENS / 2)) {
         return Condensed {
             body: all,
             breadcrumbs: crumbs(&[], 0),
@@ -75,7 +75,7 @@ pub fn condense_find(found: &FoundPaths, budget_tokens: usize) -> Condensed {
             hot_zone,
         };
     }
-    let room = room.saturating_sub(REMARKS);
+    let room = room.saturating_sub(REMARK_TOKENS);
     let (bytes, spent) = llmc_tokens::lines_within(&all, room * 7 / 10);
     all.truncate(bytes);
     let shown = all.lines().count();
@@ -98,12 +98,12 @@ pub fn condense_find(found: &FoundPaths, budget_tokens: usize) -> Condensed {
 }
 
 /// What a pattern wants a name to be.
-struct Wanted {
+struct NameQuery {
     text: String,
     in_path: bool,
 }
 
-impl Wanted {
+impl NameQuery {
     fn new(pattern: &str) -> Self {
         // Of a glob, the longest part that is plain text.
         let text = pattern
@@ -172,8 +172,5 @@ fn directories(files: &[(&str, u64)], room: usize) -> String {
         best = (count, lines);
     }
     // So few the remark below names anyway.
-    match best.0 < 4 {
-        true => String::new(),
-        false => best.1,
-    }
+    if best.0 < 4 { String::new() } else { best.1 }
 }

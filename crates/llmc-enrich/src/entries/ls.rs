@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use llmc_tokens::count;
 
-use super::{Entry, EntryKind, REMARKS, short_size};
+use super::{ListedEntry, ListedKind, REMARK_TOKENS, short_size};
 use crate::place::Purpose;
 use crate::{Condensed, Totals};
 
@@ -33,16 +33,21 @@ const TELLING: &[&str] = &[
 /// A directory within a token budget: `name/`, `name@`, `name  12K`; directories first.
 ///
 /// Of a large one, the files that say what it is and the newest, and the rest counted by extension.
-pub fn condense_ls(entries: &[Entry], total: u64, hidden: u64, budget_tokens: usize) -> Condensed {
+pub fn condense_ls(
+    entries: &[ListedEntry],
+    total: u64,
+    hidden: u64,
+    budget_tokens: usize,
+) -> Condensed {
     let total = total.max(entries.len() as u64);
     let room = budget_tokens;
     let mut sorted: Vec<_> = entries.iter().collect();
-    sorted.sort_by_key(|entry| (entry.kind != EntryKind::Directory, &*entry.name));
-    let rank = |entry: &Entry| {
+    sorted.sort_by_key(|entry| (entry.kind != ListedKind::Directory, &*entry.name));
+    let rank = |entry: &ListedEntry| {
         (
             Purpose::of(&entry.name) == Purpose::Generated,
             !TELLING.contains(&&*entry.name.to_lowercase()),
-            entry.kind != EntryKind::Directory,
+            entry.kind != ListedKind::Directory,
             Reverse(entry.modified),
         )
     };
@@ -58,7 +63,7 @@ pub fn condense_ls(entries: &[Entry], total: u64, hidden: u64, budget_tokens: us
     };
     let mut shown: Vec<usize> = by_rank.clone();
     if unplaced > 0 || all > room.saturating_sub(10) {
-        let room = room.saturating_sub(REMARKS);
+        let room = room.saturating_sub(REMARK_TOKENS);
         // Directories get at most half, so that a thousand of them leave room for the files.
         let (mut spent, mut on_directories) = (0, 0);
         shown.retain(|at| {
@@ -66,11 +71,11 @@ pub fn condense_ls(entries: &[Entry], total: u64, hidden: u64, budget_tokens: us
                 return false;
             }
             let tokens = costs(at);
-            let directory = sorted[*at].kind == EntryKind::Directory;
+            let directory = sorted[*at].kind == ListedKind::Directory;
             let files_too = entries.len() > 1
                 && sorted
                     .last()
-                    .is_some_and(|last| last.kind != EntryKind::Directory);
+                    .is_some_and(|last| last.kind != ListedKind::Directory);
             if spent + tokens > room
                 || (directory && files_too && on_directories + tokens > room / 2)
             {
@@ -109,7 +114,7 @@ pub fn condense_ls(entries: &[Entry], total: u64, hidden: u64, budget_tokens: us
 }
 
 /// `312 more: 300 .rs, 10 directories, 2 others`, and how many are hidden.
-fn ls_remarks(sorted: &[&Entry], shown: &[usize], unplaced: u64, hidden: u64) -> Vec<String> {
+fn ls_remarks(sorted: &[&ListedEntry], shown: &[usize], unplaced: u64, hidden: u64) -> Vec<String> {
     let mut groups: BTreeMap<String, u64> = BTreeMap::new();
     let mut shown = shown.iter().peekable();
     for (at, entry) in sorted.iter().enumerate() {
@@ -117,7 +122,7 @@ fn ls_remarks(sorted: &[&Entry], shown: &[usize], unplaced: u64, hidden: u64) ->
             continue;
         }
         let group = match entry.kind {
-            EntryKind::Directory => "directories".to_owned(),
+            ListedKind::Directory => "directories".to_owned(),
             _ => match entry.name.rsplit_once('.') {
                 Some((stem, extension))
                     if !stem.is_empty() && extension.len() <= 12 && !extension.is_empty() =>
@@ -144,9 +149,10 @@ fn ls_remarks(sorted: &[&Entry], shown: &[usize], unplaced: u64, hidden: u64) ->
         if others > 0 && !parts.is_empty() {
             parts.push(format!("{others} others"));
         }
-        remarks.push(match parts.is_empty() {
-            true => format!("{total} more"),
-            false => format!("{total} more: {}", parts.join(", ")),
+        remarks.push(if parts.is_empty() {
+            format!("{total} more")
+        } else {
+            format!("{total} more: {}", parts.join(", "))
         });
     }
     if hidden > 0 {
@@ -155,14 +161,14 @@ fn ls_remarks(sorted: &[&Entry], shown: &[usize], unplaced: u64, hidden: u64) ->
     remarks
 }
 
-fn line(entry: &Entry) -> String {
+fn line(entry: &ListedEntry) -> String {
     let size = entry
         .size
         .map_or(String::new(), |size| format!("  {}", short_size(size)));
     match entry.kind {
-        EntryKind::Directory => format!("{}/\n", entry.name),
-        EntryKind::Link => format!("{}@\n", entry.name),
-        EntryKind::File => format!("{}{size}\n", entry.name),
-        EntryKind::Other => format!("{}=\n", entry.name),
+        ListedKind::Directory => format!("{}/\n", entry.name),
+        ListedKind::Link => format!("{}@\n", entry.name),
+        ListedKind::File => format!("{}{size}\n", entry.name),
+        ListedKind::Other => format!("{}=\n", entry.name),
     }
 }

@@ -101,8 +101,8 @@ fn nothing_found() {
     );
 }
 
-fn entry(name: &str, kind: EntryKind, size: u64) -> Entry {
-    Entry {
+fn entry(name: &str, kind: ListedKind, size: u64) -> ListedEntry {
+    ListedEntry {
         name: name.into(),
         kind,
         size: Some(size),
@@ -113,10 +113,10 @@ fn entry(name: &str, kind: EntryKind, size: u64) -> Entry {
 #[test]
 fn a_small_directory_is_listed() {
     let entries = [
-        entry("zed", EntryKind::Directory, 4096),
-        entry("a.rs", EntryKind::File, 12_345),
-        entry("link", EntryKind::Link, 7),
-        entry("b.rs", EntryKind::File, 80),
+        entry("zed", ListedKind::Directory, 4096),
+        entry("a.rs", ListedKind::File, 12_345),
+        entry("link", ListedKind::Link, 7),
+        entry("b.rs", ListedKind::File, 80),
     ];
     let answer = condense_ls(&entries, 4, 2, 500);
     assert_eq!(answer.body, "zed/\na.rs  12K\nb.rs  80\nlink@\n");
@@ -127,10 +127,10 @@ fn a_small_directory_is_listed() {
 #[test]
 fn a_large_directory_is_counted() {
     let mut entries: Vec<_> = (0..2000)
-        .map(|n| entry(&format!("part{n:04}.rs"), EntryKind::File, n))
+        .map(|n| entry(&format!("part{n:04}.rs"), ListedKind::File, n))
         .collect();
-    entries.extend((0..30).map(|n| entry(&format!("dir{n}"), EntryKind::Directory, 0)));
-    entries.push(entry("README.md", EntryKind::File, 900));
+    entries.extend((0..30).map(|n| entry(&format!("dir{n}"), ListedKind::Directory, 0)));
+    entries.push(entry("README.md", ListedKind::File, 900));
     entries[1500].modified = Some(99);
     let answer = condense_ls(&entries, 2031, 0, 400);
     assert!(
@@ -188,9 +188,9 @@ proptest! {
 
         let entries: Vec<_> = list
             .iter()
-            .map(|(name, modified)| Entry {
+            .map(|(name, modified)| ListedEntry {
                 name: name.clone(),
-                kind: if name.len() % 3 == 0 { EntryKind::Directory } else { EntryKind::File },
+                kind: if name.len() % 3 == 0 { ListedKind::Directory } else { ListedKind::File },
                 size: modified.map(i64::unsigned_abs),
                 modified: *modified,
             })

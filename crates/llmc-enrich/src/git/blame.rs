@@ -1,11 +1,11 @@
 //! `git blame`: runs of lines from the same commit as one line.
 
 use super::{is_hash, short};
-use crate::room::{clip, cost, plural, thousands, within};
+use crate::budget::{clip, cost, plural, thousands, within};
 use crate::{Condensed, Totals};
 
 /// Consecutive lines of one commit.
-struct Run<'a> {
+struct BlameRun<'a> {
     hash: &'a str,
     author: &'a str,
     date: &'a str,
@@ -16,7 +16,7 @@ struct Run<'a> {
 
 /// Nothing when no line looks like a line of blame.
 pub(super) fn condense(text: &str, budget: usize) -> Option<Condensed> {
-    let mut runs: Vec<Run<'_>> = Vec::new();
+    let mut runs: Vec<BlameRun<'_>> = Vec::new();
     let mut lines = 0;
     for line in text.lines() {
         let Some(run) = parse(line) else { continue };
@@ -37,9 +37,9 @@ pub(super) fn condense(text: &str, budget: usize) -> Option<Condensed> {
     Some(within(budget, |tokens| render(&runs, lines, tokens)))
 }
 
-fn render(runs: &[Run<'_>], lines: u64, tokens: usize) -> Condensed {
-    const CRUMB: usize = 24;
-    let mut room = tokens.saturating_sub(CRUMB);
+fn render(runs: &[BlameRun<'_>], lines: u64, tokens: usize) -> Condensed {
+    const BREADCRUMB_TOKENS: usize = 24;
+    let mut room = tokens.saturating_sub(BREADCRUMB_TOKENS);
     let mut body = String::new();
     let mut shown_runs = 0;
     let mut shown = 0;
@@ -90,7 +90,7 @@ fn render(runs: &[Run<'_>], lines: u64, tokens: usize) -> Condensed {
 }
 
 /// `^a1b2c3d4 old/path.rs (Author Name 2025-01-02 12:00:00 +0000 12) code`.
-fn parse(line: &str) -> Option<Run<'_>> {
+fn parse(line: &str) -> Option<BlameRun<'_>> {
     let (hash, rest) = line.split_once(' ')?;
     let hash = hash.strip_prefix('^').unwrap_or(hash);
     if !is_hash(hash) {
@@ -103,7 +103,7 @@ fn parse(line: &str) -> Option<Run<'_>> {
         let close = from + rest[from..].find(')')?;
         if let Some((author, date, number)) = stamp(&rest[..close]) {
             let code = rest[close + 1..].strip_prefix(' ').unwrap_or_default();
-            return Some(Run {
+            return Some(BlameRun {
                 hash,
                 author,
                 date,

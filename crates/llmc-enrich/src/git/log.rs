@@ -1,7 +1,7 @@
 //! `git log`: one line per commit, with what its diff or statistics say.
 
 use super::{day, is_hash, short};
-use crate::room::{clip, cost, plural, within};
+use crate::budget::{clip, cost, plural, within};
 use crate::{Condensed, Totals};
 
 #[derive(Default)]
@@ -58,8 +58,8 @@ fn render(
     tokens: usize,
     oldest: impl Fn(u64) -> Option<String>,
 ) -> Condensed {
-    const CRUMB: usize = 32;
-    let mut room = tokens.saturating_sub(CRUMB);
+    const BREADCRUMB_TOKENS: usize = 32;
+    let mut room = tokens.saturating_sub(BREADCRUMB_TOKENS);
     let mut body = String::new();
     let mut shown = 0;
     for line in lines {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::room::{cost, plural, thousands, within};
+use crate::budget::{cost, plural, thousands, within};
 use crate::{Condensed, Totals};
 
 /// States in the order in which they matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum State {
+enum StatusState {
     Conflict,
     Staged,
     Unstaged,
@@ -15,7 +15,7 @@ enum State {
     Ignored,
 }
 
-impl State {
+impl StatusState {
     fn name(self) -> &'static str {
         match self {
             Self::Conflict => "conflicts",
@@ -28,10 +28,10 @@ impl State {
 }
 
 #[derive(Default)]
-struct Status<'a> {
+struct GitStatus<'a> {
     /// What git says of the branch.
     branch: Vec<&'a str>,
-    entries: Vec<(State, &'a str, &'a str)>,
+    entries: Vec<(StatusState, &'a str, &'a str)>,
 }
 
 /// Nothing when the text has another form than git's own.
@@ -44,17 +44,17 @@ pub(super) fn condense(text: &str, budget: usize) -> Option<Condensed> {
 }
 
 /// The files of one state and change in one directory.
-struct Group<'a> {
-    state: State,
+struct StatusGroup<'a> {
+    state: StatusState,
     change: &'a str,
     directory: &'a str,
     names: Vec<&'a str>,
 }
 
-fn render(status: &Status<'_>, tokens: usize) -> Condensed {
-    const CRUMB: usize = 24;
-    let mut groups: BTreeMap<(State, &str, &str), Vec<&str>> = BTreeMap::new();
-    let mut counts: BTreeMap<State, u64> = BTreeMap::new();
+fn render(status: &GitStatus<'_>, tokens: usize) -> Condensed {
+    const BREADCRUMB_TOKENS: usize = 24;
+    let mut groups: BTreeMap<(StatusState, &str, &str), Vec<&str>> = BTreeMap::new();
+    let mut counts: BTreeMap<StatusState, u64> = BTreeMap::new();
     for (state, change, path) in &status.entries {
         *counts.entry(*state).or_default() += 1;
         let trimmed = path.strip_suffix('/').unwrap_or(path);
@@ -72,10 +72,10 @@ fn render(status: &Status<'_>, tokens: usize) -> Condensed {
         body.push_str(line);
         body.push('\n');
     }
-    let room = tokens.saturating_sub(cost(&body) + CRUMB);
-    let groups: Vec<Group<'_>> = groups
+    let room = tokens.saturating_sub(cost(&body) + BREADCRUMB_TOKENS);
+    let groups: Vec<StatusGroup<'_>> = groups
         .into_iter()
-        .map(|((state, change, directory), names)| Group {
+        .map(|((state, change, directory), names)| StatusGroup {
             state,
             change,
             directory,
@@ -126,7 +126,7 @@ fn render(status: &Status<'_>, tokens: usize) -> Condensed {
 }
 
 /// One line per group, as far as there is room, and how many paths they name.
-fn list(groups: &[Group<'_>], names: usize, room: usize) -> (Vec<String>, u64) {
+fn list(groups: &[StatusGroup<'_>], names: usize, room: usize) -> (Vec<String>, u64) {
     let mut lines = Vec::new();
     let mut used = 0;
     let mut shown = 0;
@@ -160,7 +160,7 @@ fn list(groups: &[Group<'_>], names: usize, room: usize) -> (Vec<String>, u64) {
     (lines, shown)
 }
 
-fn hot_zone(groups: &[Group<'_>]) -> Option<String> {
+fn hot_zone(groups: &[StatusGroup<'_>]) -> Option<String> {
     let most = groups
         .iter()
         .filter(|group| !group.directory.is_empty())
@@ -168,8 +168,8 @@ fn hot_zone(groups: &[Group<'_>]) -> Option<String> {
     (most.names.len() > 1).then(|| most.directory.to_owned())
 }
 
-fn parse(text: &str) -> Status<'_> {
-    let mut status = Status::default();
+fn parse(text: &str) -> GitStatus<'_> {
+    let mut status = GitStatus::default();
     let mut section = None;
     for line in text.lines() {
         if let Some(rest) = line
@@ -200,20 +200,20 @@ fn parse(text: &str) -> Status<'_> {
     status
 }
 
-fn heading(line: &str) -> Option<State> {
+fn heading(line: &str) -> Option<StatusState> {
     Some(match line {
-        "Changes to be committed:" => State::Staged,
-        "Changes not staged for commit:" => State::Unstaged,
-        "Untracked files:" => State::Untracked,
-        "Ignored files:" => State::Ignored,
-        "Unmerged paths:" => State::Conflict,
+        "Changes to be committed:" => StatusState::Staged,
+        "Changes not staged for commit:" => StatusState::Unstaged,
+        "Untracked files:" => StatusState::Untracked,
+        "Ignored files:" => StatusState::Ignored,
+        "Unmerged paths:" => StatusState::Conflict,
         _ => return None,
     })
 }
 
 /// `modified:   src/a.rs`, or just a path among the untracked.
-fn long_entry(state: State, entry: &str) -> (&str, &str) {
-    if matches!(state, State::Untracked | State::Ignored) {
+fn long_entry(state: StatusState, entry: &str) -> (&str, &str) {
+    if matches!(state, StatusState::Untracked | StatusState::Ignored) {
         return ("", entry);
     }
     match entry.split_once(':') {
@@ -234,7 +234,7 @@ fn long_entry(state: State, entry: &str) -> (&str, &str) {
 }
 
 /// `XY path`: X for the index, Y for the files.
-fn porcelain_v1(line: &str) -> Option<Vec<(State, &str, &str)>> {
+fn porcelain_v1(line: &str) -> Option<Vec<(StatusState, &str, &str)>> {
     let bytes = line.as_bytes();
     let known = |b: u8| {
         matches!(
@@ -253,20 +253,20 @@ fn porcelain_v1(line: &str) -> Option<Vec<(State, &str, &str)>> {
     Some(states(&line[..2], &line[3..]))
 }
 
-fn states<'a>(xy: &'a str, path: &'a str) -> Vec<(State, &'a str, &'a str)> {
+fn states<'a>(xy: &'a str, path: &'a str) -> Vec<(StatusState, &'a str, &'a str)> {
     let unmerged = xy.contains('U') || xy == "AA" || xy == "DD";
     match xy {
-        "??" => vec![(State::Untracked, "", path)],
-        "!!" => vec![(State::Ignored, "", path)],
-        _ if unmerged => vec![(State::Conflict, xy, path)],
+        "??" => vec![(StatusState::Untracked, "", path)],
+        "!!" => vec![(StatusState::Ignored, "", path)],
+        _ if unmerged => vec![(StatusState::Conflict, xy, path)],
         _ => {
             let (index, tree) = xy.split_at(1);
             let mut found = Vec::new();
             if !matches!(index, " " | ".") {
-                found.push((State::Staged, index, path));
+                found.push((StatusState::Staged, index, path));
             }
             if !matches!(tree, " " | ".") {
-                found.push((State::Unstaged, tree, path));
+                found.push((StatusState::Unstaged, tree, path));
             }
             found
         }
@@ -274,11 +274,11 @@ fn states<'a>(xy: &'a str, path: &'a str) -> Vec<(State, &'a str, &'a str)> {
 }
 
 /// `1 XY sub mH mI mW hH hI path`, `2 … Xscore path<tab>origin`, `u XY … path`, `? path`.
-fn porcelain_v2(line: &str) -> Option<Vec<(State, &str, &str)>> {
+fn porcelain_v2(line: &str) -> Option<Vec<(StatusState, &str, &str)>> {
     let (kind, rest) = line.split_once(' ')?;
     let fields = match kind {
-        "?" => return Some(vec![(State::Untracked, "", rest)]),
-        "!" => return Some(vec![(State::Ignored, "", rest)]),
+        "?" => return Some(vec![(StatusState::Untracked, "", rest)]),
+        "!" => return Some(vec![(StatusState::Ignored, "", rest)]),
         "1" => 7,
         "2" => 8,
         "u" => 9,
@@ -289,7 +289,7 @@ fn porcelain_v2(line: &str) -> Option<Vec<(State, &str, &str)>> {
     let path = parts.nth(fields - 1)?;
     let path = path.split('\t').next()?;
     if kind == "u" {
-        return Some(vec![(State::Conflict, xy, path)]);
+        return Some(vec![(StatusState::Conflict, xy, path)]);
     }
     Some(states(xy, path))
 }

@@ -9,14 +9,14 @@ use super::FoundLine;
 /// The pattern of a search, compiled once more to look inside lines that are known to match.
 ///
 /// How the search was told to read it (plain text, any case) is seen from what it found.
-pub(super) struct Finder(Option<Regex>);
+pub(super) struct PatternMatcher(Option<Regex>);
 
 /// Hits that a reading of the pattern is tried on.
-const TRIED: usize = 40;
+const MAX_TRIED_HITS: usize = 40;
 /// Memory for the compiled pattern; one that needs more goes without marks.
-const SIZE: usize = 2 * 1024 * 1024;
+const MAX_PATTERN_BYTES: usize = 2 * 1024 * 1024;
 
-impl Finder {
+impl PatternMatcher {
     pub(super) fn new(pattern: &str, hits: &[FoundLine]) -> Self {
         let escaped = regex::escape(pattern);
         let readings = [
@@ -30,11 +30,14 @@ impl Finder {
                 .case_insensitive(any_case)
                 .multi_line(true)
                 .crlf(true)
-                .size_limit(SIZE)
-                .dfa_size_limit(SIZE)
+                .size_limit(MAX_PATTERN_BYTES)
+                .dfa_size_limit(MAX_PATTERN_BYTES)
                 .build()
                 .ok()?;
-            let finds = hits.iter().take(TRIED).any(|hit| regex.is_match(&hit.text));
+            let finds = hits
+                .iter()
+                .take(MAX_TRIED_HITS)
+                .any(|hit| regex.is_match(&hit.text));
             finds.then_some(regex)
         });
         Self(regex)

@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 /// Characters of a line that are shown; of longer ones the part around the match.
-const WIDTH: usize = 240;
+const MAX_LINE_CHARS: usize = 240;
 /// What is shown before the match of a clipped line.
-const BEFORE: usize = 60;
+const CHARS_BEFORE_MATCH: usize = 60;
 
 /// The text of a hit without its indentation, clipped around the match, with the length of the line it was cut from.
 pub(super) fn shown(text: &str, matched: Option<Range<usize>>) -> String {
     let trimmed = text.trim();
-    if trimmed.len() <= WIDTH || trimmed.chars().nth(WIDTH).is_none() {
+    if trimmed.len() <= MAX_LINE_CHARS || trimmed.chars().nth(MAX_LINE_CHARS).is_none() {
         return trimmed.to_owned();
     }
     let indent = text.len() - text.trim_start().len();
@@ -19,11 +19,11 @@ pub(super) fn shown(text: &str, matched: Option<Range<usize>>) -> String {
     let start = trimmed[..matched]
         .char_indices()
         .rev()
-        .nth(BEFORE - 1)
+        .nth(CHARS_BEFORE_MATCH - 1)
         .map_or(0, |(at, _)| at);
     let end = trimmed[start..]
         .char_indices()
-        .nth(WIDTH - 20)
+        .nth(MAX_LINE_CHARS - 20)
         .map_or(trimmed.len(), |(at, _)| start + at);
     let mut out = String::new();
     if start > 0 {
@@ -39,7 +39,7 @@ pub(super) fn shown(text: &str, matched: Option<Range<usize>>) -> String {
 
 /// Whether [`shown`] leaves out part of a line, or the search has already done so.
 pub(super) fn is_clipped(text: &str) -> bool {
-    text.trim().chars().nth(WIDTH).is_some() || length(text) > text.len() as u64
+    text.trim().chars().nth(MAX_LINE_CHARS).is_some() || length(text) > text.len() as u64
 }
 
 /// How little a line says about the use of a name: 2 for a comment, 1 for an import, 0 for all else.
@@ -101,7 +101,7 @@ mod tests {
         let cut = shown(&long, Some(at..at + 6));
         assert!(cut.starts_with("…ä") && cut.contains("äneedleb"), "{cut}");
         assert!(cut.ends_with("b… [1908 bytes]"), "{cut}");
-        assert!(cut.chars().count() <= WIDTH);
+        assert!(cut.chars().count() <= MAX_LINE_CHARS);
         assert!(shown(&long, None).starts_with("ää"));
         assert_eq!(length("[5000 bytes+] abc [+70 bytes]"), 5073);
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// The hits of one file in one rank.
 #[derive(Debug)]
-pub(super) struct Group<'p> {
+pub(super) struct HitGroup<'p> {
     pub(super) path: &'p str,
     /// In the order in which they are taken.
     pub(super) hits: Vec<usize>,
@@ -13,15 +13,15 @@ pub(super) struct Group<'p> {
 }
 
 /// Lines a file gets before the next file has its turn.
-const SHARE: usize = 3;
+const LINES_PER_TURN: usize = 3;
 /// Lines in a row without room for them, after which a rank is taken to be full.
-const MISSES: usize = 6;
+const MAX_MISSES: usize = 6;
 /// Tokens of `… 14 more in` besides the path.
-const NOTE: usize = 6;
+const NOTE_TOKENS: usize = 6;
 
 /// How far each rank may fill the room, in percent, in turn: definitions cannot take it all, the ranks below get a look
 /// in, and what is left over then goes to the best.
-const TURNS: [(usize, usize); 8] = [
+const RANK_SHARES: [(usize, usize); 8] = [
     (0, 60),
     (1, 88),
     (2, 97),
@@ -36,7 +36,7 @@ const TURNS: [(usize, usize); 8] = [
 ///
 /// All of them if they fit, otherwise what fits beside `remarks` tokens for the account of the rest.
 pub(super) fn select(
-    sections: &[Vec<Group<'_>>; 4],
+    sections: &[Vec<HitGroup<'_>>; 4],
     room: usize,
     remarks: usize,
     all_at_hand: bool,
@@ -61,24 +61,24 @@ pub(super) fn select(
     let mut spent = 0;
     let mut in_file: HashMap<&str, usize> = HashMap::new();
     let mut progress: [Vec<usize>; 4] = std::array::from_fn(|rank| vec![0; sections[rank].len()]);
-    for (rank, percent) in TURNS {
+    for (rank, percent) in RANK_SHARES {
         let limit = room * percent / 100;
         let groups = &sections[rank];
         let mut misses = 0;
         let mut open: Vec<usize> = (0..groups.len()).collect();
-        while !open.is_empty() && misses < MISSES && spent < limit {
+        while !open.is_empty() && misses < MAX_MISSES && spent < limit {
             open.retain(|&at| {
                 let group = &groups[at];
                 let done = &mut progress[rank][at];
-                for _ in 0..SHARE {
+                for _ in 0..LINES_PER_TURN {
                     let Some(&hit) = group.hits.get(*done) else {
                         return false;
                     };
-                    if misses >= MISSES {
+                    if misses >= MAX_MISSES {
                         return false;
                     }
                     // A file with lines left out takes a note, and none once all of them are there.
-                    let note = NOTE + group.path.len() / 4;
+                    let note = NOTE_TOKENS + group.path.len() / 4;
                     let others = in_file.get(group.path).copied().unwrap_or(0);
                     let mut tokens = cost(hit);
                     let mut back = 0;

@@ -37,14 +37,6 @@ fn search(pattern: &str, tree: &str) -> (Matches, HashMap<String, String>) {
             }
         }
         matches.files_matched += u64::from(here > 0);
-        if here > 0
-            && matches
-                .densest
-                .as_ref()
-                .is_none_or(|(_, most)| here > *most)
-        {
-            matches.densest = Some((path.clone(), here));
-        }
     }
     matches.total = matches.hits.len() as u64;
     (matches, files.into_iter().collect())
@@ -339,14 +331,12 @@ fn any_matches() -> impl Strategy<Value = Matches> {
         prop::collection::vec(hit, 0..60),
         0..2000_u64,
         prop_oneof![Just("a".to_owned()), Just("fn".to_owned()), "\\PC{0,6}"],
-        prop::option::of(("[a-c]{1,2}/[a-c]", 0..3000_u64)),
     )
-        .prop_map(|(hits, more, pattern, densest)| Matches {
+        .prop_map(|(hits, more, pattern)| Matches {
             total: hits.len() as u64 + more,
             files_matched: 3,
             files_searched: 9,
             skipped: vec![(more, "ignored")],
-            densest,
             pattern,
             hits,
         })

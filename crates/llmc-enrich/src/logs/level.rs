@@ -4,7 +4,7 @@ use memchr::memchr;
 
 /// How serious a line is; access logs have the class of their status instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum LogLevel {
     Fatal,
     Error,
     ServerError,
@@ -18,9 +18,9 @@ pub(super) enum Level {
 }
 
 /// How far into a line its level may stand.
-const PREFIX: usize = 200;
+const MAX_PREFIX_BYTES: usize = 200;
 
-impl Level {
+impl LogLevel {
     pub(super) const ALL: [Self; 10] = [
         Self::Fatal,
         Self::Error,
@@ -74,7 +74,7 @@ impl Level {
             }
             _ => {}
         }
-        let prefix = &line[..line.floor_char_boundary(PREFIX)];
+        let prefix = &line[..line.floor_char_boundary(MAX_PREFIX_BYTES)];
         // Most lines have neither sign, and looking for one byte is cheaper than for a word.
         if memchr(b'=', prefix.as_bytes()).is_some()
             && let Some((_, value)) = prefix
@@ -94,7 +94,7 @@ impl Level {
 
     /// Errors that state no level: crashes.
     pub(super) fn of_crash(line: &str) -> Option<Self> {
-        unlabelled(&line[..line.floor_char_boundary(PREFIX)])
+        unlabelled(&line[..line.floor_char_boundary(MAX_PREFIX_BYTES)])
     }
 }
 
@@ -113,26 +113,26 @@ pub(super) fn has_time(line: &str) -> bool {
     })
 }
 
-fn named(word: &str) -> Option<Level> {
-    const NAMES: &[(&str, Level)] = &[
-        ("fatal", Level::Fatal),
-        ("critical", Level::Fatal),
-        ("crit", Level::Fatal),
-        ("emerg", Level::Fatal),
-        ("emergency", Level::Fatal),
-        ("alert", Level::Fatal),
-        ("panic", Level::Fatal),
-        ("severe", Level::Error),
-        ("error", Level::Error),
-        ("err", Level::Error),
-        ("warn", Level::Warn),
-        ("warning", Level::Warn),
-        ("notice", Level::Info),
-        ("info", Level::Info),
-        ("information", Level::Info),
-        ("debug", Level::Debug),
-        ("verbose", Level::Debug),
-        ("trace", Level::Trace),
+fn named(word: &str) -> Option<LogLevel> {
+    const NAMES: &[(&str, LogLevel)] = &[
+        ("fatal", LogLevel::Fatal),
+        ("critical", LogLevel::Fatal),
+        ("crit", LogLevel::Fatal),
+        ("emerg", LogLevel::Fatal),
+        ("emergency", LogLevel::Fatal),
+        ("alert", LogLevel::Fatal),
+        ("panic", LogLevel::Fatal),
+        ("severe", LogLevel::Error),
+        ("error", LogLevel::Error),
+        ("err", LogLevel::Error),
+        ("warn", LogLevel::Warn),
+        ("warning", LogLevel::Warn),
+        ("notice", LogLevel::Info),
+        ("info", LogLevel::Info),
+        ("information", LogLevel::Info),
+        ("debug", LogLevel::Debug),
+        ("verbose", LogLevel::Debug),
+        ("trace", LogLevel::Trace),
     ];
     if word.len() < 3 || word.len() > 11 {
         return None;
@@ -144,7 +144,7 @@ fn named(word: &str) -> Option<Level> {
 }
 
 /// `"level":"error"` and its like; numbers are those of pino and bunyan.
-fn in_json(line: &str) -> Option<Level> {
+fn in_json(line: &str) -> Option<LogLevel> {
     const KEYS: &[&str] = &[
         "\"level\"",
         "\"severity\"",
@@ -160,47 +160,47 @@ fn in_json(line: &str) -> Option<Level> {
     }
     let digits = value.bytes().take_while(u8::is_ascii_digit).count();
     match value[..digits].parse::<u32>().ok()? {
-        60.. => Some(Level::Fatal),
-        50.. => Some(Level::Error),
-        40.. => Some(Level::Warn),
-        30.. => Some(Level::Info),
-        20.. => Some(Level::Debug),
-        10.. => Some(Level::Trace),
+        60.. => Some(LogLevel::Fatal),
+        50.. => Some(LogLevel::Error),
+        40.. => Some(LogLevel::Warn),
+        30.. => Some(LogLevel::Info),
+        20.. => Some(LogLevel::Debug),
+        10.. => Some(LogLevel::Trace),
         _ => None,
     }
 }
 
 /// syslog's `<11>`: the lowest three bits are the severity.
-fn in_priority(line: &str) -> Option<Level> {
+fn in_priority(line: &str) -> Option<LogLevel> {
     let (number, _) = line.strip_prefix('<')?.split_once('>')?;
     if number.len() > 3 {
         return None;
     }
     Some(match number.parse::<u32>().ok()? % 8 {
-        0..=2 => Level::Fatal,
-        3 => Level::Error,
-        4 => Level::Warn,
-        5 | 6 => Level::Info,
-        _ => Level::Debug,
+        0..=2 => LogLevel::Fatal,
+        3 => LogLevel::Error,
+        4 => LogLevel::Warn,
+        5 | 6 => LogLevel::Info,
+        _ => LogLevel::Debug,
     })
 }
 
 /// `E0102 15:04:05.678901   1 file.go:12] message`.
-fn in_glog(bytes: &[u8]) -> Option<Level> {
+fn in_glog(bytes: &[u8]) -> Option<LogLevel> {
     let date = bytes.get(1..6)?;
     if !date[..4].iter().all(u8::is_ascii_digit) || date[4] != b' ' {
         return None;
     }
     Some(match bytes[0] {
-        b'F' => Level::Fatal,
-        b'E' => Level::Error,
-        b'W' => Level::Warn,
-        _ => Level::Info,
+        b'F' => LogLevel::Fatal,
+        b'E' => LogLevel::Error,
+        b'W' => LogLevel::Warn,
+        _ => LogLevel::Info,
     })
 }
 
 /// `"GET / HTTP/1.1" 500 123`.
-fn in_access_log(line: &str) -> Option<Level> {
+fn in_access_log(line: &str) -> Option<LogLevel> {
     memchr(b'"', line.as_bytes())?;
     let (_, rest) = line.split_once(" HTTP/")?;
     let (_, rest) = rest.split_once("\" ")?;
@@ -209,16 +209,16 @@ fn in_access_log(line: &str) -> Option<Level> {
         return None;
     }
     match status.as_bytes()[0] {
-        b'5' => Some(Level::ServerError),
-        b'4' => Some(Level::ClientError),
-        b'3' => Some(Level::Redirect),
-        b'1' | b'2' => Some(Level::Success),
+        b'5' => Some(LogLevel::ServerError),
+        b'4' => Some(LogLevel::ClientError),
+        b'3' => Some(LogLevel::Redirect),
+        b'1' | b'2' => Some(LogLevel::Success),
         _ => None,
     }
 }
 
 /// The first word that is a level: in capitals, in brackets, or before a colon where a message begins.
-fn in_words(prefix: &str) -> Option<Level> {
+fn in_words(prefix: &str) -> Option<LogLevel> {
     let bytes = prefix.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -256,7 +256,7 @@ fn in_words(prefix: &str) -> Option<Level> {
     None
 }
 
-fn unlabelled(prefix: &str) -> Option<Level> {
+fn unlabelled(prefix: &str) -> Option<LogLevel> {
     const STARTS: &[&str] = &[
         "Traceback (most recent call last):",
         "panic: ",
@@ -272,5 +272,5 @@ fn unlabelled(prefix: &str) -> Option<Level> {
     let crashed = STARTS.iter().any(|start| prefix.starts_with(start))
         || (prefix.starts_with("thread '") && prefix.contains(" panicked at "))
         || ANYWHERE.iter().any(|words| prefix.contains(words));
-    crashed.then_some(Level::Error)
+    crashed.then_some(LogLevel::Error)
 }

@@ -5,27 +5,27 @@ use std::collections::HashMap;
 
 use memchr::{memchr, memrchr};
 
-use super::LINE_BYTES;
-use super::level::{self, Level};
+use super::MAX_LINE_BYTES;
+use super::level::{self, LogLevel};
 use super::template::fingerprint;
-use crate::room::{Block, clip, plural, thousands};
+use crate::budget::{LineBlock, clip, plural, thousands};
 use crate::terminal::settled;
 
 /// Lines kept of what stands under an error: a stack trace.
-const TRACE_LINES: usize = 12;
+const MAX_TRACE_LINES: usize = 12;
 /// Kinds told apart; lines of further ones are only counted.
-const KINDS: usize = 50_000;
+const MAX_GROUPS: usize = 50_000;
 /// The same for errors, which no number of other kinds may crowd out.
-const ERROR_KINDS: usize = 10_000;
+const MAX_ERROR_GROUPS: usize = 10_000;
 /// What is read of a log that streams by; beyond it the time would be worth more than the counts.
-const LIMIT: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
+const MAX_SURVEY_BYTES: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 /// What is looked at of a line that does not fit one block.
-const CARRY: usize = 64 << 10;
+const MAX_CARRY_BYTES: usize = 64 << 10;
 
 /// Lines that say the same thing.
 #[derive(Debug, Clone)]
-pub(super) struct Kind {
-    pub(super) level: Option<Level>,
+pub(super) struct LineGroup {
+    pub(super) level: Option<LogLevel>,
     pub(super) count: u64,
     /// The number of the first.
     pub(super) first: u64,
@@ -52,10 +52,10 @@ pub(super) struct LastError {
 ///
 /// Fed with a log block by block it takes memory for what it tells apart, whatever the log's length.
 #[derive(Debug, Clone, Default)]
-pub struct Survey {
-    levels: [u64; Level::ALL.len()],
+pub struct LogSurvey {
+    levels: [u64; LogLevel::ALL.len()],
     unlevelled: u64,
-    pub(super) kinds: Vec<Kind>,
+    pub(super) kinds: Vec<LineGroup>,
     known: HashMap<u64, usize>,
     error_kinds: usize,
     pub(super) errors: u64,
@@ -73,10 +73,10 @@ pub struct Survey {
     fed: u64,
 }
 
-impl Survey {
+impl LogSurvey {
     /// Reads the next block; the first 256 MiB are read, the rest is passed over.
     pub fn feed(&mut self, block: &[u8]) {
-        let room = usize::try_from(LIMIT.saturating_sub(self.fed)).unwrap_or(usize::MAX);
+        let room = usize::try_from(MAX_SURVEY_BYTES.saturating_sub(self.fed)).unwrap_or(usize::MAX);
         self.fed += block.len() as u64;
         let mut block = &block[..block.len().min(room)];
         if !self.carry.is_empty() {
@@ -103,11 +103,13 @@ impl Survey {
 
     /// Whether it takes no more.
     pub fn is_full(&self) -> bool {
-        self.fed >= LIMIT
+        self.fed >= MAX_SURVEY_BYTES
     }
 
     fn carry(&mut self, part: &[u8]) {
-        let kept = part.len().min(CARRY - self.carry.len().min(CARRY));
+        let kept = part
+            .len()
+            .min(MAX_CARRY_BYTES - self.carry.len().min(MAX_CARRY_BYTES));
         self.carry.extend_from_slice(&part[..kept]);
         self.uncarried += part.len() - kept;
     }
@@ -136,7 +138,7 @@ impl Survey {
         self.lines += 1;
         self.read += 1;
         let number = self.lines;
-        let level = Level::of(line);
+        let level = LogLevel::of(line);
         if let Some((kind, keep)) = self.open
             && level.is_none()
             && !line.is_empty()
@@ -148,13 +150,13 @@ impl Survey {
             self.unlevelled += 1;
             return;
         }
-        let level = level.or_else(|| Level::of_crash(line));
+        let level = level.or_else(|| LogLevel::of_crash(line));
         match level {
             Some(level) => self.levels[level as usize] += 1,
             None => self.unlevelled += 1,
         }
         self.open = None;
-        let is_error = level.is_some_and(Level::is_error);
+        let is_error = level.is_some_and(LogLevel::is_error);
         self.errors += u64::from(is_error);
         if line.trim().is_empty() {
             return;
@@ -181,7 +183,7 @@ impl Survey {
     fn kind(
         &mut self,
         line: &str,
-        level: Option<Level>,
+        level: Option<LogLevel>,
         is_error: bool,
         more: usize,
     ) -> Option<usize> {
@@ -189,16 +191,17 @@ impl Survey {
         if let Some(kind) = self.known.get(&key) {
             return Some(*kind);
         }
-        let room = match is_error {
-            true => self.error_kinds < ERROR_KINDS,
-            false => self.kinds.len() - self.error_kinds < KINDS,
+        let room = if is_error {
+            self.error_kinds < MAX_ERROR_GROUPS
+        } else {
+            self.kinds.len() - self.error_kinds < MAX_GROUPS
         };
         if !room {
             return None;
         }
         self.error_kinds += usize::from(is_error);
         self.known.insert(key, self.kinds.len());
-        self.kinds.push(Kind {
+        self.kinds.push(LineGroup {
             level,
             count: 0,
             first: self.lines,
@@ -212,7 +215,7 @@ impl Survey {
 
     /// `1,204 lines: 12 ERROR, 30 WARN, 1,162 INFO`; how many were read where that is not all of them.
     pub(super) fn counts(&self, lines: u64) -> String {
-        let mut parts: Vec<String> = Level::ALL
+        let mut parts: Vec<String> = LogLevel::ALL
             .iter()
             .filter(|level| self.levels[**level as usize] > 0)
             .map(|level| {
@@ -238,20 +241,20 @@ impl Survey {
     }
 }
 
-impl Kind {
+impl LineGroup {
     pub(super) fn is_error(&self) -> bool {
-        self.level.is_some_and(Level::is_error)
+        self.level.is_some_and(LogLevel::is_error)
     }
 
     fn trace(&mut self, line: &str) {
-        if self.trace.len() < TRACE_LINES {
-            self.trace.push(clip(line, LINE_BYTES).into_owned());
+        if self.trace.len() < MAX_TRACE_LINES {
+            self.trace.push(clip(line, MAX_LINE_BYTES).into_owned());
         } else {
             self.untraced += 1;
         }
     }
 
-    pub(super) fn block(&self) -> Block<'_> {
+    pub(super) fn block(&self) -> LineBlock<'_> {
         let Self { line, first, .. } = self;
         let first = match self.count {
             1 => format!("{}: {line}", thousands(*first)),
@@ -264,7 +267,7 @@ impl Kind {
         };
         let mut lines = vec![Cow::Owned(first)];
         lines.extend(self.trace.iter().map(|line| Cow::Borrowed(line.as_str())));
-        Block {
+        LineBlock {
             lines,
             dropped: self.untraced,
         }
@@ -275,9 +278,9 @@ impl Kind {
 fn clipped(line: &str, more: usize) -> Cow<'_, str> {
     let line = line.trim_end();
     if more == 0 {
-        return clip(line, LINE_BYTES);
+        return clip(line, MAX_LINE_BYTES);
     }
-    let keep = line.floor_char_boundary(LINE_BYTES);
+    let keep = line.floor_char_boundary(MAX_LINE_BYTES);
     let left_out = line.len() - keep + more;
     format!("{}…[+{left_out} bytes]", &line[..keep]).into()
 }

@@ -1,6 +1,6 @@
 //! What lines that say the same thing have in common.
 
-use super::level::Level;
+use super::level::LogLevel;
 
 /// The line with `<n>` for numbers and `<id>` for what looks like an identifier.
 pub(super) fn template(line: &str) -> String {
@@ -10,7 +10,7 @@ pub(super) fn template(line: &str) -> String {
 }
 
 /// A number that lines of one kind share: a hash of the template, which need not be written down for it.
-pub(super) fn fingerprint(line: &str, level: Option<Level>) -> u64 {
+pub(super) fn fingerprint(line: &str, level: Option<LogLevel>) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = 0xcbf2_9ce4_8422_2325 ^ level.map_or(0, |level| level as u64 + 1);
     let mut mix = |word: u64| hash = (hash ^ word).wrapping_mul(PRIME).rotate_left(23);

@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn levels_are_found_in_common_forms() {
-    use Level::*;
+    use LogLevel::*;
     for (line, want) in [
         (
             "2025-01-02 12:00:00,123 - app.db - ERROR - lost",
@@ -64,7 +64,7 @@ fn levels_are_found_in_common_forms() {
         ("MY_ERROR_CODE and ERROR_LIST", None),
         ("", None),
     ] {
-        assert_eq!(Level::of(line), want, "{line}");
+        assert_eq!(LogLevel::of(line), want, "{line}");
     }
 }
 
@@ -145,7 +145,7 @@ fn a_short_log_is_untouched() {
 #[test]
 fn the_unread_middle_is_said() {
     let log = long_log();
-    let text = Text {
+    let text = TextEnds {
         head: &log[..log
             .find("request 100 ")
             .and_then(|at| log[..at].rfind('\n'))
@@ -181,8 +181,8 @@ fn the_unread_middle_is_said() {
 }
 
 /// A log's ends of a few lines each, and what was found in pieces of this size.
-fn streamed(log: &[u8], size: usize) -> (Survey, String, String) {
-    let mut survey = Survey::default();
+fn streamed(log: &[u8], size: usize) -> (LogSurvey, String, String) {
+    let mut survey = LogSurvey::default();
     log.chunks(size).for_each(|part| survey.feed(part));
     survey.finish();
     let lines: Vec<_> = log.split_inclusive(|byte| *byte == b'\n').collect();
@@ -196,7 +196,7 @@ fn streamed(log: &[u8], size: usize) -> (Survey, String, String) {
 
 fn told(log: &[u8], size: usize, budget: usize) -> Condensed {
     let (survey, head, tail) = streamed(log, size);
-    let text = Text {
+    let text = TextEnds {
         head: &head,
         tail: Some(&tail),
         total_lines: log.split_inclusive(|byte| *byte == b'\n').count() as u64,
@@ -277,7 +277,7 @@ fn the_last_error_is_shown_where_its_kind_finds_no_room() {
 
 #[test]
 fn errors_are_not_crowded_out_by_lines_of_many_kinds() {
-    let mut survey = Survey::default();
+    let mut survey = LogSurvey::default();
     let name = |mut n: u32| {
         let mut name = String::new();
         while n > 0 {
@@ -334,7 +334,7 @@ fn beyond_the_limit_it_is_said_how_much_was_read() {
 #[test]
 fn a_line_longer_than_any_buffer_is_one_line() {
     let log = format!("10:00:00 ERROR {}\n10:00:01 INFO x\n", "y".repeat(300_000));
-    let mut survey = Survey::default();
+    let mut survey = LogSurvey::default();
     log.as_bytes()
         .chunks(1000)
         .for_each(|part| survey.feed(part));
@@ -467,7 +467,7 @@ proptest! {
     fn any_text_is_read_without_panic(text in "((ERROR|<3>|E0102 |\\{\"level\":|level=|\" 500| HTTP/1\\.1|\t|é|\r|[0-9]+)?\\PC{0,16}\n?){0,30}", budget in 0usize..200) {
         let condensed = condense(&text, budget);
         prop_assert!(condensed.shown <= condensed.totals.lines.unwrap_or(0));
-        let ends = Text { head: &text, tail: None, total_lines: 5, total_bytes: 9, survey: None };
+        let ends = TextEnds { head: &text, tail: None, total_lines: 5, total_bytes: 9, survey: None };
         condense_ends(&ends, &text, budget);
         looks_like_log(&text);
     }

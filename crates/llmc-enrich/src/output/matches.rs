@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use crate::grep::{FoundLine, Matches};
 
 /// Of a hundred lines this many must read alike.
-const MOST: usize = 95;
+const MIN_ALIKE_PERCENT: usize = 95;
 /// Files whose lines are numbered afterwards.
-const NUMBERED_FILES: usize = 200;
+const MAX_NUMBERED_FILES: usize = 200;
 
 /// The matches in a listing, of which `total` lines are in all; nothing if it is not one. `file` is the one that was
 /// searched, if it was one.
@@ -25,7 +25,7 @@ pub(super) fn parse(
     if lines.is_empty() {
         return None;
     }
-    let enough = |hits: &Vec<FoundLine>| hits.len() * 100 >= lines.len() * MOST;
+    let enough = |hits: &Vec<FoundLine>| hits.len() * 100 >= lines.len() * MIN_ALIKE_PERCENT;
     let mut hits: Vec<FoundLine> = lines.iter().filter_map(|line| numbered(line)).collect();
     if !enough(&hits) && !file.is_empty() {
         let bare = lines.iter().filter_map(|line| bare(line, file));
@@ -90,7 +90,7 @@ fn find_numbers(hits: &mut [FoundLine], source: &mut dyn FnMut(&str) -> Option<S
     let (mut found, mut tried) = (0, 0);
     for hit in hits.iter_mut() {
         if !read.contains_key(&hit.path) {
-            if read.len() == NUMBERED_FILES {
+            if read.len() == MAX_NUMBERED_FILES {
                 continue;
             }
             let lines = source(&hit.path).unwrap_or_default();

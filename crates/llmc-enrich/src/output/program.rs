@@ -2,7 +2,7 @@
 
 /// What kind of program a command line starts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Program {
+pub(super) enum KnownProgram {
     Git {
         subcommand: String,
         args: Vec<String>,
@@ -21,7 +21,7 @@ pub(super) enum Program {
     Other,
 }
 
-impl Program {
+impl KnownProgram {
     pub(super) fn of(argv: &[String]) -> Self {
         let words = command(argv);
         let Some((first, rest)) = words.split_first() else {

@@ -15,25 +15,25 @@ fn numbered(lines: usize) -> String {
 
 #[test]
 fn programs_are_seen_through_launchers() {
-    let git = |sub: &str| Program::Git {
+    let git = |sub: &str| KnownProgram::Git {
         subcommand: sub.into(),
         args: Vec::new(),
     };
     for (command, want) in [
         ("git log", git("log")),
         ("/usr/bin/git -C /x -c a=b --no-pager status", git("status")),
-        ("env A=1 timeout -k 5s 60 git show", Program::Other),
+        ("env A=1 timeout -k 5s 60 git show", KnownProgram::Other),
         ("env A=1 timeout 60 git show", git("show")),
         ("A=1 git", git("")),
-        ("git grep x", Program::Grep),
-        ("rg x", Program::Grep),
-        ("nice -n5 find .", Program::Find),
-        ("diff -u a b", Program::Diff),
-        ("cargo t", Program::Tests("cargo")),
-        ("", Program::Other),
-        ("timeout", Program::Other),
+        ("git grep x", KnownProgram::Grep),
+        ("rg x", KnownProgram::Grep),
+        ("nice -n5 find .", KnownProgram::Find),
+        ("diff -u a b", KnownProgram::Diff),
+        ("cargo t", KnownProgram::Tests("cargo")),
+        ("", KnownProgram::Other),
+        ("timeout", KnownProgram::Other),
     ] {
-        assert_eq!(Program::of(&argv(command)), want, "{command}");
+        assert_eq!(KnownProgram::of(&argv(command)), want, "{command}");
     }
 }
 
@@ -168,16 +168,16 @@ fn a_diff_too_large_to_hold_is_still_told_by_file_and_hunk() {
     };
     let head: String = (0..400).map(one).collect();
     let tail = one(999);
-    let nothing = Text {
+    let nothing = TextEnds {
         head: "",
         tail: None,
         total_bytes: 0,
         total_lines: 0,
         survey: None,
     };
-    let captured = Captured {
+    let captured = CapturedOutput {
         argv: &argv("git diff v1 v2"),
-        stdout: Text {
+        stdout: TextEnds {
             head: &head,
             tail: Some(&tail),
             total_bytes: 20 << 20,
@@ -185,13 +185,13 @@ fn a_diff_too_large_to_hold_is_still_told_by_file_and_hunk() {
             survey: None,
         },
         stderr: nothing,
-        alarms: &Alarms::default(),
+        error_lines: &ErrorLines::default(),
         exit_code: Some(0),
     };
-    let told = tell(&captured, |_| None, 500).found;
+    let told = condense_command(&captured, |_| None, 500).found;
     let of = format!(
         "(of the first {} of 20,971,520 bytes)\n400 files, 400 hunks",
-        crate::room::thousands(head.len() as u64)
+        crate::budget::thousands(head.len() as u64)
     );
     assert!(told.body.starts_with(&of), "{}", told.body);
     assert_eq!(

@@ -23,8 +23,8 @@ pub(super) enum Edge {
 }
 
 /// Bytes of a line beyond which it is clipped; nobody reads further across.
-const LONG: usize = 2000;
-const KEPT: usize = 400;
+const CLIP_ABOVE_BYTES: usize = 2000;
+const CLIPPED_BYTES: usize = 400;
 /// More bytes than a token has in any text that is worth showing.
 const BYTES_PER_TOKEN: usize = 24;
 
@@ -37,7 +37,7 @@ pub(super) fn first_lines(text: &str, most: u64, room: usize, edge: Edge) -> Exc
         if n as u64 >= most || gathered.len() > enough {
             break;
         }
-        let (shown, clipped) = clip(line, LONG, KEPT, at_end(line, edge));
+        let (shown, clipped) = clip(line, CLIP_ABOVE_BYTES, CLIPPED_BYTES, at_end(line, edge));
         gathered.push_str(&shown);
         clips.push(clipped);
     }
@@ -68,7 +68,7 @@ pub(super) fn last_lines(text: &str, most: u64, room: usize, edge: Edge) -> Exce
     while !rest.is_empty() && (gathered.len() as u64) < most && bytes <= enough {
         let end = rest.strip_suffix('\n').unwrap_or(rest);
         let start = end.rfind('\n').map_or(0, |at| at + 1);
-        let shown = clip(&rest[start..], LONG, KEPT, edge);
+        let shown = clip(&rest[start..], CLIP_ABOVE_BYTES, CLIPPED_BYTES, edge);
         bytes += shown.0.len();
         gathered.push(shown);
         rest = &rest[..start];
@@ -107,7 +107,7 @@ fn squeezed(line: Option<&str>, room: usize, edge: Edge) -> Excerpt {
     let Some(line) = line else {
         return Excerpt::default();
     };
-    let mut kept = room.saturating_mul(4).min(KEPT);
+    let mut kept = room.saturating_mul(4).min(CLIPPED_BYTES);
     while kept > 8 {
         let (text, clipped) = clip(line, kept, kept, edge);
         if count(&text) <= room {
@@ -124,9 +124,10 @@ fn squeezed(line: Option<&str>, room: usize, edge: Edge) -> Excerpt {
 
 /// Where a text is cut at its end, only a line without an end is not whole.
 fn at_end(line: &str, edge: Edge) -> Edge {
-    match line.ends_with('\n') {
-        true => Edge::Whole,
-        false => edge,
+    if line.ends_with('\n') {
+        Edge::Whole
+    } else {
+        edge
     }
 }
 

@@ -5,20 +5,20 @@
 
 use std::collections::HashMap;
 
-use super::{Shape as Shown, Text, titled};
-use crate::room::cost;
+use super::{ContentShape, TextEnds, titled};
+use crate::budget::cost;
 
 /// Different keys kept of one object; one with more is a map, whose keys are data.
-const KEYS: usize = 200;
+const MAX_KEYS: usize = 200;
 /// Keys shown of an object before the rest is counted.
-const KEYS_SHOWN: usize = 24;
+const MAX_SHOWN_KEYS: usize = 24;
 /// Tokens of the line above a shape.
-const TITLE: usize = 24;
+const TITLE_TOKENS: usize = 24;
 /// Nesting that is told apart; below it values are skipped.
-const DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 #[derive(Default)]
-struct Shape {
+struct JsonShape {
     nulls: u64,
     booleans: u64,
     numbers: u64,
@@ -26,23 +26,23 @@ struct Shape {
     objects: u64,
     arrays: u64,
     items: u64,
-    keys: Vec<(String, Shape)>,
+    keys: Vec<(String, JsonShape)>,
     places: HashMap<String, usize>,
     more_keys: u64,
-    element: Option<Box<Shape>>,
+    element: Option<Box<JsonShape>>,
 }
 
-impl Shape {
+impl JsonShape {
     fn times(&self) -> u64 {
         self.nulls + self.booleans + self.numbers + self.strings + self.objects + self.arrays
     }
 
-    fn key(&mut self, name: &str) -> Option<&mut Shape> {
+    fn key(&mut self, name: &str) -> Option<&mut JsonShape> {
         let at = match self.places.get(name) {
             Some(at) => *at,
-            None if self.keys.len() < KEYS => {
+            None if self.keys.len() < MAX_KEYS => {
                 self.places.insert(name.to_owned(), self.keys.len());
-                self.keys.push((name.to_owned(), Shape::default()));
+                self.keys.push((name.to_owned(), JsonShape::default()));
                 self.keys.len() - 1
             }
             None => return None,
@@ -57,7 +57,7 @@ impl Shape {
     }
 
     /// What is directly below.
-    fn below(&self) -> impl Iterator<Item = &Shape> {
+    fn below(&self) -> impl Iterator<Item = &JsonShape> {
         let keys = self.keys.iter().map(|(_, shape)| shape);
         keys.chain(self.element.as_deref())
     }
@@ -69,12 +69,12 @@ impl Shape {
 
     /// The keys at any depth.
     fn all_keys(&self) -> u64 {
-        self.different() + self.below().map(Shape::all_keys).sum::<u64>()
+        self.different() + self.below().map(JsonShape::all_keys).sum::<u64>()
     }
 
     /// Whether there may be more keys than were counted.
     fn is_vague(&self) -> bool {
-        (self.objects > 1 && self.more_keys > 0) || self.below().any(Shape::is_vague)
+        (self.objects > 1 && self.more_keys > 0) || self.below().any(JsonShape::is_vague)
     }
 
     /// `array of 1200 objects`, `string or null`.
@@ -131,7 +131,7 @@ impl Shape {
 
     /// What is below, one line each, with its depth.
     fn lines(&self, depth: usize, out: &mut Vec<(usize, String)>) {
-        for (name, shape) in self.keys.iter().take(KEYS_SHOWN) {
+        for (name, shape) in self.keys.iter().take(MAX_SHOWN_KEYS) {
             let mut line = format!("{}: {}", label(name), shape.words());
             let times = shape.times();
             if times < self.objects {
@@ -140,7 +140,7 @@ impl Shape {
             out.push((depth, line));
             shape.lines(depth + 1, out);
         }
-        let more = self.more_keys + self.keys.len().saturating_sub(KEYS_SHOWN) as u64;
+        let more = self.more_keys + self.keys.len().saturating_sub(MAX_SHOWN_KEYS) as u64;
         if more > 0 {
             out.push((depth, format!("… {more} more keys")));
         }
@@ -160,12 +160,12 @@ fn label(name: &str) -> String {
 }
 
 /// The shape within `room` tokens, the deepest levels left out first.
-pub(super) fn shape(text: &Text<'_>, room: usize) -> Shown {
-    let mut scan = Scan {
+pub(super) fn shape(text: &TextEnds<'_>, room: usize) -> ContentShape {
+    let mut scan = JsonScanner {
         text: text.head,
         at: 0,
     };
-    let mut root = Shape::default();
+    let mut root = JsonShape::default();
     let mut whole = 0_u64;
     let is_cut = loop {
         scan.blanks();
@@ -185,7 +185,7 @@ pub(super) fn shape(text: &Text<'_>, room: usize) -> Shown {
     let fits = |depth: usize| {
         let kept = || lines.iter().filter(|(at, _)| *at <= depth);
         kept().count() <= room / 4
-            && kept().map(|(at, line)| cost(line) + at + 1).sum::<usize>() + TITLE <= room
+            && kept().map(|(at, line)| cost(line) + at + 1).sum::<usize>() + TITLE_TOKENS <= room
     };
     while deepest > 0 && !fits(deepest) {
         deepest -= 1;
@@ -204,9 +204,10 @@ pub(super) fn shape(text: &Text<'_>, room: usize) -> Shown {
         return (format!("{}:\n", root.words()), None);
     }
     let (own, all) = (root.own_keys(), root.all_keys());
-    let at_least = match is_cut || root.is_vague() {
-        true => "at least ",
-        false => "",
+    let at_least = if is_cut || root.is_vague() {
+        "at least "
+    } else {
+        ""
     };
     let keys = if own == 1 { "key" } else { "keys" };
     let nested = match all - own {
@@ -217,12 +218,12 @@ pub(super) fn shape(text: &Text<'_>, room: usize) -> Shown {
     titled(&title, kept, withheld, "keys", room)
 }
 
-struct Scan<'t> {
+struct JsonScanner<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl<'t> Scan<'t> {
+impl<'t> JsonScanner<'t> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -238,8 +239,8 @@ impl<'t> Scan<'t> {
     }
 
     /// Takes one value into the shape; nothing where the text ends or is no JSON.
-    fn value(&mut self, shape: &mut Shape, depth: usize) -> Option<()> {
-        if depth > DEPTH {
+    fn value(&mut self, shape: &mut JsonShape, depth: usize) -> Option<()> {
+        if depth > MAX_DEPTH {
             return self.skip();
         }
         self.blanks();

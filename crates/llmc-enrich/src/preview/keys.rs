@@ -1,13 +1,13 @@
 //! The shape of documents whose structure is in their lines: YAML, TOML and Markdown.
 
-use super::{Shape, lines_of_shape};
+use super::{ContentShape, lines_of_shape};
 
 /// Lines read for a shape.
-const LINES: usize = 200_000;
+const MAX_LINES: usize = 200_000;
 
 /// Keys of the two outermost levels, with what is below them.
-pub(super) fn yaml(text: &str, room: usize) -> Shape {
-    struct Key {
+pub(super) fn yaml(text: &str, room: usize) -> ContentShape {
+    struct YamlKey {
         line: usize,
         indent: usize,
         level: usize,
@@ -16,11 +16,11 @@ pub(super) fn yaml(text: &str, room: usize) -> Shape {
         keys: usize,
         items: usize,
     }
-    let mut keys: Vec<Key> = Vec::new();
+    let mut keys: Vec<YamlKey> = Vec::new();
     // The open keys, outermost first, by their place in `keys` or as one too deep to show.
     let mut open: Vec<(usize, Option<usize>)> = Vec::new();
     let mut block: Option<usize> = None;
-    for (n, line) in text.lines().take(LINES).enumerate() {
+    for (n, line) in text.lines().take(MAX_LINES).enumerate() {
         let bare = line.trim_start();
         let indent = line.len() - bare.len();
         if bare.is_empty() || bare.starts_with('#') || bare.starts_with("---") || bare == "..." {
@@ -64,7 +64,7 @@ pub(super) fn yaml(text: &str, room: usize) -> Shape {
             block = Some(indent);
         }
         if shown {
-            keys.push(Key {
+            keys.push(YamlKey {
                 line: n + 1,
                 indent,
                 level,
@@ -93,12 +93,12 @@ pub(super) fn yaml(text: &str, room: usize) -> Shape {
 }
 
 /// Tables with the number of their keys; keys outside of tables with their types.
-pub(super) fn toml(text: &str, room: usize) -> Shape {
+pub(super) fn toml(text: &str, room: usize) -> ContentShape {
     let mut lines: Vec<(usize, String, usize)> = Vec::new();
     let mut in_table = false;
     let mut quotes: Option<&str> = None;
     let mut repeated: Option<(String, usize, usize)> = None;
-    for (n, line) in text.lines().take(LINES).enumerate() {
+    for (n, line) in text.lines().take(MAX_LINES).enumerate() {
         if let Some(mark) = quotes {
             if line.contains(mark) {
                 quotes = None;
@@ -152,10 +152,10 @@ pub(super) fn toml(text: &str, room: usize) -> Shape {
 }
 
 /// Headings with their lines.
-pub(super) fn markdown(text: &str, room: usize) -> Shape {
+pub(super) fn markdown(text: &str, room: usize) -> ContentShape {
     let mut fence: Option<&str> = None;
     let mut headings = Vec::new();
-    for (n, line) in text.lines().take(LINES).enumerate() {
+    for (n, line) in text.lines().take(MAX_LINES).enumerate() {
         let bare = line.trim_start();
         for mark in ["```", "~~~"] {
             if bare.starts_with(mark) {

@@ -1,10 +1,10 @@
 //! The columns of a table.
 
-use super::{Shape, Text, lines_of_shape};
+use super::{ContentShape, TextEnds, lines_of_shape};
 use crate::sniff;
 
 /// Rows whose values decide the type of a column.
-const SAMPLE: usize = 1000;
+const SAMPLE_ROWS: usize = 1000;
 
 /// What the values of a column have in common so far.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,7 +14,7 @@ enum Type {
     Integer,
     Number,
     Date,
-    Text,
+    TextEnds,
 }
 
 struct Column {
@@ -24,7 +24,7 @@ struct Column {
 }
 
 /// Every column with its type, and how many rows there are.
-pub(super) fn columns(path: &str, text: &Text<'_>, room: usize) -> Shape {
+pub(super) fn columns(path: &str, text: &TextEnds<'_>, room: usize) -> ContentShape {
     let lower = path.to_ascii_lowercase();
     let delimiter = if lower.ends_with(".tsv") {
         b'\t'
@@ -49,7 +49,7 @@ pub(super) fn columns(path: &str, text: &Text<'_>, room: usize) -> Shape {
             continue;
         }
         rows += 1;
-        if rows as usize > SAMPLE {
+        if rows as usize > SAMPLE_ROWS {
             continue;
         }
         for (column, value) in columns.iter_mut().zip(&record) {
@@ -69,7 +69,7 @@ pub(super) fn columns(path: &str, text: &Text<'_>, room: usize) -> Shape {
         .map(|column| {
             let empty = match column.empty {
                 0 => String::new(),
-                empty => format!(", {empty} of {} empty", rows.min(SAMPLE as u64)),
+                empty => format!(", {empty} of {} empty", rows.min(SAMPLE_ROWS as u64)),
             };
             format!(
                 "  {}: {}{empty}",
@@ -96,7 +96,7 @@ fn type_of(value: &str) -> Type {
     } else if is_date(value.as_bytes()) {
         Type::Date
     } else {
-        Type::Text
+        Type::TextEnds
     }
 }
 
@@ -113,7 +113,7 @@ fn join(a: Type, b: Type) -> Type {
         (Type::Nothing, kind) => kind,
         (Type::Integer, Type::Number) => Type::Number,
         (a, b) if a == b => a,
-        _ => Type::Text,
+        _ => Type::TextEnds,
     }
 }
 
@@ -124,6 +124,6 @@ fn word(kind: Type) -> &'static str {
         Type::Integer => "integer",
         Type::Number => "number",
         Type::Date => "date",
-        Type::Text => "text",
+        Type::TextEnds => "text",
     }
 }

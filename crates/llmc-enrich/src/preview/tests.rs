@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::sniff::sniff;
 
-fn whole(text: &str) -> Text<'_> {
-    Text {
+fn whole(text: &str) -> TextEnds<'_> {
+    TextEnds {
         head: text,
         tail: None,
         total_bytes: text.len() as u64,
@@ -19,7 +19,7 @@ fn preview_of(path: &str, text: &str, budget: usize) -> Condensed {
         path,
         sniff(path, text.as_bytes()),
         &whole(text),
-        Asked::Whole,
+        PreviewPart::Whole,
         budget,
     );
     let lines = text.lines().count() as u64;
@@ -42,7 +42,13 @@ fn has(found: &Condensed, parts: &[&str]) {
 #[test]
 fn what_fits_is_untouched() {
     for text in ["", "one", "one\ntwo\n", "{\"a\":1}", "\r\n\r\n"] {
-        let found = condense("x", Kind::Text, &whole(text), Asked::Whole, 500);
+        let found = condense(
+            "x",
+            ContentKind::Text,
+            &whole(text),
+            PreviewPart::Whole,
+            500,
+        );
         assert_eq!(found.body, text);
         assert!(!found.truncated && found.breadcrumbs.is_empty());
         assert_eq!(found.shown, text.lines().count() as u64);
@@ -124,14 +130,14 @@ fn the_keys_at_the_top_of_json_are_shown_before_deeper_ones() {
 
 #[test]
 fn json_cut_off_and_json_lines_have_a_shape_too() {
-    let text = Text {
+    let text = TextEnds {
         head: "{\"a\": {\"b\": [1, 2, {\"c\": \"d",
         tail: Some("\"}]}}\n"),
         total_bytes: 9_000_000,
         total_lines: 1,
         survey: None,
     };
-    let found = condense("x.json", Kind::Json, &text, Asked::Whole, 400);
+    let found = condense("x.json", ContentKind::Json, &text, PreviewPart::Whole, 400);
     has(
         &found,
         &[
@@ -163,11 +169,11 @@ fn the_keys_of_json_are_counted_as_what_they_are() {
         &["2 keys and 2 nested, object:\n"],
     );
     // Of a document that is cut off, what is left may hold more.
-    let cut = Text {
+    let cut = TextEnds {
         tail: Some("1}\n"),
         ..whole(&text[..text.len() - 100])
     };
-    let found = condense("x.json", Kind::Json, &cut, Asked::Whole, 400);
+    let found = condense("x.json", ContentKind::Json, &cut, PreviewPart::Whole, 400);
     has(&found, &["at least 1 key and 2 nested, object:\n"]);
     // Those that are not listed one by one count too.
     let many: Vec<_> = (0..300).map(|n| format!("\"key_{n}\": \"{n}\"")).collect();
@@ -181,15 +187,15 @@ fn the_keys_of_json_are_counted_as_what_they_are() {
 #[test]
 fn the_length_of_a_line_that_is_cut_off_is_the_lines_own() {
     let (head, tail) = ("x".repeat(3000), "x".repeat(2500));
-    let cut = |total_lines, head| Text {
+    let cut = |total_lines, head| TextEnds {
         head,
         tail: Some(&tail),
         total_bytes: 5_000_000,
         total_lines,
         survey: None,
     };
-    let said = |text: &Text<'_>, asked, says: &str| {
-        let found = condense("x.txt", Kind::Text, text, asked, 320);
+    let said = |text: &TextEnds<'_>, asked, says: &str| {
+        let found = condense("x.txt", ContentKind::Text, text, asked, 320);
         assert!(
             found.body.contains(says),
             "{asked:?} {says}: {}",
@@ -197,14 +203,26 @@ fn the_length_of_a_line_that_is_cut_off_is_the_lines_own() {
         );
         assert!(found.truncated);
     };
-    for asked in [Asked::Whole, Asked::Head(1), Asked::Tail(1)] {
+    for asked in [
+        PreviewPart::Whole,
+        PreviewPart::Head(1),
+        PreviewPart::Tail(1),
+    ] {
         said(&cut(1, &head), asked, "x… [5000000 bytes]");
         said(&whole(&head), asked, "x… [3000 bytes]");
     }
-    said(&cut(2, &head), Asked::Head(1), "x… [more than 3000 bytes]");
-    said(&cut(2, &head), Asked::Tail(1), "x… [more than 2500 bytes]");
+    said(
+        &cut(2, &head),
+        PreviewPart::Head(1),
+        "x… [more than 3000 bytes]",
+    );
+    said(
+        &cut(2, &head),
+        PreviewPart::Tail(1),
+        "x… [more than 2500 bytes]",
+    );
     let ended = head.clone() + "\n";
-    said(&cut(2, &ended), Asked::Head(1), "x… [3000 bytes]");
+    said(&cut(2, &ended), PreviewPart::Head(1), "x… [3000 bytes]");
 }
 
 #[test]
@@ -281,7 +299,13 @@ fn a_log_is_levels_and_errors_and_both_ends() {
         ));
     }
     // The condenser of logs does the work; here it is only seen to be asked.
-    let found = condense("run.log", Kind::Log, &whole(&text), Asked::Whole, 1200);
+    let found = condense(
+        "run.log",
+        ContentKind::Log,
+        &whole(&text),
+        PreviewPart::Whole,
+        1200,
+    );
     assert!(found.truncated && found.shown < 900);
     assert_eq!(found.totals.lines, Some(900));
     assert!(found.body.contains("ERROR step 70 "), "{}", found.body);
@@ -302,19 +326,43 @@ fn markdown_is_headings_and_the_head() {
 #[test]
 fn some_lines_are_those_lines() {
     let text: String = (1..=100).map(|n| format!("line {n}\n")).collect();
-    let head = condense("x", Kind::Text, &whole(&text), Asked::Head(3), 500);
+    let head = condense(
+        "x",
+        ContentKind::Text,
+        &whole(&text),
+        PreviewPart::Head(3),
+        500,
+    );
     assert_eq!(head.body, "line 1\nline 2\nline 3\n");
     assert_eq!((head.shown, head.truncated), (3, false));
     assert_eq!(head.breadcrumbs, ["lines 1-3 of 100"]);
-    let tail = condense("x", Kind::Text, &whole(&text), Asked::Tail(2), 500);
+    let tail = condense(
+        "x",
+        ContentKind::Text,
+        &whole(&text),
+        PreviewPart::Tail(2),
+        500,
+    );
     assert_eq!(tail.body, "line 99\nline 100\n");
     assert_eq!(tail.breadcrumbs, ["lines 99-100 of 100"]);
-    let all = condense("x", Kind::Text, &whole(&text), Asked::Tail(1000), 5000);
+    let all = condense(
+        "x",
+        ContentKind::Text,
+        &whole(&text),
+        PreviewPart::Tail(1000),
+        5000,
+    );
     assert_eq!(
         (all.body.as_str(), all.breadcrumbs.len()),
         (text.as_str(), 0)
     );
-    let short = condense("x", Kind::Text, &whole(&text), Asked::Tail(90), 200);
+    let short = condense(
+        "x",
+        ContentKind::Text,
+        &whole(&text),
+        PreviewPart::Tail(90),
+        200,
+    );
     assert!(short.truncated && short.body.ends_with("line 100\n"));
     assert!(
         short.breadcrumbs[0].ends_with("asked for do not fit"),
@@ -326,8 +374,12 @@ fn some_lines_are_those_lines() {
 #[test]
 fn a_gigantic_line_is_clipped() {
     let text = "x".repeat(3_000_000);
-    for asked in [Asked::Whole, Asked::Head(1), Asked::Tail(1)] {
-        let found = condense("x.txt", Kind::Text, &whole(&text), asked, 300);
+    for asked in [
+        PreviewPart::Whole,
+        PreviewPart::Head(1),
+        PreviewPart::Tail(1),
+    ] {
+        let found = condense("x.txt", ContentKind::Text, &whole(&text), asked, 300);
         assert!(found.body.ends_with("x… [3000000 bytes]"), "{asked:?}");
         assert!(found.truncated && found.shown == 1);
     }
@@ -346,15 +398,15 @@ fn binary_is_type_and_size() {
     assert_eq!(condense_binary("", b"", 0).body, "binary data, 0 bytes\n");
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Code,
-    Kind::Json,
-    Kind::Yaml,
-    Kind::Toml,
-    Kind::Csv,
-    Kind::Log,
-    Kind::Markdown,
-    Kind::Text,
+const KINDS: [ContentKind; 8] = [
+    ContentKind::Code,
+    ContentKind::Json,
+    ContentKind::Yaml,
+    ContentKind::Toml,
+    ContentKind::Csv,
+    ContentKind::Log,
+    ContentKind::Markdown,
+    ContentKind::Text,
 ];
 
 proptest! {
@@ -372,7 +424,7 @@ proptest! {
     ) {
         let middle = (0..=text.len() / 2).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let given = match cut {
-            true => Text {
+            true => TextEnds {
                 head: &text[..middle],
                 tail: Some(&text[middle..]),
                 total_bytes: 1_000_000,
@@ -382,16 +434,16 @@ proptest! {
             false => whole(&text),
         };
         for kind in KINDS {
-            for asked in [Asked::Whole, Asked::Head(lines), Asked::Tail(lines)] {
+            for asked in [PreviewPart::Whole, PreviewPart::Head(lines), PreviewPart::Tail(lines)] {
                 let found = condense(&path, kind, &given, asked, budget);
                 prop_assert!(count(&found.body) <= budget, "{:?} {:?}: {}", kind, asked, found.body);
                 prop_assert!(found.shown <= given.total_lines);
                 prop_assert_eq!(found.totals.lines, Some(given.total_lines));
-                if found.shown < given.total_lines && asked == Asked::Whole {
+                if found.shown < given.total_lines && asked == PreviewPart::Whole {
                     prop_assert!(found.truncated);
                 }
                 // Logs account for what they leave out by kind, in their own words.
-                if found.shown < given.total_lines && asked == Asked::Whole && kind != Kind::Log {
+                if found.shown < given.total_lines && asked == PreviewPart::Whole && kind != ContentKind::Log {
                     prop_assert_eq!(
                         &found.breadcrumbs[0],
                         &format!("{} more lines", given.total_lines - found.shown)

@@ -5,13 +5,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Failure, Framework, Kind, TestRun, counted, mentions, place, seconds};
+use super::{FailureKind, Framework, TestFailure, TestRun, counted, place, seconds};
 
 /// Lines of a test's own output kept with its failure.
-const OUTPUT_LINES: usize = 8;
+const MAX_OUTPUT_LINES: usize = 8;
 
-/// What a text must have to be worth reading.
-const SIGNS: &[&str] = &[
+pub(super) const MARKERS: &[&str] = &[
     "test result: ",
     "running ",
     "error[",
@@ -21,10 +20,7 @@ const SIGNS: &[&str] = &[
 ];
 
 pub(super) fn parse(text: &str) -> Option<TestRun> {
-    if !mentions(text, SIGNS) {
-        return None;
-    }
-    let mut reader = Reader::default();
+    let mut reader = CargoReader::default();
     for line in text.lines() {
         reader.line(line);
     }
@@ -32,17 +28,17 @@ pub(super) fn parse(text: &str) -> Option<TestRun> {
 }
 
 #[derive(Default)]
-struct Reader<'a> {
-    state: State,
+struct CargoReader<'a> {
+    state: CargoState,
     /// Which `running 7 tests` this is.
     scope: usize,
-    failures: Vec<Failure>,
+    failures: Vec<TestFailure>,
     known: HashMap<(usize, &'a str), usize>,
     block: Option<(&'a str, Output<'a>)>,
     /// What stands outside all blocks: panics, with `--nocapture`.
     loose: Output<'a>,
     compile: Compile,
-    crashes: Vec<Failure>,
+    crashes: Vec<TestFailure>,
     results: u64,
     ok_lines: u64,
     ignored_lines: u64,
@@ -53,14 +49,14 @@ struct Reader<'a> {
 }
 
 #[derive(Default, PartialEq)]
-enum State {
+enum CargoState {
     #[default]
     Tests,
-    Block,
+    LineBlock,
     List,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CargoReader<'a> {
     fn line(&mut self, line: &'a str) {
         if let Some(id) = line
             .strip_prefix("---- ")
@@ -68,12 +64,12 @@ impl<'a> Reader<'a> {
         {
             self.close();
             self.block = Some((id, Output::default()));
-            self.state = State::Block;
+            self.state = CargoState::LineBlock;
             return;
         }
         if line == "failures:" {
             self.close();
-            self.state = State::List;
+            self.state = CargoState::List;
             return;
         }
         if let Some(rest) = line.strip_prefix("test result: ") {
@@ -82,17 +78,17 @@ impl<'a> Reader<'a> {
             return;
         }
         match self.state {
-            State::Block => {
+            CargoState::LineBlock => {
                 if let Some((_, output)) = &mut self.block {
                     output.line(line);
                 }
             }
-            State::List if line.starts_with("    ") => {
+            CargoState::List if line.starts_with("    ") => {
                 self.fail(line.trim());
             }
-            State::List if line.is_empty() => {}
-            State::List | State::Tests => {
-                self.state = State::Tests;
+            CargoState::List if line.is_empty() => {}
+            CargoState::List | CargoState::Tests => {
+                self.state = CargoState::Tests;
                 self.outside(line);
             }
         }
@@ -105,9 +101,9 @@ impl<'a> Reader<'a> {
             self.scope += 1;
         } else if let Some((id, outcome)) = test_line(line) {
             match outcome {
-                Outcome::Ok => self.ok_lines += 1,
-                Outcome::Ignored => self.ignored_lines += 1,
-                Outcome::Failed => {
+                CargoOutcome::Ok => self.ok_lines += 1,
+                CargoOutcome::Ignored => self.ignored_lines += 1,
+                CargoOutcome::Failed => {
                     self.fail(id);
                 }
             }
@@ -118,18 +114,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn fail(&mut self, id: &'a str) -> &mut Failure {
+    fn fail(&mut self, id: &'a str) -> &mut TestFailure {
         let id = id.strip_suffix(" - should panic").unwrap_or(id);
         let next = self.failures.len();
         let at = *self.known.entry((self.scope, id)).or_insert(next);
         if at == next {
-            self.failures.push(Failure::new(Kind::Failed, id));
+            self.failures
+                .push(TestFailure::new(FailureKind::Failed, id));
         }
         &mut self.failures[at]
     }
 
     fn close(&mut self) {
-        self.state = State::Tests;
+        self.state = CargoState::Tests;
         if let Some((id, output)) = self.block.take() {
             let failure = self.fail(id);
             output.describe(id, failure);
@@ -193,33 +190,33 @@ impl<'a> Reader<'a> {
 }
 
 #[derive(PartialEq)]
-enum Outcome {
+enum CargoOutcome {
     Ok,
     Failed,
     Ignored,
 }
 
 /// `test path::name ... FAILED`.
-fn test_line(line: &str) -> Option<(&str, Outcome)> {
+fn test_line(line: &str) -> Option<(&str, CargoOutcome)> {
     let (id, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let outcome = match outcome.split([' ', ',']).next()? {
-        "ok" => Outcome::Ok,
-        "FAILED" => Outcome::Failed,
-        "ignored" => Outcome::Ignored,
+        "ok" => CargoOutcome::Ok,
+        "FAILED" => CargoOutcome::Failed,
+        "ignored" => CargoOutcome::Ignored,
         _ => return None,
     };
     Some((id, outcome))
 }
 
 /// A test binary that died; status 101 is how one ends that has counted its failures.
-fn crash(line: &str) -> Option<Failure> {
+fn crash(line: &str) -> Option<TestFailure> {
     let (_, how) = line
         .trim_start()
         .split_once("process didn't exit successfully: ")?;
     if how.ends_with("(exit status: 101)") {
         return None;
     }
-    let mut failure = Failure::new(Kind::Error, "test binary did not exit successfully");
+    let mut failure = TestFailure::new(FailureKind::Error, "test binary did not exit successfully");
     failure.assert(how);
     Some(failure)
 }
@@ -272,12 +269,12 @@ impl<'a> Output<'a> {
         }
         match (&self.state, self.panics.last_mut()) {
             // Bounded, for a panic message may be a megabyte of a failed comparison.
-            (Within::Panic, Some(panic)) if panic.message.len() < super::MESSAGE_LINES => {
+            (Within::Panic, Some(panic)) if panic.message.len() < super::MAX_MESSAGE_LINES => {
                 panic.message.push(line)
             }
             _ if line.trim().is_empty() => {}
             _ => {
-                if self.lines.len() == OUTPUT_LINES {
+                if self.lines.len() == MAX_OUTPUT_LINES {
                     self.lines.pop_front();
                     self.lost += 1;
                 }
@@ -286,7 +283,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    pub(super) fn describe(self, id: &str, failure: &mut Failure) {
+    pub(super) fn describe(self, id: &str, failure: &mut TestFailure) {
         let mine = self.panics.iter().rposition(|panic| panic.thread == id);
         let main = mine.or(self.panics.len().checked_sub(1));
         if let Some(main) = main {
@@ -296,7 +293,7 @@ impl<'a> Output<'a> {
             if Some(i) != main {
                 let first = panic.message.first().copied().unwrap_or_default();
                 let place = panic.place.as_deref().unwrap_or("?");
-                failure.say(&format!(
+                failure.add_message(&format!(
                     "thread '{}' panicked at {place}: {first}",
                     panic.thread
                 ));
@@ -316,13 +313,13 @@ impl<'a> Output<'a> {
             // How rustdoc introduces the panic that has just been told.
             if !line.starts_with("Test executable failed") && !matches!(line, "stdout:" | "stderr:")
             {
-                failure.say(&format!("| {line}"));
+                failure.add_message(&format!("| {line}"));
             }
         }
     }
 
     /// Without blocks, a panic is told apart by the name of its thread, which is that of the test.
-    fn describe_from_thread(&self, failure: &mut Failure) {
+    fn describe_from_thread(&self, failure: &mut TestFailure) {
         if let Some(panic) = self
             .panics
             .iter()
@@ -335,7 +332,7 @@ impl<'a> Output<'a> {
 }
 
 impl Panic<'_> {
-    fn describe(&self, failure: &mut Failure) {
+    fn describe(&self, failure: &mut TestFailure) {
         failure.location.clone_from(&self.place);
         let mut lines = self.message.iter();
         if let Some(first) = lines.next() {
@@ -347,7 +344,7 @@ impl Panic<'_> {
             .rposition(|line| !line.trim().is_empty())
             .map_or(0, |last| last + 1);
         for line in &lines[..end] {
-            failure.say(line);
+            failure.add_message(line);
         }
     }
 }
@@ -374,7 +371,7 @@ fn panic_line(line: &str) -> Option<Panic<'_>> {
 /// Compile errors, each with the lines under it up to a blank one.
 #[derive(Default)]
 pub(super) struct Compile {
-    errors: Vec<Failure>,
+    errors: Vec<TestFailure>,
     open: bool,
 }
 
@@ -395,7 +392,7 @@ impl Compile {
             match line.trim_start().strip_prefix("--> ") {
                 Some(at) if error.location.is_none() => error.location = place(at),
                 _ if line.trim() == "|" => {}
-                _ => error.say(line),
+                _ => error.add_message(line),
             }
         }
         true
@@ -403,8 +400,8 @@ impl Compile {
 
     /// The errors, each once: cargo may build the same code twice. One without a place only counts when nothing ran,
     /// for else it is a program's own `error:`.
-    pub(super) fn finish(self, ran: bool) -> Vec<Failure> {
-        let mut errors: Vec<Failure> = Vec::new();
+    pub(super) fn finish(self, ran: bool) -> Vec<TestFailure> {
+        let mut errors: Vec<TestFailure> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         let compiled = self.errors.iter().any(|e| e.location.is_some());
         for error in self.errors {
@@ -419,7 +416,7 @@ impl Compile {
 }
 
 /// `error[E0308]: mismatched types`, `error: message`, or with `path:1:2: ` before it (`--message-format short`).
-fn error_line(line: &str) -> Option<Failure> {
+fn error_line(line: &str) -> Option<TestFailure> {
     const NOT_AN_ERROR_OF_ITS_OWN: &[&str] = &[
         "could not compile",
         "aborting due to",
@@ -445,14 +442,14 @@ fn error_line(line: &str) -> Option<Failure> {
         } else {
             message.to_owned()
         };
-        return Some(Failure::new(Kind::Build, id));
+        return Some(TestFailure::new(FailureKind::Build, id));
     }
     let (at, rest) = line.split_once(": error")?;
     if !at.contains(".rs:") || at.contains(' ') {
         return None;
     }
     let (code, message) = rest.split_once(": ")?;
-    let mut failure = Failure::new(Kind::Build, format!("{code} {message}"));
+    let mut failure = TestFailure::new(FailureKind::Build, format!("{code} {message}"));
     failure.location = Some(place(at)?);
     Some(failure)
 }

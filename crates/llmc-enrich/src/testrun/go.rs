@@ -8,32 +8,30 @@ use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 
-use super::{Failure, Framework, Kind, TestRun, mentions, place, seconds};
+use super::{FailureKind, Framework, TestFailure, TestRun, place, seconds};
 
 /// Lines kept of one test while it is not known whether it fails.
-const KEPT_LINES: usize = 64;
+const MAX_KEPT_LINES: usize = 64;
 
-/// What a text must have to be worth reading.
-const SIGNS: &[&str] = &[
+pub(super) const MARKERS: &[&str] = &[
     "--- FAIL", "--- PASS", "--- SKIP", "=== RUN", "=== NAME", "=== CONT", "FAIL\t", "ok  \t",
     ".go:",
 ];
 
 pub(super) fn parse(text: &str) -> Option<TestRun> {
-    if !mentions(text, SIGNS) {
-        return None;
-    }
-    let mut reader = Reader::default();
+    let mut reader = GoReader::default();
     for line in text.lines() {
         reader.line(line);
     }
     reader.finish()
 }
 
+pub(super) const JSON_MARKERS: &[&str] = &["\"Action\":\""];
+
 /// One line of `go test -json`.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Event<'a> {
+struct GoEvent<'a> {
     #[serde(borrow)]
     action: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -48,17 +46,17 @@ struct Event<'a> {
 
 pub(super) fn parse_json(text: &str) -> Option<TestRun> {
     let first = text.lines().find(|line| line.starts_with('{'))?;
-    if !first.contains("\"Action\":\"") {
+    if !first.contains(JSON_MARKERS[0]) {
         return None;
     }
-    let mut reader = Reader::default();
-    let mut printed: HashMap<(String, String), Lines> = HashMap::new();
-    let mut loose: HashMap<String, Lines> = HashMap::new();
+    let mut reader = GoReader::default();
+    let mut printed: HashMap<(String, String), GoLines> = HashMap::new();
+    let mut loose: HashMap<String, GoLines> = HashMap::new();
     let mut events = 0u64;
     for line in text.lines() {
         let Some(event) = line
             .starts_with('{')
-            .then(|| serde_json::from_str::<Event<'_>>(line).ok())
+            .then(|| serde_json::from_str::<GoEvent<'_>>(line).ok())
             .flatten()
         else {
             reader.build_line(line);
@@ -103,7 +101,7 @@ pub(super) fn parse_json(text: &str) -> Option<TestRun> {
                 let lines = printed.remove(&key).unwrap_or_default();
                 reader.fail(&key.1, lines);
             }
-            ("pass", None) => reader.close_package(&package, Verdict::Passed, event.elapsed),
+            ("pass", None) => reader.close_package(&package, GoResult::Passed, event.elapsed),
             ("fail", None) => {
                 let lines = loose.remove(&package).unwrap_or_default();
                 // A test that was running when the process died never reports.
@@ -120,7 +118,7 @@ pub(super) fn parse_json(text: &str) -> Option<TestRun> {
                     }
                 }
                 reader.loose = lines;
-                reader.close_package(&package, Verdict::Failed, event.elapsed);
+                reader.close_package(&package, GoResult::Failed, event.elapsed);
             }
             _ => {}
         }
@@ -134,16 +132,16 @@ pub(super) fn parse_json(text: &str) -> Option<TestRun> {
 
 /// The first lines of something, and how many more there were.
 #[derive(Default)]
-struct Lines {
+struct GoLines {
     kept: Vec<String>,
     dropped: usize,
 }
 
-impl Lines {
+impl GoLines {
     fn push(&mut self, line: &str) {
-        if self.kept.len() < KEPT_LINES {
+        if self.kept.len() < MAX_KEPT_LINES {
             self.kept
-                .push(super::clip(line, super::LINE_BYTES).into_owned());
+                .push(super::clip(line, super::MAX_LINE_BYTES).into_owned());
         } else {
             self.dropped += 1;
         }
@@ -157,25 +155,25 @@ impl Lines {
 }
 
 #[derive(PartialEq, Clone, Copy)]
-enum Verdict {
+enum GoResult {
     Passed,
     Failed,
 }
 
 #[derive(Default)]
-struct Reader {
+struct GoReader {
     /// Whether any line could only be go's.
     seen: bool,
     /// Failed tests of the package that is being read, with what they printed.
-    tests: Vec<(String, Lines)>,
+    tests: Vec<(String, GoLines)>,
     /// Lines of `-v` by test, until its verdict.
-    running: HashMap<String, Lines>,
+    running: HashMap<String, GoLines>,
     current: Option<String>,
     /// The failed test whose lines are being read, and the indentation of its `--- FAIL`.
     under: Option<usize>,
-    loose: Lines,
-    failures: Vec<Failure>,
-    build: Vec<Failure>,
+    loose: GoLines,
+    failures: Vec<TestFailure>,
+    build: Vec<TestFailure>,
     /// The package of `# package`, while its compile errors are being read.
     building: Option<String>,
     built_wrong: HashSet<String>,
@@ -187,7 +185,7 @@ struct Reader {
     duration: Option<std::time::Duration>,
 }
 
-impl Reader {
+impl GoReader {
     fn line(&mut self, line: &str) {
         if let Some(rest) = line.strip_prefix("=== ") {
             let mut words = rest.split_whitespace();
@@ -227,7 +225,7 @@ impl Reader {
         }
     }
 
-    fn fail(&mut self, name: &str, lines: Lines) {
+    fn fail(&mut self, name: &str, lines: GoLines) {
         self.tests.push((name.to_owned(), lines));
     }
 
@@ -237,8 +235,8 @@ impl Reader {
             return false;
         };
         let verdict = match verdict.trim_end() {
-            "ok" => Verdict::Passed,
-            "FAIL" => Verdict::Failed,
+            "ok" => GoResult::Passed,
+            "FAIL" => GoResult::Failed,
             _ => return false,
         };
         let mut words = rest.split_whitespace();
@@ -268,7 +266,7 @@ impl Reader {
             return false;
         };
         if let Some((at, message)) = compile_error(line) {
-            let mut failure = Failure::new(Kind::Build, message);
+            let mut failure = TestFailure::new(FailureKind::Build, message);
             failure.location = Some(at);
             self.build.push(failure);
             self.built_wrong.insert(package.clone());
@@ -276,7 +274,7 @@ impl Reader {
         }
         if line.starts_with('\t') || line.starts_with("too many errors") {
             if let Some(last) = self.build.last_mut() {
-                last.say(line.trim());
+                last.add_message(line.trim());
             }
             return true;
         }
@@ -284,7 +282,7 @@ impl Reader {
         false
     }
 
-    fn close_package(&mut self, package: &str, verdict: Verdict, elapsed: Option<f64>) {
+    fn close_package(&mut self, package: &str, verdict: GoResult, elapsed: Option<f64>) {
         if let Some(time) = elapsed.and_then(|s| std::time::Duration::try_from_secs_f64(s).ok()) {
             *self.duration.get_or_insert_default() += time;
         }
@@ -303,13 +301,17 @@ impl Reader {
                 self.parents += 1;
                 continue;
             }
-            self.failures
-                .push(failure(Kind::Failed, &format!("{package} {name}"), lines));
+            self.failures.push(failure(
+                FailureKind::Failed,
+                &format!("{package} {name}"),
+                lines,
+            ));
         }
-        if verdict == Verdict::Passed {
+        if verdict == GoResult::Passed {
             self.ok_packages += 1;
         } else if self.failures.len() == before && !self.unbuilt.iter().any(|p| p == package) {
-            self.failures.push(failure(Kind::Error, package, &loose));
+            self.failures
+                .push(failure(FailureKind::Error, package, &loose));
         }
     }
 
@@ -323,7 +325,7 @@ impl Reader {
             let cut = std::mem::take(&mut self.tests);
             self.failures.extend(
                 cut.iter()
-                    .map(|(name, lines)| failure(Kind::Failed, name, lines)),
+                    .map(|(name, lines)| failure(FailureKind::Failed, name, lines)),
             );
             run.notes
                 .push("the last package's result is not in the output".into());
@@ -331,8 +333,8 @@ impl Reader {
         run.failures = self.build;
         for package in &self.unbuilt {
             if !self.built_wrong.contains(package) {
-                run.failures.push(Failure::new(
-                    Kind::Build,
+                run.failures.push(TestFailure::new(
+                    FailureKind::Build,
                     format!("{package} did not build"),
                 ));
             }
@@ -391,8 +393,8 @@ fn is_foreign(place: &str) -> bool {
 }
 
 /// What a test printed, with its place: `calc_test.go:7: message`, or for a panic the first frame in its own code.
-fn failure(kind: Kind, id: &str, lines: &Lines) -> Failure {
-    let mut failure = Failure::new(kind, id);
+fn failure(kind: FailureKind, id: &str, lines: &GoLines) -> TestFailure {
+    let mut failure = TestFailure::new(kind, id);
     failure.dropped = lines.dropped;
     let panic = lines
         .kept
@@ -419,11 +421,11 @@ fn failure(kind: Kind, id: &str, lines: &Lines) -> Failure {
                 failure.location = Some(at);
                 failure.assert(message);
             } else {
-                failure.say(line.trim_start());
+                failure.add_message(line.trim_start());
             }
             continue;
         }
-        failure.say(line);
+        failure.add_message(line);
     }
     if let Some(panic) = panic {
         let trace = &lines.kept[panic + 1..];
@@ -436,7 +438,7 @@ fn failure(kind: Kind, id: &str, lines: &Lines) -> Failure {
             };
             let foreign = frame.is_some_and(|at| at.starts_with('\t') && is_foreign(at));
             if !foreign && !line.starts_with("goroutine ") {
-                failure.say(line);
+                failure.add_message(line);
             }
         }
     }

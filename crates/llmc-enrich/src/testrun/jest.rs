@@ -2,18 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::{Failure, Framework, Kind, TestRun, counted, mentions, place, seconds};
+use super::{FailureKind, Framework, TestFailure, TestRun, counted, place, seconds};
 
-/// What a text must have to be worth reading.
-const SIGNS: &[&str] = &["Tests:", "Test Suites:", "  ● "];
+pub(super) const MARKERS: &[&str] = &["Tests:", "Test Suites:", "  ● "];
 
 pub(super) fn parse(text: &str) -> Option<TestRun> {
-    if !mentions(text, SIGNS) {
-        return None;
-    }
     let mut run = TestRun::new(Framework::Jest);
     let mut path = "";
-    let mut open: Option<Open> = None;
+    let mut open: Option<OpenFailure> = None;
     let mut seen = HashSet::new();
     let (mut suites, mut tests) = (false, false);
     for line in text.lines() {
@@ -36,7 +32,7 @@ pub(super) fn parse(text: &str) -> Option<TestRun> {
             run.duration = seconds(time);
         } else if let Some(title) = line.strip_prefix("  ● ") {
             close(&mut run, &mut seen, open.take());
-            open = Open::new(path, title);
+            open = OpenFailure::new(path, title);
         } else if !line.is_empty() && !line.starts_with(' ') {
             close(&mut run, &mut seen, open.take());
         } else if let Some(open) = &mut open {
@@ -48,14 +44,14 @@ pub(super) fn parse(text: &str) -> Option<TestRun> {
     (suites || tests || cut).then_some(run)
 }
 
-struct Open {
-    failure: Failure,
+struct OpenFailure {
+    failure: TestFailure,
     /// Past the message: source code and stack.
     in_stack: bool,
-    build: Vec<Failure>,
+    build: Vec<TestFailure>,
 }
 
-impl Open {
+impl OpenFailure {
     fn new(path: &str, title: &str) -> Option<Self> {
         // Not failures, though they look like them.
         if path.is_empty()
@@ -66,9 +62,9 @@ impl Open {
             return None;
         }
         let failure = if title == "Test suite failed to run" {
-            Failure::new(Kind::Error, path)
+            TestFailure::new(FailureKind::Error, path)
         } else {
-            Failure::new(Kind::Failed, format!("{path} › {title}"))
+            TestFailure::new(FailureKind::Failed, format!("{path} › {title}"))
         };
         Some(Self {
             failure,
@@ -99,7 +95,7 @@ impl Open {
             if self.failure.assertion.is_none() {
                 self.failure.assert(line);
             } else {
-                self.failure.say(line);
+                self.failure.add_message(line);
             }
         }
     }
@@ -114,8 +110,8 @@ fn is_source(line: &str) -> bool {
 }
 
 /// Keeps the failure, once: after many suites jest prints them all again.
-fn close(run: &mut TestRun, seen: &mut HashSet<String>, open: Option<Open>) {
-    let Some(Open {
+fn close(run: &mut TestRun, seen: &mut HashSet<String>, open: Option<OpenFailure>) {
+    let Some(OpenFailure {
         mut failure, build, ..
     }) = open
     else {
@@ -125,7 +121,7 @@ fn close(run: &mut TestRun, seen: &mut HashSet<String>, open: Option<Open>) {
         failure.message.pop();
     }
     // A long explanation may come before the words that say what is wrong.
-    if failure.kind == Kind::Error
+    if failure.kind == FailureKind::Error
         && let Some(at) = failure
             .message
             .iter()

@@ -3,18 +3,14 @@
 use std::collections::HashMap;
 
 use super::cargo::{Compile, Output};
-use super::{Failure, Framework, Kind, TestRun, counted, seconds};
+use super::{FailureKind, Framework, TestFailure, TestRun, counted, seconds};
+
+pub(super) const MARKERS: &[&str] = &["Nextest run", " tests run: ", " test run: "];
 
 pub(super) fn parse(text: &str) -> Option<TestRun> {
-    if !text.contains("Nextest run")
-        && !text.contains(" tests run: ")
-        && !text.contains(" test run: ")
-    {
-        return None;
-    }
     let mut run = TestRun::new(Framework::Nextest);
     let mut compile = Compile::default();
-    let mut known: HashMap<&str, Failure> = HashMap::new();
+    let mut known: HashMap<&str, TestFailure> = HashMap::new();
     let mut order = Vec::new();
     let mut open: Option<(&str, Output<'_>)> = None;
     let mut summary = false;
@@ -25,9 +21,9 @@ pub(super) fn parse(text: &str) -> Option<TestRun> {
                 known.remove(id);
             } else if status.ends_with("SKIP") || status == "START" || status.ends_with("RETRY") {
             } else if !known.contains_key(id) {
-                let mut failure = Failure::new(Kind::Failed, id);
+                let mut failure = TestFailure::new(FailureKind::Failed, id);
                 if !status.ends_with("FAIL") {
-                    failure.say(status);
+                    failure.add_message(status);
                 }
                 known.insert(id, failure);
                 order.push(id);
@@ -61,7 +57,7 @@ pub(super) fn parse(text: &str) -> Option<TestRun> {
     Some(run)
 }
 
-fn describe(known: &mut HashMap<&str, Failure>, open: Option<(&str, Output<'_>)>) {
+fn describe(known: &mut HashMap<&str, TestFailure>, open: Option<(&str, Output<'_>)>) {
     if let Some((id, output)) = open
         && let Some(failure) = known.get_mut(id)
         && failure.assertion.is_none()

@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Failure, Framework, Kind, TestRun, counted, mentions, place, seconds};
+use super::{FailureKind, Framework, TestFailure, TestRun, counted, place, seconds};
 
 /// Lines of captured output kept with a failure.
-const CAPTURED_LINES: usize = 8;
+const MAX_CAPTURED_LINES: usize = 8;
 
-/// What a text must have to be worth reading.
-const SIGNS: &[&str] = &[
+pub(super) const MARKERS: &[&str] = &[
     "test session starts",
     "short test summary info",
     "FAILURES =",
@@ -26,10 +25,7 @@ const SIGNS: &[&str] = &[
 ];
 
 pub(super) fn parse(text: &str) -> Option<TestRun> {
-    if !mentions(text, SIGNS) {
-        return None;
-    }
-    let mut reader = Reader::default();
+    let mut reader = PytestReader::default();
     for line in text.lines() {
         reader.line(line);
     }
@@ -37,20 +33,20 @@ pub(super) fn parse(text: &str) -> Option<TestRun> {
 }
 
 #[derive(Default)]
-struct Reader<'a> {
+struct PytestReader<'a> {
     section: Section,
     /// Whether the section has shown a title yet; under `--tb=line` it has none.
     titled: bool,
-    blocks: Vec<Block<'a>>,
+    blocks: Vec<ReportBlock<'a>>,
     /// `FAILED id - message` and `ERROR id - message`, in order.
-    summary: Vec<(Kind, &'a str, &'a str)>,
+    summary: Vec<(FailureKind, &'a str, &'a str)>,
     /// Ids that the progress lines of `-v` call failed.
-    progress: Vec<(Kind, &'a str)>,
+    progress: Vec<(FailureKind, &'a str)>,
     /// Places of `--tb=line`, whose sections have no titles.
     places: Vec<String>,
     /// Errors before or outside a session: wrong arguments, a broken `conftest.py`, pytest's own faults.
-    outside: Vec<Failure>,
-    totals: Option<Totals>,
+    outside: Vec<TestFailure>,
+    totals: Option<PytestTotals>,
     started: bool,
 }
 
@@ -64,7 +60,7 @@ enum Section {
 }
 
 #[derive(Default)]
-struct Totals {
+struct PytestTotals {
     passed: u64,
     failed: u64,
     errors: u64,
@@ -74,11 +70,11 @@ struct Totals {
 }
 
 /// What stands under one `____ title ____`.
-struct Block<'a> {
-    kind: Kind,
+struct ReportBlock<'a> {
+    kind: FailureKind,
     title: &'a str,
     source: Option<&'a str>,
-    failure: Failure,
+    failure: TestFailure,
     captured: Vec<&'a str>,
     uncaptured: usize,
     in_captured: bool,
@@ -88,7 +84,7 @@ struct Block<'a> {
     after_frame: bool,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PytestReader<'a> {
     fn line(&mut self, line: &'a str) {
         if let Some(title) = ruled(line, '=') {
             return self.rule(title);
@@ -101,9 +97,10 @@ impl<'a> Reader<'a> {
                 .last_mut()
                 .filter(|f| f.id.starts_with("INTERNALERROR"))
             {
-                last.say(line);
+                last.add_message(line);
             } else {
-                self.outside.push(Failure::new(Kind::Error, line));
+                self.outside
+                    .push(TestFailure::new(FailureKind::Error, line));
             }
             return;
         }
@@ -111,11 +108,11 @@ impl<'a> Reader<'a> {
             Section::Errors | Section::Failures => {
                 if let Some(title) = ruled(line, '_') {
                     let kind = match self.section {
-                        Section::Errors => Kind::Error,
-                        _ => Kind::Failed,
+                        Section::Errors => FailureKind::Error,
+                        _ => FailureKind::Failed,
                     };
                     self.titled = true;
-                    self.blocks.push(Block::new(kind, title));
+                    self.blocks.push(ReportBlock::new(kind, title));
                 } else if let Some(block) = self.blocks.last_mut().filter(|_| self.titled) {
                     block.line(line);
                 } else if self.section == Section::Failures
@@ -134,7 +131,8 @@ impl<'a> Reader<'a> {
             }
             Section::Other => {
                 if let Some(rest) = line.strip_prefix("ERROR: ") {
-                    self.outside.push(Failure::new(Kind::Error, rest));
+                    self.outside
+                        .push(TestFailure::new(FailureKind::Error, rest));
                 } else if let Some(found) = progress(line) {
                     self.progress.push(found);
                 }
@@ -178,7 +176,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         let mut run = TestRun::new(Framework::Pytest);
-        let mut open: HashMap<(Kind, String), Vec<usize>> = HashMap::new();
+        let mut open: HashMap<(FailureKind, String), Vec<usize>> = HashMap::new();
         for (i, (kind, id, _)) in self.summary.iter().enumerate().rev() {
             open.entry((*kind, title_of(id))).or_default().push(i);
         }
@@ -199,16 +197,16 @@ impl<'a> Reader<'a> {
         let undetailed = used
             .iter()
             .zip(&self.summary)
-            .filter(|(used, line)| !**used && line.0 == Kind::Failed);
+            .filter(|(used, line)| !**used && line.0 == FailureKind::Failed);
         let placed = undetailed.count() == self.places.len();
         let mut places = self.places.into_iter().filter(|_| placed);
         for ((kind, id, message), used) in self.summary.iter().zip(used) {
             if used {
                 continue;
             }
-            let mut failure = Failure::new(*kind, id);
-            failure.say(message);
-            if *kind == Kind::Failed {
+            let mut failure = TestFailure::new(*kind, id);
+            failure.add_message(message);
+            if *kind == FailureKind::Failed {
                 failure.location = places.next();
             }
             run.failures.push(failure);
@@ -222,7 +220,7 @@ impl<'a> Reader<'a> {
                 .collect();
             for (kind, id) in self.progress {
                 if known.insert((kind, title_of(id))) {
-                    run.failures.push(Failure::new(kind, id));
+                    run.failures.push(TestFailure::new(kind, id));
                 }
             }
         }
@@ -251,13 +249,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl<'a> Block<'a> {
-    fn new(kind: Kind, title: &'a str) -> Self {
+impl<'a> ReportBlock<'a> {
+    fn new(kind: FailureKind, title: &'a str) -> Self {
         Self {
             kind,
             title,
             source: None,
-            failure: Failure::new(kind, title),
+            failure: TestFailure::new(kind, title),
             captured: Vec::new(),
             uncaptured: 0,
             in_captured: false,
@@ -273,7 +271,7 @@ impl<'a> Block<'a> {
         }
         if self.in_captured {
             // The end of what a test printed is nearest to its failure.
-            if self.captured.len() == CAPTURED_LINES {
+            if self.captured.len() == MAX_CAPTURED_LINES {
                 self.captured.remove(0);
                 self.uncaptured += 1;
             }
@@ -283,7 +281,7 @@ impl<'a> Block<'a> {
         if let Some(message) = line.strip_prefix("E  ") {
             let spaces = message.len() - message.trim_start_matches(' ').len();
             let indent = *self.indent.get_or_insert(spaces);
-            self.failure.say(&message[spaces.min(indent)..]);
+            self.failure.add_message(&message[spaces.min(indent)..]);
         } else if let Some(source) = line.strip_prefix('>') {
             self.source = Some(source);
         } else if let Some((place, in_function)) = frame(line) {
@@ -293,7 +291,7 @@ impl<'a> Block<'a> {
         } else if self.after_frame {
             self.source = Some(line);
         } else if self.failure.message.is_empty() && line.starts_with("ImportError while") {
-            self.failure.say(line);
+            self.failure.add_message(line);
         }
         self.after_frame = false;
     }
@@ -301,8 +299,8 @@ impl<'a> Block<'a> {
     /// The line of the summary that speaks of this block: same name, and same file when several have that name.
     fn summary_line(
         &self,
-        summary: &[(Kind, &str, &str)],
-        open: &mut HashMap<(Kind, String), Vec<usize>>,
+        summary: &[(FailureKind, &str, &str)],
+        open: &mut HashMap<(FailureKind, String), Vec<usize>>,
     ) -> Option<usize> {
         let candidates = open.get_mut(&(self.kind, self.test_title()))?;
         let file = self
@@ -358,7 +356,7 @@ impl<'a> Block<'a> {
         self.failure.dropped += self.uncaptured;
         for line in &self.captured {
             if !line.trim().is_empty() {
-                self.failure.say(&format!("| {line}"));
+                self.failure.add_message(&format!("| {line}"));
             }
         }
     }
@@ -391,11 +389,12 @@ fn frame(line: &str) -> Option<(String, bool)> {
     Some((place, rest[digits..].starts_with(": in ")))
 }
 
-fn outcome(line: &str) -> Option<(Kind, &str)> {
+fn outcome(line: &str) -> Option<(FailureKind, &str)> {
     if let Some(rest) = line.strip_prefix("FAILED ") {
-        return Some((Kind::Failed, rest));
+        return Some((FailureKind::Failed, rest));
     }
-    line.strip_prefix("ERROR ").map(|rest| (Kind::Error, rest))
+    line.strip_prefix("ERROR ")
+        .map(|rest| (FailureKind::Error, rest))
 }
 
 /// Splits `id - message`; an id may hold ` - ` itself, but only inside its brackets.
@@ -418,11 +417,14 @@ fn split_summary(rest: &str) -> (&str, &str) {
 }
 
 /// `path::Class::test FAILED   [ 22%]`, or `[gw0] [ 22%] FAILED path::test` of several workers.
-fn progress(line: &str) -> Option<(Kind, &str)> {
+fn progress(line: &str) -> Option<(FailureKind, &str)> {
     if !line.contains("::") {
         return None;
     }
-    for (word, kind) in [("FAILED", Kind::Failed), ("ERROR", Kind::Error)] {
+    for (word, kind) in [
+        ("FAILED", FailureKind::Failed),
+        ("ERROR", FailureKind::Error),
+    ] {
         let Some((before, after)) = line.split_once(word) else {
             continue;
         };
@@ -449,11 +451,11 @@ fn title_of(id: &str) -> String {
 }
 
 /// `5 failed, 1 passed, 2 errors in 0.04s`.
-fn totals(line: &str) -> Option<Totals> {
+fn totals(line: &str) -> Option<PytestTotals> {
     let (counts, time) = line.trim().rsplit_once(" in ")?;
-    let mut totals = Totals {
+    let mut totals = PytestTotals {
         duration: Some(seconds(time.split(' ').next()?)?),
-        ..Totals::default()
+        ..PytestTotals::default()
     };
     if counts == "no tests ran" {
         return Some(totals);

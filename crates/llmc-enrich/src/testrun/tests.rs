@@ -387,18 +387,18 @@ fn many(failures: usize) -> TestRun {
     let mut run = TestRun::new(Framework::Pytest);
     run.passed = 100;
     for i in 0..failures {
-        let mut failure = Failure::new(
+        let mut failure = TestFailure::new(
             if i % 7 == 0 {
-                Kind::Error
+                FailureKind::Error
             } else {
-                Kind::Failed
+                FailureKind::Failed
             },
             format!("tests/test_{i}.py::test_{i}"),
         );
         failure.location = Some(format!("tests/test_{i}.py:{i}"));
         failure.assert("assert value == expected");
         for line in 0..i % 5 {
-            failure.say(&format!("message line {line} of failure {i}"));
+            failure.add_message(&format!("message line {line} of failure {i}"));
         }
         run.failures.push(failure);
     }

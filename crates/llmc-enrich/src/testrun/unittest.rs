@@ -1,23 +1,19 @@
 //! Python's unittest: blocks between `=====` lines, then `Ran 7 tests in 0.002s` and one line with the counts.
 
-use super::{Failure, Framework, Kind, TestRun, counted, mentions, seconds};
+use super::{FailureKind, Framework, TestFailure, TestRun, counted, seconds};
 
-/// What a text must have to be worth reading.
-const SIGNS: &[&str] = &["Ran ", "ERROR: ", "FAIL: "];
+pub(super) const MARKERS: &[&str] = &["Ran ", "ERROR: ", "FAIL: "];
 
 pub(super) fn parse(text: &str) -> Option<TestRun> {
-    if !mentions(text, SIGNS) {
-        return None;
-    }
     let mut run = TestRun::new(Framework::Unittest);
     let mut ran = None;
-    let mut open: Option<Open<'_>> = None;
+    let mut open: Option<OpenFailure<'_>> = None;
     let mut after_rule = false;
     for line in text.lines() {
         let rule = line.len() >= 60 && line.bytes().all(|b| b == b'=');
         if let Some(title) = after_rule.then(|| title(line)).flatten() {
             close(&mut run, open.take());
-            open = Some(Open::new(title));
+            open = Some(OpenFailure::new(title));
         } else if let Some(found) = ran_line(line) {
             close(&mut run, open.take());
             ran = Some(found.0);
@@ -49,8 +45,8 @@ pub(super) fn parse(text: &str) -> Option<TestRun> {
 }
 
 /// A failure that is being read.
-struct Open<'a> {
-    failure: Failure,
+struct OpenFailure<'a> {
+    failure: TestFailure,
     traceback: bool,
     /// The source line under the last frame.
     source: Option<&'a str>,
@@ -58,10 +54,10 @@ struct Open<'a> {
     in_message: bool,
 }
 
-impl<'a> Open<'a> {
-    fn new((kind, id): (Kind, String)) -> Self {
+impl<'a> OpenFailure<'a> {
+    fn new((kind, id): (FailureKind, String)) -> Self {
         Self {
-            failure: Failure::new(kind, id),
+            failure: TestFailure::new(kind, id),
             traceback: false,
             source: None,
             expect_source: false,
@@ -83,14 +79,14 @@ impl<'a> Open<'a> {
         } else if self.traceback && (self.in_message || !line.starts_with("    ")) {
             // From the exception to the end, blank lines and indented differences included.
             self.in_message = true;
-            self.failure.say(line);
+            self.failure.add_message(line);
         } else if !self.traceback && line.starts_with("ImportError: Failed to import") {
-            self.failure.say(line);
+            self.failure.add_message(line);
         }
     }
 }
 
-fn close(run: &mut TestRun, open: Option<Open<'_>>) {
+fn close(run: &mut TestRun, open: Option<OpenFailure<'_>>) {
     let Some(mut open) = open else { return };
     if let Some(source) = open.source {
         open.failure.assert(source);
@@ -107,11 +103,11 @@ fn close(run: &mut TestRun, open: Option<Open<'_>>) {
 }
 
 /// `FAIL: test_eq (module.Class.test_eq) (i=0)` as kind and `module.Class.test_eq (i=0)`.
-fn title(line: &str) -> Option<(Kind, String)> {
+fn title(line: &str) -> Option<(FailureKind, String)> {
     let (kind, rest) = match line.split_once(": ")? {
-        ("FAIL", rest) => (Kind::Failed, rest),
-        ("ERROR", rest) => (Kind::Error, rest),
-        ("UNEXPECTED SUCCESS", rest) => (Kind::Failed, rest),
+        ("FAIL", rest) => (FailureKind::Failed, rest),
+        ("ERROR", rest) => (FailureKind::Error, rest),
+        ("UNEXPECTED SUCCESS", rest) => (FailureKind::Failed, rest),
         _ => return None,
     };
     let Some((name, rest)) = rest.split_once(" (") else {

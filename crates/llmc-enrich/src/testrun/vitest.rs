@@ -1,16 +1,12 @@
 //! vitest: under ` FAIL  path > suite > test` the error and its place, then the counts.
 
-use super::{Failure, Framework, Kind, TestRun, counted, mentions, place, seconds};
+use super::{FailureKind, Framework, TestFailure, TestRun, counted, place, seconds};
 
-/// What a text must have to be worth reading.
-const SIGNS: &[&str] = &[" RUN  v", " Test Files  ", "      Tests  "];
+pub(super) const MARKERS: &[&str] = &[" RUN  v", " Test Files  ", "      Tests  "];
 
 pub(super) fn parse(text: &str) -> Option<TestRun> {
-    if !mentions(text, SIGNS) {
-        return None;
-    }
     let mut run = TestRun::new(Framework::Vitest);
-    let mut open = Open::default();
+    let mut open = OpenFailure::default();
     let mut known = text.contains(" RUN  v");
     for line in text.lines() {
         if let Some(title) = line.strip_prefix(" FAIL  ") {
@@ -22,7 +18,7 @@ pub(super) fn parse(text: &str) -> Option<TestRun> {
             open.close(&mut run);
             if line.contains(" Unhandled ") {
                 open.titles.push("unhandled error outside of tests");
-                open.kind = Some(Kind::Error);
+                open.kind = Some(FailureKind::Error);
             }
         } else if let Some((label, rest)) = summary(line) {
             open.close(&mut run);
@@ -47,9 +43,9 @@ pub(super) fn parse(text: &str) -> Option<TestRun> {
 
 /// Failures that are being read; several tests with the same error share one body.
 #[derive(Default)]
-struct Open<'a> {
+struct OpenFailure<'a> {
     titles: Vec<&'a str>,
-    kind: Option<Kind>,
+    kind: Option<FailureKind>,
     body: Vec<&'a str>,
     location: Option<String>,
     has_body: bool,
@@ -57,7 +53,7 @@ struct Open<'a> {
     dropped: usize,
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenFailure<'a> {
     fn line(&mut self, line: &'a str) {
         if line.trim().is_empty() && !self.has_body {
             return;
@@ -71,7 +67,7 @@ impl<'a> Open<'a> {
                 self.location = place(at);
             }
         } else if self.in_source && (line.starts_with("    ") || line.trim().is_empty()) {
-        } else if self.body.len() < super::MESSAGE_LINES {
+        } else if self.body.len() < super::MAX_MESSAGE_LINES {
             self.in_source = false;
             self.body.push(line);
         } else {
@@ -84,10 +80,10 @@ impl<'a> Open<'a> {
         for title in open.titles {
             // A suite that failed on its own is followed by its file in brackets.
             let (kind, id) = match title.split_once(" [ ") {
-                Some((id, rest)) if rest.ends_with(" ]") => (Kind::Error, id),
-                _ => (Kind::Failed, title),
+                Some((id, rest)) if rest.ends_with(" ]") => (FailureKind::Error, id),
+                _ => (FailureKind::Failed, title),
             };
-            let mut failure = Failure::new(open.kind.unwrap_or(kind), id);
+            let mut failure = TestFailure::new(open.kind.unwrap_or(kind), id);
             failure.location.clone_from(&open.location);
             failure.dropped = open.dropped;
             let mut lines = open.body.iter();
@@ -95,7 +91,7 @@ impl<'a> Open<'a> {
                 failure.assert(first);
             }
             for line in lines {
-                failure.say(line);
+                failure.add_message(line);
             }
             while failure.message.last().is_some_and(|line| line.is_empty()) {
                 failure.message.pop();

@@ -1,6 +1,6 @@
-use llmc_enrich::logs::Survey;
-use llmc_enrich::preview::{Asked, Text, condense, condense_binary};
-use llmc_enrich::sniff::{Kind, is_binary, sniff};
+use llmc_enrich::logs::LogSurvey;
+use llmc_enrich::preview::{PreviewPart, TextEnds, condense, condense_binary};
+use llmc_enrich::sniff::{ContentKind, is_binary, sniff};
 use llmc_host::{CancelToken, FileSlice, OpenFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -38,11 +38,11 @@ impl Tool for TeCat {
 
     async fn run(cx: &Cx, args: Args) -> Result<FileView> {
         let asked = match args.lines {
-            None => Asked::Whole,
-            lines => Asked::Head(bounded("lines", lines, 1, 1..=i64::MAX)?),
+            None => PreviewPart::Whole,
+            lines => PreviewPart::Head(bounded("lines", lines, 1, 1..=i64::MAX)?),
         };
         cx.blocking(move |cx, cancel| {
-            if asked == Asked::Whole
+            if asked == PreviewPart::Whole
                 && let PathTarget::Lines { path, first, last } =
                     PathTarget::of(cx, &args.path, cancel)?
             {
@@ -59,7 +59,7 @@ pub(super) fn view(
     cx: &Cx,
     cmd: &'static str,
     path: &str,
-    asked: Asked,
+    asked: PreviewPart,
     stop: &CancelToken,
 ) -> Result<FileView> {
     let roots = &cx.files().roots;
@@ -67,7 +67,7 @@ pub(super) fn view(
     let shown = roots.display_path(&file.path);
     let size = file.size();
     let mut head = file.read_range(0, MAX_HEAD_BYTES)?;
-    if sniff(&shown, &head) == Kind::Json
+    if sniff(&shown, &head) == ContentKind::Json
         && (MAX_HEAD_BYTES as u64..=MAX_JSON_BYTES as u64).contains(&size)
     {
         head = file.read_range(0, MAX_JSON_BYTES)?;
@@ -82,7 +82,7 @@ pub(super) fn view(
     };
     let kind = sniff(&shown, &head);
     let survey = match (kind, asked) {
-        (Kind::Log, Asked::Whole) if tail.is_some() => Some(survey(&file, stop)?),
+        (ContentKind::Log, PreviewPart::Whole) if tail.is_some() => Some(survey(&file, stop)?),
         _ => None,
     };
     // One pass over everything: true totals, and the hash that a handle is checked against.
@@ -113,11 +113,11 @@ pub(super) struct FileView {
     #[serde(skip)]
     asked: String,
     #[serde(skip)]
-    lines: Asked,
+    lines: PreviewPart,
     #[serde(skip)]
-    kind: Kind,
+    kind: ContentKind,
     #[serde(skip)]
-    survey: Option<Survey>,
+    survey: Option<LogSurvey>,
     /// The totals and the hash of the file.
     #[serde(skip)]
     whole: FileSlice,
@@ -133,7 +133,7 @@ impl Render for FileView {
         let found = if is_binary(&self.head) {
             condense_binary(&self.path, &self.head, whole.total_bytes)
         } else {
-            let text = Text {
+            let text = TextEnds {
                 head: &String::from_utf8_lossy(&self.head),
                 tail: self.tail.as_deref(),
                 total_bytes: whole.total_bytes,
@@ -141,7 +141,7 @@ impl Render for FileView {
                 survey: self.survey.as_ref(),
             };
             let bytes = match self.lines {
-                Asked::Whole => usize::try_from(whole.total_bytes).unwrap_or(usize::MAX),
+                PreviewPart::Whole => usize::try_from(whole.total_bytes).unwrap_or(usize::MAX),
                 _ => 0,
             };
             room.condense(bytes, |tokens| {
@@ -152,7 +152,7 @@ impl Render for FileView {
             .truncated
             .then(|| Rest::file(FileScope::General, self.asked.as_str(), whole));
         // Lines outside a place are not withheld.
-        let of_place = matches!(self.lines, Asked::From(_));
+        let of_place = matches!(self.lines, PreviewPart::From(_));
         let withheld = of_place.then(|| self.head.len().saturating_sub(found.body.len()) as u64);
         let rendition = Rendition {
             withheld_bytes: withheld,
@@ -166,9 +166,9 @@ impl Render for FileView {
 }
 
 /// All that a log holds, however long it is.
-fn survey(file: &OpenFile, stop: &CancelToken) -> Result<Survey> {
+fn survey(file: &OpenFile, stop: &CancelToken) -> Result<LogSurvey> {
     const BLOCK: usize = 1 << 20;
-    let (mut survey, mut at) = (Survey::default(), 0);
+    let (mut survey, mut at) = (LogSurvey::default(), 0);
     while at < file.size() && !survey.is_full() {
         stop.check()?;
         let block = file.read_range(at, BLOCK)?;
@@ -190,7 +190,7 @@ fn view_lines(cx: &Cx, path: &str, first: u64, last: u64, stop: &CancelToken) ->
     let shown = roots.display_path(&file.path);
     let start = file.read_range(0, 8 << 10)?;
     if is_binary(&start) {
-        return view(cx, cmd, path, Asked::Whole, stop);
+        return view(cx, cmd, path, PreviewPart::Whole, stop);
     }
     let kind = sniff(&shown, &start);
     let slice = file.read_lines(first - 1, last - first + 1, stop)?;
@@ -204,7 +204,7 @@ fn view_lines(cx: &Cx, path: &str, first: u64, last: u64, stop: &CancelToken) ->
         cmd,
         path: shown,
         asked: path.to_owned(),
-        lines: Asked::From(first),
+        lines: PreviewPart::From(first),
         kind,
         head: slice.text.clone().into_bytes(),
         tail: None,

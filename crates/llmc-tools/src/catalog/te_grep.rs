@@ -64,7 +64,6 @@ impl Tool for TeGrep {
                     files_matched: found.files_matched,
                     files_searched: found.files_searched,
                     skipped: reasons(&found.skipped),
-                    densest: None,
                     pattern: args.pattern,
                 },
             })

@@ -1,4 +1,4 @@
-use llmc_enrich::preview::Asked;
+use llmc_enrich::preview::PreviewPart;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -27,7 +27,7 @@ impl Tool for TeHead {
 
     async fn run(cx: &Cx, args: Args) -> Result<FileView> {
         let lines = bounded("lines", args.lines, 10, 1..=i64::MAX)?;
-        cx.blocking(move |cx, stop| view(cx, "head", &args.path, Asked::Head(lines), stop))
+        cx.blocking(move |cx, stop| view(cx, "head", &args.path, PreviewPart::Head(lines), stop))
             .await
     }
 }

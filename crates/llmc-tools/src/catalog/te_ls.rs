@@ -1,4 +1,4 @@
-use llmc_enrich::entries::{Entry, EntryKind, condense_ls};
+use llmc_enrich::entries::{ListedEntry, ListedKind, condense_ls};
 use llmc_host::names::escape;
 use llmc_host::walk::{self, Hidden, ListDetail, ListOptions, list};
 use schemars::JsonSchema;
@@ -42,7 +42,7 @@ impl Tool for TeLs {
             };
             let listing = list(&dir.fd, &options, stop)?;
             stop.check()?;
-            let entries: Vec<Entry> = listing.entries.iter().map(entry).collect();
+            let entries: Vec<ListedEntry> = listing.entries.iter().map(entry).collect();
             // The server's own directory is no secret and no news.
             let own = u64::from(cx.app().is_state_dir_of(&dir.path.absolute()));
             Ok(DirEntries {
@@ -61,12 +61,15 @@ impl Tool for TeLs {
 pub(super) struct DirEntries {
     path: String,
     #[serde(serialize_with = "names")]
-    entries: Vec<Entry>,
+    entries: Vec<ListedEntry>,
     total: u64,
     hidden: u64,
 }
 
-fn names<S: Serializer>(entries: &[Entry], serializer: S) -> std::result::Result<S::Ok, S::Error> {
+fn names<S: Serializer>(
+    entries: &[ListedEntry],
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
     serializer.collect_seq(
         entries
             .iter()
@@ -90,14 +93,14 @@ impl Render for DirEntries {
     }
 }
 
-fn entry(entry: &walk::ListEntry) -> Entry {
-    Entry {
+fn entry(entry: &walk::ListEntry) -> ListedEntry {
+    ListedEntry {
         name: escape(&entry.path),
         kind: match entry.kind {
-            walk::FileKind::Dir => EntryKind::Directory,
-            walk::FileKind::File => EntryKind::File,
-            walk::FileKind::Symlink => EntryKind::Link,
-            walk::FileKind::Other => EntryKind::Other,
+            walk::FileKind::Dir => ListedKind::Directory,
+            walk::FileKind::File => ListedKind::File,
+            walk::FileKind::Symlink => ListedKind::Link,
+            walk::FileKind::Other => ListedKind::Other,
         },
         size: entry.size,
         modified: entry.mtime_ns.map(|ns| ns.div_euclid(1_000_000_000)),
@@ -105,10 +108,10 @@ fn entry(entry: &walk::ListEntry) -> Entry {
 }
 
 /// One line of the whole listing, as it is kept.
-fn line(entry: &Entry) -> String {
+fn line(entry: &ListedEntry) -> String {
     let mark = match entry.kind {
-        EntryKind::Directory => "/",
-        EntryKind::Link => "@",
+        ListedKind::Directory => "/",
+        ListedKind::Link => "@",
         _ => "",
     };
     format!("{}{mark}\n", entry.name)

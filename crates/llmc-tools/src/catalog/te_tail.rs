@@ -1,4 +1,4 @@
-use llmc_enrich::preview::Asked;
+use llmc_enrich::preview::PreviewPart;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -27,7 +27,7 @@ impl Tool for TeTail {
 
     async fn run(cx: &Cx, args: Args) -> Result<FileView> {
         let lines = bounded("lines", args.lines, 10, 1..=i64::MAX)?;
-        cx.blocking(move |cx, stop| view(cx, "tail", &args.path, Asked::Tail(lines), stop))
+        cx.blocking(move |cx, stop| view(cx, "tail", &args.path, PreviewPart::Tail(lines), stop))
             .await
     }
 }

@@ -110,7 +110,7 @@ impl<'a> Cli<'a> {
 
     fn command(&mut self, flags: &Flags) -> Result<u8, Failed> {
         let argv = &flags.command;
-        let known = output::known(argv).is_some() && self.app.config().mcp.te.enabled;
+        let known = output::condenser_name(argv).is_some() && self.app.config().mcp.te.enabled;
         if !flags.json && (flags.raw || !known) {
             return self.pass_through(argv, flags.raw);
         }

@@ -3,8 +3,8 @@
 //! A test run is condensed to its counts and failures even where it fits. Whatever is recognised, the last lines of a
 //! command that failed are always shown.
 
-use llmc_enrich::output::{self, Captured, Printed};
-use llmc_enrich::sniff::Kind as FileKind;
+use llmc_enrich::output::{self, CapturedOutput, OutputStream};
+use llmc_enrich::sniff::ContentKind as FileKind;
 use llmc_enrich::{Condensed, testrun};
 use llmc_envelope::cut::{Limits, cut};
 use llmc_envelope::neutral::{Ansi, neutralise};
@@ -100,21 +100,21 @@ pub(super) fn view(
     if let Some(whole) = untouched(request, spool, status) {
         return OutputView::Whole(whole);
     }
-    spool.alarms.finish();
+    spool.error_lines.finish();
     if matches!(request.form, OutputForm::Plain | OutputForm::Raw) {
         return first_lines(request, spool);
     }
     let (mut stdout, mut stderr) = (spool.stdout.parts(), spool.stderr.parts());
-    match output::long_log(request.argv, &stdout.text(), &stderr.text()) {
-        Some(Printed::Stdout) => stdout.survey = spool.stdout.survey(),
-        Some(Printed::Stderr) => stderr.survey = spool.stderr.survey(),
+    match output::find_long_log(request.argv, &stdout.text(), &stderr.text()) {
+        Some(OutputStream::Stdout) => stdout.survey = spool.stdout.survey(),
+        Some(OutputStream::Stderr) => stderr.survey = spool.stderr.survey(),
         None => {}
     }
-    let captured = Captured {
+    let captured = CapturedOutput {
         argv: request.argv,
         stdout: stdout.text(),
         stderr: stderr.text(),
-        alarms: &spool.alarms,
+        error_lines: &spool.error_lines,
         exit_code: status.and_then(ExitStatus::exit_code),
     };
     let reserved = if has_failed(status) {
@@ -122,7 +122,7 @@ pub(super) fn view(
     } else {
         0
     };
-    let told = output::tell(&captured, source, request.budget - reserved);
+    let told = output::condense_command(&captured, source, request.budget - reserved);
     let mut found = told.found;
     if found.truncated {
         add_failure_tail(&mut found.body, spool, status, reserved);

@@ -117,7 +117,7 @@ impl Render for CommandOutput {
             let rendition = Rendition::data().truncated(!whole);
             return Ok(self.finish(rendition, shown));
         }
-        let name = output::known(&self.words.printed_by).unwrap_or("run");
+        let name = output::condenser_name(&self.words.printed_by).unwrap_or("run");
         Ok(match self.view(room, self.form) {
             OutputView::Whole(whole) => {
                 let mut rendition = Rendition::text(whole.text(self.status), Receipt::new());

@@ -8,9 +8,9 @@ use std::io::{self, Read, Seek, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use llmc_enrich::alarms::Alarms;
-use llmc_enrich::logs::Survey;
-use llmc_enrich::preview::Text;
+use llmc_enrich::error_lines::ErrorLines;
+use llmc_enrich::logs::LogSurvey;
+use llmc_enrich::preview::TextEnds;
 use llmc_exec::{OutputSink, Stream};
 
 /// What is kept in memory of the beginning of each stream.
@@ -29,7 +29,7 @@ pub(crate) struct Spool {
     pub(super) stderr: SpooledStream,
     /// The order in which the streams were read: one entry for every change between them.
     order: Vec<(Stream, usize)>,
-    pub(super) alarms: Alarms,
+    pub(super) error_lines: ErrorLines,
     dir: Option<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ impl Spool {
             stdout: SpooledStream::default(),
             stderr: SpooledStream::default(),
             order: Vec::new(),
-            alarms: Alarms::default(),
+            error_lines: ErrorLines::default(),
             dir,
         }
     }
@@ -88,12 +88,12 @@ impl Spool {
         };
         match (was_small, side.is_whole()) {
             (true, false) if searched => {
-                self.alarms.feed(&side.head);
+                self.error_lines.feed(&side.head);
                 let rest = bytes.len()
                     - (side.bytes - side.head.len() as u64).min(bytes.len() as u64) as usize;
-                self.alarms.feed(&bytes[rest..]);
+                self.error_lines.feed(&bytes[rest..]);
             }
-            (false, false) if searched => self.alarms.feed(bytes),
+            (false, false) if searched => self.error_lines.feed(bytes),
             _ => {}
         }
     }
@@ -236,8 +236,8 @@ impl SpooledStream {
     }
 
     /// What it holds as a log, if all of it was kept to be read again.
-    pub(super) fn survey(&mut self) -> Option<Survey> {
-        let mut survey = Survey::default();
+    pub(super) fn survey(&mut self) -> Option<LogSurvey> {
+        let mut survey = LogSurvey::default();
         self.each_block(|block| {
             survey.feed(block);
             Ok(())
@@ -301,12 +301,12 @@ pub(super) struct Parts {
     tail: Option<String>,
     bytes: u64,
     lines: u64,
-    pub(super) survey: Option<Survey>,
+    pub(super) survey: Option<LogSurvey>,
 }
 
 impl Parts {
-    pub(super) fn text(&self) -> Text<'_> {
-        Text {
+    pub(super) fn text(&self) -> TextEnds<'_> {
+        TextEnds {
             head: &self.head,
             tail: self.tail.as_deref(),
             total_bytes: self.bytes,
@@ -418,8 +418,13 @@ mod tests {
         assert_eq!(text.total_bytes, all.len() as u64);
         assert_eq!(text.total_lines, u64::from(n) + 1);
         assert!(text.head.ends_with('\n') && text.tail.unwrap().ends_with("the end"));
-        assert_eq!(spool.alarms.count(), u64::from(n / 50_000));
-        assert!(spool.alarms.kept().all(|(number, _)| number % 50_000 == 0));
+        assert_eq!(spool.error_lines.count(), u64::from(n / 50_000));
+        assert!(
+            spool
+                .error_lines
+                .kept()
+                .all(|(number, _)| number % 50_000 == 0)
+        );
         let mut copy = Vec::new();
         spool.write_to(&mut copy).unwrap();
         all.extend_from_slice(b"\ncomplaint");

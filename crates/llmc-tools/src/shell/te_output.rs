@@ -91,7 +91,7 @@ impl TeOutput {
                     0
                 };
                 let frame = Frame {
-                    cmd: output::known(request.argv).unwrap_or("run"),
+                    cmd: output::condenser_name(request.argv).unwrap_or("run"),
                     content_type,
                     handle,
                     withheld_bytes,

@@ -11,7 +11,7 @@ use llmc_syntax::Language;
 
 /// How likely a hit is a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Chance {
+pub(super) enum DefinitionChance {
     None,
     /// The surroundings allow it.
     Weak,
@@ -22,7 +22,7 @@ pub(super) enum Chance {
 }
 
 /// Words that announce a definition in one language or another.
-const ANNOUNCE: &[&str] = &[
+const DEFINING_WORDS: &[&str] = &[
     "fn",
     "def",
     "class",
@@ -50,7 +50,7 @@ const ANNOUNCE: &[&str] = &[
 ];
 
 /// Words that stand before a name in use, where otherwise a type would stand before a name defined.
-const IN_USE: &[&str] = &[
+const USING_WORDS: &[&str] = &[
     "return",
     "new",
     "await",
@@ -96,19 +96,19 @@ const IN_USE: &[&str] = &[
 ];
 
 /// Names looked at in one line.
-const NAMES: usize = 8;
+const MAX_NAMES: usize = 8;
 
 /// The chance that a name which the match overlaps is defined here.
-pub(super) fn of(language: Language, line: &str, matched: Range<usize>) -> Chance {
+pub(super) fn of(language: Language, line: &str, matched: Range<usize>) -> DefinitionChance {
     let start = line[..matched.start]
         .char_indices()
         .rev()
         .take_while(|(_, c)| is_name(*c))
         .last()
         .map_or(matched.start, |(at, _)| at);
-    let mut best = Chance::None;
+    let mut best = DefinitionChance::None;
     let mut at = start;
-    for _ in 0..NAMES {
+    for _ in 0..MAX_NAMES {
         let Some(skip) = line[at..].find(is_name) else {
             break;
         };
@@ -120,8 +120,8 @@ pub(super) fn of(language: Language, line: &str, matched: Range<usize>) -> Chanc
             .find(|c| !is_name(c))
             .map_or(line.len(), |length| from + length);
         let mut chance = of_name(language, &line[..from], &line[from..to], &line[to..]);
-        if chance == Chance::Strong && matched.start <= from && to <= matched.end {
-            chance = Chance::Exact;
+        if chance == DefinitionChance::Strong && matched.start <= from && to <= matched.end {
+            chance = DefinitionChance::Exact;
         }
         best = best.max(chance);
         at = to;
@@ -129,7 +129,7 @@ pub(super) fn of(language: Language, line: &str, matched: Range<usize>) -> Chanc
     best
 }
 
-fn of_name(language: Language, before: &str, name: &str, after: &str) -> Chance {
+fn of_name(language: Language, before: &str, name: &str, after: &str) -> DefinitionChance {
     use Language::{
         Bash, C, CSharp, Cpp, Go, Java, JavaScript, Php, Python, Ruby, Rust, Tsx, TypeScript,
     };
@@ -142,18 +142,18 @@ fn of_name(language: Language, before: &str, name: &str, after: &str) -> Chance 
         || before == "*"
         || (before.starts_with('#') && matches!(language, Python | Ruby | Bash));
     if comment {
-        return Chance::None;
+        return DefinitionChance::None;
     }
     let word = before
         .rsplit(|c| !is_name(c))
         .next()
         .filter(|word| !word.is_empty());
-    if word.is_some_and(|word| ANNOUNCE.contains(&word))
+    if word.is_some_and(|word| DEFINING_WORDS.contains(&word))
         || before.ends_with("macro_rules!")
         || (before.starts_with("func (") && before.ends_with(')'))
         || (before.starts_with("def ") && before.ends_with('.'))
     {
-        return Chance::Strong;
+        return DefinitionChance::Strong;
     }
     let script = matches!(language, JavaScript | TypeScript | Tsx);
     let typed = matches!(language, C | Cpp | Java | CSharp | Php);
@@ -192,7 +192,7 @@ fn of_name(language: Language, before: &str, name: &str, after: &str) -> Chance 
         }
         Some(')') => language == Rust && annotated && before.starts_with("pub("),
         Some(c) if is_name(c) => {
-            let in_use = word.is_some_and(|word| IN_USE.contains(&word));
+            let in_use = word.is_some_and(|word| USING_WORDS.contains(&word));
             !in_use
                 && match language {
                     Rust => annotated && word == Some("pub"),
@@ -206,7 +206,11 @@ fn of_name(language: Language, before: &str, name: &str, after: &str) -> Chance 
         }
         Some(_) => false,
     };
-    if possible { Chance::Weak } else { Chance::None }
+    if possible {
+        DefinitionChance::Weak
+    } else {
+        DefinitionChance::None
+    }
 }
 
 fn is_name(c: char) -> bool {
@@ -219,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_surrounds_a_name() {
-        use Chance::{Exact, None, Strong, Weak};
+        use DefinitionChance::{Exact, None, Strong, Weak};
         use Language::{C, Cpp, Go, Java, JavaScript, Python, Ruby, Rust};
         for (language, line, expected) in [
             (Rust, "    pub(crate) fn take(&self) {", Exact),

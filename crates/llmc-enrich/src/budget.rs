@@ -1,7 +1,7 @@
-//! Dealing out a token budget line by line.
+//! Distributes a token budget over lines and blocks of lines.
 //!
-//! Costs are added up per line, which is an upper bound but for rare merges over a line end; whoever must stay within a
-//! budget renders with [`within`], which renders again with less when the sum was off.
+//! Costs are added up per line, which is an upper bound but for rare merges over a line end; a condenser that must stay
+//! within a budget renders with [`within`], which renders again with less when the sum was off.
 
 use std::borrow::{Borrow, Cow};
 
@@ -10,9 +10,9 @@ use llmc_tokens::{count, fits};
 use crate::Condensed;
 
 /// Tokens that ` …[+12 lines]` may take.
-const MARK: usize = 8;
+const MARK_TOKENS: usize = 8;
 /// Tokens of a breadcrumb's `# TE: ` and its line end.
-const CRUMB: usize = 5;
+const BREADCRUMB_TOKENS: usize = 5;
 
 /// The tokens a line takes with its end.
 pub(crate) fn cost(line: &str) -> usize {
@@ -21,19 +21,19 @@ pub(crate) fn cost(line: &str) -> usize {
 
 /// The tokens a breadcrumb takes.
 pub(crate) fn crumb_cost(crumb: &str) -> usize {
-    count(crumb) + CRUMB
+    count(crumb) + BREADCRUMB_TOKENS
 }
 
 /// Lines that belong together; the first says what it is, and the others are shown as far as there is room.
 #[derive(Debug, Default)]
-pub(crate) struct Block<'a> {
+pub(crate) struct LineBlock<'a> {
     /// The lines, most telling first; the first may hold line ends itself.
     pub(crate) lines: Vec<Cow<'a, str>>,
     /// Lines that belong here but were too many to keep.
     pub(crate) dropped: usize,
 }
 
-impl Block<'_> {
+impl LineBlock<'_> {
     fn unshown(&self, shown: usize) -> usize {
         self.lines.len() - shown + self.dropped
     }
@@ -55,15 +55,15 @@ impl Shares {
 }
 
 /// Deals the tokens out in rounds: every block gets its first line before any gets its second.
-pub(crate) fn share<'a, B: Borrow<Block<'a>>>(blocks: &[B], tokens: usize) -> Shares {
-    let blocks: Vec<&Block<'a>> = blocks.iter().map(Borrow::borrow).collect();
+pub(crate) fn share<'a, B: Borrow<LineBlock<'a>>>(blocks: &[B], tokens: usize) -> Shares {
+    let blocks: Vec<&LineBlock<'a>> = blocks.iter().map(Borrow::borrow).collect();
     let mut left = tokens;
     let mut lines = vec![0; blocks.len()];
     for (block, shown) in blocks.iter().zip(&mut lines) {
         let Some(first) = block.lines.first() else {
             break;
         };
-        let need = cost(first) + if block.unshown(1) > 0 { MARK } else { 0 };
+        let need = cost(first) + if block.unshown(1) > 0 { MARK_TOKENS } else { 0 };
         if need > left {
             break;
         }
@@ -79,7 +79,7 @@ pub(crate) fn share<'a, B: Borrow<Block<'a>>>(blocks: &[B], tokens: usize) -> Sh
             let block = blocks[i];
             let need = cost(&block.lines[lines[i]]);
             let last = block.unshown(lines[i] + 1) == 0;
-            let room = left + if last { MARK } else { 0 };
+            let room = left + if last { MARK_TOKENS } else { 0 };
             if need > room {
                 return false;
             }
@@ -92,7 +92,7 @@ pub(crate) fn share<'a, B: Borrow<Block<'a>>>(blocks: &[B], tokens: usize) -> Sh
 }
 
 /// Writes as many lines of the block as its share allows and says how many it keeps back.
-pub(crate) fn write_block(out: &mut String, block: &Block<'_>, shown: usize) {
+pub(crate) fn write_block(out: &mut String, block: &LineBlock<'_>, shown: usize) {
     for (i, line) in block.lines[..shown].iter().enumerate() {
         out.push_str(line);
         if i + 1 == shown && block.unshown(shown) > 0 {
@@ -149,9 +149,9 @@ pub(crate) fn plural(n: u64, noun: &str) -> String {
 
 /// Names in a row as far as there is room, then how many more there are.
 pub(crate) fn names(names: &[&str], tokens: usize) -> String {
-    const AND_MORE: usize = 6;
+    const AND_MORE_TOKENS: usize = 6;
     let mut out = String::new();
-    let mut left = tokens.saturating_sub(AND_MORE);
+    let mut left = tokens.saturating_sub(AND_MORE_TOKENS);
     for (i, name) in names.iter().enumerate() {
         let name = clip(name, 160);
         let need = count(&name) + 1;
@@ -177,8 +177,8 @@ pub(crate) fn names(names: &[&str], tokens: usize) -> String {
 mod tests {
     use super::*;
 
-    fn block<'a>(lines: &[&'a str]) -> Block<'a> {
-        Block {
+    fn block<'a>(lines: &[&'a str]) -> LineBlock<'a> {
+        LineBlock {
             lines: lines.iter().map(|l| Cow::Borrowed(*l)).collect(),
             dropped: 0,
         }
@@ -190,7 +190,7 @@ mod tests {
             block(&["one", "a a a a", "b b b b", "c c c c"]),
             block(&["two", "short"]),
         ];
-        let shares = share(&blocks, 2 * (2 + MARK));
+        let shares = share(&blocks, 2 * (2 + MARK_TOKENS));
         assert_eq!(shares.lines, [1, 2]);
         let shares = share(&blocks, 100);
         assert_eq!(shares.lines, [4, 2]);
