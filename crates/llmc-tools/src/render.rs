@@ -186,11 +186,14 @@ pub struct Rest<'a> {
     pub(crate) extent: RestExtent,
 }
 
+/// Writes a rest into the store, piece by piece.
+pub(crate) type RestWriter<'a> = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'a>;
+
 /// Where the bytes of a rest come from.
 pub(crate) enum RestSource<'a> {
     Bytes(Cow<'a, [u8]>),
     /// Written into the store piece by piece, so that it never stands in memory twice.
-    Written(Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'a>),
+    Written(RestWriter<'a>),
     /// A file of the workspace in the state in which it was read.
     File {
         asked: String,
