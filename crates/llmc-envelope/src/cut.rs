@@ -6,7 +6,7 @@ use llmc_tokens::{fits, lines_within};
 
 /// How much may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct CutLimits {
     /// Tokens in all.
     pub tokens: usize,
     /// Bytes of one line; the rest of it becomes `…[+1234 bytes]`.
@@ -47,7 +47,7 @@ impl Cut<'_> {
 /// Keeps as many lines from the start as the limits allow.
 ///
 /// When not even the first line fits the budget, as much of it as does is kept; when not even that, nothing.
-pub fn cut(text: &str, limits: Limits) -> Cut<'_> {
+pub fn cut(text: &str, limits: CutLimits) -> Cut<'_> {
     let line_fits = |line: &str| content(line).0.len() <= limits.line_bytes;
     if text.split_inclusive('\n').all(line_fits) {
         let end = whole_lines(text, limits.tokens);
@@ -69,7 +69,7 @@ fn plain(text: &str, end: usize) -> Cut<'_> {
     }
 }
 
-fn clipping(text: &str, limits: Limits) -> Cut<'_> {
+fn clipping(text: &str, limits: CutLimits) -> Cut<'_> {
     // Bytes of shown text worth preparing before it is counted; grown when all of it turns out to fit.
     let mut prepare = limits.tokens.saturating_mul(8).max(4096);
     loop {
@@ -132,7 +132,7 @@ fn sum<'a>(text: &'a str, shown: String, lines: &[Shown]) -> Cut<'a> {
 }
 
 /// As much of the first line as the budget allows.
-fn first_line(text: &str, limits: Limits) -> Cut<'_> {
+fn first_line(text: &str, limits: CutLimits) -> Cut<'_> {
     let line = text.split_inclusive('\n').next().unwrap_or_default();
     let attempt = |bytes: usize| {
         let mut shown = String::new();
@@ -207,8 +207,8 @@ mod tests {
 
     use super::*;
 
-    fn limits(tokens: usize, line_bytes: usize) -> Limits {
-        Limits { tokens, line_bytes }
+    fn limits(tokens: usize, line_bytes: usize) -> CutLimits {
+        CutLimits { tokens, line_bytes }
     }
 
     #[test]

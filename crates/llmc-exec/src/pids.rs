@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
 
 /// More ancestors than any process has.
-const DEEPEST: usize = 4096;
+const MAX_PROCESS_DEPTH: usize = 4096;
 
 /// Why a process is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -163,7 +163,7 @@ pub(super) fn parent(pid: i32) -> Option<i32> {
 fn ancestors(pid: i32) -> Vec<i32> {
     let next = |pid: &i32| parent(*pid).filter(|parent| *parent > 0);
     std::iter::successors(next(&pid), next)
-        .take(DEEPEST)
+        .take(MAX_PROCESS_DEPTH)
         .collect()
 }
 

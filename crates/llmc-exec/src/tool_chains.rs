@@ -65,10 +65,11 @@ pub fn check_tool_chains(runner: &Runner, cwd: &OpenDir) -> Vec<ToolChain> {
         let printed = String::from_utf8_lossy(&printed);
         let mut lines = printed.lines().map(str::trim);
         let first = lines.find(|line| !line.is_empty()).unwrap_or_default();
+        let first = without_terminal_escapes(first);
         let version = match ran {
-            Ok(report) if report.status.is_success() => Ok(first.to_owned()),
+            Ok(report) if report.status.is_success() => Ok(first),
             Ok(report) if report.timed_out => Err("it took too long".to_owned()),
-            Ok(_) => Err(first.to_owned()),
+            Ok(_) => Err(first),
             Err(error) => Err(error.to_string()),
         };
         Some(ToolChain {
@@ -78,4 +79,19 @@ pub fn check_tool_chains(runner: &Runner, cwd: &OpenDir) -> Vec<ToolChain> {
         })
     });
     found.collect()
+}
+
+/// The text without colour codes, which Maven prints into pipes too.
+fn without_terminal_escapes(line: &str) -> String {
+    let mut plain = String::new();
+    let mut chars = line.chars();
+    while let Some(char) = chars.next() {
+        if char == '\u{1b}' {
+            // A sequence ends with its first letter.
+            let _ = chars.find(char::is_ascii_alphabetic);
+        } else {
+            plain.push(char);
+        }
+    }
+    plain
 }

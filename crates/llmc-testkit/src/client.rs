@@ -158,7 +158,7 @@ impl McpClient {
         let text = result["content"][0]["text"].as_str().unwrap_or_default();
         assert_eq!(result["isError"], true, "{name} {args} succeeded: {answer}");
         let mut document = error_document(text);
-        if llmc_envelope::te::parse(text).is_none() {
+        if failed_envelope(text).is_none() {
             for (key, value) in result["_meta"].as_object().into_iter().flatten() {
                 document["meta"][key] = value.clone();
             }
@@ -189,10 +189,15 @@ impl McpClient {
 /// The text of a failed call taken apart: `{"error": message, "meta": {error_code, hint, …}}`. An error of the Tool
 /// Envelope is given the code of the other tools, so that one test serves both.
 pub fn error_document(text: &str) -> Value {
-    match llmc_envelope::te::parse(text) {
+    match failed_envelope(text) {
         Some(envelope) => as_document(&envelope),
         None => plain_error(text),
     }
+}
+
+/// The Tool Envelope around an error, if this is one.
+fn failed_envelope(text: &str) -> Option<llmc_envelope::te::TeText> {
+    llmc_envelope::te::parse(text).filter(|envelope| envelope.header.error.is_some())
 }
 
 /// `CODE: message` or, of a script, its output and `error: message`; then `hint: …`, `key: value` and blocks under

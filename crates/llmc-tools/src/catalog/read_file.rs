@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use llmc_envelope::HandleId;
-use llmc_envelope::cut::{Limits, cut};
+use llmc_envelope::cut::{CutLimits, cut};
 use llmc_envelope::handles::{HandleInfo, Kept};
 use llmc_envelope::receipt::Receipt;
 use llmc_host::{CancelToken, Encoding, FileSlice, MAX_ANSWER_BYTES};
@@ -250,7 +250,7 @@ impl Render for FileText {
         // Bytes that are no text cost tokens and tell a model nothing.
         let text = if self.is_binary() { "" } else { &slice.text };
         // A caller who asks for lines gets them; one who does not should not be flooded by two hundred long ones.
-        let limits = Limits {
+        let limits = CutLimits {
             tokens: if self.lines_asked {
                 usize::MAX
             } else {

@@ -1,6 +1,6 @@
 //! What a model reads of a script: what it printed, what it ended with, or why it failed.
 
-use llmc_envelope::cut::{Limits, cut};
+use llmc_envelope::cut::{CutLimits, cut};
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::receipt::Receipt;
 use llmc_sandbox::{ScriptError, ScriptErrorKind, ScriptLimit, ScriptValue};
@@ -34,7 +34,7 @@ pub(super) fn value(cx: &Cx, output: &str, shown: &ScriptValue, notes: Vec<Strin
         }
         text.push_str(&shown.repr);
     }
-    let limits = Limits {
+    let limits = CutLimits {
         tokens: te::budget(cx),
         line_bytes: MAX_LINE_BYTES,
     };
@@ -84,7 +84,7 @@ pub(super) fn failure(
     let mut error = Error::new(kind, message);
     error.hint = trouble.hint;
 
-    let limits = Limits {
+    let limits = CutLimits {
         tokens: MAX_TOKENS_BESIDE_ERROR,
         line_bytes: MAX_LINE_BYTES,
     };

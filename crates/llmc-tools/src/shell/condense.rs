@@ -6,7 +6,7 @@
 use llmc_enrich::output::{self, CapturedOutput, OutputStream};
 use llmc_enrich::sniff::ContentKind as FileKind;
 use llmc_enrich::{Condensed, testrun};
-use llmc_envelope::cut::{Limits, cut};
+use llmc_envelope::cut::{CutLimits, cut};
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::te::ContentType;
 use llmc_exec::ExitStatus;
@@ -209,7 +209,7 @@ fn first_lines(request: &CondenseRequest<'_>, spool: &Spool) -> OutputView {
         None => spool.stdout.parts().head + &spool.stderr.parts().head,
     };
     let text = with_status(&text, None);
-    let limits = Limits {
+    let limits = CutLimits {
         tokens: request.budget.saturating_sub(RECEIPT_TOKENS),
         line_bytes: MAX_LINE_BYTES,
     };

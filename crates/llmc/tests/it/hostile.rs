@@ -173,6 +173,10 @@ fn no_path_argument_of_any_tool_leads_outside() {
                 assert!(workspace.path(".llmc/locks").is_dir(), "{at}");
                 continue;
             }
+            // An empty optional path is one that was not given.
+            if path.is_empty() && !failed {
+                continue;
+            }
             // A FIFO, a socket or a link is there and is no directory; the codes for that are as good a refusal.
             assert!(failed, "{at}");
             let document = error_document(&text);
@@ -577,10 +581,7 @@ fn a_read_only_server_changes_nothing() {
             .into();
         let (failed, text) = client.call_tool(name, args);
         // In the words of either family; recursive analysis has none of its own for it.
-        let code = match llmc_envelope::te::parse(&text) {
-            Some(answer) => answer.header.error.unwrap_or_default(),
-            None => error_document(&text)["meta"]["error_code"].to_string(),
-        };
+        let code = error_document(&text)["meta"]["error_code"].to_string();
         let refused = code.to_lowercase().contains("command_denied")
             || (name == "rlm_query" && code.contains("FORBIDDEN"));
         assert!(failed && refused, "{name}: {text}");

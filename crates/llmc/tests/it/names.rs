@@ -24,7 +24,9 @@ fn sources() -> Vec<(String, PathBuf, String)> {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
                     dirs.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                } else if path.extension().is_some_and(|extension| extension == "rs")
+                    && !path.ends_with("tests.rs")
+                {
                     let text = std::fs::read_to_string(&path).unwrap();
                     found.push((name.clone(), path, text));
                 }

@@ -171,20 +171,12 @@ fn writes_and_edits_answer_with_the_whole_files_hash() {
         "linux_fs_write",
         json!({"path": "fresh", "content": "x", "expected_sha256": "deadbeef"}),
     );
-    // A missing parent says what to do.
-    let error = client.error(
+    // Missing parents are made.
+    client.json(
         "linux_fs_write",
         json!({"path": "no/such/f", "content": "x"}),
     );
-    assert_eq!(error["meta"]["error_code"], "NOT_FOUND");
-    assert!(
-        error["meta"]["hint"]
-            .as_str()
-            .unwrap()
-            .contains("linux_fs_mkdirs"),
-        "{error}"
-    );
-    assert!(!workspace.path("no").exists());
+    assert_eq!(workspace.read("no/such/f"), "x");
 }
 
 #[test]

@@ -87,7 +87,8 @@ impl Kind {
 fn hundreds_of_commands_leave_nothing_behind() {
     let workspace = workspace("//- a.txt\none\n");
     let allowed = "mcp.tools.run_cmd_allowlist=[\"sh\", \"true\", \"echo\", \"yes\"]";
-    let mut client = workspace.mcp(["--mode", "classic", "--set", allowed]);
+    let killed = "mcp.exec.on_timeout=\"kill\"";
+    let mut client = workspace.mcp(["--mode", "classic", "--set", allowed, "--set", killed]);
     client.initialize("2025-11-25");
     // A number that nobody else sleeps for, by which its processes are known.
     let mark = format!("98765.{}", std::process::id());
