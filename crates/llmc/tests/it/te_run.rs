@@ -39,11 +39,7 @@ fn te_run_answers_in_an_envelope_and_tells_the_truth_about_the_end() {
     let text = client.text("te_run", json!({"command": "cat a.txt"}));
     assert_eq!(text, "one\ntwo\n", "a whole answer is its body alone");
     let text = client.text("te_run", json!({"argv": ["sh", "-c", "echo x; exit 3"]}));
-    let answer = parse(&text).expect("an envelope");
-    assert_eq!(
-        (answer.header.cmd.as_str(), answer.body.as_str()),
-        ("run", "x\nexit 3\n")
-    );
+    assert_eq!(text, "x\nexit 3\n");
     let (failed, text) = client.call_tool("te_run", json!({"argv": ["no-such-program"]}));
     assert!(failed);
     assert_eq!(
