@@ -191,7 +191,7 @@ settings! {
         /// `embedded` is the interpreter inside LLMC; `python` is the machine's and needs full confinement.
         sandbox: ScriptBackend = choice(ScriptBackend::Auto),
         /// Seconds one script may run, tool calls included.
-        timeout: u64 = seconds(30),
+        timeout: u64 = seconds(120),
         /// Mebibytes one script may use.
         max_memory_mb: u64 = positive(256),
         /// Tool calls one script may make.

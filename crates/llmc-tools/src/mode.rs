@@ -103,9 +103,8 @@ const THREE_CALLS: &str = "Most tasks take three calls: look and run the tests a
 const SCRIPTS: &str = "Put each into one execute_code script (Python): every tool is a function there, such as \
      tools.te_grep(pattern=\"x\"), tools.search(\"words\") finds more, tools.help(\"name\") explains one, and only what it \
      prints comes back.";
-const SHELL_LINES: &str = "run_cmd takes shell lines: pipes, &&, heredocs.";
-const EDITS: &str =
-    "linux_fs_edit wants the exact old text and shows the nearest lines when it is not there.";
+const SHELL_LINES: &str = "run_cmd takes shell lines: pipes, &&, heredocs; scripts get stdout, stderr and exit_code as keys.";
+const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str = "A cut answer ends with a line that names the call for the rest.";
 
 fn sentences(mode: Mode) -> &'static [&'static str] {

@@ -126,7 +126,7 @@ fn computing() {
         ("seven", "7"),
         (
             "echo(1, b=[None, True, 2.5, 'é'])",
-            "{'args': [1], 'kwargs': {'b': [None, True, 2.5, 'é']}}",
+            r#"{"args":[1],"kwargs":{"b":[null,true,2.5,"é"]}}"#,
         ),
         ("import sys\nsys.exit()", ""),
         ("len(big(3_000_000))", "3000000"),

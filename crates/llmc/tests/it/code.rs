@@ -200,7 +200,7 @@ fn bad_input_is_told_what_to_do() {
     client.send(b"{\"jsonrpc\":\"2.0\",\"id\":77,\"method\":\"tools/call\",\"params\":{\"name\":\"execute_code\",\"arguments\":{\"code\":\"\xff\xfe\"}}}");
     assert_eq!(run(&mut client, "1 + 1"), "2");
     let lowered = client.text("execute_code", json!({"code": "1", "timeout": 9999}));
-    assert_eq!(lowered, "1\n# LLMC: timeout lowered to 30 s");
+    assert_eq!(lowered, "1\n# LLMC: timeout lowered to 120 s");
 }
 
 #[test]
