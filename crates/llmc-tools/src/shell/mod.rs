@@ -1,7 +1,7 @@
 //! Commands: started inside the boundary, their output condensed, the same on every surface.
 //!
 //! - `line`: the words of a command, and which program prints its output
-//! - `execute`: from a [`CommandRequest`] to a [`CommandOutput`](output::CommandOutput), or to a background process
+//! - `execute`: from a `CommandRequest` to a `CommandOutput`, or to a background process
 //! - `wait`: how long a call waits
 //! - `spool`: the output while it arrives, in bounded memory
 //! - `condense`: what of it is shown; `output`: the same as a tool's output, which the seal finishes
