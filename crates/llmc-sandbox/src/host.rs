@@ -46,7 +46,7 @@ pub enum Exception {
 pub enum ScriptCallError {
     /// Raises an exception that the script can catch.
     Raise(Exception, String),
-    /// Ends the block, with [`ScriptEnd::Stopped`](crate::Ending::Stopped); the script cannot catch it.
+    /// Ends the block, with `Stopped`; the script cannot catch it.
     Stop,
 }
 
