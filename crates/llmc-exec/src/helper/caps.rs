@@ -7,7 +7,7 @@ use rustix::thread::{
 };
 
 /// What pid 1 needs while it builds: mounts, dropping capabilities, the loopback's switch. The kernel gives an overlay a
-/// working folder without permissions, so whoever mounts one has to be able to pass them over.
+/// working folder without permissions, so the process that mounts one needs the capability to pass them.
 const BUILDER_CAPABILITIES: [CapabilitySet; 4] = [
     CapabilitySet::SYS_ADMIN,
     CapabilitySet::DAC_OVERRIDE,
