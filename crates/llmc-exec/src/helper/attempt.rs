@@ -36,8 +36,12 @@ pub(super) fn run(words: &[String]) -> io::Result<()> {
 fn attempt(words: &[&str]) -> io::Result<Vec<u8>> {
     let nothing = |()| Vec::new();
     match words {
-        // The process of the host that other attempts are aimed at; lives until its input ends.
-        ["wait"] => io::stdin().read_to_end(&mut Vec::new()).map(|_| Vec::new()),
+        // The process of the host that other attempts are aimed at: says that it runs, and lives until its input ends.
+        ["wait"] => {
+            io::stdout().write_all(b"\n")?;
+            io::stdout().flush()?;
+            io::stdin().read_to_end(&mut Vec::new()).map(|_| Vec::new())
+        }
         ["write", path, text] => fs::write(path, text).map(nothing),
         ["append", path] => OpenOptions::new()
             .append(true)

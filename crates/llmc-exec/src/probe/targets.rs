@@ -186,13 +186,19 @@ impl Victim {
         let mut process = own_program(&["wait"])
             .env("LLMC_MCP_TOKEN", mark)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Victim {
+        let stdout = process.stdout.take();
+        let victim = Victim {
             _leash: process.stdin.take(),
             process,
-        })
+        };
+        // The kernel shows no environment until the program is loaded, which is after `spawn` returns.
+        if let Some(mut stdout) = stdout {
+            stdout.read_exact(&mut [0])?;
+        }
+        Ok(victim)
     }
 
     pub(super) fn pid(&self) -> u32 {
