@@ -48,8 +48,12 @@ pub fn is_test_run(argv: &[String]) -> bool {
 }
 
 /// The test run that a command printed: only if the program is that runner, or the output ends with that runner's
-/// summary. Else the counts of one program would be taken for the result of another.
+/// summary. Else the counts of one program would be taken for the result of another. Without words, several programs
+/// printed, and the run would hide what the others say.
 pub fn test_run(argv: &[String], text: &str) -> Option<testrun::TestRun> {
+    if argv.is_empty() {
+        return None;
+    }
     let runner = match KnownProgram::of(argv) {
         KnownProgram::Tests(name) => Some(name),
         KnownProgram::Other => None,
@@ -361,7 +365,7 @@ pub fn condense(
     if let Some(run) = test_run(argv, &both) {
         return Some(testrun::condense(&run, raw_len, budget));
     }
-    if diff::looks_like_diff(&both) {
+    if !argv.is_empty() && diff::looks_like_diff(&both) {
         return Some(diff::condense(&both, budget));
     }
     if logs::looks_like_log(&both) {

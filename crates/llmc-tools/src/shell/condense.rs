@@ -288,12 +288,16 @@ mod tests {
 
     /// What is shown of a command's output, and whether a condenser made it.
     fn shown(line: &str, stdout: &str, stderr: &str, code: i32) -> (bool, String) {
+        let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        shown_words(&argv, stdout, stderr, code)
+    }
+
+    fn shown_words(argv: &[String], stdout: &str, stderr: &str, code: i32) -> (bool, String) {
         let mut spool = Spool::new(None);
         spool.push(Stream::Stdout, stdout.as_bytes());
         spool.push(Stream::Stderr, stderr.as_bytes());
-        let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let request = CondenseRequest {
-            argv: &argv,
+            argv,
             form: OutputForm::Fit,
             budget: 1000,
             whole_budget: 1000,
@@ -339,6 +343,15 @@ mod tests {
         let (condensed, text) = shown("./deploy", &log, "deploy: no such host\n", 1);
         assert!(!condensed, "{text}");
         assert!(text.ends_with("deploy: no such host\nexit 1"), "{text}");
+    }
+
+    #[test]
+    fn a_line_of_several_commands_that_fits_is_shown_whole() {
+        let log = "## main\n".to_owned()
+            + &pytest_log("============= 240 passed in 1.20s =============\n");
+        let (condensed, text) = shown_words(&[], &log, "", 0);
+        assert!(!condensed, "{text}");
+        assert_eq!(text, log);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The words of a command: what is started, and which program prints the output.
 //!
-//! A shell line is started as `bash -c LINE`. The output is that of its last command, so that is the one that condensing
-//! asks about. Finding it needs no full shell grammar: where a line has more structure than lists and pipelines of simple
-//! commands, the printing program counts as unknown.
+//! A shell line is started as `bash -c LINE`. Condensing asks which program printed the output: the last one of a pipeline,
+//! if it is the only pipeline of the line that prints. Finding it needs no full shell grammar: where several pipelines
+//! print, or a line has more structure than lists and pipelines of simple commands, the printing program counts as unknown.
 
 use llmc_config::ExecProfile;
 use llmc_exec::split_words;
@@ -18,12 +18,18 @@ const KEYWORDS: [&str; 16] = [
     "elif", "fi", "esac", "{", "}",
 ];
 
+/// Commands that print nothing unless they fail.
+const SILENT_COMMANDS: [&str; 18] = [
+    "cd", "source", ".", "export", "unset", "set", "true", ":", "mkdir", "rm", "cp", "mv", "touch",
+    "chmod", "sleep", "ulimit", "umask", "wait",
+];
+
 /// A command, ready to be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommandWords {
     /// What is started.
     pub(crate) argv: Vec<String>,
-    /// The words of the program whose output is read: the last command of a shell line.
+    /// The words of the program that prints the output; none where several do, or where that cannot be told.
     pub(crate) printed_by: Vec<String>,
     /// The command as the caller wrote it.
     pub(crate) text: String,
@@ -54,7 +60,7 @@ impl CommandWords {
             _ => None,
         };
         CommandWords {
-            printed_by: shell_line.map_or_else(|| argv.clone(), |line| last_command(line)),
+            printed_by: shell_line.map_or_else(|| argv.clone(), |line| printing_command(line)),
             text: argv.join(" "),
             argv,
         }
@@ -77,7 +83,7 @@ impl CommandWords {
             return Ok(CommandWords::from_argv(split_words(&line)?));
         };
         Ok(CommandWords {
-            printed_by: last_command(&line),
+            printed_by: printing_command(&line),
             argv: vec![shell.to_owned(), "-c".to_owned(), line.clone()],
             text: line,
         })
@@ -100,16 +106,15 @@ fn is_shell(word: &str) -> bool {
     matches!(name, "bash" | "sh" | "dash" | "zsh")
 }
 
-/// The words of the last simple command of a shell line; none where that cannot be told.
-fn last_command(line: &str) -> Vec<String> {
-    let mut commands: Vec<Vec<String>> = vec![Vec::new()];
+/// The words of the only command of a shell line whose output is read; none where there are several, or where that cannot
+/// be told.
+fn printing_command(line: &str) -> Vec<String> {
+    let mut commands = vec![SimpleCommand::default()];
     let mut word: Option<String> = None;
-    // Whether stdout of the command at hand, and of the last one before it, is not redirected.
-    let (mut stdout_is_read, mut last_is_read) = (true, true);
     let mut chars = line.chars().peekable();
-    let end_word = |word: &mut Option<String>, commands: &mut Vec<Vec<String>>| {
+    let end_word = |word: &mut Option<String>, commands: &mut Vec<SimpleCommand>| {
         if let (Some(word), Some(command)) = (word.take(), commands.last_mut()) {
-            command.push(word);
+            command.words.push(word);
         }
     };
     while let Some(char) = chars.next() {
@@ -136,9 +141,11 @@ fn last_command(line: &str) -> Vec<String> {
             '`' | '(' | ')' => return Vec::new(),
             '<' if chars.peek() == Some(&'<') => return Vec::new(),
             '>' | '<' => {
-                if char == '>' && word.as_deref().is_none_or(|word| word == "1") {
-                    // What it prints is not what is read.
-                    stdout_is_read = false;
+                if char == '>'
+                    && word.as_deref().is_none_or(|word| word == "1")
+                    && let Some(command) = commands.last_mut()
+                {
+                    command.is_redirected = true;
                 }
                 // The descriptor before a redirection is no word of its own.
                 if word
@@ -158,10 +165,12 @@ fn last_command(line: &str) -> Vec<String> {
             '&' if chars.peek() == Some(&'>') => {}
             ';' | '&' | '|' | '\n' => {
                 end_word(&mut word, &mut commands);
-                if commands.last().is_some_and(|words| !words.is_empty()) {
-                    (last_is_read, stdout_is_read) = (stdout_is_read, true);
+                let is_pipe = char == '|' && chars.peek() != Some(&'|');
+                chars.next_if_eq(&char);
+                if is_pipe && let Some(command) = commands.last_mut() {
+                    command.is_piped = true;
                 }
-                commands.push(Vec::new());
+                commands.push(SimpleCommand::default());
             }
             '#' if word.is_none() => while chars.next_if(|char| *char != '\n').is_some() {},
             char if char.is_whitespace() => end_word(&mut word, &mut commands),
@@ -169,19 +178,46 @@ fn last_command(line: &str) -> Vec<String> {
         }
     }
     end_word(&mut word, &mut commands);
-    if commands.last().is_some_and(|words| !words.is_empty()) {
-        last_is_read = stdout_is_read;
-    }
-    let has_keyword = |command: &Vec<String>| {
-        command
-            .first()
-            .is_some_and(|word| KEYWORDS.contains(&word.as_str()))
-    };
-    if !last_is_read || commands.iter().any(has_keyword) {
+    commands.retain(|command| !command.words.is_empty());
+    if commands.iter().any(SimpleCommand::is_keyword) {
         return Vec::new();
     }
-    let last = commands.into_iter().rev().find(|words| !words.is_empty());
-    last.unwrap_or_default()
+    let mut printing = commands
+        .into_iter()
+        .filter(|command| !command.is_piped && !command.is_redirected && !command.is_silent());
+    match (printing.next(), printing.next()) {
+        (Some(only), None) => only.words,
+        _ => Vec::new(),
+    }
+}
+
+#[derive(Debug, Default)]
+struct SimpleCommand {
+    words: Vec<String>,
+    /// Its output is the next command's input.
+    is_piped: bool,
+    /// Its output goes to a file or to stderr.
+    is_redirected: bool,
+}
+
+impl SimpleCommand {
+    fn is_keyword(&self) -> bool {
+        let first = self.words.first();
+        first.is_some_and(|word| KEYWORDS.contains(&word.as_str()))
+    }
+
+    fn is_silent(&self) -> bool {
+        let is_assignment = |word: &String| {
+            let name = word.split_once('=').map_or("", |(name, _)| name);
+            !name.is_empty()
+                && name
+                    .chars()
+                    .all(|char| char.is_alphanumeric() || char == '_')
+        };
+        let first = self.words.first();
+        first.is_some_and(|word| SILENT_COMMANDS.contains(&word.as_str()))
+            || self.words.iter().all(is_assignment)
+    }
 }
 
 #[cfg(test)]
@@ -189,12 +225,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_command_of_a_line_prints() {
+    fn one_command_of_a_line_prints() {
         for (line, expected) in [
             ("pytest -q", "pytest -q"),
             ("cd sub && python -m pytest -q 2>&1", "python -m pytest -q"),
             ("cargo test 2>&1 | tail -20", "tail -20"),
-            ("a; b 'c; d' \"e | f\" g\\;h", "b c; d e | f g;h"),
+            ("cd a; b 'c; d' \"e | f\" g\\;h", "b c; d e | f g;h"),
+            ("git diff; pytest -q", ""),
+            ("pytest -q; git status --short | head", ""),
+            ("X=1; export Y=2 && cargo test || true", "cargo test"),
+            ("pytest & wait", "pytest"),
             ("make test 2>/dev/null", "make test"),
             ("make test > out.txt 2>/dev/null", ""),
             ("make test >>out.txt &>all", ""),
@@ -215,7 +255,7 @@ mod tests {
             ("", ""),
             ("'unclosed", "unclosed"),
         ] {
-            assert_eq!(last_command(line).join(" "), expected, "{line}");
+            assert_eq!(printing_command(line).join(" "), expected, "{line}");
         }
     }
 
