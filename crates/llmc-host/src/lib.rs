@@ -42,5 +42,5 @@ pub use read::{
 };
 pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{Access, CONFIG_FILE, PathRules, STATE_DIR};
-pub use tree::{DeleteScope, ExistingDir};
-pub use write::{ExpectedHash, Workspace, WriteMode, WriteReport, WriteState};
+pub use tree::{DeleteScope, ExistingDir, ExistingTarget};
+pub use write::{ExpectedHash, NewAttributes, Workspace, WriteMode, WriteReport, WriteState};

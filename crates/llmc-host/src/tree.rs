@@ -28,11 +28,21 @@ pub enum ExistingDir {
     Refuse,
 }
 
+/// Whether a move may take a name that is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExistingTarget {
+    Refuse,
+    /// A file replaces a file and a directory an empty directory, in one step, as `rename(2)` does.
+    Replace,
+}
+
 /// Whether a directory is deleted with its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteScope {
     /// Only files, and directories not at all.
     FileOnly,
+    /// Only a directory that has nothing in it.
+    EmptyDir,
     /// Everything below.
     Recursive,
 }
@@ -121,11 +131,12 @@ impl Workspace {
         Ok(())
     }
 
-    /// Moves a file, link or directory to a name that is free. A directory that holds something protected stays.
+    /// Moves a file, link or directory. A directory that holds something protected stays.
     pub fn move_path(
         &self,
         source: &str,
         target: &str,
+        existing: ExistingTarget,
         owner: &str,
         cancel: &CancelToken,
     ) -> Result<(RootedPath, RootedPath)> {
@@ -154,10 +165,16 @@ impl Workspace {
             });
         }
         let (from_abs, to_abs) = (from.absolute(), to.absolute());
-        if to.lstat().is_ok() {
-            return Err(Error::AlreadyExists {
-                path: target.to_owned(),
-            });
+        let replaced = to.lstat().ok();
+        match &replaced {
+            None => {}
+            Some(_) if existing == ExistingTarget::Refuse => {
+                return Err(Error::AlreadyExists {
+                    path: target.to_owned(),
+                });
+            }
+            Some(_) if from_abs == to_abs => return Ok((from, to)),
+            Some(old) => refuse_other_kind(&stat, old, target)?,
         }
         if to_abs.starts_with(&from_abs) {
             return Err(Error::BadRequest(format!(
@@ -195,13 +212,14 @@ impl Workspace {
                 }
             }
         }
+        let flags = if replaced.is_some() {
+            RenameFlags::empty()
+        } else {
+            RenameFlags::NOREPLACE
+        };
         let renamed = leases.commit(|| {
             Ok(fs::renameat_with(
-                &from_dir,
-                from_name,
-                &to_dir,
-                to_name,
-                RenameFlags::NOREPLACE,
+                &from_dir, from_name, &to_dir, to_name, flags,
             ))
         })?;
         drop(leases);
@@ -295,6 +313,11 @@ impl Workspace {
         }
         let stat = path.lstat()?;
         let is_dir = file_type(&stat) == FileType::Directory;
+        if !is_dir && depth == DeleteScope::EmptyDir {
+            return Err(Error::NotADirectory {
+                path: requested.to_owned(),
+            });
+        }
         if is_dir && depth == DeleteScope::FileOnly {
             return Err(Error::IsDirectory {
                 path: requested.to_owned(),
@@ -313,7 +336,10 @@ impl Workspace {
             .acquire(&[path.absolute()], owner, requested)?
             .with_cancel(cancel);
         let (dir, name) = path.parent()?;
-        if is_dir {
+        if depth == DeleteScope::EmptyDir {
+            let gone = leases.commit(|| Ok(fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)))?;
+            gone.map_err(|errno| Error::from_write_errno(requested, errno))?;
+        } else if is_dir {
             let device = stat.st_dev;
             let operation = TreeOperation {
                 workspace: self,
@@ -331,6 +357,19 @@ impl Workspace {
         }
         sync_dir(&dir, requested)?;
         Ok(path)
+    }
+}
+
+/// What `rename(2)` may replace: a directory only by a directory, a file only by a file.
+fn refuse_other_kind(source: &Stat, target: &Stat, requested: &str) -> Result<()> {
+    let is_dir = |stat| file_type(stat) == FileType::Directory;
+    let path = requested.to_owned();
+    match (is_dir(source), is_dir(target)) {
+        (true, false) => Err(Error::NotADirectory { path }),
+        (false, true) => Err(Error::IsDirectory { path }),
+        (true, true) => Ok(()),
+        (false, false) if file_type(target) == FileType::Symlink => Ok(()),
+        (false, false) => refuse_special(target, requested),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::Stat;
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use sha2::{Digest, Sha256};
 
 use crate::cancel::CancelToken;
@@ -14,7 +14,7 @@ use crate::edit;
 use crate::error::{Error, Result};
 use crate::lease::{LeaseTable, Leases};
 use crate::read::{self, Encoding, TAG_DIGITS};
-use crate::roots::{FinalLink, RootedPath, Roots};
+use crate::roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 use crate::rules::Access;
 use crate::scratch::{IfChanged, PlaceOutcome, Scratch, write_failed};
 
@@ -53,7 +53,19 @@ pub struct Workspace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteMode {
     Rewrite,
+    /// To text only.
     Append,
+    /// To whatever the file holds.
+    AppendBytes,
+}
+
+/// Attributes of a file or directory to set; what is absent stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NewAttributes {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Time of the last access and of the last change, in nanoseconds since 1970.
+    pub times_ns: Option<(i64, i64)>,
 }
 
 #[derive(Debug)]
@@ -136,11 +148,11 @@ impl Workspace {
             };
             let mut hash = Sha256::new();
             let size = u64::try_from(stat.st_size).unwrap_or(0);
-            let append = mode == WriteMode::Append;
+            let append = mode != WriteMode::Rewrite;
             if append || expected.is_some() {
                 let mut first = true;
                 read::for_each_block(&mut file, requested, size, cancel, |block| {
-                    if std::mem::take(&mut first) && append {
+                    if std::mem::take(&mut first) && mode == WriteMode::Append {
                         refuse_non_text(requested, block)?;
                     }
                     hash.update(block);
@@ -220,6 +232,53 @@ impl Workspace {
         })
     }
 
+    /// Sets permission bits and times of a file or directory, under its lease.
+    ///
+    /// # Errors
+    /// Set-uid and set-gid bits that it does not have yet are [`Error::Permission`].
+    pub fn set_attributes(
+        &self,
+        requested: &str,
+        new: NewAttributes,
+        owner: &str,
+        cancel: &CancelToken,
+    ) -> Result<RootedPath> {
+        let state = self.state(requested)?;
+        let path = self
+            .roots
+            .resolve(requested, FinalLink::Follow, Access::Write)?;
+        let leases = state
+            .locks
+            .acquire(&[path.absolute()], owner, requested)?
+            .with_cancel(cancel);
+        let failed = |errno| Error::from_write_errno(requested, errno);
+        let file = path.open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC)?;
+        refuse_kernel_file_system(&file, requested)?;
+        let stat = fs::fstat(&file).map_err(failed)?;
+        if file_type(&stat) != FileType::Directory {
+            read::refuse_special(&stat, requested)?;
+        }
+        leases.commit(|| {
+            if let Some(mode) = new.mode {
+                if mode & 0o6000 & !stat.st_mode != 0 {
+                    return Err(Error::Permission {
+                        path: requested.to_owned(),
+                    });
+                }
+                fs::fchmod(&file, Mode::from_raw_mode(mode & 0o7777)).map_err(failed)?;
+            }
+            if let Some((access, change)) = new.times_ns {
+                let times = fs::Timestamps {
+                    last_access: timespec(access),
+                    last_modification: timespec(change),
+                };
+                fs::futimens(&file, &times).map_err(failed)?;
+            }
+            Ok(())
+        })?;
+        Ok(path)
+    }
+
     /// Takes the lease and runs `step`, again when another program changed the file meanwhile.
     fn update(
         &self,
@@ -255,6 +314,13 @@ impl Workspace {
             holder: "another program that keeps changing the file".to_owned(),
             waited_ms: 0,
         })
+    }
+}
+
+fn timespec(ns: i64) -> fs::Timespec {
+    fs::Timespec {
+        tv_sec: ns.div_euclid(1_000_000_000),
+        tv_nsec: ns.rem_euclid(1_000_000_000),
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use llmc_host::edit::Replacement;
 use llmc_host::{
-    CancelToken, DeleteScope, Error, ExistingDir, ExpectedHash, PathRules, Roots, Workspace,
-    WriteMode, WriteState, sha256_hex,
+    CancelToken, DeleteScope, Error, ExistingDir, ExistingTarget, ExpectedHash, NewAttributes,
+    PathRules, Roots, Workspace, WriteMode, WriteState, sha256_hex,
 };
 
 /// A workspace in a temporary folder, with a canary beside it that nothing may ever reach.
@@ -100,7 +100,13 @@ impl Fixture {
 
     fn rename(&self, source: &str, target: &str) -> Result<(), Error> {
         self.ws
-            .move_path(source, target, "test", &CancelToken::default())
+            .move_path(
+                source,
+                target,
+                ExistingTarget::Refuse,
+                "test",
+                &CancelToken::default(),
+            )
             .map(drop)
     }
 
@@ -405,7 +411,13 @@ fn roots_and_what_holds_them_are_neither_moved_nor_deleted() {
             "{path}"
         );
         assert!(
-            denied(ws.move_path(path, "x", "t", &CancelToken::default())),
+            denied(ws.move_path(
+                path,
+                "x",
+                ExistingTarget::Refuse,
+                "t",
+                &CancelToken::default()
+            )),
             "{path}"
         );
     }
@@ -842,4 +854,91 @@ fn a_patch_renames_and_sets_the_run_bit() {
     assert!(!f.path("old.sh").exists());
     assert_eq!(fs::read_to_string(f.path("new.sh")).unwrap(), "echo b\n");
     assert_eq!(fs::metadata(f.path("run")).unwrap().mode() & 0o111, 0o111);
+}
+
+#[test]
+fn a_move_replaces_only_what_is_of_its_kind() {
+    let f = Fixture::new();
+    let replace = |source: &str, target: &str| {
+        let cancel = CancelToken::default();
+        f.ws.move_path(source, target, ExistingTarget::Replace, "t", &cancel)
+    };
+    f.write("a", "new").unwrap();
+    f.write("b", "old").unwrap();
+    replace("a", "b").unwrap();
+    assert_eq!(fs::read_to_string(f.path("b")).unwrap(), "new");
+    assert!(!f.path("a").exists());
+    replace("b", "b").unwrap();
+    for dir in ["d", "full", "empty"] {
+        std::fs::create_dir(f.path(dir)).unwrap();
+    }
+    f.write("full/x", "x").unwrap();
+    assert!(matches!(replace("b", "d"), Err(Error::IsDirectory { .. })));
+    assert!(matches!(
+        replace("d", "b"),
+        Err(Error::NotADirectory { .. })
+    ));
+    assert!(matches!(
+        replace("d", "full"),
+        Err(Error::AlreadyExists { .. })
+    ));
+    replace("full", "empty").unwrap();
+    assert_eq!(fs::read_to_string(f.path("empty/x")).unwrap(), "x");
+    f.write("llmc.toml", "").unwrap_err();
+    assert!(matches!(
+        replace("b", "llmc.toml"),
+        Err(Error::Protected { .. })
+    ));
+}
+
+#[test]
+fn an_empty_directory_is_deleted_and_a_full_one_stays() {
+    let f = Fixture::new();
+    let rmdir = |path: &str| {
+        f.ws.delete(path, DeleteScope::EmptyDir, "t", &CancelToken::default())
+    };
+    std::fs::create_dir(f.path("d")).unwrap();
+    f.write("d/x", "x").unwrap();
+    assert!(matches!(rmdir("d"), Err(Error::AlreadyExists { .. })));
+    assert!(matches!(rmdir("d/x"), Err(Error::NotADirectory { .. })));
+    f.delete("d/x").unwrap();
+    rmdir("d").unwrap();
+    assert!(matches!(rmdir("d"), Err(Error::NotFound { .. })));
+}
+
+#[test]
+fn attributes_are_set_but_no_new_right_to_act_as_the_owner() {
+    use std::os::unix::fs::MetadataExt;
+    let f = Fixture::new();
+    f.write("a", "x").unwrap();
+    let set = |path: &str, new| f.ws.set_attributes(path, new, "t", &CancelToken::default());
+    let mode = |mode| NewAttributes {
+        mode: Some(mode),
+        ..NewAttributes::default()
+    };
+    set("a", mode(0o750)).unwrap();
+    set(
+        "a",
+        NewAttributes {
+            times_ns: Some((1_500_000_000, -1)),
+            ..NewAttributes::default()
+        },
+    )
+    .unwrap();
+    let stat = std::fs::metadata(f.path("a")).unwrap();
+    assert_eq!(stat.mode() & 0o7777, 0o750);
+    assert_eq!((stat.atime(), stat.atime_nsec()), (1, 500_000_000));
+    assert_eq!((stat.mtime(), stat.mtime_nsec()), (-1, 999_999_999));
+    assert!(matches!(
+        set("a", mode(0o4755)),
+        Err(Error::Permission { .. })
+    ));
+    assert!(matches!(
+        set("../a", mode(0o755)),
+        Err(Error::OutsideRoots { .. })
+    ));
+    assert!(matches!(
+        set("llmc.toml", mode(0o755)),
+        Err(Error::Protected { .. })
+    ));
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use llmc_host::lease::LeaseTable;
 use llmc_host::{
-    CancelToken, DeleteScope, Error, ExistingDir, PathRules, Roots, Workspace, WriteMode,
-    WriteState,
+    CancelToken, DeleteScope, Error, ExistingDir, ExistingTarget, PathRules, Roots, Workspace,
+    WriteMode, WriteState,
 };
 
 /// A workspace whose rules are made when the server starts, after the files are there.
@@ -68,9 +68,13 @@ impl Started {
     }
 
     fn rename(&self, source: &str, target: &str) -> Result<(), Error> {
-        let moved = self
-            .0
-            .move_path(source, target, "t", &CancelToken::default());
+        let moved = self.0.move_path(
+            source,
+            target,
+            ExistingTarget::Refuse,
+            "t",
+            &CancelToken::default(),
+        );
         moved.map(drop)
     }
 

@@ -1,3 +1,4 @@
+use llmc_host::ExistingTarget;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +35,13 @@ impl Tool for LinuxFsMove {
     async fn run(cx: &Cx, args: Args) -> Result<Document<Moved>> {
         cx.blocking(move |cx, stop| {
             let files = cx.linux();
-            let (from, to) = files.move_path(&args.source, &args.target, &cx.owner(), stop)?;
+            let (from, to) = files.move_path(
+                &args.source,
+                &args.target,
+                ExistingTarget::Refuse,
+                &cx.owner(),
+                stop,
+            )?;
             let (source, target) = (
                 files.roots.display_path(&from),
                 files.roots.display_path(&to),
