@@ -12,6 +12,19 @@ pub trait ScriptHost: Send + Sync {
     fn call(&self, call: ScriptCall)
     -> impl Future<Output = Result<Value, ScriptCallError>> + Send;
 
+    /// Carries out an operation of Python's own `open`, `os` or `subprocess` on the workspace.
+    fn system(
+        &self,
+        call: SystemCall,
+    ) -> impl Future<Output = Result<SystemReply, ScriptCallError>> + Send {
+        async move {
+            Err(ScriptCallError::raise(
+                Exception::Permission,
+                format!("{}: this host has no files", call.operation),
+            ))
+        }
+    }
+
     /// Receives output as it is printed. All of it is in the outcome, too.
     fn printed(&self, _text: &str) {}
 }
@@ -27,6 +40,25 @@ pub struct ScriptCall {
     pub cancel: CancellationToken,
 }
 
+/// An operation on files or programs, with content that JSON has no form for.
+#[derive(Debug)]
+pub struct SystemCall {
+    pub operation: String,
+    pub args: Map<String, Value>,
+    /// A file's content, or a program's input.
+    pub content: Vec<u8>,
+    /// Cancelled when the script no longer wants the answer, or has ended.
+    pub cancel: CancellationToken,
+}
+
+/// The answer to a [`SystemCall`].
+#[derive(Debug, Default)]
+pub struct SystemReply {
+    pub value: Value,
+    /// Contents that go to the script as they are, such as the outputs of a program.
+    pub contents: Vec<Vec<u8>>,
+}
+
 /// Built-in exceptions that a call may raise in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exception {
@@ -40,6 +72,7 @@ pub enum Exception {
     Type,
     Attribute,
     Runtime,
+    Os,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +97,16 @@ impl Exception {
             Exception::Type => "TypeError",
             Exception::Attribute => "AttributeError",
             Exception::Runtime => "RuntimeError",
+            Exception::Os => "OSError",
+        }
+    }
+}
+
+impl From<Value> for SystemReply {
+    fn from(value: Value) -> SystemReply {
+        SystemReply {
+            value,
+            contents: Vec::new(),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod frames;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,8 +22,8 @@ use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use self::frames::{CallFrame, EndFrame, ErrorFrame, Frame, FrameBuffer};
-use crate::host::{ScriptCall, ScriptCallError, ScriptHost};
+use self::frames::{CallFrame, EndFrame, ErrorFrame, Frame, FrameBuffer, SystemFrame};
+use crate::host::{ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply};
 use crate::limits::{ScriptLimit, ScriptLimits};
 use crate::names::ScriptNames;
 use crate::outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome};
@@ -226,6 +227,29 @@ impl Interpreter {
     }
 }
 
+/// What a script asks for.
+enum Asked {
+    Tool(ScriptCall),
+    System(SystemCall),
+}
+
+/// Carries out one request in its turn; also its number and the bytes that it came with.
+async fn carry_out<H: ScriptHost>(
+    host: &H,
+    permits: &Semaphore,
+    id: u64,
+    asked: Asked,
+) -> (u64, usize, Result<SystemReply, ScriptCallError>) {
+    let _permit = permits.acquire().await;
+    match asked {
+        Asked::Tool(call) => (id, 0, host.call(call).await.map(SystemReply::from)),
+        Asked::System(call) => {
+            let bytes = call.content.len();
+            (id, bytes, host.system(call).await)
+        }
+    }
+}
+
 struct ScriptRun<'a, H> {
     limits: &'a ScriptLimits,
     host: &'a H,
@@ -248,22 +272,31 @@ impl<H: ScriptHost> ScriptRun<'_, H> {
         let (host, cancel) = (self.host, self.cancel);
         let permits = Semaphore::new(MAX_CONCURRENT_CALLS);
         let mut running = FuturesUnordered::new();
+        let mut cancels = HashMap::new();
         let mut inbox = FrameBuffer::default();
+        // Contents of operations that are not over. The script waits while they are too many.
+        let mut content_bytes = 0;
         let ending = 'run: loop {
             tokio::select! {
-                chunk = heard.recv() => match chunk {
+                chunk = heard.recv(), if content_bytes < frames::MAX_SYSTEM_FRAME_BYTES => match chunk {
                     Some(chunk) => inbox.add(&chunk),
                     None => break None,
                 },
-                Some((id, reply)) = running.next() => {
-                    let reply = match reply {
-                        Ok(value) => json!({"id": id, "value": value}),
+                Some((id, bytes, reply)) = running.next() => {
+                    cancels.remove(&id);
+                    content_bytes -= bytes;
+                    let mut contents = Vec::new();
+                    let mut reply = match reply {
+                        Ok(SystemReply { value, contents: found }) => {
+                            contents = found;
+                            json!({"id": id, "value": value})
+                        }
                         Err(ScriptCallError::Raise(exception, message)) => {
                             json!({"id": id, "raise": [exception.class(), message]})
                         }
                         Err(ScriptCallError::Stop) => break Some(ScriptEnd::Stopped),
                     };
-                    let _ = answers.send(frames::pack(&reply));
+                    let _ = answers.send(frames::pack_with(&mut reply, &contents));
                 }
                 () = tokio::time::sleep_until(self.deadline.into()) => {
                     break Some(self.limit_reached(ScriptLimit::Wall));
@@ -298,11 +331,29 @@ impl<H: ScriptHost> ScriptRun<'_, H> {
                             kwargs,
                             cancel: calls_over.clone(),
                         };
-                        let permits = &permits;
-                        running.push(async move {
-                            let _permit = permits.acquire().await;
-                            (id, host.call(call).await)
-                        });
+                        running.push(carry_out(host, &permits, id, Asked::Tool(call)));
+                    }
+                    Ok(Some(Frame::System(frame, content))) => {
+                        let SystemFrame {
+                            id,
+                            operation,
+                            args,
+                        } = frame;
+                        content_bytes += content.len();
+                        let over = calls_over.child_token();
+                        cancels.insert(id, over.clone());
+                        let call = SystemCall {
+                            operation,
+                            args,
+                            content,
+                            cancel: over,
+                        };
+                        running.push(carry_out(host, &permits, id, Asked::System(call)));
+                    }
+                    Ok(Some(Frame::Cancel(id))) => {
+                        if let Some(over) = cancels.get(&id) {
+                            over.cancel();
+                        }
                     }
                     Ok(Some(Frame::End(end))) => break 'run Some(self.end_of_script(end)),
                     Err(why) => {

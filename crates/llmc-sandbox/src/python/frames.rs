@@ -8,8 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::outcome::ScriptValue;
 
-/// A call may carry a file.
+/// A call may carry a text.
 const MAX_FRAME_BYTES: usize = 32 << 20;
+/// The largest file that a script writes, with the names of the operation.
+pub(super) const MAX_SYSTEM_FRAME_BYTES: usize = (128 << 20) + (64 << 10);
 const HEADER_BYTES: usize = 5;
 
 /// Received bytes that are not a whole frame yet.
@@ -24,6 +26,9 @@ pub(super) struct FrameBuffer {
 pub(super) enum Frame {
     Printed(Vec<u8>),
     Call(CallFrame),
+    System(SystemFrame, Vec<u8>),
+    /// The call that the script waits for no longer.
+    Cancel(u64),
     End(EndFrame),
 }
 
@@ -33,6 +38,14 @@ pub(super) struct CallFrame {
     pub(super) name: String,
     pub(super) args: Vec<Value>,
     pub(super) kwargs: Map<String, Value>,
+}
+
+/// An operation on files or programs. In the frame: the length of the JSON, the JSON, the content.
+#[derive(Debug, Deserialize)]
+pub(super) struct SystemFrame {
+    pub(super) id: u64,
+    pub(super) operation: String,
+    pub(super) args: Map<String, Value>,
 }
 
 /// How a script ended.
@@ -58,6 +71,11 @@ pub(super) struct ErrorFrame {
 }
 
 impl FrameBuffer {
+    /// Bytes of frames that are not taken yet.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
     pub(super) fn add(&mut self, bytes: &[u8]) {
         if self.at > 0 {
             self.bytes.drain(..self.at);
@@ -74,7 +92,12 @@ impl FrameBuffer {
         };
         let [kind, length @ ..] = *head;
         let length = u32::from_le_bytes(length) as usize;
-        if length > MAX_FRAME_BYTES {
+        let most = if kind == b'f' {
+            MAX_SYSTEM_FRAME_BYTES
+        } else {
+            MAX_FRAME_BYTES
+        };
+        if length > most {
             return Err(format!("a message of {length} bytes"));
         }
         let Some(body) = body.get(..length) else {
@@ -83,6 +106,8 @@ impl FrameBuffer {
         let frame = match kind {
             b'o' => Frame::Printed(body.to_vec()),
             b'c' => Frame::Call(parse(body)?),
+            b'f' => system_frame(body)?,
+            b'k' => Frame::Cancel(parse(body)?),
             b'd' => Frame::End(parse(body)?),
             other => return Err(format!("a message of kind {other}")),
         };
@@ -91,8 +116,31 @@ impl FrameBuffer {
     }
 }
 
+fn system_frame(body: &[u8]) -> Result<Frame, String> {
+    let (length, rest) = body
+        .split_first_chunk::<4>()
+        .ok_or_else(|| "an operation without its length".to_owned())?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let (head, content) = rest
+        .split_at_checked(length)
+        .ok_or_else(|| "an operation that is cut".to_owned())?;
+    Ok(Frame::System(parse(head)?, content.to_vec()))
+}
+
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+/// A reply with contents: a message that names their lengths, and the contents behind it.
+pub(super) fn pack_with(message: &mut Value, contents: &[Vec<u8>]) -> Vec<u8> {
+    if !contents.is_empty() {
+        message["contents"] = contents.iter().map(Vec::len).collect();
+    }
+    let mut frame = pack(message);
+    for content in contents {
+        frame.extend_from_slice(content);
+    }
+    frame
 }
 
 /// A message to the script as a frame.
@@ -141,12 +189,34 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_carries_bytes_as_they_are() {
+        let head = br#"{"id": 7, "operation": "write", "args": {"path": "a"}}"#;
+        let mut body = (head.len() as u32).to_le_bytes().to_vec();
+        body.extend(head);
+        body.extend(b"\0\xff{");
+        let mut inbox = FrameBuffer::default();
+        inbox.add(&frame(b'f', &body));
+        inbox.add(&frame(b'k', b"7"));
+        let Some(Frame::System(called, content)) = inbox.next().unwrap() else {
+            panic!("no operation");
+        };
+        assert_eq!((called.id, called.operation.as_str()), (7, "write"));
+        assert_eq!(content, b"\0\xff{");
+        assert!(matches!(inbox.next(), Ok(Some(Frame::Cancel(7)))));
+        assert_eq!(inbox.len(), 0);
+    }
+
+    #[test]
     fn nonsense_is_an_error() {
         for bytes in [
             frame(b'x', b""),
             frame(b'c', b"{}"),
             frame(b'c', b"\xff\xfe"),
             frame(b'd', b"[1]"),
+            frame(b'f', b"\x01"),
+            frame(b'f', b"\xff\xff\0\0{}"),
+            frame(b'f', b"\x02\0\0\0{}"),
+            frame(b'k', b"[]"),
             vec![b'o', 0xff, 0xff, 0xff, 0xff],
         ] {
             let mut inbox = FrameBuffer::default();

@@ -297,6 +297,7 @@ fn exception_type(exception: Exception) -> ExcType {
         Exception::Type => ExcType::TypeError,
         Exception::Attribute => ExcType::AttributeError,
         Exception::Runtime => ExcType::RuntimeError,
+        Exception::Os => ExcType::OSError,
     }
 }
 
