@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use llmc_tokens::{fits, lines_within};
+use llmc_tokens::{count, fits, lines_within};
 
 /// How much may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,16 @@ pub struct CutLimits {
     pub tokens: usize,
     /// Bytes of one line; the rest of it becomes `…[+1234 bytes]`.
     pub line_bytes: usize,
+}
+
+impl CutLimits {
+    /// This many tokens, in lines of any length.
+    pub fn tokens(tokens: usize) -> CutLimits {
+        CutLimits {
+            tokens,
+            line_bytes: usize::MAX,
+        }
+    }
 }
 
 /// A number of lines and the bytes of the original text that belong to them.
@@ -56,6 +66,67 @@ pub fn cut(text: &str, limits: CutLimits) -> Cut<'_> {
         }
     }
     clipping(text, limits)
+}
+
+/// Keeps lines from the start and from the end, where the end of a text matters too: a line between them counts what is
+/// left out. Two thirds of the tokens go to the start.
+///
+/// [`Cut::next`] is where the first line between them starts.
+pub fn cut_ends(text: &str, limits: CutLimits) -> Cut<'_> {
+    /// Tokens of the line between start and end.
+    const MARK_TOKENS: usize = 12;
+    let whole = cut(text, limits);
+    if whole.is_whole() {
+        return whole;
+    }
+    let room = limits.tokens.saturating_sub(MARK_TOKENS);
+    let tail_start = last_lines(text, room / 3, limits.line_bytes);
+    let tail = &text[tail_start..];
+    let head_limits = CutLimits {
+        tokens: room - count(tail).min(room),
+        ..limits
+    };
+    let head = cut(&text[..tail_start], head_limits);
+    if tail.is_empty() || head.text.is_empty() {
+        return whole;
+    }
+    let mark = match head.left.lines {
+        0 => String::new(),
+        1 => "… 1 line left out …\n".to_owned(),
+        lines => format!("… {lines} lines left out …\n"),
+    };
+    let tail_extent = extent(tail);
+    let shown = format!("{}{mark}{tail}", head.text);
+    if !fits(&shown, limits.tokens) {
+        return whole;
+    }
+    Cut {
+        text: Cow::Owned(shown),
+        kept: Extent {
+            lines: head.kept.lines + tail_extent.lines,
+            bytes: head.kept.bytes + tail_extent.bytes,
+        },
+        ..head
+    }
+}
+
+/// Where the last lines start that fit the budget; none of them is longer than `line_bytes`.
+fn last_lines(text: &str, tokens: usize, line_bytes: usize) -> usize {
+    let mut start = text.len();
+    let mut left = tokens;
+    for line in text.split_inclusive('\n').rev() {
+        // A line with this many bytes a token is not worth counting.
+        if line.len() > left.saturating_mul(64) || content(line).0.len() > line_bytes {
+            break;
+        }
+        let need = count(line);
+        if need > left {
+            break;
+        }
+        left -= need;
+        start -= line.len();
+    }
+    start
 }
 
 /// A cut that shows the lines up to `end` as they are.
@@ -255,7 +326,45 @@ mod tests {
         assert_eq!((none.text.as_ref(), none.kept.lines, none.next), ("", 0, 0));
     }
 
+    #[test]
+    fn both_ends_are_kept_and_the_lines_between_counted() {
+        let text: String = (1..=400).map(|n| format!("line number {n}\n")).collect();
+        let both = cut_ends(&text, limits(200, 1000));
+        let shown: Vec<&str> = both.text.lines().collect();
+        assert_eq!(shown[0], "line number 1");
+        assert_eq!(shown[shown.len() - 1], "line number 400");
+        let mark = format!("… {} lines left out …", both.left.lines);
+        assert!(shown.contains(&mark.as_str()), "{shown:?}");
+        assert_eq!(both.kept.lines + 1, shown.len() as u64);
+        assert_eq!(both.kept.lines + both.left.lines, 400);
+        assert!(fits(&both.text, 200));
+    }
+
+    #[test]
+    fn one_long_line_is_kept_from_its_start() {
+        let text = "ab,".repeat(2000);
+        let one = cut_ends(&text, limits(50, usize::MAX));
+        assert!(one.text.starts_with("ab,ab,") && one.kept.bytes > 20);
+        assert_eq!(one.clipped, 1);
+        let text = format!("{text}\ndone\n");
+        let two = cut_ends(&text, limits(50, usize::MAX));
+        assert!(two.text.starts_with("ab,ab,") && two.text.ends_with("bytes]\ndone\n"));
+        assert_eq!((two.kept.lines, two.left.lines), (2, 0));
+    }
+
     proptest! {
+        #[test]
+        fn the_ends_account_for_every_byte(
+            text in "([a-z é,]{0,30}\r?\n|[0-9]{50,90}|\n){0,40}",
+            tokens in 0usize..200,
+            line_bytes in 0usize..60,
+        ) {
+            let cut = cut_ends(&text, limits(tokens, line_bytes));
+            prop_assert!(fits(&cut.text, tokens));
+            prop_assert_eq!(cut.kept.bytes + cut.left.bytes, text.len() as u64);
+            prop_assert_eq!(cut.kept.lines + cut.left.lines, extent(&text).lines);
+        }
+
         #[test]
         fn every_byte_is_accounted_for(
             text in "([a-z é,]{0,30}\r?\n|[0-9]{50,90}|\n){0,20}",

@@ -4,7 +4,7 @@
 //! [`ErrorKind`], a message and a hint. Each surface (MCP, HTTP, command line) then reads its own column.
 
 use llmc_envelope::neutral::{Ansi, neutralise};
-use llmc_envelope::receipt::escape;
+use llmc_envelope::receipt::{Receipt, escape};
 use serde_json::{Map, Value, json};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -132,8 +132,48 @@ pub struct Error {
     pub hint: Option<String>,
     /// Data that belongs to the failure, such as output so far or the nearest lines.
     pub extra: Box<Map<String, Value>>,
-    /// What a model reads, where the layout of [`Error::plain_text`] does not fit.
-    pub(crate) text: Option<Box<str>>,
+    /// What ran before the failure, which a model reads first.
+    pub(crate) transcript: Option<Box<Transcript>>,
+}
+
+/// What a failed script printed and did. The seal cuts what was printed.
+#[derive(Debug, Clone)]
+pub(crate) struct Transcript {
+    /// Printed text.
+    pub(crate) printed: String,
+    /// The source line at which it failed.
+    pub(crate) source_line: Option<String>,
+    /// What its calls have changed.
+    pub(crate) effects: Vec<String>,
+    /// Facts for the reader that fit nowhere else.
+    pub(crate) notes: Vec<String>,
+    /// What the printed text leaves out; the seal writes it.
+    pub(crate) receipt: Receipt,
+}
+
+impl Transcript {
+    /// What a model reads: printed text, error, source line, hint, effects, and a receipt.
+    pub(crate) fn text(&self, error: &Error) -> String {
+        let mut body = self.printed.trim_end_matches('\n').to_owned();
+        let mut line = |text: String| {
+            if !body.is_empty() {
+                body.push('\n');
+            }
+            body.push_str(&text);
+        };
+        line(format!("error: {}", error.message.trim_end()));
+        if let Some(source) = &self.source_line {
+            line(format!("    {source}"));
+        }
+        if let Some(hint) = &error.hint {
+            line(format!("hint: {hint}"));
+        }
+        if !self.effects.is_empty() {
+            line(format!("already done: {}", self.effects.join(", ")));
+        }
+        let receipt = self.notes.iter().fold(self.receipt.clone(), Receipt::note);
+        receipt.seal(&neutralise(&body, Ansi::Strip))
+    }
 }
 
 /// Longest message that is passed on; a path of 4 KB need not be read back in full.
@@ -151,7 +191,7 @@ impl Error {
             message,
             hint: None,
             extra: Box::default(),
-            text: None,
+            transcript: None,
         }
     }
 
@@ -205,8 +245,8 @@ impl Error {
 
     /// What a model reads: `CODE: message`, `hint: …`, then the data that belongs to it.
     pub fn plain_text(&self, family: Family) -> String {
-        if let Some(text) = &self.text {
-            return escape(text).into_owned();
+        if let Some(transcript) = &self.transcript {
+            return transcript.text(self);
         }
         let mut text = format!("{}: {}", self.kind.code(family), one_line(&self.message));
         if let Some(hint) = &self.hint {

@@ -16,7 +16,6 @@
 //! Nothing in here knows MCP, HTTP or the command line.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-mod answer;
 mod app;
 mod arguments;
 mod bootload;

@@ -138,15 +138,6 @@ pub enum Layout {
     },
     /// A Tool Envelope: header, body, breadcrumbs.
     Te(TeLayout),
-    /// A finished text, by a tool that does not describe its output yet.
-    Finished {
-        /// The text.
-        text: String,
-        /// The data beside it.
-        data: Value,
-        /// The handle under which the tool has stored the rest.
-        handle: Option<HandleId>,
-    },
 }
 
 /// What only a Tool Envelope has.

@@ -17,12 +17,12 @@ use llmc_sandbox::{
     SessionSetup,
 };
 
-use crate::answer::Answer;
 use crate::app::App;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::stubs;
 
+pub(crate) use answer::ScriptOutput;
 pub(crate) use host::Tools;
 pub(crate) use sessions::ScriptSessions;
 
@@ -53,7 +53,7 @@ pub(crate) struct Script {
 }
 
 /// Runs a script to its end.
-pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
+pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
     if script.code.trim().is_empty() {
         return Err(Error::bad_args("code is empty")
             .hint("write Python; tools.search(\"words\") finds tools"));
@@ -108,15 +108,14 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<Answer> {
     match outcome.ending {
         // Only recursive analysis stops scripts from outside.
         ScriptEnd::Stopped => Err(Error::new(ErrorKind::Internal, "the script was stopped")),
-        ScriptEnd::Value(shown) => Ok(answer::value(cx, &outcome.output, &shown, notes)),
+        ScriptEnd::Value(last) => Ok(ScriptOutput::new(outcome.output, last, notes)),
         ScriptEnd::Failed(trouble) => {
-            let (output, effects) = (&outcome.output, tools.effects());
+            let effects = tools.effects();
             Err(answer::failure(
-                cx,
                 &script.code,
-                output,
+                outcome.output,
                 trouble,
-                &effects,
+                effects,
                 notes,
             ))
         }

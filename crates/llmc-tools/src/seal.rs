@@ -7,10 +7,12 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use llmc_enrich::Condensed;
 use llmc_envelope::HandleId;
+use llmc_envelope::cut::{CutLimits, cut_ends};
 use llmc_envelope::handles::{BYTES_KEPT_LIMIT, Draft, Payload, SourceStamp};
 use llmc_envelope::neutral::{Ansi, neutralise};
-use llmc_envelope::te::{self, TeHeader};
+use llmc_envelope::te::{self, ContentType, TeHeader};
 use llmc_host::{CancelToken, MAX_ANSWER_BYTES, sha256_hex};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -155,16 +157,47 @@ pub(crate) fn seal<O: Render + Serialize>(
             }
         }
         Layout::Te(layout) => envelope(cx, rendition, stored, &layout),
-        Layout::Finished { text, data, handle } => Sealed {
-            text,
-            data: Some(data).filter(|data| !data.is_null()),
-            facts: Facts {
-                handle,
-                ..facts(rendition, None, 0)
-            },
-        },
     };
     check_size(sealed)
+}
+
+/// Seals a failure: what ran before it is cut to the caller's budget, and the whole of it stored under a handle.
+///
+/// A program gets it whole, as it does from a script that ends by itself.
+pub(crate) fn seal_failure(cx: &Cx, mut error: Error) -> Error {
+    let Some(mut transcript) = error.transcript.take() else {
+        return error;
+    };
+    let printed = std::mem::take(&mut transcript.printed);
+    if cx.caller().form == Form::Data {
+        if !printed.is_empty() {
+            error = error.with("output", printed);
+        }
+        return error;
+    }
+    let budget = usize::try_from(budget::next_answer_budget(cx)).unwrap_or(usize::MAX);
+    let budget = budget.saturating_sub(llmc_tokens::count(&transcript.text(&error)));
+    let mut cut = cut_ends(&printed, CutLimits::tokens(budget));
+    if !cut.is_whole() {
+        cut = cut_ends(&printed, CutLimits::tokens(body_room(budget)));
+        let lines = cut.kept.lines + cut.left.lines;
+        transcript.receipt = transcript
+            .receipt
+            .shown(cut.kept.lines, lines, "lines")
+            .clipped(cut.clipped);
+        if let Some(id) = cx.keep(|draft| draft, "script", printed.as_bytes()) {
+            let rest = rest_note_of(cx, id, RestExtent::Everything);
+            transcript.receipt = transcript.receipt.with_rest(rest);
+            error = error.with("output_handle", id.to_string());
+        }
+    }
+    transcript.printed = cut.text.into_owned();
+    if !transcript.printed.is_empty() {
+        error = error.with("output", transcript.printed.as_str());
+    }
+    budget::count_served(cx, &transcript.text(&error));
+    error.transcript = Some(transcript);
+    error
 }
 
 /// Renders an envelope again with less room while it is larger than the budget: notes and a long path are not in the
@@ -260,6 +293,24 @@ fn envelope(
         Form::Data => (String::new(), Some(text.into())),
     };
     Sealed { text, data, facts }
+}
+
+/// The envelope that `te` prints in a user's shell, where no call is made and no answer sealed.
+pub(crate) fn shell_envelope(
+    cmd: &'static str,
+    found: Condensed,
+    content_type: Option<ContentType>,
+    handle: Option<HandleId>,
+) -> String {
+    let mut rendition = Rendition::te(cmd, found);
+    let rest = handle.map(|id| format!("te --handle {id} returns the rest"));
+    match std::mem::take(&mut rendition.layout) {
+        Layout::Te(mut layout) => {
+            layout.content_type = content_type;
+            te_text(&rendition, handle, rest, &layout)
+        }
+        _ => String::new(),
+    }
 }
 
 /// The text of an envelope. A whole answer is its body alone; the header is there when something was cut, is stale or was

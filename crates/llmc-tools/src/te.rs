@@ -1,31 +1,12 @@
 //! The Tool Envelope's way of answering: header, body within the caller's budget, breadcrumbs, and a handle for the rest.
 
-use llmc_enrich::Condensed;
-use llmc_envelope::HandleId;
-use llmc_envelope::neutral::{Ansi, neutralise};
-use llmc_envelope::te::{self, ContentType, TeHeader};
+use llmc_envelope::te;
 use llmc_host::CancelToken;
 
-use crate::answer::{Answer, Facts};
 use crate::budget;
-use crate::cx::{Cx, Form};
+use crate::cx::Cx;
 use crate::error::Error;
 use crate::seal::body_room;
-
-/// What an answer needs besides what was condensed.
-#[derive(Debug, Default)]
-pub(crate) struct Frame {
-    /// The command's name, as the header gives it.
-    pub(crate) cmd: &'static str,
-    /// What the body is.
-    pub(crate) content_type: Option<ContentType>,
-    /// The path it is about, as shown.
-    pub(crate) path: Option<String>,
-    /// What returns the rest.
-    pub(crate) handle: Option<HandleId>,
-    /// Bytes that are not shown.
-    pub(crate) withheld_bytes: u64,
-}
 
 /// How many tokens the body of this caller's answer may have.
 pub(crate) fn budget(cx: &Cx) -> usize {
@@ -41,62 +22,6 @@ pub(crate) fn chunk_budget(cx: &Cx) -> usize {
 
 fn tokens(budget: u64) -> usize {
     usize::try_from(budget).unwrap_or(usize::MAX)
-}
-
-/// The envelope's text, and what observers need to know of it.
-pub(crate) fn text(found: &Condensed, frame: Frame) -> (String, Facts) {
-    let mut header = TeHeader::new(frame.cmd);
-    header.matches = found.totals.matches;
-    header.lines = found.totals.lines;
-    header.files = found.totals.files;
-    header.size = found.totals.size;
-    let totals = [
-        found.totals.matches,
-        found.totals.lines,
-        found.totals.files,
-        found.totals.size,
-    ];
-    let first = totals.into_iter().flatten().next();
-    header.shown = (first != Some(found.shown)).then_some(found.shown);
-    header.truncated = found.truncated;
-    header.handle = frame.handle;
-    header.hot_zone.clone_from(&found.hot_zone);
-    header.content_type = frame.content_type;
-    let mut crumbs = found.breadcrumbs.clone();
-    if let (true, Some(id)) = (found.truncated, frame.handle) {
-        crumbs.push(format!("te --handle {id} returns the rest"));
-    }
-    let facts = Facts {
-        path: frame.path,
-        truncated: found.truncated,
-        handle: frame.handle,
-        withheld_bytes: frame.withheld_bytes,
-        ..Facts::default()
-    };
-    let body = neutralise(&found.body, Ansi::Strip);
-    if body != neutralise(&found.body, Ansi::Show) {
-        crumbs.push("terminal escapes left out".to_owned());
-    }
-    let is_whole = !header.truncated && header.handle.is_none() && first != Some(0);
-    let text = if is_whole {
-        te::render_whole(&body, &crumbs)
-    } else {
-        te::render(&header, &body, &crumbs)
-    };
-    (text, facts)
-}
-
-/// A finished text, counted.
-pub(crate) fn served(cx: &Cx, text: String, facts: Facts) -> Answer {
-    budget::count_served(cx, &text);
-    match cx.caller().form {
-        Form::Text => Answer {
-            text,
-            data: serde_json::Value::Null,
-            facts,
-        },
-        Form::Data => Answer::data(text, facts),
-    }
 }
 
 /// Source files above this are not asked for definitions.

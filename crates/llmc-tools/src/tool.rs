@@ -17,7 +17,7 @@ use crate::cx::Cx;
 use crate::error::{Family, Result};
 use crate::render::Render;
 use crate::schema::{Lean, lean};
-use crate::seal::{Sealed, seal};
+use crate::seal::{Sealed, seal, seal_failure};
 
 /// What a call may do to the world. Policy decides on this, never on names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,8 +178,12 @@ fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> Running {
         let args = arguments::normalise(&tool, args)?;
         let args = serde_json::from_value::<T::Args>(Value::Object(args))
             .map_err(|error| arguments::misfit(&tool, &error))?;
-        let output = T::run(&cx, args).await?;
-        cx.blocking(move |cx, cancel| seal(cx, cancel, &output))
-            .await
+        match T::run(&cx, args).await {
+            Ok(output) => {
+                cx.blocking(move |cx, cancel| seal(cx, cancel, &output))
+                    .await
+            }
+            Err(error) => cx.blocking(move |cx, _| Err(seal_failure(cx, error))).await,
+        }
     })
 }

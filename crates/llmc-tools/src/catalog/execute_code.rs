@@ -3,10 +3,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::answer::Answer;
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::script::{self, Script};
+use crate::script::{self, Script, ScriptOutput};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct ExecuteCode;
@@ -27,7 +26,7 @@ impl Tool for ExecuteCode {
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
     type Args = Args;
-    type Output = Answer;
+    type Output = ScriptOutput;
 
     fn time_limit(cx: &Cx) -> Duration {
         // The script's own limit ends it first; this one is for work around the script that hangs.
@@ -35,7 +34,7 @@ impl Tool for ExecuteCode {
         script + script::MAX_QUEUE_WAIT + Duration::from_secs(10)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Answer> {
+    async fn run(cx: &Cx, args: Args) -> Result<ScriptOutput> {
         let script = Script {
             code: args.code,
             session: args.session,

@@ -1,75 +1,105 @@
-//! What a model reads of a script: what it printed, what it ended with, or why it failed.
+//! What a script leaves for its reader: what it printed and ended with, or why it failed.
+//!
+//! Both are data. The seal cuts what was printed to the caller's budget, head and tail, and stores the whole.
 
-use llmc_envelope::cut::{CutLimits, cut};
-use llmc_envelope::neutral::{Ansi, neutralise};
+use llmc_envelope::cut::{CutLimits, cut_ends};
 use llmc_envelope::receipt::Receipt;
 use llmc_sandbox::{ScriptError, ScriptErrorKind, ScriptLimit, ScriptValue};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::answer::{Answer, Facts};
-use crate::cx::{Cx, Form};
-use crate::error::{Error, ErrorKind, Family, ROWS};
-use crate::te;
+use crate::cx::Form;
+use crate::error::{Error, ErrorKind, Family, ROWS, Result, Transcript};
+use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest};
 
-/// Lines above this many bytes are shown clipped; the handle has them whole.
-const MAX_LINE_BYTES: usize = 4096;
-/// Tokens of output that are shown beside an error.
-const MAX_TOKENS_BESIDE_ERROR: usize = 500;
 /// Characters of the failing source line that are shown.
 const MAX_SOURCE_LINE_CHARS: usize = 160;
 
 /// A script that ended by itself.
-pub(super) fn value(cx: &Cx, output: &str, shown: &ScriptValue, notes: Vec<String>) -> Answer {
-    if cx.caller().form == Form::Data {
-        let mut data = json!({"output": output, "value": shown.json});
-        if shown.json.is_null() && !shown.repr.is_empty() {
-            data["value"] = shown.repr.clone().into();
-        }
-        return Answer::data(data, Facts::default());
-    }
-    let mut text = output.to_owned();
-    if !shown.repr.is_empty() {
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
-        }
-        text.push_str(&shown.repr);
-    }
-    let limits = CutLimits {
-        tokens: te::budget(cx),
-        line_bytes: MAX_LINE_BYTES,
-    };
-    let cut = cut(&text, limits);
-    let mut facts = Facts::default();
-    let mut receipt = Receipt::new();
-    if !cut.is_whole() {
-        facts.truncated = true;
-        facts.withheld_bytes = cut.left.bytes;
-        facts.handle = cx.keep(|draft| draft, "script", text.as_bytes());
-        let all = cut.kept.lines + cut.left.lines;
-        receipt = receipt
-            .shown(cut.kept.lines, all, "lines")
-            .clipped(cut.clipped);
-        if let Some(id) = facts.handle {
-            receipt = receipt.handle(id);
-        }
-    } else if text.is_empty() {
-        receipt = receipt.note("done; nothing was printed");
-    }
-    for note in notes {
-        receipt = receipt.note(note);
-    }
-    let body = cut.text.trim_end_matches('\n');
-    te::served(cx, receipt.seal(body), facts)
+#[derive(Debug, Serialize)]
+pub(crate) struct ScriptOutput {
+    /// Printed text.
+    output: String,
+    /// The value of the last expression; its `repr` where it has no JSON form.
+    value: Value,
+    #[serde(skip)]
+    repr: String,
+    #[serde(skip)]
+    notes: Vec<String>,
 }
 
-/// A script that failed. A model reads what the script printed, then the error with its source line, then the effects
-/// that its calls have had.
+impl ScriptOutput {
+    pub(super) fn new(output: String, last: ScriptValue, notes: Vec<String>) -> ScriptOutput {
+        let value = match last.json {
+            Value::Null if !last.repr.is_empty() => last.repr.clone().into(),
+            json => json,
+        };
+        ScriptOutput {
+            output,
+            value,
+            repr: last.repr,
+            notes,
+        }
+    }
+
+    /// Printed text, then the last value.
+    fn text(&self) -> String {
+        let mut text = self.output.clone();
+        if !self.repr.is_empty() {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str(&self.repr);
+        }
+        text
+    }
+}
+
+impl Render for ScriptOutput {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        if room.form() == Form::Data {
+            return Ok(Rendition::data());
+        }
+        let text = self.text();
+        let cut = room.fit(text.len(), |tokens| {
+            let cut = cut_ends(&text, CutLimits::tokens(tokens));
+            if cut.is_whole() {
+                Fitted::Whole(cut)
+            } else {
+                Fitted::Cut(cut)
+            }
+        });
+        let truncated = !cut.is_whole();
+        let receipt = if truncated {
+            let lines = cut.kept.lines + cut.left.lines;
+            Receipt::new()
+                .shown(cut.kept.lines, lines, "lines")
+                .clipped(cut.clipped)
+                .rest()
+        } else if text.is_empty() {
+            Receipt::new().note("done; nothing was printed")
+        } else {
+            Receipt::new()
+        };
+        let withheld_bytes = cut.left.bytes;
+        let body = cut.text.trim_end_matches('\n').to_owned();
+        Ok(Rendition {
+            withheld_bytes: Some(withheld_bytes),
+            notes: self.notes.clone(),
+            ..Rendition::text(body, receipt)
+                .truncated(truncated)
+                .rest(truncated.then(|| Rest::text("script", text)))
+        })
+    }
+}
+
+/// A script that failed. Its reader gets what it printed, then the error with its source line, then the effects that
+/// its calls have had.
 pub(super) fn failure(
-    cx: &Cx,
     code: &str,
-    output: &str,
+    output: String,
     trouble: ScriptError,
-    effects: &[String],
+    effects: Vec<String>,
     notes: Vec<String>,
 ) -> Error {
     let kind = kind(&trouble);
@@ -83,56 +113,19 @@ pub(super) fn failure(
     let message = format!("{}{name}{}", place.unwrap_or_default(), trouble.message);
     let mut error = Error::new(kind, message);
     error.hint = trouble.hint;
-
-    let limits = CutLimits {
-        tokens: MAX_TOKENS_BESIDE_ERROR,
-        line_bytes: MAX_LINE_BYTES,
-    };
-    let shown = cut(output, limits);
-    let mut text = shown.text.trim_end_matches('\n').to_owned();
-    let mut line = |words: &str| {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(words);
-    };
-    if !shown.is_whole() {
-        let all = output.lines().count();
-        let handle = cx.keep(|draft| draft, "script", output.as_bytes());
-        line(&match handle {
-            Some(id) => format!(
-                "({} of {all} lines; read_file path={id} has all)",
-                shown.kept.lines
-            ),
-            None => format!("({} of {all} lines)", shown.kept.lines),
-        });
-        if let Some(id) = handle {
-            error = error.with("output_handle", id.to_string());
-        }
-    }
-    line(&format!("error: {}", error.message.trim_end()));
-    if let Some(source) = trouble.line.and_then(|line| source_line(code, line)) {
-        line(&format!("    {source}"));
-    }
-    if let Some(hint) = &error.hint {
-        line(&format!("hint: {hint}"));
-    }
     if !effects.is_empty() {
-        line(&format!("already done: {}", effects.join(", ")));
-        error
-            .extra
-            .insert("already_done".to_owned(), effects.into());
-    }
-    for note in notes {
-        line(&format!("note: {note}"));
-    }
-    if !output.is_empty() {
-        error = error.with("output", shown.text.as_ref());
+        error = error.with("already_done", effects.clone());
     }
     if !trouble.traceback.is_empty() {
         error = error.with("traceback", trouble.traceback.trim_end());
     }
-    error.text = Some(neutralise(&text, Ansi::Strip).into());
+    error.transcript = Some(Box::new(Transcript {
+        printed: output,
+        source_line: trouble.line.and_then(|line| source_line(code, line)),
+        effects,
+        notes,
+        receipt: Receipt::new(),
+    }));
     error
 }
 

@@ -7,7 +7,7 @@ use llmc_exec::ExitStatus;
 
 use super::condense::{CondenseRequest, OutputView, view};
 use super::spool::Spool;
-use crate::te::{self, Frame};
+use crate::seal::shell_envelope;
 
 /// What `te` prints of a command, and how that ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,14 +90,8 @@ impl TeOutput {
                 } else {
                     0
                 };
-                let frame = Frame {
-                    cmd: output::condenser_name(request.argv).unwrap_or("run"),
-                    content_type,
-                    handle,
-                    withheld_bytes,
-                    ..Frame::default()
-                };
-                let (stdout, _) = te::text(&found, frame);
+                let cmd = output::condenser_name(request.argv).unwrap_or("run");
+                let stdout = shell_envelope(cmd, found, content_type, handle);
                 TeOutput {
                     enriched: true,
                     stdout,

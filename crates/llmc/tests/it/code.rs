@@ -263,31 +263,29 @@ fn large_output_is_cut_and_its_handle_has_the_rest() {
     let workspace = workspace(FIXTURE);
     let mut client = classic(&workspace);
     let text = run(&mut client, "for i in range(20000): print(i)");
-    let receipt = text.lines().last().unwrap();
-    assert!(receipt.contains("of 20000 lines shown"), "{receipt}");
-    let handle = receipt
-        .split("handle ")
-        .nth(1)
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap();
-    let page = client.json(
-        "linux_handle_read",
-        json!({"handle": handle, "limit": 1_000_000}),
-    );
     let all: String = (0..20000).map(|i| format!("{i}\n")).collect();
-    assert_eq!(page["data"], all);
-    // What a failing script had printed is kept as well.
+    let rest = |client: &mut McpClient, text: &str| {
+        let receipt = text.lines().last().unwrap();
+        assert!(receipt.contains("of 20000 lines shown"), "{receipt}");
+        let (_, handle) = receipt.split_once("te_handle ").unwrap();
+        let handle = handle.split(' ').next().unwrap();
+        let page = json!({"handle": handle, "limit": 1_000_000});
+        client.json("linux_handle_read", page)["data"].clone()
+    };
+    assert_eq!(rest(&mut client, &text), all);
+    // The start and the end are shown.
+    assert!(text.starts_with("0\n1\n") && text.contains("\n19999\n# LLMC: "));
+    // The same for what a failing script had printed; the error stands under it.
     let code = "for i in range(20000): print(i)\n1 / 0";
-    let (_, text) = client.call_tool("execute_code", json!({"code": code}));
-    let (_, rest) = text.split_once("read_file path=").unwrap();
-    let handle = rest.split(' ').next().unwrap();
-    let page = client.json(
-        "linux_handle_read",
-        json!({"handle": handle, "limit": 1_000_000}),
-    );
-    assert_eq!(page["data"], all);
+    let (failed, text) = client.call_tool("execute_code", json!({"code": code}));
+    assert!(failed && text.starts_with("0\n1\n"));
+    let error = "\n19999\nerror: line 2: ZeroDivisionError: division by zero\n    1 / 0\n# LLMC: ";
+    assert!(text.contains(error), "{text}");
+    assert_eq!(rest(&mut client, &text), all);
+    // A failing script is served as many tokens as one that ends by itself.
+    let shown = |lines: u64| format!("for i in range({lines}): print(i)\n1 / 0");
+    let (_, text) = client.call_tool("execute_code", json!({"code": shown(500)}));
+    assert!(!text.contains("left out"), "{text}");
 }
 
 #[test]
@@ -338,16 +336,13 @@ fn sessions_keep_variables_and_belong_to_somebody() {
         client.text("execute_code", in_session("x", "s")),
         "[1, 2, 3]"
     );
-    let error = client.error(
+    let (_, text) = client.call_tool(
         "execute_code",
         in_session("x.append(4)\ny = 'a' * 10**11", "s"),
     );
     assert!(
-        error["meta"]["note"]
-            .as_str()
-            .unwrap()
-            .contains("as it was before"),
-        "{error}"
+        text.ends_with("# LLMC: session s is as it was before this call"),
+        "{text}"
     );
     assert_eq!(
         client.text("execute_code", in_session("x", "s")),
