@@ -65,6 +65,7 @@ pub fn run_probes(runner: &Runner, cwd: &OpenDir) -> Vec<Probe> {
         }
     };
     let mut list = prober.files();
+    list.extend(prober.read_only_root());
     list.extend(prober.network());
     list.extend(prober.processes());
     list.push(prober.token());
@@ -132,6 +133,26 @@ impl Prober<'_> {
                 &mut |_| outside.was_opened_up(),
             ),
         ]
+    }
+
+    /// Roots that runs may only read. The attempt sets the permissions that the directory has, which only its time of
+    /// change shows.
+    fn read_only_root(&self) -> Option<Probe> {
+        let root = self.runner.settings().read_roots.first()?;
+        let mut seen = targets::change_time(root);
+        let level = self.runner.level();
+        Some(self.contest(
+            "change a directory that is read-only",
+            TargetKind::File,
+            self.claim(level.mountns, "mntns"),
+            &["chmod-as-is", &root.display().to_string()],
+            &mut |attempt| {
+                let now = targets::change_time(root);
+                let changed = std::mem::replace(&mut seen, now) != now;
+                // Others may have changed the directory meanwhile.
+                changed && attempt.refused.is_none()
+            },
+        ))
     }
 
     fn network(&self) -> Vec<Probe> {

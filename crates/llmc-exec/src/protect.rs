@@ -40,6 +40,8 @@ pub(super) struct Guard {
     files: Vec<PathBuf>,
     state_dir: Option<PathBuf>,
     finder: Mutex<ProtectedDirFinder>,
+    /// Finds the state directories of other servers below the roots that runs may only read.
+    read_finder: Mutex<ProtectedDirFinder>,
     store: Store,
 }
 
@@ -87,6 +89,7 @@ impl Guard {
             files: settings.protected.iter().map(canonical).collect(),
             state_dir: settings.state_dir.as_ref().map(canonical),
             finder: Mutex::new(ProtectedDirFinder::new(roots.clone())),
+            read_finder: Mutex::new(ProtectedDirFinder::new(settings.read_roots.clone())),
             store: Store::new(settings.state_dir.clone()),
             roots,
             places,
@@ -113,8 +116,12 @@ impl Guard {
         for file in &self.files {
             self.note_file(file, &mut watch);
         }
-        if let Some(dir) = &self.state_dir {
-            let dir = dir.clone().into_os_string();
+        let state_dirs = self
+            .state_dir
+            .iter()
+            .cloned()
+            .chain(self.read_only_state_dirs());
+        for dir in state_dirs.map(PathBuf::into_os_string) {
             if !watch.places.masked.contains(&dir) {
                 watch.places.masked.push(dir);
             }
@@ -168,6 +175,19 @@ impl Guard {
         let mut homes = self.roots.clone();
         homes.extend(finder.homes());
         homes
+    }
+
+    /// State directories below the roots that runs may only read.
+    fn read_only_state_dirs(&self) -> Vec<PathBuf> {
+        let mut finder = self
+            .read_finder
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let below = finder.homes();
+        let roots = finder.roots().iter().cloned();
+        let dirs = roots.chain(below).map(|dir| dir.join(STATE_DIR));
+        dirs.filter(|dir| std::fs::symlink_metadata(dir).is_ok_and(|status| status.is_dir()))
+            .collect()
     }
 
     /// A file of the server below a write root: it and the way to it stay where they are.

@@ -54,6 +54,10 @@ impl ProtectedDirFinder {
         }
     }
 
+    pub(super) fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
     /// Directories below the roots (not the roots themselves) that hold a protected name right now.
     pub(super) fn homes(&mut self) -> Vec<PathBuf> {
         let mut homes = Vec::new();

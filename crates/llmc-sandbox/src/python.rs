@@ -1,28 +1,26 @@
-//! The second backend: the system's Python, confined by the kernel alone.
+//! A Python of this machine, confined by the kernel alone.
 //!
-//! For scripts that need what the embedded interpreter does not implement. Python itself restricts nothing, so the run is
-//! confined more tightly than a command: it sees the system's programs and libraries and an empty `/tmp` of its own, no
-//! workspace; it has no network and may start no process. Escape probes check all of that before the first script runs.
-//! Scripts call the host over a pipe, as in the other backend.
+//! Python itself restricts nothing, so the run is confined more tightly than a command: it reads the workspace, the
+//! system's programs and libraries and an empty `/tmp` of its own, and writes only the latter; it has no network and may
+//! start no process. Escape probes check all of that before the first script runs. Scripts call the host over a pipe, as in
+//! the embedded backend.
 
 mod frames;
+mod interpreter;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use llmc_exec::{
-    Children, CommandInput, Confinement, ExecRequest, Limits as ExecLimits, ProbeResult, Profile,
-    Program, RunOwner, RunReport, Runner, Settings, run_probes,
-};
-use llmc_host::{CancelToken, OpenDir, PathRules, Roots};
+use llmc_exec::{CommandInput, ExecRequest, RunOwner, RunReport, Settings};
+use llmc_host::CancelToken;
 use serde_json::json;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use self::frames::{CallFrame, EndFrame, ErrorFrame, Frame, FrameBuffer, SystemFrame};
+use self::interpreter::{Interpreter, Visible};
 use crate::host::{ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply};
 use crate::limits::{ScriptLimit, ScriptLimits};
 use crate::names::ScriptNames;
@@ -31,83 +29,78 @@ use crate::session::{CALLS_END_TIMEOUT, MAX_CONCURRENT_CALLS};
 
 /// The program that Python runs first.
 const BOOT_SCRIPT: &str = include_str!("python/boot.py");
-/// Memory of an idle interpreter.
-const INTERPRETER_BYTES: u64 = 64 << 20;
-/// The size of the private `/tmp`, and of one file in it.
-const MAX_TMP_BYTES: u64 = 64 << 20;
-/// Directories that the interpreter may read.
-const READABLE_DIRS: [&str; 7] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
-];
+/// The oldest Python that scripts run in.
+const MIN_VERSION: (u32, u32) = (3, 8);
+/// How long an interpreter may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The system's Python inside a boundary that passed its probes.
+/// A Python of this machine inside a boundary that passed its probes.
 #[derive(Debug)]
 pub struct PythonBackend {
     interpreter: Arc<Interpreter>,
-}
-
-#[derive(Debug)]
-struct Interpreter {
-    runner: Runner,
-    program: Program,
-    cwd: OpenDir,
+    /// Why the workspace's own interpreter is not the one.
+    passed_over: Option<String>,
 }
 
 impl PythonBackend {
     /// Finds Python and runs the escape probes; one that succeeds fails this call.
     ///
-    /// Of `settings` only the state directory and the helper are used: what they allow commands is not allowed here.
+    /// Of `settings`, which are those of commands, only the places are used: the roots are visible and read-only, the
+    /// state directory and what commands do not see is hidden. What they allow commands is not allowed here.
     ///
     /// # Errors
     /// [`llmc_host::Error::IsolationRequired`] names what is missing or which probe escaped; or there is no Python.
     pub fn open(settings: &Settings, memory_bytes: u64) -> llmc_host::Result<PythonBackend> {
-        let limits = ExecLimits {
-            memory_bytes: Some(memory_bytes.saturating_add(INTERPRETER_BYTES)),
-            processes: 64,
-            file_bytes: MAX_TMP_BYTES,
-            open_files: 256,
-            tmp_bytes: MAX_TMP_BYTES,
-        };
-        let bounded = |sees: Vec<PathBuf>| Settings {
-            profile: Profile::Unrestricted,
-            confinement: Confinement::Full,
-            sees: Some(sees),
-            children: Children::Refused,
-            network: false,
-            limits,
-            state_dir: settings.state_dir.clone(),
-            helper: settings.helper.clone(),
-            ..Settings::default()
-        };
-        let seen: Vec<PathBuf> = READABLE_DIRS
-            .iter()
-            .map(PathBuf::from)
-            .filter(|dir| dir.exists())
-            .collect();
-        let mut runner = Runner::open(bounded(seen.clone()))?;
-        let program = runner.find("python3")?;
-        // A Python that is only linked from here needs the library next to its real place.
-        let prefix = program.path.parent().and_then(Path::parent);
-        if let Some(prefix) = prefix.filter(|dir| !seen.iter().any(|seen| dir.starts_with(seen))) {
-            let mut seen = seen;
-            seen.push(prefix.to_owned());
-            runner = Runner::open(bounded(seen))?;
+        let visible = Visible::new(settings, memory_bytes)?;
+        let (candidates, mut passed_over) = visible.candidates();
+        let mut why = None;
+        for candidate in candidates {
+            let mut interpreter = visible.confine(&candidate)?;
+            match interpreter.start_once() {
+                Ok(version) => {
+                    interpreter.version = version;
+                    interpreter.check_boundary()?;
+                    return Ok(PythonBackend {
+                        interpreter: Arc::new(interpreter),
+                        passed_over,
+                    });
+                }
+                Err(reason) => {
+                    let reason = format!("{}: {reason}", candidate.describe());
+                    tracing::debug!("{reason}");
+                    if candidate.is_venv() {
+                        passed_over = Some(reason);
+                    } else {
+                        why.get_or_insert(reason);
+                    }
+                }
+            }
         }
-        // The one directory that every view of the file system has.
-        let root = Roots::open(
-            Path::new("/"),
-            &[PathBuf::from("/")],
-            Arc::new(PathRules::default()),
-        )?;
-        let cwd = root.open_dir("/")?;
-        check_boundary(&runner, &cwd)?;
-        Ok(PythonBackend {
-            interpreter: Arc::new(Interpreter {
-                runner,
-                program,
-                cwd,
-            }),
+        Err(llmc_host::Error::CommandDenied {
+            command: "python3".to_owned(),
+            why: why.unwrap_or_else(|| "there is no such program".to_owned()),
+            hint:
+                "install Python 3.8 or newer; mcp.code_execution.sandbox = \"embedded\" needs none"
+                    .to_owned(),
         })
+    }
+
+    /// The interpreter in a few words, and why it is not the workspace's own where that exists.
+    pub fn describe(&self) -> String {
+        let Interpreter {
+            version,
+            program,
+            venv,
+            ..
+        } = &*self.interpreter;
+        let mut words = format!("Python {version} ({})", program.path.display());
+        if let Some(venv) = venv {
+            words.push_str(&format!(" with {}", venv.display()));
+        }
+        if let Some(why) = &self.passed_over {
+            words.push_str(&format!("; {why}"));
+        }
+        words
     }
 
     /// Runs one script. Nothing of it remains but the effects of its calls. Failures of the script and of its interpreter
@@ -180,6 +173,26 @@ impl Drop for CancelOnDrop {
 }
 
 impl Interpreter {
+    /// Starts the interpreter and lets it end: its version if it runs.
+    fn start_once(&self) -> Result<String, String> {
+        let mut inbox = FrameBuffer::default();
+        let (_, silence) = std::sync::mpsc::channel();
+        let stop = CancelToken::default();
+        let ended = self.converse(START_TIMEOUT, silence, &stop, &mut |bytes| inbox.add(bytes));
+        match (inbox.next(), ended) {
+            (Ok(Some(Frame::Hello(hello))), _) => {
+                let (major, minor, micro) = hello.version;
+                let version = format!("{major}.{minor}.{micro}");
+                match (major, minor) >= MIN_VERSION {
+                    true => Ok(version),
+                    false => Err(format!("version {version} is too old")),
+                }
+            }
+            (_, Err(error)) => Err(error.to_string()),
+            _ => Err("it does not start as Python 3.8 or newer".to_owned()),
+        }
+    }
+
     /// Runs the interpreter to its end, sending it messages and passing on its output.
     fn converse(
         &self,
@@ -188,7 +201,20 @@ impl Interpreter {
         stop: &CancelToken,
         on_output: &mut dyn FnMut(&[u8]),
     ) -> llmc_host::Result<RunReport> {
-        let argv = ["python3", "-I", "-B", "-X", "utf8", "-c", BOOT_SCRIPT].map(str::to_owned);
+        let argument = self.argument.as_str();
+        let argv = [
+            "python3",
+            "-I",
+            "-S",
+            "-B",
+            "-X",
+            "utf8",
+            "-c",
+            BOOT_SCRIPT,
+            argument,
+        ];
+        let argv = argv.map(str::to_owned);
+        let cwd = self.cwd()?;
         let env = [
             ("HOME", "/tmp"),
             ("USER", "nobody"),
@@ -199,7 +225,7 @@ impl Interpreter {
         let spec = ExecRequest {
             argv: &argv,
             program: Some(&self.program),
-            cwd: &self.cwd,
+            cwd: &cwd,
             // `ScriptRun` keeps the time; this is a second safeguard.
             timeout: wall + Duration::from_secs(5),
             env: &env,
@@ -309,6 +335,7 @@ impl<H: ScriptHost> ScriptRun<'_, H> {
             loop {
                 match inbox.next() {
                     Ok(None) => break,
+                    Ok(Some(Frame::Hello(_))) => {}
                     Ok(Some(Frame::Printed(bytes))) => {
                         if let Some(over) = self.print(&bytes) {
                             break 'run Some(over);
@@ -454,46 +481,5 @@ impl<H: ScriptHost> ScriptRun<'_, H> {
                 .to_owned(),
         );
         ScriptEnd::Failed(error)
-    }
-}
-
-/// Runs every escape probe.
-fn check_boundary(runner: &Runner, cwd: &OpenDir) -> llmc_host::Result<()> {
-    let tried = run_probes(runner, cwd);
-    let required = |missing: String| {
-        llmc_host::Error::IsolationRequired {
-        missing,
-        hint: "llmc doctor tells what this kernel gives; mcp.code_execution.sandbox = \"monty\" needs none of it"
-            .to_owned(),
-    }
-    };
-    for probe in &tried {
-        match &probe.result {
-            ProbeResult::Held(_) => {}
-            ProbeResult::Escaped => {
-                return Err(required(format!(
-                    "a live probe got out of the boundary: {}",
-                    probe.what
-                )));
-            }
-            ProbeResult::Open(why) => {
-                return Err(required(format!(
-                    "a live probe could {}: {why}",
-                    probe.what
-                )));
-            }
-            ProbeResult::Untried(why) => {
-                tracing::debug!(what = probe.what, why = %why, "not tried");
-            }
-        }
-    }
-    // A probe that could not run proves nothing; at least one must have.
-    let any_held = tried
-        .iter()
-        .any(|probe| matches!(probe.result, ProbeResult::Held(_)));
-    if any_held {
-        Ok(())
-    } else {
-        Err(required("no live probe could be made".to_owned()))
     }
 }

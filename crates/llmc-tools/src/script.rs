@@ -11,7 +11,7 @@ mod sessions;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use llmc_config::ScriptBackend as Backend;
+use llmc_config::{ExecProfile, ScriptBackend as Backend};
 use llmc_sandbox::{
     PythonBackend, Sandbox, SandboxOptions, ScriptEnd, ScriptLimits, ScriptNames, ScriptOutcome,
     SessionSetup,
@@ -58,7 +58,8 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
         return Err(Error::bad_args("code is empty")
             .hint("write Python; tools.search(\"words\") finds tools"));
     }
-    let python = cx.app().config().mcp.code_execution.sandbox == Backend::Python;
+    let python = cx.app().config().mcp.code_execution.sandbox == Backend::Python
+        && not_for_python(cx).is_none();
     if python && script.session.is_some() {
         return Err(
             Error::bad_args("sessions are kept by the embedded interpreter only").hint(
@@ -120,6 +121,22 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
             ))
         }
     }
+}
+
+/// Why this caller's scripts cannot run in a process that reads the workspace's files by itself.
+fn not_for_python(cx: &Cx) -> Option<&'static str> {
+    let mcp = &cx.app().config().mcp;
+    let reads_files = |tools: &Arc<Vec<String>>| tools.iter().any(|name| name == "read_file");
+    if mcp.exec.profile == ExecProfile::Restricted {
+        return Some("mcp.exec.profile is restricted");
+    }
+    if mcp.tools.denylist_reads {
+        return Some("mcp.tools.denylist_reads is on");
+    }
+    if !cx.caller().tools.as_ref().is_none_or(reads_files) {
+        return Some("this token may not read files");
+    }
+    None
 }
 
 /// What is to be kept of a script's variables: the state it begins with, and the most that the next may take.

@@ -84,13 +84,13 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
     if own_tmp {
         covered.push(Path::new("/tmp"));
     }
-    let (hidden_inside, hidden_first): (Vec<&HiddenPlace>, Vec<&HiddenPlace>) = plan
-        .view
-        .hidden
-        .iter()
-        .partition(|place| is_written(Path::new(&place.path)));
+    let is_in_hidden = |path: &Path| {
+        let mut hidden = plan.view.hidden.iter().map(|place| Path::new(&place.path));
+        hidden.any(|place| path != place && path.starts_with(place))
+    };
     let is_covered = |path: &&OsStr| {
-        covered.iter().any(|dir| Path::new(path).starts_with(dir))
+        is_in_hidden(Path::new(path))
+            || covered.iter().any(|dir| Path::new(path).starts_with(dir))
             || layers
                 .iter()
                 .any(|(dir, _)| Path::new(path).starts_with(dir))
@@ -100,7 +100,15 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
         .filter(is_covered)
         .filter(|path| !is_written(Path::new(path)))
         .collect();
-    let shown = cloned(&shown)?;
+    // Hidden places inside what is put back in place later have to be covered after that.
+    let is_put_back =
+        |path: &Path| is_written(path) || shown.iter().any(|dir| path.starts_with(dir));
+    let (hidden_inside, hidden_first): (Vec<&HiddenPlace>, Vec<&HiddenPlace>) = plan
+        .view
+        .hidden
+        .iter()
+        .partition(|place| is_put_back(Path::new(&place.path)));
+    let shown_clones = cloned(&shown)?;
     let nodes = device_nodes()?;
     let session_tmp = match tmp.filter(|_| own_tmp) {
         Some(dir) => {
@@ -160,7 +168,7 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
         attach(path, clone, &covered)?;
         remount(clone, MountFlags::empty()).map_err(at("mounting", path))?;
     }
-    for (path, clone) in &shown {
+    for (path, clone) in &shown_clones {
         attach(path, clone, &covered)?;
         remount(clone, MountFlags::RDONLY).map_err(at("mounting", path))?;
     }
@@ -171,7 +179,7 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
     for place in hidden_first.iter().chain(&hidden_inside) {
         match open(&place.path).and_then(|fd| rfs::fstat(&fd)) {
             Ok(status) if rfs::FileType::from_raw_mode(status.st_mode).is_dir() => {
-                if is_written(Path::new(&place.path)) {
+                if is_put_back(Path::new(&place.path)) {
                     tmpfs(&place.path, "mode=555,size=4k", MountFlags::RDONLY)?;
                 }
             }

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
@@ -82,6 +82,12 @@ impl Drop for Outside {
 
 fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from)
+}
+
+/// When the status of a file last changed.
+pub(super) fn change_time(path: &Path) -> Option<(i64, i64)> {
+    let status = std::fs::metadata(path).ok()?;
+    Some((status.ctime(), status.ctime_nsec()))
 }
 
 /// Ears on the host. What cannot be made is left out.

@@ -28,6 +28,51 @@ def private(fd):
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
 
 
+def set_up_paths(known):
+    """Where modules are found: the standard library, installed packages, and last the workspace, so that a file there
+    shadows nothing. Python was started without `site`, whose start files could run code."""
+    import site
+
+    folders = []
+    venv = known["venv"]
+    if venv:
+        version = "python%d.%d" % sys.version_info[:2]
+        folders += [os.path.join(venv, lib, version, "site-packages") for lib in ("lib", "lib64")]
+        sys.prefix = sys.exec_prefix = venv
+    if known["system_packages"]:
+        folders += site.getsitepackages([sys.base_prefix, sys.base_exec_prefix])
+    for folder in folders:
+        if os.path.isdir(folder) and folder not in sys.path:
+            sys.path.append(folder)
+            sys.path += [path for path in editable(folder) if path not in sys.path]
+    if known["workspace"] and known["workspace"] not in sys.path:
+        sys.path.append(known["workspace"])
+    site.setquit()
+    site.sethelper()
+
+
+def editable(folder):
+    """Folders that `.pth` files name. Lines that would run code are passed over."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".pth"))
+    except OSError:
+        return
+    for name in names:
+        file = os.path.join(folder, name)
+        if not os.path.isfile(file):
+            continue
+        try:
+            with open(file, encoding="utf-8", errors="replace") as file:
+                lines = file.read(1 << 16).splitlines()
+        except OSError:
+            continue
+        for line in map(str.strip, lines):
+            if line and not line.startswith(("#", "import ", "import\t")):
+                path = os.path.join(folder, line)
+                if "\0" not in path and os.path.isdir(path):
+                    yield path
+
+
 class Channel:
     """Messages to and from the server, in frames."""
 
@@ -336,7 +381,8 @@ def trouble(error):
         text = code.lstrip()
         caret = max((error.offset or 1) - 1 - (len(code) - len(text)), 0)
         where = f"  line {error.lineno}\n    {text[:160]}\n    {' ' * min(caret, 160)}^\n"
-        return told | {"kind": "syntax", "message": error.msg, "line": error.lineno, "traceback": where}
+        told.update(kind="syntax", message=error.msg, line=error.lineno, traceback=where)
+        return told
     if isinstance(error, MemoryError):
         told["kind"] = "memory"
     if isinstance(error, RecursionError):
@@ -355,6 +401,8 @@ def text_of(error):
 def main():
     threading.stack_size(1 << 20)
     channel = Channel()
+    set_up_paths(json.loads(sys.argv.pop(1)))
+    channel.say(b"h", json.dumps({"version": sys.version_info[:3]}).encode())
     start = channel.hear()
     sys.setrecursionlimit(start["recursion"] + 60)
     try:
@@ -364,13 +412,12 @@ def main():
         resource.setrlimit(resource.RLIMIT_CPU, (start["cpu"], start["cpu"] + 1))
     except (ImportError, ValueError, OSError):
         pass  # the clock still ends the run
-    os.chdir("/tmp")
     finish = forwarded(channel)
     threading.Thread(target=channel.listen, daemon=True).start()
     tools = module(channel, start)
     names = {"__name__": "__main__", "__builtins__": builtins}
-    names |= {name: getattr(tools, name) for name in start["functions"]}
-    names |= start["values"]
+    names.update((name, getattr(tools, name)) for name in start["functions"])
+    names.update(start["values"])
     if start["module"]:
         names[start["module"]] = tools
     code = start["code"]

@@ -24,12 +24,20 @@ pub(super) struct FrameBuffer {
 
 #[derive(Debug)]
 pub(super) enum Frame {
+    Hello(HelloFrame),
     Printed(Vec<u8>),
     Call(CallFrame),
     System(SystemFrame, Vec<u8>),
     /// The call that the script waits for no longer.
     Cancel(u64),
     End(EndFrame),
+}
+
+/// The interpreter is ready for its first message.
+#[derive(Debug, Deserialize)]
+pub(super) struct HelloFrame {
+    /// Major, minor, micro.
+    pub(super) version: (u32, u32, u32),
 }
 
 #[derive(Debug, Deserialize)]
@@ -104,6 +112,7 @@ impl FrameBuffer {
             return Ok(None);
         };
         let frame = match kind {
+            b'h' => Frame::Hello(parse(body)?),
             b'o' => Frame::Printed(body.to_vec()),
             b'c' => Frame::Call(parse(body)?),
             b'f' => system_frame(body)?,

@@ -1,6 +1,7 @@
 //! The system's Python: the same scripts, and the same ways out, tried against the kernel.
 
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -31,6 +32,11 @@ pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
         deaths,
     );
     add("python::what_is_written_vanishes", vanishing);
+    add("python::the_workspace_is_read_and_imported_from", reading);
+    add(
+        "python::virtual_environments_are_used_and_never_trusted",
+        virtual_environments,
+    );
     add(
         "python::a_client_that_goes_away_ends_the_script",
         cancelling,
@@ -42,10 +48,17 @@ pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
     );
 }
 
-/// Where the attempts are aimed: a directory that nobody but the server has any business in.
+/// A workspace, and what lies around it.
 struct Place {
+    /// Nothing but the server has any business in it.
     dir: tempfile::TempDir,
     python: PythonBackend,
+}
+
+impl Place {
+    fn workspace(&self) -> PathBuf {
+        self.dir.path().join("ws")
+    }
 }
 
 /// One boundary for all tests, since proving it takes a moment; none where the kernel gives none or there is no Python.
@@ -56,9 +69,34 @@ fn boundary() -> Option<&'static Place> {
             .prefix("python-")
             .tempdir_in("/var/tmp")
             .unwrap();
-        std::fs::create_dir(dir.path().join(".llmc")).unwrap();
-        std::fs::write(dir.path().join(".llmc/token"), "SECRET").unwrap();
-        std::fs::write(dir.path().join("inside.txt"), "SECRET").unwrap();
+        let ws = dir.path().join("ws");
+        for state_dir in [".llmc", "nested/.llmc", "shadow"] {
+            std::fs::create_dir_all(ws.join(state_dir)).unwrap();
+        }
+        std::fs::write(dir.path().join("outside.txt"), "SECRET").unwrap();
+        std::fs::write(ws.join(".llmc/token"), "SECRET").unwrap();
+        std::fs::write(ws.join("nested/.llmc/token"), "SECRET").unwrap();
+        std::fs::write(ws.join("hidden.txt"), "SECRET").unwrap();
+        std::fs::write(ws.join("inside.txt"), "plain").unwrap();
+        std::os::unix::fs::symlink("../outside.txt", ws.join("link")).unwrap();
+        // None of these may run or shadow anything.
+        for name in [
+            "json",
+            "os",
+            "tools",
+            "re",
+            "sitecustomize",
+            "usercustomize",
+            "select",
+        ] {
+            std::fs::write(
+                ws.join(format!("{name}.py")),
+                "raise SystemExit('shadowed')",
+            )
+            .unwrap();
+        }
+        std::fs::write(ws.join("run.pth"), "import os; os._exit(7)").unwrap();
+        std::fs::write(ws.join("own_module.py"), "answer = 42").unwrap();
         match PythonBackend::open(&settings(dir.path()), 128 << 20) {
             Ok(python) => Some(Place { dir, python }),
             Err(error) => {
@@ -72,8 +110,9 @@ fn boundary() -> Option<&'static Place> {
 
 fn settings(dir: &Path) -> Settings {
     Settings {
-        write_roots: vec![dir.to_owned()],
-        state_dir: Some(dir.join(".llmc")),
+        write_roots: vec![dir.join("ws")],
+        state_dir: Some(dir.join("ws/.llmc")),
+        hidden: vec![dir.join("ws/hidden.txt").display().to_string()],
         network: true,
         ..Settings::default()
     }
@@ -259,19 +298,57 @@ fn bounds() {
 /// Scripts that try to get out; each prints `free` if it did.
 fn escapes() {
     let place = boundary().unwrap();
-    let dir = place.dir.path().display();
+    let (dir, ws) = (place.dir.path().display(), place.workspace());
+    let ws = ws.display();
+    let before = std::fs::metadata(place.workspace().join("inside.txt")).unwrap();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tcp.local_addr().unwrap().port();
     let unix = UnixListener::bind(place.dir.path().join("socket")).unwrap();
     let server = std::process::id();
+    let pipe = place.workspace().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        0o666.into(),
+        0,
+    )
+    .unwrap();
     let scripts = [
         format!("open('{dir}/planted', 'w').write('x')"),
-        format!("open('{dir}/inside.txt').read()"),
-        format!("open('{dir}/.llmc/token').read()"),
+        format!("open('{dir}/outside.txt').read()"),
         format!("os.listdir('{dir}')"),
-        format!("os.unlink('{dir}/inside.txt')"),
-        format!("os.symlink('{dir}', '/tmp/link') or open('/tmp/link/inside.txt')"),
-        format!("os.link('{dir}/inside.txt', '/tmp/hard') or open('/tmp/hard').read()"),
+        "open('link').read()".to_owned(),
+        format!("os.symlink('{dir}', '/tmp/link') or open('/tmp/link/outside.txt')"),
+        // The workspace can be read, and nothing else.
+        format!("open('{ws}/.llmc/token').read()"),
+        "open('nested/.llmc/token').read()".to_owned(),
+        "1 / len(os.listdir('.llmc') + os.listdir('nested/.llmc'))".to_owned(),
+        "1 / len(open('hidden.txt').read())".to_owned(),
+        "open('planted', 'w').write('x')".to_owned(),
+        "os.unlink('inside.txt')".to_owned(),
+        "os.rename('inside.txt', 'planted')".to_owned(),
+        "os.mkdir('planted')".to_owned(),
+        "os.link('inside.txt', '/tmp/hard') or open('/tmp/hard').read()".to_owned(),
+        "os.truncate('inside.txt', 0)".to_owned(),
+        "open('inside.txt', 'r+')".to_owned(),
+        "os.chmod('inside.txt', 0o777)".to_owned(),
+        "os.fchmod(os.open('inside.txt', os.O_RDONLY), 0o777)".to_owned(),
+        "os.chown('inside.txt', os.getuid(), os.getgid())".to_owned(),
+        "os.fchown(os.open('inside.txt', os.O_RDONLY), os.getuid(), os.getgid())".to_owned(),
+        "os.utime('inside.txt', (0, 0))".to_owned(),
+        "os.utime(os.open('inside.txt', os.O_RDONLY), (0, 0))".to_owned(),
+        "os.setxattr('inside.txt', 'user.x', b'x')".to_owned(),
+        "os.setxattr(os.open('inside.txt', os.O_RDONLY), 'user.x', b'x')".to_owned(),
+        "os.write(os.open('inside.txt', os.O_RDONLY), b'x')".to_owned(),
+        "os.ftruncate(os.open('inside.txt', os.O_RDONLY), 0)".to_owned(),
+        "os.posix_fallocate(os.open('inside.txt', os.O_RDONLY), 0, 99)".to_owned(),
+        "open('/proc/self/fd/%d' % os.open('inside.txt', os.O_RDONLY), 'r+')".to_owned(),
+        "mmap.mmap(os.open('inside.txt', os.O_RDONLY), 0, mmap.MAP_SHARED, mmap.PROT_WRITE)".to_owned(),
+        // FS_IOC_SETFLAGS
+        "fcntl.ioctl(os.open('inside.txt', os.O_RDONLY), 0x40086602, b'\\0' * 8)".to_owned(),
+        "os.open('pipe', os.O_WRONLY | os.O_NONBLOCK)".to_owned(),
+        "os.open('pipe', os.O_RDWR | os.O_NONBLOCK)".to_owned(),
         "open('/etc/passwd').read()".to_owned(),
         "open('/usr/bin/planted', 'w')".to_owned(),
         "os.listdir('/root') or os.listdir('/home')".to_owned(),
@@ -311,7 +388,7 @@ fn escapes() {
     ];
     for script in scripts {
         let code = format!(
-            "import os, socket, subprocess, multiprocessing, ctypes, resource, signal\n\
+            "import os, socket, subprocess, multiprocessing, ctypes, resource, signal, mmap, fcntl\n\
              signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n\
              try:\n  {script}\n  print('free')\nexcept (OSError, ZeroDivisionError, ValueError, KeyError) as e:\n  \
              print('held', type(e).__name__)"
@@ -323,9 +400,16 @@ fn escapes() {
         );
         assert!(!outcome.output.contains("SECRET"), "{outcome:?}");
     }
+    std::fs::remove_file(pipe).unwrap();
     assert!(!place.dir.path().join("planted").exists());
-    let inside = std::fs::read_to_string(place.dir.path().join("inside.txt")).unwrap();
-    assert_eq!(inside, "SECRET");
+    assert!(!place.workspace().join("planted").exists());
+    let inside = place.workspace().join("inside.txt");
+    assert_eq!(std::fs::read_to_string(&inside).unwrap(), "plain");
+    let after = std::fs::metadata(&inside).unwrap();
+    assert_eq!(
+        (before.ctime(), before.ctime_nsec()),
+        (after.ctime(), after.ctime_nsec())
+    );
     for quiet in [
         tcp.set_nonblocking(true).is_ok() && tcp.accept().is_err(),
         unix.set_nonblocking(true).is_ok() && unix.accept().is_err(),
@@ -390,11 +474,51 @@ fn deaths() {
 fn vanishing() {
     let write = "open('/tmp/kept', 'w').write('x')\nopen('/tmp/kept').read()";
     assert_eq!(shows(write), "x");
-    assert_eq!(
-        shows("import os\nos.getcwd(), os.listdir('/tmp')"),
-        "('/tmp', [])"
-    );
+    assert_eq!(shows("import os\nos.listdir('/tmp')"), "[]");
     assert!(!PathBuf::from("/tmp/kept").exists());
+}
+
+/// The workspace is there to be read and imported from, and none of its files come before the standard library's.
+fn reading() {
+    let place = boundary().unwrap();
+    let ws = place.workspace();
+    for (code, wanted) in [
+        ("open('inside.txt').read()", "plain"),
+        ("import os\nos.getcwd()", &*ws.display().to_string()),
+        (
+            "import pathlib\npathlib.Path('inside.txt').read_text()",
+            "plain",
+        ),
+        ("import glob\nglob.glob('in*.txt')", "['inside.txt']"),
+        (
+            "import os\nsorted(f for _, _, fs in os.walk('nested') for f in fs)",
+            "[]",
+        ),
+        ("import own_module\nown_module.answer", "42"),
+        (
+            "import json, os, re, select, tools\n[m.__name__ for m in (json, os, re)], json.loads('1'), tools.add(1, 2)",
+            "(['json', 'os', 're'], 1, 3)",
+        ),
+        (
+            "import sys\nsys.path[-1] == __import__('os').getcwd()",
+            "True",
+        ),
+        ("import sys\nsys.argv", "['-c']"),
+        ("exit()", ""),
+        (
+            "import mimetypes\nmimetypes.guess_type('a.png')[0]",
+            "image/png",
+        ),
+    ] {
+        assert_eq!(shows(code), wanted, "{code}");
+    }
+    // Modules that read settings of the system must not stumble over what they may not read.
+    let modules = "import argparse, base64, bisect, csv, dataclasses, decimal, difflib, email, enum, functools, \
+                   hashlib, heapq, html, http.client, inspect, locale, logging, math, operator, pickle, platform, pprint, \
+                   queue, random, sched, secrets, shlex, shutil, sqlite3, ssl, statistics, string, tempfile, textwrap, \
+                   timeit, tokenize, tomllib, typing, unittest, urllib.request, uuid, xml.etree.ElementTree, zipfile, zoneinfo\n\
+                   platform.freedesktop_os_release() and zoneinfo.ZoneInfo('Europe/Berlin').key, tempfile.gettempdir()";
+    assert_eq!(shows(modules), "('Europe/Berlin', '/tmp')");
 }
 
 fn cancelling() {
@@ -439,7 +563,6 @@ fn settings_do_not_matter() {
     // Commands may be wide open; this is not.
     let wide = Settings {
         confinement: Confinement::Off,
-        write_roots: vec!["/".into()],
         ..settings(place.dir.path())
     };
     let python = PythonBackend::open(&wide, 128 << 20).unwrap();
@@ -454,4 +577,114 @@ fn settings_do_not_matter() {
         );
     });
     assert!(!place.dir.path().join("planted").exists());
+}
+
+/// The interpreter of a virtual environment, and environments that are none.
+fn virtual_environments() {
+    let real = std::fs::canonicalize("/usr/bin/python3").unwrap();
+    let version = real.file_name().unwrap().to_str().unwrap().to_owned();
+    let site = format!("lib/{version}/site-packages");
+    let config = "home = /usr/bin\ninclude-system-site-packages = false\n";
+    let shown = |dir: &Path, code: &str| {
+        let python = PythonBackend::open(&settings(dir), 128 << 20).unwrap();
+        let outcome = runtime().block_on(async {
+            let (toys, cancel) = (Toys::default(), CancellationToken::new());
+            python.run(code, &names(), &limits(), &toys, &cancel).await
+        });
+        match outcome.ending {
+            ScriptEnd::Value(value) => (outcome.output + &value.repr, python.describe()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let workspace = |prepare: &dyn Fn(&Path)| {
+        let dir = tempfile::Builder::new()
+            .prefix("venv-")
+            .tempdir_in("/var/tmp")
+            .unwrap();
+        let venv = dir.path().join("ws/.venv");
+        std::fs::create_dir_all(venv.join("bin")).unwrap();
+        std::fs::create_dir_all(venv.join(&site)).unwrap();
+        std::fs::create_dir_all(dir.path().join("ws/.llmc")).unwrap();
+        std::fs::write(venv.join("pyvenv.cfg"), config).unwrap();
+        prepare(&venv);
+        dir
+    };
+    let link = |to: &str, venv: &Path| {
+        std::os::unix::fs::symlink(to, venv.join("bin/python3")).unwrap();
+    };
+    let dir = workspace(&|venv| {
+        link(real.to_str().unwrap(), venv);
+        let site = venv.join(&site);
+        std::fs::create_dir_all(venv.join("../src")).unwrap();
+        std::fs::write(venv.join("../src/edited.py"), "x = 'edited'").unwrap();
+        std::fs::write(site.join("package.py"), "x = 'package'").unwrap();
+        std::fs::write(site.join("json.py"), "raise SystemExit('shadowed')").unwrap();
+        std::fs::write(site.join("sitecustomize.py"), "raise SystemExit('ran')").unwrap();
+        let source = venv.parent().unwrap().join("src").display().to_string();
+        std::fs::write(
+            site.join("a.pth"),
+            format!("import os; os._exit(9)\n{source}\n/proc/1\n"),
+        )
+        .unwrap();
+        std::fs::write(site.join("b.pth"), [0xff, 0, b'\n', 0xfe]).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            site.join("c.pth"),
+            rustix::fs::FileType::Fifo,
+            0o666.into(),
+            0,
+        )
+        .unwrap();
+    });
+    let code =
+        "import json, package, edited, sys\npackage.x, edited.x, sys.prefix.endswith('/.venv')";
+    let (text, words) = shown(dir.path(), code);
+    assert_eq!(text, "('package', 'edited', True)");
+    assert!(words.contains("/.venv"), "{words}");
+    // The system's packages are not the environment's.
+    let (text, _) = shown(
+        dir.path(),
+        "import sys\n[p for p in sys.path if 'dist-packages' in p]",
+    );
+    assert_eq!(text, "[]");
+
+    let refused: [(&str, &dyn Fn(&Path)); 7] = [
+        ("does not exist", &|venv| link("/nowhere/python3", venv)),
+        ("no Python", &|venv| link("/bin/true", venv)),
+        ("lies in the workspace", &|venv| {
+            std::fs::copy(&real, venv.join("bin/python3")).unwrap();
+        }),
+        ("no pyvenv.cfg", &|venv| {
+            link(real.to_str().unwrap(), venv);
+            std::fs::remove_file(venv.join("pyvenv.cfg")).unwrap();
+            let pipe = venv.join("pyvenv.cfg");
+            let kind = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, pipe, kind, 0o666.into(), 0).unwrap();
+        }),
+        ("leads out of the workspace", &|venv| {
+            let elsewhere = venv.parent().unwrap().parent().unwrap().join("elsewhere");
+            std::fs::rename(venv, &elsewhere).unwrap();
+            std::os::unix::fs::symlink(elsewhere, venv).unwrap();
+        }),
+        ("does not start", &|venv| {
+            // Beside a standard library, named like an interpreter, and none.
+            let fake = venv.parent().unwrap().parent().unwrap().join("fake");
+            let library = fake.join("lib/python3.99");
+            std::fs::create_dir_all(&library).unwrap();
+            std::fs::create_dir_all(fake.join("bin")).unwrap();
+            std::fs::write(library.join("os.py"), "").unwrap();
+            std::fs::copy("/bin/true", fake.join("bin/python3")).unwrap();
+            link(fake.join("bin/python3").to_str().unwrap(), venv);
+        }),
+        ("not used", &|venv| {
+            std::fs::remove_dir_all(venv).unwrap();
+            std::fs::write(venv, "").unwrap();
+        }),
+    ];
+    for (why, prepare) in refused {
+        let dir = workspace(prepare);
+        let (text, words) = shown(dir.path(), "1 + 1");
+        assert_eq!(text, "2", "{why}");
+        assert!(words.contains(why), "{why}: {words}");
+    }
 }

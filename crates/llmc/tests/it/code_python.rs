@@ -179,8 +179,8 @@ fn rights_are_the_callers_and_limits_hold() {
 }
 
 #[test]
-fn the_workspace_the_token_and_the_host_are_out_of_reach() {
-    let workspace = workspace("//- a.txt\ncanary-text\n//- .llmc/token\ncanary-token\n")
+fn the_token_and_the_host_are_out_of_reach_and_the_workspace_is_read_only() {
+    let workspace = workspace("//- a.txt\nplain text\n//- .llmc/token\ncanary-token\n")
         .with_env("LLMC_MCP_TOKEN", "canary-environment");
     let Some(mut client) = server(&workspace, &[]) else {
         return;
@@ -191,10 +191,12 @@ fn the_workspace_the_token_and_the_host_are_out_of_reach() {
         "import os, glob, socket, subprocess\n\
          def tried(what, *args):\n  try: print(what(*args))\n  except Exception as e: print('held', type(e).__name__)\n\
          read = lambda path: open(path, errors='replace').read()\n\
-         for path in ['{root}/a.txt', '{root}/.llmc/token', '/proc/{pid}/environ', '/proc/1/environ', '/etc/passwd']:\n  tried(read, path)\n\
+         for path in ['{root}/.llmc/token', '/proc/{pid}/environ', '/proc/1/environ', '/etc/passwd']:\n  tried(read, path)\n\
          tried(lambda: open('{root}/planted', 'w'))\n\
          tried(os.system, 'touch {root}/planted')\n\
-         tried(subprocess.check_output, ['cat', '{root}/a.txt'])\n\
+         tried(os.chmod, 'a.txt', 0o777)\n\
+         tried(os.utime, 'a.txt')\n\
+         tried(os.unlink, 'a.txt')\n\
          tried(os.fork)\n\
          tried(lambda: socket.create_connection(('1.1.1.1', 80), 1))\n\
          tried(lambda: socket.socket(socket.AF_UNIX).connect('/run/x'))\n\
@@ -208,8 +210,13 @@ fn the_workspace_the_token_and_the_host_are_out_of_reach() {
     );
     assert!(text.matches("held").count() >= 10, "{text}");
     assert!(!workspace.path("planted").exists());
-    // What it may see, it sees through a tool.
-    assert_eq!(run(&mut client, "tools.read_file('a.txt')"), "canary-text");
+    for script in [
+        "tools.read_file('a.txt')",
+        "open('a.txt').read()",
+        "import pathlib\npathlib.Path('a.txt').read_text()",
+    ] {
+        assert_eq!(run(&mut client, script), "plain text", "{script}");
+    }
 }
 
 #[test]
