@@ -119,13 +119,22 @@ pub(crate) fn within(budget: usize, render: impl Fn(usize) -> Condensed) -> Cond
     }
 }
 
-/// A line of at most about `bytes` bytes; the rest of it becomes `…[+1234 bytes]`.
+/// A line of at most about `bytes` bytes: its start and its end, and between them `…[+1234 bytes]…`.
 pub(crate) fn clip(line: &str, bytes: usize) -> Cow<'_, str> {
     if line.len() <= bytes {
         return Cow::Borrowed(line);
     }
-    let keep = line.floor_char_boundary(bytes);
-    Cow::Owned(format!("{}…[+{} bytes]", &line[..keep], line.len() - keep))
+    let (head, tail) = line_ends(line, bytes);
+    let lost = line.len() - head.len() - tail.len();
+    Cow::Owned(format!("{head}…[+{lost} bytes]…{tail}"))
+}
+
+/// The start and the end of a line, together at most `bytes`: three quarters of it from the start.
+pub(crate) fn line_ends(line: &str, bytes: usize) -> (&str, &str) {
+    let for_tail = bytes / 4;
+    let head = line.floor_char_boundary(bytes - for_tail);
+    let tail = line.ceil_char_boundary(line.len() - for_tail.min(line.len()));
+    (&line[..head], &line[tail.max(head)..])
 }
 
 /// `12345` as `12,345`.
@@ -210,6 +219,6 @@ mod tests {
         assert_eq!(names(&["a", "b", "c"], 100), "a, b, c");
         assert_eq!(names(&["a", "b", "c"], 10), "a, b and 1 more");
         assert_eq!(names(&["a", "b"], 0), "2");
-        assert_eq!(clip("ééé", 3), "é…[+4 bytes]");
+        assert_eq!(clip("ééé", 3), "é…[+4 bytes]…");
     }
 }

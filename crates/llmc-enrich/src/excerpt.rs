@@ -7,7 +7,7 @@ use llmc_tokens::fits;
 use memchr::{memchr, memchr_iter, memrchr};
 use regex::Regex;
 
-use crate::budget::{clip, cost, plural, thousands, within};
+use crate::budget::{clip, cost, line_ends, plural, thousands, within};
 use crate::error_lines::{self, ErrorLines, is_negated};
 use crate::preview::TextEnds;
 use crate::terminal::settled;
@@ -69,12 +69,11 @@ pub(crate) fn excerpt_ends(
     within(budget, |tokens| {
         const MARK_TOKENS: usize = 60;
         let room = tokens.saturating_sub(MARK_TOKENS);
-        let (first, first_cost) = take(head.lines(), room / 4);
-        let (mut last, last_cost) = take(tail.lines().rev(), room / 3);
-        last.reverse();
-        let between = first.len() as u64 + 1..=text.total_lines - last.len() as u64;
-        let mut left = room.saturating_sub(first_cost + last_cost);
-        let mut errors = Vec::new();
+        let first = take(head.lines(), room / 4);
+        let last = take(tail.lines().rev(), room / 3).reversed();
+        let between = first.lines.len() as u64 + 1..=text.total_lines - last.lines.len() as u64;
+        let mut left = room.saturating_sub(first.tokens + last.tokens);
+        let (mut errors, mut error_bytes) = (Vec::new(), 0);
         for (number, line) in error_lines.kept().filter(|line| between.contains(&line.0)) {
             let line = format!(
                 "{}: {}",
@@ -86,22 +85,30 @@ pub(crate) fn excerpt_ends(
                 break;
             }
             left -= need;
+            error_bytes += line.len() as u64;
             errors.push(line);
         }
-        let unshown = text.total_lines - (first.len() + last.len() + errors.len()) as u64;
+        let shown_lines = first.lines.len() + last.lines.len() + errors.len();
+        let unshown = text.total_lines - shown_lines as u64;
         let mut body = String::new();
         let mut push = |line: &str| {
             body.push_str(line);
             body.push('\n');
         };
-        first.iter().for_each(|line| push(line));
+        first.lines.iter().for_each(|line| push(line));
         push(&format!("… {} left out …", plural(unshown, "line")));
         if !errors.is_empty() {
             errors.iter().for_each(|line| push(line));
             push("…");
         }
-        last.iter().for_each(|line| push(line));
-        let mut breadcrumbs = vec![format!("{} left out", plural(unshown, "line"))];
+        last.lines.iter().for_each(|line| push(line));
+        let mut breadcrumbs = vec![left_out(
+            unshown,
+            text.total_bytes
+                .saturating_sub(first.bytes + last.bytes + error_bytes),
+            first.clipped + last.clipped,
+            "",
+        )];
         if error_lines.count() > errors.len() as u64 {
             breadcrumbs.push(format!(
                 "{} in all that look like errors, {} listed between head and tail",
@@ -135,15 +142,16 @@ fn render(
         Favour::Tail => (room / 5, room / 4),
     };
     let total = line_count(text);
-    let (head, head_tokens) = take(text.lines(), for_head);
-    let rest = total - head.len() as u64;
+    let head = take(text.lines(), for_head);
+    let head_lines = head.lines.len() as u64;
+    let rest = total - head_lines;
     // Errors between head and tail: the tail may reach back over some of them, which are then dropped again.
     let mut errors = Vec::new();
     let mut error_tokens = 0;
     for (number, line) in suspicious
         .lines
         .iter()
-        .filter(|(number, _)| *number > head.len() as u64)
+        .filter(|(number, _)| *number > head_lines)
     {
         let line = format!(
             "{}: {}",
@@ -157,22 +165,35 @@ fn render(
         error_tokens += need;
         errors.push((*number, line));
     }
-    let (mut tail, _) = take(
+    let tail = take(
         text.lines().rev().take(rest as usize),
-        room.saturating_sub(head_tokens + error_tokens),
-    );
-    tail.reverse();
-    let tail_start = total - tail.len() as u64;
+        room.saturating_sub(head.tokens + error_tokens),
+    )
+    .reversed();
+    let tail_lines = tail.lines.len() as u64;
+    let tail_start = total - tail_lines;
     errors.retain(|(number, _)| *number <= tail_start);
-    let left = rest - tail.len() as u64;
+    let left = rest - tail_lines;
     let mut body = String::new();
-    for line in &head {
+    for line in &head.lines {
         body.push_str(line);
         body.push('\n');
     }
+    let error_bytes: u64 = errors.iter().map(|(_, line)| line.len() as u64).sum();
+    let shown_bytes = head.bytes + tail.bytes + error_bytes;
     let mut breadcrumbs = Vec::new();
+    let range = match left {
+        0 => String::new(),
+        _ => format!(" ({}-{})", thousands(head_lines + 1), thousands(tail_start)),
+    };
+    breadcrumbs.push(left_out(
+        left - errors.len() as u64,
+        (text.len() as u64).saturating_sub(shown_bytes),
+        head.clipped + tail.clipped,
+        &range,
+    ));
     if left > 0 {
-        let (first, last) = (head.len() as u64 + 1, tail_start);
+        let (first, last) = (head_lines + 1, tail_start);
         body.push_str(&format!("… {} left out …\n", plural(left, "line")));
         for (_, line) in &errors {
             body.push_str(line);
@@ -184,12 +205,6 @@ fn render(
         let more = suspicious
             .between(first, last)
             .saturating_sub(errors.len() as u64);
-        breadcrumbs.push(format!(
-            "{} left out ({}-{})",
-            plural(left - errors.len() as u64, "line"),
-            thousands(first),
-            thousands(last)
-        ));
         if more > 0 {
             breadcrumbs.push(format!(
                 "{} in between that looks like an error",
@@ -197,7 +212,7 @@ fn render(
             ));
         }
     }
-    for line in &tail {
+    for line in &tail.lines {
         body.push_str(line);
         body.push('\n');
     }
@@ -205,29 +220,62 @@ fn render(
         body,
         breadcrumbs,
         totals,
-        shown: (head.len() + tail.len() + errors.len()) as u64,
+        shown: head_lines + tail_lines + errors.len() as u64,
         truncated: true,
         hot_zone: None,
     }
 }
 
+/// What is not shown, in lines and in bytes.
+pub(crate) fn left_out(lines: u64, bytes: u64, clipped_lines: u64, range: &str) -> String {
+    let bytes = plural(bytes, "byte");
+    match (lines, clipped_lines) {
+        (0, 0) => format!("{bytes} left out"),
+        (0, clipped) => format!("{} clipped, {bytes} left out", plural(clipped, "long line")),
+        (lines, _) => format!("{}{range} left out, {bytes}", plural(lines, "line")),
+    }
+}
+
+/// Lines from one end of a text.
+#[derive(Default)]
+pub(crate) struct TakenLines<'a> {
+    pub(crate) lines: Vec<Cow<'a, str>>,
+    pub(crate) tokens: usize,
+    /// Bytes of the text that are in them, line ends included.
+    pub(crate) bytes: u64,
+    /// How many of them are clipped.
+    pub(crate) clipped: u64,
+}
+
+impl TakenLines<'_> {
+    pub(crate) fn reversed(mut self) -> Self {
+        self.lines.reverse();
+        self
+    }
+}
+
 /// Lines, clipped, as long as they fit.
-pub(crate) fn take<'a>(
-    lines: impl Iterator<Item = &'a str>,
-    tokens: usize,
-) -> (Vec<Cow<'a, str>>, usize) {
-    let mut taken = Vec::new();
-    let mut used = 0;
-    for line in lines {
-        let line = clip(line, MAX_LINE_BYTES);
+pub(crate) fn take<'a>(lines: impl Iterator<Item = &'a str>, tokens: usize) -> TakenLines<'a> {
+    let mut taken = TakenLines::default();
+    for whole in lines {
+        let line = clip(whole, MAX_LINE_BYTES);
         let need = cost(&line);
-        if used + need > tokens {
+        if taken.tokens + need > tokens {
             break;
         }
-        used += need;
-        taken.push(line);
+        taken.tokens += need;
+        let kept = match whole.len() > MAX_LINE_BYTES {
+            true => {
+                taken.clipped += 1;
+                let (head, tail) = line_ends(whole, MAX_LINE_BYTES);
+                head.len() + tail.len()
+            }
+            false => whole.len(),
+        };
+        taken.bytes += kept as u64 + 1;
+        taken.lines.push(line);
     }
-    (taken, used)
+    taken
 }
 
 /// How many lines a text has; a last one without its end counts.

@@ -15,7 +15,7 @@ use llmc_tokens::fits;
 use crate::budget::{
     LineBlock, clip, cost, crumb_cost, plural, share, thousands, within, write_block,
 };
-use crate::excerpt::{line_count, take};
+use crate::excerpt::{left_out, line_count, take};
 use crate::preview::TextEnds;
 use crate::terminal::settled;
 use crate::{Condensed, Totals};
@@ -191,18 +191,18 @@ fn render(survey: &LogSurvey, head: &str, tail: &str, totals: Totals, tokens: us
         }
     }
 
-    let (first, used) = take(head.lines(), room / 3);
+    let first = take(head.lines(), room / 3);
     let rest = if std::ptr::eq(head, tail) {
-        line_count(tail) - first.len() as u64
+        line_count(tail) - first.lines.len() as u64
     } else {
         line_count(tail)
     };
-    let (mut last, _) = take(
+    let last = take(
         tail.lines().rev().take(rest as usize),
-        room.saturating_sub(used),
-    );
-    last.reverse();
-    for (title, part) in [("first lines:", &first), ("last lines:", &last)] {
+        room.saturating_sub(first.tokens),
+    )
+    .reversed();
+    for (title, part) in [("first lines:", &first.lines), ("last lines:", &last.lines)] {
         if part.is_empty() {
             continue;
         }
@@ -213,18 +213,20 @@ fn render(survey: &LogSurvey, head: &str, tail: &str, totals: Totals, tokens: us
             body.push('\n');
         }
     }
-    let ends = (first.len() + last.len()) as u64;
-    let between =
-        |number: &u64| *number > first.len() as u64 && *number <= lines - last.len() as u64;
+    let (first_lines, last_lines) = (first.lines.len() as u64, last.lines.len() as u64);
+    let ends = first_lines + last_lines;
+    let between = |number: &u64| *number > first_lines && *number <= lines - last_lines;
     verbatim.retain(between);
     verbatim.sort_unstable();
     verbatim.dedup();
     let shown = ends + verbatim.len() as u64;
-    breadcrumbs.push(format!(
-        "{} of {} shown",
-        thousands(shown),
-        plural(lines, "line")
-    ));
+    breadcrumbs.push(if shown < lines {
+        format!("{} of {} shown", thousands(shown), plural(lines, "line"))
+    } else {
+        let bytes = totals.size.unwrap_or_default();
+        let left = bytes.saturating_sub(first.bytes + last.bytes);
+        left_out(0, left, first.clipped + last.clipped, "")
+    });
     Condensed {
         body,
         breadcrumbs,

@@ -14,7 +14,8 @@ mod table;
 
 use llmc_tokens::{count, fits};
 
-use crate::excerpt::line_count;
+use crate::budget::plural;
+use crate::excerpt::{left_out, line_count};
 use crate::logs::{self, LogSurvey};
 use crate::sniff::ContentKind;
 use crate::{Condensed, Totals};
@@ -90,19 +91,13 @@ pub fn condense(
             found
         }
         PreviewPart::Whole => {
-            let (body, lines, mut remarks) =
+            let (start, mut remarks) =
                 preview(path, kind, text, room.saturating_sub(REMARK_TOKENS));
-            let shown = lines.min(text.total_lines);
-            let more = text.total_lines - shown;
-            if more > 0 {
-                remarks.insert(0, format!("{more} more lines"));
-            } else {
-                remarks.insert(
-                    0,
-                    format!("long lines are clipped; {} bytes in all", text.total_bytes),
-                );
-            }
-            answer(body, shown, true, remarks)
+            let shown = start.lines.min(text.total_lines);
+            let unshown = text.total_lines - shown;
+            let bytes = text.total_bytes.saturating_sub(start.bytes);
+            remarks.insert(0, left_out(unshown, bytes, u64::from(start.clipped), ""));
+            answer(start.text, shown, true, remarks)
         }
         PreviewPart::Head(lines) => {
             let taken = first_lines(
@@ -177,13 +172,13 @@ fn range_remark(first: u64, taken: &Excerpt, wanted: u64, total: u64) -> Vec<Str
     said
 }
 
-/// Shape and beginning; the body, how many lines of the text are in it, and what to remark.
+/// Shape and beginning, of a text without a shape its beginning and its end; and what to remark.
 fn preview(
     path: &str,
     kind: ContentKind,
     text: &TextEnds<'_>,
     room: usize,
-) -> (String, u64, Vec<String>) {
+) -> (Excerpt, Vec<String>) {
     let half = room / 2;
     let (shape, remark) = match kind {
         ContentKind::Code => outline(path, text.head, half),
@@ -201,17 +196,46 @@ fn preview(
     }
     let title_room = 12;
     let left = room.saturating_sub(count(&body) + title_room);
-    let start = first_lines(text.head, u64::MAX, left, edge(text));
+    let remarks = remark.into_iter().collect();
     if body.is_empty() {
-        body = start.text;
-    } else if start.lines > 0 {
+        return (beginning_and_end(text, left), remarks);
+    }
+    let mut start = first_lines(text.head, u64::MAX, left, edge(text));
+    if start.lines > 0 {
         body.push_str(&format!(
             "\nlines 1-{} of {}:\n",
             start.lines, text.total_lines
         ));
         body.push_str(&start.text);
     }
-    (body, start.lines, remark.into_iter().collect())
+    start.text = body;
+    (start, remarks)
+}
+
+/// The first lines and, in a third of the room, the last ones; a line between them counts the rest.
+fn beginning_and_end(text: &TextEnds<'_>, room: usize) -> Excerpt {
+    let for_end = room / 3;
+    let mut start = first_lines(text.head, u64::MAX, room - for_end, edge(text));
+    let rest = text.total_lines.saturating_sub(start.lines);
+    if rest == 0 || start.lines == 0 {
+        return first_lines(text.head, u64::MAX, room, edge(text));
+    }
+    let last = last_lines(text.tail.unwrap_or(text.head), rest, for_end, edge(text));
+    let between = rest - last.lines;
+    if between > 0 {
+        if !start.text.ends_with('\n') {
+            start.text.push('\n');
+        }
+        start
+            .text
+            .push_str(&format!("… {} left out …\n", plural(between, "line")));
+    }
+    Excerpt {
+        text: start.text + &last.text,
+        lines: start.lines + last.lines,
+        bytes: start.bytes + last.bytes,
+        clipped: start.clipped || last.clipped,
+    }
 }
 
 type ContentShape = (String, Option<String>);

@@ -9,7 +9,7 @@ use llmc_tokens::{count, fits, lines_within};
 pub struct CutLimits {
     /// Tokens in all.
     pub tokens: usize,
-    /// Bytes of one line; the rest of it becomes `…[+1234 bytes]`.
+    /// Bytes of one line; of a longer one the start and the end are kept, with `…[+1234 bytes]…` between them.
     pub line_bytes: usize,
 }
 
@@ -248,12 +248,27 @@ fn push_clipped(out: &mut String, line: &str, limit: usize) -> usize {
         out.push_str(line);
         return 0;
     }
-    let keep = content.floor_char_boundary(limit);
-    let lost = content.len() - keep;
-    out.push_str(&content[..keep]);
-    out.push_str(&format!("…[+{lost} bytes]"));
+    let for_tail = limit / 4;
+    let head = content.floor_char_boundary(limit - for_tail);
+    let tail = content
+        .ceil_char_boundary(content.len() - for_tail)
+        .max(head);
+    let lost = tail - head;
+    out.push_str(&content[..head]);
+    out.push_str(&format!("…[+{lost} bytes]…"));
+    out.push_str(&content[tail..]);
     out.push_str(end);
     lost
+}
+
+/// One line of at most about `limit` bytes, clipped as [`cut`] does.
+pub fn clip_line(line: &str, limit: usize) -> Cow<'_, str> {
+    if content(line).0.len() <= limit {
+        return Cow::Borrowed(line);
+    }
+    let mut clipped = String::new();
+    push_clipped(&mut clipped, line, limit);
+    Cow::Owned(clipped)
 }
 
 /// A line without and with only its end.
@@ -302,9 +317,9 @@ mod tests {
 
     #[test]
     fn long_lines_are_clipped_with_their_length() {
-        let text = format!("{}\r\nshort\n", "é".repeat(20));
+        let text = format!("{}a\r\nshort\n", "é".repeat(20));
         let cut = cut(&text, limits(1000, 5));
-        assert_eq!(cut.text, "éé…[+36 bytes]\r\nshort\n");
+        assert_eq!(cut.text, "éé…[+36 bytes]…a\r\nshort\n");
         assert_eq!(cut.clipped, 1);
         assert_eq!(
             cut.left,

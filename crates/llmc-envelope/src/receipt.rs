@@ -67,6 +67,16 @@ impl Receipt {
         }
     }
 
+    /// `3 long lines clipped, 52110 bytes left out`.
+    pub fn clipped_lines(self, lines: u64, bytes: u64) -> Self {
+        let lines = match lines {
+            0 => return self,
+            1 => "1 long line".to_owned(),
+            n => format!("{n} long lines"),
+        };
+        self.part(format!("{lines} clipped, {bytes} bytes left out"))
+    }
+
     /// `3 long lines clipped`.
     pub fn clipped(self, lines: u64) -> Self {
         match lines {

@@ -109,7 +109,29 @@ fn success_favours_the_head_and_failure_the_tail_and_errors() {
         bad.body
     );
     assert!(bad.body.ends_with("this is line 1000 of the output\n"));
-    assert!(bad.breadcrumbs[0].contains(" lines left out ("));
+    assert!(bad.breadcrumbs[0].contains(") left out, "), "{bad:?}");
+    assert!(bad.breadcrumbs[0].ends_with(" bytes"), "{bad:?}");
+}
+
+#[test]
+fn one_long_line_keeps_both_ends_and_says_what_it_lost() {
+    let text = format!("start {} end\n", "x,".repeat(20_000));
+    for code in [0, 1] {
+        let found = condense(&argv("tool"), &text, "", Some(code), 400).expect("condensed");
+        assert!(found.body.starts_with("start x,"), "{}", found.body);
+        assert!(found.body.ends_with(",x, end\n"), "{}", found.body);
+        let lost: usize = text.len() - 501;
+        assert!(
+            found.body.contains(&format!("…[+{lost} bytes]…")),
+            "{}",
+            found.body
+        );
+        let crumb = format!(
+            "1 long line clipped, {} bytes left out",
+            crate::thousands(lost as u64)
+        );
+        assert_eq!(found.breadcrumbs, [crumb]);
+    }
 }
 
 #[test]

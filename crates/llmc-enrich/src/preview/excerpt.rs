@@ -1,12 +1,18 @@
 //! Whole lines of a text within a token budget, with over-long ones clipped.
 
+use std::borrow::Cow;
+
 use llmc_tokens::{count, fits, lines_within};
+
+use crate::budget::line_ends;
 
 /// Some lines of a text.
 #[derive(Debug, Default)]
 pub(super) struct Excerpt {
     pub(super) text: String,
     pub(super) lines: u64,
+    /// Bytes of the original that are in it.
+    pub(super) bytes: u64,
     /// Whether a line is not whole.
     pub(super) clipped: bool,
 }
@@ -37,9 +43,9 @@ pub(super) fn first_lines(text: &str, most: u64, room: usize, edge: Edge) -> Exc
         if n as u64 >= most || gathered.len() > enough {
             break;
         }
-        let (shown, clipped) = clip(line, CLIP_ABOVE_BYTES, CLIPPED_BYTES, at_end(line, edge));
-        gathered.push_str(&shown);
-        clips.push(clipped);
+        let line = clip(line, CLIP_ABOVE_BYTES, CLIPPED_BYTES, at_end(line, edge));
+        gathered.push_str(&line.text);
+        clips.push((line.bytes, line.clipped));
     }
     let (bytes, _) = lines_within(&gathered, room);
     gathered.truncate(bytes);
@@ -49,8 +55,10 @@ pub(super) fn first_lines(text: &str, most: u64, room: usize, edge: Edge) -> Exc
         let edge = line.map_or(edge, |line| at_end(line, edge));
         return squeezed(line, room, edge);
     }
+    let clips = &clips[..lines];
     Excerpt {
-        clipped: clips[..lines].contains(&true),
+        clipped: clips.iter().any(|(_, clipped)| *clipped),
+        bytes: clips.iter().map(|(bytes, _)| bytes).sum(),
         lines: lines as u64,
         text: gathered,
     }
@@ -69,7 +77,7 @@ pub(super) fn last_lines(text: &str, most: u64, room: usize, edge: Edge) -> Exce
         let end = rest.strip_suffix('\n').unwrap_or(rest);
         let start = end.rfind('\n').map_or(0, |at| at + 1);
         let shown = clip(&rest[start..], CLIP_ABOVE_BYTES, CLIPPED_BYTES, edge);
-        bytes += shown.0.len();
+        bytes += shown.text.len();
         gathered.push(shown);
         rest = &rest[..start];
     }
@@ -77,7 +85,7 @@ pub(super) fn last_lines(text: &str, most: u64, room: usize, edge: Edge) -> Exce
     let last = |lines: usize| -> String {
         gathered[gathered.len() - lines..]
             .iter()
-            .map(|(line, _)| &**line)
+            .map(|line| &*line.text)
             .collect()
     };
     // Bisection over how many lines; a longer text can have fewer tokens only by a few, so the end is checked again.
@@ -93,12 +101,12 @@ pub(super) fn last_lines(text: &str, most: u64, room: usize, edge: Edge) -> Exce
     if fitting == 0 && most > 0 && room > 0 {
         return squeezed(text.split_inclusive('\n').next_back(), room, edge);
     }
+    let shown = &gathered[gathered.len() - fitting..];
     Excerpt {
         text: last(fitting),
         lines: fitting as u64,
-        clipped: gathered[gathered.len() - fitting..]
-            .iter()
-            .any(|(_, clipped)| *clipped),
+        bytes: shown.iter().map(|line| line.bytes).sum(),
+        clipped: shown.iter().any(|line| line.clipped),
     }
 }
 
@@ -109,12 +117,13 @@ fn squeezed(line: Option<&str>, room: usize, edge: Edge) -> Excerpt {
     };
     let mut kept = room.saturating_mul(4).min(CLIPPED_BYTES);
     while kept > 8 {
-        let (text, clipped) = clip(line, kept, kept, edge);
-        if count(&text) <= room {
+        let line = clip(line, kept, kept, edge);
+        if count(&line.text) <= room {
             return Excerpt {
-                text: text.into_owned(),
+                text: line.text.into_owned(),
                 lines: 1,
-                clipped,
+                bytes: line.bytes,
+                clipped: line.clipped,
             };
         }
         kept /= 2;
@@ -131,21 +140,44 @@ fn at_end(line: &str, edge: Edge) -> Edge {
     }
 }
 
-/// The line, or its beginning and its length.
-fn clip(line: &str, long: usize, kept: usize, edge: Edge) -> (std::borrow::Cow<'_, str>, bool) {
+struct ClippedLine<'t> {
+    text: Cow<'t, str>,
+    /// Bytes of the original that are in it.
+    bytes: u64,
+    clipped: bool,
+}
+
+/// The line, or its start, its length and its end. Where the line itself was cut off, its end is not at hand.
+fn clip(line: &str, long: usize, kept: usize, edge: Edge) -> ClippedLine<'_> {
     let bare = line.trim_end_matches(['\n', '\r']);
     if bare.len() <= long {
-        return (line.into(), edge != Edge::Whole);
+        return ClippedLine {
+            text: line.into(),
+            bytes: line.len() as u64,
+            clipped: edge != Edge::Whole,
+        };
     }
-    let at = bare.floor_char_boundary(kept);
     let end = &line[bare.len()..];
-    let length = match edge {
-        Edge::Whole => bare.len().to_string(),
-        Edge::Bytes(bytes) => bytes.to_string(),
-        Edge::MoreThan => format!("more than {}", bare.len()),
+    let (head, length, tail) = match edge {
+        Edge::Whole => {
+            let (head, tail) = line_ends(bare, kept);
+            (head, bare.len().to_string(), tail)
+        }
+        Edge::Bytes(bytes) => (
+            &bare[..bare.floor_char_boundary(kept)],
+            bytes.to_string(),
+            "",
+        ),
+        Edge::MoreThan => (
+            &bare[..bare.floor_char_boundary(kept)],
+            format!("more than {}", bare.len()),
+            "",
+        ),
     };
-    (
-        format!("{}… [{length} bytes]{end}", &bare[..at]).into(),
-        true,
-    )
+    let space = if tail.is_empty() { "" } else { " …" };
+    ClippedLine {
+        text: format!("{head}… [{length} bytes]{space}{tail}{end}").into(),
+        bytes: (head.len() + tail.len() + end.len()) as u64,
+        clipped: true,
+    }
 }

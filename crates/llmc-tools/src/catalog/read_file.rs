@@ -267,7 +267,10 @@ impl Render for FileText {
         let last = skip + lines;
         let truncated =
             self.goes_on_after(last) || text.len() != slice.text.len() || !shown.is_whole();
-        let mut receipt = self.receipt(lines).clipped(shown.clipped);
+        let clipped_bytes = shown.next as u64 - shown.kept.bytes;
+        let mut receipt = self
+            .receipt(lines)
+            .clipped_lines(shown.clipped, clipped_bytes);
         if self.goes_on_after(last) && !text.is_empty() {
             receipt = receipt.next(format!("offset_lines={}", last - self.base));
         }

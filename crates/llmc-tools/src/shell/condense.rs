@@ -6,7 +6,7 @@
 use llmc_enrich::output::{self, CapturedOutput, OutputStream};
 use llmc_enrich::sniff::ContentKind as FileKind;
 use llmc_enrich::{Condensed, testrun};
-use llmc_envelope::cut::{CutLimits, cut};
+use llmc_envelope::cut::{CutLimits, clip_line, cut};
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::te::ContentType;
 use llmc_exec::ExitStatus;
@@ -174,8 +174,8 @@ fn add_failure_tail(body: &mut String, spool: &Spool, status: Option<ExitStatus>
         if lines.iter().all(|line| body.contains(line.trim())) {
             continue;
         }
-        let clipped = lines.iter().map(|line| clip(line));
-        let mut clipped: Vec<&str> = clipped.collect();
+        let clipped = lines.iter().map(|line| clip_line(line, MAX_LINE_BYTES));
+        let mut clipped: Vec<_> = clipped.collect();
         while clipped.len() > 1 && llmc_tokens::count(&clipped.join("\n")) > tokens / 2 {
             clipped.remove(0);
         }
@@ -184,10 +184,6 @@ fn add_failure_tail(body: &mut String, spool: &Spool, status: Option<ExitStatus>
         }
         body.push_str(&format!("[last lines of {name}]\n{}\n", clipped.join("\n")));
     }
-}
-
-fn clip(line: &str) -> &str {
-    &line[..line.floor_char_boundary(MAX_LINE_BYTES)]
 }
 
 /// Ends a text with the exit status of a command that failed.
