@@ -130,6 +130,8 @@ settings! {
             .rule("the places where credentials are usually stored"),
         /// Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused.
         caches: CachePolicy = choice(CachePolicy::Private),
+        /// How large the private layer of one principal may grow, in bytes, before the next start begins it anew.
+        cache_max_bytes: u64 = int(1_048_576..=1_099_511_627_776, 10_737_418_240),
         /// Further environment variables that commands inherit; secrets are never passed on.
         env: Vec<String> = list(EnvName, &[]),
         /// Whether commands have a network.

@@ -40,6 +40,7 @@ mod follow;
 mod helper;
 mod home;
 mod interpreters;
+mod layer_limit;
 mod level;
 mod outer;
 mod pids;

@@ -60,10 +60,14 @@ pub(super) struct Layer {
 pub enum LayerStore {
     /// In the state directory: the next server finds it again.
     Disk,
+    /// In the state directory, begun anew: the one before had grown too large or could not be mounted.
+    DiskRenewed,
     /// In memory, as there is no state directory or its file system cannot be an upper layer.
     Memory,
     /// In memory, as another server of this workspace uses the one on the disk.
     MemoryBecauseLocked,
+    /// In memory, as the disk is full.
+    MemoryBecauseFull,
 }
 
 /// The message that makes a helper a run.
@@ -108,11 +112,16 @@ pub(super) struct View {
     pub(super) hidden: Vec<HiddenPlace>,
     /// Whether `/run`, where daemons have their sockets, is covered.
     pub(super) private_run: bool,
+    /// What `python` in [`LINKS_DIR`] links to; needs a `/run` of the run's own.
+    pub(super) python: Option<OsString>,
     /// Sockets of the host elsewhere.
     pub(super) sockets: Vec<OsString>,
     /// The session whose `/tmp` this run shares; part of a file name. Without it the run has one for itself.
     pub(super) session: Option<String>,
 }
+
+/// Links to programs under further names, in the run's own `/run`.
+pub(super) const LINKS_DIR: &str = "/run/llmc/bin";
 
 /// A folder that is shown empty, or a file that is shown with another text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

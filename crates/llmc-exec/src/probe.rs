@@ -83,7 +83,9 @@ enum TargetKind {
     File,
     Hidden,
     Network,
-    Socket,
+    /// A local socket with a path.
+    LocalSocket,
+    AbstractSocket,
     Process,
 }
 
@@ -193,7 +195,7 @@ impl Prober<'_> {
             ),
             (
                 "connect to a unix socket of the host",
-                TargetKind::Socket,
+                TargetKind::LocalSocket,
                 self.claim(level.seccomp, "seccomp"),
                 "unix",
                 sockets.unix_path(),
@@ -201,7 +203,7 @@ impl Prober<'_> {
             ),
             (
                 "connect to an abstract socket",
-                TargetKind::Socket,
+                TargetKind::AbstractSocket,
                 unnamed,
                 "abstract",
                 sockets.abstract_name(),
@@ -419,8 +421,9 @@ impl Prober<'_> {
             (TargetKind::File, Some(Errno::PERM)) if level.userns => "userns",
             (TargetKind::Network, Some(Errno::PERM | Errno::ACCESS)) => filter,
             (TargetKind::Network, _) => "netns",
-            (TargetKind::Socket, Some(Errno::PERM | Errno::ACCESS)) => filter,
-            (TargetKind::Socket, _) => "netns",
+            (TargetKind::LocalSocket | TargetKind::AbstractSocket, _) => {
+                self.socket_layer(aim, errno)
+            }
             (TargetKind::Process, Some(Errno::PERM | Errno::ACCESS)) if !level.pidns => "landlock",
             (TargetKind::Process, _) => "pidns",
             // The write succeeded, but into a private layer.
@@ -428,6 +431,18 @@ impl Prober<'_> {
             (TargetKind::File, _) => "file permissions",
         };
         layer.to_owned()
+    }
+
+    /// What keeps a run from a local socket of the host. Where a run may make local sockets, the filter lets it try.
+    fn socket_layer(&self, aim: TargetKind, errno: Option<Errno>) -> &'static str {
+        let is_refused = matches!(errno, Some(Errno::PERM | Errno::ACCESS));
+        match (aim, is_refused, self.runner.allows_local_sockets()) {
+            (_, true, false) => "seccomp",
+            (_, true, true) => "landlock",
+            // The path leads nowhere, or to a file in the socket's place.
+            (TargetKind::LocalSocket, false, _) => "mntns",
+            (_, false, _) => "netns",
+        }
     }
 }
 

@@ -17,14 +17,16 @@ use super::follow::{
     CANCEL_CHECK_INTERVAL, MAX_RUN_TIME, RunReport, Stream, Terms, broken, failed, follow,
 };
 use super::home::{layered_folders, shared_folders};
+use super::layer_limit::{disk_bytes, mark_large_layers};
 use super::level::{ConfinementLevel, Feature, Features, Protection};
 use super::plan::{
-    Failure, Input, Layer, LayerStore, Places, Plan, Report, SINGLE_PROCESS, Sockets, Stage,
-    Target, View, file_name_of, os,
+    Failure, Input, LINKS_DIR, Layer, LayerStore, Places, Plan, Report, SINGLE_PROCESS, Sockets,
+    Stage, Target, View, file_name_of, os,
 };
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved, find_program};
 use super::protect::{Guard, Quarantined, Watch};
+use super::search_path::python_in_place;
 use super::settings::{Children, Confinement, Profile, Settings};
 use super::stdio::StdioEnds;
 use super::tmp::OwnTmp;
@@ -87,6 +89,8 @@ pub struct Runner {
     guard: Arc<Guard>,
     env: Vec<(OsString, OsString)>,
     layers: Vec<PrivateLayer>,
+    /// The `python3` that `python` stands for, where there is no program of that name.
+    python: Option<PathBuf>,
     /// Whether hiding, private layers and the rest of the [`View`] work here, beyond the plain mounts.
     has_view: bool,
     /// One for each principal, since private layers are theirs.
@@ -119,6 +123,7 @@ impl Runner {
         let env = base_environment(&settings);
         let guard = Arc::new(Guard::new(&settings));
         let layers = layered_folders(&settings);
+        let python = python_in_place(&settings);
         let mut runner = Runner {
             settings,
             features: Features::default(),
@@ -131,6 +136,7 @@ impl Runner {
                 .into_iter()
                 .map(|path| PrivateLayer { path, store: None })
                 .collect(),
+            python,
             has_view: true,
             brokers: Mutex::default(),
         };
@@ -163,6 +169,12 @@ impl Runner {
     /// The folders that commands write copy-on-write, and how that works here.
     pub fn layers(&self) -> &[PrivateLayer] {
         &self.layers
+    }
+
+    /// Bytes on the disk that the private layers of all principals hold.
+    pub fn layer_bytes(&self) -> u64 {
+        let dir = self.settings.state_dir.as_ref();
+        dir.map_or(0, |dir| disk_bytes(&dir.join("caches"), u64::MAX))
     }
 
     /// What is enforced for every run.
@@ -425,8 +437,13 @@ impl Runner {
             }
         }
         let stage = self.stage(principal);
+        let stores = stage.iter().flat_map(|stage| &stage.layers);
+        let stores: Vec<PathBuf> = stores
+            .filter_map(|layer| layer.store.clone().map(PathBuf::from))
+            .collect();
         match Broker::start(&self.settings.helper, self.features, stage)? {
             Ok(mut broker) => {
+                mark_large_layers(stores, self.settings.cache_max_bytes);
                 let slot = broker.slot();
                 held.insert(principal.to_owned(), broker);
                 slot
@@ -524,6 +541,14 @@ impl Runner {
             env.retain(|(known, _)| known != "VIRTUAL_ENV");
             env.push(("VIRTUAL_ENV".into(), dir));
         }
+        if self.has_private_run()
+            && self.python.is_some()
+            && let Some((_, path)) = env.iter_mut().find(|(name, _)| name == "PATH")
+        {
+            // Last, so that a `python` that a command installs is found before it.
+            path.push(":");
+            path.push(LINKS_DIR);
+        }
         for (name, value) in spec.env.iter().chain(wanted) {
             if !is_variable(name.as_ref()) || value.contains('\0') {
                 return Err(Error::BadRequest(format!(
@@ -591,9 +616,20 @@ impl Runner {
         View {
             hidden: hidden_places(&self.settings),
             private_run: self.settings.local_sockets,
+            python: self.python.clone().map(PathBuf::into_os_string),
             sockets: os(sockets.unwrap_or_default()),
             session: (!owner.session.is_empty()).then(|| file_name_of(owner.session)),
         }
+    }
+
+    /// Whether a run has a `/run` of its own.
+    fn has_private_run(&self) -> bool {
+        self.has_view && self.features.mount && self.settings.local_sockets
+    }
+
+    /// Whether runs may make local sockets.
+    pub(super) fn allows_local_sockets(&self) -> bool {
+        self.sockets().0 == Sockets::InternetAndLocal
     }
 
     /// Which sockets a run may make, and the host's that have to be covered for that.

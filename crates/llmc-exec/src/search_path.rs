@@ -8,6 +8,8 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::settings::{Profile, Settings};
+
 /// The system's program folders. Fixed, so that no environment moves them.
 pub const SYSTEM_SEARCH_PATH: [&str; 6] = [
     "/usr/local/sbin",
@@ -64,6 +66,20 @@ pub fn tool_search_path(
     let mut dirs: Vec<PathBuf> = own.into_iter().chain(inherited).chain(user).collect();
     dirs.retain(|dir| known.insert(dir.clone()));
     dirs
+}
+
+/// The `python3` that `python` stands for: the first one on the search path, where no folder has a `python`.
+///
+/// The program folders of the workspace do not count: what they hold changes, and they are searched first.
+pub(super) fn python_in_place(settings: &Settings) -> Option<PathBuf> {
+    let is_own = |dir: &Path| settings.homes.iter().any(|home| dir.starts_with(home));
+    let dirs = || settings.search_path.iter().filter(|dir| !is_own(dir));
+    if settings.profile != Profile::Unrestricted || dirs().any(|dir| dir.join("python").exists()) {
+        return None;
+    }
+    dirs()
+        .map(|dir| dir.join("python3"))
+        .find(|path| path.is_file())
 }
 
 /// Whether programs can be looked up in a folder that other users of the machine cannot fill.

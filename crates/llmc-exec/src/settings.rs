@@ -106,6 +106,8 @@ pub struct Settings {
     pub home: Option<PathBuf>,
     /// How commands may write below `home`.
     pub caches: CacheMode,
+    /// How large a private layer may grow before the next server begins it anew (`mcp.exec.cache_max_bytes`).
+    pub cache_max_bytes: u64,
     /// Places that commands cannot see (`mcp.exec.hidden`): absolute, or `~/` for the home directory. Needs mounts.
     pub hidden: Vec<String>,
     /// Whether commands may use `AF_UNIX` sockets where the host's are out of reach.
@@ -176,6 +178,7 @@ impl Default for Settings {
             env: Vec::new(),
             home: None,
             caches: CacheMode::default(),
+            cache_max_bytes: 10 << 30,
             hidden: Vec::new(),
             local_sockets: false,
             write_roots: Vec::new(),

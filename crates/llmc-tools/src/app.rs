@@ -322,6 +322,7 @@ impl App {
                 CachePolicy::Shared => CacheMode::Shared,
                 CachePolicy::Off => CacheMode::Off,
             },
+            cache_max_bytes: mcp.exec.cache_max_bytes,
             env: mcp.exec.env.clone(),
             confinement: match mcp.exec.confinement {
                 llmc_config::ConfinementMode::Auto => Confinement::Auto,

@@ -20,7 +20,7 @@ use rustix::mount::{
 };
 
 use super::stage::layer_dir;
-use crate::plan::{HiddenPlace, Plan, Stage};
+use crate::plan::{HiddenPlace, LINKS_DIR, Plan, Stage};
 
 /// Where a daemon's sockets are. `/var/run` is a link to the other almost everywhere.
 const RUN_DIRS: [&str; 2] = ["/run", "/var/run"];
@@ -147,6 +147,15 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
     }
     for (link, target) in run_links {
         let _ = std::os::unix::fs::symlink(target, link);
+    }
+    if let Some(python) = &plan.view.python
+        && own_run.contains(&Path::new("/run"))
+    {
+        // A convenience: a run without it is as confined as one with it.
+        let links = Path::new(LINKS_DIR);
+        let mut builder = std::fs::DirBuilder::new();
+        let _ = builder.mode(0o755).recursive(true).create(links);
+        let _ = std::os::unix::fs::symlink(python, links.join("python"));
     }
     devices(nodes, plan.limits.tmp_bytes)?;
     for (path, clone) in &layers {

@@ -18,6 +18,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount,
 };
 
+use crate::layer_limit::TOO_LARGE_MARK;
 use crate::level::Feature;
 use crate::plan::{Failure, Layer, LayerStore, Stage};
 
@@ -87,13 +88,20 @@ fn make_layer(layer: &Layer) -> io::Result<(LayerStore, Option<OwnedFd>)> {
         let store = Path::new(store);
         match lock_store(store) {
             Ok(lock) => {
-                let on_disk = mount_overlay(layer, store, &merged).or_else(|_| {
-                    // A layer that cannot be mounted any more is only a cache: begin anew.
-                    clear_store(store)?;
-                    mount_overlay(layer, store, &merged)
-                });
-                if on_disk.is_ok() {
-                    return Ok((LayerStore::Disk, Some(lock)));
+                let is_too_large = store.join(TOO_LARGE_MARK).exists();
+                if !is_too_large && mount_overlay(layer, store, &merged).is_ok() {
+                    if !is_full(store) {
+                        return Ok((LayerStore::Disk, Some(lock)));
+                    }
+                    unmount(&merged, UnmountFlags::DETACH)?;
+                    let memory = in_memory(layer, &merged)?;
+                    return Ok((LayerStore::MemoryBecauseFull, memory));
+                }
+                // It is only a cache: begin anew.
+                let renewed =
+                    clear_store(store).and_then(|()| mount_overlay(layer, store, &merged));
+                if renewed.is_ok() {
+                    return Ok((LayerStore::DiskRenewed, Some(lock)));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -105,6 +113,13 @@ fn make_layer(layer: &Layer) -> io::Result<(LayerStore, Option<OwnedFd>)> {
     }
     let memory = in_memory(layer, &merged)?;
     Ok((LayerStore::Memory, memory))
+}
+
+/// Whether the disk has no room for what commands write to their caches.
+fn is_full(store: &Path) -> bool {
+    const MIN_FREE_BYTES: u64 = 16 << 20;
+    rustix::fs::statvfs(store)
+        .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < MIN_FREE_BYTES)
 }
 
 fn in_memory(layer: &Layer, merged: &Path) -> io::Result<Option<OwnedFd>> {
@@ -165,6 +180,7 @@ fn lock_store(store: &Path) -> io::Result<OwnedFd> {
     reason = "a folder of the server's own making"
 )]
 fn clear_store(store: &Path) -> io::Result<()> {
+    let _ = std::fs::remove_file(store.join(TOO_LARGE_MARK));
     for name in ["upper", "work"] {
         let dir = store.join(name);
         match std::fs::remove_dir_all(&dir) {

@@ -18,6 +18,8 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("a_layer_belongs_to_one_server_and_one_principal", layers);
     add("a_layer_that_cannot_be_used_is_replaced", unusable);
     add("a_full_layer_fails_the_command_only", full);
+    add("a_layer_above_its_limit_is_begun_anew", too_large);
+    add("python_stands_for_python3", python);
     add("shared_caches_are_the_users_own", shared);
     add("a_seeker_of_credentials_finds_none", credentials);
     add("settings_are_shown_without_their_secrets", redacted);
@@ -239,7 +241,7 @@ fn unusable() {
     }
     assert!(broken > 0);
     let runner = home.runner();
-    assert!(has_layer(&runner), "{:?}", runner.layers());
+    assert_eq!(runner.layers()[0].store, Some(LayerStore::DiskRenewed));
     let line = "echo x > $HOME/.cache/y && cat $HOME/.cache/y";
     let ran = shell(&home.world, &runner, RunOwner::default(), line);
     assert_eq!(ran, (Some(0), "x\n".to_owned()));
@@ -261,6 +263,84 @@ fn full() {
     assert!(out.contains("No space left"), "{out}");
     let after = shell(&home.world, &runner, RunOwner::default(), "echo works");
     assert_eq!(after, (Some(0), "works\n".to_owned()));
+}
+
+fn too_large() {
+    let home = Home::new();
+    let open = || {
+        let mut settings = home.settings(Confinement::Auto);
+        settings.cache_max_bytes = 1 << 20;
+        Runner::open(settings).unwrap()
+    };
+    let runner = open();
+    if !runner.level().mountns {
+        return;
+    }
+    let owner = RunOwner::default();
+    let look = "test -e $HOME/.cache/big && echo there";
+    let fill = "head -c 3000000 /dev/zero > $HOME/.cache/big";
+    assert_eq!(shell(&home.world, &runner, owner, fill).0, Some(0));
+    drop(runner);
+    // A server that starts with it uses it, and counts it meanwhile.
+    let runner = open();
+    assert_eq!(runner.layers()[0].store, Some(LayerStore::Disk));
+    assert_eq!(shell(&home.world, &runner, owner, look).1, "there\n");
+    let caches = home.world.workspace.join(".llmc/caches");
+    let is_marked = || {
+        let principals = std::fs::read_dir(&caches).unwrap().flatten();
+        let layers = principals.flat_map(|dir| std::fs::read_dir(dir.path()).unwrap().flatten());
+        layers
+            .into_iter()
+            .any(|layer| layer.path().join("too-large").exists())
+    };
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !is_marked() {
+        assert!(std::time::Instant::now() < deadline, "it is never counted");
+        std::thread::yield_now();
+    }
+    drop(runner);
+    let runner = open();
+    assert_eq!(runner.layers()[0].store, Some(LayerStore::DiskRenewed));
+    assert_eq!(shell(&home.world, &runner, owner, look).1, "");
+    drop(runner);
+    assert_eq!(open().layers()[0].store, Some(LayerStore::Disk));
+}
+
+fn python() {
+    let home = Home::new();
+    let world = &home.world;
+    let bin = home.dir.join("tools");
+    crate::world::script(&bin.join("python3"), "#!/bin/sh\necho three $*\n");
+    for program in ["sh", "ls"] {
+        std::os::unix::fs::symlink(format!("/bin/{program}"), bin.join(program)).unwrap();
+    }
+    let mut settings = home.settings(Confinement::Auto);
+    settings.search_path = vec![world.workspace.join(".venv/bin"), bin.clone()];
+    let open = || Runner::open(settings.clone()).unwrap();
+    let line = |runner: &Runner| shell(world, runner, RunOwner::default(), "python -m x").1;
+    let runner = open();
+    assert_eq!(world.run(&runner, &["python", "a"]).out, "three a\n");
+    if !runner.level().mountns {
+        return;
+    }
+    assert_eq!(line(&runner), "three -m x\n");
+    // The project's own comes first, also one that was made later.
+    let own = world.workspace.join(".venv/bin/python");
+    crate::world::script(&own, "#!/bin/sh\necho own\n");
+    assert_eq!(line(&runner), "own\n");
+    std::fs::remove_file(own).unwrap();
+    // Where there is a `python` nothing is added.
+    crate::world::script(&bin.join("python"), "#!/bin/sh\necho two $*\n");
+    let runner = open();
+    assert_eq!(line(&runner), "two -m x\n");
+    let links = shell(
+        world,
+        &runner,
+        RunOwner::default(),
+        "ls /run/llmc 2>&1; echo $PATH",
+    )
+    .1;
+    assert!(!links.ends_with("/run/llmc/bin\n"), "{links}");
 }
 
 fn shared() {
@@ -412,8 +492,16 @@ fn redacted() {
 fn probes() {
     let home = Home::new();
     let before = home.state();
-    for confinement in [Confinement::Auto, Confinement::Off] {
-        let runner = Runner::open(home.settings(confinement)).unwrap();
+    for (confinement, network) in [
+        (Confinement::Auto, false),
+        (Confinement::Auto, true),
+        (Confinement::Off, true),
+    ] {
+        let settings = Settings {
+            network,
+            ..home.settings(confinement)
+        };
+        let runner = Runner::open(settings).unwrap();
         let roots = home.world.roots();
         let found = run_probes(&runner, &roots.open_dir(".").unwrap());
         let of_home: Vec<&Probe> = found
@@ -434,6 +522,16 @@ fn probes() {
                 .all(|probe| probe.result != ProbeResult::Escaped),
             "{found:?}"
         );
+        // Where commands may make local sockets it is not the filter that keeps them from the host's.
+        let level = runner.level();
+        if level.mountns && level.landlock.is_some_and(|abi| abi >= 6) {
+            let scope = if network { "landlock" } else { "netns" };
+            for (what, layer) in [("unix socket", "mntns"), ("abstract socket", scope)] {
+                let probe = found.iter().find(|probe| probe.what.contains(what));
+                let result = &probe.unwrap().result;
+                assert_eq!(result, &ProbeResult::Held(layer.to_owned()), "{what}");
+            }
+        }
     }
     assert_eq!(
         home.state().keys().collect::<Vec<_>>(),

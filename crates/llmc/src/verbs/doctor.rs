@@ -41,6 +41,9 @@ struct Findings {
     tool_chains: Vec<ToolChain>,
     /// Folders that commands write copy-on-write.
     layers: Vec<PrivateLayer>,
+    /// What the private layers hold on the disk, and what each principal's may.
+    layer_bytes: u64,
+    layer_max_bytes: u64,
     /// Likely not meant, but allowed.
     warnings: Vec<String>,
     /// What the configuration demands and does not get.
@@ -127,6 +130,8 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         probes,
         tool_chains,
         layers: runner.map_or_else(Vec::new, |runner| runner.layers().to_vec()),
+        layer_bytes: runner.map_or(0, Runner::layer_bytes),
+        layer_max_bytes: runner.map_or(0, |runner| runner.settings().cache_max_bytes),
         warnings,
         problems,
         app: app.clone(),

@@ -246,7 +246,11 @@ fn layers(found: &Findings) -> Vec<String> {
         .map(|layer| {
             let how = match layer.store {
                 Some(LayerStore::Disk) => "private layer in the state directory",
+                Some(LayerStore::DiskRenewed) => {
+                    "private layer in the state directory, begun anew (the old one was unusable or above mcp.exec.cache_max_bytes)"
+                }
                 Some(LayerStore::Memory) => "private layer in memory",
+                Some(LayerStore::MemoryBecauseFull) => "private layer in memory (the disk is full)",
                 Some(LayerStore::MemoryBecauseLocked) => {
                     "private layer in memory (another server of this workspace has the one on disk)"
                 }
@@ -254,6 +258,11 @@ fn layers(found: &Findings) -> Vec<String> {
             };
             format!("{}: {how}", layer.path.display())
         })
+        .chain(found.layers.first().map(|_| {
+            let (mega, bytes) = (1_000_000, found.layer_bytes);
+            let most = found.layer_max_bytes / mega;
+            format!("{} MB written of at most {most} MB", bytes / mega)
+        }))
         .collect()
 }
 
