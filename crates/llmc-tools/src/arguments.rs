@@ -35,6 +35,11 @@ pub(crate) fn normalise(tool: &ToolDef, given: Map<String, Value>) -> Result<Map
             continue;
         };
         let required = is_required(tool, &declared);
+        let value = match (declared.as_str(), integer(&value)) {
+            // A signal has a name and a number.
+            ("signal", Some(number)) => number.to_string().into(),
+            _ => value,
+        };
         if !required && says_nothing(&declared, &value) {
             continue;
         }

@@ -48,7 +48,8 @@ impl Tool for LinuxProcKill {
                 .filter(|entry| entry.process.ending().is_none())
                 .filter_map(|entry| entry.process.helper())
                 .collect();
-            let strangers = cx.app().config().mcp.exec.profile == ExecProfile::Unrestricted;
+            let mcp = &cx.app().config().mcp;
+            let strangers = mcp.tools.kill_any && mcp.exec.profile == ExecProfile::Unrestricted;
             let refused = |why| refusal(args.pid, why);
             let aimed = find_signal_target(args.pid, &helpers, strangers).map_err(refused)?;
             let running = own

@@ -47,7 +47,8 @@ const WRITE: &[ErrorKind] = &[InvalidPath, NotFound, PreconditionFailed, Busy, W
 const RUN: &[ErrorKind] = &[CommandDenied, IsolationRequired, InvalidPath];
 const PROCESS: &[ErrorKind] = &[NotFound];
 const RAG: &[ErrorKind] = &[NotFound, Busy];
-const TE: &str = "TE text: a header line of JSON with the totals, then the body";
+const TE: &str =
+    "text; where something was cut or nothing found, below a header line of JSON with the totals";
 const SNIPPETS: &str = "{snippets: [{text, src: \"path#L10-L20\", score, symbol?, kind?}], freshness, index, truncated?, note?}";
 const SEARCH: &[ManualArg] = &[
     ManualArg("scope", "", "repo, docs or both"),
@@ -67,10 +68,10 @@ static ENTRIES: &[ManualEntry] = &[
         args: &[], fails: PATH, words: "exists info metadata modified permission" },
     ManualEntry { tool: "linux_fs_read", returns: "dict", gives: "{content, handle, meta: {path, total_lines, truncated, sha256}}; sha256 is the tag for expected_sha256",
         args: &[ManualArg("offset_lines", "0", "lines to skip"), ManualArg("max_lines", "200", "1 to 2000")], fails: READ, words: "open load content hash" },
-    ManualEntry { tool: "linux_fs_write", returns: "dict", gives: "{bytes_written, new_sha256}",
+    ManualEntry { tool: "linux_fs_write", returns: "dict", gives: "{bytes_written, new_sha256: the 8-digit tag for expected_sha256}",
         args: &[ManualArg("mode", "\"rewrite\"", ""), ManualArg("expected_sha256", "", "full hash, or a tag of 8 digits or more")],
         fails: WRITE, words: "save store overwrite new output" },
-    ManualEntry { tool: "linux_fs_edit", returns: "dict", gives: "{replacements, bytes_written, new_sha256}",
+    ManualEntry { tool: "linux_fs_edit", returns: "dict", gives: "{replacements, bytes_written, new_sha256: the 8-digit tag}",
         args: &[ManualArg("expected_replacements", "1", "1 to 1000000; must be the true count"), ManualArg("expected_sha256", "", "full hash, or a tag of 8 digits or more")],
         fails: &[InvalidPath, NotFound, NoMatch, PreconditionFailed, Busy, WriteFailed], words: "change modify substitute rename update sed" },
     ManualEntry { tool: "linux_fs_list", returns: "dict", gives: "{entries: [{path, type, size_bytes, mtime_iso}], total_entries, truncated, handle}; 500 entries at most",
@@ -90,7 +91,7 @@ static ENTRIES: &[ManualEntry] = &[
         fails: &[InvalidPath, NotFound, BadPattern], words: "grep rg ripgrep find text pattern match occurrence todo" },
     ManualEntry { tool: "linux_handle_read", returns: "dict", gives: "{data, encoding: utf-8|base64, offset, length, total_bytes, eof, stale, meta}",
         args: &[ManualArg("offset", "0", "bytes"), ManualArg("limit", "65536", "1 to 8388608 bytes")], fails: &[HandleExpired], words: "rest truncated more" },
-    ManualEntry { tool: "run_cmd", returns: "dict", gives: "{stdout, stderr, exit_code}; a failing command is no error",
+    ManualEntry { tool: "run_cmd", returns: "dict", gives: "{stdout, stderr, exit_code}, and proc_id if it runs on; a failing command is no error",
         args: &[ManualArg("command", "", "a shell line; either this or argv"), ManualArg("argv", "", "words as they are"), ManualArg("cwd", "", "the workspace root without"), ManualArg("timeout", "", "seconds to wait; then it goes on as proc_id"), ManualArg("proc", "", "waits on for that proc_id"), ManualArg("input", "", "standard input")],
         fails: RUN, words: "shell execute program subprocess bash build test" },
     ManualEntry { tool: "linux_proc_start", returns: "dict", gives: "{proc_id, pid}",
@@ -120,7 +121,7 @@ static ENTRIES: &[ManualEntry] = &[
     ManualEntry { tool: "te_diff", returns: "str", gives: TE, args: &[ManualArg("b", "", "HEAD without")], fails: READ, words: "changes difference uncommitted" },
     ManualEntry { tool: "te_git", returns: "str", gives: TE, args: &[ManualArg("args", "", "such as [\"log\", \"-5\"]")], fails: &[CommandDenied], words: "history blame status commit branch show" },
     ManualEntry { tool: "repo_read", returns: "str", gives: TE, args: &[ManualArg("max_bytes", "65536", "1 to 8388608")], fails: READ, words: "open content" },
-    ManualEntry { tool: "repo_write_patch", returns: "str", gives: TE, args: &[], fails: &[InvalidPath, NoMatch, Busy], words: "edit change modify hunks" },
+    ManualEntry { tool: "repo_write_patch", returns: "str", gives: "one line a file: created, modified, deleted or renamed to, and its path", args: &[], fails: &[InvalidPath, NoMatch, Busy], words: "edit change modify hunks" },
     ManualEntry { tool: "run_pytest", returns: "str", gives: TE, args: &[ManualArg("args", "[]", "pytest's own words")], fails: &[CommandDenied, NotFound], words: "test tests unit python execute" },
     ManualEntry { tool: "rag_search", returns: "dict", gives: SNIPPETS, args: SEARCH, fails: RAG, words: "semantic where implemented retrieval" },
     ManualEntry { tool: "rag_query", returns: "dict", gives: SNIPPETS, args: SEARCH, fails: RAG, words: "" },

@@ -538,9 +538,41 @@ fn what_must_live_is_not_killed() {
         assert_eq!(client.code("linux_proc_kill", args), "COMMAND_DENIED");
         assert!(!other.has_ended());
     }
-    let same = sleep(None);
-    client.json("linux_proc_kill", json!({"pid": pid(&same)}));
-    assert_eq!(same.wait().signal, Some(15));
+    let mut same = sleep(None);
+    let args = json!({"pid": pid(&same), "signal": 9});
+    assert_eq!(
+        client.code("linux_proc_kill", args.clone()),
+        "COMMAND_DENIED"
+    );
+    assert!(!same.has_ended());
+    let mut client = workspace.mcp(["--mode", "classic", "--set", "mcp.tools.kill_any=true"]);
+    client.initialize("2025-11-25");
+    client.json("linux_proc_kill", args);
+    assert_eq!(same.wait().signal, Some(9));
+}
+
+#[test]
+fn a_signal_is_given_by_name_or_by_number() {
+    let workspace = workspace("//- a\n");
+    let mut client = classic(&workspace);
+    for signal in [
+        json!(9),
+        json!("9"),
+        json!(9.0),
+        json!("KILL"),
+        json!("SIGKILL"),
+        json!("kill"),
+    ] {
+        let id = start(&mut client, &["cat"], false);
+        let ended = client.json("linux_proc_stop", json!({"proc_id": id, "signal": signal}));
+        assert_eq!(ended["signal"], 9, "{signal}");
+        let started = client.json("linux_proc_start", json!({"argv": ["cat"]}));
+        let ended = client.json(
+            "linux_proc_kill",
+            json!({"pid": started["pid"], "signal": signal}),
+        );
+        assert_eq!(ended["signal"], 9, "{signal}");
+    }
 }
 
 #[test]
