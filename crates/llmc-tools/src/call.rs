@@ -19,7 +19,7 @@ use crate::observe::{self, ObservedArgs};
 use crate::reachable::{Reach, Route};
 use crate::seal::Sealed;
 use crate::te;
-use crate::tool::{Effect, ToolDef};
+use crate::tool::{Effect, RunningTool, ToolDef};
 
 /// How long a call may go on past its deadline or cancellation to finish a write it has begun.
 const GRACE: Duration = Duration::from_millis(800);
@@ -78,7 +78,17 @@ impl CallOutcome {
 
 impl App {
     /// Carries out a call.
-    pub async fn call(self: &Arc<App>, mut call: Call) -> CallOutcome {
+    pub async fn call(self: &Arc<App>, call: Call) -> CallOutcome {
+        self.call_with(call, |tool, cx, args| (tool.run)(cx, args))
+            .await
+    }
+
+    /// Carries out a call with other work than the tool's own, under the same rights, limits and records.
+    pub(crate) async fn call_with(
+        self: &Arc<App>,
+        mut call: Call,
+        work: impl FnOnce(&'static ToolDef, Cx, Map<String, Value>) -> RunningTool,
+    ) -> CallOutcome {
         let started = Instant::now();
         let correlation_id = call
             .correlation_id
@@ -96,7 +106,7 @@ impl App {
         };
         let result = match self.admit(tool, &call) {
             Ok(tool) => {
-                self.run_in_turn(tool, call, caller.clone())
+                self.run_in_turn(tool, call, caller.clone(), work)
                     .instrument(span)
                     .await
             }
@@ -118,7 +128,11 @@ impl App {
     }
 
     /// Whether this caller may call this tool at all.
-    fn admit(&self, tool: Option<&'static ToolDef>, call: &Call) -> Result<&'static ToolDef> {
+    pub(crate) fn admit(
+        &self,
+        tool: Option<&'static ToolDef>,
+        call: &Call,
+    ) -> Result<&'static ToolDef> {
         let unknown = |how: &str| {
             let known = self.listing().iter().map(|tool| tool.name);
             let message = format!("Unknown tool: {}{how}", call.name);
@@ -196,9 +210,10 @@ impl App {
         tool: &'static ToolDef,
         call: Call,
         caller: Arc<Caller>,
+        work: impl FnOnce(&'static ToolDef, Cx, Map<String, Value>) -> RunningTool,
     ) -> Result<Sealed> {
         if caller.surface == Surface::Code {
-            return self.run(tool, call, caller).await;
+            return self.run(tool, call, caller, work).await;
         }
         let cancel = call.cancel.clone();
         let slots = self.slots().of(&caller.principal, tool.effect);
@@ -206,7 +221,7 @@ impl App {
             slot = slots.acquire() => slot,
             () = cancel.cancelled() => return Err(Error::new(ErrorKind::Cancelled, "cancelled")),
         };
-        let answer = self.run(tool, call, caller).await;
+        let answer = self.run(tool, call, caller, work).await;
         drop(slot);
         answer
     }
@@ -216,12 +231,13 @@ impl App {
         tool: &'static ToolDef,
         call: Call,
         caller: Arc<Caller>,
+        work: impl FnOnce(&'static ToolDef, Cx, Map<String, Value>) -> RunningTool,
     ) -> Result<Sealed> {
         let cx = Cx::new(self.clone(), caller, CancelToken::default()).for_call(&call);
         let limit = (tool.time_limit)(&cx);
         let stop = CancelToken::with_deadline(Instant::now() + limit);
         let mut told = cx.told();
-        let work = (tool.run)(cx.with_stop(stop.clone()), call.args);
+        let work = work(tool, cx.with_stop(stop.clone()), call.args);
         let mut task = tokio::spawn(work.in_current_span());
         let started = Instant::now();
         let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);

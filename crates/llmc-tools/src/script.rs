@@ -5,6 +5,7 @@
 //! receipts, and what it prints is what the model reads.
 
 mod answer;
+mod files;
 mod host;
 mod sessions;
 

@@ -64,7 +64,8 @@ pub trait Tool: 'static {
     }
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<Sealed>> + Send>>;
+/// A call that is under way.
+pub(crate) type RunningTool = Pin<Box<dyn Future<Output = Result<Sealed>> + Send>>;
 
 /// A tool with its types erased, as the catalogue holds it.
 pub struct ToolDef {
@@ -83,7 +84,7 @@ pub struct ToolDef {
     /// See [`Tool::RETRIEVES`].
     pub retrieves: bool,
     make_lean: fn() -> Lean,
-    pub(crate) run: fn(Cx, Map<String, Value>) -> Running,
+    pub(crate) run: fn(Cx, Map<String, Value>) -> RunningTool,
     pub(crate) time_limit: fn(&Cx) -> Duration,
 }
 
@@ -172,7 +173,7 @@ impl fmt::Debug for ToolDef {
     }
 }
 
-fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> Running {
+fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> RunningTool {
     Box::pin(async move {
         let tool = ToolDef::of::<T>();
         let args = arguments::normalise(&tool, args)?;

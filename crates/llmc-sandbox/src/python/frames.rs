@@ -79,11 +79,6 @@ pub(super) struct ErrorFrame {
 }
 
 impl FrameBuffer {
-    /// Bytes of frames that are not taken yet.
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len() - self.at
-    }
-
     pub(super) fn add(&mut self, bytes: &[u8]) {
         if self.at > 0 {
             self.bytes.drain(..self.at);
@@ -212,7 +207,7 @@ mod tests {
         assert_eq!((called.id, called.operation.as_str()), (7, "write"));
         assert_eq!(content, b"\0\xff{");
         assert!(matches!(inbox.next(), Ok(Some(Frame::Cancel(7)))));
-        assert_eq!(inbox.len(), 0);
+        assert!(matches!(inbox.next(), Ok(None)));
     }
 
     #[test]

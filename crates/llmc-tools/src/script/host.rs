@@ -2,9 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use llmc_sandbox::{Exception, ScriptCall, ScriptCallError, ScriptHost};
+use llmc_sandbox::{Exception, ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply};
 use serde_json::{Map, Value, json};
 
+use super::files;
 use crate::call::{Call, nearest};
 use crate::catalog;
 use crate::cx::{Caller, Cx, Form, Surface};
@@ -65,7 +66,15 @@ impl Tools<'_> {
         shown
     }
 
-    fn note_effect(&self, effect: String) {
+    pub(super) fn cx(&self) -> &Cx {
+        self.cx
+    }
+
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    pub(super) fn note_effect(&self, effect: String) {
         let mut all = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(effect);
     }
@@ -105,6 +114,10 @@ impl Tools<'_> {
 }
 
 impl ScriptHost for Tools<'_> {
+    async fn system(&self, call: SystemCall) -> Result<SystemReply, ScriptCallError> {
+        files::system(self, call).await
+    }
+
     async fn call(&self, call: ScriptCall) -> Result<Value, ScriptCallError> {
         match call.name.as_str() {
             "search" => return self.search(&call),
@@ -155,6 +168,12 @@ impl ScriptHost for Tools<'_> {
     }
 }
 
+/// The beginning of an argument's first line.
+pub(super) fn clipped(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().take(MAX_ARGUMENT_CHARS).collect()
+}
+
 /// The call in a few words: the tool, and the text of its first argument, or of both paths of a move.
 fn describe(tool: &ToolDef, args: &Map<String, Value>) -> String {
     let text = |value: &Value| match value {
@@ -169,10 +188,7 @@ fn describe(tool: &ToolDef, args: &Map<String, Value>) -> String {
     let shown: Vec<String> = main
         .iter()
         .filter_map(|name| text(args.get(*name)?))
-        .map(|text| {
-            let line = text.lines().next().unwrap_or_default();
-            line.chars().take(MAX_ARGUMENT_CHARS).collect()
-        })
+        .map(|text| clipped(&text))
         .collect();
     format!("{}({})", tool.name, shown.join(", "))
 }

@@ -29,7 +29,7 @@ use crate::te;
 /// A command that prints more than this while a call waits for it is ended: no more of it could be stored.
 pub(super) const MAX_OUTPUT_BYTES: u64 = 256 << 20;
 /// Bytes of output that a background process keeps for `linux_proc_read`.
-const RING_BYTES: usize = 1 << 20;
+pub(super) const RING_BYTES: usize = 1 << 20;
 /// How much of each stream a command that timed out shows.
 const TIMEOUT_TAIL_BYTES: usize = 4096;
 
@@ -264,7 +264,7 @@ fn capture(
         .spawn_with_sink(spec, manner, Some(spool.sink()))?;
     let mut notes = Vec::new();
     if let Some(input) = &request.input {
-        notes.extend(feed(&process, input, wait.duration, cancel)?);
+        notes.extend(feed(&process, input.as_bytes(), wait.duration, cancel)?);
     }
     let waited = wait_for_end(&process, || spool.bytes(), deadline, false, cancel);
     let mut capture = Capture {
@@ -302,13 +302,13 @@ fn capture(
 }
 
 /// Writes all of the input and closes it. Returns a note if the command did not read everything.
-fn feed(
+pub(super) fn feed(
     process: &Process,
-    input: &str,
+    input: &[u8],
     patience: Duration,
     cancel: &CancelToken,
 ) -> Result<Option<String>> {
-    let sent = process.send(input.as_bytes(), patience, cancel)?;
+    let sent = process.send(input, patience, cancel)?;
     process.close_input(Duration::ZERO, cancel)?;
     let unread = sent.bytes < input.len();
     Ok(unread.then(|| format!("read {} of {} bytes of input", sent.bytes, input.len())))

@@ -5,6 +5,7 @@
 //! - `wait`: how long a call waits
 //! - `spool`: the output while it arrives, in bounded memory
 //! - `condense`: what of it is shown; `output`: the same as a tool's output, which the seal finishes
+//! - `raw`: a command whose output a script gets byte for byte
 //! - `operator_te`: the second way to run a command, through a `te` program that the operator configured
 //! - `cli`, `te_output`: the `te` of a user's shell
 //! - [`Flags`]: the command line of `te`; `document`, `report`: its other answers
@@ -17,6 +18,7 @@ mod flags;
 mod line;
 mod operator_te;
 pub(crate) mod output;
+mod raw;
 mod report;
 pub(crate) mod spool;
 mod te_output;
@@ -28,6 +30,7 @@ pub(crate) use execute::{CommandRequest, answer, output_form, resume};
 pub use flags::Flags;
 pub(crate) use line::CommandWords;
 pub(crate) use output::RunOutput;
+pub(crate) use raw::{RawOutput, RawRequest, run_raw};
 pub use report::HELP;
 pub(crate) use wait::call_limit;
 

@@ -174,6 +174,21 @@ impl Spool {
         self.stderr.write_to(out)
     }
 
+    /// Both streams byte for byte, or both as one text in the place of the first.
+    ///
+    /// # Errors
+    /// Something was not kept.
+    pub(super) fn contents(&mut self, merged: bool) -> io::Result<[Vec<u8>; 2]> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        if merged {
+            self.write_to(&mut stdout)?;
+        } else {
+            self.stdout.write_to(&mut stdout)?;
+            self.stderr.write_to(&mut stderr)?;
+        }
+        Ok([stdout, stderr])
+    }
+
     /// The end of both streams.
     pub(crate) fn ends(&self, bytes: usize) -> [String; 2] {
         [&self.stdout, &self.stderr].map(|side| {

@@ -1,0 +1,742 @@
+# Python's own functions on files, on a workspace that is mounted read-only. Reading is the kernel's work. What would change
+# something is asked of the server, which carries it out with the guards of its file tools. Nothing here holds the script:
+# past these functions it meets the read-only mount.
+import builtins
+import errno
+import functools
+import io
+import os
+import stat
+import sys
+import threading
+import time
+import weakref
+
+WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Where a script has files of its own.
+PRIVATE_DIRS = ("/tmp", "/dev", "/proc", "/var/tmp")
+ERRNOS = {
+    "FileNotFoundError": errno.ENOENT,
+    "FileExistsError": errno.EEXIST,
+    "IsADirectoryError": errno.EISDIR,
+    "NotADirectoryError": errno.ENOTDIR,
+    "PermissionError": errno.EACCES,
+    "TimeoutError": errno.ETIMEDOUT,
+    "OSError": errno.EIO,
+}
+BUSY = "RESOURCE_BUSY"
+
+
+class Native:
+    """Python's own functions, as they were."""
+
+
+def keep_native():
+    for name in dir(os):
+        if callable(getattr(os, name)):
+            setattr(Native, name, staticmethod(getattr(os, name)))
+    Native.os_open, Native.open = staticmethod(os.open), staticmethod(io.open)
+    flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
+    Native.open_tmp = staticmethod(lambda: Native.os_open("/tmp", flags, 0o600))
+
+
+class Server:
+    """What the patched functions ask. Without a channel they are Python's own."""
+
+    channel = None
+    roots = ()
+
+    @staticmethod
+    def request(operation, args, content=b""):
+        """Asks for an operation and waits. Returns its value and contents."""
+        done, box = threading.Event(), []
+        send_request(operation, args, content, lambda reply: (box.append(reply), done.set()))
+        done.wait()
+        return outcome(box[0])
+
+
+def send_request(operation, args, content, answered):
+    """Asks for an operation. Returns its number."""
+    try:
+        return Server.channel.request(operation, args, content, answered)
+    except UnicodeEncodeError:
+        raise OSError(errno.EILSEQ, "the server takes only names that are UTF-8") from None
+
+
+def outcome(reply):
+    if "raise" not in reply:
+        return reply["value"], reply.get("contents", [])
+    name, message = reply["raise"]
+    error = getattr(builtins, name)(message)
+    if isinstance(error, OSError):
+        error.errno = errno.EBUSY if message.startswith(BUSY) else ERRNOS.get(name, errno.EIO)
+    raise error
+
+
+def below(path, folder):
+    return path == folder or path.startswith("/" if folder == "/" else folder + "/")
+
+
+def in_roots(path):
+    return any(below(os.path.normpath(path), root) for root in Server.roots)
+
+
+def ours(path):
+    """The absolute path if the server decides on it; None for files of the script's own and for what is no path."""
+    if Server.channel is None or isinstance(path, int):
+        return None
+    try:
+        path = os.fsdecode(path)
+    except TypeError:
+        return None
+    if not path or "\0" in path:
+        return None
+    if not path.startswith("/"):
+        path = Native.getcwd() + "/" + path
+    if not in_roots(path) and any(below(os.path.normpath(path), folder) for folder in PRIVATE_DIRS):
+        return None
+    return path
+
+
+def failed(code, path):
+    return OSError(code, os.strerror(code), path)
+
+
+def umask():
+    mask = Native.umask(0o22)
+    Native.umask(mask)
+    return mask
+
+
+class Image:
+    """The content of a file that a script is writing, in an unnamed file, until the server has it."""
+
+    open = {}
+    by_fd = {}
+    lock = threading.RLock()
+
+    def __init__(self, path, exists):
+        self.path, self.exists = path, exists
+        self.fd = Native.open_tmp()
+        self.dirty = False  # differs from what the server has
+        self.exported = False  # may change without being seen to
+        self.base = None  # bytes before this are the file's, and not here
+        self.sha = None  # of what was read, if that must still be there
+        self.mode = self.times = None  # to set when it is committed
+        self.default_mode = None
+        self.stamp = None
+        self.gone = False  # its file has been deleted
+        self.busy = False
+
+    def register(self, fd):
+        with Image.lock:
+            Image.open[id(self)] = self
+            Image.by_fd[fd] = self
+
+    def release(self, fd):
+        with Image.lock:
+            Image.by_fd.pop(fd, None)
+            if not any(image is self for image in Image.by_fd.values()):
+                Image.open.pop(id(self), None)
+
+    def load(self):
+        """Copies the file."""
+        source = Native.os_open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            at = 0
+            while True:
+                part = Native.pread(source, 1 << 20, at)
+                if not part:
+                    break
+                rest = memoryview(part)
+                while rest:
+                    written = Native.pwrite(self.fd, rest, at)
+                    rest, at = rest[written:], at + written
+        finally:
+            Native.close(source)
+        self.base = None
+
+    def size(self):
+        return Native.fstat(self.fd).st_size
+
+    def content(self, start=0):
+        parts, at, end = [], start, self.size()
+        while at < end:
+            part = Native.pread(self.fd, end - at, at)
+            if not part:
+                break
+            parts.append(part)
+            at += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def unsent(self):
+        if self.gone:
+            return False
+        if self.dirty or self.mode is not None or self.times is not None:
+            return True
+        now = Native.fstat(self.fd)
+        if self.stamp is not None and self.stamp != (now.st_size, now.st_mtime_ns):
+            return True
+        return self.exported and self.sha is not None and digest(self.content()) != self.sha
+
+    def commit(self):
+        """Gives the server what it does not have yet."""
+        with Image.lock:
+            if self.busy or not self.unsent():
+                return
+            self.busy = True
+            try:
+                self.send()
+            finally:
+                self.busy = False
+
+    def send(self):
+        state = Native.fstat(self.fd)
+        stamp = (state.st_size, state.st_mtime_ns)
+        if self.dirty or self.stamp != stamp or self.exported:
+            args = {"path": self.path, "append": self.base is not None}
+            content = self.content(self.base or 0)
+            if self.sha is not None:
+                args["expected"] = self.sha
+            Server.request("write", args, content)
+            if self.base is not None:
+                self.base = state.st_size
+            if self.sha is not None:
+                self.sha = digest(content)
+            if not self.exists and self.default_mode is not None and self.mode is None:
+                self.mode = self.default_mode
+            self.exists, self.dirty, self.stamp = True, False, stamp
+        mode, times, self.mode, self.times = self.mode, self.times, None, None
+        set_attributes(self.path, mode, times)
+
+
+def digest(content):
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()
+
+
+def set_attributes(path, mode=None, times=None):
+    if mode is not None and stat.S_IMODE(Native.stat(path).st_mode) == mode:
+        mode = None
+    if mode is not None or times is not None:
+        Server.request("attributes", {"path": path, "mode": mode, "times": times})
+
+
+class WorkspaceFile(io.FileIO):
+    """The raw file below `open`: a descriptor of an image that is committed when it is closed."""
+
+    def __init__(self, image, fd, mode, name, closefd=True):
+        self.image = image
+        super().__init__(fd, mode, closefd)
+        self.name = name
+        self.owns = closefd
+
+    def write(self, data):
+        self.image.dirty = True
+        return super().write(data)
+
+    def truncate(self, size=None):
+        image = self.image
+        if image.base is not None and image.exists:
+            # What is cut must be here.
+            at = self.tell()
+            image.load()
+            self.seek(at)
+        image.dirty = True
+        return super().truncate(size)
+
+    def fileno(self):
+        self.image.exported = True
+        return super().fileno()
+
+    def flush(self):
+        super().flush()
+        self.image.commit()
+
+    def close(self):
+        if self.closed or not self.owns:
+            return super().close()
+        fd, image = super().fileno(), self.image
+        try:
+            image.commit()
+        finally:
+            image.release(fd)
+            image.gone = True
+            super().close()
+            if image.fd != fd:
+                Native.close(image.fd)
+
+
+def committing(base):
+    class File(base):
+        def flush(self):
+            super().flush()
+            self.raw.image.commit()
+
+    File.__name__ = File.__qualname__ = base.__name__
+    return File
+
+
+WorkspaceWriter = committing(io.BufferedWriter)
+WorkspaceRandom = committing(io.BufferedRandom)
+opened = weakref.WeakSet()
+
+
+def barrier():
+    """Commits what has been written, so that whoever looks sees it. What fails is tried again and told on close."""
+    for image in list(Image.open.values()):
+        try:
+            image.commit()
+        except OSError:
+            pass
+
+
+def flush_all():
+    """Commits everything, also what Python has buffered. The first failure is raised when all have been tried."""
+    first = None
+    for file in list(opened):
+        try:
+            if not file.closed:
+                file.flush()
+        except (OSError, ValueError) as error:
+            first = first or error
+    for image in list(Image.open.values()):
+        try:
+            image.commit()
+        except OSError as error:
+            first = first or error
+    if first is not None:
+        raise first
+
+
+def make_image(path, given, kind, truncate, create, exclusive, readable):
+    """Opens a file to be written, as the kernel would, and says what the kernel would say."""
+    barrier()
+    if not in_roots(path):
+        Server.request("check", {"path": path})
+    try:
+        found = Native.stat(path)
+    except FileNotFoundError:
+        found = None
+    except OSError as error:
+        raise failed(error.errno, given) from None
+    if exclusive and (found or os.path.islink(path)):
+        raise failed(errno.EEXIST, given)
+    if found is None:
+        if not create:
+            raise failed(errno.ENOENT, given)
+        if path.endswith("/"):
+            raise failed(errno.EISDIR, given)
+        try:
+            Native.stat(os.path.dirname(os.path.realpath(path)))
+        except OSError as error:
+            raise failed(error.errno, given) from None
+    elif stat.S_ISDIR(found.st_mode):
+        raise failed(errno.EISDIR, given)
+    Server.request("check", {"path": path})
+    image = Image(path, found is not None)
+    try:
+        if found is None or truncate:
+            # `open` makes or empties the file even if nothing is written.
+            image.dirty = found is None or found.st_size > 0
+            if kind == "a":
+                image.base = 0
+        elif kind == "a" and not readable:
+            image.base = found.st_size
+            Native.ftruncate(image.fd, found.st_size)
+        else:
+            image.load()
+            if kind == "a":
+                image.base = image.size()
+            else:
+                image.sha = digest(image.content())
+    except BaseException:
+        Native.close(image.fd)
+        raise
+    now = Native.fstat(image.fd)
+    image.stamp = (now.st_size, now.st_mtime_ns)
+    return image
+
+
+def is_writing(mode):
+    """Whether it is a mode in which a file is written; a wrong one is left to Python's own `open`."""
+    if not isinstance(mode, str) or not set(mode) & set("wax+"):
+        return False
+    kinds = [letter for letter in mode if letter in "rwax"]
+    return len(kinds) == 1 and len(set(mode)) == len(mode) and set(mode) <= set("rwaxbt+") and not {"b", "t"} <= set(mode)
+
+
+def open_file(file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, closefd=True, opener=None):
+    arguments = (file, mode, buffering, encoding, errors, newline, closefd, opener)
+    if Server.channel is None or not is_writing(mode):
+        if Image.open:
+            barrier()
+        return Native.open(*arguments)
+    binary = "b" in mode
+    if binary and (encoding is not None or errors is not None or newline is not None) or newline not in (None, "", "\n", "\r", "\r\n"):
+        return Native.open(*arguments)
+    if buffering == 0 and not binary:
+        return Native.open(*arguments)
+    kind, readable = next(letter for letter in mode if letter in "rwax"), "+" in mode
+    fd = file if isinstance(file, int) else None
+    if fd is None and opener is not None:
+        flags = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "a": os.O_CREAT | os.O_APPEND, "x": os.O_CREAT | os.O_EXCL}[kind]
+        fd = opener(file, flags | os.O_CLOEXEC | (os.O_RDWR if readable else os.O_WRONLY))
+        if not isinstance(fd, int) or fd not in Image.by_fd:
+            return Native.open(file, mode, buffering, encoding, errors, newline, closefd, lambda *_: fd)
+    if fd is not None:
+        image = Image.by_fd.get(fd)
+        if image is None:
+            return Native.open(*arguments)
+    else:
+        path = ours(file)
+        if path is None:
+            return Native.open(*arguments)
+        image = make_image(path, file, kind, kind in "wx", kind != "r", kind == "x", readable)
+        fd = image.fd
+        if kind == "a":
+            import fcntl
+
+            fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+    raw = WorkspaceFile(image, fd, {"r": "r+", "w": "w", "a": "a", "x": "w"}[kind] + ("+" if readable and kind != "r" else ""), file, closefd)
+    image.register(fd)
+    try:
+        made = layered(raw, mode, binary, buffering, encoding, errors, newline, readable)
+    except BaseException:
+        raw.close()
+        raise
+    opened.add(made)
+    return made
+
+
+def layered(raw, mode, binary, buffering, encoding, errors, newline, readable):
+    """What `io.open` puts on top of a raw file."""
+    if buffering == 0:
+        return raw
+    line_buffering = buffering == 1 and not binary
+    if buffering < 0 or buffering == 1:
+        buffering = getattr(raw, "_blksize", io.DEFAULT_BUFFER_SIZE)
+        if sys.version_info >= (3, 14):
+            buffering = max(min(buffering, 8 << 20), io.DEFAULT_BUFFER_SIZE)
+    buffer = (WorkspaceRandom if readable else WorkspaceWriter)(raw, buffering)
+    if binary:
+        return buffer
+    text = io.TextIOWrapper(buffer, encoding, errors, newline, line_buffering)
+    text.mode = mode
+    return text
+
+
+def os_open(path, flags, mode=0o777, *, dir_fd=None):
+    full = ours(path) if dir_fd is None and flags & WRITING_FLAGS else None
+    if full is None or flags & getattr(os, "O_DIRECTORY", 0):
+        if Image.open:
+            barrier()
+        return Native.os_open(path, flags, mode, dir_fd=dir_fd)
+    kind = "a" if flags & os.O_APPEND else "w"
+    create = bool(flags & os.O_CREAT)
+    image = make_image(full, path, kind, bool(flags & os.O_TRUNC), create, create and bool(flags & os.O_EXCL), True)
+    image.sha = None
+    image.exported = True
+    if not image.exists:
+        image.default_mode = mode & ~umask()
+    import fcntl
+
+    if kind == "a":
+        fcntl.fcntl(image.fd, fcntl.F_SETFL, os.O_APPEND)
+    # The script closes its own descriptor, perhaps unseen.
+    fd = image.fd
+    image.fd = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
+    image.register(fd)
+    return fd
+
+
+def os_close(fd):
+    image = Image.by_fd.get(fd)
+    if image is None:
+        return Native.close(fd)
+    try:
+        image.commit()
+    finally:
+        image.release(fd)
+        if image.fd != fd:
+            Native.close(image.fd)
+        Native.close(fd)
+
+
+def changing(name):
+    """A function that changes an open file."""
+    native = getattr(Native, name)
+
+    def call(fd, *args):
+        image = Image.by_fd.get(fd)
+        if image is not None:
+            if name == "ftruncate" and image.base is not None and image.exists:
+                image.load()
+            image.dirty = True
+        return native(fd, *args)
+
+    return call
+
+
+def looking(native):
+    """A function that looks at files."""
+
+    def call(*args, **kwargs):
+        if Image.open:
+            barrier()
+        return native(*args, **kwargs)
+
+    return call
+
+
+def path_of(path, *fds):
+    """The path if the server carries out an operation on it; what has been written is committed first."""
+    full = ours(path) if all(fd is None for fd in fds) else None
+    if full is not None:
+        barrier()
+        if not in_roots(full):
+            Server.request("check", {"path": full})
+    return full
+
+
+def unlink(path, *, dir_fd=None):
+    full = path_of(path, dir_fd)
+    if full is None:
+        return Native.unlink(path, dir_fd=dir_fd)
+    if stat.S_ISDIR(Native.lstat(path).st_mode):
+        raise failed(errno.EISDIR, path)
+    Server.request("delete", {"path": full, "what": "file"})
+    forget(full)
+
+
+def forget(path):
+    """What is written to a deleted file goes nowhere."""
+    path = os.path.normpath(path)
+    for image in list(Image.open.values()):
+        if below(os.path.normpath(image.path), path):
+            image.gone = True
+
+
+def rmdir(path, *, dir_fd=None):
+    full = path_of(path, dir_fd)
+    if full is None:
+        return Native.rmdir(path, dir_fd=dir_fd)
+    if not stat.S_ISDIR(Native.lstat(path).st_mode):
+        raise failed(errno.ENOTDIR, path)
+    if Native.listdir(path):
+        raise failed(errno.ENOTEMPTY, path)
+    Server.request("delete", {"path": full, "what": "empty_dir"})
+
+
+def mkdir(path, mode=0o777, *, dir_fd=None):
+    full = path_of(path, dir_fd)
+    if full is None:
+        return Native.mkdir(path, mode, dir_fd=dir_fd)
+    if os.path.lexists(path):
+        raise failed(errno.EEXIST, path)
+    try:
+        parent = Native.stat(os.path.dirname(full.rstrip("/")))
+    except OSError as error:
+        raise failed(error.errno, path) from None
+    if not stat.S_ISDIR(parent.st_mode):
+        raise failed(errno.ENOTDIR, path)
+    Server.request("mkdir", {"path": full})
+    mask = umask()
+    if mode & ~mask != 0o777 & ~mask:
+        set_attributes(full, mode & ~mask)
+
+
+def renaming(native):
+    def rename(src, dst, *, src_dir_fd=None, dst_dir_fd=None):
+        source, target = path_of(src, src_dir_fd, dst_dir_fd), path_of(dst, src_dir_fd, dst_dir_fd)
+        if source is None and target is None:
+            return native(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+        def fail(code):
+            return OSError(code, os.strerror(code), src, None, dst)
+
+        try:
+            found = Native.lstat(src)
+        except OSError as error:
+            raise fail(error.errno) from None
+        if source is None or target is None:
+            raise fail(errno.EXDEV)
+        try:
+            old = Native.lstat(dst)
+        except FileNotFoundError:
+            old = None
+        except OSError as error:
+            raise fail(error.errno) from None
+        is_dir = stat.S_ISDIR(found.st_mode)
+        if old is None and not os.path.isdir(os.path.dirname(target.rstrip("/"))):
+            raise fail(errno.ENOENT)
+        inside = below(os.path.normpath(target), os.path.normpath(source))
+        if is_dir and inside and os.path.normpath(target) != os.path.normpath(source):
+            raise fail(errno.EINVAL)
+        if old is not None:
+            if stat.S_ISDIR(old.st_mode) != is_dir:
+                raise fail(errno.ENOTDIR if is_dir else errno.EISDIR)
+            if is_dir and Native.listdir(dst) and not os.path.samefile(src, dst):
+                raise fail(errno.ENOTEMPTY)
+        Server.request("move", {"source": source, "target": target})
+        source, target = os.path.normpath(source), os.path.normpath(target)
+        for image in list(Image.open.values()):
+            path = os.path.normpath(image.path)
+            if below(path, source):
+                image.path = target + path[len(source) :]
+            elif path == target:
+                image.gone = True
+
+    return rename
+
+
+def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
+    if isinstance(path, int) and path in Image.by_fd:
+        Image.by_fd[path].mode = mode & 0o7777
+        return
+    full = path_of(path, dir_fd)
+    if full is None:
+        return Native.chmod(path, mode, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+    if not follow_symlinks and os.path.islink(path):
+        raise NotImplementedError("chmod: follow_symlinks unavailable on this platform")
+    Native.stat(path)
+    set_attributes(full, mode & 0o7777)
+
+
+def fchmod(fd, mode):
+    return chmod(fd, mode) if fd in Image.by_fd else Native.fchmod(fd, mode)
+
+
+def utime(path, times=None, *, ns=None, dir_fd=None, follow_symlinks=True):
+    image = Image.by_fd.get(path) if isinstance(path, int) else None
+    full = path_of(path, dir_fd)
+    if full is None and image is None:
+        options = {"ns": ns} if ns is not None else {"times": times}
+        return Native.utime(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks, **options)
+    if times is not None and ns is not None:
+        raise ValueError("utime: you may specify either 'times' or 'ns' but not both")
+    if times is not None:
+        ns = [int(part // 1) * 10**9 + int((part % 1) * 1e9) for part in times]
+    elif ns is None:
+        ns = [time.time_ns()] * 2
+    if image is not None:
+        image.times = list(ns)
+        return
+    Native.stat(path)
+    set_attributes(full, None, list(ns))
+
+
+def truncate(path, length):
+    if isinstance(path, int):
+        return os.ftruncate(path, length)
+    if ours(path) is None:
+        return Native.truncate(path, length)
+    with open_file(path, "r+b") as file:
+        file.truncate(length)
+
+
+def refusing(name, instead):
+    """A function that the server has nothing for."""
+    native = getattr(Native, name)
+
+    def call(*args, **kwargs):
+        places = [ours(place) for place in args[:2] if isinstance(place, (str, bytes, os.PathLike))]
+        if any(place is not None for place in places):
+            raise OSError(errno.EPERM, "os." + name + " is not available to scripts; " + instead, args[0])
+        return native(*args, **kwargs)
+
+    return call
+
+
+def setxattr(path, *args, **kwargs):
+    if ours(path) is not None:
+        raise failed(errno.ENOTSUP, path)
+    return Native.setxattr(path, *args, **kwargs)
+
+
+def rmtree_of(native):
+    def rmtree(path, ignore_errors=False, onerror=None, *, onexc=None, dir_fd=None):
+        full = ours(path) if dir_fd is None else None
+        if full is None:
+            options = {"onerror": onerror} if onexc is None else {"onexc": onexc}
+            if dir_fd is not None:
+                options["dir_fd"] = dir_fd
+            return native(path, ignore_errors, **options)
+        barrier()
+        try:
+            if os.path.islink(path):
+                raise OSError("Cannot call rmtree on a symbolic link")
+            if not stat.S_ISDIR(Native.lstat(path).st_mode):
+                raise failed(errno.ENOTDIR, path)
+            Server.request("delete", {"path": full, "what": "tree"})
+            forget(full)
+        except OSError as error:
+            if ignore_errors:
+                return
+            if onexc is not None:
+                onexc(Native.rmdir, path, error)
+            elif onerror is not None:
+                onerror(Native.rmdir, path, sys.exc_info())
+            else:
+                raise
+
+    rmtree.avoids_symlink_attacks = True
+    return rmtree
+
+
+class Patched:
+    """A function in the place of a built-in one: as an attribute of a class it stays a function."""
+
+    def __init__(self, function, name):
+        functools.update_wrapper(self, function)
+        self.__name__ = self.__qualname__ = name
+        self.function = function
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+    def __repr__(self):
+        return "<function " + self.__name__ + ">"
+
+
+def patch_files():
+    """Puts the functions above in the place of Python's own."""
+    keep_native()
+
+    def put(name, function, sets=()):
+        native = getattr(os, name, None)
+        if native is None:
+            return
+        patched = Patched(function, name)
+        setattr(os, name, patched)
+        for known in sets:
+            if native in known:
+                known.add(patched)
+
+    for name in ("stat", "lstat", "access", "listdir", "scandir", "readlink"):
+        put(name, looking(getattr(Native, name)), sets=(os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks))
+    for name in ("write", "pwrite", "writev", "ftruncate"):
+        put(name, changing(name))
+    made = {"open": os_open, "close": os_close, "unlink": unlink, "remove": unlink, "rmdir": rmdir, "mkdir": mkdir}
+    made.update(fchmod=fchmod, truncate=truncate, setxattr=setxattr)
+    made.update(rename=renaming(Native.rename), replace=renaming(Native.replace))
+    for name, function in made.items():
+        put(name, function)
+    put("chmod", chmod, sets=(os.supports_follow_symlinks,))
+    put("utime", utime, sets=(os.supports_follow_symlinks,))
+    programs = "run the program that does it: subprocess.run([%r, …])"
+    for name, instead in {
+        "symlink": programs % "ln" + " with -s, or copy the file",
+        "link": programs % "ln" + ", or copy the file",
+        "chown": programs % "chown",
+        "lchown": programs % "chown",
+        "mkfifo": programs % "mkfifo",
+        "mknod": programs % "mknod",
+    }.items():
+        put(name, refusing(name, instead))
+    builtins.open = io.open = Patched(open_file, "open")
+
+
+def patch_shutil(module):
+    module.rmtree = rmtree_of(module.rmtree)

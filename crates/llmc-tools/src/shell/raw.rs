@@ -1,0 +1,113 @@
+//! A command for a script's `subprocess`: its outputs byte for byte, and an end when the script no longer waits.
+
+use std::time::{Duration, Instant};
+
+use llmc_exec::{ExecRequest, ExitStatus, Io, ProcessOptions};
+use llmc_host::CancelToken;
+
+use super::execute::{MAX_OUTPUT_BYTES, RING_BYTES, feed};
+use super::line::CommandWords;
+use super::spool::SharedSpool;
+use super::wait::{Waited, kill, wait_for_end};
+use crate::cx::Cx;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The most of both outputs together that a script is given.
+const MAX_CONTENT_BYTES: u64 = 64 << 20;
+
+/// A command as a script's `subprocess` asks for it.
+#[derive(Debug)]
+pub(crate) struct RawRequest {
+    pub(crate) words: CommandWords,
+    pub(crate) cwd: Option<String>,
+    /// Its standard input; closed when absent.
+    pub(crate) input: Option<Vec<u8>>,
+    /// Both outputs as one, as with `2>&1`.
+    pub(crate) merged: bool,
+}
+
+/// How a command ended, and its outputs.
+#[derive(Debug)]
+pub(crate) struct RawOutput {
+    pub(crate) status: ExitStatus,
+    pub(crate) contents: [Vec<u8>; 2],
+}
+
+/// Runs a command to its end. A script that no longer waits for it ends it and gets what it has printed.
+pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Result<RawOutput> {
+    let cwd = cx
+        .files()
+        .roots
+        .open_dir(request.cwd.as_deref().unwrap_or("."))?;
+    let env = cx.caller().environment();
+    let spec = ExecRequest {
+        argv: &request.words.argv,
+        program: None,
+        cwd: &cwd,
+        timeout: Duration::MAX,
+        env: &env,
+        max_output: u64::MAX,
+        owner: cx.caller().run_owner(),
+    };
+    let spool = SharedSpool::new(cx.app().stores().map(ToOwned::to_owned));
+    let options = ProcessOptions {
+        io: match request.input {
+            Some(_) => Io::Separate,
+            None => Io::NoInput,
+        },
+        idle: Duration::MAX,
+        keep: RING_BYTES,
+    };
+    let process = cx
+        .app()
+        .commands()?
+        .spawn_with_sink(&spec, options, Some(spool.sink()))?;
+    let wait = cx.app().config().mcp.exec.max_wait();
+    let deadline = Instant::now() + wait;
+    if let Some(input) = &request.input {
+        // A program that reads only a part of its input is no failure.
+        feed(&process, input, wait, cancel)?;
+    }
+    let waited = wait_for_end(&process, || spool.bytes(), deadline, false, cancel);
+    let mut undone = String::new();
+    let status = match waited {
+        Ok(Waited::Ended(end)) => {
+            for planted in &end.quarantined {
+                let path = cx.files().roots.display_absolute(&planted.path);
+                undone.push_str(&format!("{path} is protected; the change was undone\n"));
+            }
+            end.status
+        }
+        Ok(Waited::StillRunning) => {
+            kill(&process);
+            let message = format!("the program was ended after {} s", wait.as_secs());
+            return Err(Error::new(ErrorKind::TimedOut, message)
+                .hint("linux_proc_start starts one that goes on"));
+        }
+        Ok(Waited::OutputLimit) => {
+            kill(&process);
+            return Err(too_large(MAX_OUTPUT_BYTES));
+        }
+        Err(error) if error.kind == ErrorKind::Cancelled => {
+            kill(&process);
+            ExitStatus::Stopped
+        }
+        Err(error) => return Err(error),
+    };
+    let mut spool = spool.take();
+    if spool.bytes() > MAX_CONTENT_BYTES {
+        return Err(too_large(MAX_CONTENT_BYTES));
+    }
+    let mut contents = spool.contents(request.merged).map_err(|error| {
+        let message = format!("the output was not kept: {error}");
+        Error::new(ErrorKind::Internal, message)
+    })?;
+    contents[usize::from(!request.merged)].extend_from_slice(undone.as_bytes());
+    Ok(RawOutput { status, contents })
+}
+
+fn too_large(most: u64) -> Error {
+    let message = format!("the program printed more than {} MiB", most >> 20);
+    Error::new(ErrorKind::TooLarge, message)
+        .hint("let it write a file: subprocess.run(\"… > out.txt\", shell=True)")
+}
