@@ -28,7 +28,11 @@ use crate::outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome};
 use crate::session::{CALLS_END_TIMEOUT, MAX_CONCURRENT_CALLS};
 
 /// The program that Python runs first.
-const BOOT_SCRIPT: &str = include_str!("python/boot.py");
+const BOOT_SCRIPT: &str = concat!(
+    include_str!("python/files.py"),
+    include_str!("python/programs.py"),
+    include_str!("python/boot.py"),
+);
 /// The oldest Python that scripts run in.
 const MIN_VERSION: (u32, u32) = (3, 8);
 /// How long an interpreter may take to start.

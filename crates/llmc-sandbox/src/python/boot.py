@@ -95,26 +95,42 @@ class Channel:
         return b"".join(parts)
 
     def hear(self):
-        return json.loads(self.exactly(struct.unpack("<I", self.exactly(4))[0]))
+        message = json.loads(self.exactly(struct.unpack("<I", self.exactly(4))[0]))
+        if "contents" in message:
+            message["contents"] = [self.exactly(size) for size in message["contents"]]
+        return message
 
-    def say(self, kind, payload):
-        frame = memoryview(kind + struct.pack("<I", len(payload)) + payload)
+    def say(self, kind, *parts):
+        head = kind + struct.pack("<I", sum(map(len, parts)))
         with self.lock:
-            while frame:
-                frame = frame[os.write(self.output, frame) :]
+            for part in (head,) + parts:
+                part = memoryview(part)
+                while part:
+                    part = part[Native.write(self.output, part) :]
 
-    def ask(self, name, args, kwargs, answered):
+    def send(self, kind, message, answered, *contents):
+        """Sends a request and returns its number."""
         with self.lock:
             self.last += 1
-            number = self.last
+            number = message["id"] = self.last
             self.waiting[number] = answered
-        call = {"id": number, "name": name, "args": args, "kwargs": kwargs}
         try:
-            payload = json.dumps(call, allow_nan=False, ensure_ascii=False).encode()
+            head = json.dumps(message, allow_nan=False, ensure_ascii=False).encode()
         except BaseException:
             del self.waiting[number]
             raise
-        self.say(b"c", payload)
+        size = [struct.pack("<I", len(head))] if contents else []
+        self.say(kind, *size, head, *contents)
+        return number
+
+    def ask(self, name, args, kwargs, answered):
+        self.send(b"c", {"name": name, "args": args, "kwargs": kwargs}, answered)
+
+    def request(self, operation, args, content, answered):
+        return self.send(b"f", {"operation": operation, "args": args}, answered, content)
+
+    def cancel(self, number):
+        self.say(b"k", str(number).encode())
 
     def listen(self):
         while True:
@@ -167,6 +183,7 @@ def tool(channel, name):
     """A function of the host, to be called."""
 
     def call(*args, **kwargs):
+        barrier()
         done, box = threading.Event(), []
         channel.ask(name, args, kwargs, lambda reply: (box.append(reply), done.set()))
         done.wait()
@@ -180,6 +197,7 @@ def awaitable(channel, name):
     """The same, to be awaited."""
 
     async def call(*args, **kwargs):
+        barrier()
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
 
@@ -401,7 +419,8 @@ def text_of(error):
 def main():
     threading.stack_size(1 << 20)
     channel = Channel()
-    set_up_paths(json.loads(sys.argv.pop(1)))
+    known = json.loads(sys.argv.pop(1))
+    set_up_paths(known)
     channel.say(b"h", json.dumps({"version": sys.version_info[:3]}).encode())
     start = channel.hear()
     sys.setrecursionlimit(start["recursion"] + 60)
@@ -414,6 +433,7 @@ def main():
         pass  # the clock still ends the run
     finish = forwarded(channel)
     threading.Thread(target=channel.listen, daemon=True).start()
+    install_files(channel, known)
     tools = module(channel, start)
     names = {"__name__": "__main__", "__builtins__": builtins}
     names.update((name, getattr(tools, name)) for name in start["functions"])
@@ -436,6 +456,10 @@ def main():
     except BaseException as error:
         del spare
         told = {"trouble": trouble(error)}
+    try:
+        flush_all()
+    except BaseException as error:
+        told = told if "trouble" in told else {"trouble": trouble(error)}
     finish()
     clock = os.times()
     told["cpu_us"] = int((clock.user + clock.system) * 1e6)

@@ -14,7 +14,7 @@ import weakref
 
 WRITING_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # Where a script has files of its own.
-PRIVATE_DIRS = ("/tmp", "/dev", "/proc", "/var/tmp")
+PRIVATE_DIRS = ("/tmp", "/dev", "/proc")
 ERRNOS = {
     "FileNotFoundError": errno.ENOENT,
     "FileExistsError": errno.EEXIST,

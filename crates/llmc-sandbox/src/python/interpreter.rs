@@ -21,8 +21,10 @@ use serde_json::{Value, json};
 
 /// Memory of an idle interpreter.
 const INTERPRETER_BYTES: u64 = 64 << 20;
-/// The size of the private `/tmp`, and of one file in it.
-const MAX_TMP_BYTES: u64 = 64 << 20;
+/// The size of the private `/tmp`, where files are that a script has open for writing.
+const MAX_TMP_BYTES: u64 = 192 << 20;
+/// The largest file that a script writes.
+const MAX_FILE_BYTES: u64 = 128 << 20;
 /// What every interpreter may read beside the workspace: programs, libraries, and files that the standard library opens
 /// because they are there.
 const READABLE: [&str; 12] = [
@@ -111,7 +113,7 @@ impl Visible {
             limits: ExecLimits {
                 memory_bytes: Some(memory_bytes.saturating_add(INTERPRETER_BYTES)),
                 processes: 64,
-                file_bytes: MAX_TMP_BYTES,
+                file_bytes: MAX_FILE_BYTES,
                 open_files: 256,
                 tmp_bytes: MAX_TMP_BYTES,
             },
@@ -221,6 +223,7 @@ impl Visible {
         let venv = candidate.venv.as_ref();
         let argument = json!({
             "workspace": self.dirs.first().map(|_| text(self.roots.workspace())),
+            "roots": self.dirs.iter().map(|dir| text(dir)).collect::<Vec<_>>(),
             "venv": venv.map(|venv| text(&venv.dir)),
             "system_packages": venv.is_none_or(|venv| venv.system_packages),
         });

@@ -250,14 +250,12 @@ def patch_subprocess(subprocess):
 
 def deliver(target, standard, content):
     """Gives an output to where it would have gone."""
-    if target is None or target == standard:
-        stream = sys.stdout if standard == 1 else sys.stderr
+    if target is None:
+        target = standard
         try:
-            stream.flush()
+            (sys.stdout if standard == 1 else sys.stderr).flush()
         except (OSError, ValueError, AttributeError):
             pass
-        Server.channel.output(content)
-        return
     fd = target if isinstance(target, int) else target.fileno()
     content = memoryview(content)
     while content:
@@ -411,8 +409,14 @@ def patch_programs():
             setattr(os, name, Patched(refuse, name))
 
 
-def install_files(channel, roots):
-    """From now on the server is asked. `roots` are the directories of the workspace."""
-    Server.roots = tuple(os.path.realpath(root) for root in roots)
+def install_files(channel, known):
+    """From now on the server is asked."""
+    Server.roots = tuple(known["roots"])
     Environment.before = dict(os.environ)
+    if known["venv"]:
+        sys.executable = os.path.join(known["venv"], "bin", "python")
     Server.channel = channel
+
+
+patch_files()
+patch_programs()
