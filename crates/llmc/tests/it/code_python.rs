@@ -188,16 +188,16 @@ fn the_token_and_the_host_are_out_of_reach_and_the_workspace_is_read_only() {
     let root = workspace.root();
     let pid = client.process().pid().as_raw_nonzero();
     let script = format!(
-        "import os, glob, socket, subprocess\n\
+        "import _io, os, glob, posix, socket\n\
          def tried(what, *args):\n  try: print(what(*args))\n  except Exception as e: print('held', type(e).__name__)\n\
          read = lambda path: open(path, errors='replace').read()\n\
          for path in ['{root}/.llmc/token', '/proc/{pid}/environ', '/proc/1/environ', '/etc/passwd']:\n  tried(read, path)\n\
-         tried(lambda: open('{root}/planted', 'w'))\n\
-         tried(os.system, 'touch {root}/planted')\n\
-         tried(os.chmod, 'a.txt', 0o777)\n\
-         tried(os.utime, 'a.txt')\n\
-         tried(os.unlink, 'a.txt')\n\
-         tried(os.fork)\n\
+         tried(lambda: _io.open('{root}/planted', 'w'))\n\
+         tried(posix.unlink, '{root}/a.txt')\n\
+         tried(posix.chmod, 'a.txt', 0o777)\n\
+         tried(posix.utime, 'a.txt')\n\
+         tried(posix.rename, 'a.txt', 'planted')\n\
+         tried(posix.fork)\n\
          tried(lambda: socket.create_connection(('1.1.1.1', 80), 1))\n\
          tried(lambda: socket.socket(socket.AF_UNIX).connect('/run/x'))\n\
          print(dict(os.environ))\n",
