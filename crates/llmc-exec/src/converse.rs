@@ -10,8 +10,8 @@ use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, fai
 use super::plan::Input;
 use super::process::wait_for_room;
 use super::runner::{ExecRequest, Launched, Runner};
+use crate::error::Result;
 use llmc_host::CancelToken;
-use llmc_host::Result;
 
 /// Where a run's input is written. Dropping it closes the input.
 #[derive(Debug)]

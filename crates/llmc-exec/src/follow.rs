@@ -7,7 +7,7 @@ use super::exit_status::ExitStatus;
 use super::plan::{Failure, Report};
 use super::protect::Quarantined;
 use super::tree::{Event, Tree};
-use llmc_host::{Error, Result};
+use crate::error::{Error, Result};
 
 /// How often a run looks whether its caller has changed their mind.
 pub(super) const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -57,7 +57,7 @@ pub(super) fn follow(
     tree: &mut Tree,
     terms: &Terms,
     on_output: &mut dyn FnMut(Stream, &[u8]),
-    go_on: &dyn Fn() -> Result<()>,
+    go_on: &dyn Fn() -> llmc_host::Result<()>,
 ) -> Result<RunReport> {
     let started = Instant::now();
     let run = Run {
@@ -106,7 +106,7 @@ impl Run {
         mut self,
         tree: &mut Tree,
         on_output: &mut dyn FnMut(Stream, &[u8]),
-        go_on: &dyn Fn() -> Result<()>,
+        go_on: &dyn Fn() -> llmc_host::Result<()>,
     ) -> Result<Run> {
         let wrong = |error| broken("following the helper", error);
         let mut gone: Option<Instant> = None;
@@ -124,7 +124,7 @@ impl Run {
             }
             if self.over.is_none() && gone.is_none() && self.report.is_none() {
                 self.over = match go_on() {
-                    Err(Error::Cancelled) => Some(Over::Cancelled),
+                    Err(llmc_host::Error::Cancelled) => Some(Over::Cancelled),
                     Err(_) => Some(Over::TimedOut),
                     Ok(()) if now >= self.deadline => Some(Over::TimedOut),
                     Ok(()) => None,
@@ -165,21 +165,18 @@ impl Run {
 /// What went wrong in a helper, in words for the caller.
 pub(super) fn failed(failure: &Failure, program: &str) -> Error {
     match (failure.step.as_str(), failure.feature) {
-        ("starting the program", _) => Error::CommandDenied {
-            command: program.to_owned(),
-            why: format!("the system cannot start it: {}", failure.io()),
-            hint: "check that its interpreter and libraries are installed".to_owned(),
+        ("starting the program", _) => Error::NotExecutable {
+            program: program.to_owned(),
+            source: failure.io(),
         },
-        ("the working directory", _) => Error::NotFound {
-            path: "the working directory".to_owned(),
-        },
+        ("the working directory", _) => Error::NoWorkingDirectory,
         (step, _) => broken(step, failure.io()),
     }
 }
 
-pub(super) fn broken(what: &str, source: io::Error) -> Error {
-    Error::Io {
-        path: what.to_owned(),
+pub(super) fn broken(step: &str, source: io::Error) -> Error {
+    Error::Failed {
+        step: step.to_owned(),
         source,
     }
 }

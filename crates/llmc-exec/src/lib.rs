@@ -34,6 +34,7 @@
 mod broker;
 mod converse;
 mod environment;
+mod error;
 mod exit_status;
 mod fds;
 mod follow;
@@ -69,6 +70,7 @@ mod worker;
 
 pub use converse::CommandInput;
 pub use environment::is_secret_variable;
+pub use error::{Error, Result};
 pub use exit_status::ExitStatus;
 pub use follow::{RunReport, Stream};
 pub use helper::helper_main;

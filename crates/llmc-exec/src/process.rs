@@ -31,8 +31,8 @@ use super::ring::Ring;
 use super::runner::{ExecRequest, Launched, Runner};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
+use crate::error::{Error, Result};
 use llmc_host::CancelToken;
-use llmc_host::{Error, Result};
 
 /// A pause after output that pushed out older output while no call reads it: such a flood must not take a processor.
 const UNREAD_FLOOD_PAUSE: Duration = Duration::from_millis(2);

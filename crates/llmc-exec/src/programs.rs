@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::settings::{Profile, Settings};
 use super::word_split::clipped;
-use llmc_host::{Error, Result};
+use crate::error::{Error, Result};
 
 /// An allowed program.
 #[derive(Debug, Clone)]

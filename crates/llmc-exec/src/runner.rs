@@ -32,9 +32,9 @@ use super::stdio::StdioEnds;
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
 use super::view::{hidden_places, host_sockets};
+use crate::error::{Error, Result};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
-use llmc_host::{Error, Result};
 
 /// How long a probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -711,8 +711,8 @@ pub(super) struct Launched {
 
 fn canonical(list: &mut [PathBuf]) -> Result<()> {
     for path in list {
-        *path = std::fs::canonicalize(&*path).map_err(|source| Error::Io {
-            path: path.display().to_string(),
+        *path = std::fs::canonicalize(&*path).map_err(|source| Error::Failed {
+            step: path.display().to_string(),
             source,
         })?;
     }

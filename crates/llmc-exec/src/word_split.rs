@@ -3,7 +3,7 @@
 //! Words, quotes and backslashes follow the POSIX rules. Nothing is expanded, and whatever a shell would act on is refused
 //! rather than passed on as text: a caller who writes `a | b` wants a pipe, and must learn that there is none.
 
-use llmc_host::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Cuts a command line into words.
 ///

@@ -95,27 +95,6 @@ pub enum Error {
     /// The caller cancelled the call or disconnected.
     #[error("cancelled")]
     Cancelled,
-    /// A command that policy does not allow.
-    #[error("{command}: {why}")]
-    CommandDenied {
-        command: String,
-        why: String,
-        hint: String,
-    },
-    /// Command rules that do not parse; the server does not start with them.
-    #[error("{what}")]
-    BadPolicy {
-        what: String,
-        /// What the operator can do.
-        hint: String,
-    },
-    /// Confinement that was demanded and that this kernel does not give.
-    #[error("commands cannot be confined as demanded: {missing}")]
-    IsolationRequired {
-        missing: String,
-        /// What the operator can do.
-        hint: String,
-    },
     /// The kernel lacks a system call that path containment needs.
     #[error("{0}")]
     Unsupported(String),

@@ -53,8 +53,8 @@ impl PythonBackend {
     /// state directory and what commands do not see is hidden. What they allow commands is not allowed here.
     ///
     /// # Errors
-    /// [`llmc_host::Error::IsolationRequired`] names what is missing or which probe escaped; or there is no Python.
-    pub fn open(settings: &Settings, memory_bytes: u64) -> llmc_host::Result<PythonBackend> {
+    /// [`llmc_exec::Error::IsolationRequired`] names what is missing or which probe escaped; or there is no Python.
+    pub fn open(settings: &Settings, memory_bytes: u64) -> llmc_exec::Result<PythonBackend> {
         let visible = Visible::new(settings, memory_bytes)?;
         let (candidates, mut passed_over) = visible.candidates();
         let mut why = None;
@@ -80,7 +80,7 @@ impl PythonBackend {
                 }
             }
         }
-        Err(llmc_host::Error::CommandDenied {
+        Err(llmc_exec::Error::CommandDenied {
             command: "python3".to_owned(),
             why: why.unwrap_or_else(|| "there is no such program".to_owned()),
             hint:
@@ -204,7 +204,7 @@ impl Interpreter {
         spoken: std::sync::mpsc::Receiver<Vec<u8>>,
         stop: &CancelToken,
         on_output: &mut dyn FnMut(&[u8]),
-    ) -> llmc_host::Result<RunReport> {
+    ) -> llmc_exec::Result<RunReport> {
         let argument = self.argument.as_str();
         let argv = [
             "python3",
@@ -456,7 +456,7 @@ impl<H: ScriptHost> ScriptRun<'_, H> {
     /// The end of a script whose interpreter ended without an end frame.
     fn lost(
         &self,
-        finished: Result<llmc_host::Result<RunReport>, tokio::task::JoinError>,
+        finished: Result<llmc_exec::Result<RunReport>, tokio::task::JoinError>,
     ) -> ScriptEnd {
         let finished = match finished {
             Ok(Ok(finished)) => finished,

@@ -364,11 +364,6 @@ impl From<llmc_host::Error> for Error {
                 Some("narrow the call: a smaller directory, a glob, fewer lines"),
             ),
             Host::Cancelled => (ErrorKind::Cancelled, None),
-            Host::BadPolicy { hint, .. } => (ErrorKind::BadArgs, Some(hint.as_str())),
-            Host::CommandDenied { hint, .. } => (ErrorKind::CommandDenied, Some(hint.as_str())),
-            Host::IsolationRequired { hint, .. } => {
-                (ErrorKind::IsolationRequired, Some(hint.as_str()))
-            }
             Host::Io { .. } | Host::Unsupported(_) => (ErrorKind::Internal, None),
         };
         let mut translated = Error::new(kind, message);
@@ -384,6 +379,31 @@ impl From<llmc_host::Error> for Error {
                 .with("waited_ms", u64::try_from(waited_ms).unwrap_or(u64::MAX)),
             _ => translated,
         }
+    }
+}
+
+impl From<llmc_exec::Error> for Error {
+    fn from(error: llmc_exec::Error) -> Error {
+        use llmc_exec::Error as Exec;
+        let message = error.to_string();
+        let (kind, hint) = match error {
+            Exec::CommandDenied { hint, .. } => (ErrorKind::CommandDenied, hint),
+            Exec::NotExecutable { .. } => (
+                ErrorKind::CommandDenied,
+                "check that its interpreter and libraries are installed".to_owned(),
+            ),
+            Exec::BadPolicy { hint, .. } => (ErrorKind::BadArgs, hint),
+            Exec::UnreadablePolicy { .. } => (
+                ErrorKind::BadArgs,
+                "correct mcp.exec.policy_file; docs/policy.md describes the form".to_owned(),
+            ),
+            Exec::IsolationRequired { hint, .. } => (ErrorKind::IsolationRequired, hint),
+            Exec::BadRequest(_) => return Error::bad_args(message),
+            Exec::NoWorkingDirectory => return Error::new(ErrorKind::NotFound, message),
+            Exec::Host(error) => return error.into(),
+            Exec::Failed { .. } => return Error::new(ErrorKind::Internal, message),
+        };
+        Error::new(kind, message).hint(hint)
     }
 }
 

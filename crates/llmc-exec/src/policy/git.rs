@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use super::rule::{Refusal, Rule};
 use super::{Allowed, denied};
+use crate::error::{Error, Result};
 use crate::{ExecRequest, Program, RunOwner, Runner, Stream};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
-use llmc_host::{Error, Result};
 
 /// How long one of the questions may take.
 const GIT_TIMEOUT: Duration = Duration::from_secs(10);

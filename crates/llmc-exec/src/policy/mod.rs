@@ -30,10 +30,10 @@ use self::rule::{Refusal, Rule};
 use super::programs::{Program, Programs};
 use super::settings::{Profile, Settings};
 use super::word_split::clipped;
+use crate::error::{Error, Result};
 use llmc_host::OpenDir;
 use llmc_host::PathRules;
 use llmc_host::Roots;
-use llmc_host::{Error, Result};
 
 pub use self::git::GitCommand;
 
@@ -236,7 +236,10 @@ fn built_in() -> Result<&'static Vec<Rule>> {
 fn read_file(path: &Path) -> Result<File> {
     use std::io::Read;
     let shown = path.display();
-    let unreadable = |error: std::io::Error| bad(format!("{shown}: {error}"));
+    let unreadable = |source| Error::UnreadablePolicy {
+        path: path.to_owned(),
+        source,
+    };
     let file = std::fs::File::open(path).map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(bad(format!("{shown}: not a regular file")));

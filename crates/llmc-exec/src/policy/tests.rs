@@ -547,7 +547,7 @@ fn a_policy_that_is_wrong_is_told_with_its_line() {
     };
     assert!(matches!(
         Policy::open(&mut settings),
-        Err(Error::BadPolicy { .. })
+        Err(Error::UnreadablePolicy { .. })
     ));
     settings.policy_file = Some("/dev/zero".into());
     assert!(matches!(

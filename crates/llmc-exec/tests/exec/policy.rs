@@ -2,8 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use llmc_exec::{Confinement, Profile, Runner};
-use llmc_host::Error;
+use llmc_exec::{Confinement, Error, Profile, Runner};
 
 use crate::world::World;
 
@@ -225,6 +224,6 @@ fn vanished() {
     };
     let run = runner.run(&spec, &mut |_, _| {}, &llmc_host::CancelToken::default());
     if runner.level().mountns {
-        assert!(matches!(run, Err(Error::NotFound { .. })), "{run:?}");
+        assert!(matches!(run, Err(Error::NoWorkingDirectory)), "{run:?}");
     }
 }

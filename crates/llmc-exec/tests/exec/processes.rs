@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use llmc_exec::{
-    Confinement, ExecRequest, Io, NotKilled, Process, ProcessOptions, Protection, RunOwner, Runner,
-    find_signal_target,
+    Confinement, ExecRequest, Io, NotKilled, Process, ProcessOptions, Protection, Result, RunOwner,
+    Runner, find_signal_target,
 };
-use llmc_host::{CancelToken, Result};
+use llmc_host::CancelToken;
 
 use crate::endings::{BOTH, descendants, is_written, wait_for_rest, wait_until_written};
 use crate::world::{World, text};
@@ -504,7 +504,7 @@ fn unstartable() {
                 let error = try_start(&world, &runner, argv, manner).unwrap_err();
                 let known = matches!(
                     error,
-                    llmc_host::Error::CommandDenied { .. } | llmc_host::Error::BadRequest(_)
+                    llmc_exec::Error::CommandDenied { .. } | llmc_exec::Error::BadRequest(_)
                 );
                 assert!(known, "{argv:?}: {error:?}");
             }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, ExecRequest, Profile, RunOwner, Runner, Stream};
-use llmc_host::{CancelToken, Error, Result};
+use llmc_exec::{Confinement, Error, ExecRequest, Profile, Result, RunOwner, Runner, Stream};
+use llmc_host::CancelToken;
 
 use crate::world::{World, script};
 

@@ -3,8 +3,8 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::Arc;
 
-use llmc_exec::{Confinement, Profile, Runner};
-use llmc_host::{Error, PathRules, Roots};
+use llmc_exec::{Confinement, Error, Profile, Runner};
+use llmc_host::{PathRules, Roots};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::world::{World, text};

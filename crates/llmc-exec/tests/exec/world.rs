@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, ExecRequest, RunOwner, RunReport, Runner, Settings, Stream};
-use llmc_host::{CancelToken, PathRules, Result, Roots};
+use llmc_exec::{Confinement, ExecRequest, Result, RunOwner, RunReport, Runner, Settings, Stream};
+use llmc_host::{CancelToken, PathRules, Roots};
 
 /// What lies in the workspace.
 const FILES: &[(&str, &str)] = &[

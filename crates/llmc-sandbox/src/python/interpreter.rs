@@ -82,7 +82,7 @@ pub(super) struct Visible {
 
 impl Visible {
     /// Of the settings of commands only the places are used: what they allow commands is not allowed here.
-    pub(super) fn new(settings: &Settings, memory_bytes: u64) -> llmc_host::Result<Visible> {
+    pub(super) fn new(settings: &Settings, memory_bytes: u64) -> llmc_exec::Result<Visible> {
         let named = settings.write_roots.iter().chain(&settings.read_roots);
         let mut dirs: Vec<PathBuf> = named
             .filter_map(|dir| std::fs::canonicalize(dir).ok())
@@ -202,7 +202,7 @@ impl Visible {
     }
 
     /// Puts the boundary around an interpreter.
-    pub(super) fn confine(&self, candidate: &Candidate) -> llmc_host::Result<Interpreter> {
+    pub(super) fn confine(&self, candidate: &Candidate) -> llmc_exec::Result<Interpreter> {
         let readable: Vec<PathBuf> = READABLE
             .iter()
             .map(PathBuf::from)
@@ -256,17 +256,17 @@ impl Candidate {
 
 impl Interpreter {
     /// Where scripts start: the workspace, else the first root.
-    pub(super) fn cwd(&self) -> llmc_host::Result<OpenDir> {
+    pub(super) fn cwd(&self) -> llmc_exec::Result<OpenDir> {
         let first = self.roots.paths().next().map(text_of);
         let opened = self.roots.open_dir(".");
         opened.or_else(|error| first.map_or(Err(error), |path| self.roots.open_dir(&path)))
     }
 
     /// Runs every escape probe.
-    pub(super) fn check_boundary(&self) -> llmc_host::Result<()> {
+    pub(super) fn check_boundary(&self) -> llmc_exec::Result<()> {
         let tried = run_probes(&self.runner, &self.cwd()?);
         let required = |missing: String| {
-            llmc_host::Error::IsolationRequired {
+            llmc_exec::Error::IsolationRequired {
             missing,
             hint: "llmc doctor tells what this kernel gives; mcp.code_execution.sandbox = \"embedded\" needs none of it"
                 .to_owned(),
