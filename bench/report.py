@@ -62,7 +62,7 @@ def setting(bench, load):
 
 
 def load():
-    """How many processes are at work; says so when that is too many for good figures."""
+    """How many processes are at work; warns when that is too many for good figures."""
     load = os.getloadavg()[0]
     if load > 0.5:
         print(f"warning: this machine is busy (load {load:.1f}); the figures will be rough", file=sys.stderr)

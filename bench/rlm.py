@@ -173,7 +173,7 @@ def configure(root, model):
 
 
 class Model:
-    """An Ollama that says what it is told to, and remembers what it was sent and when."""
+    """A scripted Ollama that records what it was sent and when."""
 
     def __enter__(self):
         outer = self

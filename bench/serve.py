@@ -21,7 +21,7 @@ LIMITS_OFF = {"rate_limit_rps": 10**9, "rate_limit_burst": 10**9, "concurrency_p
 SLOW = 2000
 LEAVING = 10_000
 PLACES = 32
-# A script that would run for minutes if nobody ended it.
+# A script that runs for minutes unless it is ended.
 MARK = "4711.4711"
 
 

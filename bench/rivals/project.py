@@ -26,7 +26,7 @@ BUG = (
     "    p = [v for v in e if e[v] >= radius]\n",
 )
 
-# What somebody is about to commit: a new parameter with its documentation and test, a helper, and a slip.
+# An uncommitted change: a new parameter with its documentation and test, a helper, and a slip.
 SMALLWORLD = "networkx/algorithms/smallworld.py"
 TOO_SMALL = '    if len(G) < {}:\n        raise nx.NetworkXError("Graph has fewer than four nodes.")\n'
 CHANGE = [

@@ -1,9 +1,9 @@
 """Twelve things that agents do all day, done with each server's own tools, and a check of each answer.
 
-A task is done as somebody would who knows the server well: the best tool for it, its best arguments, no call too many.
+A task is done as an experienced user would: the best tool for it, its best arguments, no call too many.
 Desktop Commander is used in two manners: with the tools that its descriptions ask to be used, and with its shell
 wherever that is cheaper. `None` means that a server has no tool for it. The check looks at what came back, or at the
-files that were changed, and knows the truth from `project.py`.
+files that were changed, and compares with `project.py`.
 """
 
 import re

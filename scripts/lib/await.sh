@@ -1,6 +1,6 @@
 # Sourced: waiting for servers that a script has started.
 
-# free_port: prints a port that nobody listens on.
+# free_port: prints a free port.
 free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }

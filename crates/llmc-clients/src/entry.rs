@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_is_told_by_program_and_purpose() {
+    fn an_entry_is_recognised_by_program_and_purpose() {
         let entry =
             ServerEntry::new("llmc", "/opt/llmc-wrapper".into(), vec!["mcp".into()]).unwrap();
         assert!(entry.recognises(Some("/usr/bin/llmc"), &["mcp", "--root", "/w"]));

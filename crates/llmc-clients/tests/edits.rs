@@ -319,7 +319,7 @@ fn somebody_elses_entry_of_the_name_is_not_touched() {
             assert!(text.contains(starts) && !text.contains("secret"), "{text}");
         }
         assert_eq!(fs::read_to_string(&file.path).unwrap(), before);
-        // Unless told to.
+        // Replaced on request.
         let forced = plan(
             client,
             &file.path,
@@ -491,7 +491,7 @@ fn backups_do_not_replace_each_other() {
     assert_eq!(backups.len(), 6);
 }
 
-/// A JSON object as somebody might have written it.
+/// A JSON object in a hand-written layout.
 fn written() -> impl Strategy<Value = String> {
     let scalar = prop_oneof![
         Just("null".to_owned()),

@@ -14,7 +14,7 @@ use crate::value::{Value, ValueKind};
 pub enum SettingSource {
     /// No layer sets it.
     Default,
-    /// No layer sets it, and it follows from other settings as told here.
+    /// No layer sets it, and it follows from other settings as described here.
     Rule(&'static str),
     /// This line of the configuration file.
     File {
@@ -88,7 +88,7 @@ pub(crate) enum TableSlot {
 #[derive(Debug, Default)]
 pub(crate) struct Layer {
     pub(crate) top: SettingMap,
-    /// `Some` when the layer speaks of tokens at all: it then replaces those of the layers below.
+    /// `Some` when the layer sets tokens at all: it then replaces those of the layers below.
     pub(crate) tokens: Option<Vec<SettingMap>>,
     pub(crate) agents: BTreeMap<String, SettingMap>,
 }

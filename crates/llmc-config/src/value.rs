@@ -194,7 +194,7 @@ impl TextShape {
         if fits {
             return Ok(Value::Text(text.to_owned()));
         }
-        // The value is not quoted: someone who put a secret here must not find it in a log.
+        // The value is not quoted: a secret put here by mistake must not reach a log.
         Err(match self {
             Self::Any => "not accepted".to_owned(),
             Self::NotEmpty | Self::Glob => "must not be empty".to_owned(),

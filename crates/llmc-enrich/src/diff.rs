@@ -1,7 +1,7 @@
 //! Diffs: by file and symbol, without what only looks like a change.
 //!
 //! A long diff is mostly context, moved code, white space and lock files. [`condense`] keeps the changed lines, says
-//! `moved a -> b` for blocks that only changed their place and `whitespace only` for hunks that say nothing else, puts
+//! `moved a -> b` for blocks that only changed their place and `whitespace only` for hunks without another change, puts
 //! large and generated files last, and counts every hunk it does not show. [`unified`] makes a diff of two texts.
 
 mod moves;

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_from_their_absence() {
+    fn counts_of_zero_errors_are_not_errors() {
         for line in [
             "error: x",
             "E: ModuleNotFoundError: y",

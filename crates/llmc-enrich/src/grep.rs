@@ -1,6 +1,6 @@
 //! The matches of a search, those first that answer the question behind it.
 //!
-//! Whoever greps for a name mostly wants to know where it is defined, then who uses it. So definitions come before uses,
+//! A search for a name mostly asks where it is defined, then where it is used. So definitions come before uses,
 //! uses before tests, tests before what was generated or vendored. A definition is what the syntax tree says is one: see
 //! [`llmc_syntax`]. Within a rank the files with the most hits come first, and every file gets its share
 //! before any gets a second one, so that one noisy file does not drown the rest.

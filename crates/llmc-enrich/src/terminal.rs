@@ -1,6 +1,6 @@
 //! What a terminal would have left standing: no colours, and of an overwritten line only its last state.
 //!
-//! Programs that believe they write to a terminal colour their words and repaint progress bars over themselves. Both are
+//! Programs that write to a terminal colour their output and repaint progress bars in place. Both are
 //! noise to a parser and cost tokens, so every condenser reads its text through here first.
 
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
-//! Keeps what an answer left out until somebody asks for it.
+//! Stores what an answer left out, for later calls.
 //!
 //! A result is stored once, in compressed blocks, and read back by byte range or in chunks that fit a token budget,
 //! exactly as it was. It belongs to the owner that stored it: for anyone else it does not exist. It lives for a day
-//! unless told otherwise, and leaves earlier, oldest first, when the store is full. The store is one SQLite file that
+//! by default, and is removed earlier, oldest first, when the store is full. The store is one SQLite file that
 //! several processes share and that outlives all of them.
 //!
 //! This module and the files below it hold all SQL about handles; a shared server database can take its place behind
@@ -46,7 +46,7 @@ const SHRINK_PAGES: u32 = 8192;
 /// Why a handle could not be made or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Never existed, has expired, made room for newer ones, or belongs to somebody else.
+    /// Never existed, has expired, made room for newer ones, or belongs to another owner.
     #[error("handle unknown or expired")]
     Unknown,
     /// One result that the whole store could not hold.
@@ -242,7 +242,7 @@ impl HandleStore {
     ///
     /// Nothing depends on this being called: an expired result is never given out, and every write makes its own room.
     pub fn sweep(&self) -> Result<Swept, Error> {
-        // Most of the time there is nothing to do, and looking waits for nobody.
+        // Most of the time there is nothing to do, and the check takes no lock.
         if !self.look(|conn| Ok(self.is_due(conn)?))? {
             return Ok(Swept::default());
         }

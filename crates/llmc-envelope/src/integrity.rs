@@ -1,4 +1,4 @@
-//! Looking at a store's file without changing it, for whoever checks an installation.
+//! Checks a store's file without changing it, for `llmc doctor`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sound_file_is_told_from_a_damaged_one() {
+    fn damage_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let store = crate::HandleStore::open(dir.path(), crate::handles::Options::default());
         drop(store.unwrap());

@@ -1,13 +1,13 @@
 //! Turns any result into a bounded, honest answer.
 //!
-//! Whatever a tool found is either shown whole or shown in part with a line that says so and a handle that gives the
+//! Whatever a tool found is either shown whole or shown in part with a line that counts what is missing and a handle that gives the
 //! rest back byte for byte. The parts:
 //!
 //! - [`cut`]: what fits a token budget, cut between lines.
 //! - [`receipt`]: the last line of an incomplete answer, and the escape that keeps content from forging one.
 //! - [`te`]: the Tool Envelope's text form, header, body and breadcrumbs.
 //! - [`neutral`]: text made safe to show.
-//! - [`handles`]: where the rest is kept until somebody asks for it.
+//! - [`handles`]: where the rest is stored for later calls.
 //! - [`integrity`]: whether a store's file is sound.
 //! - [`store`], [`clock`]: SQLite files that survive damage, and the time as stores see it; telemetry uses them too.
 //!

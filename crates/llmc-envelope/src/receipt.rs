@@ -1,4 +1,4 @@
-//! The last line of an answer that is not the whole truth.
+//! The last line of an answer that leaves something out.
 //!
 //! `# LLMC: …` says what was shown of how much, what was skipped and why, and which handle returns the rest. It is
 //! worth something only if nothing else can look like it, so every body goes through [`escape`] first.
@@ -14,7 +14,7 @@ pub const RECEIPT: &str = "# LLMC:";
 /// What the lines start with that only this crate may write, without their `# `.
 const MARKERS: [&str; 4] = ["LLMC:", "TE:", "TE_BEGIN_META", "TE_END_META"];
 
-/// The facts of one answer, in the order in which they are told.
+/// The facts of one answer, in the order in which they are listed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Receipt {
     parts: Vec<String>,
@@ -45,18 +45,18 @@ impl Receipt {
 
     /// `31 skipped: 29 ignored, 2 binary`; reasons that did not occur are left out, and so is the whole without any.
     ///
-    /// Joined to what was searched, when that was told just before.
+    /// Joined to what was searched, when that comes just before.
     pub fn skipped(mut self, reasons: &[(u64, &str)]) -> Self {
-        let told: Vec<String> = reasons
+        let counts: Vec<String> = reasons
             .iter()
             .filter(|(count, _)| *count > 0)
             .map(|(count, reason)| format!("{count} {}", one_line(reason)))
             .collect();
-        if told.is_empty() {
+        if counts.is_empty() {
             return self;
         }
         let all: u64 = reasons.iter().map(|(count, _)| count).sum();
-        let text = format!("{all} skipped: {}", told.join(", "));
+        let text = format!("{all} skipped: {}", counts.join(", "));
         match self.parts.last_mut() {
             Some(last) if last.ends_with(" searched") => {
                 last.push_str(", ");

@@ -1,7 +1,7 @@
 //! Opens a versioned SQLite file so that nothing found on disk can stop the server.
 //!
 //! What these files hold is worth keeping but never worth a failed start: a file that is damaged, or written by another
-//! version, is moved aside as `<name>.corrupt-<n>` (the latest one is kept for whoever wants to look) and a new one
+//! version, is moved aside as `<name>.corrupt-<n>` (the latest one is kept for inspection) and a new one
 //! begins. What cannot be helped by that, such as a full disk or a lock held too long, is an [`StoreUnavailable`] that the
 //! caller reports and survives.
 //!
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-/// How long a call waits for another process before it says so.
+/// How long a call waits for another process before it fails as busy.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The shape of one kind of file.
@@ -122,7 +122,7 @@ impl SqlStore {
         })
     }
 
-    /// Gives freed pages back to the file system, a bounded number at a time so that nobody waits long.
+    /// Gives freed pages back to the file system, a bounded number at a time so that other processes wait briefly.
     pub fn shrink(&self, pages: u32) -> Result<(), StoreUnavailable> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let conn = self.connection(&mut state)?;
@@ -183,7 +183,7 @@ impl AsSql for rusqlite::Error {
     }
 }
 
-/// What to believe about a file that is already there.
+/// The state of a file that is already there.
 #[derive(Clone, Copy, PartialEq)]
 enum Trust {
     Check,
@@ -221,7 +221,7 @@ impl SqlLocation {
     }
 }
 
-/// Makes the folder (0700) and gives the path without links, which SQLite is then told to refuse.
+/// Makes the folder (0700) and gives the path without links, which SQLite then refuses.
 fn settle(path: &Path) -> io::Result<PathBuf> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -314,7 +314,7 @@ fn prepare(conn: Connection, schema: &SqlSchema, trust: Trust) -> rusqlite::Resu
     Ok(Opened::Ready(conn))
 }
 
-/// Waits for others, and distrusts the file: it may have come with a repository somebody else made, and its schema must
+/// Waits for others, and distrusts the file: it may have come with a foreign repository, and its schema must
 /// not be able to run anything.
 pub fn harden(conn: &Connection) -> rusqlite::Result<()> {
     conn.busy_timeout(LOCK_TIMEOUT)?;
@@ -397,7 +397,7 @@ pub fn describe(error: &rusqlite::Error) -> StoreUnavailable {
         Some(ErrorCode::CannotOpen) => "the file cannot be opened".into(),
         Some(ErrorCode::SystemIoFailure) => "reading or writing the disk failed".into(),
         Some(ErrorCode::OutOfMemory) => "out of memory".into(),
-        // SQLite's remaining messages speak of statements and tables, not of paths.
+        // SQLite's remaining messages name statements and tables, not paths.
         _ => error.to_string(),
     };
     StoreUnavailable(text)

@@ -14,7 +14,7 @@ use super::level::Features;
 use super::outer::Outer;
 use super::plan::{self, Failure, LayerStore, Report, Stage, Start};
 
-/// How long the broker may take to end once it is let go.
+/// How long the broker may take to end after its socket is closed.
 const BROKER_END_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// A broker that serves. Dropping it ends every run it has made.
@@ -70,7 +70,7 @@ impl Broker {
         Ok(())
     }
 
-    /// A new run's first process, waiting for its plan. All are alike, so whoever takes one need not have asked for it.
+    /// A new run's first process, waiting for its plan. All slots are alike, so a run may take one that another run asked for.
     pub(super) fn slot(&mut self) -> io::Result<Result<UnixStream, Failure>> {
         if self.asked == 0 {
             self.ask()?;

@@ -13,7 +13,7 @@ use rustix::net::{
 /// The most that travel at once.
 const MAX_FDS_PER_MESSAGE: usize = 4;
 
-/// Sends descriptors with one byte, which they need to ride on.
+/// Sends descriptors with one byte of data, which the kernel requires.
 pub(super) fn send(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS_PER_MESSAGE))];
     let mut control = SendAncillaryBuffer::new(&mut space);

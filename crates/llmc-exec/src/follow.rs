@@ -9,50 +9,50 @@ use super::protect::Quarantined;
 use super::tree::{Event, Tree};
 use crate::error::{Error, Result};
 
-/// How often a run looks whether its caller has changed their mind.
+/// How often a run checks whether its call was cancelled.
 pub(super) const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// How long output is waited for once nobody is left to write it.
+/// How long remaining output is read after the last process of the run has ended.
 pub(super) const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a run that was told to end is waited for. Only a process stuck in the kernel takes longer.
+/// How long the end of a stopped run is waited for. Only a process stuck in the kernel takes longer.
 pub(super) const RUN_END_TIMEOUT: Duration = Duration::from_secs(6);
-/// No run lasts longer, whatever its caller says: a clock has an end.
+/// Upper bound on every time limit, so that adding it to the current time cannot overflow.
 pub(super) const MAX_RUN_TIME: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Which of a command's two outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// What it prints.
+    /// Standard output.
     Stdout,
-    /// What it complains about.
+    /// Standard error.
     Stderr,
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Debug)]
 pub struct RunReport {
     pub status: ExitStatus,
-    /// The time limit struck.
+    /// The time limit was reached.
     pub timed_out: bool,
-    /// The caller went away.
+    /// The call was cancelled.
     pub cancelled: bool,
     /// There was more output than allowed.
     pub output_capped: bool,
-    /// From start to the death of the last process.
+    /// From the start to the end of the last process.
     pub duration: Duration,
     /// Protected names that the run created or changed; they were moved away.
     pub quarantined: Vec<Quarantined>,
 }
 
-/// The bounds of a run, for whoever follows it.
+/// The limits of a run.
 #[derive(Debug)]
 pub(super) struct Terms {
-    /// The program's name, for complaints.
+    /// The program's name, for error messages.
     pub(super) program: String,
     pub(super) timeout: Duration,
     pub(super) max_output: u64,
 }
 
-/// Follows a run to its end, or until `go_on` says otherwise. What it did to protected names is not known here.
+/// Follows a run to its end, or until `go_on` returns an error. Protected names are checked by the caller.
 pub(super) fn follow(
     tree: &mut Tree,
     terms: &Terms,
@@ -93,7 +93,7 @@ struct Run {
     report: Option<Report>,
 }
 
-/// Why a run was ended from here.
+/// Why the server ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Over {
     TimedOut,
@@ -133,7 +133,7 @@ impl Run {
                     tree.end();
                 }
             }
-            let patience = match gone {
+            let timeout = match gone {
                 Some(deadline) => deadline - now,
                 None => CANCEL_CHECK_INTERVAL.min(
                     self.deadline
@@ -141,7 +141,7 @@ impl Run {
                         .max(Duration::from_millis(1)),
                 ),
             };
-            match tree.next(patience).map_err(wrong)? {
+            match tree.next(timeout).map_err(wrong)? {
                 Event::Output(stream, read) => {
                     let bytes = &tree.block()[..read];
                     let kept = usize::try_from(self.left).unwrap_or(usize::MAX).min(read);
@@ -162,7 +162,7 @@ impl Run {
     }
 }
 
-/// What went wrong in a helper, in words for the caller.
+/// Translates the failure of a helper.
 pub(super) fn failed(failure: &Failure, program: &str) -> Error {
     match (failure.step.as_str(), failure.feature) {
         ("starting the program", _) => Error::NotExecutable {

@@ -2,8 +2,8 @@
 
 use super::policy::is_launcher;
 
-/// Programs that can be told to start something, but that rules on arguments can keep from it.
-const TAMEABLE: &[&str] = &["find", "git", "sed", "sort"];
+/// Programs that start others only by certain arguments, which rules can refuse.
+const BOUND_BY_RULES: &[&str] = &["find", "git", "sed", "sort"];
 
 /// Whether a program on a list of allowed names can run anything else.
 ///
@@ -11,7 +11,7 @@ const TAMEABLE: &[&str] = &["find", "git", "sed", "sort"];
 /// proves nothing: this list serves warnings and refusals, the boundary is the kernel's.
 pub fn is_interpreter(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or(program);
-    is_launcher(name) || TAMEABLE.contains(&name)
+    is_launcher(name) || BOUND_BY_RULES.contains(&name)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The truth about the confinement of a run.
+//! What the kernel enforces for a run.
 
 use std::fmt;
 

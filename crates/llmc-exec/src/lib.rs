@@ -27,12 +27,11 @@
 //! - [`hide_process`]: keeps the server's memory and environment from its user's other processes
 //! - [`GitCommand`]: git in a form in which a repository cannot make it run anything
 //! - [`split_words`]: a command line cut into words, without a shell
-//! - [`Worker`], [`seal`], [`close_inherited`]: this executable as a process that can only compute
+//! - [`Worker`], [`restrict_to_compute`], [`close_inherited`]: this executable as a process that can only compute
 //! - [`helper_main`]: what `main` calls first
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod broker;
-mod converse;
 mod environment;
 mod error;
 mod exit_status;
@@ -40,6 +39,7 @@ mod fds;
 mod follow;
 mod helper;
 mod home;
+mod interactive;
 mod interpreters;
 mod layer_limit;
 mod level;
@@ -68,13 +68,13 @@ mod view;
 mod word_split;
 mod worker;
 
-pub use converse::CommandInput;
 pub use environment::is_secret_variable;
 pub use error::{Error, Result};
 pub use exit_status::ExitStatus;
 pub use follow::{RunReport, Stream};
 pub use helper::helper_main;
 pub use home::{HIDDEN_PLACES, user_home};
+pub use interactive::CommandInput;
 pub use interpreters::is_interpreter;
 pub use level::{ConfinementLevel, Protection};
 pub use pids::{NotKilled, SignalTarget, find_signal_target, signal_number};
@@ -91,4 +91,4 @@ pub use search_path::{SYSTEM_SEARCH_PATH, tool_search_path};
 pub use settings::{CacheMode, Children, Confinement, Limits, Profile, Settings};
 pub use tool_chains::{ToolChain, check_tool_chains};
 pub use word_split::split_words;
-pub use worker::{Worker, WorkerEnd, close_inherited, seal};
+pub use worker::{Worker, WorkerEnd, close_inherited, restrict_to_compute};

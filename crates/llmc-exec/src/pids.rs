@@ -40,11 +40,11 @@ pub enum NotKilled {
     NotYours,
     /// Outside the caller's own processes, where only those are allowed.
     #[error("only your own processes may be sent signals here")]
-    Stranger,
-    /// Nobody has that number.
+    HostProcess,
+    /// There is no such process.
     #[error("no such process")]
     Gone,
-    /// The system says no.
+    /// The kernel refuses.
     #[error("the system does not permit it")]
     Refused,
 }
@@ -54,14 +54,14 @@ pub enum NotKilled {
 pub struct SignalTarget(OwnedFd);
 
 /// Takes hold of a process, unless it must be left alone. `helpers` are those of the caller's own processes;
-/// `strangers` says whether a process that this server did not start will do.
+/// `any_process` also allows processes that this server did not start.
 ///
 /// # Errors
 /// The reason.
 pub fn find_signal_target(
     pid: i64,
     helpers: &[i32],
-    strangers: bool,
+    any_process: bool,
 ) -> Result<SignalTarget, NotKilled> {
     if pid <= 0 {
         return Err(NotKilled::Group);
@@ -76,7 +76,7 @@ pub fn find_signal_target(
     }
     let pid = Pid::from_raw(number).ok_or(NotKilled::Gone)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|_| NotKilled::Gone)?;
-    let checked = check(number, own, helpers, strangers);
+    let checked = check(number, own, helpers, any_process);
     // Gone by now: what was seen may be another's.
     let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
     if poll(&mut ended, Some(&Timespec::default())) != Ok(0) {
@@ -101,7 +101,7 @@ impl SignalTarget {
     }
 }
 
-fn check(number: i32, own: i32, helpers: &[i32], strangers: bool) -> Result<(), NotKilled> {
+fn check(number: i32, own: i32, helpers: &[i32], any_process: bool) -> Result<(), NotKilled> {
     if ancestors(own).contains(&number) {
         return Err(NotKilled::Ancestor);
     }
@@ -124,8 +124,8 @@ fn check(number: i32, own: i32, helpers: &[i32], strangers: bool) -> Result<(), 
     match (yours, ours) {
         (true, _) => Ok(()),
         (false, true) => Err(NotKilled::NotYours),
-        (false, false) if strangers => Ok(()),
-        (false, false) => Err(NotKilled::Stranger),
+        (false, false) if any_process => Ok(()),
+        (false, false) => Err(NotKilled::HostProcess),
     }
 }
 

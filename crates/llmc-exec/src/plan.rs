@@ -19,11 +19,11 @@ pub(super) const OUTER: &str = "__confine";
 pub(super) const BROKER: &str = "__confine-broker";
 /// The hidden argument of the process that becomes pid 1 of a run.
 pub(super) const INNER: &str = "__confine-init";
-/// The hidden argument of the program that tries to get out, for escape tests.
+/// The hidden argument of the program that attempts escapes, for escape tests.
 pub(super) const ATTEMPT: &str = "__attempt";
 /// The hidden argument of the step between a helper and a program that may start no other; the program and its name follow.
 pub(super) const SINGLE_PROCESS: &str = "__single-process";
-/// How that program begins the line in which it says that it was refused; the kernel's number follows.
+/// How that program begins the line that reports a refusal; the errno follows.
 pub(super) const REFUSED: &str = "llmc-refused ";
 /// Longest message: the arguments and the environment of one command, each byte of them escaped.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -92,7 +92,7 @@ pub(super) struct Places {
     /// Writable.
     pub(super) write: Vec<OsString>,
     /// Directories of the system inside writable places, read-only all the same.
-    pub(super) sealed: Vec<OsString>,
+    pub(super) read_only: Vec<OsString>,
     /// Visible and read-only, even below `/tmp`.
     pub(super) read: Vec<OsString>,
     /// Mounted onto themselves, so that they cannot be moved away. Outer ones first.
@@ -175,14 +175,14 @@ impl Input {
 /// The server's answer to [`Report::Running`], and then one byte for every signal it wants passed on.
 pub(super) const SEEN: u8 = 0;
 
-/// What the helper says.
+/// What the helper reports.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Report {
     /// The user namespace exists and waits for its maps.
     Unmapped,
     /// The broker serves. Of each layer, where it is kept; `None` if it could not be made.
     Started { layers: Vec<Option<LayerStore>> },
-    /// The broker's answer to a wish; the descriptor of the socket to a new run follows.
+    /// The broker's answer to a request for a slot; the descriptor of the socket to a new run follows.
     Slot,
     /// A probe: everything is in force.
     Ready { landlock: Option<u32> },
@@ -193,7 +193,7 @@ pub(super) enum Report {
     Exited(i32),
     /// A signal ended the command.
     Killed(i32),
-    /// After either of these: nobody is left in the run but the helper, which goes now.
+    /// After either of these: the helper is the last process of the run, and exits.
     Alone,
     /// The run could not be set up.
     Failed(Failure),
@@ -206,7 +206,7 @@ pub(super) struct Failure {
     pub(super) feature: Option<Feature>,
     /// What was tried.
     pub(super) step: String,
-    /// What the kernel said.
+    /// The errno.
     pub(super) errno: i32,
 }
 
@@ -249,7 +249,7 @@ pub(super) fn send_all(mut to: impl Write, messages: &[impl Serialize]) -> io::R
     to.write_all(&bytes)
 }
 
-/// A helper that is gone already has left word why, which is read later.
+/// A helper that has exited already has sent its failure, which is read later.
 pub(super) fn forgive_gone(sent: io::Result<()>) -> io::Result<()> {
     match sent {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

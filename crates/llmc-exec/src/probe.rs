@@ -42,7 +42,7 @@ pub enum ProbeResult {
     Held(String),
     /// It worked, though the level says that it cannot.
     Escaped,
-    /// It works, and the level or the configuration says so; why.
+    /// It works, as the level or the configuration states; why.
     Open(String),
     /// It could not be tried; why.
     Untried(String),
@@ -183,7 +183,7 @@ impl Prober<'_> {
                 away.clone(),
                 "tcp",
                 sockets.tcp_address(),
-                Sockets::tcp_heard,
+                Sockets::tcp_received,
             ),
             (
                 "send a UDP datagram (DNS)",
@@ -191,7 +191,7 @@ impl Prober<'_> {
                 away,
                 "udp",
                 sockets.udp_address(),
-                Sockets::udp_heard,
+                Sockets::udp_received,
             ),
             (
                 "connect to a unix socket of the host",
@@ -199,7 +199,7 @@ impl Prober<'_> {
                 self.claim(level.seccomp, "seccomp"),
                 "unix",
                 sockets.unix_path(),
-                Sockets::unix_heard,
+                Sockets::unix_received,
             ),
             (
                 "connect to an abstract socket",
@@ -207,7 +207,7 @@ impl Prober<'_> {
                 unnamed,
                 "abstract",
                 sockets.abstract_name(),
-                Sockets::abstract_heard,
+                Sockets::abstract_received,
             ),
         ];
         let tried = rows

@@ -1,9 +1,9 @@
 //! A run that outlives the call that started it: a server, a watcher, a REPL.
 //!
 //! It is started and confined like any other run. A thread of its own follows it and keeps its last output, every byte
-//! under the number it had in the whole stream, so that whoever reads knows what was missed. The thread ends with the
-//! run; the run ends with its program, when it is stopped, when it was silent for too long and nobody cared, when this
-//! hold on it is dropped, and with the server.
+//! at its offset in the whole stream, so that a reader knows what was dropped. The thread ends with the
+//! run; the run ends with its program, when it is stopped, when it is idle for too long, when this
+//! handle is dropped, and with the server.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -32,13 +32,13 @@ use super::runner::{ExecRequest, Launched, Runner};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
 use crate::error::{Error, Result};
-use llmc_host::CancelToken;
+use llmc_host::{CancelToken, lock};
 
 /// A pause after output that pushed out older output while no call reads it: such a flood must not take a processor.
 const UNREAD_FLOOD_PAUSE: Duration = Duration::from_millis(2);
 /// How long after the last look a process counts as unread.
 const UNREAD_AFTER: Duration = Duration::from_secs(1);
-/// The longest line that a terminal takes while it collects lines; the kernel drops the rest without a word.
+/// The longest line that a terminal takes while it collects lines; the kernel silently drops the rest.
 const TERMINAL_LINE: usize = 4095;
 /// What ends the input of a terminal that collects lines.
 const END_OF_INPUT: u8 = 4;
@@ -62,7 +62,7 @@ pub enum Io {
 /// How a process is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct ProcessOptions {
-    /// How one talks to it.
+    /// What connects it with the server.
     pub io: Io,
     /// It is ended after so long without output, input or a reader.
     pub idle: Duration,
@@ -88,7 +88,6 @@ pub struct ProcessEnd {
     pub status: ExitStatus,
     /// It was ended because it was idle.
     pub idle: bool,
-    /// When.
     pub at: Instant,
     /// Protected names that it created or changed; they were moved away.
     pub quarantined: Vec<Quarantined>,
@@ -97,7 +96,6 @@ pub struct ProcessEnd {
 /// A look at the output.
 #[derive(Debug)]
 pub struct OutputSlice {
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// The number of the first one in the whole stream. Later than asked for if older ones were dropped.
     pub offset: u64,
@@ -109,10 +107,9 @@ pub struct OutputSlice {
     pub ending: Option<ProcessEnd>,
 }
 
-/// How much input went.
+/// How much input was written.
 #[derive(Debug, Clone, Copy)]
 pub struct SentInput {
-    /// So many bytes.
     pub bytes: usize,
     /// Whether the process still takes input.
     pub open: bool,
@@ -129,7 +126,7 @@ struct State {
     ring: Ring,
     /// When the last output came.
     last: Instant,
-    /// When somebody last read or wrote.
+    /// When a call last read or wrote.
     touched: Instant,
     ending: Option<ProcessEnd>,
 }
@@ -235,7 +232,7 @@ impl Process {
         self.helper
     }
 
-    /// How one talks to it.
+    /// What connects it with the server.
     pub fn io(&self) -> Io {
         self.io
     }
@@ -260,24 +257,20 @@ impl Process {
     }
 
     /// Waits for output beyond `end`, or for the end of the process.
-    pub fn wait(&self, end: u64, patience: Duration) {
+    pub fn wait(&self, end: u64, timeout: Duration) {
         let mut state = self.shared.lock();
         state.touched = Instant::now();
         let idle = |state: &mut State| state.ring.end() <= end && state.ending.is_none();
-        drop(
-            self.shared
-                .changed
-                .wait_timeout_while(state, patience, idle),
-        );
+        drop(self.shared.changed.wait_timeout_while(state, timeout, idle));
     }
 
-    /// Writes to its input, as far as it reads within `patience`.
+    /// Writes to its input, as far as it reads within `timeout`.
     ///
     /// # Errors
     /// [`Error::BadRequest`] for a line that its terminal would cut.
-    pub fn send(&self, bytes: &[u8], patience: Duration, stop: &CancelToken) -> Result<SentInput> {
-        let deadline = Instant::now() + patience;
-        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn send(&self, bytes: &[u8], timeout: Duration, stop: &CancelToken) -> Result<SentInput> {
+        let deadline = Instant::now() + timeout;
+        let mut input = lock(&self.input);
         let mut sent = SentInput {
             bytes: 0,
             open: true,
@@ -321,18 +314,18 @@ impl Process {
     ///
     /// # Errors
     /// As [`Process::send`].
-    pub fn close_input(&self, patience: Duration, stop: &CancelToken) -> Result<SentInput> {
+    pub fn close_input(&self, timeout: Duration, stop: &CancelToken) -> Result<SentInput> {
         if self.io == Io::Terminal {
-            return self.send(&[END_OF_INPUT], patience, stop);
+            return self.send(&[END_OF_INPUT], timeout, stop);
         }
-        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut input = lock(&self.input);
         // Asked before: one that waited for this may be gone right after.
         let alive = self.ending().is_none();
         let open = input.take().is_some() && alive;
         Ok(SentInput { bytes: 0, open })
     }
 
-    /// Sends signals to the program, then waits until it and everything below it is dead; after `grace` it is killed.
+    /// Sends signals to the program, then waits until it and everything below it has ended; after `grace` it is killed.
     ///
     /// `None` if something is stuck in the kernel.
     pub fn stop(&self, signals: &[i32], grace: Duration) -> Option<ProcessEnd> {
@@ -342,7 +335,7 @@ impl Process {
                 .iter()
                 .filter_map(|signal| u8::try_from(*signal).ok())
             {
-                // Whoever does not take it is dead already.
+                // An error means that the helper has ended already.
                 let _ = (&self.leash).write_all(&[signal]);
             }
             self.wait_end(grace);
@@ -351,20 +344,16 @@ impl Process {
         self.wait_end(RUN_END_TIMEOUT + OUTPUT_DRAIN_TIMEOUT)
     }
 
-    /// StdioEnds it without waiting.
+    /// Ends it without waiting.
     pub fn end(&self) {
         let _ = self.leash.shutdown(Shutdown::Write);
     }
 
-    /// Waits for its end.
-    pub fn wait_end(&self, patience: Duration) -> Option<ProcessEnd> {
+    pub fn wait_end(&self, timeout: Duration) -> Option<ProcessEnd> {
         let mut state = self.shared.lock();
         state.touched = Instant::now();
         let runs = |state: &mut State| state.ending.is_none();
-        let waited = self
-            .shared
-            .changed
-            .wait_timeout_while(state, patience, runs);
+        let waited = self.shared.changed.wait_timeout_while(state, timeout, runs);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.ending.clone()
     }
@@ -381,7 +370,7 @@ impl Drop for Process {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -400,7 +389,7 @@ struct Follower {
 impl Follower {
     fn run(mut self) {
         let (report, idle) = self.follow();
-        // Reaps the helper; nothing is left after this, so what was planted can be looked for in peace.
+        // Reaps the helper: no process of the run is left that could race with the check of protected names.
         drop(self.tree);
         drop(self.tmp);
         drop(self.sink);
@@ -408,7 +397,7 @@ impl Follower {
         let status = match report {
             Some(Report::Exited(code)) => ExitStatus::Exited(code),
             Some(Report::Killed(signal)) => ExitStatus::Signaled(signal),
-            // Nothing was said, so the helper was let go, and the kernel killed what was below it.
+            // Without a report the helper was dropped, and the kernel killed what was below it.
             _ => ExitStatus::Signaled(Signal::KILL.as_raw()),
         };
         let mut state = self.shared.lock();
@@ -423,7 +412,7 @@ impl Follower {
         self.shared.changed.notify_all();
     }
 
-    /// Collects output until everything is dead. Returns how the program ended, and whether for idleness.
+    /// Collects output until the run has ended. Returns how the program ended, and whether for idleness.
     fn follow(&mut self) -> (Option<Report>, bool) {
         let mut report = None;
         let mut gone: Option<Instant> = None;
@@ -435,7 +424,7 @@ impl Follower {
             if late(gone) || late(ended) || (gone.is_some() && self.tree.silent()) {
                 return (report, idle);
             }
-            let patience = match gone.or(ended) {
+            let timeout = match gone.or(ended) {
                 Some(deadline) => deadline - now,
                 None => {
                     let bored = self.bored_at();
@@ -448,7 +437,7 @@ impl Follower {
                     bored.min(self.deadline) - now
                 }
             };
-            match self.tree.next(patience) {
+            match self.tree.next(timeout) {
                 Ok(Event::Output(stream, read)) => self.keep(stream, read),
                 Ok(Event::Report(said)) => report = Some(said),
                 Ok(Event::Gone) => gone = Some(Instant::now() + OUTPUT_DRAIN_TIMEOUT),
@@ -483,12 +472,12 @@ impl Follower {
     }
 }
 
-pub(super) fn wait_for_room(file: &File, patience: Duration) {
-    let Ok(patience) = Timespec::try_from(patience) else {
+pub(super) fn wait_for_room(file: &File, timeout: Duration) {
+    let Ok(timeout) = Timespec::try_from(timeout) else {
         return;
     };
     let mut watched = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)];
-    let _ = poll(&mut watched, Some(&patience));
+    let _ = poll(&mut watched, Some(&timeout));
 }
 
 /// Refuses a line that would be cut on its way, while the program lets the terminal collect lines.

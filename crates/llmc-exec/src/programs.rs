@@ -21,7 +21,7 @@ pub struct Program {
     pub name: String,
     /// The file that is started; may be a link, since some programs look at the name they are called by.
     pub path: PathBuf,
-    seal: Seal,
+    fingerprint: FileFingerprint,
 }
 
 /// A name on the list that stands for nothing.
@@ -33,9 +33,9 @@ pub struct Unresolved {
     pub why: String,
 }
 
-/// By what a file is recognised as the same.
+/// Identifies a file and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Seal {
+struct FileFingerprint {
     dev: u64,
     ino: u64,
     size: u64,
@@ -60,7 +60,7 @@ impl Programs {
         let places = Places {
             path: &settings.search_path,
             writable: settings.writable().map(PathBuf::as_path).collect(),
-            sealed: settings.sealed(),
+            read_only: settings.read_only_system_dirs(),
         };
         let mut list = Programs {
             any: settings.profile == Profile::Unrestricted
@@ -73,10 +73,10 @@ impl Programs {
                 continue;
             }
             match look_up(name, &places) {
-                Ok((path, seal)) => list.found.push(Program {
+                Ok((path, fingerprint)) => list.found.push(Program {
                     name: name.clone(),
                     path,
-                    seal,
+                    fingerprint,
                 }),
                 Err(why) => list.unresolved.push(Unresolved {
                     name: name.clone(),
@@ -141,7 +141,7 @@ impl Programs {
 }
 
 impl Program {
-    /// This very executable, for escape tests.
+    /// This executable, for escape tests.
     ///
     /// The one program that may lie where commands can write: a server under development does. It is named by the kernel's
     /// link to the running file, so neither the place nor what has been put there since matters.
@@ -149,7 +149,7 @@ impl Program {
         let path = Program::own_path();
         Ok(Program {
             name: "llmc".to_owned(),
-            seal: seal(&path)?,
+            fingerprint: fingerprint(&path)?,
             path,
         })
     }
@@ -161,7 +161,7 @@ impl Program {
 
     /// Fails if the file is no longer the one that was found at start.
     pub(super) fn check(&self) -> Result<()> {
-        if seal(&self.path).is_ok_and(|now| now == self.seal) {
+        if fingerprint(&self.path).is_ok_and(|now| now == self.fingerprint) {
             return Ok(());
         }
         Err(Error::CommandDenied {
@@ -189,8 +189,12 @@ pub(super) fn find_program(asked: &str, cwd: &Path, search_path: &[PathBuf]) -> 
     };
     let found = found.and_then(|path| {
         let name = path.file_name()?.to_str()?.to_owned();
-        let seal = seal(&path).ok()?;
-        Some(Program { name, path, seal })
+        let fingerprint = fingerprint(&path).ok()?;
+        Some(Program {
+            name,
+            path,
+            fingerprint,
+        })
     });
     found.ok_or_else(|| Error::CommandDenied {
         command: clipped(asked),
@@ -212,23 +216,23 @@ struct Places<'a> {
     path: &'a [PathBuf],
     writable: Vec<&'a Path>,
     /// Not writable, though inside something that is.
-    sealed: Vec<PathBuf>,
+    read_only: Vec<PathBuf>,
 }
 
 impl Places<'_> {
     fn can_be_written(&self, path: &Path) -> bool {
         self.writable.iter().any(|root| path.starts_with(root))
-            && !self.sealed.iter().any(|dir| path.starts_with(dir))
+            && !self.read_only.iter().any(|dir| path.starts_with(dir))
     }
 }
 
-fn look_up(name: &str, places: &Places<'_>) -> Result<(PathBuf, Seal), String> {
+fn look_up(name: &str, places: &Places<'_>) -> Result<(PathBuf, FileFingerprint), String> {
     let path = places.path;
     let files: Vec<PathBuf> = match name {
         "" | "." | ".." => return Err("it is no name".to_owned()),
         _ if name.starts_with('/') => vec![PathBuf::from(name)],
         _ if name.contains('/') => {
-            return Err("a relative path depends on where one stands".to_owned());
+            return Err("a relative path depends on the working directory".to_owned());
         }
         // Many systems have only the second.
         "python" => ["python", "python3"]
@@ -240,7 +244,7 @@ fn look_up(name: &str, places: &Places<'_>) -> Result<(PathBuf, Seal), String> {
     let mut why = "there is no such program in the fixed search path".to_owned();
     for file in files {
         match vet(&file, places) {
-            Ok(Some(seal)) => return Ok((file, seal)),
+            Ok(Some(fingerprint)) => return Ok((file, fingerprint)),
             Ok(None) => {}
             // A bad find is not passed over silently if nothing better follows.
             Err(reason) => why = format!("{} {reason}", file.display()),
@@ -250,7 +254,7 @@ fn look_up(name: &str, places: &Places<'_>) -> Result<(PathBuf, Seal), String> {
 }
 
 /// Whether this file may be an allowed program; `None` if there is no program there.
-fn vet(file: &Path, places: &Places<'_>) -> Result<Option<Seal>, String> {
+fn vet(file: &Path, places: &Places<'_>) -> Result<Option<FileFingerprint>, String> {
     let Ok(real) = std::fs::canonicalize(file) else {
         return Ok(None);
     };
@@ -274,12 +278,12 @@ fn vet(file: &Path, places: &Places<'_>) -> Result<Option<Seal>, String> {
             return Err("lies in a directory that everyone can write".to_owned());
         }
     }
-    Ok(seal(&real).ok())
+    Ok(fingerprint(&real).ok())
 }
 
-fn seal(path: &Path) -> std::io::Result<Seal> {
+fn fingerprint(path: &Path) -> std::io::Result<FileFingerprint> {
     let status = std::fs::metadata(path)?;
-    Ok(Seal {
+    Ok(FileFingerprint {
         dev: status.dev(),
         ino: status.ino(),
         size: status.size(),

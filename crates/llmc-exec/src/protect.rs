@@ -11,14 +11,14 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::level::Protection;
 use super::plan::{Places, os};
 use super::protected_dirs::ProtectedDirFinder;
 use super::quarantine::{Copy, Store};
 use super::settings::Settings;
-use llmc_host::{CONFIG_FILE, STATE_DIR};
+use llmc_host::{CONFIG_FILE, STATE_DIR, lock};
 
 /// What inside a repository's `.git` runs programs.
 const IN_GIT: [&str; 3] = ["hooks", "config", "config.worktree"];
@@ -78,7 +78,7 @@ impl Guard {
         }
         let places = Places {
             write: os(settings.writable().cloned()),
-            sealed: os(settings.sealed()),
+            read_only: os(settings.read_only_system_dirs()),
             read: os(settings.read_roots.iter().cloned()),
             seen: settings.sees.as_ref().map(|seen| os(seen.iter().cloned())),
             ..Places::default()
@@ -96,7 +96,7 @@ impl Guard {
         }
     }
 
-    /// Takes note of what is there, and says how the run is to see it.
+    /// Records what is there, and returns how the run is to see it.
     pub(super) fn before(&self, protection: Protection) -> Watch {
         let mut watch = Watch {
             places: self.places.clone(),
@@ -139,7 +139,7 @@ impl Guard {
         watch
     }
 
-    /// Looks what has become of it, once the run is dead. Moves away what it planted and puts back what it changed.
+    /// Compares once the run has ended: moves away what it planted and restores what it changed.
     pub(super) fn after(&self, watch: Watch) -> Vec<Quarantined> {
         if !watch.on {
             return Vec::new();
@@ -171,7 +171,7 @@ impl Guard {
     }
 
     fn homes(&self) -> Vec<PathBuf> {
-        let mut finder = self.finder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut finder = lock(&self.finder);
         let mut homes = self.roots.clone();
         homes.extend(finder.homes());
         homes
@@ -179,10 +179,7 @@ impl Guard {
 
     /// State directories below the roots that runs may only read.
     fn read_only_state_dirs(&self) -> Vec<PathBuf> {
-        let mut finder = self
-            .read_finder
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut finder = lock(&self.read_finder);
         let below = finder.homes();
         let roots = finder.roots().iter().cloned();
         let dirs = roots.chain(below).map(|dir| dir.join(STATE_DIR));

@@ -14,7 +14,7 @@ use llmc_host::{CONFIG_FILE, STATE_DIR};
 
 /// How deep below a root directories are looked into. Nearer ones come first, so this bounds only small trees.
 const MAX_DEPTH: usize = 8;
-/// Directories of the kernel and the system, where nobody keeps a repository; only a root above them all meets them.
+/// Directories of the kernel and the system, which hold no repositories; reached only from a root above them all.
 const SKIPPED: [&str; 7] = ["/boot", "/dev", "/lib", "/proc", "/run", "/sys", "/usr"];
 /// How many directories are looked into, all roots together.
 const MAX_DIRECTORIES: usize = 256;

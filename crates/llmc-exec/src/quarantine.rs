@@ -1,6 +1,6 @@
 //! Moving away what a command planted, and putting back what it changed.
 //!
-//! Things are reached by descriptor and without following links: at this time the run is dead, but others may be alive.
+//! Things are reached by descriptor and without following links: the run has ended by then, but others may still run.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;

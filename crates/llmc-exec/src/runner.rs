@@ -3,38 +3,32 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use llmc_host::{CancelToken, OpenDir, lock};
 use rustix::fs::{Mode, OFlags};
 
+use self::slots::SlotRequest;
 use super::broker::Broker;
-use super::environment::{base_environment, is_variable, virtual_env};
-use super::follow::{
-    CANCEL_CHECK_INTERVAL, MAX_RUN_TIME, RunReport, Stream, Terms, broken, failed, follow,
-};
+use super::environment::base_environment;
+use super::error::{Error, Result};
+use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, failed, follow};
 use super::home::{layered_folders, shared_folders};
-use super::layer_limit::{disk_bytes, mark_large_layers};
+use super::layer_limit::disk_bytes;
 use super::level::{ConfinementLevel, Feature, Features, Protection};
-use super::plan::{
-    Failure, Input, LINKS_DIR, Layer, LayerStore, Places, Plan, Report, SINGLE_PROCESS, Sockets,
-    Stage, Target, View, file_name_of, os,
-};
+use super::plan::{Failure, Input, LayerStore, Plan, Report, SINGLE_PROCESS, Target, os};
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved, find_program};
-use super::protect::{Guard, Quarantined, Watch};
+use super::protect::{Guard, Watch};
 use super::search_path::python_in_place;
 use super::settings::{Children, Confinement, Profile, Settings};
-use super::stdio::StdioEnds;
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
-use super::view::{hidden_places, host_sockets};
-use crate::error::{Error, Result};
-use llmc_host::CancelToken;
-use llmc_host::OpenDir;
+
+mod prepare;
+mod slots;
 
 /// How long a probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -160,10 +154,7 @@ impl Runner {
     }
 
     fn let_brokers_go(&mut self) {
-        self.brokers
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        lock(&self.brokers).clear();
     }
 
     /// The folders that commands write copy-on-write, and how that works here.
@@ -222,8 +213,8 @@ impl Runner {
         list.get(name).cloned()
     }
 
-    /// A program that the operator named by its path. Unlike [`Runner::find`] it may lie where commands can write: whoever
-    /// calls this sees to it that they cannot write this file.
+    /// A program that the operator named by its path. Unlike [`Runner::find`] it may lie where commands can write: the
+    /// caller makes sure that they cannot write this file.
     ///
     /// # Errors
     /// [`Error::CommandDenied`] with the reason.
@@ -253,19 +244,32 @@ impl Runner {
         on_output: &mut dyn FnMut(Stream, &[u8]),
         stop: &CancelToken,
     ) -> Result<RunReport> {
+        let launched = self.launch_with(spec, Input::Nothing)?;
+        self.finish(launched, spec, |tree, terms| {
+            follow(tree, terms, on_output, &|| stop.check())
+        })
+    }
+
+    /// Lets `work` follow a run, then cleans up after it.
+    pub(super) fn finish(
+        &self,
+        launched: Launched,
+        spec: &ExecRequest<'_>,
+        work: impl FnOnce(&mut Tree, &Terms) -> Result<RunReport>,
+    ) -> Result<RunReport> {
         let Launched {
             program,
             mut tree,
             tmp,
             watch,
-        } = self.launch(spec)?;
+        } = launched;
         let terms = Terms {
-            program: program.name.clone(),
+            program: program.name,
             timeout: spec.timeout,
             max_output: spec.max_output,
         };
-        let ended = follow(&mut tree, &terms, on_output, &|| stop.check());
-        // Reaps the helper; nothing of the run is left after this, so what it planted can be looked for in peace.
+        let ended = work(&mut tree, &terms);
+        // Reaps the helper: no process of the run is left that could race with the check of protected names.
         drop(tree);
         drop(tmp);
         let quarantined = self.guard.after(watch);
@@ -275,20 +279,10 @@ impl Runner {
         })
     }
 
-    /// What a dead run has done to protected names.
-    pub(super) fn look_after(&self, watch: Watch) -> Vec<Quarantined> {
-        self.guard.after(watch)
-    }
-
-    /// Sets one run going.
-    pub(super) fn launch(&self, spec: &ExecRequest<'_>) -> Result<Launched> {
-        self.launch_with(spec, Input::Nothing)
-    }
-
-    /// Sets a run going that has an input.
+    /// Starts a run with an input.
     pub(super) fn launch_with(&self, spec: &ExecRequest<'_>, input: Input) -> Result<Launched> {
         let Vetted { program, argv, env } = self.vetted(spec)?;
-        let order = Order::new(self, spec.owner.principal);
+        let slot_request = SlotRequest::new(self, spec.owner.principal);
         let watch = self.guard.before(self.level.protected);
         let argv = argv.into_iter().map(OsString::from);
         let (file, argv) = match self.settings.children {
@@ -324,7 +318,7 @@ impl Runner {
         }
         let plan = self.plan(places, spec, target);
         let tree = self
-            .start(&spec.cwd.fd, &plan, input, order)
+            .start(&spec.cwd.fd, &plan, input, slot_request)
             .map_err(|error| broken("starting the helper", error))?
             .map_err(|failure| failed(&failure, &program.name))?;
         Ok(Launched {
@@ -342,9 +336,7 @@ impl Runner {
         loop {
             match self.try_features()? {
                 Ok(landlock) => {
-                    let brokers = self.brokers.get_mut();
-                    let brokers = brokers.unwrap_or_else(PoisonError::into_inner);
-                    if let Some(broker) = brokers.values().next() {
+                    if let Some(broker) = lock(&self.brokers).values().next() {
                         for (layer, store) in self.layers.iter_mut().zip(broker.layers()) {
                             layer.store = *store;
                         }
@@ -389,8 +381,8 @@ impl Runner {
             cwd: "/".into(),
             target: None,
         };
-        let order = Order::new(self, "");
-        let started = self.start(&cwd, &plan, Input::Nothing, order);
+        let slot_request = SlotRequest::new(self, "");
+        let started = self.start(&cwd, &plan, Input::Nothing, slot_request);
         let mut tree = match started.map_err(wrong)? {
             Ok(tree) => tree,
             Err(failure) => return Ok(Err(failure)),
@@ -405,51 +397,6 @@ impl Runner {
             }
         }
         Err(wrong(io::ErrorKind::TimedOut.into()))
-    }
-
-    /// Starts a helper on a plan: in a namespace the broker has ready, or, without pid namespaces, by itself.
-    fn start(
-        &self,
-        cwd: &OwnedFd,
-        plan: &Plan,
-        input: Input,
-        order: Order<'_>,
-    ) -> io::Result<Result<Tree, Failure>> {
-        let ends = StdioEnds::new(input)?;
-        if !self.features.pid {
-            return Tree::with_own_helper(&self.settings.helper, cwd, plan, ends);
-        }
-        match order.take()? {
-            Ok(slot) => Tree::in_slot(slot, cwd, plan, ends).map(Ok),
-            Err(failure) => Ok(Err(failure)),
-        }
-    }
-
-    fn slot(&self, principal: &str) -> io::Result<Result<UnixStream, Failure>> {
-        let mut held = self.brokers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(broker) = held.get_mut(principal) {
-            match broker.slot() {
-                // Gone or out of step: a new one takes its place.
-                Err(_) => {
-                    held.remove(principal);
-                }
-                Ok(slot) => return Ok(slot),
-            }
-        }
-        let stage = self.stage(principal);
-        let stores = stage.iter().flat_map(|stage| &stage.layers);
-        let stores: Vec<PathBuf> = stores
-            .filter_map(|layer| layer.store.clone().map(PathBuf::from))
-            .collect();
-        match Broker::start(&self.settings.helper, self.features, stage)? {
-            Ok(mut broker) => {
-                mark_large_layers(stores, self.settings.cache_max_bytes);
-                let slot = broker.slot();
-                held.insert(principal.to_owned(), broker);
-                slot
-            }
-            Err(failure) => Ok(Err(failure)),
-        }
     }
 
     fn check_demands(&self) -> Result<()> {
@@ -527,173 +474,9 @@ impl Runner {
     pub(super) fn guard(&self) -> Arc<Guard> {
         self.guard.clone()
     }
-
-    /// What a run starts with: the usual variables, the caller's, and last those the policy wants.
-    fn environment(
-        &self,
-        spec: &ExecRequest<'_>,
-        wanted: &[(String, String)],
-    ) -> Result<Vec<(OsString, OsString)>> {
-        let mut env = self.env.clone();
-        if self.settings.profile == Profile::Unrestricted
-            && let Some(dir) = self.settings.homes.iter().find_map(|dir| virtual_env(dir))
-        {
-            env.retain(|(known, _)| known != "VIRTUAL_ENV");
-            env.push(("VIRTUAL_ENV".into(), dir));
-        }
-        if self.has_private_run()
-            && self.python.is_some()
-            && let Some((_, path)) = env.iter_mut().find(|(name, _)| name == "PATH")
-        {
-            // Last, so that a `python` that a command installs is found before it.
-            path.push(":");
-            path.push(LINKS_DIR);
-        }
-        for (name, value) in spec.env.iter().chain(wanted) {
-            if !is_variable(name.as_ref()) || value.contains('\0') {
-                return Err(Error::BadRequest(format!(
-                    "{name:?} is no environment variable"
-                )));
-            }
-            env.retain(|(known, _)| known.as_os_str() != name.as_str());
-            env.push((name.into(), value.into()));
-        }
-        Ok(env)
-    }
-
-    fn plan(&self, places: Places, spec: &ExecRequest<'_>, target: Target) -> Plan {
-        let (kinds, sockets) = self.sockets();
-        let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-        Plan {
-            features: self.features,
-            places,
-            sockets: kinds,
-            limits: self.settings.limits,
-            view: self.view(spec.owner, sockets),
-            // The clock ends a run; this ends one whose clock has stopped.
-            cpu_seconds: (spec.timeout.min(MAX_RUN_TIME).as_secs() + 5) * processors,
-            cwd: spec.cwd.path.absolute().into_os_string(),
-            target: Some(target),
-        }
-    }
-
-    /// A directory for temporary files, where rules on writing hold but no mount gives the run its own `/tmp`.
-    fn own_tmp(&self) -> Result<Option<OwnTmp>> {
-        if self.features.mount || !self.features.landlock {
-            return Ok(None);
-        }
-        let made =
-            OwnTmp::new().map_err(|error| broken("a directory for temporary files", error))?;
-        Ok(Some(made))
-    }
-
-    /// What the broker of a principal is to stage.
-    fn stage(&self, principal: &str) -> Option<Stage> {
-        if !self.has_view || !self.features.mount {
-            return None;
-        }
-        let dir = self.settings.state_dir.as_ref();
-        let dir = dir.map(|dir| dir.join("caches").join(file_name_of(principal)));
-        let layers = self.layers.iter().map(|layer| {
-            let name = file_name_of(&layer.path);
-            Layer {
-                path: layer.path.clone().into_os_string(),
-                store: dir.as_ref().map(|dir| dir.join(&name).into_os_string()),
-                name,
-            }
-        });
-        Some(Stage {
-            layers: layers.collect(),
-            tmp_bytes: self.settings.limits.tmp_bytes,
-        })
-    }
-
-    /// What of the host a run does not see.
-    fn view(&self, owner: RunOwner<'_>, sockets: Option<Vec<PathBuf>>) -> View {
-        if !self.has_view || !self.features.mount {
-            return View::default();
-        }
-        View {
-            hidden: hidden_places(&self.settings),
-            private_run: self.settings.local_sockets,
-            python: self.python.clone().map(PathBuf::into_os_string),
-            sockets: os(sockets.unwrap_or_default()),
-            session: (!owner.session.is_empty()).then(|| file_name_of(owner.session)),
-        }
-    }
-
-    /// Whether a run has a `/run` of its own.
-    fn has_private_run(&self) -> bool {
-        self.has_view && self.features.mount && self.settings.local_sockets
-    }
-
-    /// Whether runs may make local sockets.
-    pub(super) fn allows_local_sockets(&self) -> bool {
-        self.sockets().0 == Sockets::InternetAndLocal
-    }
-
-    /// Which sockets a run may make, and the host's that have to be covered for that.
-    ///
-    /// Local sockets need the host's out of reach: abstract ones by Landlock's scope or another network, the others by
-    /// mounts over `/run`, `/tmp` and the home directory, and over each one that lies elsewhere.
-    fn sockets(&self) -> (Sockets, Option<Vec<PathBuf>>) {
-        let is_scoped = self.level.landlock.is_some_and(|abi| abi >= 6) || self.features.net;
-        let has_cover = self.has_view
-            && self.features.mount
-            && self.layers.iter().all(|layer| layer.store.is_some());
-        if !(self.settings.network || self.features.net) {
-            return (Sockets::Nothing, None);
-        }
-        match self.settings.local_sockets && is_scoped && has_cover {
-            true => match host_sockets() {
-                Some(sockets) => (Sockets::InternetAndLocal, Some(sockets)),
-                None => (Sockets::Internet, None),
-            },
-            false => (Sockets::Internet, None),
-        }
-    }
 }
 
-/// A slot that the broker gets ready while the server still prepares the run. One that nobody takes is let go.
-struct Order<'a> {
-    runner: &'a Runner,
-    principal: &'a str,
-    open: bool,
-}
-
-impl<'a> Order<'a> {
-    /// Asks for a slot if there is a broker to ask; else the one who takes it starts one.
-    fn new(runner: &'a Runner, principal: &'a str) -> Order<'a> {
-        let mut held = runner
-            .brokers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let asked = held.get_mut(principal).map(Broker::ask);
-        if let Some(Err(_)) = asked {
-            held.remove(principal);
-        }
-        Order {
-            runner,
-            principal,
-            open: matches!(asked, Some(Ok(()))),
-        }
-    }
-
-    fn take(mut self) -> io::Result<Result<UnixStream, Failure>> {
-        self.open = false;
-        self.runner.slot(self.principal)
-    }
-}
-
-impl Drop for Order<'_> {
-    fn drop(&mut self) {
-        if self.open {
-            let _ = self.runner.slot(self.principal);
-        }
-    }
-}
-
-/// What a caller's words came to.
+/// A request that policy allows.
 #[derive(Debug)]
 struct Vetted {
     program: Program,
@@ -701,7 +484,7 @@ struct Vetted {
     env: Vec<(String, String)>,
 }
 
-/// A run that has been set going, with what must be looked after when it is over.
+/// A started run, with what is cleaned up after it.
 pub(super) struct Launched {
     pub(super) program: Program,
     pub(super) tree: Tree,

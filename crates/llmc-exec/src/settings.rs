@@ -9,7 +9,7 @@ use super::search_path::SYSTEM_SEARCH_PATH;
 use llmc_host::Roots;
 
 /// Where the system's programs and libraries are. They stay read-only for commands when a write root lies above them, as
-/// `/` does: else no program there could be trusted. A root that is one of them, or lies inside, is the operator's word.
+/// `/` does: else no program there could be trusted. A root that is one of them, or lies inside, is the operator's decision.
 const SYSTEM: [&str; 8] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot",
 ];
@@ -32,7 +32,7 @@ pub enum Confinement {
     Auto,
     /// All there is, or nothing runs.
     Full,
-    /// None: the operator's word.
+    /// None, by the operator's decision.
     Off,
 }
 
@@ -42,7 +42,7 @@ pub enum Children {
     /// As many as its limits allow.
     #[default]
     Allowed,
-    /// None: the program is alone, with its threads. The kernel's filter refuses, so this needs `seccomp`.
+    /// None, threads aside. The system call filter refuses them, so this needs `seccomp`.
     Refused,
 }
 
@@ -151,7 +151,7 @@ impl Settings {
     }
 
     /// System directories inside writable places, which commands may read only. Links among them lead to others.
-    pub(super) fn sealed(&self) -> Vec<PathBuf> {
+    pub(super) fn read_only_system_dirs(&self) -> Vec<PathBuf> {
         let below = |dir: &Path| {
             self.writable()
                 .any(|root| dir != root && dir.starts_with(root))

@@ -1,4 +1,4 @@
-//! What connects the server with a run: pipes, or a terminal.
+//! Pipes or a terminal between the server and a run.
 
 use std::fs::File;
 use std::io;
@@ -83,7 +83,7 @@ impl StdioEnds {
     fn pipes() -> io::Result<StdioEnds> {
         let (out, their_out) = io::pipe()?;
         let (their_input, input) = io::pipe()?;
-        // A command that does not read must not hold up whoever writes.
+        // A command that does not read must not block the writing thread.
         rustix::io::ioctl_fionbio(&input, true)?;
         Ok(StdioEnds {
             ours: ServerEnds {
@@ -99,7 +99,7 @@ impl StdioEnds {
         })
     }
 
-    /// A terminal that does not repeat what is typed and does not add carriage returns: nobody looks at it.
+    /// A terminal without echo and without added carriage returns.
     fn terminal() -> io::Result<StdioEnds> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags)?;

@@ -14,7 +14,7 @@ const PREFIX: &str = "llmc-run-";
 /// One that was made this shortly ago may not be locked yet.
 const MIN_AGE_TO_SWEEP: Duration = Duration::from_secs(60);
 
-/// One run's temporary directory. Deleted when dropped, which must come after the run is dead.
+/// One run's temporary directory. Deleted when dropped, which must come after the end of the run.
 ///
 /// It is locked as long as its server lives, so that the next one can tell what a crash has left behind.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ mod tests {
         let left = dir.path().join(format!("{PREFIX}1-x"));
         std::fs::create_dir_all(left.join("sub")).unwrap();
         std::fs::write(left.join("sub/file"), "x").unwrap();
-        let other = dir.path().join("somebody-else");
+        let other = dir.path().join("another-users");
         std::fs::create_dir(&other).unwrap();
         let link = dir.path().join(format!("{PREFIX}2-x"));
         std::os::unix::fs::symlink(&other, &link).unwrap();

@@ -1,8 +1,8 @@
-//! The server's hold on one run: the helper, its socket, its output.
+//! The server's handle on one run: the helper, its socket, its output.
 //!
-//! The end of a run is the end of the socket: both helpers hold it and neither leaves before everything below is dead.
-//! Most runs end a little earlier, when pid 1 says that it is alone: what is left then is the kernel tidying up, which
-//! nobody needs to wait for. A pipe proves nothing, since any descendant may hold it open. Dropping the hold ends the run.
+//! The end of a run is the end of the socket: both helpers hold it and neither exits before every process below has.
+//! Most runs end a little earlier, when pid 1 reports that it is the last process: the kernel's clean-up after that is
+//! not waited for. A pipe proves nothing, since any descendant may hold it open. Dropping the handle ends the run.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,9 +22,9 @@ use super::outer::Outer;
 use super::plan::{self, Failure, Plan, Report, SEEN};
 use super::stdio::{ServerEnds, StdioEnds};
 
-/// How long a helper may take to take a message; it does nothing else then.
+/// How long a helper may take to read a message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a run that was told to end may take before its helper is killed.
+/// How long a stopped run may take before its helper is killed.
 const RUN_END_TIMEOUT: Duration = Duration::from_secs(6);
 /// How much is read at a time: the size of a pipe.
 const READ_BLOCK_BYTES: usize = 64 << 10;
@@ -42,15 +42,15 @@ pub(super) struct Tree {
     block: Vec<u8>,
 }
 
-/// What has happened since one last looked.
+/// What has happened since the last call.
 #[derive(Debug)]
 pub(super) enum Event {
     /// This much output, now in the block.
     Output(Stream, usize),
     Report(Report),
-    /// Everything is dead that was ever started in the run.
+    /// Every process of the run has ended.
     Gone,
-    /// Nothing, for as long as one was willing to wait.
+    /// The timeout passed.
     Nothing,
 }
 
@@ -129,7 +129,7 @@ impl Tree {
         plan::forgive_gone((&self.leash).write_all(&[SEEN]))
     }
 
-    /// Another hold on the leash: closing its writing side ends the run, a byte written is a signal.
+    /// Another handle on the control socket: closing its writing side ends the run, a byte written is a signal.
     pub(super) fn leash(&self) -> io::Result<UnixStream> {
         self.leash.try_clone()
     }
@@ -139,8 +139,8 @@ impl Tree {
         self.input.take()
     }
 
-    /// What happens next, waiting at most `patience`.
-    pub(super) fn next(&mut self, patience: Duration) -> io::Result<Event> {
+    /// What happens next, waiting at most `timeout`.
+    pub(super) fn next(&mut self, timeout: Duration) -> io::Result<Event> {
         match plan::take(&mut self.inbox)? {
             Some(Report::Alone) => {
                 self.gone = true;
@@ -161,8 +161,8 @@ impl Tree {
                 owners.push(owner);
             }
         }
-        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
-        match poll(&mut watched, Some(&patience)) {
+        let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+        match poll(&mut watched, Some(&timeout)) {
             Ok(0) | Err(Errno::INTR) => return Ok(Event::Nothing),
             other => other?,
         };
@@ -202,7 +202,7 @@ impl Tree {
         }
     }
 
-    /// The bytes that [`Event::Output`] spoke of.
+    /// The bytes of the last [`Event::Output`].
     pub(super) fn block(&self) -> &[u8] {
         &self.block
     }
@@ -212,7 +212,7 @@ impl Tree {
         self.out.is_none() && self.err.is_none()
     }
 
-    /// Lets go of the leash: the run ends at once. What it has written so far can still be read.
+    /// Closes the control socket: the run ends at once. What it has written so far can still be read.
     pub(super) fn end(&self) {
         let _ = self.leash.shutdown(Shutdown::Write);
     }
@@ -257,7 +257,7 @@ fn read(from: &mut Option<File>, block: &mut [u8]) -> io::Result<usize> {
     match file.read(block) {
         Ok(0) => *from = None,
         Ok(read) => return Ok(read),
-        // A terminal that nobody holds open on the other side.
+        // A terminal without an open end on the other side.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::IO) => *from = None,
         Err(error) => match error.kind() {
             io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}

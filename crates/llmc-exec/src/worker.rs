@@ -1,8 +1,8 @@
 //! A worker: this executable run again as a process that only computes.
 //!
-//! Unlike a command it starts nothing, opens nothing and talks to nobody but the server, over the socket that is its
+//! Unlike a command it starts nothing, opens nothing and talks only to the server, over the socket that is its
 //! standard input. So it needs no namespaces: before it reads its first message it gives up every system call that
-//! reaches beyond its own memory and that socket ([`seal`]).
+//! reaches beyond its own memory and that socket ([`restrict_to_compute`]).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 
-pub use super::helper::{close_inherited, seal};
+pub use super::helper::{close_inherited, restrict_to_compute};
 
 /// How a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub enum WorkerEnd {
     Exited(i32),
     /// By this signal.
     Killed(i32),
-    /// Nobody knows.
+    /// The status could not be read.
     Unknown,
 }
 
-/// The server's hold on a worker. Dropping it ends the worker.
+/// The server's handle on a worker. Dropping it ends the worker.
 #[derive(Debug)]
 pub struct Worker {
     process: Option<Child>,
@@ -53,12 +53,11 @@ impl Worker {
         Ok((Worker { process }, ours))
     }
 
-    /// Its process id.
     pub fn id(&self) -> Option<u32> {
         self.process.as_ref().map(Child::id)
     }
 
-    /// StdioEnds it now. Its memory is gone when this returns or soon after.
+    /// Ends it now. Its memory is freed when this returns or soon after.
     pub fn kill(&mut self) {
         if let Some(process) = &mut self.process {
             // An error means that it has ended already.
@@ -86,7 +85,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.kill();
         if let Some(mut process) = self.process.take() {
-            // Giving back much memory takes the kernel a while, and whoever drops this may be an async thread.
+            // Freeing much memory takes the kernel a while, and an async thread may be dropping this.
             let reap = move || {
                 let _ = process.wait();
             };

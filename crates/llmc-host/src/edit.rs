@@ -182,7 +182,7 @@ fn render_numbered(line: usize, text: &str) -> String {
 
 /// A line as its letter pairs, sorted: cheap to compare, and blind to small shifts.
 ///
-/// White space is the usual difference between what a model remembers and what is there, so runs of it count as one space.
+/// Models mostly get white space wrong when they quote a file, so runs of it count as one space.
 struct LetterPairs {
     pairs: Vec<[u8; 2]>,
 }

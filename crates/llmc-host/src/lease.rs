@@ -46,7 +46,7 @@ struct LeaseRecord {
     alive_name: String,
     until_ms: u64,
     path: String,
-    /// A temporary file that a dead holder may have left behind.
+    /// A temporary file that a crashed holder may have left behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     temp_file: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ impl LeaseTable {
             source,
         };
         let dir = crate::scratch::private_dir(&path).map_err(failed)?;
-        // Another process's sweep may find the file before it is locked, take it for a dead one's and remove it.
+        // Another process's sweep may find the file before it is locked, take its process for ended and remove it.
         let (alive_name, alive_file) = loop {
             let name = format!("alive-{}", ulid::Ulid::new());
             let file = open_record(&dir, &name).map_err(|errno| failed(errno.into()))?;
@@ -208,7 +208,7 @@ impl LeaseTable {
         now_ms() < record.until_ms && !self.is_dead(&record.alive_name)
     }
 
-    /// Clears what dead processes left: their leases, the temporary files those name, their alive files.
+    /// Removes what ended processes left: their leases, the temporary files those name, their alive files.
     fn sweep(&self) {
         let Ok(dir) = fs::openat(
             &self.dir,
@@ -287,7 +287,7 @@ impl Leases<'_> {
         for held in self.held.iter().filter(|held| held.locked.is_none()) {
             files.push(self.lock_record(held, &self.cancel)?);
         }
-        // Last check: a caller that was told about the timeout must not find the change made.
+        // Last check: after a reported timeout the change must not be made.
         self.cancel.check()?;
         op()
     }
@@ -331,9 +331,7 @@ impl Leases<'_> {
             }
             cancel.check()?;
             if started.elapsed() > OWN_RECORD_WAIT {
-                return Err(lost(
-                    "a process that does not let go of the lock".to_owned(),
-                ));
+                return Err(lost("a process that keeps the lock".to_owned()));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -456,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_told_to_stop_commits_nothing() {
+    fn a_cancelled_call_commits_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let locks = locks(dir.path(), LONG);
         let cancel = CancelToken::default();

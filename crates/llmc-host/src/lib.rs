@@ -14,6 +14,7 @@
 //! - [`machine`]: processors, memory and disks
 //! - [`names`]: file names as text, without loss
 //! - [`CancelToken`]: cancellation flag and deadline of a call
+//! - [`lock`]: a mutex without poisoning
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod cancel;
@@ -42,5 +43,6 @@ pub use read::{
 };
 pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{Access, CONFIG_FILE, PathRules, STATE_DIR};
+pub use sync::lock;
 pub use tree::{DeleteScope, ExistingDir, ExistingTarget};
 pub use write::{ExpectedHash, NewAttributes, Workspace, WriteMode, WriteReport, WriteState};

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_has_all_of_it_and_a_disk_is_told_once() {
+    fn a_machine_reports_all_figures_and_each_disk_once() {
         let dir = tempfile::tempdir().unwrap();
         let below = dir.path().join("below");
         std::fs::create_dir(&below).unwrap();

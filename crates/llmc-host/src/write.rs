@@ -328,7 +328,7 @@ fn timespec(ns: i64) -> fs::Timespec {
 fn open_existing(path: &RootedPath) -> Result<Option<(File, Stat)>> {
     match read::open_regular(path) {
         Ok(found) => Ok(Some(found)),
-        // Missing: the file itself, or the directory for it (then creating it says so).
+        // Missing: the file itself, or the directory for it (then creating it fails).
         Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     }

@@ -272,7 +272,7 @@ fn a_root_of_the_other_set_is_neither_moved_nor_deleted() {
 }
 
 #[test]
-fn a_folder_waits_for_whoever_works_inside_it() {
+fn deleting_a_folder_waits_for_leases_inside_it() {
     let f = Fixture::new();
     f.make("d/deep/file", "x");
     let ws = f.start();

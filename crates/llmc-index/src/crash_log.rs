@@ -1,7 +1,7 @@
 //! Remembers the sources whose parsing crashed a process, so that they do not crash every later process.
 //!
 //! Grammars are C code, and a crash in one cannot be caught. Each process therefore notes what it is parsing in a file
-//! that it holds a lock on; a file without a lock shows that its process died, and what it was parsing. A process may
+//! that it holds a lock on; a file without a lock shows that its process crashed, and what it was parsing. A process may
 //! also be killed from outside while it parses something, so a source is skipped only after two crashes in a row. It is
 //! then split into windows, until its text or the program's version changes. Nothing is synced: a note has to outlive
 //! its process, not the machine.

@@ -116,7 +116,7 @@ pub(crate) fn hash_of(bytes: &[u8]) -> ContentHash {
 /// The text of a file worth indexing, or why it is not and a hash that stands for it.
 fn read_text(path: &str, file: File, stat: &Stat) -> Result<String, (SkipReason, ContentHash)> {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
-    // What is not read whole is told apart by its times.
+    // A file that is not read whole is compared by its times.
     let by_stamp = || hash_of(format!("{:?}", stamp_of(stat)).as_bytes());
     if size > MAX_FILE_BYTES {
         return Err((SkipReason::TooLarge, by_stamp()));

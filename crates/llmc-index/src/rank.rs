@@ -1,10 +1,10 @@
 //! Orders candidates by what BM25 does not see.
 //!
 //! A unit's strength is the share of what a perfect unit would have by BM25, one with every word of the question in its
-//! text and half of them in its name. It is raised by what speaks for a unit (its name is asked for, words of the
+//! text and half of them in its name. It is raised by evidence for a unit (its name is asked for, words of the
 //! question stand next to each other, much refers to it, others among the best refer to it) and lowered for tests,
 //! vendored and generated code unless they are asked for. The score that answers show is `1 - exp(-strength)`, between
-//! 0 and 1: below 0.2 little speaks for a unit, above 0.6 much. The same question on the same files gives the same order.
+//! 0 and 1: below 0.2 is weak evidence, above 0.6 strong. The same question on the same files gives the same order.
 
 use std::collections::HashSet;
 use std::rc::Rc;

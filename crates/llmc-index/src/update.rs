@@ -1,6 +1,6 @@
 //! Updates the index: one writer at a time, in steps that survive a crash.
 //!
-//! A step first commits the catalogue and then the text part, under one growing generation. If the process dies between
+//! A step first commits the catalogue and then the text part, under one growing generation. If the process is killed between
 //! the two, the next writer sees that the text part is behind, removes what the catalogue has added since, and lets the
 //! update add it again. A reader meanwhile ignores what only one of the two has.
 #![allow(

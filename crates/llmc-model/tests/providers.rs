@@ -208,7 +208,7 @@ async fn a_lost_answer_is_paid_for_and_asked_for_again() {
 }
 
 #[tokio::test]
-async fn an_answer_nobody_understands_is_an_error_and_paid_for() {
+async fn an_unreadable_answer_is_an_error_and_is_billed() {
     for play in [
         ModelAction::Garbage,
         ModelAction::Status(200, "[]".into()),
@@ -287,7 +287,7 @@ async fn a_dead_provider_is_an_error() {
         )
         .await
         .unwrap();
-    // The listener of a dropped server may take one more connection; a port nobody has is certain.
+    // The listener of a dropped server may take one more connection; an unbound port refuses for certain.
     let books = ledger();
     let failed = client().chat(&route, &request(), &books, soon()).await;
     assert!(matches!(

@@ -319,10 +319,10 @@ impl Conversation {
                 let load = format!("context = {LOAD_CONTEXT}()");
                 let outcome = self.feed(&load).await;
                 self.functions.set_loading(false);
-                if let ScriptEnd::Failed(trouble) = outcome.ending {
+                if let ScriptEnd::Failed(error) = outcome.ending {
                     let shown = format!(
                         "[context is too large to be a variable here ({}); use context_search and context_slice]",
-                        trouble.message
+                        error.message
                     );
                     return (shown, true);
                 }
@@ -335,9 +335,9 @@ impl Conversation {
         match outcome.ending {
             ScriptEnd::Value(value) if shown.trim().is_empty() => shown.push_str(&value.repr),
             ScriptEnd::Value(_) | ScriptEnd::Stopped => {}
-            ScriptEnd::Failed(trouble) => {
+            ScriptEnd::Failed(error) => {
                 failed = true;
-                shown.push_str(&render_error(&trouble));
+                shown.push_str(&render_error(&error));
             }
         }
         if outcome.rolled_back {
@@ -375,23 +375,20 @@ fn user(text: String) -> ChatMessage {
 }
 
 /// A script error as the model reads it.
-fn render_error(trouble: &ScriptError) -> String {
-    let line = trouble
+fn render_error(error: &ScriptError) -> String {
+    let line = error
         .line
         .map_or(String::new(), |line| format!(" (line {line})"));
-    let hint = trouble
+    let hint = error
         .hint
         .as_deref()
         .map_or(String::new(), |hint| format!("\nhint: {hint}"));
-    let class = match (&trouble.kind, trouble.exception.as_str()) {
+    let class = match (&error.kind, error.exception.as_str()) {
         (ScriptErrorKind::Syntax, "") => "SyntaxError",
         (_, "") => "Error",
         (_, class) => class,
     };
-    format!(
-        "{}{class}{line}: {}{hint}",
-        trouble.traceback, trouble.message
-    )
+    format!("{}{class}{line}: {}{hint}", error.traceback, error.message)
 }
 
 /// Whether the word stands alone anywhere. In a comment it costs a needless load, nothing else.

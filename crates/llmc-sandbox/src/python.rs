@@ -120,8 +120,8 @@ impl PythonBackend {
         let started = Instant::now();
         let stop = CancelToken::default();
         let _cancel_on_drop = CancelOnDrop(stop.clone());
-        let (chunks, heard) = mpsc::channel(16);
-        let (answers, spoken) = std::sync::mpsc::channel::<Vec<u8>>();
+        let (chunks, output) = mpsc::channel(16);
+        let (answers, messages) = std::sync::mpsc::channel::<Vec<u8>>();
         let first = frames::pack(&json!({
             "code": code,
             "functions": names.functions,
@@ -137,7 +137,7 @@ impl PythonBackend {
         let (interpreter, cancelled) = (self.interpreter.clone(), stop.clone());
         let wall = limits.wall;
         let process = tokio::task::spawn_blocking(move || {
-            interpreter.converse(wall, spoken, &cancelled, &mut |bytes| {
+            interpreter.run(wall, messages, &cancelled, &mut |bytes| {
                 // A full channel makes the script wait; a closed one means that it is being ended.
                 let _ = chunks.blocking_send(bytes.to_vec());
             })
@@ -151,7 +151,7 @@ impl PythonBackend {
             calls: 0,
             cpu: Duration::ZERO,
         };
-        let ending = run.exchange(heard, &answers).await;
+        let ending = run.exchange(output, &answers).await;
         stop.cancel();
         drop(answers);
         let finished = process.await;
@@ -182,7 +182,7 @@ impl Interpreter {
         let mut inbox = FrameBuffer::default();
         let (_, silence) = std::sync::mpsc::channel();
         let stop = CancelToken::default();
-        let ended = self.converse(START_TIMEOUT, silence, &stop, &mut |bytes| inbox.add(bytes));
+        let ended = self.run(START_TIMEOUT, silence, &stop, &mut |bytes| inbox.add(bytes));
         match (inbox.next(), ended) {
             (Ok(Some(Frame::Hello(hello))), _) => {
                 let (major, minor, micro) = hello.version;
@@ -198,10 +198,10 @@ impl Interpreter {
     }
 
     /// Runs the interpreter to its end, sending it messages and passing on its output.
-    fn converse(
+    fn run(
         &self,
         wall: Duration,
-        spoken: std::sync::mpsc::Receiver<Vec<u8>>,
+        messages: std::sync::mpsc::Receiver<Vec<u8>>,
         stop: &CancelToken,
         on_output: &mut dyn FnMut(&[u8]),
     ) -> llmc_exec::Result<RunReport> {
@@ -236,24 +236,24 @@ impl Interpreter {
             max_output: u64::MAX,
             owner: RunOwner::default(),
         };
-        let speaking = stop.clone();
-        let begin = move |mut voice: CommandInput| {
+        let cancel = stop.clone();
+        let begin = move |mut input: CommandInput| {
             // A thread of its own, since a script may not read its messages.
-            let speak = move || {
-                while let Ok(bytes) = spoken.recv() {
-                    if !voice.say(&bytes, &speaking) {
+            let send = move || {
+                while let Ok(bytes) = messages.recv() {
+                    if !input.write(&bytes, &cancel) {
                         break;
                     }
                 }
             };
             let spawned = std::thread::Builder::new()
                 .name("llmc-python".to_owned())
-                .spawn(speak);
+                .spawn(send);
             if let Err(error) = spawned {
                 tracing::warn!(%error, "no thread to send messages to a script");
             }
         };
-        self.runner.converse(&spec, begin, on_output, stop)
+        self.runner.run_interactive(&spec, begin, on_output, stop)
     }
 }
 
@@ -294,7 +294,7 @@ impl<H: ScriptHost> ScriptRun<'_, H> {
     /// Exchanges messages until the script has ended. `None` if its interpreter ended by itself.
     async fn exchange(
         &mut self,
-        mut heard: mpsc::Receiver<Vec<u8>>,
+        mut output: mpsc::Receiver<Vec<u8>>,
         answers: &std::sync::mpsc::Sender<Vec<u8>>,
     ) -> Option<ScriptEnd> {
         let calls_over = self.cancel.child_token();
@@ -308,7 +308,7 @@ impl<H: ScriptHost> ScriptRun<'_, H> {
         let mut content_bytes = 0;
         let ending = 'run: loop {
             tokio::select! {
-                chunk = heard.recv(), if content_bytes < frames::MAX_SYSTEM_FRAME_BYTES => match chunk {
+                chunk = output.recv(), if content_bytes < frames::MAX_SYSTEM_FRAME_BYTES => match chunk {
                     Some(chunk) => inbox.add(&chunk),
                     None => break None,
                 },

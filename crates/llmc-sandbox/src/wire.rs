@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_nobody_may_send_are_refused() {
+    fn lengths_out_of_range_are_refused() {
         for lengths in [[0xff; 8], [0, 0, 0, 0, 0, 0, 0, 0xff]] {
             assert!(take::<WorkerReport>(&mut lengths.to_vec()).is_err());
         }

@@ -53,7 +53,7 @@ fn serve(memory: u64) -> io::Result<()> {
     llmc_exec::close_inherited()?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     exit_with_server(socket.try_clone()?, memory)?;
-    if let Err(error) = llmc_exec::seal(memory) {
+    if let Err(error) = llmc_exec::restrict_to_compute(memory) {
         let why = format!("the kernel does not filter its system calls: {error}");
         return wire::send(&socket, &WorkerReport::Refused(why), &[]);
     }
@@ -102,7 +102,7 @@ fn serve(memory: u64) -> io::Result<()> {
 )]
 fn exit_with_server(socket: UnixStream, memory: u64) -> io::Result<()> {
     let watch = move || {
-        if llmc_exec::seal(memory).is_err() {
+        if llmc_exec::restrict_to_compute(memory).is_err() {
             // The main thread fails the same way and reports it.
             return;
         }

@@ -24,7 +24,7 @@ pub(crate) fn of_stdin() -> CancellationToken {
         .stack_size(STACK_BYTES)
         .spawn(move || {
             let stdin = io::stdin();
-            // A hangup is always told; a socket that was closed for writing only when it is asked for.
+            // The kernel always reports a hangup; a socket closed for writing only on request.
             let mut waits = [PollFd::new(&stdin, PollFlags::RDHUP)];
             let waited = retry_on_intr(|| poll(&mut waits, None));
             let closed = PollFlags::HUP | PollFlags::RDHUP;

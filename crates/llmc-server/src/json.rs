@@ -1,12 +1,12 @@
 //! A strict first look at a JSON-RPC message.
 //!
-//! `serde_json` keeps the last of two duplicate keys without a word, so two readers of one message can see
+//! `serde_json` silently keeps the last of two duplicate keys, so two readers of one message can see
 //! two different requests. [`inspect`] walks a message once, without building it, and refuses duplicate keys
 //! at any level, nesting deeper than [`MAX_DEPTH`] and whatever is not a JSON-RPC 2.0 message. What it lets
 //! through is safe to hand to any parser.
 //!
 //! A refusal says whom to answer: the request's own id where one can be read, `null` where none can, and
-//! nobody when the message is a notification or a response, which JSON-RPC forbids answering.
+//! not sent when the message is a notification or a response, which JSON-RPC forbids answering.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -41,17 +41,8 @@ pub struct MessageRefusal {
     pub code: ErrorCode,
     /// What is wrong, for the person who wrote the client.
     pub message: Cow<'static, str>,
-    /// Who gets to hear it.
-    pub reply: ReplyTo,
-}
-
-/// Whom a [`MessageRefusal`] is sent to.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ReplyTo {
-    /// The id of the request, or `null` where it cannot be known.
-    To(Value),
-    /// The message was a notification or a response.
-    Nobody,
+    /// The id to answer, `null` where it cannot be known; `None` for a notification or a response.
+    pub reply_id: Option<Value>,
 }
 
 impl MessageRefusal {
@@ -65,21 +56,19 @@ impl MessageRefusal {
         Self {
             code,
             message: message.into(),
-            reply: ReplyTo::To(id),
+            reply_id: Some(id),
         }
     }
 
-    /// The error response to send, unless nobody may be answered.
+    /// The error response to send; `None` where JSON-RPC forbids a response.
     #[must_use]
     pub fn response(&self) -> Option<Value> {
-        match &self.reply {
-            ReplyTo::Nobody => None,
-            ReplyTo::To(id) => Some(json!({
-                "jsonrpc": "2.0",
-                "id": id,
-                "error": {"code": self.code, "message": self.message},
-            })),
-        }
+        let id = self.reply_id.as_ref()?;
+        Some(json!({
+            "jsonrpc": "2.0",
+            "id": id,
+            "error": {"code": self.code, "message": self.message},
+        }))
     }
 }
 
@@ -117,7 +106,7 @@ pub fn check(document: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Walks a document once; only its outermost kind is told, and what was found on the way.
+/// Walks a document once; yields its outermost kind, and what was found on the way.
 fn scan(document: &[u8]) -> Result<(Value, Scan), String> {
     let text = std::str::from_utf8(document)
         .map_err(|error| format!("not valid UTF-8 at byte {}", error.valid_up_to()))?;
@@ -155,10 +144,10 @@ impl MessageHead {
         let refuse = |message: Cow<'static, str>| MessageRefusal {
             code: ErrorCode::INVALID_REQUEST,
             message,
-            reply: match (&self.method, &self.id) {
-                (Some(Value::String(_)), None) => ReplyTo::Nobody,
-                (None, _) if self.has_outcome => ReplyTo::Nobody,
-                _ => ReplyTo::To(id.clone().unwrap_or(Value::Null)),
+            reply_id: match (&self.method, &self.id) {
+                (Some(Value::String(_)), None) => None,
+                (None, _) if self.has_outcome => None,
+                _ => Some(id.clone().unwrap_or(Value::Null)),
             },
         };
         if let Some(fault) = fault {
@@ -357,19 +346,16 @@ mod tests {
             Err(MessageRefusal {
                 code,
                 message,
-                reply,
+                reply_id,
             }) => {
-                let id = match reply {
-                    ReplyTo::To(id) => id.to_string(),
-                    ReplyTo::Nobody => "-".into(),
-                };
+                let id = reply_id.map_or("-".into(), |id| id.to_string());
                 format!("{} {id} {message}", code.0)
             }
         }
     }
 
     #[test]
-    fn messages_are_told_apart() {
+    fn messages_are_classified() {
         for (input, expected) in [
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, "request 1"),
             (

@@ -64,7 +64,7 @@ impl McpHandler {
     }
 
     /// Serves this application to clients elsewhere, who are not offered what sends data off the machine unless the
-    /// operator says so.
+    /// operator allows it.
     pub(crate) fn over_http(app: Arc<App>) -> McpHandler {
         let sends = app.config().mcp.rlm.allow_http;
         McpHandler::listing(app, |tool| sends || tool.effect != Effect::SendsOut)

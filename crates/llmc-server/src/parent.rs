@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_death_is_told_and_nothing_before_it() {
+    async fn the_end_of_the_parent_is_reported() {
         let mut child = sleeper();
         let parent = ParentWatch::watch_process(pid(&child), || true);
         assert!(!parent.gone.is_cancelled());

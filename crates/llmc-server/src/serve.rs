@@ -81,7 +81,7 @@ pub enum ConnectionEnd {
 /// A connection that could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The handler refused the handshake; the client has been told.
+    /// The handler refused the handshake and answered the client with an error.
     #[error("handshake refused")]
     Handshake(#[source] Box<ServerInitializeError>),
     /// The connection's own task failed.
@@ -202,7 +202,7 @@ where
         Err(error @ ServerInitializeError::InitializeFailed(_)) => {
             return Err(ServeError::Handshake(Box::new(error)));
         }
-        // The client left, or we were told to stop, before a session began.
+        // The client disconnected, or the server was stopped, before a session began.
         Err(error) => {
             tracing::debug!(%error, "ended before a session began");
             return Ok(());

@@ -31,7 +31,7 @@ use tokio::{io::AsyncRead, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    json::{self, MessageRefusal, MessageShape, ReplyTo},
+    json::{self, MessageRefusal, MessageShape},
     line::{LineRead, LineReader},
     output::{Outbox, OutputClosed},
     serve::ConnectionLimits,
@@ -62,7 +62,7 @@ pub(crate) struct LineTransport<R> {
     /// What is to be handed to rmcp before another line is read.
     ready: VecDeque<ClientJsonRpcMessage>,
     session: HandshakeState,
-    /// What the handler can speak; decides whether a request carries a usable version of its own.
+    /// Protocol versions of the handler; decides whether a request carries a usable version of its own.
     versions: Vec<ProtocolVersion>,
     calls: Arc<PendingRequests>,
     load: Arc<WorkLoad>,
@@ -79,7 +79,7 @@ impl Inspected {
     fn wants_answer(&self) -> bool {
         match &self.shape {
             Ok(shape) => matches!(shape, MessageShape::Request { .. }),
-            Err(refusal) => matches!(refusal.reply, ReplyTo::To(_)),
+            Err(refusal) => refusal.reply_id.is_some(),
         }
     }
 }
@@ -181,7 +181,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
 
     fn end_input(&mut self) {
         self.input_ended.cancel();
-        // Nobody can end a subscription any more, and rmcp would wait for it.
+        // No client is left to end a subscription, and rmcp would wait for it.
         for id in self.calls.subscriptions() {
             let params = CancelledNotificationParam::new(Some(id), None);
             let cancelled = CancelledNotification::new(params);

@@ -143,9 +143,9 @@ impl TestScreen {
 
     /// Takes the terminal away, as a closed window does.
     pub fn hang_up(&mut self) {
-        // The reading thread holds the terminal as well, and lets go when nobody listens to what it has read.
-        let (_, nobody) = channel();
-        self.output = nobody;
+        // The reading thread holds the terminal as well, and closes it when its channel has no receiver.
+        let (_, disconnected) = channel();
+        self.output = disconnected;
         self.slave.write_all(b"x").unwrap();
         self.master = None;
     }

@@ -17,7 +17,7 @@ use llmc_observe::{Observer, Telemetry};
 use serde_json::{Value, json};
 
 use crate::budget::SessionBudgets;
-use crate::confinement::Truth;
+use crate::confinement::ConfinementSummary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handle_keeper::HandleKeeper;
 use crate::index_keeper::IndexKeeper;
@@ -66,7 +66,7 @@ impl App {
         Ok(app)
     }
 
-    /// The same for whoever looks rather than serves: confinement that is demanded and not there is found by the first
+    /// The same for a process that does not serve: confinement that is required and missing is found by the first
     /// command only.
     ///
     /// # Errors
@@ -234,7 +234,7 @@ impl App {
         self.open_commands(|_| ())
     }
 
-    /// The same; whoever opens it does this to it first.
+    /// The same; applies `first` to a runner that this call opens.
     pub(crate) fn open_commands(&self, first: fn(&mut Runner)) -> Result<&Runner> {
         let opened = self.commands.get_or_init(|| {
             let mut runner = Runner::open(self.command_settings())?;
@@ -249,7 +249,7 @@ impl App {
         let mut health = json!({
             "ok": true,
             "version": "v0",
-            "confinement": Truth::confinement(self),
+            "confinement": ConfinementSummary::confinement(self),
             "profile": self.config().mcp.exec.profile.as_str(),
             "index": self.index.state(self.config()),
         });
@@ -257,7 +257,7 @@ impl App {
             health["index_progress"] = progress;
         }
         if let Some(why) = self.index().failure() {
-            health["index_trouble"] = why.into();
+            health["index_error"] = why.into();
         }
         health
     }
@@ -277,7 +277,7 @@ impl App {
         &self.analyses
     }
 
-    /// What whoever sits at the shell asks of the next analysis.
+    /// What the user at the shell asks of the next analysis.
     pub fn analyse_from_shell(&self, shell: AnalysisShell) {
         self.analyses.prepare(shell);
     }

@@ -37,7 +37,7 @@ pub struct Call {
     pub args: Map<String, Value>,
     /// Who calls.
     pub caller: Caller,
-    /// Fires when the caller changes its mind or goes away.
+    /// Fires when the call is cancelled or its client disconnects.
     pub cancel: CancellationToken,
     /// Where progress goes, when the client asked for it.
     pub progress: Option<Progress>,
@@ -236,7 +236,7 @@ impl App {
         let cx = Cx::new(self.clone(), caller, CancelToken::default()).for_call(&call);
         let limit = (tool.time_limit)(&cx);
         let stop = CancelToken::with_deadline(Instant::now() + limit);
-        let mut told = cx.told();
+        let mut texts = cx.progress_texts();
         let work = work(tool, cx.with_stop(stop.clone()), call.args);
         let mut task = tokio::spawn(work.in_current_span());
         let started = Instant::now();
@@ -255,9 +255,9 @@ impl App {
                     stop.cancel();
                     return Err(Error::new(ErrorKind::TimedOut, format!("{}: no answer within {} s", tool.name, limit.as_secs())));
                 }
-                _ = beat.tick() => tell(&call.progress, tool, started, &told.borrow()),
-                Ok(()) = told.changed() => {
-                    tell(&call.progress, tool, started, &told.borrow_and_update());
+                _ = beat.tick() => tell(&call.progress, tool, started, &texts.borrow()),
+                Ok(()) = texts.changed() => {
+                    tell(&call.progress, tool, started, &texts.borrow_and_update());
                 }
             }
         };

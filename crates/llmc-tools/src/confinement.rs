@@ -1,6 +1,6 @@
-//! What is true about commands, in one line.
+//! What bounds commands, in one line.
 //!
-//! A list of allowed names says which programs the operator wants; what they can touch is the kernel's to say. The line
+//! A list of allowed names says which programs may be started; the kernel bounds what they can touch. The line
 //! tells both apart and never calls the list safe. It goes into the log at start, into `health` and into `llmc doctor`.
 
 use std::path::Path;
@@ -12,9 +12,9 @@ use llmc_exec::{ConfinementLevel, Runner, is_interpreter};
 use crate::app::App;
 use crate::error::Result;
 
-/// The truth about the commands of one server.
+/// What bounds the commands of one server.
 #[derive(Debug, Clone)]
-pub struct Truth {
+pub struct ConfinementSummary {
     /// `unrestricted` or `restricted`.
     pub profile: &'static str,
     /// What the list of allowed programs is worth.
@@ -25,15 +25,15 @@ pub struct Truth {
     pub reach: String,
 }
 
-impl Truth {
+impl ConfinementSummary {
     /// What is known without asking the kernel.
-    fn of_settings(app: &App) -> Truth {
+    fn of_settings(app: &App) -> ConfinementSummary {
         let mcp = &app.config().mcp;
         let network = match mcp.exec.network {
             true => "on",
             false => "off",
         };
-        Truth {
+        ConfinementSummary {
             profile: mcp.exec.profile.as_str(),
             list: list(app),
             kernel: format!("confinement {}", mcp.exec.confinement.as_str()),
@@ -42,32 +42,32 @@ impl Truth {
     }
 
     /// Asks the kernel, which takes a few milliseconds the first time.
-    pub fn of(app: &App) -> Truth {
+    pub fn of(app: &App) -> ConfinementSummary {
         let uid = rustix::process::geteuid().as_raw();
         let kernel = match app.look_at_commands().map(Runner::level) {
             Ok(level) => format!("commands run as uid {uid} with {}", words(level)),
             Err(error) => format!("commands are refused: {}", error.message),
         };
-        Truth {
+        ConfinementSummary {
             kernel,
-            ..Truth::of_settings(app)
+            ..ConfinementSummary::of_settings(app)
         }
     }
 
     /// The value of `confinement` in `health`: the level first, for programs; the rest for people.
     pub fn confinement(app: &App) -> String {
-        let truth = Truth::of_settings(app);
+        let summary = ConfinementSummary::of_settings(app);
         let level = match app.look_at_commands().map(Runner::level) {
             Ok(level) => level.to_string(),
             Err(error) => format!("commands are refused: {}", error.message),
         };
-        format!("{level}; {}; {}", truth.reach, truth.list)
+        format!("{level}; {}; {}", summary.reach, summary.list)
     }
 }
 
-impl std::fmt::Display for Truth {
+impl std::fmt::Display for ConfinementSummary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Truth {
+        let ConfinementSummary {
             profile,
             list,
             kernel,
@@ -78,15 +78,15 @@ impl std::fmt::Display for Truth {
 }
 
 impl App {
-    /// Puts the truth about commands into the log: at once what the settings say, and what the kernel says when it is
-    /// known, without anybody waiting for it.
+    /// Logs what bounds commands: what the settings decide at once, and what the kernel enforces when it is known, from
+    /// a thread of its own.
     pub fn announce_commands(self: &Arc<App>) {
-        tracing::info!("{}", Truth::of_settings(self));
+        tracing::info!("{}", ConfinementSummary::of_settings(self));
         let app = self.clone();
         // Left behind when the process ends first; the helpers it has started then end by themselves.
         let asked = std::thread::Builder::new()
             .name("llmc-kernel".to_owned())
-            .spawn(move || tracing::info!("{}", Truth::of(&app)));
+            .spawn(move || tracing::info!("{}", ConfinementSummary::of(&app)));
         if let Err(error) = asked {
             tracing::warn!(%error, "the kernel is asked about confinement when a command runs");
         }

@@ -90,7 +90,7 @@ impl Caller {
         }
     }
 
-    /// What a program that this caller starts is told about them.
+    /// The environment variables that describe this caller to programs it starts.
     pub(crate) fn environment(&self) -> [(String, String); 3] {
         [
             ("TE_AGENT_ID".to_owned(), self.agent.clone()),
@@ -129,12 +129,12 @@ impl Cx {
         self.words.send_replace(words);
     }
 
-    /// Where what is told can be heard.
-    pub(crate) fn told(&self) -> watch::Receiver<String> {
+    /// Receives the progress texts of this call.
+    pub(crate) fn progress_texts(&self) -> watch::Receiver<String> {
         self.words.subscribe()
     }
 
-    /// The same for a call that somebody waits for, and may stop waiting for.
+    /// The same for a call that its client can cancel.
     pub(crate) fn for_call(self, call: &Call) -> Cx {
         Cx {
             cancel: call.cancel.clone(),
@@ -165,7 +165,7 @@ impl Cx {
         &self.correlation_id
     }
 
-    /// Fires when the caller changes its mind or goes away; file work asks its [`CancelToken`].
+    /// Fires when the call is cancelled or its client disconnects; file work checks its [`CancelToken`].
     pub fn cancel(&self) -> &CancellationToken {
         &self.cancel
     }

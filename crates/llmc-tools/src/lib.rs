@@ -8,7 +8,7 @@
 //! - [`mode`]: which tools an MCP client is listed
 //! - [`Processes`]: programs that outlive the call that started them
 //! - [`AnalysisShell`]: what the shell may ask of a recursive analysis, and no client
-//! - [`Truth`]: what holds commands, and what does not, in one line
+//! - [`ConfinementSummary`]: what holds commands, and what does not, in one line
 //! - [`state`]: the state directory and its stores, looked at from outside
 //! - [`stubs`]: tools as typed Python functions, found by words and explained
 //! - [`docs`]: the reference pages, generated
@@ -52,7 +52,7 @@ mod tool;
 
 pub use app::App;
 pub use call::{Call, CallOutcome, Progress, nearest};
-pub use confinement::Truth;
+pub use confinement::ConfinementSummary;
 pub use cx::{Caller, Cx, Form, Surface, UNKNOWN_AGENT};
 pub use error::{Error, ErrorKind, ErrorRow, Family, ROWS, Result};
 pub use processes::Processes;

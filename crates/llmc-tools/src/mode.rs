@@ -88,7 +88,7 @@ fn phantoms(list: &str, names: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// What a model is told once, at the start: the sentences of the mode that name nothing it cannot call.
+/// The instructions that a model reads once, at the start: the sentences of the mode that name nothing it cannot call.
 pub fn instructions(config: &Config) -> String {
     let reach = Reach::of(config, Surface::Mcp);
     let runs_shell = config.mcp.exec.profile != ExecProfile::Restricted;

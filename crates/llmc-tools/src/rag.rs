@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// How long a call from the shell brings the index up to date before it asks it.
 const FRESHEN: Duration = Duration::from_secs(2);
 
-/// How often somebody who waits for the index looks.
+/// How often a call that waits for the index checks it.
 const WAIT: Duration = Duration::from_millis(20);
 
 /// How often it tells the caller how far the index is.
@@ -100,8 +100,8 @@ pub(crate) fn search(
     Ok(cx.app().index().search(roots, &request, stop)?)
 }
 
-/// Makes sure somebody keeps the index: a server does so in the background from its first question on, a call from the
-/// shell looks once at what has changed, if there is an index at all.
+/// Makes sure the index is kept up to date: by a server in the background from its first question on, while a call from the
+/// shell updates it once, if there is an index at all.
 pub(crate) fn freshen(cx: &Cx, stop: &CancelToken) {
     let index = cx.app().index();
     if cx.caller().surface == Surface::Cli {
@@ -244,10 +244,10 @@ pub(crate) fn stats(cx: &Cx) -> Result<Value> {
         document["not_indexed"] = by_name(&passed);
     }
     if !stats.unparsed.is_empty() {
-        document["parser_died_on"] = json!(stats.unparsed);
+        document["parser_crashed_on"] = json!(stats.unparsed);
     }
     if let Some(why) = index.failure() {
-        document["trouble"] = json!(why);
+        document["last_error"] = json!(why);
     }
     if state == IndexState::Building {
         let progress = index.progress();

@@ -216,7 +216,7 @@ impl App {
         listed.any(|tool| tool.effect == Effect::Scripts)
     }
 
-    /// Puts the stubs into the state directory, without anybody waiting for it. What cannot be written is not there.
+    /// Writes the stubs into the state directory in the background. Stubs that cannot be written are left out.
     pub fn keep_stubs(self: &Arc<App>) {
         let (app, offers) = (self.clone(), self.offers_scripts());
         let Some(dir) = self.stores().map(Path::to_owned).filter(|_| offers) else {

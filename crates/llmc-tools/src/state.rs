@@ -1,4 +1,4 @@
-//! The state directory, looked at from outside: for whoever checks an installation.
+//! The state directory as `llmc doctor` checks it.
 
 use std::path::Path;
 

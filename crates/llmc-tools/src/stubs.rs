@@ -28,7 +28,7 @@ use python::{Parameter, is_identifier, python_type, quoted};
 /// Words for a model at its start; a script is past that.
 const NOT_IN_SCRIPTS: &str = "init";
 
-/// What scripts are told about the module as a whole.
+/// The docstring of the module as a whole.
 const PREFACE: &str = "\
 Tools of this workspace, as execute_code offers them.
 

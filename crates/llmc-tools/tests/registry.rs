@@ -277,7 +277,7 @@ async fn every_path_argument_stays_inside() {
 }
 
 #[tokio::test]
-async fn a_mode_limits_mcp_and_nobody_else() {
+async fn a_mode_limits_mcp_only() {
     let dir = tempfile::tempdir().unwrap();
     let app = app(dir.path(), "[mcp]\nmode = \"hybrid\"\n");
     let args = json!({"path": "."});

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_told() {
+    fn every_figure_is_shown() {
         let calls = state(vec![
             call(3600, "run_cmd", |call| {
                 call.duration_ms = 1500.0;
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_seen_is_told_too() {
+    fn an_empty_summary_is_shown() {
         let text = summary_text(&Summary::default(), &context());
         assert!(text.contains("no calls yet"), "{text}");
         assert!(!text.contains("slowest") && !text.contains("NaN"), "{text}");

@@ -62,7 +62,7 @@ pub(crate) enum Verb {
     Mcp,
     /// Serve HTTP: MCP at /mcp, REST, metrics and a dashboard
     ///
-    /// Listens on mcp.server.host and port unless told otherwise. The token is that of LLMC_MCP_TOKEN; without one, and
+    /// Listens on mcp.server.host and port by default. The token is that of LLMC_MCP_TOKEN; without one, and
     /// only on loopback, it is made and kept in .llmc/token.
     #[command(
         after_help = "Examples:\n  llmc serve --port 8080\n  llmc serve --listen unix:/run/user/1000/llmc.sock\n  curl -H \"X-LLMC-Token: $(cat .llmc/token)\" http://127.0.0.1:8080/api/summary"

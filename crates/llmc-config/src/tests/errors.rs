@@ -344,7 +344,7 @@ fn editors_of_other_systems_do_not_shift_lines() {
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
+fn all_problems_are_reported_at_once() {
     check(
         "[mcp]\nmoed = \"te\"\n[mcp.server]\nport = -1",
         &[("LLMC_MCP__LIMITS__RATE_LIMIT_RPS", "many"), ("LLMC_RLM__MODLE", "x")],

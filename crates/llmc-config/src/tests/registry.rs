@@ -1,4 +1,4 @@
-//! Tests that loop over every key, for what nobody remembers.
+//! Tests that loop over every key.
 
 use std::collections::BTreeSet;
 

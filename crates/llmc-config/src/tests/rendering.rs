@@ -52,7 +52,7 @@ fn the_reference_has_every_key_with_default_and_environment_name() {
 }
 
 #[test]
-fn the_template_loads_and_changes_only_what_it_was_told() {
+fn the_template_loads_and_changes_only_the_given_keys() {
     let options = TemplateOptions {
         project_name: "demo\n[mcp]".to_owned(),
         notes: vec!["Rust workspace.\nenabled = false".to_owned()],

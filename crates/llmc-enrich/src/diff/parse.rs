@@ -416,7 +416,7 @@ fn name(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// The two names of `diff --git a/x b/x`; only where both are the same can they be told apart for sure.
+/// The two names of `diff --git a/x b/x`; only where both are the same can they be split for sure.
 fn git_names(names: &str) -> (Cow<'_, str>, Cow<'_, str>) {
     let names = names.trim_end_matches('\r');
     let middle = names.len() / 2;

@@ -88,7 +88,7 @@ fn hunks_stand_under_file_and_symbol() {
 }
 
 #[test]
-fn moved_blocks_are_told_once() {
+fn moved_blocks_are_listed_once() {
     let moving = function("moving", 12);
     let text = git_diff(&[
         (

@@ -8,7 +8,7 @@ use super::FoundLine;
 
 /// The pattern of a search, compiled once more to look inside lines that are known to match.
 ///
-/// How the search was told to read it (plain text, any case) is seen from what it found.
+/// Whether the search read it as plain text or in any case follows from what it found.
 pub(super) struct PatternMatcher(Option<Regex>);
 
 /// Hits that a reading of the pattern is tried on.

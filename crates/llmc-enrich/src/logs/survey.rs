@@ -13,7 +13,7 @@ use crate::terminal::settled;
 
 /// Lines kept of what stands under an error: a stack trace.
 const MAX_TRACE_LINES: usize = 12;
-/// Kinds told apart; lines of further ones are only counted.
+/// Kinds of lines that are distinguished; lines of further kinds are only counted.
 const MAX_GROUPS: usize = 50_000;
 /// The same for errors, which no number of other kinds may crowd out.
 const MAX_ERROR_GROUPS: usize = 10_000;

@@ -19,7 +19,7 @@ pub(super) fn fingerprint(line: &str, level: Option<LogLevel>) -> u64 {
         for eight in eights {
             mix(u64::from_le_bytes(*eight));
         }
-        // The length too, so that what ends in zeroes is told from what is shorter.
+        // The length too, to distinguish a text that ends in zeroes from a shorter one.
         let tail = rest
             .iter()
             .fold(0, |word, byte| word << 8 | u64::from(*byte));

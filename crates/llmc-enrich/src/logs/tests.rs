@@ -194,7 +194,7 @@ fn streamed(log: &[u8], size: usize) -> (LogSurvey, String, String) {
     )
 }
 
-fn told(log: &[u8], size: usize, budget: usize) -> Condensed {
+fn condense_stream(log: &[u8], size: usize, budget: usize) -> Condensed {
     let (survey, head, tail) = streamed(log, size);
     let text = TextEnds {
         head: &head,
@@ -207,7 +207,7 @@ fn told(log: &[u8], size: usize, budget: usize) -> Condensed {
 }
 
 #[test]
-fn a_log_that_streams_by_is_told_as_if_it_were_at_hand() {
+fn a_streamed_log_condenses_like_one_in_memory() {
     let mut log = long_log().into_bytes();
     log.extend_from_slice(b"2025-01-02T13:00:01Z \x1b[31mERROR\x1b[0m app: odd byte \xff\r\n");
     log.extend_from_slice(b"  at app::main\n");
@@ -215,7 +215,7 @@ fn a_log_that_streams_by_is_told_as_if_it_were_at_hand() {
     let whole = condense(&String::from_utf8_lossy(&log), 600);
     let summary = |body: &str| body.split("first lines:").next().map(str::to_owned);
     for size in [1, 7, 4096, log.len()] {
-        let found = told(&log, size, 600);
+        let found = condense_stream(&log, size, 600);
         assert!(
             found
                 .body
@@ -238,7 +238,7 @@ fn one_error_in_the_middle_of_a_long_log_is_counted_and_shown() {
         n => format!("10:00:00 INFO request {n} served\n"),
     };
     let log: String = (1..=6000).map(line).collect();
-    let found = told(log.as_bytes(), 1000, 300);
+    let found = condense_stream(log.as_bytes(), 1000, 300);
     assert!(
         found.body.starts_with(
             "6,000 lines: 1 ERROR, 5,999 INFO\nerrors (1 line, 1 kind):\n4,001: 10:00:00 ERROR db: the only one\n"
@@ -306,7 +306,7 @@ fn beyond_the_limit_it_is_said_how_much_was_read() {
         n => format!("{:<63}\n", format!("10:00:00 INFO request {n}")),
     };
     let log: String = (1..=30_000).map(line).collect();
-    let found = told(log.as_bytes(), 5000, 300);
+    let found = condense_stream(log.as_bytes(), 5000, 300);
     let read = (1 << 20) / 64 + 5;
     assert!(
         found.body.starts_with(&format!(

@@ -182,7 +182,7 @@ proptest! {
 }
 
 #[test]
-fn a_diff_too_large_to_hold_is_still_told_by_file_and_hunk() {
+fn a_diff_larger_than_memory_is_listed_by_file_and_hunk() {
     let one = |n: usize| {
         format!(
             "diff --git a/f{n}.rs b/f{n}.rs\n--- a/f{n}.rs\n+++ b/f{n}.rs\n@@ -1 +1 @@\n-old {n}\n+new {n}\n"

@@ -28,7 +28,7 @@ pub(super) enum Edge {
     MoreThan,
 }
 
-/// Bytes of a line beyond which it is clipped; nobody reads further across.
+/// Bytes of a line beyond which it is clipped.
 const CLIP_ABOVE_BYTES: usize = 2000;
 const CLIPPED_BYTES: usize = 400;
 /// More bytes than a token has in any text that is worth showing.
@@ -66,7 +66,7 @@ pub(super) fn first_lines(text: &str, most: u64, room: usize, edge: Edge) -> Exc
 
 /// The last lines, at most `most`, that fit `room` tokens; the text may be cut at its start.
 pub(super) fn last_lines(text: &str, most: u64, room: usize, edge: Edge) -> Excerpt {
-    // Whoever cuts the end off a text cuts between lines where there are several.
+    // A text that was cut short was cut between lines, if it has several.
     let lines = text.split_inclusive('\n').take(2).count();
     let edge = if lines > 1 { Edge::Whole } else { edge };
     let enough = room.saturating_mul(BYTES_PER_TOKEN);

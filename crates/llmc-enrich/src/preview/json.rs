@@ -14,7 +14,7 @@ const MAX_KEYS: usize = 200;
 const MAX_SHOWN_KEYS: usize = 24;
 /// Tokens of the line above a shape.
 const TITLE_TOKENS: usize = 24;
-/// Nesting that is told apart; below it values are skipped.
+/// Levels of nesting that are distinguished; below them values are skipped.
 const MAX_DEPTH: usize = 32;
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl JsonShape {
         self.keys.get_mut(at).map(|(_, shape)| shape)
     }
 
-    /// Different keys of these objects. Those that were not kept are told apart in one object, not in several.
+    /// Different keys of these objects. Those that were not kept are distinguished within one object only.
     fn different(&self) -> u64 {
         let more = if self.objects > 1 { 0 } else { self.more_keys };
         self.keys.len() as u64 + more

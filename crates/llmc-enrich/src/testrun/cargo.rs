@@ -208,7 +208,7 @@ fn test_line(line: &str) -> Option<(&str, CargoOutcome)> {
     Some((id, outcome))
 }
 
-/// A test binary that died; status 101 is how one ends that has counted its failures.
+/// A test binary that crashed; one that has counted its failures exits with status 101.
 fn crash(line: &str) -> Option<TestFailure> {
     let (_, how) = line
         .trim_start()
@@ -310,7 +310,7 @@ impl<'a> Output<'a> {
         }
         failure.dropped += self.lost;
         for line in lines {
-            // How rustdoc introduces the panic that has just been told.
+            // How rustdoc introduces the panic that was reported just before.
             if !line.starts_with("Test executable failed") && !matches!(line, "stdout:" | "stderr:")
             {
                 failure.add_message(&format!("| {line}"));
@@ -318,7 +318,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Without blocks, a panic is told apart by the name of its thread, which is that of the test.
+    /// Without blocks, a panic is assigned by the name of its thread, which is that of the test.
     fn describe_from_thread(&self, failure: &mut TestFailure) {
         if let Some(panic) = self
             .panics

@@ -104,7 +104,7 @@ pub(super) fn parse_json(text: &str) -> Option<TestRun> {
             ("pass", None) => reader.close_package(&package, GoResult::Passed, event.elapsed),
             ("fail", None) => {
                 let lines = loose.remove(&package).unwrap_or_default();
-                // A test that was running when the process died never reports.
+                // A test that was running when the process crashed never reports.
                 let mut running: Vec<_> = printed
                     .keys()
                     .filter(|key| key.0 == package)

@@ -296,7 +296,7 @@ impl<'a> ReportBlock<'a> {
         self.after_frame = false;
     }
 
-    /// The line of the summary that speaks of this block: same name, and same file when several have that name.
+    /// The summary's line for this block: same name, and same file when several have that name.
     fn summary_line(
         &self,
         summary: &[(FailureKind, &str, &str)],

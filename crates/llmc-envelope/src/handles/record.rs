@@ -152,7 +152,7 @@ pub struct Usage {
 /// What a sweep removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
-    /// Results past their time, and writes that nobody finished.
+    /// Expired results, and unfinished writes.
     pub expired: u64,
     /// Results that had to make room.
     pub evicted: u64,

@@ -10,7 +10,7 @@ use super::{Draft, Error, HandleId, HandleStore, Kept, Meta, Work};
 
 /// A result in the making: write to it, then [`finish`](Self::finish) it.
 ///
-/// Until then nobody sees it. Dropped unfinished, it leaves nothing behind; killed with its process, it is swept when
+/// Until then it is invisible to readers. Dropped unfinished, it leaves nothing behind; killed with its process, it is swept when
 /// its lease of an hour has run out, which every written block renews.
 pub struct HandleWriter {
     handles: HandleStore,
@@ -19,7 +19,7 @@ pub struct HandleWriter {
     buf: Vec<u8>,
     blocks: u64,
     /// The pending row, once there was more than one block's worth. Always used together with the id: in a file that
-    /// was started anew after damage the number may be somebody else's.
+    /// was started anew after damage the number may belong to another result.
     seq: Option<i64>,
     failed: Option<Error>,
 }
@@ -155,7 +155,7 @@ impl io::Write for HandleWriter {
 impl Drop for HandleWriter {
     fn drop(&mut self) {
         if let Some(seq) = self.seq.take() {
-            // If this fails the sweep will find it; there is nobody left to tell.
+            // If this fails the next sweep removes it.
             let _ = self.handles.write(|conn| {
                 let ours = conn.execute(
                     "UPDATE handles SET expires_ms = 0 WHERE seq = ?1 AND id = ?2",

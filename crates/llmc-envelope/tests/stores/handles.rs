@@ -180,7 +180,7 @@ fn an_unfinished_stream_leaves_nothing() {
 }
 
 #[test]
-fn a_slow_stream_keeps_its_lease_and_a_stalled_one_is_told() {
+fn a_slow_stream_keeps_its_lease_and_a_stalled_one_fails() {
     let clock = clock();
     let store = HandleStore::in_memory(options(&clock)).unwrap();
     let mut writer = store.writer(draft()).unwrap();
@@ -246,7 +246,7 @@ fn the_oldest_make_room() {
 }
 
 #[test]
-fn one_result_above_the_cap_is_refused_and_costs_nobody() {
+fn one_result_above_the_cap_is_refused_and_removes_no_other() {
     let store = HandleStore::in_memory(Options {
         max_bytes: BLOCK as u64 * 3,
         ..Options::default()

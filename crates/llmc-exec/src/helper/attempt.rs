@@ -1,7 +1,7 @@
 //! The hostile program of an escape test: makes one attempt and prints its result.
 //!
 //! It is this executable, so that a test needs no shell, no Python and nothing on the list of allowed programs. What it
-//! prints is what it got hold of; a refusal is told as the kernel's number in the last line.
+//! prints is what it could read; a refusal is reported as an errno in the last line.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read, Write};

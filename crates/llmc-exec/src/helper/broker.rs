@@ -1,12 +1,12 @@
-//! The broker: makes pid namespaces to order, one per run, and has the next ones ready.
+//! The broker: makes one pid namespace per run, and prepares the next ones in advance.
 //!
 //! Entering namespaces and starting a large executable is most of what a confined run costs, and none of it depends on
 //! the command. So it is done ahead of time, here, in a process without threads: the first processes of the next runs
 //! already wait for their plans. They are made when a run has ended, since whatever is done earlier slows that run down.
-//! The broker is itself pid 1 of a namespace around all runs; if it dies, so do they. It never sees a plan or any output:
+//! The broker is itself pid 1 of a namespace around all runs; its end kills them. It never sees a plan or any output:
 //! the server talks to each run directly.
 //!
-//! Networks are used again: a run has one to itself, and once it is dead nothing of it is left there, since no command may
+//! Network namespaces are reused: a run has one to itself, and leaves nothing behind in it, since no command may
 //! change more of a network than its own sockets.
 
 use std::io::{self, Read};
@@ -41,13 +41,13 @@ struct Init {
     pidfd: OwnedFd,
     /// Its side of the socket to the server, kept open until it is reaped: the server reads the end of the run off it.
     theirs: UnixStream,
-    /// The network that nobody else has while it lives.
+    /// The network namespace that is this run's alone.
     network: Option<OwnedFd>,
-    /// The server has let go of it, and it was killed for that.
+    /// The server closed its socket, and the broker killed it.
     ended: bool,
 }
 
-/// Serves the server until it goes away.
+/// Serves requests until the server closes the socket.
 pub(super) fn run() -> io::Result<()> {
     let server = leash()?;
     let Start { features, stage } = plan::receive(&server)?;
@@ -69,16 +69,16 @@ pub(super) fn run() -> io::Result<()> {
     let layers = staged.stores.clone();
     plan::send(&server, &Report::Started { layers })?;
     let mut ready: Vec<UnixStream> = Vec::new();
-    // If one cannot be made ahead of time, the next wish finds out why.
+    // If one cannot be made in advance, the next request reports the error.
     let mut able = true;
     loop {
-        let patience = match ready.len() {
+        let timeout = match ready.len() {
             _ if !able => None,
             0 => Some(Duration::ZERO),
             READY_RUNS.. => None,
             _ => Some(QUIET_BEFORE_NEXT_RUN),
         };
-        match runs.next(&server, patience)? {
+        match runs.next(&server, timeout)? {
             News::Gone => return Ok(()),
             News::Nothing => {}
             News::Quiet | News::Ended if able && ready.len() < READY_RUNS => match runs.make() {
@@ -108,13 +108,13 @@ pub(super) fn run() -> io::Result<()> {
 enum News {
     /// The server wants a slot.
     Wish,
-    /// The server has gone.
+    /// The server closed its socket.
     Gone,
-    /// A run has.
+    /// A run ended.
     Ended,
-    /// Nothing, for as long as one was willing to wait.
+    /// The timeout passed.
     Quiet,
-    /// Nothing of interest.
+    /// An event that needs no action.
     Nothing,
 }
 
@@ -130,8 +130,8 @@ struct Runs {
 
 impl Runs {
     /// Waits for the server or for the end of a run.
-    fn next(&mut self, server: &UnixStream, patience: Option<Duration>) -> io::Result<News> {
-        let patience = patience
+    fn next(&mut self, server: &UnixStream, timeout: Option<Duration>) -> io::Result<News> {
+        let timeout = timeout
             .map(Timespec::try_from)
             .transpose()
             .map_err(io::Error::other)?;
@@ -145,7 +145,7 @@ impl Runs {
                 false => PollFd::new(&init.theirs, PollFlags::RDHUP),
             });
         }
-        match poll(&mut watched, patience.as_ref()) {
+        match poll(&mut watched, timeout.as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(News::Nothing),
             Ok(0) => return Ok(News::Quiet),
             other => other?,
@@ -184,7 +184,7 @@ impl Runs {
         let (ours, theirs) = UnixStream::pair().map_err(|error| failed("a socket", error))?;
         namespaces::pid()?;
         let pidfd = spawn(&theirs);
-        // Back home, or there could be no second namespace.
+        // Back to the broker's own pid namespace: the kernel allows only one `unshare` from it at a time.
         setns(&self.home, CloneFlags::CLONE_NEWPID)
             .map_err(|errno| failed("leaving a pid namespace", errno.into()))?;
         let pidfd = pidfd.map_err(|error| failed("starting pid 1", error))?;

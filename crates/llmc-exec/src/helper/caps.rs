@@ -1,4 +1,4 @@
-//! Capabilities: just enough to build the boundary, then next to nothing.
+//! Capabilities: those needed to build the boundary, then those a command keeps.
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -38,7 +38,7 @@ pub(super) fn keep_over_exec() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Sees to it that no program started from here has more than a command may keep. What this process has is untouched, so
+/// Bounds the capabilities of every program started from here. Those of this process are unchanged, so
 /// this can be done long before there is a command.
 pub(super) fn bound_programs() -> Result<(), Errno> {
     let sets = capabilities(None)?;
@@ -65,7 +65,7 @@ fn kept(sets: CapabilitySets) -> CapabilitySet {
     }
 }
 
-/// Gives up everything a command has no use for, for good.
+/// Drops every capability that a command does not keep.
 pub(super) fn drop_most() -> Result<(), Errno> {
     let kept = kept(capabilities(None)?);
     clear_ambient_capability_set()?;

@@ -110,9 +110,8 @@ fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
             .transpose()
             .map_err(|error| Failure::new(None, "the session's /tmp", error))?;
         namespaces::mount(plan.features)?;
-        mounts::build(plan, stage, tmp.as_deref()).map_err(|trouble| {
-            Failure::new(Some(Feature::MountSpace), &trouble.step, trouble.errno)
-        })?;
+        mounts::build(plan, stage, tmp.as_deref())
+            .map_err(|error| Failure::new(Some(Feature::MountSpace), &error.step, error.errno))?;
         if plan.features.fresh_proc {
             mounts::fresh_proc()
                 .map_err(|errno| Failure::new(Some(Feature::FreshProc), "mounting /proc", errno))?;
@@ -199,8 +198,8 @@ fn start(target: &Target, plan: &Plan, ends: CommandStdio) -> Result<Pid, Failur
         }
         Ok(())
     };
-    // A server that a shell put in the background ignores some signals, and a command would inherit that: nobody could
-    // interrupt it. What is caught here is back to normal there.
+    // A server that a shell put in the background ignores some signals, and a command would inherit that and could not
+    // be interrupted. Signals with a handler here have their default action there.
     none_ignored().map_err(|error| failed("resetting signals", error))?;
     let mut command = Command::new(&target.program);
     if let Some((name, args)) = target.argv.split_first() {
@@ -252,7 +251,7 @@ fn introduce(command: Pid, leash: &UnixStream) -> io::Result<()> {
 /// Reaps whatever ends until that is the command itself, or the server is gone. Passes on signals that the server sends.
 fn watch(signals: &SignalFd, command: Pid, leash: &UnixStream) -> Option<Report> {
     loop {
-        // First of all: it may have ended before anybody listened.
+        // First: a child may have ended before its signal was blocked.
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid != command {
                 continue;
@@ -292,7 +291,7 @@ fn pass_on(signal: u8, command: Pid) {
     let Some(signal) = Signal::from_named_raw(signal.into()) else {
         return;
     };
-    // Nobody else reaps the command, so its number still means it.
+    // Only this process reaps the command, so the pid still names it.
     let _ = match getpgid(Some(command)) {
         Ok(group) if group == command => kill_process_group(command, signal),
         _ => kill_process(command, signal),

@@ -87,11 +87,11 @@ fn around(places: &Places) -> Vec<OsString> {
     let mut found = Vec::new();
     let mut next: Vec<PathBuf> = places.write.iter().map(PathBuf::from).collect();
     while let Some(dir) = next.pop() {
-        let below = |sealed: &OsString| Path::new(sealed).starts_with(&dir);
-        if places.sealed.iter().any(|sealed| dir.starts_with(sealed)) {
+        let below = |inner: &OsString| Path::new(inner).starts_with(&dir);
+        if places.read_only.iter().any(|outer| dir.starts_with(outer)) {
             continue;
         }
-        match places.sealed.iter().any(below) {
+        match places.read_only.iter().any(below) {
             true => {
                 let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
                 // A rule on a link would be one on what it leads to.

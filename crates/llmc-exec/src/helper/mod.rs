@@ -11,6 +11,7 @@
 mod attempt;
 mod broker;
 mod caps;
+mod compute_only;
 mod init;
 mod landlock;
 mod limits;
@@ -19,7 +20,6 @@ mod mounts;
 mod namespaces;
 mod outer;
 mod reaper;
-mod seal;
 mod seccomp;
 mod single_process;
 mod stage;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use super::plan::{ATTEMPT, BROKER, INNER, OUTER, SINGLE_PROCESS};
 
-pub use seal::{close_inherited, seal};
+pub use compute_only::{close_inherited, restrict_to_compute};
 
 /// Becomes the helper if that is what this process was started as, else `None`.
 ///
@@ -47,7 +47,7 @@ pub fn helper_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode>
         }
         _ => return None,
     };
-    // Who is told about failures is the server, over the socket; without it there is nobody.
+    // Failures are reported to the server over the socket; without it they cannot be reported.
     Some(match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

@@ -31,12 +31,12 @@ const STAND_INS: &str = "/dev/.llmc";
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// What went wrong, and where.
-pub(super) struct Trouble {
+pub(super) struct MountError {
     pub(super) step: String,
     pub(super) errno: Errno,
 }
 
-type Result<T, E = Trouble> = std::result::Result<T, E>;
+type Result<T, E = MountError> = std::result::Result<T, E>;
 
 /// Builds the view from what the host has and the broker has staged; `tmp` is the session's. `/proc` comes later, from
 /// [`fresh_proc`].
@@ -124,9 +124,13 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
         let replaced = path.starts_with("/dev")
             || path.starts_with("/proc")
             || covered.iter().any(|dir| path.starts_with(dir));
-        let system = plan.places.sealed.iter().any(|dir| path.starts_with(dir));
+        let system = plan
+            .places
+            .read_only
+            .iter()
+            .any(|dir| path.starts_with(dir));
         if !replaced && (!whole || system || path.starts_with("/sys")) {
-            seal(path, *options)?;
+            remount_read_only(path, *options)?;
         }
     }
     // Mounts of the host below a layer, which shows only what lies in the folder itself.
@@ -199,7 +203,7 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
     for path in &plan.view.sockets {
         stand_ins.cover(path, "")?;
     }
-    for path in &plan.places.sealed {
+    for path in &plan.places.read_only {
         bind(path, MountFlags::RDONLY)?;
     }
     for path in &plan.places.pinned {
@@ -402,12 +406,12 @@ fn remount(mounted: &OwnedFd, flags: MountFlags) -> Result<(), Errno> {
 }
 
 /// Makes one mount of the host read-only.
-fn seal(path: &Path, options: MountFlags) -> Result<()> {
-    let sealed = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID;
-    if options.contains(sealed) {
+fn remount_read_only(path: &Path, options: MountFlags) -> Result<()> {
+    let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID;
+    if options.contains(flags) {
         return Ok(());
     }
-    match mount_remount(path, options | sealed | MountFlags::BIND, "") {
+    match mount_remount(path, options | flags | MountFlags::BIND, "") {
         // Out of this user's reach, so out of the command's; or covered by another mount.
         Ok(()) | Err(Errno::ACCESS | Errno::NOENT | Errno::INVAL) => Ok(()),
         Err(errno) => Err(at("making read-only", path.as_os_str())(errno)),
@@ -519,9 +523,9 @@ fn devices(nodes: Vec<(&'static str, OwnedFd)>, bytes: u64) -> Result<()> {
         .map_err(wrong("filling"))
 }
 
-fn at(step: &'static str, path: &OsStr) -> impl FnOnce(Errno) -> Trouble {
+fn at(step: &'static str, path: &OsStr) -> impl FnOnce(Errno) -> MountError {
     let step = format!("{step} {}", path.display());
-    move |errno| Trouble { step, errno }
+    move |errno| MountError { step, errno }
 }
 
 fn errno(error: &std::io::Error) -> Errno {

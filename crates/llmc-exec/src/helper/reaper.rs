@@ -1,4 +1,4 @@
-//! Without a pid namespace: ending a tree of processes by hand.
+//! Ends a process tree where there is no pid namespace.
 //!
 //! The helper is a subreaper, so an orphan below it becomes its child, however often it forked and whatever session it
 //! opened. Killing children until there are none therefore ends everything.

@@ -171,7 +171,7 @@ fn program(sockets: Sockets) -> io::Result<Block> {
     Ok(program)
 }
 
-/// StdioEnds in the call's number, once it is sure what the number means.
+/// Ends in the call's number, once it is sure what the number means.
 fn preamble() -> Block {
     let mut program = vec![
         step(LOAD, ARCHITECTURE),

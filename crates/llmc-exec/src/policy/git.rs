@@ -26,7 +26,7 @@ const ANSWER: u64 = 1 << 20;
 /// How many keys are overridden.
 const MAX_OVERRIDES: usize = 4000;
 
-/// What is set whatever the repository says.
+/// Set regardless of the repository's configuration.
 const NEUTRAL: &[(&str, &str)] = &[
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
@@ -188,7 +188,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Where the repository lies; nothing where there is none, which git itself says best.
+    /// Where the repository lies; `None` without one, which git itself reports.
     fn repository(&self) -> Result<Option<Repository>> {
         let text = self.ask(&["rev-parse", "--absolute-git-dir", "--show-toplevel"])?;
         let mut lines = text.lines().map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! Programs that run whatever they are told, so that no check of their arguments means anything.
+//! Programs that start other programs named in their arguments or input, so that no rule can bound them.
 
 /// Interpreters, launchers, build tools, editors and remote shells. Version numbers at the end of a name do not count.
 const LAUNCHERS: &[&str] = &[
@@ -188,7 +188,7 @@ const LAUNCHERS: &[&str] = &[
     "zip",
 ];
 
-/// Whether a program of this name runs whatever it is told.
+/// Whether a program of this name starts arbitrary programs.
 pub(crate) fn is_launcher(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');

@@ -1,15 +1,15 @@
 //! Which arguments an allowed program may be given.
 //!
-//! The kernel says what a command can touch; this says what the operator wants it to do. In the restricted profile every
+//! The kernel bounds what a command can touch; the policy says what it may be asked to do. In the restricted profile every
 //! program has a rule, a list of flags known to be harmless, and whatever is not in it is refused. The rules that come
 //! with the server are in `rules.toml` and `git.toml`; the operator's policy file has the same form and adds to them, or
-//! forbids. Every rule carries examples, and a server whose rules do not do what their examples say does not start.
+//! forbids. Every rule carries examples; a server whose rules contradict their examples does not start.
 //!
 //! - `rule`: a rule, and the check of a command line against it
 //! - `read`: from TOML to rules
 //! - `places`: paths in command lines
 //! - `sed`: scripts that only print
-//! - `launchers`: programs no rule can tame
+//! - `launchers`: programs that no rule can bound
 //! - `git`: git in a form in which a repository cannot make it run anything
 
 mod git;
@@ -54,7 +54,7 @@ impl Policy {
     ///
     /// # Errors
     /// [`Error::BadPolicy`] for a file that cannot be used, an example that fails, or a list with a program in it that no
-    /// rule can tame.
+    /// rule can bound.
     pub(super) fn open(settings: &mut Settings) -> Result<Policy> {
         let mut rules: Vec<Rule> = built_in()?.iter().map(|rule| (*rule).clone()).collect();
         let mut deny = Vec::new();
@@ -111,7 +111,7 @@ impl Policy {
         for program in &programs.found {
             let real = std::fs::canonicalize(&program.path).unwrap_or_default();
             let name = real.file_name().unwrap_or_default().to_string_lossy();
-            // Called by another name, a box of tools is that tool.
+            // A multi-call binary runs the tool it is named after.
             let is_box = matches!(name.as_ref(), "busybox" | "toybox" | "coreutils");
             if !is_box && base_name(&program.name) != name {
                 refuse_launcher(&name)?;
@@ -152,7 +152,7 @@ impl Policy {
     }
 }
 
-/// What a caller's words come to: the arguments and variables beside the usual ones.
+/// The arguments to run, and the variables beside the usual ones.
 #[derive(Debug)]
 pub(super) struct Allowed {
     pub(super) argv: Vec<String>,
@@ -366,7 +366,7 @@ fn refuse_launcher(name: &str) -> Result<()> {
         false => Ok(()),
         true => Err(Error::BadPolicy {
             what: format!(
-                "{name} runs whatever it is told, so the restricted profile cannot have it"
+                "{name} starts other programs, so the restricted profile cannot allow it"
             ),
             hint: "take it off mcp.tools.run_cmd_allowlist, or set mcp.exec.profile = \"unrestricted\"".to_owned(),
         }),

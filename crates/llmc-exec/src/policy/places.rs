@@ -53,7 +53,7 @@ impl Places<'_> {
         }
     }
 
-    /// Whether a path is a directory. False where nobody can know.
+    /// Whether a path is a directory; false where only the text is checked.
     pub(super) fn is_dir(&self, word: &str) -> bool {
         match self {
             Places::Text => false,

@@ -1,4 +1,4 @@
-//! From TOML to rules. Every fault says where it is: file, line, key.
+//! From TOML to rules. Every error names file, line and key.
 
 use std::collections::BTreeMap;
 
@@ -202,7 +202,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Names that could never match are a misunderstanding, and a misunderstood rule is a hole.
+    /// Refuses names that can never match: the operator would believe in a rule that has no effect.
     fn flag_names(
         &self,
         flags: &BTreeMap<String, Takes>,

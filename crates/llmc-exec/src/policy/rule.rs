@@ -217,7 +217,7 @@ impl Rule {
                 Some(Takes::Values(kinds)) => {
                     for kind in kinds {
                         let value = self.next_value(word, &mut rest)?;
-                        // Nobody needs it there, and nothing then hangs on which flags take values.
+                        // Refused, so that the check does not depend on which flags take values.
                         if self.refused.contains_key(&value) {
                             return Err(self.unknown(&value));
                         }
@@ -492,7 +492,7 @@ fn is_count(value: &str) -> bool {
     (1..=12).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// A glob that matches in any case, for programs that cannot be told so.
+/// A case-insensitive glob, for programs without a flag for that.
 fn any_case(glob: &str) -> String {
     let mut out = String::new();
     let mut class = false;

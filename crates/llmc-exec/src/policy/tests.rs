@@ -10,7 +10,7 @@ type Row = (
     &'static [&'static str],
 );
 
-/// What starts programs, writes or reads unchecked places, told independently of the rules: program, letters, long flags;
+/// What starts programs, writes or reads unchecked places, listed independently of the rules: program, letters, long flags;
 /// then letters that take a value, and long flags that do.
 const HAZARDS: &[Row] = &[
     (
@@ -511,7 +511,7 @@ fn the_operator_forbids_in_either_profile() {
 }
 
 #[test]
-fn a_policy_that_is_wrong_is_told_with_its_line() {
+fn policy_errors_name_the_line() {
     let rule = |more: &str| format!("\n[[rule]]\nprogram = \"jq\"\n{more}\n");
     let examples = "match = [[\"jq\"]]\nno_match = [[\"jq\", \"-x\"]]";
     for (text, said) in [
@@ -532,7 +532,7 @@ fn a_policy_that_is_wrong_is_told_with_its_line() {
         ("[[rule]]\nprogram = \"bin/jq\"\n".to_owned(), "program: a name without a path"),
         ("[[rule]]\nmatch = []\n".to_owned(), "program: missing"),
         ("[[rule]]\nprogram = \"x\"\ndeny = true\nflags = [\"-f\"]\nmatch = [[\"x\", \"-g\"]]\n".to_owned(), "is not forbidden"),
-        ("[[rule]]\nprogram = \"python3\"\nmatch = [[\"python3\"]]\nno_match = [[\"python3\", \"x\"]]\n".to_owned(), "python3 runs whatever it is told"),
+        ("[[rule]]\nprogram = \"python3\"\nmatch = [[\"python3\"]]\nno_match = [[\"python3\", \"x\"]]\n".to_owned(), "python3 starts other programs"),
     ] {
         match policy(Profile::Restricted, &["rg"], &text) {
             Err(Error::BadPolicy { what, hint }) => {

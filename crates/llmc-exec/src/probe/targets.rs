@@ -141,25 +141,25 @@ impl Sockets {
         self.unnamed.as_ref().map(|(_, name)| name.clone())
     }
 
-    // Who spoke is dead by the time one listens, so what was said has arrived or never will.
+    // The sender has ended by now, so its message has arrived or never will.
 
-    pub(super) fn tcp_heard(&self, mark: &str) -> bool {
+    pub(super) fn tcp_received(&self, mark: &str) -> bool {
         let accepted = self.tcp.as_ref().and_then(|socket| socket.accept().ok());
-        accepted.is_some_and(|(from, _)| from.set_nonblocking(true).is_ok() && hears(from, mark))
+        accepted.is_some_and(|(from, _)| from.set_nonblocking(true).is_ok() && receives(from, mark))
     }
 
-    pub(super) fn udp_heard(&self, mark: &str) -> bool {
+    pub(super) fn udp_received(&self, mark: &str) -> bool {
         let mut said = [0; 64];
         let read = self.udp.as_ref().and_then(|udp| udp.recv(&mut said).ok());
         read.is_some_and(|read| said[..read] == *mark.as_bytes())
     }
 
-    pub(super) fn unix_heard(&self, mark: &str) -> bool {
-        heard(self.unix.as_ref(), mark)
+    pub(super) fn unix_received(&self, mark: &str) -> bool {
+        stream_received(self.unix.as_ref(), mark)
     }
 
-    pub(super) fn abstract_heard(&self, mark: &str) -> bool {
-        heard(self.unnamed.as_ref(), mark)
+    pub(super) fn abstract_received(&self, mark: &str) -> bool {
+        stream_received(self.unnamed.as_ref(), mark)
     }
 }
 
@@ -169,12 +169,12 @@ fn quiet(socket: io::Result<UnixListener>) -> io::Result<UnixListener> {
     Ok(socket)
 }
 
-fn heard(socket: Option<&(UnixListener, String)>, mark: &str) -> bool {
+fn stream_received(socket: Option<&(UnixListener, String)>, mark: &str) -> bool {
     let accepted = socket.and_then(|(socket, _)| socket.accept().ok());
-    accepted.is_some_and(|(from, _)| from.set_nonblocking(true).is_ok() && hears(from, mark))
+    accepted.is_some_and(|(from, _)| from.set_nonblocking(true).is_ok() && receives(from, mark))
 }
 
-fn hears(mut from: impl Read, mark: &str) -> bool {
+fn receives(mut from: impl Read, mark: &str) -> bool {
     let mut said = vec![0; mark.len()];
     from.read_exact(&mut said).is_ok() && said == mark.as_bytes()
 }

@@ -104,7 +104,7 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
             TcpStream::connect(listener.local_addr()?).map(drop)
         }
-        // The network is this run's alone: nobody listens here, and the port is free.
+        // The network is this run's alone: the port is free.
         ["own-port", address] => {
             if TcpStream::connect(address).is_ok() {
                 return Err(io::ErrorKind::AddrInUse.into());
@@ -162,7 +162,7 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             fs::write("planted", "owned")
         }
         ["double-fork", file] => {
-            // Out of the session, out of the family, deaf to requests.
+            // Leaves the session and its parent, and ignores signals.
             let script = format!(
                 "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM HUP INT; while :; do echo x >> {file}; sleep 0.02; done' >/dev/null 2>&1 &) ; sleep 1000"
             );

@@ -1,4 +1,4 @@
-//! Ways out. Each must fail where the level says so, and succeed with the confinement off: else it proves nothing.
+//! Escape attempts. Each must fail where the level promises it, and succeed with the confinement off, or it proves nothing.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};

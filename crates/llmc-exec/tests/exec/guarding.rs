@@ -54,7 +54,7 @@ fn existing() {
                 assert!(ran.finished.quarantined.is_empty(), "{words:?}: {ran:?}");
                 assert_eq!(protected(&world), before, "{words:?}");
             }
-            // Moves of whole directories are beyond it, and say so in the level.
+            // Moves of whole directories are not covered, as the level states.
             Protection::Detect if words[0] == "write" || words[0] == "unlink" => {
                 assert!(!ran.finished.quarantined.is_empty(), "{words:?}: {ran:?}");
                 assert_eq!(protected(&world), before, "{words:?}");
@@ -284,7 +284,7 @@ fn whole_disk() {
         "touch -d @0 /usr/bin".to_owned(),
         "test -d /boot && mv /boot /boot-away && mv /boot-away /boot".to_owned(),
     ] {
-        // Without mounts the owner may still change times; the level says so.
+        // Without mounts the owner may still change times, as the level states.
         if script.starts_with("touch") && !level.mountns {
             continue;
         }

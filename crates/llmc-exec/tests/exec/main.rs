@@ -12,8 +12,8 @@
     clippy::unwrap_used
 )]
 
-mod alone;
 mod attacks;
+mod bounded;
 mod endings;
 mod escapes;
 mod guarding;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
             Ok(())
         }));
     };
-    alone::list(&mut add);
+    bounded::list(&mut add);
     escapes::list(&mut add);
     guarding::list(&mut add);
     home::list(&mut add);

@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use llmc_exec::{
-    Confinement, ExecRequest, Io, NotKilled, Process, ProcessOptions, Protection, Result, RunOwner,
-    Runner, find_signal_target,
+    Confinement, Error, ExecRequest, Io, NotKilled, Process, ProcessOptions, Protection, Result,
+    RunOwner, Runner, find_signal_target,
 };
 use llmc_host::CancelToken;
 
@@ -19,7 +19,7 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("keys_typed_on_a_terminal_are_signals", keys);
     add("a_terminal_refuses_a_line_that_it_would_cut", long_line);
     add("only_the_last_output_is_kept_under_its_numbers", ring);
-    add("a_process_that_does_not_read_holds_nobody_up", full);
+    add("a_process_that_does_not_read_blocks_no_call", full);
     add("a_stubborn_tree_is_stopped", stubborn);
     add("a_process_ends_with_the_hold_on_it", dropped);
     add("a_killed_server_ends_its_processes", crash);
@@ -177,7 +177,7 @@ fn keys() {
             "{confinement:?}: {ending:?}"
         );
         until(&process, "caught\n");
-        // A stop key stops nobody: there would be no one to wake it up.
+        // A stop key stops no process: none could be continued.
         let process = start(&world, &runner, &["cat"], TERMINAL);
         send(&process, "a\n\u{1a}b\n");
         until(&process, "b\n");
@@ -226,7 +226,7 @@ fn ring() {
     assert_eq!((&seen.bytes[..], seen.offset), (&b"299"[..], 9995));
     let seen = process.look(u64::MAX, 3);
     assert!(seen.bytes.is_empty() && seen.offset == 10_000, "{seen:?}");
-    // A flood does not take the machine, and does not keep anybody from ending it.
+    // A flood does not take the machine, and the process can still be stopped.
     let process = start(&world, &runner, &["yes"], manner);
     until(&process, "y\n");
     let ending = process.stop(&[15], PATIENCE).unwrap();
@@ -346,12 +346,12 @@ fn idle() {
         idle: Duration::from_millis(300),
         ..PIPES
     };
-    // One that speaks is not idle, however long nobody listens.
+    // One that prints is not idle, however long its output is unread.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.1; done; exit 4";
     let process = sh(&world, &runner, script, manner);
     let ending = process.wait_end(PATIENCE).unwrap();
     assert_eq!((ending.status.exit_code(), ending.idle), (Some(4), false));
-    // One that somebody watches is not idle either; once nobody does, it is.
+    // One that is read is not idle either; once reading stops, it is.
     let process = sh(&world, &runner, "read x; sleep 1000", manner);
     let watched = Instant::now();
     while watched.elapsed() < Duration::from_secs(1) {
@@ -428,15 +428,15 @@ fn aims() {
         assert_eq!(at(mine.pid(), true).unwrap_err(), NotKilled::Gone);
         assert!(other.ending().is_none());
     }
-    // A process of the same user that somebody else started, and one of another user.
-    let mut stranger = Stranger::start("sleep", None);
-    let pid = stranger.pid();
+    // A process of the same user that the server did not start, and one of another user.
+    let mut host_process = HostProcess::start("sleep", None);
+    let pid = host_process.pid();
     assert_eq!(
         find_signal_target(pid, &[], true).unwrap_err(),
         NotKilled::NotYours
     );
-    stranger.end();
-    // One that nobody here has started: its parent is gone.
+    host_process.end();
+    // An orphan that the server did not start.
     let orphan = Command::new("sh")
         .args(["-c", "sleep 1000 >&2 & echo $!"])
         .stderr(Stdio::null())
@@ -449,28 +449,28 @@ fn aims() {
         .unwrap();
     assert_eq!(
         find_signal_target(pid, &[], false).unwrap_err(),
-        NotKilled::Stranger
+        NotKilled::HostProcess
     );
     find_signal_target(pid, &[], true).unwrap().fire(9).unwrap();
     if rustix::process::geteuid().is_root() {
-        let stranger = Stranger::start("sleep", Some(65534));
-        let why = find_signal_target(stranger.pid(), &[], true).unwrap_err();
+        let host_process = HostProcess::start("sleep", Some(65534));
+        let why = find_signal_target(host_process.pid(), &[], true).unwrap_err();
         assert_eq!(why, NotKilled::OtherUser);
     }
 }
 
 /// A child of this test that no runner knows.
-struct Stranger(std::process::Child);
+struct HostProcess(std::process::Child);
 
-impl Stranger {
-    fn start(program: &str, user: Option<u32>) -> Stranger {
+impl HostProcess {
+    fn start(program: &str, user: Option<u32>) -> HostProcess {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new(program);
         command.arg("1000");
         if let Some(user) = user {
             command.uid(user);
         }
-        Stranger(command.spawn().unwrap())
+        HostProcess(command.spawn().unwrap())
     }
 
     fn pid(&self) -> i64 {
@@ -483,7 +483,7 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for HostProcess {
     fn drop(&mut self) {
         self.end();
     }
@@ -504,7 +504,9 @@ fn unstartable() {
                 let error = try_start(&world, &runner, argv, manner).unwrap_err();
                 let known = matches!(
                     error,
-                    llmc_exec::Error::CommandDenied { .. } | llmc_exec::Error::BadRequest(_)
+                    Error::NotExecutable { .. }
+                        | Error::CommandDenied { .. }
+                        | Error::BadRequest(_)
                 );
                 assert!(known, "{argv:?}: {error:?}");
             }

@@ -348,7 +348,7 @@ impl DirReader {
         self.kinds.clear();
         let mut entries = RawDir::new(dir, self.buffer.spare_capacity_mut());
         loop {
-            // Leave only at the end of what the kernel has handed over: the rest of it would be lost.
+            // Leave only at the end of the block the kernel returned: its unread entries would be lost.
             if self.kinds.len() >= MAX_BATCH_ENTRIES && entries.is_buffer_empty() {
                 return (MoreEntries::Yes, Ok(()));
             }

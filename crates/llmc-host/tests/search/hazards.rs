@@ -126,7 +126,7 @@ fn a_directory_swapped_for_a_link_leads_nowhere() {
             );
         }
     }
-    // The race is on only if it changes what is found, and if whoever goes by path is led astray.
+    // The race is real only if it changes what is found, and if opening by path finds the wrong file.
     assert!(
         seen.iter().filter(|count| **count > 0).count() > 1,
         "{seen:?}"

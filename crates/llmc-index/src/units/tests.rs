@@ -1,7 +1,7 @@
 use super::*;
 
 /// The units as `first-last kind scope::symbol [names]`.
-fn told(path: &str, text: &str) -> Vec<String> {
+fn units_of(path: &str, text: &str) -> Vec<String> {
     let told = split(path, text).units.into_iter().map(|unit| {
         let names = unit.names.join(",");
         format!(
@@ -38,7 +38,7 @@ impl Pool {
 }
 ";
     assert_eq!(
-        told("a.rs", text),
+        units_of("a.rs", text),
         [
             "1-3 text  [LIMIT]",
             "5-9 type Pool [idle]",
@@ -91,7 +91,7 @@ def go():
     pass
 ";
     assert_eq!(
-        told("a.py", text),
+        units_of("a.py", text),
         [
             "1-1 text  []",
             "3-10 type Pool [size]",
@@ -118,7 +118,7 @@ Other
 end
 ";
     assert_eq!(
-        told("a.md", text),
+        units_of("a.md", text),
         [
             "1-1 text  []",
             "3-7 section Title []",
@@ -133,17 +133,17 @@ fn configuration_by_section_and_other_text_by_window() {
     let lines = |n: usize| (0..n).map(|i| format!("k{i} = 1\n")).collect::<String>();
     let toml = format!("[a]\n{}[b]\n{}", lines(14), lines(3));
     assert_eq!(
-        told("x.toml", &toml),
+        units_of("x.toml", &toml),
         ["1-15 section a []", "16-19 section b []"]
     );
-    let windows = told("x.unknown", &lines(100));
+    let windows = units_of("x.unknown", &lines(100));
     assert_eq!(windows, ["1-60 text  []", "53-100 text  []"]);
 }
 
 #[test]
 fn a_long_function_keeps_its_name_in_every_part() {
     let body: String = (0..200).map(|i| format!("    step{i}();\n")).collect();
-    let found = told("a.rs", &format!("fn long() {{\n{body}}}\n"));
+    let found = units_of("a.rs", &format!("fn long() {{\n{body}}}\n"));
     assert!(found.len() > 2, "{found:?}");
     assert!(
         found.iter().all(|unit| unit.contains("function long")),

@@ -93,7 +93,7 @@ fn many_small_updates_are_tidied() {
     let other = Index::at(&work.index_dir());
     for nth in 0..12 {
         work.write("a.rs", &format!("pub fn version_{nth}() {{}}\n"));
-        // Now and then somebody else writes in between.
+        // Now and then another process writes in between.
         let writer = if nth % 5 == 4 { &other } else { &work.index };
         let done = writer.update_files(&work.roots, &["a.rs".to_owned()]);
         assert_eq!(done.unwrap().changed, 1);

@@ -92,7 +92,7 @@ impl TelemetryFollower {
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {
-        // SQLite refuses links anywhere in the path when told to refuse them at its end.
+        // SQLite's flag against links at the end of a path refuses links anywhere in it.
         let path = match (self.path.parent(), self.path.file_name()) {
             (Some(dir), Some(name)) => dir.canonicalize().unwrap_or(dir.into()).join(name),
             _ => self.path.clone(),

@@ -209,7 +209,7 @@ def awaitable(channel, name):
             try:
                 loop.call_soon_threadsafe(settle, reply)
             except RuntimeError:
-                pass  # nobody waits for it any more
+                pass  # the waiting task has ended
 
         channel.ask(name, args, kwargs, answered)
         return result(await answer)
@@ -272,7 +272,7 @@ class Pipe:
         os.close(writer)
 
     def drain(self):
-        """Sends on what is there. False if nobody can write any more."""
+        """Sends on what is there. False once every writer has closed."""
         with self.lock:
             try:
                 while part := os.read(self.reader, SPARE):
@@ -289,7 +289,7 @@ class Pipe:
 
 
 def forwarded(channel):
-    """Sends on whatever is written to the standard outputs, by whichever way. Returns what sends the rest of it."""
+    """Sends on whatever is written to the standard outputs, by whichever way. Returns what sends the remaining output."""
     pipe = Pipe(channel)
     threading.Thread(target=pipe.forward, daemon=True).start()
 

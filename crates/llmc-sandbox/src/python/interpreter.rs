@@ -256,7 +256,7 @@ impl Candidate {
 
 impl Interpreter {
     /// Where scripts start: the workspace, else the first root.
-    pub(super) fn cwd(&self) -> llmc_exec::Result<OpenDir> {
+    pub(super) fn cwd(&self) -> llmc_host::Result<OpenDir> {
         let first = self.roots.paths().next().map(text_of);
         let opened = self.roots.open_dir(".");
         opened.or_else(|error| first.map_or(Err(error), |path| self.roots.open_dir(&path)))

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use llmc_exec::{Worker, seal};
+use llmc_exec::{Worker, restrict_to_compute};
 use llmc_sandbox::ScriptErrorKind;
 
 use crate::fixture::{fails, open, run, runtime, shows};
@@ -132,7 +132,7 @@ pub(crate) fn attacker_main() -> Option<ExitCode> {
     let parent = i32::try_from(std::os::unix::process::parent_id()).unwrap();
     let parent = rustix::process::Pid::from_raw(parent).unwrap();
     if args.next().as_deref() != Some(FREE) {
-        seal(1 << 30).unwrap();
+        restrict_to_compute(1 << 30).unwrap();
     }
     let attempts: [(&str, &dyn Fn() -> bool); 12] = [
         ("read", &|| std::fs::read("/etc/passwd").is_ok()),

@@ -547,7 +547,7 @@ fn cancelling() {
             cancel.cancel();
         });
         assert_eq!(trouble(&outcome).kind, ScriptErrorKind::Cancelled);
-        // Whoever stops waiting altogether ends it, too.
+        // Dropping the future ends the script, too.
         let cancel = CancellationToken::new();
         let run = place.python.run("hang()", &names, &limits, &toys, &cancel);
         tokio::select! {

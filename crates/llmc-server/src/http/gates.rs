@@ -92,7 +92,7 @@ struct Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        // Without an outcome the client has gone away.
+        // Without an outcome the client has disconnected.
         let cancelled = || StatusCode::from_u16(ErrorKind::Cancelled.row().http);
         let (status, record) = match self.outcome {
             Some(outcome) => outcome,
@@ -274,7 +274,7 @@ fn correlation_id(headers: &HeaderMap) -> String {
         .map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
 }
 
-/// The address of the client, for the log; a proxy's header counts only where the configuration says so.
+/// The address of the client, for the log; a proxy's header counts only where the configuration trusts it.
 fn client_address(state: &HttpState, connection: &Connection, headers: &HeaderMap) -> String {
     let forwarded = headers.get_all("x-forwarded-for").iter().next_back();
     let forwarded = forwarded

@@ -10,7 +10,7 @@ use axum::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use llmc_tools::{App, Error, ErrorKind, Result, Truth};
+use llmc_tools::{App, ConfinementSummary, Error, ErrorKind, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -83,7 +83,7 @@ pub async fn serve(
     let listener = Listener::open(&app, &listen).await?;
     // The kernel is probed now, not while the first client waits for its health check.
     let probed = app.clone();
-    let _ = tokio::task::spawn_blocking(move || Truth::confinement(&probed)).await;
+    let _ = tokio::task::spawn_blocking(move || ConfinementSummary::confinement(&probed)).await;
     started(&ListeningServer {
         url: listener.url(tls.is_some()),
         token: source,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use llmc_observe::prometheus::{escape_label, write_header};
 use llmc_observe::{Histogram, lock};
-use llmc_tools::{App, Truth};
+use llmc_tools::{App, ConfinementSummary};
 use serde_json::{Value, json};
 
 use super::error::ErrorRecord;
@@ -212,7 +212,7 @@ impl HttpMetrics {
         let _ = writeln!(
             out,
             "{name}{{level=\"{}\",profile=\"{}\"}} 1",
-            escape_label(&Truth::confinement(app)),
+            escape_label(&ConfinementSummary::confinement(app)),
             app.config().mcp.exec.profile.as_str()
         );
         out

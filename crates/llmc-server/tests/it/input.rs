@@ -113,7 +113,7 @@ async fn a_7_mb_line_is_served() {
 }
 
 #[tokio::test]
-async fn bad_params_and_unknown_methods_are_told_apart() {
+async fn bad_params_and_unknown_methods_have_different_codes() {
     for (method, params, code) in [
         ("tools/call", json!({}), -32602),
         ("tools/call", json!({"name": 5}), -32602),

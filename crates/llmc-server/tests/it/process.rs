@@ -195,7 +195,7 @@ async fn the_death_of_the_parent_ends_the_process_though_its_input_stays_open() 
     shell.call(1, "echo").await;
     assert_eq!(shell.answer().await.unwrap()["id"], 1);
     shell.kill(Signal::KILL);
-    // Both held the output; it ends when the server, which nobody else can stop, is gone.
+    // Both held the output; it ends when the server has ended.
     assert_eq!(shell.answer().await, None);
     assert!(shell.input.is_some());
 }

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_and_names_are_told_from_files() {
+    fn places_and_names_are_distinguished_from_files() {
         assert_eq!(lines("a.rs#L3-L9"), Some(("a.rs".to_owned(), 3, 9)));
         assert_eq!(lines("a.rs#L3"), Some(("a.rs".to_owned(), 3, 3)));
         assert_eq!(lines("a.rs#section"), None);

@@ -263,7 +263,7 @@ fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
     };
     let head = Head::of(cx, &dir)?;
     let listed = match head.list(Reach::Here, stop) {
-        // Whoever names a revision or mistypes is better told that than that there is no repository.
+        // For a revision or a typing error that message helps more than a missing repository does.
         Err(error) if file.is_none() && error.kind == ErrorKind::NotFound => return Err(missing()),
         listed => listed?,
     };

@@ -82,7 +82,7 @@ impl Render for Explanation {
     }
 }
 
-/// How long lists are told.
+/// How long lists are shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lists {
     /// Their beginning, and how many there are.

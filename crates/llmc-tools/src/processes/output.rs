@@ -135,7 +135,7 @@ fn complete_bytes(bytes: &[u8], phase: OutputPhase) -> usize {
     if phase == OutputPhase::MoreLater {
         return whole;
     }
-    // Where nothing but a sequence that never ends is left, it is told as it is.
+    // Where nothing but an unfinished sequence is left, it is returned as it is.
     match String::from_utf8_lossy(&bytes[..whole]) {
         Cow::Borrowed(text) => finished(text),
         // Replacement characters are longer than what they replace; only the length of what is held back counts.

@@ -1,7 +1,7 @@
 //! Variables that last from one script to the next: one file for each session, in the state directory.
 //!
 //! A session belongs to its principal; another principal's session of the same name is another session. Two scripts in
-//! one session take turns. A session that was not used for the lifetime of a handle expires, and its next call is told so.
+//! one session take turns. A session that was not used for the lifetime of a handle expires, and its next call fails with that reason.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

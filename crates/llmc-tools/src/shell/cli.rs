@@ -1,6 +1,6 @@
 //! The `te` of a shell: the user's own command with the user's own rights, its output in an envelope.
 //!
-//! What an agent runs goes through the server and is confined there; whoever types `te grep x` could type `grep x`.
+//! What an agent runs goes through the server and is confined there; a user who types `te grep x` could type `grep x`.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -419,7 +419,7 @@ impl<'a> Cli<'a> {
 
 /// Why a call ended early.
 enum Failed {
-    /// Nobody reads any more.
+    /// Standard output is closed.
     Unread,
     Other(Error),
 }

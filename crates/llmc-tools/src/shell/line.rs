@@ -107,7 +107,7 @@ fn is_shell(word: &str) -> bool {
 }
 
 /// The words of the only command of a shell line whose output is read; none where there are several, or where that cannot
-/// be told.
+/// be determined.
 fn printing_command(line: &str) -> Vec<String> {
     let mut commands = vec![SimpleCommand::default()];
     let mut word: Option<String> = None;

@@ -26,7 +26,7 @@ pub(super) struct ManualArg(
     pub(super) &'static str,
 );
 
-/// What a tool without an entry is told by.
+/// The entry of a tool without one.
 pub(super) static PLAIN: ManualEntry = ManualEntry {
     tool: "",
     returns: "dict | str",

@@ -104,7 +104,7 @@ impl Parameter<'_> {
         }
     }
 
-    /// As it is explained to somebody who asked.
+    /// The full description.
     pub(super) fn explained(&self) -> String {
         let mut line = format!("{}: {}", self.name, self.kind);
         match (self.required, self.default) {

@@ -13,7 +13,7 @@ const STUB_DIR: &str = "stubs";
 /// Nothing longer is written or compared.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Writes the stubs into the state directory, if they are not there already. Whoever reads sees the old or the new file.
+/// Writes the stubs into the state directory, if they are not there already. A reader sees the old or the new file.
 ///
 /// # Errors
 /// The directory or the file cannot be written, or a link stands where they should.
@@ -47,7 +47,7 @@ fn folder() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
-/// What the file holds now. A pipe in its place must not keep anybody waiting.
+/// What the file holds now. A pipe in its place must not block.
 fn current_content(dir: &OwnedFd) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(dir, STUB_FILE, flags, Mode::empty()).ok()?;

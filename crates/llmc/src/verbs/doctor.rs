@@ -11,7 +11,7 @@ use llmc_exec::{
     Settings, ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
 };
 use llmc_tools::state::{self, Store};
-use llmc_tools::{App, ErrorKind, Truth, mode};
+use llmc_tools::{App, ConfinementSummary, ErrorKind, mode};
 
 use super::{Failure, load, print, tools};
 use crate::cli::Common;
@@ -30,8 +30,8 @@ struct Findings {
     /// Why the state directory cannot be used.
     unusable: Option<String>,
     stores: Vec<Store>,
-    truth: Truth,
-    /// What this kernel gives to whoever asks for everything.
+    confinement: ConfinementSummary,
+    /// What this kernel gives if everything is asked for.
     offered: Option<ConfinementLevel>,
     /// What the configuration makes of it; `None` if it makes nothing of it because its demands are not met.
     level: Option<ConfinementLevel>,
@@ -122,7 +122,7 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         sources: sources(app),
         unusable,
         stores,
-        truth: Truth::of(app),
+        confinement: ConfinementSummary::of(app),
         offered: offered.as_ref().map(|runner| *runner.level()),
         level: opened.ok().map(|runner| *runner.level()),
         programs,

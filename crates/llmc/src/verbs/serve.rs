@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use llmc_server::http::{self, Listen, ListeningServer, ServeOutcome};
-use llmc_tools::{App, ErrorKind, Truth};
+use llmc_tools::{App, ConfinementSummary, ErrorKind};
 
 use super::{Failure, load, start_server};
 use crate::cli::Common;
@@ -24,7 +24,8 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
-    let on_start = |started: &ListeningServer| announce(started, mode, &Truth::confinement(&app));
+    let on_start =
+        |started: &ListeningServer| announce(started, mode, &ConfinementSummary::confinement(&app));
     let listen = listen.unwrap_or(Listen::Address);
     let ended = runtime.block_on(http::serve(app.clone(), listen, on_start));
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.

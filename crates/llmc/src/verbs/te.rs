@@ -35,7 +35,7 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
     Ok(ExitCode::from(code))
 }
 
-/// Where tokens go, what was saved for good, and what would be worth condensing next.
+/// Where tokens go, what condensing saved, and what would be worth condensing next.
 #[derive(Debug, Parser)]
 #[command(name = "te analyze")]
 struct Analyze {

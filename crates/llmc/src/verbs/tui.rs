@@ -97,7 +97,7 @@ fn kept_token(loaded: &LoadedConfig) -> Result<Option<String>, Failure> {
             })?;
             Ok(Some(token.trim_end().to_owned()))
         }
-        // A server may ask for none; if it does, it says so.
+        // A server may require no token; one that does answers 401.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::new(
             ErrorKind::PermissionDenied,

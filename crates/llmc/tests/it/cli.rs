@@ -537,7 +537,7 @@ fn init_writes_a_configuration_that_is_valid() {
         let check = workspace.llmc(["config", "check"]);
         assert!(ok(&check).contains("configuration is valid"), "{check:?}");
         assert!(check.stdout.contains("mode hybrid"), "{check:?}");
-        // What is there stays, unless told otherwise.
+        // Existing files stay without --force.
         workspace.write("llmc.toml", "# mine\n");
         workspace.write("DOCS/agents.core.min.md", "mine\n");
         fails(&workspace.llmc(verb), 6);

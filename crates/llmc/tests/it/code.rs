@@ -132,7 +132,7 @@ fn failures_of_tools_are_exceptions_with_their_code() {
     ] {
         assert_eq!(run(&mut client, code), shown, "{code}");
     }
-    // One that nobody catches keeps its code.
+    // An uncaught one keeps its code.
     let error = fails(&mut client, "print('before')\nx = 1\nread_file('no')");
     assert_eq!(error["meta"]["error_code"], "NOT_FOUND", "{error}");
     assert_eq!(error["meta"]["output"], "before\n", "{error}");
@@ -147,7 +147,7 @@ fn failures_of_tools_are_exceptions_with_their_code() {
 }
 
 #[test]
-fn bad_input_is_told_what_to_do() {
+fn bad_input_gets_a_hint() {
     let workspace = workspace(FIXTURE);
     let mut client = server(&workspace, &[]);
     let megabyte = format!("x = '{}'\nlen(x)", "a".repeat(1 << 20));
@@ -304,7 +304,7 @@ fn a_failed_script_says_what_its_calls_have_done() {
 }
 
 #[test]
-fn sessions_keep_variables_and_belong_to_somebody() {
+fn sessions_keep_variables_and_belong_to_a_principal() {
     let workspace = workspace(FIXTURE);
     let in_session = |code: &str, name: &str| json!({"code": code, "session": name});
     let mut client = server(&workspace, &[]);

@@ -228,7 +228,7 @@ fn without_the_kernels_means_scripts_are_refused_by_name() {
         .args(["-Ur", "sh", "-c", take_away])
         .arg(workspace.program())
         .args(["mcp", "--mode", "hybrid", "--set", PYTHON])
-        // A word of the environment is no isolation.
+        // An environment variable is no isolation.
         .env("LLMC_ISOLATED", "1")
         .env("container", "docker");
     let mut client = McpClient::new(TestProcess::start(command));

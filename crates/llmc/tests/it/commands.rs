@@ -254,9 +254,9 @@ fn time_limits_end_the_whole_tree_where_the_operator_wants_that() {
     assert_eq!(document["meta"]["error_code"], "TIMEOUT");
     assert_eq!(
         document["meta"]["stdout"], "started\n",
-        "the output so far is told"
+        "the output so far is reported"
     );
-    // With everything dead, the descriptor count is back and the next call runs.
+    // Once all processes have ended, the descriptor count is back and the next call runs.
     assert_eq!(sh(&mut client, "echo next"), "next\n");
 }
 

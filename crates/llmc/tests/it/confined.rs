@@ -48,11 +48,11 @@ fn doctor_tells_people_and_programs_the_same_and_leaves_no_trace() {
         let line = line.unwrap_or_else(|| panic!("{tried}: {}", text.stdout));
         assert!(line.contains(verdict), "{line}");
     }
-    let truth = document["commands"]["truth"].as_str().unwrap();
-    assert!(text.stdout.contains(truth), "{}", text.stdout);
+    let summary = document["commands"]["summary"].as_str().unwrap();
+    assert!(text.stdout.contains(summary), "{}", text.stdout);
     assert!(
-        truth.starts_with("unrestricted: any program may run; commands run as uid "),
-        "{truth}"
+        summary.starts_with("unrestricted: any program may run; commands run as uid "),
+        "{summary}"
     );
     assert!(!text.stdout.contains('\u{1b}'), "no colour into a pipe");
     assert!(text.stdout.lines().count() <= 40, "{}", text.stdout);
@@ -105,7 +105,7 @@ fn doctor_says_what_is_off_and_what_is_wrong() {
 }
 
 #[test]
-fn health_and_the_log_tell_the_truth() {
+fn health_and_the_log_report_confinement() {
     let workspace = workspace(
         "//- a.txt\none\n//- llmc.toml\n[mcp]\nmode = \"classic\"\n[mcp.tools]\nallow_outbound_network = false\n",
     );
@@ -121,7 +121,7 @@ fn health_and_the_log_tell_the_truth() {
     let level = said.strip_suffix(rest).unwrap_or_else(|| panic!("{said}"));
     let (_, document) = doctor(&workspace, &[]);
     assert_eq!(document["commands"]["enforced"], level);
-    // Nobody waits for that line, so it comes when it comes.
+    // The line is logged by a thread of its own, at an unknown time.
     let line = format!(
         "unrestricted: any program may run; commands run as uid {} with {level}; write roots [.]; network off",
         rustix::process::geteuid().as_raw()
@@ -141,7 +141,7 @@ fn an_end_does_not_wait_for_the_kernel_to_be_asked() {
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
         assert!(
             ended.stderr.contains("unrestricted: any program may run"),
-            "what the settings say is told at once: {}",
+            "what the settings decide is logged at once: {}",
             ended.stderr
         );
     }
@@ -160,7 +160,7 @@ fn demands_that_cannot_be_met_are_start_errors() {
     };
     let auto = run(&["doctor", "--json"]);
     let Ok(document) = serde_json::from_str::<Value>(&auto.stdout) else {
-        // Nothing to take away: this machine allows nobody a user namespace, or has no unshare.
+        // Nothing to take away: this machine has no user namespaces or no unshare.
         assert!(auto.stdout.is_empty(), "{auto:?}");
         return;
     };

@@ -84,7 +84,7 @@ fn killed_after(
     acknowledged + usize::from(answered)
 }
 
-/// The next start works at once: it sweeps, and its first write is not held up by the dead.
+/// The next start works at once: it sweeps, and its first write does not wait for leases of ended processes.
 fn starts_clean(workspace: &TestWorkspace, path: &str) {
     let started = Instant::now();
     let mut client = classic(workspace);

@@ -345,12 +345,12 @@ fn cat_head_and_tail_account_for_every_line() {
                         let whole = String::from_utf8_lossy(content);
                         let stripped = neutralise(&whole, Ansi::Strip);
                         assert_eq!(answer.body, stripped, "{tool} {name:?}");
-                        let told = answer
+                        let reports_escapes = answer
                             .breadcrumbs
                             .iter()
                             .any(|crumb| crumb.contains("escape"));
                         assert_eq!(
-                            told,
+                            reports_escapes,
                             stripped != neutralise(&whole, Ansi::Show),
                             "{answer:?}"
                         );

@@ -1,4 +1,4 @@
-//! Paths, files, patterns and lines that mean harm. Each gets its documented code, nothing outside is touched or told,
+//! Hostile paths, files, patterns and lines. Each gets its documented code, nothing outside is touched or revealed,
 //! and the next call is answered.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -153,10 +153,10 @@ fn no_path_argument_of_any_tool_leads_outside() {
             let at = format!("{tool} {key}={path:.60?}: {text}");
             workspace.assert_no_leak(&text);
             assert!(!text.contains("root:x:0"), "{at}");
-            // A status of the thing itself is no way in: what a FIFO or a link inside the root is may be told.
-            let told = tool == "stat"
+            // A status gives no access: what kind of file a FIFO or a link inside the root is may be revealed.
+            let is_status = tool == "stat"
                 && ["fifo", "socket", "zero", "magic", "magic-fd", "state-link"].contains(path);
-            if told && !failed {
+            if is_status && !failed {
                 let kind: Value = serde_json::from_str(&text).unwrap();
                 assert!(
                     ["other", "symlink"].contains(&kind["type"].as_str().unwrap()),

@@ -25,7 +25,7 @@ fn mcp(server: &HttpServer, headers: &[(&str, &str)], message: &Value) -> HttpRe
 }
 
 #[test]
-fn health_needs_no_token_and_tells_the_truth() {
+fn health_needs_no_token_and_reports_the_state() {
     let workspace = workspace(FIXTURE);
     let server = workspace.serve(["--mode", "hybrid"]);
     let body = server.send("GET", "/health", &[], b"").ok();
@@ -63,7 +63,7 @@ fn tools_answer_undecorated_data() {
 }
 
 #[test]
-fn what_was_found_before_a_tool_failed_is_told() {
+fn an_error_carries_the_output_before_the_failure() {
     let workspace = workspace(FIXTURE);
     let kill = "mcp.exec.on_timeout=\"kill\"";
     let server = workspace.serve(["--mode", "classic", "--set", kill]);
@@ -275,7 +275,7 @@ fn the_description_of_the_routes_is_of_these_routes() {
             let status = reply.status.to_string();
             assert!(
                 allowed.contains_key(&status),
-                "{method} {path}: {status} is not told of"
+                "{method} {path}: {status} is not documented"
             );
             let other = if method == "get" { "POST" } else { "GET" };
             let token = [("X-LLMC-Token", server.token.as_str())];

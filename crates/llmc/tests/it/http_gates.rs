@@ -54,7 +54,7 @@ fn a_foreign_host_or_origin_is_refused_before_anything_else() {
     ] {
         let reply = server.send("GET", "/health", &[("Host", host)], b"");
         reply.refused(403, "FORBIDDEN");
-        // Even a request that is wrong in every other way hears of the host first.
+        // The host is checked first, even in a request that is wrong in every other way.
         let large = "x".repeat(20_000);
         let wrong = [("Host", host), ("X-LLMC-Token", "no"), ("Large", &large)];
         server
@@ -82,7 +82,7 @@ fn a_foreign_host_or_origin_is_refused_before_anything_else() {
 }
 
 #[test]
-fn a_page_that_may_call_is_told_so() {
+fn an_allowed_origin_gets_cors_headers() {
     let workspace = workspace(FIXTURE);
     let server = workspace.serve([
         "--set",
@@ -321,7 +321,7 @@ fn a_named_token_has_its_own_rights_handles_and_rate() {
         "{body}"
     );
     call(ci, "linux_handle_read", json!({"handle": handle})).ok();
-    // Somebody else's handle is no handle.
+    // Another principal's handle does not exist.
     let other = call(
         &server.token,
         "linux_handle_read",

@@ -105,7 +105,7 @@ fn bodies_that_are_too_long_are_refused_however_they_come() {
     }
     let reply = post(&server, &[kind, ("Transfer-Encoding", "chunked")], &chunked);
     reply.refused(413, "TOO_LARGE");
-    // Nobody reads these bodies, and their answers arrive all the same.
+    // These bodies are not read, and their answers arrive all the same.
     let token = ("X-LLMC-Token", server.token.as_str());
     let body = vec![b'x'; 900];
     for _ in 0..20 {
@@ -265,7 +265,7 @@ fn an_idle_connection_is_closed_and_a_used_one_is_kept() {
     }
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
-    assert_eq!(rest, b"", "closed without a word");
+    assert_eq!(rest, b"", "closed without an answer");
 }
 
 #[test]

@@ -301,7 +301,7 @@ fn a_client_that_goes_away_cancels_its_call() {
 }
 
 #[test]
-fn a_session_can_cancel_its_own_call_and_nobody_elses() {
+fn a_session_can_cancel_its_own_calls_only() {
     let workspace = workspace(FIXTURE).with_env("CI_TOKEN", "ci-token-0123456789");
     let tokens = "mcp.auth.tokens=[{name=\"ci\", token_env=\"CI_TOKEN\"}]";
     let server = workspace.serve(["--mode", "classic", "--set", BASH, "--set", tokens]);
@@ -388,7 +388,7 @@ fn progress_comes_before_the_answer_when_it_is_asked_for() {
 }
 
 #[test]
-fn nobody_reading_the_log_stops_nobody() {
+fn an_unread_log_does_not_block_calls() {
     let workspace = workspace(FIXTURE);
     let path = workspace.base().join("s.sock");
     let mut command = workspace.command();

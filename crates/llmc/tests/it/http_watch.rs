@@ -161,7 +161,7 @@ fn the_build_of_the_index_can_be_followed() {
     };
     // In the middle: all are counted, some are done.
     let midway = |done: u64, total: u64| total == FILES && (1..FILES).contains(&done);
-    let told = |progress: &Value| {
+    let is_progress = |progress: &Value| {
         progress["done"]
             .as_u64()
             .zip(progress["total"].as_u64())
@@ -176,7 +176,7 @@ fn the_build_of_the_index_can_be_followed() {
         if health["index"] == "ready" {
             break;
         }
-        if health["index"] == "building" && told(&health["index_progress"]) {
+        if health["index"] == "building" && is_progress(&health["index_progress"]) {
             seen.insert("health");
         }
         let (done, total) = (
@@ -187,11 +187,13 @@ fn the_build_of_the_index_can_be_followed() {
             seen.insert("metrics");
         }
         let summary = server.get("/api/summary").ok();
-        if summary["server"]["index"] == "building" && told(&summary["gauges"]["index_progress"]) {
+        if summary["server"]["index"] == "building"
+            && is_progress(&summary["gauges"]["index_progress"])
+        {
             seen.insert("summary");
         }
         let (_, gauges) = Events::with_first(&server, &server.token);
-        if told(&gauges["index_progress"]) {
+        if is_progress(&gauges["index_progress"]) {
             seen.insert("events");
         }
         assert!(Instant::now() < end, "{health}");

@@ -69,7 +69,7 @@ fn the_file_fits_the_repository_and_is_valid() {
 }
 
 #[test]
-fn languages_are_told_by_their_files() {
+fn languages_are_detected_by_their_files() {
     let workspace = workspace(
         "//- .git/HEAD\nref\n//- a.rs\n//- b.rs\n//- sub/c.py\n//- node_modules/x/y.js\n//- .hidden/z.go\n",
     );

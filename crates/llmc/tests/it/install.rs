@@ -8,7 +8,7 @@ use llmc_testkit::{ProcessOutput, TestScreen, TestWorkspace};
 
 use crate::workspace;
 
-/// Where each client's entry goes when nobody says where, below the home folder or the project, and what its file is.
+/// Where each client's entry goes by default, below the home folder or the project, and what its file is.
 const USUAL: [(&str, &str, &str); 10] = [
     (
         "claude-desktop",
@@ -93,7 +93,7 @@ fn what_is_written_starts_a_server_that_answers() {
     for (client, place, servers) in USUAL {
         let workspace = workspace("//- .git/HEAD\nref\n//- a.txt\none\n");
         let file = workspace.base().join(place);
-        // Shown and not written, printed and not written, asked for where nobody can answer.
+        // Shown and not written, printed and not written, asked for without a terminal.
         assert!(ok(&run(&workspace, &[client, "--dry-run"])).contains("+++"));
         assert!(ok(&run(&workspace, &[client, "--print"])).contains("llmc"));
         let asked = run(&workspace, &[client]);
@@ -152,7 +152,7 @@ fn bad_files_are_never_damaged() {
                 "model = \n".to_owned(),
                 "[mcp_servers.llmc] # theirs\ncommand = \"npx\"\n".to_owned(),
             ),
-            // Nothing is broken for who reads only its first line: whatever is there is somebody else's.
+            // A file that is not ours stays as it is, whatever its first line holds.
             "continue" => ("- {\n".to_owned(), "name: llmc # theirs\n".to_owned()),
             _ => (
                 format!("{{\n  \"{servers}\": {{\n"),
@@ -187,7 +187,7 @@ fn bad_files_are_never_damaged() {
         let beside = run(&workspace, &[client, "--name", "llmc-2", "--yes"]);
         ok(&beside);
         assert!(fs::read_to_string(&file).unwrap().contains("theirs"));
-        // In its place, when told so, with theirs kept.
+        // Replaced on request, with their settings kept.
         let forced = run(&workspace, &[client, "--force", "--yes"]);
         let backup = ok(&forced)
             .lines()

@@ -76,3 +76,36 @@ fn constants_name_their_subject() {
         "constants that name no subject and unit: {found:#?}"
     );
 }
+
+/// Words that hide the actor or stand for a technical term; STYLE.md, "Words", has the replacements.
+const VAGUE_WORDS: &str = r"(?i)\b(whoever|somebody|anybody|without a word|in peace|changes its mind|let go of|sees to it|is told|are told|be told|the rest of it|nobody (else|is|has|can|may|reads|waits|knows))\b";
+
+#[test]
+fn comments_messages_and_pages_name_the_actor() {
+    let vague = Regex::new(VAGUE_WORDS).unwrap();
+    let mut texts: Vec<(PathBuf, String)> = sources()
+        .into_iter()
+        .map(|(_, path, text)| (path, text))
+        .collect();
+    let mut dirs = vec![repository().join("docs")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                texts.push((path, text));
+            }
+        }
+    }
+    let found: Vec<String> = texts
+        .iter()
+        .flat_map(|(path, text)| {
+            let lines = text.lines().enumerate();
+            let vague = lines.filter(|(_, line)| vague.is_match(line));
+            vague.map(move |(at, line)| format!("{}:{}: {line}", path.display(), at + 1))
+        })
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}

@@ -177,7 +177,7 @@ fn python_and_pipes_work_where_they_are() {
 }
 
 #[test]
-fn no_byte_is_told_twice_or_lost() {
+fn no_byte_is_repeated_or_lost() {
     let workspace = workspace("//- a\n");
     let mut client = classic(&workspace);
     let script = "i=0; while [ $i -lt 3000 ]; do echo line $i äöü; i=$((i+1)); done";
@@ -434,7 +434,7 @@ fn there_is_a_limit_for_each_and_for_all() {
 }
 
 #[test]
-fn a_process_belongs_to_whoever_started_it() {
+fn a_process_belongs_to_the_principal_that_started_it() {
     let workspace = workspace("//- a\n");
     let mut client = classic(&workspace);
     let started = client.json(

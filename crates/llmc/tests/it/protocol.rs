@@ -187,7 +187,7 @@ fn one_line_piped_in_without_a_handshake_is_answered() {
 }
 
 #[test]
-fn clients_are_told_what_a_tool_does_to_the_world() {
+fn tool_annotations_state_effects() {
     let workspace = workspace("//- a\n");
     let list = classic(&workspace).request("tools/list", json!({}));
     let writers = [
@@ -359,7 +359,7 @@ fn a_tool_that_is_not_listed_is_unknown() {
     let workspace = workspace("//- a.txt\none\n");
     let mut client = workspace.mcp(["--mode", "hybrid"]);
     client.initialize("2025-11-25");
-    // Outside the mode, by its name and its alias; never heard of; hostile.
+    // Outside the mode, by its name and its alias; unknown; hostile.
     for (name, tool) in [
         ("linux_fs_delete", "linux_fs_delete"),
         ("linux.fs_delete", "linux_fs_delete"),

@@ -225,12 +225,12 @@ fn the_envelope_finds_and_explains() {
     let found = parse(&client.text("te_rag", json!({"query": "take idle connection"}))).unwrap();
     assert!(found.is_whole(), "{found:?}");
     assert!(found.body.contains("src/pool.rs#L7-L10"), "{}", found.body);
-    let told = parse(&client.text("te_explain", json!({"symbol": "Pool::take"}))).unwrap();
-    assert!(told.is_whole(), "{told:?}");
+    let answer = parse(&client.text("te_explain", json!({"symbol": "Pool::take"}))).unwrap();
+    assert!(answer.is_whole(), "{answer:?}");
     assert!(
-        told.body.contains("callers: main src/main.rs#L1-L4"),
+        answer.body.contains("callers: main src/main.rs#L1-L4"),
         "{}",
-        told.body
+        answer.body
     );
     let (is_error, text) = client.call_tool("te_explain", json!({"symbol": "nowhere_at_all"}));
     assert!(is_error);
@@ -330,7 +330,7 @@ fn a_repository_is_indexed_before_the_first_question() {
     while client.json("health", json!({}))["index"] != "ready" {
         assert!(Instant::now() < end);
     }
-    // A folder that is no repository may be somebody's home; and a mode without retrieval will not ask.
+    // A folder without a repository may be a home directory; and a mode without retrieval does not ask.
     let folder = workspace(SHOP);
     let mut client = classic(&folder);
     client.request("tools/list", json!({}));
@@ -345,7 +345,7 @@ fn a_repository_is_indexed_before_the_first_question() {
 }
 
 #[test]
-fn who_waits_for_the_index_is_told_how_far_it_is() {
+fn a_call_that_waits_for_the_index_reports_progress() {
     let workspace = workspace(SHOP);
     for n in 0..300 {
         let text: String = (0..40)

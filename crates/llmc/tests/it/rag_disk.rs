@@ -1,6 +1,6 @@
 //! The code index where it cannot be written: what a server says then, and that it goes on by itself.
 //!
-//! Disks are real ones of a few hundred kilobytes, each mounted in namespaces of its own so that nobody else sees it.
+//! Disks are real ones of a few hundred kilobytes, each mounted in namespaces of its own, invisible to other processes.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -133,8 +133,8 @@ fn a_server_on_a_full_disk_says_why_and_goes_on_when_there_is_room() {
     let boot = document(&mut client, "rag_bootload", boot);
     assert!(boot["notes"].as_str().unwrap().contains(FULL), "{boot}");
     let stats = document(&mut client, "rag_stats", json!({}));
-    assert_eq!(stats["trouble"], FULL, "{stats}");
-    assert_eq!(client.json("health", json!({}))["index_trouble"], FULL);
+    assert_eq!(stats["last_error"], FULL, "{stats}");
+    assert_eq!(client.json("health", json!({}))["index_error"], FULL);
     // What needs an index says why it cannot answer instead of waiting for one.
     let (code, text) = refused(
         &mut client,
@@ -155,7 +155,7 @@ fn a_server_on_a_full_disk_says_why_and_goes_on_when_there_is_room() {
     );
     assert_eq!(used["total"], 2);
     let health = client.json("health", json!({}));
-    assert!(health.get("index_trouble").is_none(), "{health}");
+    assert!(health.get("index_error").is_none(), "{health}");
 
     // A disk that fills up later: the index stays, and answers say that it is behind.
     let filled = workspace.outside("filled");

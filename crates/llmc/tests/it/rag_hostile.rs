@@ -1,4 +1,4 @@
-//! Questions and files that nobody wishes for, asked of a server.
+//! Hostile questions and files, asked of a server.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn every_kind_of_question() {
         let long = "take an idle connection ".repeat(5000);
         for query in [&long, &blob, &"x".repeat(100_000), &"a_".repeat(50_000)] {
             for tool in ASKING.iter().chain(&["te_rag"]) {
-                // A single word of this length is data, which nobody looks for.
+                // A single word of this length is data, not a search term.
                 let (is_error, text) = client.call_tool(tool, json!({"query": query}));
                 let fine = match is_error {
                     true => text.contains("no words"),
@@ -57,7 +57,7 @@ fn every_kind_of_question() {
 }
 
 #[test]
-fn symbols_that_nobody_or_several_define() {
+fn undefined_and_ambiguous_symbols() {
     let workspace = workspace(SHOP);
     workspace.write(
         "src/queue.rs",
@@ -76,17 +76,17 @@ fn symbols_that_nobody_or_several_define() {
         let (code, text) = refused(&mut client, tool, json!({"symbol": " "}));
         assert_eq!(code, "BAD_ARGS", "{tool}: {text}");
     }
-    let told = parse(&client.text("te_explain", json!({"symbol": "take"}))).unwrap();
+    let explained = parse(&client.text("te_explain", json!({"symbol": "take"}))).unwrap();
     assert!(
-        told.body.contains("src/pool.rs#Pool::take")
-            && told.body.contains("src/queue.rs#Queue::take"),
+        explained.body.contains("src/pool.rs#Pool::take")
+            && explained.body.contains("src/queue.rs#Queue::take"),
         "{}",
-        told.body
+        explained.body
     );
 }
 
-/// A server that may read no more than anybody: as root, permissions would mean nothing.
-fn as_nobody(workspace: &TestWorkspace) -> McpClient {
+/// A server without root's rights: as root, permissions would mean nothing.
+fn as_unprivileged_user(workspace: &TestWorkspace) -> McpClient {
     let mut command = workspace.command_of("unshare");
     command
         .args(["--user", "--map-user=1000", "--map-group=1000"])
@@ -121,10 +121,10 @@ fn strange_files_are_passed_over_with_and_without_an_index() {
         0,
     )
     .unwrap();
-    let mut client = as_nobody(&workspace);
+    let mut client = as_unprivileged_user(&workspace);
     let id = client.send_request("ping", json!({}));
     if client.process().has_ended() {
-        // This machine allows nobody a user namespace.
+        // This machine has no user namespaces.
         client = classic(&workspace);
     } else {
         let _ = client.answer(&id.into());
@@ -189,15 +189,15 @@ fn a_file_that_kills_the_parser_is_left_to_windows() {
         }
         child.signal(Signal::ABORT);
         assert_eq!(child.wait().code, None, "{deaths}");
-        assert!(stats().get("parser_died_on").is_none());
+        assert!(stats().get("parser_crashed_on").is_none());
     }
     let ended = workspace.llmc(["rag", "index"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert_eq!(stats()["parser_died_on"], json!(["src/deadly.rs"]));
+    assert_eq!(stats()["parser_crashed_on"], json!(["src/deadly.rs"]));
     assert_eq!(stats()["state"], "ready");
     let mut client = ready(&workspace);
-    let told = document(&mut client, "rag_stats", json!({}));
-    assert_eq!(told["parser_died_on"], json!(["src/deadly.rs"]));
+    let stats = document(&mut client, "rag_stats", json!({}));
+    assert_eq!(stats["parser_crashed_on"], json!(["src/deadly.rs"]));
     let found = document(
         &mut client,
         "rag_search",

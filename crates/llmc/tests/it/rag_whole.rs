@@ -82,7 +82,7 @@ fn a_lineage_says_how_many_there_are_and_keeps_them_all() {
 }
 
 #[test]
-fn who_uses_a_symbol_that_too_many_files_mention_is_told_as_incomplete() {
+fn uses_of_a_common_symbol_are_marked_incomplete() {
     let workspace = workspace("//- base.py\ndef foo(x):\n    return x\n");
     for n in 0..310 {
         let text = format!("from base import foo\n\ndef caller_{n}():\n    return foo({n})\n");
@@ -94,8 +94,8 @@ fn who_uses_a_symbol_that_too_many_files_mention_is_told_as_incomplete() {
         assert_eq!(found["unread_files"], 10, "{tool}");
         assert_eq!(found["truncated"], true, "{tool}");
     }
-    let told = parse(&client.text("te_explain", json!({"symbol": "foo"}))).unwrap();
-    assert!(told.header.truncated, "{told:?}");
+    let explained = parse(&client.text("te_explain", json!({"symbol": "foo"}))).unwrap();
+    assert!(explained.header.truncated, "{explained:?}");
 }
 
 #[test]
@@ -117,16 +117,16 @@ fn all_about_a_symbol_counts_what_it_does_not_list() {
     let printed = workspace.llmc(["rag", "inspect", "foo"]).stdout;
     assert!(printed.contains("1492 more"), "{printed}");
 
-    let told = parse(&client.text("te_explain", json!({"symbol": "foo"}))).unwrap();
-    assert!(told.header.truncated);
+    let explained = parse(&client.text("te_explain", json!({"symbol": "foo"}))).unwrap();
+    assert!(explained.header.truncated);
     for line in [
         "callers (8 of 1,500): ",
         "tests (8 of 40): ",
         "docs (8 of 20): ",
     ] {
-        assert!(told.body.contains(line), "{line}: {}", told.body);
+        assert!(explained.body.contains(line), "{line}: {}", explained.body);
     }
-    let handle = told.header.handle.unwrap().to_string();
+    let handle = explained.header.handle.unwrap().to_string();
     let args = json!({"handle": handle, "limit": 8 << 20});
     let all = client.json("linux_handle_read", args);
     let all = all["data"].as_str().unwrap();
@@ -140,9 +140,9 @@ fn all_about_a_symbol_counts_what_it_does_not_list() {
         few.get("truncated").is_none() && few.get("handle").is_none(),
         "{few}"
     );
-    let told = parse(&client.text("te_explain", json!({"symbol": "caller_7"}))).unwrap();
-    assert!(!told.header.truncated);
-    assert!(told.body.contains("calls: foo "), "{}", told.body);
+    let explained = parse(&client.text("te_explain", json!({"symbol": "caller_7"}))).unwrap();
+    assert!(!explained.header.truncated);
+    assert!(explained.body.contains("calls: foo "), "{}", explained.body);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn neighbours_are_counted() {
 
 const SIZES: &str = "\
 //- src/pool.rs
-/// Connections that wait in the pool until somebody takes one of them, opened when there is none.
+/// Connections that wait in the pool until a caller takes one of them, opened when there is none.
 pub fn take_idle_connection_from_pool() -> u8 {
     open_one_more_connection_to_the_server_of_the_pool()
 }

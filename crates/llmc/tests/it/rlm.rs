@@ -83,7 +83,7 @@ fn leading(
     })
 }
 
-/// A leading model that runs these blocks and asks nobody.
+/// A leading model that runs these blocks and calls no other model.
 fn alone(blocks: &[&str]) -> ModelServer {
     leading(blocks, |_| ModelAction::Status(400, "{}".to_owned()))
 }

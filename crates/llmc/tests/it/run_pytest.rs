@@ -88,7 +88,7 @@ fn refused(client: &mut McpClient, args: &[&str]) -> (String, String) {
 }
 
 #[test]
-fn every_failure_is_told_and_the_log_is_kept() {
+fn every_failure_is_listed_and_the_log_is_kept() {
     let workspace = workspace(TESTS);
     if !with_pytest(&workspace) {
         return;

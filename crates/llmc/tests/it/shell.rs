@@ -232,7 +232,7 @@ fn exit_codes() {
             ended.stdout,
             ended.stderr
         );
-        // A failing call says so on standard error alone, in words, or with --json as the REST body.
+        // A failing call reports on standard error alone, as text, or with --json as the REST body.
         if *code != 0 {
             assert_eq!(ended.stdout, "", "{args:?}");
             assert!(

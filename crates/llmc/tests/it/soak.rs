@@ -28,7 +28,7 @@ const SOON: Duration = Duration::from_secs(1);
 enum Kind {
     True,
     Echo,
-    /// Deaf to signals; the time limit must end it.
+    /// Ignores signals; the time limit must end it.
     Stubborn,
     /// Out of the session and the family, with the pipe in its hand.
     Daemon,
@@ -90,7 +90,7 @@ fn hundreds_of_commands_leave_nothing_behind() {
     let killed = "mcp.exec.on_timeout=\"kill\"";
     let mut client = workspace.mcp(["--mode", "classic", "--set", allowed, "--set", killed]);
     client.initialize("2025-11-25");
-    // A number that nobody else sleeps for, by which its processes are known.
+    // A unique number of seconds to sleep, by which its processes are found.
     let mark = format!("98765.{}", std::process::id());
     soak(&mut client, CALLS / 6, &mark);
     let pid = client.process().pid().as_raw_nonzero().get();
@@ -182,7 +182,7 @@ fn settled(pid: i32, wanted: Option<&Held>) -> Held {
     }
 }
 
-/// Processes below one, and how many of them are dead but not reaped.
+/// Processes below one, and how many of them are zombies.
 fn below(pid: i32) -> (usize, usize) {
     let mut found = vec![pid];
     let mut zombies = 0;

@@ -33,7 +33,7 @@ printf '{"success":true,"mode":"enriched","command":"x","stdout":"foreign %s %s 
 "#;
 
 #[test]
-fn te_run_answers_in_an_envelope_and_tells_the_truth_about_the_end() {
+fn te_run_answers_in_an_envelope_with_the_exit_status() {
     let workspace = workspace("//- a.txt\none\ntwo\n");
     let mut client = classic(&workspace);
     let text = client.text("te_run", json!({"command": "cat a.txt"}));
@@ -140,7 +140,7 @@ fn handles_are_reached_through_run_cmd_and_chunks_are_bounded() {
 }
 
 #[test]
-fn a_foreign_te_is_gated_confined_and_told_for_whom() {
+fn an_operators_te_is_gated_confined_and_given_the_caller() {
     let workspace = workspace("//- a.txt\none\n");
     script(&workspace, "scripts/te", FOREIGN);
     let mut client = server(&workspace, &["mcp.te.script_path=\"scripts/te\""]);

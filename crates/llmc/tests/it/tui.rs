@@ -99,7 +99,7 @@ fn a_call_is_run_again_and_its_handle_copied() {
         raw.contains("\x1b]52;c;cmVz"),
         "asked the terminal for its clipboard"
     );
-    // What writes is not run before somebody says yes.
+    // A tool that writes is not run before the user confirms.
     let made = workspace.llmc(["tool", "linux_fs_mkdirs", "--path", "made"]);
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     tui.shows("linux_fs_mkdirs");
@@ -176,7 +176,7 @@ fn a_server_is_watched_over_http() {
 }
 
 #[test]
-fn a_server_that_refuses_the_token_is_told() {
+fn a_refused_token_is_reported() {
     let workspace = workspace(FIXTURE);
     let server = workspace.serve(["--mode", "hybrid"]);
     let mut command = workspace.command();

@@ -22,7 +22,7 @@ export function start() {
 export function clear() {
   opened = null;
   $("#handles").replaceChildren();
-  told("Nothing opened", "Select a result to read what an answer left out, byte for byte.");
+  describe("Nothing opened", "Select a result to read what an answer left out, byte for byte.");
 }
 
 // Shows the list, and the result that the address names.
@@ -79,7 +79,7 @@ async function turn(offset) {
     next = page.offset + page.length;
     const binary = page.encoding === "base64";
     const notes = [page.meta?.kind, page.meta?.path ?? page.meta?.root, binary && "binary, shown as hex", page.stale && "the file has changed since"];
-    told(handle, notes.filter(Boolean).join(" · "));
+    describe(handle, notes.filter(Boolean).join(" · "));
     $("#page").textContent = binary ? hex(page.data, page.offset) : page.data;
     $("#page").hidden = false;
     $("#page").scrollTop = 0;
@@ -89,11 +89,11 @@ async function turn(offset) {
     $("#earlier").disabled = offset === 0;
     $("#later").disabled = page.eof || page.length === 0;
   } catch (error) {
-    if (handle === opened) told(handle, [error.message, error.hint].filter(Boolean).join(" · "));
+    if (handle === opened) describe(handle, [error.message, error.hint].filter(Boolean).join(" · "));
   }
 }
 
-function told(title, about) {
+function describe(title, about) {
   $("#opened").textContent = title;
   $("#about").textContent = about;
   $("#page").hidden = true;

@@ -95,9 +95,9 @@ export function confinement({ confinement, profile }) {
     el("p", { class: "about" }, "Profile ", foreign(profile), profile === "unrestricted" ? ": the allowlist of programs is not a security boundary." : "."));
 }
 
-function progress({ index, index_trouble: trouble }, at) {
+function progress({ index, index_error: error }, at) {
   if (at) return `${index}, ${whole(at.done)} of ${whole(at.total)} files`;
-  return trouble ? `${index}: ${trouble}` : index;
+  return error ? `${index}: ${error}` : index;
 }
 
 export function facts({ server, gauges }) {

@@ -43,7 +43,7 @@ pub(super) fn text(found: &Findings) -> String {
         row("warning", warning.clone());
     }
     row("", String::new());
-    row("commands", found.truth.to_string());
+    row("commands", found.confinement.to_string());
     row("kernel gives", offered(found));
     row("enforced", enforced(found));
     let programs: Vec<String> = found
@@ -138,8 +138,8 @@ pub(super) fn document(found: &Findings) -> String {
             "stores": stores,
         },
         "commands": {
-            "truth": found.truth.to_string(),
-            "profile": found.truth.profile,
+            "summary": found.confinement.to_string(),
+            "profile": found.confinement.profile,
             "confinement": mcp.exec.confinement.as_str(),
             "kernel_gives": found.offered.map(|level| level.to_string()),
             "missing": found.offered.map(|level| level.missing()),

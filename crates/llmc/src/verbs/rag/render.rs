@@ -252,17 +252,17 @@ pub(super) fn stats(document: &Value) -> String {
             let _ = writeln!(out, "{title}: {}", counts.collect::<Vec<_>>().join(", "));
         }
     }
-    let died: Vec<&str> = list(&document["parser_died_on"])
+    let crashed: Vec<&str> = list(&document["parser_crashed_on"])
         .filter_map(Value::as_str)
         .collect();
-    if !died.is_empty() {
+    if !crashed.is_empty() {
         let _ = writeln!(
             out,
             "not parsed, because the parser crashed: {}",
-            died.join(", ")
+            crashed.join(", ")
         );
     }
-    if let Some(why) = document["trouble"].as_str() {
+    if let Some(why) = document["last_error"].as_str() {
         let _ = writeln!(out, "{why}");
     }
     out

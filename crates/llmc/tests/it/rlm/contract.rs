@@ -285,13 +285,13 @@ fn progress_says_turn_tokens_cost_and_what_it_looks_at() {
         "_meta": {"progressToken": "p"},
     });
     let id = client.send_request("tools/call", params);
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     loop {
         let message = client.next_message().expect("an answer");
         if message["id"] == json!(id) {
             break;
         }
-        told.push(
+        lines.push(
             message["params"]["message"]
                 .as_str()
                 .unwrap_or_default()
@@ -299,15 +299,16 @@ fn progress_says_turn_tokens_cost_and_what_it_looks_at() {
         );
     }
     assert!(
-        told.iter().any(|line| line
+        lines.iter().any(|line| line
             .starts_with("rlm_query: turn 1/5, 0 calls, 0 tokens, $0.0000: asking ollama/lead")),
-        "{told:?}"
+        "{lines:?}"
     );
     assert!(
-        told.iter()
+        lines
+            .iter()
             .any(|line| line.starts_with("rlm_query: turn 1/5, 1 calls")
                 && line.contains("context_search \"needle\"")),
-        "{told:?}"
+        "{lines:?}"
     );
 }
 

@@ -20,15 +20,15 @@ fn configured(toml: &str) -> TestWorkspace {
     workspace
 }
 
-/// Fails with `egress_denied`, and nobody was asked.
+/// Fails with `egress_denied`, and no model was asked.
 fn assert_denied(server: &ModelServer, toml: &str, args: serde_json::Value, word: &str) {
     let workspace = configured(toml).with_env("OPENAI_API_KEY", "sk-canary");
     let error = fail(&workspace, args);
     assert_eq!(code_of(&error), "egress_denied", "{toml}: {error}");
     let hint = error["meta"]["hint"].as_str().unwrap_or_default();
-    let told = format!("{} {hint}", error["error"]);
-    assert!(told.contains(word), "{toml}: {told}");
-    assert!(!told.contains("sk-canary"));
+    let text = format!("{} {hint}", error["error"]);
+    assert!(text.contains(word), "{toml}: {text}");
+    assert!(!text.contains("sk-canary"));
     assert_eq!(server.requests().len(), 0, "{toml}");
 }
 
@@ -121,7 +121,7 @@ fn callers_choose_the_model_only_where_the_operator_lets_them() {
 #[test]
 fn another_providers_model_does_not_go_to_this_ones_address() {
     let server = final_server();
-    // Nobody listens at the usual address of Anthropic on this machine's name servers' word alone: what matters is
+    // Anthropic's usual address must not be reached by the name server's answer alone: what matters is
     // that the configured address, which is Ollama's, is not asked.
     let toml = format!(
         "[rlm]\nmodel = \"ollama/lead\"\nsub_model = \"anthropic/claude-haiku-4-5\"\nbase_url = \"{}\"\n\

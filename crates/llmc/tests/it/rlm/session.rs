@@ -99,10 +99,11 @@ fn reserved_names_cannot_be_bound_whatever_the_size_of_the_text() {
             (3, "FINAL"),
             (4, "llm_query"),
         ] {
-            let told = asked[turn].prompt();
+            let prompt = asked[turn].prompt();
             assert!(
-                told.contains(name) && (told.contains("reserved") || told.contains("read-only")),
-                "{told}"
+                prompt.contains(name)
+                    && (prompt.contains("reserved") || prompt.contains("read-only")),
+                "{prompt}"
             );
         }
     }
@@ -200,12 +201,13 @@ fn a_batch_runs_together_keeps_its_order_and_survives_a_failure() {
         })
         .collect();
     assert_eq!(answer["data"]["structured"], json!(expected));
-    let told = server.requests().pop().unwrap();
+    let request = server.requests().pop().unwrap();
     assert!(
-        told.prompt()
+        request
+            .prompt()
             .contains("batch item 3 failed: provider_error"),
         "{}",
-        told.prompt()
+        request.prompt()
     );
 }
 
@@ -334,7 +336,7 @@ fn the_last_turn_can_do_what_the_others_can() {
 }
 
 #[test]
-fn failures_of_code_are_told_and_the_session_goes_on() {
+fn failures_of_code_are_reported_and_the_session_goes_on() {
     let server = ModelServer::saying([
         ModelAction::Say(
             "```python\nx = 1\n```\n```python\n1 / 0\n```\n```python\nx = 2\n```".into(),
@@ -360,10 +362,10 @@ fn failures_of_code_are_told_and_the_session_goes_on() {
         (4, &["TypeError", "nonsense", "usage: context_search("]),
         (5, &["1\n", "Your reply was cut"]),
     ] {
-        let told = asked[turn].prompt();
+        let prompt = asked[turn].prompt();
         assert!(
-            words.iter().all(|word| told.contains(word)),
-            "{turn}: {told}"
+            words.iter().all(|word| prompt.contains(word)),
+            "{turn}: {prompt}"
         );
     }
 }
@@ -377,10 +379,10 @@ fn what_a_turn_prints_is_cut_with_a_word_about_it() {
     let workspace = with_models(&server, "");
     ask(&workspace);
     let asked = server.requests();
-    let told = asked[1].prompt();
+    let prompt = asked[1].prompt();
     assert!(
-        told.contains("[output cut: ") && told.contains(" characters shown"),
-        "{told}"
+        prompt.contains("[output cut: ") && prompt.contains(" characters shown"),
+        "{prompt}"
     );
     assert!(
         asked[1].tokens() < asked[0].tokens() + 2_300,
@@ -430,11 +432,11 @@ fn hostile_code_reaches_nothing() {
         let before = workspace.tree();
         assert_eq!(ask(&workspace)["data"]["answer"], "over", "{attempt}");
         let asked = server.requests();
-        let told = asked[1].prompt();
-        assert!(told.contains("Error"), "{attempt}: {told}");
+        let prompt = asked[1].prompt();
+        assert!(prompt.contains("Error"), "{attempt}: {prompt}");
         assert!(
-            !told.contains("root:") && !told.contains("sk-canary"),
-            "{attempt}: {told}"
+            !prompt.contains("root:") && !prompt.contains("sk-canary"),
+            "{attempt}: {prompt}"
         );
         assert_eq!(workspace.tree(), before, "{attempt}");
     }
@@ -489,7 +491,7 @@ fn the_escape_suite_of_scripts_fails_here_too() {
         let args = json!({"task": format!("{number} is the number"), "context": "some words", "timeout_s": 3});
         let (failed, text) = client.call_tool("rlm_query", args);
         assert!(!text.contains("canary-"), "{number}: {text}");
-        // Code that never ends is ended with the query; all other code is told what went wrong, and goes on.
+        // Code that never ends is ended with the query; all other code gets the error, and goes on.
         let ended = if failed {
             "timeout: "
         } else {

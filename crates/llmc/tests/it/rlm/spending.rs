@@ -198,12 +198,12 @@ fn cancelling_stops_every_call_at_once() {
 }
 
 #[test]
-fn a_provider_that_dies_is_told_with_what_was_spent() {
+fn a_provider_failure_reports_what_was_spent() {
     let server = leading(&["FINAL(llm_query('p'))", "FINAL('never')"], |_| {
         ModelAction::Status(400, "{\"error\":{\"message\":\"no such model\"}}".into())
     });
     let workspace = with_models(&server, "");
-    // Code is told, and may go on.
+    // Code gets the error, and may go on.
     assert_eq!(ask(&workspace)["data"]["answer"], "never");
     assert!(
         server.requests()[2]

@@ -1,5 +1,4 @@
-//! Runs that are bounded further than commands are: by what they see, and in that they are alone. And runs that are
-//! talked to.
+//! Runs with tighter bounds than commands have (visible files, no child processes), and runs with an input.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,13 +9,19 @@ use llmc_host::CancelToken;
 use crate::world::{World, text};
 
 pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
-    add("what_a_run_does_not_see_it_cannot_read", seeing);
-    add("a_run_that_is_alone_starts_nothing", alone);
-    add("a_run_hears_and_is_heard_to_the_last_byte", talking);
-    add("a_run_that_does_not_listen_holds_nobody_up", deaf);
+    add(
+        "files_outside_the_visible_list_cannot_be_read",
+        visible_files,
+    );
+    add("a_run_without_children_cannot_start_processes", no_children);
+    add("input_and_output_arrive_complete", echo);
+    add(
+        "a_run_that_does_not_read_its_input_does_not_block",
+        unread_input,
+    );
 }
 
-fn seeing() {
+fn visible_files() {
     let world = World::new();
     let mut settings = world.settings(Confinement::Auto);
     settings.write_roots = Vec::new();
@@ -54,7 +59,7 @@ fn seeing() {
     assert_eq!(ran.finished.status.exit_code(), Some(0));
 }
 
-fn alone() {
+fn no_children() {
     let world = World::new();
     let mut settings = world.settings(Confinement::Auto);
     settings.children = Children::Refused;
@@ -70,12 +75,12 @@ fn alone() {
     assert_eq!(ran.out, "", "{ran:?}");
 }
 
-/// Says something to `cat` and hears what comes back.
-fn converse(
+/// Writes `sent` to a program and returns its output.
+fn exchange(
     world: &World,
     runner: &Runner,
     argv: &[&str],
-    said: Vec<u8>,
+    sent: Vec<u8>,
     stop: &CancelToken,
 ) -> (Vec<u8>, RunReport) {
     let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
@@ -90,42 +95,42 @@ fn converse(
         max_output: u64::MAX,
         owner: RunOwner::default(),
     };
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let begin_stop = stop.clone();
     let finished = runner
-        .converse(
+        .run_interactive(
             &spec,
-            move |mut voice| {
-                std::thread::spawn(move || voice.say(&said, &begin_stop));
+            move |mut input| {
+                std::thread::spawn(move || input.write(&sent, &begin_stop));
             },
-            &mut |bytes| heard.extend_from_slice(bytes),
+            &mut |bytes| received.extend_from_slice(bytes),
             stop,
         )
         .unwrap();
-    (heard, finished)
+    (received, finished)
 }
 
-fn talking() {
+fn echo() {
     let world = World::new();
     let runner = world.runner(Confinement::Auto);
-    let said: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
-    let (heard, finished) = converse(
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let (received, finished) = exchange(
         &world,
         &runner,
         &["cat"],
-        said.clone(),
+        sent.clone(),
         &CancelToken::default(),
     );
     assert_eq!(finished.status.exit_code(), Some(0));
-    assert!(heard == said, "{} of {}", heard.len(), said.len());
+    assert!(received == sent, "{} of {}", received.len(), sent.len());
 }
 
-fn deaf() {
+fn unread_input() {
     let world = World::new();
     let runner = world.runner(Confinement::Auto);
     let stop = CancelToken::with_deadline(Instant::now() + Duration::from_millis(300));
-    let said = vec![b'x'; 1 << 20];
+    let sent = vec![b'x'; 1 << 20];
     // Reads nothing, prints for ever.
-    let (heard, finished) = converse(&world, &runner, &["yes"], said, &stop);
-    assert!(finished.timed_out && !heard.is_empty());
+    let (received, finished) = exchange(&world, &runner, &["yes"], sent, &stop);
+    assert!(finished.timed_out && !received.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Giving up everything but computing, for a worker that runs a stranger's script.
+//! Restricts a worker that runs an untrusted script to computing.
 
 use std::io;
 
@@ -32,7 +32,7 @@ const WORKER_CALLS: &[i64] = &[
     libc::SYS_mprotect,
     libc::SYS_madvise,
     libc::SYS_brk,
-    // Threads that exist already, time, chance, and the way out.
+    // Existing threads, time, random numbers, exit.
     libc::SYS_futex,
     libc::SYS_sched_yield,
     libc::SYS_clock_gettime,
@@ -54,7 +54,7 @@ const WORKER_CALLS: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
-/// Closes every descriptor but the three that were meant: whoever started the server may have left it others.
+/// Closes every descriptor but the standard three: the server's parent process may have passed on others.
 ///
 /// For a process that has just begun and owns none itself.
 ///
@@ -79,11 +79,11 @@ pub fn close_inherited() -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel has no filter for system calls, or refuses this one: without it nothing would hold.
-pub fn seal(memory_bytes: u64) -> io::Result<()> {
+pub fn restrict_to_compute(memory_bytes: u64) -> io::Result<()> {
     lower(Resource::Core, 0)?;
     lower(Resource::Fsize, 0)?;
     lower(Resource::Data, memory_bytes)?;
-    // Scripts compute; whoever waits for a file must not wait for them.
+    // File calls take precedence over scripts, which only compute.
     let _ = setpriority_process(None, 5);
     let _ = clear_ambient_capability_set();
     let none = CapabilitySet::empty();
@@ -95,7 +95,7 @@ pub fn seal(memory_bytes: u64) -> io::Result<()> {
             inheritable: none,
         },
     );
-    // The filter leaves nothing for Landlock to refuse; it is the second lock on the same door.
+    // The filter leaves nothing for Landlock to refuse; Landlock is a second layer.
     let _ = landlocked();
     seccomp::only_these(WORKER_CALLS)
 }

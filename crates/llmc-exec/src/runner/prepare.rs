@@ -1,0 +1,140 @@
+//! The plan of one run: its environment, its view of the file system, its sockets and its limits.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::{ExecRequest, RunOwner, Runner};
+use crate::environment::{is_variable, virtual_env};
+use crate::error::{Error, Result};
+use crate::follow::{MAX_RUN_TIME, broken};
+use crate::plan::{LINKS_DIR, Layer, Places, Plan, Sockets, Stage, Target, View, file_name_of, os};
+use crate::settings::Profile;
+use crate::tmp::OwnTmp;
+use crate::view::{hidden_places, host_sockets};
+
+impl Runner {
+    /// What a run starts with: the usual variables, the caller's, and last those the policy wants.
+    pub(super) fn environment(
+        &self,
+        spec: &ExecRequest<'_>,
+        wanted: &[(String, String)],
+    ) -> Result<Vec<(OsString, OsString)>> {
+        let mut env = self.env.clone();
+        if self.settings.profile == Profile::Unrestricted
+            && let Some(dir) = self.settings.homes.iter().find_map(|dir| virtual_env(dir))
+        {
+            env.retain(|(known, _)| known != "VIRTUAL_ENV");
+            env.push(("VIRTUAL_ENV".into(), dir));
+        }
+        if self.has_private_run()
+            && self.python.is_some()
+            && let Some((_, path)) = env.iter_mut().find(|(name, _)| name == "PATH")
+        {
+            // Last, so that a `python` that a command installs is found before it.
+            path.push(":");
+            path.push(LINKS_DIR);
+        }
+        for (name, value) in spec.env.iter().chain(wanted) {
+            if !is_variable(name.as_ref()) || value.contains('\0') {
+                return Err(Error::BadRequest(format!(
+                    "{name:?} is no environment variable"
+                )));
+            }
+            env.retain(|(known, _)| known.as_os_str() != name.as_str());
+            env.push((name.into(), value.into()));
+        }
+        Ok(env)
+    }
+
+    pub(super) fn plan(&self, places: Places, spec: &ExecRequest<'_>, target: Target) -> Plan {
+        let (kinds, sockets) = self.sockets();
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        Plan {
+            features: self.features,
+            places,
+            sockets: kinds,
+            limits: self.settings.limits,
+            view: self.view(spec.owner, sockets),
+            // The server ends a run at its time limit; this is a second bound.
+            cpu_seconds: (spec.timeout.min(MAX_RUN_TIME).as_secs() + 5) * processors,
+            cwd: spec.cwd.path.absolute().into_os_string(),
+            target: Some(target),
+        }
+    }
+
+    /// A directory for temporary files, where rules on writing hold but no mount gives the run its own `/tmp`.
+    pub(super) fn own_tmp(&self) -> Result<Option<OwnTmp>> {
+        if self.features.mount || !self.features.landlock {
+            return Ok(None);
+        }
+        let made =
+            OwnTmp::new().map_err(|error| broken("a directory for temporary files", error))?;
+        Ok(Some(made))
+    }
+
+    /// What the broker of a principal is to stage.
+    pub(super) fn stage(&self, principal: &str) -> Option<Stage> {
+        if !self.has_view || !self.features.mount {
+            return None;
+        }
+        let dir = self.settings.state_dir.as_ref();
+        let dir = dir.map(|dir| dir.join("caches").join(file_name_of(principal)));
+        let layers = self.layers.iter().map(|layer| {
+            let name = file_name_of(&layer.path);
+            Layer {
+                path: layer.path.clone().into_os_string(),
+                store: dir.as_ref().map(|dir| dir.join(&name).into_os_string()),
+                name,
+            }
+        });
+        Some(Stage {
+            layers: layers.collect(),
+            tmp_bytes: self.settings.limits.tmp_bytes,
+        })
+    }
+
+    /// What of the host a run does not see.
+    pub(super) fn view(&self, owner: RunOwner<'_>, sockets: Option<Vec<PathBuf>>) -> View {
+        if !self.has_view || !self.features.mount {
+            return View::default();
+        }
+        View {
+            hidden: hidden_places(&self.settings),
+            private_run: self.settings.local_sockets,
+            python: self.python.clone().map(PathBuf::into_os_string),
+            sockets: os(sockets.unwrap_or_default()),
+            session: (!owner.session.is_empty()).then(|| file_name_of(owner.session)),
+        }
+    }
+
+    /// Whether a run has a `/run` of its own.
+    fn has_private_run(&self) -> bool {
+        self.has_view && self.features.mount && self.settings.local_sockets
+    }
+
+    /// Whether runs may make local sockets.
+    pub(crate) fn allows_local_sockets(&self) -> bool {
+        self.sockets().0 == Sockets::InternetAndLocal
+    }
+
+    /// Which sockets a run may make, and the host's that have to be covered for that.
+    ///
+    /// Local sockets need the host's out of reach: abstract ones by Landlock's scope or another network, the others by
+    /// mounts over `/run`, `/tmp` and the home directory, and over each one that lies elsewhere.
+    pub(super) fn sockets(&self) -> (Sockets, Option<Vec<PathBuf>>) {
+        let is_scoped = self.level.landlock.is_some_and(|abi| abi >= 6) || self.features.net;
+        let has_cover = self.has_view
+            && self.features.mount
+            && self.layers.iter().all(|layer| layer.store.is_some());
+        if !(self.settings.network || self.features.net) {
+            return (Sockets::Nothing, None);
+        }
+        match self.settings.local_sockets && is_scoped && has_cover {
+            true => match host_sockets() {
+                Some(sockets) => (Sockets::InternetAndLocal, Some(sockets)),
+                None => (Sockets::Internet, None),
+            },
+            false => (Sockets::Internet, None),
+        }
+    }
+}
