@@ -200,6 +200,8 @@ settings! {
         max_tool_calls: u64 = count(1000),
         /// Bytes of output kept from one script.
         max_output_bytes: u64 = positive(1_048_576),
+        /// Tools that a script may call only with the user's approval, asked through the MCP client.
+        ask: Vec<String> = list(NotEmpty, &[]),
     }
 
     /// The Tool Envelope: budgets for answers, and the `te` program.

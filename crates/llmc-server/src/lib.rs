@@ -9,6 +9,7 @@
 //! request is answered, and the process ends when its client does.
 //!
 //! - [`McpHandler`]: tools and resources as MCP requests and results
+//! - `approvals`: asks the user about calls of scripts
 //! - [`json`]: the strict look at a message before anything else parses it; HTTP bodies use it too
 //! - `panic_guard`: a handler's panic becomes an error response
 //! - [`http`]: the same tools over HTTP, with REST, metrics and a dashboard beside MCP
@@ -21,6 +22,7 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod approvals;
 mod hangup;
 pub mod http;
 pub mod json;

@@ -11,7 +11,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use llmc_tools::resources::{Content, HANDLE_TEMPLATE, STUB_TEMPLATE, STUBS};
 use llmc_tools::{
-    App, Call, Caller, Effect, ErrorKind, Form, Progress, Surface, ToolDef, UNKNOWN_AGENT, mode,
+    App, Call, CallOutcome, Caller, Effect, ErrorKind, Form, Progress, Surface, ToolDef,
+    UNKNOWN_AGENT, catalog, mode,
 };
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
@@ -26,6 +27,7 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 
 use crate::REVISIONS;
+use crate::approvals::{AskBy, CallStep, PausedCalls, RunningCall, binding};
 use crate::http::{self, Cancellable, HttpCaller};
 
 /// How long a client may keep a list: it does not change while the process lives.
@@ -55,6 +57,7 @@ macro_rules! cacheable {
 pub struct McpHandler {
     app: Arc<App>,
     tools: Arc<Vec<Tool>>,
+    paused: PausedCalls,
 }
 
 impl McpHandler {
@@ -73,7 +76,11 @@ impl McpHandler {
     fn listing(app: Arc<App>, offered: impl Fn(&ToolDef) -> bool) -> McpHandler {
         let tools = app.listing().iter().filter(|tool| offered(tool));
         let tools = Arc::new(tools.map(|tool| listed(tool)).collect());
-        McpHandler { app, tools }
+        McpHandler {
+            app,
+            tools,
+            paused: PausedCalls::default(),
+        }
     }
 
     /// The caller: the identity in the request's `_meta`, else that of the process, else the client's name.
@@ -111,6 +118,53 @@ impl McpHandler {
         set(&mut caller.model, "llmc/model");
         caller
     }
+
+    /// Whether the user may have to be asked about something in this call.
+    fn asks_about(&self, call: &Call) -> bool {
+        let asks = !self.app.config().mcp.code_execution.ask.is_empty();
+        asks && catalog::find(&call.name).is_some_and(|tool| tool.effect == Effect::Scripts)
+    }
+
+    /// Waits for the end of a call, or for its next question to the user.
+    async fn advance(
+        &self,
+        running: RunningCall,
+        binding: &[u8],
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        match self.paused.step(running, binding, cancelled).await {
+            CallStep::Ended(outcome) => self.result(&outcome),
+            CallStep::InputRequired(result) => Ok(result.into()),
+            CallStep::Lost => Err(ErrorData::internal_error("the call was lost", None)),
+        }
+    }
+
+    fn result(&self, outcome: &CallOutcome) -> Result<CallToolResponse, ErrorData> {
+        if let Err(error) = &outcome.result
+            && error.kind == ErrorKind::UnknownTool
+        {
+            let data = error.hint.as_ref().map(|hint| json!({"hint": hint}));
+            return Err(ErrorData::invalid_params(error.message.clone(), data));
+        }
+        let content = vec![ContentBlock::text(outcome.text())];
+        let result = match &outcome.result {
+            Err(error) => {
+                let mut result = CallToolResult::error(content);
+                let meta = error.meta(outcome.family(), &outcome.correlation_id);
+                result.meta = Some(MetaObject(meta));
+                result
+            }
+            Ok(answer) => {
+                let mut result = CallToolResult::success(content);
+                result.is_error = None;
+                if self.app.config().mcp.structured_content && answer.data().is_object() {
+                    result.structured_content = Some(answer.data().into_owned());
+                }
+                result
+            }
+        };
+        Ok(result.into())
+    }
 }
 
 impl ServerHandler for McpHandler {
@@ -146,21 +200,43 @@ impl ServerHandler for McpHandler {
     ) -> Result<CallToolResponse, ErrorData> {
         let cancel = context.ct.child_token();
         let over_http = http_request(&context);
-        let call = Call {
+        let mut call = Call {
             name: request.name.into_owned(),
             args: request.arguments.unwrap_or_default(),
             caller: self.caller(&context),
             cancel: cancel.clone(),
             progress: progress(&context),
             correlation_id: over_http.map(|(_, visitor)| visitor.correlation_id.clone()),
+            approver: None,
         };
-        let cancelled = over_http.and_then(|(parts, _)| parts.extensions.get::<Cancellable>());
+        let http_cancel = over_http.and_then(|(parts, _)| parts.extensions.get::<Cancellable>());
         let cancelled = async {
-            match cancelled {
+            match http_cancel {
                 Some(call) => call.cancelled.cancelled().await,
-                None => std::future::pending().await,
+                None => context.ct.cancelled().await,
             }
         };
+        let ask_by = match self.asks_about(&call) {
+            true => AskBy::of(&context),
+            false => None,
+        };
+        let binding = binding(&call.caller.principal, &call.name, &call.args);
+        if let Some(state) = &request.request_state {
+            let resumed = self.paused.resume(state, &binding, request.input_responses);
+            let running = resumed.map_err(|why| {
+                let message = format!("requestState: {why}; call the tool again without it");
+                ErrorData::invalid_params(message, None)
+            })?;
+            return self.advance(running, &binding, cancelled).await;
+        }
+        match ask_by {
+            Some(AskBy::Result) => {
+                let running = PausedCalls::start(self.app.clone(), call);
+                return self.advance(running, &binding, cancelled).await;
+            }
+            Some(AskBy::Request(approver)) => call.approver = Some(approver),
+            None => {}
+        }
         let mut work = std::pin::pin!(self.app.call(call));
         let outcome = tokio::select! {
             outcome = &mut work => outcome,
@@ -169,30 +245,7 @@ impl ServerHandler for McpHandler {
                 work.await
             }
         };
-        if let Err(error) = &outcome.result
-            && error.kind == ErrorKind::UnknownTool
-        {
-            let data = error.hint.as_ref().map(|hint| json!({"hint": hint}));
-            return Err(ErrorData::invalid_params(error.message.clone(), data));
-        }
-        let content = vec![ContentBlock::text(outcome.text())];
-        let result = match &outcome.result {
-            Err(error) => {
-                let mut result = CallToolResult::error(content);
-                let meta = error.meta(outcome.family(), &outcome.correlation_id);
-                result.meta = Some(MetaObject(meta));
-                result
-            }
-            Ok(answer) => {
-                let mut result = CallToolResult::success(content);
-                result.is_error = None;
-                if self.app.config().mcp.structured_content && answer.data().is_object() {
-                    result.structured_content = Some(answer.data().into_owned());
-                }
-                result
-            }
-        };
-        Ok(result.into())
+        self.result(&outcome)
     }
 
     async fn list_resources(

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::app::App;
+use crate::approval::Approver;
 use crate::catalog;
 use crate::cx::{Caller, Cx, Surface};
 use crate::error::{Error, ErrorKind, Family, Result};
@@ -43,6 +44,8 @@ pub struct Call {
     pub progress: Option<Progress>,
     /// The caller's correlation id, when it has one.
     pub correlation_id: Option<String>,
+    /// Asks the user about calls of scripts, where the client can.
+    pub approver: Option<Approver>,
 }
 
 /// How a call ended.

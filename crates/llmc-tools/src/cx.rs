@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::approval::Approver;
 use crate::call::Call;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -110,6 +111,7 @@ pub struct Cx {
     words: watch::Sender<String>,
     correlation_id: Arc<str>,
     cancel: CancellationToken,
+    approver: Option<Approver>,
 }
 
 impl Cx {
@@ -121,6 +123,7 @@ impl Cx {
             words: watch::Sender::default(),
             correlation_id: Arc::default(),
             cancel: CancellationToken::new(),
+            approver: None,
         }
     }
 
@@ -139,6 +142,7 @@ impl Cx {
         Cx {
             cancel: call.cancel.clone(),
             correlation_id: call.correlation_id.as_deref().unwrap_or_default().into(),
+            approver: call.approver.clone(),
             ..self
         }
     }
@@ -168,6 +172,11 @@ impl Cx {
     /// Fires when the call is cancelled or its client disconnects; file work checks its [`CancelToken`].
     pub fn cancel(&self) -> &CancellationToken {
         &self.cancel
+    }
+
+    /// Asks the user; none where the client cannot.
+    pub(crate) fn approver(&self) -> Option<&Approver> {
+        self.approver.as_ref()
     }
 
     /// The name under which leases are taken.

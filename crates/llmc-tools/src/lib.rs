@@ -17,6 +17,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod app;
+mod approval;
 mod arguments;
 mod bootload;
 mod budget;
@@ -51,6 +52,7 @@ mod te;
 mod tool;
 
 pub use app::App;
+pub use approval::{Approval, Approver};
 pub use call::{Call, CallOutcome, Progress, nearest};
 pub use confinement::ConfinementSummary;
 pub use cx::{Caller, Cx, Form, Surface, UNKNOWN_AGENT};

@@ -58,6 +58,8 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
             warnings.push(format!("the tool list takes {size} characters, more than mcp.hybrid.bootstrap_budget_warning = {limit}"));
         }
     }
+    let ask = &config.mcp.code_execution.ask;
+    warnings.extend(phantoms("mcp.code_execution.ask", ask));
     for token in &config.mcp.auth.tokens {
         let key = format!("the list of tools of token {}", token.name);
         warnings.extend(phantoms(&key, token.tools.as_deref().unwrap_or_default()));

@@ -46,6 +46,7 @@ async fn call(app: &Arc<App>, surface: Surface, name: &str, args: Value) -> Call
         cancel,
         progress: None,
         correlation_id: None,
+        approver: None,
     })
     .await
 }

@@ -168,6 +168,7 @@ impl RepeatRunner {
                 cancel,
                 progress: None,
                 correlation_id: None,
+                approver: None,
             };
             let outcome = app.call(request).await;
             let _ = send.send(RepeatAnswer::of(&outcome, call.tool));

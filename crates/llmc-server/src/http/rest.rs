@@ -184,6 +184,7 @@ pub(super) async fn call(
         cancel,
         progress: None,
         correlation_id: Some(id.clone()),
+        approver: None,
     };
     let work = async move {
         let outcome = app.call(call).await;

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::host::{Tools, clipped};
+use crate::approval;
 use crate::call::Call;
 use crate::catalog;
 use crate::cx::Cx;
@@ -122,6 +123,7 @@ pub(super) async fn system(
         cancel,
         progress: None,
         correlation_id: Some(tools.cx().correlation_id().to_owned()),
+        approver: None,
     };
     let app = tools.cx().app();
     // Nothing has happened yet, so nothing is recorded; a refusal is, below.
@@ -134,6 +136,10 @@ pub(super) async fn system(
         if checked.await.is_ok() {
             return Ok(SystemReply::default());
         }
+    }
+    if operation != "check" {
+        let approved = approval::require(tools.cx(), tool, &call.args).await;
+        approved.map_err(|error| raised(&error))?;
     }
     let done: Arc<Mutex<Option<Done>>> = Arc::default();
     let kept = done.clone();

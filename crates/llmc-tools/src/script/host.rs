@@ -6,6 +6,7 @@ use llmc_sandbox::{Exception, ScriptCall, ScriptCallError, ScriptHost, SystemCal
 use serde_json::{Map, Value, json};
 
 use super::files;
+use crate::approval;
 use crate::call::{Call, nearest};
 use crate::catalog;
 use crate::cx::{Caller, Cx, Form, Surface};
@@ -141,6 +142,8 @@ impl ScriptHost for Tools<'_> {
         };
         let args = named(tool, args, kwargs)?;
         let effect = describe(tool, &args);
+        let approved = approval::require(self.cx, tool.name, &args).await;
+        approved.map_err(|error| raised(&error, tool.family))?;
         let call = Call {
             name,
             args,
@@ -148,6 +151,7 @@ impl ScriptHost for Tools<'_> {
             cancel,
             progress: None,
             correlation_id: Some(self.cx.correlation_id().to_owned()),
+            approver: None,
         };
         let outcome = self.cx.app().call(call).await;
         let happened = match &outcome.result {

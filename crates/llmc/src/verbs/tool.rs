@@ -273,6 +273,7 @@ pub(super) fn call_on(
             cancel,
             progress,
             correlation_id: None,
+            approver: None,
         })
         .await
     });

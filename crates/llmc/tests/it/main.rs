@@ -34,6 +34,7 @@
     reason = "a panic is how a test fails, and tests look at files and start programs from outside"
 )]
 
+mod approvals;
 mod cli;
 mod code;
 mod code_escapes;
