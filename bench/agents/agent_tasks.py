@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import peers
 
 PYTEST = "pytest==8.4.2"
+# A test of click that fails now and then on the untouched release.
+FLAKY = "echo_via_pager"
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,7 @@ def prepare(task, folder):
 def failing(folder):
     """The project's own tests that fail."""
     python = folder / ".venv" / "bin" / "python"
-    shown = subprocess.run([python, "-m", "pytest", "-q", "-rf", "tests"], cwd=folder, capture_output=True, text=True).stdout
+    shown = subprocess.run([python, "-m", "pytest", "-q", "-rf", "-k", f"not {FLAKY}", "tests"], cwd=folder, capture_output=True, text=True).stdout
     return {line.split()[1] for line in shown.splitlines() if line.startswith("FAILED ")}
 
 
