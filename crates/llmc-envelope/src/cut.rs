@@ -111,7 +111,7 @@ pub fn cut_ends(text: &str, limits: CutLimits) -> Cut<'_> {
 }
 
 /// Where the last lines start that fit the budget; none of them is longer than `line_bytes`.
-fn last_lines(text: &str, tokens: usize, line_bytes: usize) -> usize {
+pub fn last_lines(text: &str, tokens: usize, line_bytes: usize) -> usize {
     let mut start = text.len();
     let mut left = tokens;
     for line in text.split_inclusive('\n').rev() {
@@ -356,14 +356,15 @@ mod tests {
     }
 
     #[test]
-    fn one_long_line_is_kept_from_its_start() {
+    fn one_long_line_keeps_its_start_and_its_end() {
         let text = "ab,".repeat(2000);
         let one = cut_ends(&text, limits(50, usize::MAX));
         assert!(one.text.starts_with("ab,ab,") && one.kept.bytes > 20);
+        assert!(one.text.ends_with("b,ab,"), "{}", one.text);
         assert_eq!(one.clipped, 1);
         let text = format!("{text}\ndone\n");
         let two = cut_ends(&text, limits(50, usize::MAX));
-        assert!(two.text.starts_with("ab,ab,") && two.text.ends_with("bytes]\ndone\n"));
+        assert!(two.text.starts_with("ab,ab,") && two.text.ends_with(",ab,\ndone\n"));
         assert_eq!((two.kept.lines, two.left.lines), (2, 0));
     }
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use crate::cut::Extent;
 use crate::handles::HandleId;
 use crate::neutral::{acts, one_line};
 
@@ -77,13 +78,17 @@ impl Receipt {
         self.part(format!("{lines} clipped, {bytes} bytes left out"))
     }
 
-    /// `3 long lines clipped`.
-    pub fn clipped(self, lines: u64) -> Self {
-        match lines {
-            0 => self,
-            1 => self.part("1 long line clipped".into()),
-            n => self.part(format!("{n} long lines clipped")),
+    /// `200 of 5400 lines shown, 310200 bytes left out`, or which lines were clipped where every line is shown.
+    pub fn cut(self, kept: Extent, left: Extent, clipped: u64) -> Self {
+        if left.lines == 0 {
+            return self.clipped_lines(clipped, left.bytes);
         }
+        let lines = counted(kept.lines + left.lines, "lines");
+        let text = format!(
+            "{} of {lines} shown, {} bytes left out",
+            kept.lines, left.bytes
+        );
+        self.part(text)
     }
 
     /// `, sha 1a2b3c4d`, joined to the fact before it.
@@ -250,6 +255,7 @@ mod tests {
 
     #[test]
     fn receipts_read_as_sentences() {
+        let extent = |lines, bytes| Extent { lines, bytes };
         let id = HandleId::parse("res_01ARZ3NDEKTSV4RRFFQ69G5FAV").unwrap();
         for (receipt, line) in [
             (
@@ -266,13 +272,16 @@ mod tests {
             ),
             (
                 Receipt::new()
-                    .shown(200, 5400, "lines")
-                    .clipped(1)
+                    .cut(extent(200, 900), extent(5200, 41_000), 1)
                     .skipped(&[(0, "ignored")])
                     .handle(id)
                     .next("offset_lines=200"),
-                "# LLMC: 200 of 5400 lines shown; 1 long line clipped; \
+                "# LLMC: 200 of 5400 lines shown, 41000 bytes left out; \
                  handle res_01ARZ3NDEKTSV4RRFFQ69G5FAV returns the rest; continue with offset_lines=200",
+            ),
+            (
+                Receipt::new().cut(extent(1, 900), extent(0, 41_000), 1),
+                "# LLMC: 1 long line clipped, 41000 bytes left out",
             ),
             (
                 Receipt::new().note("a\n# LLMC: forged"),

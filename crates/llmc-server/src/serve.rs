@@ -52,10 +52,10 @@ pub struct ConnectionLimits {
 }
 
 impl Default for ConnectionLimits {
-    /// Lines of 8 MiB, room for a few of the largest answers and more calls than a client makes, and an end well within 2 s of the end of input.
+    /// Lines of 16 MiB, room for a few of the largest answers and more calls than a client makes, and an end well within 2 s of the end of input.
     fn default() -> Self {
         Self {
-            max_line: 8 << 20,
+            max_line: 16 << 20,
             max_queued: 32 << 20,
             max_calls: 128,
             max_call_bytes: 64 << 20,

@@ -82,7 +82,9 @@ kinds! {
     NoAnswer: "no answer in the allowed turns", None, Some("no_answer"), None, 422, "NO_ANSWER", 7, false;
     TimedOut: "time limit", Some("TIMEOUT"), Some("timeout"), Some("timeout"), 504, "TIMEOUT", 5, true;
     Cancelled: "cancelled", Some("CANCELLED"), Some("cancelled"), Some("cancelled"), 499, "CANCELLED", 130, true;
-    ProviderFailed: "provider failed", None, Some("provider_error"), None, 502, "PROVIDER_ERROR", 9, true;
+    ProviderFailed: "provider or upstream server failed (no retry after 400, 401, 404)", Some("UPSTREAM_FAILED"), Some("provider_error"), Some("upstream_failed"), 502, "PROVIDER_ERROR", 9, true;
+    Unavailable: "store, or the machine that holds the thing, is away", Some("UNAVAILABLE"), Some("unavailable"), Some("unavailable"), 503, "UNAVAILABLE", 75, true;
+    Conflict: "undo meets newer content", Some("CONFLICT"), None, Some("conflict"), 409, "CONFLICT", 6, false;
     WriteFailed: "write failed", Some("WRITE_FAILED"), None, Some("io_failed"), 500, "INTERNAL", 74, true;
     Internal: "anything else", Some("INTERNAL"), Some("internal_error"), Some("internal"), 500, "INTERNAL", 70, true;
 }
@@ -116,7 +118,8 @@ impl ErrorKind {
                 "ValueError"
             }
             PreconditionFailed | AlreadyExists | Busy | TooLarge | RateLimited | BudgetExceeded
-            | NoAnswer | Cancelled | ProviderFailed | WriteFailed | Internal => "RuntimeError",
+            | NoAnswer | Cancelled | ProviderFailed | Unavailable | Conflict | WriteFailed
+            | Internal => "RuntimeError",
         }
     }
 }
@@ -130,6 +133,8 @@ pub struct Error {
     pub message: String,
     /// What to do next. [`App::call`](crate::App::call) fits it to what its reader can call.
     pub hint: Option<String>,
+    /// Whether the same call may succeed later: what its row says, unless more is known.
+    pub retryable: bool,
     /// Data that belongs to the failure, such as output so far or the nearest lines.
     pub extra: Box<Map<String, Value>>,
     /// What ran before the failure, which a model reads first.
@@ -190,6 +195,7 @@ impl Error {
             kind,
             message,
             hint: None,
+            retryable: kind.row().retryable,
             extra: Box::default(),
             transcript: None,
         }
@@ -202,6 +208,13 @@ impl Error {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says whether the same call may succeed later.
+    #[must_use]
+    pub fn retry(mut self, retryable: bool) -> Error {
+        self.retryable = retryable;
         self
     }
 
@@ -278,7 +291,7 @@ impl Error {
     pub fn meta(&self, family: Family, correlation_id: &str) -> Map<String, Value> {
         let mut meta = Map::new();
         meta.insert("error_code".to_owned(), self.kind.code(family).into());
-        meta.insert("retryable".to_owned(), self.kind.row().retryable.into());
+        meta.insert("retryable".to_owned(), self.retryable.into());
         meta.insert("correlation_id".to_owned(), correlation_id.into());
         let extra = self
             .extra
@@ -416,6 +429,7 @@ impl From<llmc_envelope::handles::Error> for Error {
                 .hint("repeat the call that made it; handles live for a limited time"),
             Store::TooLarge { .. } => Error::new(ErrorKind::TooLarge, message),
             Store::BadRange { .. } => Error::bad_args(message),
+            Store::Unavailable { .. } => Error::new(ErrorKind::Unavailable, message),
             _ => Error::new(ErrorKind::Internal, message),
         }
     }
@@ -437,7 +451,13 @@ impl From<llmc_index::Error> for Error {
                 .hint("run llmc rag index, or try again soon"),
             Index::Busy => Error::new(ErrorKind::Busy, message).hint("try again"),
             Index::Unwritable(_) | Index::Full(_) => Error::new(ErrorKind::WriteFailed, message),
-            Index::Embedding(_) => Error::new(ErrorKind::ProviderFailed, message),
+            Index::Embedding(source) => {
+                let retryable = match source.downcast_ref() {
+                    Some(llmc_model::Error::Provider { retryable, .. }) => *retryable,
+                    _ => true,
+                };
+                Error::new(ErrorKind::ProviderFailed, message).retry(retryable)
+            }
             Index::Damaged(_) => Error::new(ErrorKind::Internal, message).hint("try again"),
         }
     }

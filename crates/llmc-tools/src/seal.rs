@@ -180,11 +180,7 @@ pub(crate) fn seal_failure(cx: &Cx, mut error: Error) -> Error {
     let mut cut = cut_ends(&printed, CutLimits::tokens(budget));
     if !cut.is_whole() {
         cut = cut_ends(&printed, CutLimits::tokens(body_room(budget)));
-        let lines = cut.kept.lines + cut.left.lines;
-        transcript.receipt = transcript
-            .receipt
-            .shown(cut.kept.lines, lines, "lines")
-            .clipped(cut.clipped);
+        transcript.receipt = transcript.receipt.cut(cut.kept, cut.left, cut.clipped);
         if let Some(id) = cx.keep(|draft| draft, "script", printed.as_bytes()) {
             let rest = rest_note_of(cx, id, RestExtent::Everything);
             transcript.receipt = transcript.receipt.with_rest(rest);
@@ -435,7 +431,7 @@ pub(crate) fn rest_call(cx: &Cx, id: HandleId) -> String {
         Surface::Cli => format!("te --handle {id}"),
         Surface::Code => format!("tools.read_file(path=\"{id}\")"),
         Surface::Mcp if !lists("te_handle") => format!("read_file path={id}"),
-        Surface::Mcp | Surface::Http => format!("te_handle {id}"),
+        Surface::Mcp | Surface::Http => format!("te_handle handle={id}"),
     }
 }
 

@@ -96,7 +96,7 @@ async fn a_10_mb_line_is_refused_with_the_limit() {
     let error = refused(line.as_bytes()).await;
     assert_eq!(
         error,
-        json!({"code": -32700, "message": "line longer than 8388608 bytes", "id": null})
+        json!({"code": -32700, "message": "line longer than 16777216 bytes", "id": null})
     );
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use llmc_config::ExecProfile;
 use llmc_enrich::{Condensed, Totals, output, testrun};
-use llmc_exec::{ExecRequest, ExitStatus, Program, RunReport, Runner, Stream};
+use llmc_exec::{ExitStatus, Program, Runner};
 use llmc_host::{CancelToken, OpenDir};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -14,12 +14,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
+use crate::shell::{self, Capture};
 use crate::tool::{Effect, Tool};
 
-/// A run that prints more than this is ended.
-const MAX_OUTPUT_BYTES: u64 = 16 << 20;
-/// How much of the output a run that timed out shows.
-const TIMEOUT_TAIL_BYTES: usize = 4096;
+/// What is kept of each stream of a run that printed more than fits into memory.
+const LONG_RUN_TAIL_BYTES: usize = 1 << 20;
 /// Where a project's own environment is looked for.
 const ENVIRONMENTS: &[&str] = &[".venv", "venv"];
 
@@ -32,13 +31,14 @@ pub(super) struct Args {
     args: Option<Vec<String>>,
 }
 
-/// What pytest printed and how it ended.
+/// What pytest printed and how it ended, if it has.
 #[derive(Debug)]
 pub(super) struct PytestOutput {
     args: Vec<String>,
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    report: RunReport,
+    /// Both streams in the order in which they were read; of a very long run the beginning and the end.
+    printed: Vec<u8>,
+    status: Option<ExitStatus>,
+    notes: Vec<String>,
 }
 
 impl Tool for RunPytest {
@@ -52,7 +52,7 @@ impl Tool for RunPytest {
     type Output = PytestOutput;
 
     fn time_limit(cx: &Cx) -> Duration {
-        cx.app().config().mcp.exec.max_wait() + Duration::from_secs(10)
+        shell::call_limit(cx)
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<PytestOutput> {
@@ -61,15 +61,11 @@ impl Tool for RunPytest {
             let roots = &cx.files().roots;
             arguments::check(&args, roots)?;
             let cwd = roots.open_dir(".")?;
-            let mut ran = pytest(cx, &args, &cwd, cancel)?;
+            let mut ran = pytest(cx, &args, &cwd, cancel).map_err(|error| match error.kind {
+                ErrorKind::TimedOut => error.hint("run fewer tests: a path, a test id or -k"),
+                _ => error,
+            })?;
             ran.args = args;
-            if ran.report.cancelled {
-                cancel.check()?;
-                return Err(Error::new(ErrorKind::Cancelled, "cancelled"));
-            }
-            if ran.report.timed_out {
-                return Err(timed_out(cx, &ran));
-            }
             Ok(ran)
         })
         .await
@@ -84,7 +80,7 @@ fn pytest(cx: &Cx, args: &[String], cwd: &OpenDir, cancel: &CancelToken) -> Resu
         let mut argv = vec![name];
         argv.extend(["-m", "pytest"].map(str::to_owned));
         argv.extend(args.iter().cloned());
-        run(cx, runner, python, &argv, cwd, cancel)
+        run(cx, python, argv, cwd, cancel)
     };
     if let Some((python, dir)) = project_python(cx, runner, cwd) {
         // By this path Python recognises the environment it belongs to.
@@ -108,7 +104,7 @@ fn pytest(cx: &Cx, args: &[String], cwd: &OpenDir, cancel: &CancelToken) -> Resu
     if let Ok(program) = runner.find("pytest") {
         let mut argv = vec!["pytest".to_owned()];
         argv.extend(args.iter().cloned());
-        return run(cx, runner, &program, &argv, cwd, cancel);
+        return run(cx, &program, argv, cwd, cancel);
     }
     Err(Error::new(
         ErrorKind::NotFound,
@@ -134,55 +130,37 @@ fn project_python(cx: &Cx, runner: &Runner, cwd: &OpenDir) -> Option<(Program, &
 }
 
 fn lacks_pytest(ran: &PytestOutput) -> bool {
-    ran.report.status.exit_code() == Some(1)
-        && ran.stdout.is_empty()
-        && String::from_utf8_lossy(&ran.stderr)
-            .trim_end()
-            .ends_with("No module named pytest")
+    let printed = String::from_utf8_lossy(&ran.printed);
+    ran.status == Some(ExitStatus::Exited(1))
+        && printed.lines().count() == 1
+        && printed.trim_end().ends_with("No module named pytest")
 }
 
 fn run(
     cx: &Cx,
-    runner: &Runner,
     program: &Program,
-    argv: &[String],
+    argv: Vec<String>,
     cwd: &OpenDir,
     cancel: &CancelToken,
 ) -> Result<PytestOutput> {
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let spec = ExecRequest {
-        argv,
-        program: Some(program),
-        cwd,
-        timeout: cx.app().config().mcp.exec.max_wait(),
-        env: &[],
-        max_output: MAX_OUTPUT_BYTES,
-        owner: cx.caller().run_owner(),
-    };
-    let mut collect = |stream, bytes: &[u8]| match stream {
-        Stream::Stdout => stdout.extend_from_slice(bytes),
-        Stream::Stderr => stderr.extend_from_slice(bytes),
-    };
-    let report = runner.run(&spec, &mut collect, cancel)?;
+    let capture = shell::run_program(cx, program, argv, cwd, cancel)?;
+    let mut notes = notes(&capture);
+    let printed = capture.spool.merged().unwrap_or_else(|| {
+        let [stdout, stderr] = capture.spool.ends(LONG_RUN_TAIL_BYTES);
+        notes.push(format!(
+            "only the last {LONG_RUN_TAIL_BYTES} bytes are kept"
+        ));
+        (stdout + &stderr).into_bytes()
+    });
     Ok(PytestOutput {
         args: Vec::new(),
-        stdout,
-        stderr,
-        report,
+        printed,
+        status: capture.status,
+        notes,
     })
 }
 
 impl PytestOutput {
-    /// Both streams, stderr last.
-    fn printed(&self) -> Vec<u8> {
-        let mut printed = self.stdout.clone();
-        if !printed.is_empty() && !printed.ends_with(b"\n") && !self.stderr.is_empty() {
-            printed.push(b'\n');
-        }
-        printed.extend_from_slice(&self.stderr);
-        printed
-    }
-
     fn condense(&self, text: &str, budget: usize) -> Condensed {
         let fits = llmc_tokens::fits(text, budget);
         if !(fits && arguments::asks_for_detail(&self.args))
@@ -191,7 +169,7 @@ impl PytestOutput {
             return testrun::condense(&run, text.len() as u64, budget);
         }
         let argv = ["pytest".to_owned()];
-        let code = self.report.status.exit_code();
+        let code = self.status.and_then(ExitStatus::exit_code);
         output::condense(&argv, text, "", code, budget).unwrap_or_else(|| {
             let lines = text.lines().count() as u64;
             Condensed {
@@ -209,12 +187,11 @@ impl PytestOutput {
 
 impl Render for PytestOutput {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
-        let printed = self.printed();
-        let text = String::from_utf8_lossy(&printed);
+        let text = String::from_utf8_lossy(&self.printed);
         let mut found = self.condense(&text, room.tokens);
-        found.breadcrumbs.extend(notes(self));
+        found.breadcrumbs.extend(self.notes.iter().cloned());
         let rest = found.truncated.then(|| {
-            Rest::bytes("command", self.printed())
+            Rest::bytes("command", self.printed.as_slice())
                 .about("command", format!("pytest {}", self.args.join(" ")))
         });
         Ok(Rendition::te("pytest", found).rest(rest))
@@ -224,43 +201,29 @@ impl Render for PytestOutput {
 /// What a program gets is the text.
 impl Serialize for PytestOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str(&String::from_utf8_lossy(&self.printed()))
+        serializer.serialize_str(&String::from_utf8_lossy(&self.printed))
     }
-}
-
-fn timed_out(cx: &Cx, ran: &PytestOutput) -> Error {
-    let limit = cx.app().config().mcp.exec.max_wait().as_secs();
-    let message = format!("pytest: ended after {limit} s (mcp.exec.max_wait_s)");
-    let printed = ran.printed();
-    let tail = &printed[printed.len().saturating_sub(TIMEOUT_TAIL_BYTES)..];
-    Error::new(ErrorKind::TimedOut, message)
-        .hint("run fewer tests: a path, a test id or -k")
-        .with("stdout", String::from_utf8_lossy(tail).into_owned())
 }
 
 /// How it ended, where that says more than the counts, and what else the caller must know.
-fn notes(ran: &PytestOutput) -> Vec<String> {
-    let report = &ran.report;
-    let mut notes = Vec::new();
-    match report.status {
-        ExitStatus::Exited(0 | 1) | ExitStatus::Stopped => {}
-        ExitStatus::Exited(2) => {
+fn notes(ran: &Capture) -> Vec<String> {
+    let mut notes = ran.notes.clone();
+    match ran.status {
+        None | Some(ExitStatus::Exited(0 | 1) | ExitStatus::Stopped) => {}
+        Some(ExitStatus::Exited(2)) => {
             notes.push("exit 2: the run was interrupted or tests could not be collected".to_owned())
         }
-        ExitStatus::Exited(3) => notes.push("exit 3: an error inside pytest".to_owned()),
-        ExitStatus::Exited(4) => {
+        Some(ExitStatus::Exited(3)) => notes.push("exit 3: an error inside pytest".to_owned()),
+        Some(ExitStatus::Exited(4)) => {
             notes.push("exit 4: pytest does not take these arguments".to_owned())
         }
-        ExitStatus::Exited(5) => notes.push("exit 5: no tests were found".to_owned()),
-        status => notes.push(status.to_string()),
+        Some(ExitStatus::Exited(5)) => notes.push("exit 5: no tests were found".to_owned()),
+        Some(status) => notes.push(status.to_string()),
     }
-    if report.output_capped {
-        notes.push(format!(
-            "ended after {} MiB of output",
-            MAX_OUTPUT_BYTES >> 20
-        ));
+    if ran.output_capped {
+        notes.push("ended: it printed too much".to_owned());
     }
-    for planted in &report.quarantined {
+    for planted in &ran.quarantined {
         notes.push(format!(
             "{} is protected; the change was undone",
             planted.path.display()

@@ -150,9 +150,13 @@ pub(super) fn translate_error(error: ModelError, limit: Option<Duration>) -> Err
         ModelError::Budget { hint, .. } => {
             Error::new(ErrorKind::BudgetExceeded, message).hint(hint)
         }
-        ModelError::Provider { provider, .. } => {
-            Error::new(ErrorKind::ProviderFailed, message).with("provider", provider.as_str())
-        }
+        ModelError::Provider {
+            provider,
+            retryable,
+            ..
+        } => Error::new(ErrorKind::ProviderFailed, message)
+            .with("provider", provider.as_str())
+            .retry(retryable),
         ModelError::TimedOut => {
             let message = match limit {
                 Some(limit) => format!("no answer within {} s", limit.as_secs()),

@@ -71,11 +71,7 @@ impl Render for ScriptOutput {
         });
         let truncated = !cut.is_whole();
         let receipt = if truncated {
-            let lines = cut.kept.lines + cut.left.lines;
-            Receipt::new()
-                .shown(cut.kept.lines, lines, "lines")
-                .clipped(cut.clipped)
-                .rest()
+            Receipt::new().cut(cut.kept, cut.left, cut.clipped).rest()
         } else if text.is_empty() {
             Receipt::new().note("done; nothing was printed")
         } else {

@@ -4,9 +4,10 @@
 //! command that failed are always shown.
 
 use llmc_enrich::output::{self, CapturedOutput, OutputStream};
+use llmc_enrich::preview::TextEnds;
 use llmc_enrich::sniff::ContentKind as FileKind;
 use llmc_enrich::{Condensed, testrun};
-use llmc_envelope::cut::{CutLimits, clip_line, cut};
+use llmc_envelope::cut::{CutLimits, Extent, clip_line, cut, cut_ends, last_lines};
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::te::ContentType;
 use llmc_exec::ExitStatus;
@@ -31,7 +32,7 @@ pub(crate) enum OutputForm {
     Fit,
     /// Always an envelope.
     Envelope,
-    /// Untouched within the budget, its first lines above it.
+    /// Untouched within the budget, its first and last lines above it.
     Plain,
     /// Untouched, up to what one answer can hold.
     Raw,
@@ -55,11 +56,11 @@ pub(crate) struct CondenseRequest<'a> {
 pub(super) enum OutputView {
     /// All of it.
     Whole(WholeOutput),
-    /// As many lines as there is room for.
-    FirstLines {
+    /// As many lines of its start and its end as there is room for.
+    BothEnds {
         text: String,
-        shown_lines: u64,
-        total_lines: u64,
+        kept: Extent,
+        left: Extent,
     },
     /// What a condenser made of it.
     Condensed(Condensed, Option<ContentType>),
@@ -102,7 +103,7 @@ pub(super) fn view(
     }
     spool.error_lines.finish();
     if matches!(request.form, OutputForm::Plain | OutputForm::Raw) {
-        return first_lines(request, spool);
+        return both_ends(request, spool);
     }
     let (mut stdout, mut stderr) = (spool.stdout.parts(), spool.stderr.parts());
     match output::find_long_log(request.argv, &stdout.text(), &stderr.text()) {
@@ -199,21 +200,52 @@ fn add_status(body: &mut String, request: &CondenseRequest<'_>, status: Option<E
     body.push('\n');
 }
 
-fn first_lines(request: &CondenseRequest<'_>, spool: &Spool) -> OutputView {
-    let text = match spool.merged() {
-        Some(text) => String::from_utf8_lossy(&text).into_owned(),
-        None => spool.stdout.parts().head + &spool.stderr.parts().head,
-    };
-    let text = with_status(&text, None);
+fn both_ends(request: &CondenseRequest<'_>, spool: &Spool) -> OutputView {
     let limits = CutLimits {
         tokens: request.budget.saturating_sub(RECEIPT_TOKENS),
         line_bytes: MAX_LINE_BYTES,
     };
-    let shown = cut(&text, limits);
-    OutputView::FirstLines {
-        shown_lines: shown.kept.lines,
-        total_lines: spool.stdout.lines() + spool.stderr.lines(),
-        text: shown.text.into_owned(),
+    if let Some(text) = spool.merged() {
+        let text = with_status(&String::from_utf8_lossy(&text), None);
+        let shown = cut_ends(&text, limits);
+        return OutputView::BothEnds {
+            kept: shown.kept,
+            left: shown.left,
+            text: shown.text.into_owned(),
+        };
+    }
+    // Too much to be at hand: what is between the ends has only been counted.
+    let streams = [spool.stdout.parts(), spool.stderr.parts()];
+    let head: String = streams.iter().map(|parts| parts.text().head).collect();
+    let head = with_status(&head, None);
+    let tails = streams.iter().rev().filter_map(|parts| parts.text().tail);
+    let tail = with_status(tails.into_iter().next().unwrap_or_default(), None);
+    let for_tail = limits.tokens / 3;
+    let tail = &tail[last_lines(&tail, for_tail, MAX_LINE_BYTES)..];
+    let head = cut(
+        &head,
+        CutLimits {
+            tokens: limits.tokens - for_tail,
+            ..limits
+        },
+    );
+    let total = |of: fn(&TextEnds<'_>) -> u64| streams.iter().map(|parts| of(&parts.text())).sum();
+    let total: Extent = Extent {
+        lines: total(|text| text.total_lines),
+        bytes: total(|text| text.total_bytes),
+    };
+    let kept = Extent {
+        lines: head.kept.lines + tail.lines().count() as u64,
+        bytes: head.kept.bytes + tail.len() as u64,
+    };
+    let left = Extent {
+        lines: total.lines.saturating_sub(kept.lines),
+        bytes: total.bytes.saturating_sub(kept.bytes),
+    };
+    OutputView::BothEnds {
+        text: format!("{}… {} lines left out …\n{tail}", head.text, left.lines),
+        kept,
+        left,
     }
 }
 
@@ -302,7 +334,7 @@ mod tests {
         let status = Some(ExitStatus::Exited(code));
         match view(&request, &mut spool, status, |_| None) {
             OutputView::Whole(whole) => (false, whole.text(status)),
-            OutputView::FirstLines { text, .. } => (false, text),
+            OutputView::BothEnds { text, .. } => (false, text),
             OutputView::Condensed(found, _) => (true, found.body),
         }
     }
@@ -348,6 +380,51 @@ mod tests {
         let (condensed, text) = shown_words(&[], &log, "", 0);
         assert!(!condensed, "{text}");
         assert_eq!(text, log);
+    }
+
+    #[test]
+    fn plain_output_above_the_budget_keeps_both_ends_and_counts_the_rest() {
+        let view_of = |spool: &mut Spool| {
+            let request = CondenseRequest {
+                argv: &[],
+                form: OutputForm::Plain,
+                budget: 400,
+                whole_budget: 400,
+                show_status: true,
+            };
+            match view(&request, spool, Some(ExitStatus::SUCCESS), |_| None) {
+                OutputView::BothEnds { text, kept, left } => (text, kept, left),
+                other => panic!("{other:?}"),
+            }
+        };
+        // What is at hand whole, and what is not.
+        for lines in [5_000_u64, 1_200_000] {
+            let mut spool = Spool::new(None);
+            let printed: String = (1..=lines).map(|n| format!("line {n}\n")).collect();
+            spool.push(Stream::Stdout, printed.as_bytes());
+            assert_eq!(spool.merged().is_some(), lines == 5_000);
+            let (text, kept, left) = view_of(&mut spool);
+            assert!(text.starts_with("line 1\nline 2\n"), "{text}");
+            assert!(text.ends_with(&format!("line {lines}\n")), "{text}");
+            assert!(
+                text.contains(&format!("… {} lines left out …\n", left.lines)),
+                "{text}"
+            );
+            assert_eq!(kept.lines + left.lines, lines);
+            assert_eq!(kept.bytes + left.bytes, printed.len() as u64);
+        }
+        let mut spool = Spool::new(None);
+        spool.push(
+            Stream::Stdout,
+            format!("start{}end", "x ".repeat(9_000)).as_bytes(),
+        );
+        let (text, kept, left) = view_of(&mut spool);
+        assert!(
+            text.starts_with("startx") && text.ends_with("x end"),
+            "{text}"
+        );
+        assert_eq!((kept.lines, left.lines), (1, 0));
+        assert!(left.bytes > 17_000, "{left:?}");
     }
 
     #[test]

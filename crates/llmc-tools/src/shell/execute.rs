@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use llmc_config::OnTimeout;
-use llmc_exec::{ExecRequest, ExitStatus, Io, Process, ProcessOptions, Quarantined};
-use llmc_host::CancelToken;
+use llmc_exec::{ExecRequest, ExitStatus, Io, Process, ProcessOptions, Program, Quarantined};
+use llmc_host::{CancelToken, OpenDir};
 use llmc_observe::{CallFilter, EnvelopeMode as Mode};
 
 use super::condense::{CondenseRequest, OutputForm};
@@ -45,13 +45,13 @@ pub(crate) struct CommandRequest {
 }
 
 /// A command that is over or goes on, and what it has printed.
-pub(super) struct Capture {
+pub(crate) struct Capture {
     /// `None` while it runs.
-    pub(super) status: Option<ExitStatus>,
-    pub(super) spool: Spool,
-    pub(super) quarantined: Vec<Quarantined>,
-    pub(super) notes: Vec<String>,
-    pub(super) output_capped: bool,
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) spool: Spool,
+    pub(crate) quarantined: Vec<Quarantined>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) output_capped: bool,
     pub(super) proc_id: Option<String>,
 }
 
@@ -194,7 +194,9 @@ pub(crate) fn resume(
             }
         }
         Waited::StillRunning | Waited::OutputLimit => {
-            capture.notes.push(format!("still running as {proc_id}"));
+            capture.notes.push(format!(
+                "still running as {proc_id}; run_cmd proc={proc_id} waits on"
+            ));
             capture.proc_id = Some(proc_id.to_owned());
         }
     }
@@ -231,6 +233,49 @@ fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<RunOut
     capture.notes.extend(wait.note);
     let (words, cwd) = (request.words.clone(), request.cwd.clone());
     Ok(present(cx, words, cwd, request.form, capture))
+}
+
+/// Runs a program that the server chose. It goes on in the background as any command does; where commands are ended
+/// instead, it gets the longest wait there is.
+pub(crate) fn run_program(
+    cx: &Cx,
+    program: &Program,
+    argv: Vec<String>,
+    cwd: &OpenDir,
+    cancel: &CancelToken,
+) -> Result<Capture> {
+    let exec = &cx.app().config().mcp.exec;
+    let duration = match ends_after_wait(cx) {
+        true => exec.max_wait(),
+        false => exec.wait(),
+    };
+    let request = CommandRequest {
+        words: CommandWords::from_argv(argv),
+        cwd: None,
+        timeout: None,
+        input: None,
+        form: OutputForm::Envelope,
+    };
+    let spec = ExecRequest {
+        argv: &request.words.argv,
+        program: Some(program),
+        cwd,
+        timeout: Duration::MAX,
+        env: &[],
+        max_output: u64::MAX,
+        owner: cx.caller().run_owner(),
+    };
+    let wait = WaitLimit {
+        duration,
+        note: None,
+    };
+    capture(cx, &request, &spec, &wait, cancel)
+}
+
+/// Whether a command is ended that a call has waited for. The command line's process ends with the answer, and with it
+/// everything it has started.
+fn ends_after_wait(cx: &Cx) -> bool {
+    cx.app().config().mcp.exec.on_timeout == OnTimeout::Kill || cx.caller().surface == Surface::Cli
 }
 
 /// Starts the command and waits for its end, or until it goes on in the background.
@@ -322,9 +367,7 @@ fn go_on(
     spool: &SharedSpool,
     wait: &WaitLimit,
 ) -> Result<String> {
-    let kill = cx.app().config().mcp.exec.on_timeout == OnTimeout::Kill;
-    // The command line's process ends with the answer, and with it everything it has started.
-    if kill || cx.caller().surface == Surface::Cli {
+    if ends_after_wait(cx) {
         super::wait::kill(&process);
         return Err(timed_out(request, &spool.take(), wait.duration));
     }

@@ -26,7 +26,7 @@ mod wait;
 
 pub use cli::{Cli, CliAnswer};
 pub(crate) use condense::OutputForm;
-pub(crate) use execute::{CommandRequest, answer, output_form, resume};
+pub(crate) use execute::{Capture, CommandRequest, answer, output_form, resume, run_program};
 pub use flags::Flags;
 pub(crate) use line::CommandWords;
 pub(crate) use output::RunOutput;

@@ -131,12 +131,8 @@ impl Render for CommandOutput {
                 }
                 self.finish(rendition, 0)
             }
-            OutputView::FirstLines {
-                text,
-                shown_lines,
-                total_lines,
-            } => {
-                let receipt = Receipt::new().shown(shown_lines, total_lines, "lines");
+            OutputView::BothEnds { text, kept, left } => {
+                let receipt = Receipt::new().cut(kept, left, 1);
                 let text = super::condense::with_status(&text, self.status);
                 let length = text.len();
                 let rendition = Rendition::text(text, receipt).truncated(true);

@@ -76,6 +76,6 @@ pub(crate) fn handles_json(list: &[HandleInfo]) -> String {
 }
 
 pub(crate) fn unavailable(error: llmc_observe::Error) -> Error {
-    Error::new(ErrorKind::Internal, error.to_string())
+    Error::new(ErrorKind::Unavailable, error.to_string())
         .hint("another process may hold .llmc/te_telemetry.db; calls work without it")
 }

@@ -133,7 +133,7 @@ impl Spool {
     }
 
     /// Both streams as one text, line by line in the order in which the lines were read, if both are small.
-    pub(super) fn merged(&self) -> Option<Vec<u8>> {
+    pub(crate) fn merged(&self) -> Option<Vec<u8>> {
         let streams = self.whole()?;
         let streams = [streams.0, streams.1];
         let mut text = Vec::with_capacity(streams[0].len() + streams[1].len() + 1);

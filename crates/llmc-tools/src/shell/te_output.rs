@@ -66,7 +66,7 @@ impl TeOutput {
                 stderr: whole.stderr,
                 ..blank
             },
-            OutputView::FirstLines { text, .. } => TeOutput {
+            OutputView::BothEnds { text, .. } => TeOutput {
                 handle: store(spool, owner).ok(),
                 withheld_bytes: withheld(text.len()),
                 stdout: text,

@@ -2,13 +2,14 @@
 //!
 //! - `modes`: how one is chosen, what it costs, the security checklist of hybrid mode
 //! - `protocol`: the three revisions of MCP, modes, aliases, resources
+//! - `hints`: every text names what its reader can call
 //! - `shapes`: what every tool answers, field by field, and what it refuses
 //! - `hostile`: paths, patterns, files and lines that mean harm
 //! - `crash`: kill -9 at any moment, several processes on one file
 //! - `observe`: logs, audit, telemetry, metrics, handles over restarts
 //! - `commands`: programs inside the boundary
 //! - `code`: scripts that call tools; `code_escapes`: scripts that mean harm
-//! - `procs`: programs that outlive their calls
+//! - `procs`: programs that outlive their calls; `tool_chains`: cargo, npm, pytest and the rest, without configuration
 //! - `confined`: what the server says about confinement, proves, demands and hides
 //! - `soak`: very many commands, and nothing left of them
 //! - `policy`: the restricted profile, the operator's rules, git
@@ -48,6 +49,7 @@ mod envelope;
 mod exit;
 mod goldens;
 mod guides;
+mod hints;
 mod hostile;
 mod http;
 mod http_gates;
@@ -75,6 +77,7 @@ mod te;
 mod te_cli;
 mod te_diff;
 mod te_run;
+mod tool_chains;
 mod tui;
 
 use llmc_testkit::{McpClient, TestWorkspace};

@@ -334,7 +334,7 @@ fn what_is_counted_in_a_part_of_a_large_diff_is_not_called_its_total() {
     let id = answer.header.handle.expect("a handle");
     assert!(
         text.contains(&format!(
-            "te_handle {id} returns what was printed until then"
+            "te_handle handle={id} returns what was printed until then"
         )) && !text.contains("returns the rest"),
         "{text}"
     );

@@ -219,12 +219,48 @@ fn the_projects_own_interpreter_runs_and_says_what_it_lacks() {
 }
 
 #[test]
+fn a_run_that_outlives_the_wait_goes_on() {
+    let workspace = workspace("//- .venv/pyvenv.cfg\nhome = /usr/bin\n//- test_a.py\n");
+    let fake = "#!/bin/sh\necho collecting\nwhile [ ! -e go ]; do sleep 0.1; done\necho '=== 1 passed in 0.01s ==='\n";
+    workspace.write(".venv/bin/python", fake);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(workspace.path(".venv/bin/python"), mode).unwrap();
+    let wait = ["--mode", "classic", "--set", "mcp.exec.wait_s=1"];
+    let mut client = workspace.mcp(wait);
+    client.initialize("2025-11-25");
+    let text = client.text("run_pytest", json!({}));
+    assert!(text.contains("collecting"), "{text}");
+    let said = text.split("still running after 1 s as ").nth(1).unwrap();
+    let id = said.split(';').next().unwrap();
+    assert!(
+        said.contains(&format!("run_cmd proc={id} waits on")),
+        "{text}"
+    );
+    workspace.write("go", "");
+    let text = client.text("run_cmd", json!({"proc": id, "timeout": 30}));
+    assert!(text.contains("1 passed"), "{text}");
+    // Where commands are ended instead, the answer says what to do.
+    std::fs::remove_file(workspace.path("go")).unwrap();
+    let ended = [
+        "--set",
+        "mcp.exec.on_timeout=\"kill\"",
+        "--set",
+        "mcp.exec.max_wait_s=1",
+    ];
+    let mut client = workspace.mcp(wait.iter().chain(&ended));
+    client.initialize("2025-11-25");
+    let (failed, text) = client.call_tool("run_pytest", json!({}));
+    assert!(failed && text.contains("\"error\":\"timeout\""), "{text}");
+    assert!(text.contains("run fewer tests"), "{text}");
+}
+
+#[test]
 fn tests_run_inside_the_boundary_and_can_be_switched_off() {
     let outside =
         "import os\ndef test_out():\n    open(os.environ['HOME'] + '/../outside/planted', 'w')\n";
     let hang = "import time\ndef test_hang():\n    time.sleep(600)\n";
     let workspace = workspace(
-        "//- llmc.toml\n[mcp]\nmode = \"classic\"\n[mcp.tools]\nread_timeout = 30\n[mcp.exec]\nwait_s = 4\nmax_wait_s = 4\n",
+        "//- llmc.toml\n[mcp]\nmode = \"classic\"\n[mcp.tools]\nread_timeout = 30\n[mcp.exec]\nwait_s = 8\nmax_wait_s = 8\non_timeout = \"kill\"\n",
     );
     workspace.write("test_out.py", outside);
     workspace.write("test_hang.py", hang);
