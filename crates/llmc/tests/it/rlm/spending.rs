@@ -210,6 +210,12 @@ fn a_provider_failure_reports_what_was_spent() {
             .prompt()
             .contains("provider_error: ollama: answered 400: no such model")
     );
+    // A refusal of the leading model ends the analysis, and the same call would be refused again.
+    let refuses = ModelAction::Status(400, "{\"error\":{\"message\":\"no such model\"}}".into());
+    let server = ModelServer::saying([refuses]);
+    let error = fail(&with_models(&server, ""), json!({}));
+    assert_eq!(code_of(&error), "provider_error");
+    assert_eq!(error["meta"]["retryable"], false, "{error}");
     // The leading model is not dispensable.
     let server = ModelServer::saying([ModelAction::code("print(1)"), ModelAction::Garbage]);
     let workspace = with_models(&server, "");
