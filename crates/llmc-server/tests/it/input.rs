@@ -88,10 +88,10 @@ async fn depth_128_is_refused_with_its_own_id() {
 }
 
 #[tokio::test]
-async fn a_10_mb_line_is_refused_with_the_limit() {
+async fn a_20_mb_line_is_refused_with_the_limit() {
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{}"}}}}"#,
-        "x".repeat(10_000_000)
+        "x".repeat(20_000_000)
     );
     let error = refused(line.as_bytes()).await;
     assert_eq!(

@@ -195,6 +195,7 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("te_grep", json!({"pattern": "line"})),
         ("te_grep", json!({"pattern": "line", "path": "gone"})),
         ("te_cat", json!({"path": "gone"})),
+        ("te_cat", json!({"path": "/etc/passwd"})),
         ("te_cat", json!({"path": "many.txt"})),
         ("te_head", json!({"path": "src"})),
         ("te_tail", json!({"path": "many.txt", "lines": 5000})),
@@ -258,7 +259,13 @@ fn fixture() -> TestWorkspace {
 /// The text of an answer, also of one that is an error of the protocol.
 fn said(answer: &Value) -> String {
     match answer["error"]["message"].as_str() {
-        Some(message) => message.to_owned(),
+        // A refusal repeats the name that it refuses.
+        Some(message) => match message.strip_prefix("Unknown tool: ") {
+            Some(rest) => rest
+                .trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_')
+                .to_owned(),
+            None => message.to_owned(),
+        },
         None => answer["result"]["content"][0]["text"]
             .as_str()
             .unwrap_or_else(|| panic!("no text: {answer}"))
@@ -293,6 +300,16 @@ fn every_text_names_what_its_reader_can_call() {
             if let Some(code) = answer["result"]["_meta"]["error_code"].as_str() {
                 codes.insert(code.to_ascii_uppercase());
             }
+            // A list of what scripts call, each with a description in which the reader is the script.
+            let text = match text.split_once("In scripts also, as tools.NAME(…)") {
+                Some((before, list)) => {
+                    let names = list.lines().filter_map(|line| line.split_once(": "));
+                    let names: Vec<String> =
+                        names.map(|(name, _)| format!("tools.{name}")).collect();
+                    format!("{before}{}", names.join("\n"))
+                }
+                None => text,
+            };
             check(format!("{tool} {args}"), &text);
             // The same from a script, whose reader is the caller of execute_code.
             if listed.contains_key("execute_code") && tool != "execute_code" && tool != "init" {
