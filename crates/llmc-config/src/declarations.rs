@@ -190,9 +190,9 @@ settings! {
     pub struct CodeExecutionConfig {
         /// Selects mode `code_execution` when `mcp.mode` is not set.
         enabled: bool = flag(false),
-        /// `embedded` is the interpreter inside LLMC; `python` is the machine's and needs full confinement.
+        /// `python` is the machine's, which needs full confinement; `embedded` is the interpreter inside LLMC; `auto` takes Python where it can.
         sandbox: ScriptBackend = choice(ScriptBackend::Auto),
-        /// Seconds one script may run, tool calls included.
+        /// Seconds one script may run, without the time of its tool calls.
         timeout: u64 = seconds(120),
         /// Mebibytes one script may use.
         max_memory_mb: u64 = positive(256),

@@ -355,6 +355,7 @@ impl Conversation {
             .saturating_duration_since(Instant::now());
         let limits = ScriptLimits {
             wall: left,
+            calls_wall: left,
             cpu: MAX_BLOCK_CPU,
             memory_bytes: MAX_BLOCK_MEMORY_BYTES,
             output_bytes: MAX_BLOCK_OUTPUT_BYTES,

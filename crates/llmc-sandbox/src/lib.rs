@@ -78,6 +78,6 @@ pub use monty_alloc::LimitedAllocator as CountingAllocator;
 pub use names::ScriptNames;
 pub use outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome, ScriptValue};
 pub use pool::{Sandbox, SandboxOptions};
-pub use python::PythonBackend;
+pub use python::{PythonBackend, PythonSession};
 pub use session::{Session, SessionSetup};
 pub use worker::worker_main;

@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 /// Limits of one block of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptLimits {
-    /// Wall clock time, calls included. A worker that has not stopped 100 ms later is killed.
+    /// Wall clock time without that of calls. A worker that has not stopped 100 ms later is killed.
     pub wall: Duration,
+    /// Wall clock time of all calls together.
+    pub calls_wall: Duration,
     /// Computing time, without waiting for calls.
     pub cpu: Duration,
     /// Beyond the memory of an idle interpreter.
@@ -26,6 +28,7 @@ impl Default for ScriptLimits {
     fn default() -> ScriptLimits {
         ScriptLimits {
             wall: Duration::from_secs(30),
+            calls_wall: Duration::from_secs(3600),
             cpu: Duration::from_secs(30),
             memory_bytes: 256 << 20,
             output_bytes: 1 << 20,
@@ -58,10 +61,7 @@ impl ScriptLimits {
     /// The message about a limit that was reached.
     pub fn describe(&self, limit: ScriptLimit) -> String {
         match limit {
-            ScriptLimit::Wall => format!(
-                "time limit of {} reached, calls included",
-                Seconds(self.wall)
-            ),
+            ScriptLimit::Wall => format!("time limit of {} reached", Seconds(self.wall)),
             ScriptLimit::Cpu => format!("computing time limit of {} reached", Seconds(self.cpu)),
             ScriptLimit::Memory => {
                 format!("memory limit of {} MiB reached", self.memory_bytes >> 20)

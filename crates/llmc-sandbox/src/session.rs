@@ -262,9 +262,12 @@ impl<H: ScriptHost> BlockRun<'_, H> {
         let permits = Semaphore::new(MAX_CONCURRENT_CALLS);
         let mut running = FuturesUnordered::new();
         let far = Duration::from_secs(365 * 24 * 3600);
-        let deadline = self.started + self.limits.wall.min(far);
+        // The clock of the script stands still while it has calls under way, which have a clock of their own.
+        let mut deadline = self.started + self.limits.wall.min(far);
+        let mut calls_left = self.limits.calls_wall.min(far);
+        let mut calls_since: Option<Instant> = None;
         let mut aborted: Option<AbortReason> = None;
-        let mut kill_at = deadline + KILL_DELAY;
+        let mut kill_at: Option<Instant> = None;
         // Since when the worker waits for no call, and the computing time before that.
         let (mut computing, mut computed) = (Instant::now(), Duration::ZERO);
         let mut ending = loop {
@@ -277,6 +280,8 @@ impl<H: ScriptHost> BlockRun<'_, H> {
             } else {
                 Instant::now() + far
             };
+            let wall_end = calls_since.map_or(deadline, |since| since + calls_left);
+            let killed_at = kill_at.unwrap_or(wall_end + KILL_DELAY);
             let (mut reader, mut writer) = self.worker.socket.split();
             tokio::select! {
                 // An abort goes before an answer that arrives at the same time.
@@ -284,13 +289,14 @@ impl<H: ScriptHost> BlockRun<'_, H> {
                 () = cancel.cancelled(), if aborted.is_none() => {
                     aborted = Some(AbortReason::Cancelled);
                     outbox.extend(abort(AbortReason::Cancelled));
-                    kill_at = Instant::now() + KILL_DELAY;
+                    kill_at = Some(Instant::now() + KILL_DELAY);
                 }
-                () = tokio::time::sleep_until(deadline.into()), if aborted.is_none() => {
+                () = tokio::time::sleep_until(wall_end.into()), if aborted.is_none() => {
                     aborted = Some(AbortReason::Limit(ScriptLimit::Wall));
+                    kill_at = Some(Instant::now() + KILL_DELAY);
                     outbox.extend(abort(AbortReason::Limit(ScriptLimit::Wall)));
                 }
-                () = tokio::time::sleep_until(kill_at.into()) => {
+                () = tokio::time::sleep_until(killed_at.into()) => {
                     let why = aborted.unwrap_or(AbortReason::Limit(ScriptLimit::Wall));
                     break Some((self.end_for(why), WorkerState::Lost));
                 }
@@ -310,6 +316,9 @@ impl<H: ScriptHost> BlockRun<'_, H> {
                 Some((id, reply)) = running.next() => {
                     if running.is_empty() {
                         computing = Instant::now();
+                        let spent = calls_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+                        deadline += spent;
+                        calls_left = calls_left.saturating_sub(spent);
                     }
                     let reply = match reply {
                         Ok(value) => CallReply::Value(value),
@@ -343,10 +352,11 @@ impl<H: ScriptHost> BlockRun<'_, H> {
                         if running.is_empty() {
                             computed += computing.elapsed();
                         }
+                        calls_since.get_or_insert_with(Instant::now);
                         if self.calls >= self.limits.calls && aborted.is_none() {
                             let why = AbortReason::Limit(ScriptLimit::Calls);
                             aborted = Some(why);
-                            kill_at = Instant::now() + KILL_DELAY;
+                            kill_at = Some(Instant::now() + KILL_DELAY);
                             outbox.extend(abort(why));
                         }
                         if aborted.is_some() {

@@ -189,6 +189,9 @@ impl ServerHandler for McpHandler {
     ) -> Result<ListToolsResult, ErrorData> {
         // A client that lists tools will soon call them.
         self.app.expect_questions();
+        if self.tools.iter().any(|tool| tool.name == "execute_code") {
+            self.app.expect_scripts();
+        }
         let list = ListToolsResult::with_all_items(self.tools.to_vec());
         Ok(cacheable!(context, list))
     }

@@ -1,18 +1,20 @@
-//! Scripts: Python that calls tools, in a worker that can do nothing else.
+//! Scripts: Python that calls tools, in a confined process.
 //!
 //! A script's calls go through `App::call` with the rights, the session and the correlation id of the caller of
 //! `execute_code`, and leave their own events. What comes back is data, as over REST: a script has no use for
 //! receipts, and what it prints is what the model reads.
 
 mod answer;
+mod backend;
 mod files;
 mod host;
+mod kept;
 mod sessions;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use llmc_config::{ExecProfile, ScriptBackend as Backend};
 use llmc_sandbox::{
     PythonBackend, Sandbox, SandboxOptions, ScriptEnd, ScriptLimits, ScriptNames, ScriptOutcome,
     SessionSetup,
@@ -24,7 +26,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::stubs;
 
 pub(crate) use answer::ScriptOutput;
+use backend::Chosen;
 pub(crate) use host::Tools;
+use kept::{Found, KeptProcesses};
 pub(crate) use sessions::ScriptSessions;
 
 /// The name under which a script finds the tools.
@@ -34,12 +38,18 @@ const FUNCTIONS: [&str; 2] = ["search", "help"];
 /// How long a script may wait for its turn before its own time begins.
 pub(crate) const MAX_QUEUE_WAIT: Duration = Duration::from_secs(60);
 
+/// How long a script's calls may take together; its own time does not run meanwhile.
+pub(crate) const MAX_TIME_IN_CALLS: Duration = Duration::from_secs(3600);
+
 /// What outlives a single script: workers, the probed Python, sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     sandbox: OnceLock<Sandbox>,
     python: OnceLock<Result<Arc<PythonBackend>>>,
     sessions: ScriptSessions,
+    kept: KeptProcesses,
+    /// Whether a client knows that it can run scripts.
+    is_expected: AtomicBool,
 }
 
 /// A script to run.
@@ -59,36 +69,43 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
         return Err(Error::bad_args("code is empty")
             .hint("write Python; tools.search(\"words\") finds tools"));
     }
-    let python = cx.app().config().mcp.code_execution.sandbox == Backend::Python
-        && not_for_python(cx).is_none();
-    if python && script.session.is_some() {
-        return Err(
-            Error::bad_args("sessions are kept by the embedded interpreter only").hint(
-                "leave session out, or the operator sets mcp.code_execution.sandbox = \"embedded\"",
-            ),
-        );
-    }
     let (limits, lowered) = limits(cx.app(), script.timeout)?;
     let mut notes: Vec<String> = lowered.into_iter().collect();
     let tools = Tools::new(cx);
-    let outcome = match &script.session {
-        None if python => run_in_python(cx, &script.code, &limits, &tools).await?,
-        None => {
+    let outcome = match (backend::choose(cx).await?, &script.session) {
+        (Chosen::Python(python), None) => {
+            let names = names(cx.app());
+            python
+                .run(&script.code, &names, &limits, &tools, cx.cancel())
+                .await
+        }
+        (Chosen::Python(python), Some(name)) => {
+            let block = Block {
+                code: &script.code,
+                limits: &limits,
+                tools: &tools,
+            };
+            run_in_kept_process(cx, &python, name, &block, &mut notes).await?
+        }
+        (Chosen::Embedded, None) => {
             run_in_worker(cx, &script.code, &limits, &tools, None)
                 .await?
                 .0
         }
-        Some(name) => {
-            sessions::check_name(name)?;
-            let sessions = &cx.app().scripts().sessions;
-            let session = sessions.enter(cx, name).await?;
-            let (state, new) = match session.load()? {
-                Some(state) => (Some(state), false),
-                None => (None, true),
+        (Chosen::Embedded, Some(name)) => {
+            let session = cx.app().scripts().sessions.enter(cx, name).await?;
+            let state = match session.load()? {
+                Some(state) if sessions::is_python(&state) => {
+                    notes.push(lost(name, "Python no longer runs scripts here"));
+                    None
+                }
+                Some(state) => Some(state),
+                None => {
+                    notes.push(format!("session {name} is new"));
+                    None
+                }
             };
-            if new {
-                notes.push(format!("session {name} is new"));
-            }
+            let new = state.is_none();
             let kept = Some((state, sessions::MAX_STATE_BYTES));
             let ran = run_in_worker(cx, &script.code, &limits, &tools, kept).await;
             let (outcome, state) = ran.inspect_err(|error| {
@@ -124,20 +141,75 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
     }
 }
 
-/// Why this caller's scripts cannot run in a process that reads the workspace's files by itself.
-fn not_for_python(cx: &Cx) -> Option<&'static str> {
-    let mcp = &cx.app().config().mcp;
-    let reads_files = |tools: &Arc<Vec<String>>| tools.iter().any(|name| name == "read_file");
-    if mcp.exec.profile == ExecProfile::Restricted {
-        return Some("mcp.exec.profile is restricted");
+/// One script and what it may use.
+struct Block<'a> {
+    code: &'a str,
+    limits: &'a ScriptLimits,
+    tools: &'a Tools<'a>,
+}
+
+/// One script in the Python process of its session, which is started if there is none.
+async fn run_in_kept_process(
+    cx: &Cx,
+    python: &PythonBackend,
+    name: &str,
+    block: &Block<'_>,
+    notes: &mut Vec<String>,
+) -> Result<ScriptOutcome> {
+    let scripts = cx.app().scripts();
+    let session = scripts.sessions.enter(cx, name).await?;
+    let found = scripts.kept.take(session.key());
+    let is_kept = matches!(found, Found::Running(_));
+    let mut process = match found {
+        Found::Running(process) => process,
+        Found::Lost(why) => {
+            notes.push(lost(name, &why));
+            python.session()
+        }
+        Found::Nothing => {
+            notes.push(match session.load() {
+                Ok(None) => format!("session {name} is new"),
+                Ok(Some(state)) if sessions::is_python(&state) => {
+                    lost(name, "the server was restarted")
+                }
+                Ok(Some(_)) => lost(name, "it was one of the embedded interpreter"),
+                Err(error) => lost(name, &error.message),
+            });
+            python.session()
+        }
+    };
+    if !is_kept {
+        // So that a later server knows that there was a session.
+        session.store(sessions::PYTHON_STATE)?;
     }
-    if mcp.tools.denylist_reads {
-        return Some("mcp.tools.denylist_reads is on");
+    // A call that is dropped drops the process.
+    scripts
+        .kept
+        .lose(session.key(), "its last script was cancelled".to_owned());
+    let names = names(cx.app());
+    let outcome = process
+        .run(block.code, &names, block.limits, block.tools, cx.cancel())
+        .await;
+    if !is_kept {
+        python.prepare();
     }
-    if !cx.caller().tools.as_ref().is_none_or(reads_files) {
-        return Some("this token may not read files");
+    if process.can_go_on() {
+        let principal = &cx.caller().principal;
+        scripts.kept.keep(session.key(), principal, process);
+    } else {
+        let why = match &outcome.ending {
+            ScriptEnd::Failed(error) => error.message.clone(),
+            _ => "its process has ended".to_owned(),
+        };
+        scripts.kept.lose(session.key(), why);
+        notes.push(format!("session {name} is over; its variables are gone"));
     }
-    None
+    Ok(outcome)
+}
+
+/// The note about a session that does not go on.
+fn lost(name: &str, why: &str) -> String {
+    format!("session {name} was lost: {why}; its variables are gone")
 }
 
 /// What is to be kept of a script's variables: the state it begins with, and the most that the next may take.
@@ -182,18 +254,6 @@ async fn run_in_worker(
         _ => None,
     };
     Ok((outcome, state))
-}
-
-/// One script in the system's Python, if the kernel holds it.
-async fn run_in_python(
-    cx: &Cx,
-    code: &str,
-    limits: &ScriptLimits,
-    tools: &Tools<'_>,
-) -> Result<ScriptOutcome> {
-    let python = cx.blocking(|cx, _| cx.app().scripts().python(cx)).await?;
-    let names = names(cx.app());
-    Ok(python.run(code, &names, limits, tools, cx.cancel()).await)
 }
 
 fn worker_error(error: llmc_sandbox::Error) -> Error {
@@ -244,6 +304,7 @@ fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<Strin
     };
     let limits = ScriptLimits {
         wall,
+        calls_wall: MAX_TIME_IN_CALLS,
         cpu: wall,
         memory_bytes: config.max_memory_mb << 20,
         output_bytes: config.max_output_bytes,
@@ -254,17 +315,6 @@ fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<Strin
 }
 
 impl Scripts {
-    /// The system's Python, found and proven when the first script needs it.
-    fn python(&self, cx: &Cx) -> Result<Arc<PythonBackend>> {
-        let opened = self.python.get_or_init(|| {
-            let app = cx.app();
-            let memory = app.config().mcp.code_execution.max_memory_mb << 20;
-            let python = PythonBackend::open(&app.command_settings(), memory)?;
-            Ok(Arc::new(python))
-        });
-        opened.clone()
-    }
-
     fn sandbox(&self, app: &App) -> &Sandbox {
         self.sandbox.get_or_init(|| {
             Sandbox::new(SandboxOptions {

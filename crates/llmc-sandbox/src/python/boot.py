@@ -1,24 +1,31 @@
 # What the system's Python runs before the script: it takes the channel to the server away from the script's own streams,
 # builds the module of tools, runs the script and says how it ended. Nothing here holds the script; the boundary does.
-import ast
-import asyncio
+#
+# What is imported here delays every script. `ast`, `asyncio`, `inspect` and `traceback` are half of a start.
+import _ast
 import builtins
-import inspect
 import io
 import json
-import linecache
 import os
 import select
 import signal
 import struct
 import sys
 import threading
-import traceback
 import types
 
 SCRIPT = "<script>"
+COROUTINE = 0x80  # inspect.CO_COROUTINE
+# Imported while the process waits for its first script, so that scripts need not. Not `asyncio` and `hashlib`: each takes
+# 3.5 MB.
+USUAL_MODULES = (
+    "re collections itertools functools datetime pathlib linecache traceback ast glob fnmatch shutil subprocess"
+    " tempfile textwrap csv math random time string typing dataclasses enum contextlib"
+).split()
 VALUE = "_llmc_value"
 SPARE = 64 << 10
+# Something to let go of when memory runs out, so that the end can still be told.
+MEMORY_RESERVE = []
 
 
 def private(fd):
@@ -73,26 +80,40 @@ def editable(folder):
                     yield path
 
 
+class Reply:
+    """The answer to one request, once it has come."""
+
+    def __init__(self):
+        self.message, self.done = None, threading.Lock()
+        self.done.acquire()
+
+    def __call__(self, message):
+        self.message = message
+        self.done.release()
+
+
 class Channel:
     """Messages to and from the server, in frames."""
 
     def __init__(self):
         self.input, self.output = private(0), private(1)
-        self.lock = threading.Lock()
+        self.lock, self.reading = threading.Lock(), threading.Lock()
+        self.listening, self.unread = False, bytearray()
         self.waiting, self.last = {}, 0
+        self.blocks, self.has_block = [], threading.Semaphore(0)
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, 0)
         os.close(null)
 
     def exactly(self, size):
-        parts = []
-        while size:
-            part = os.read(self.input, min(size, 1 << 20))
+        while len(self.unread) < size:
+            part = os.read(self.input, max(size - len(self.unread), SPARE))
             if not part:
                 os._exit(1)
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
+            self.unread += part
+        taken = bytes(self.unread[:size])
+        del self.unread[:size]
+        return taken
 
     def hear(self):
         message = json.loads(self.exactly(struct.unpack("<I", self.exactly(4))[0]))
@@ -101,9 +122,11 @@ class Channel:
         return message
 
     def say(self, kind, *parts):
-        head = kind + struct.pack("<I", sum(map(len, parts)))
+        frame = kind + struct.pack("<I", sum(map(len, parts)))
+        if sum(map(len, parts)) <= SPARE:
+            frame, parts = frame + b"".join(parts), ()
         with self.lock:
-            for part in (head,) + parts:
+            for part in (frame,) + parts:
                 part = memoryview(part)
                 while part:
                     part = part[Native.write(self.output, part) :]
@@ -132,12 +155,54 @@ class Channel:
     def cancel(self, number):
         self.say(b"k", str(number).encode())
 
+    def dispatch(self, message):
+        if "code" in message:
+            self.blocks.append(message)
+            self.has_block.release()
+            return
+        answered = self.waiting.pop(message["id"], None)
+        if answered:
+            answered(message)
+
     def listen(self):
-        while True:
-            reply = self.hear()
-            answered = self.waiting.pop(reply["id"], None)
-            if answered:
-                answered(reply)
+        with self.reading:
+            while True:
+                self.dispatch(self.hear())
+
+    def start_listening(self):
+        """Messages are read by a thread from now on."""
+        with self.lock:
+            if self.listening:
+                return
+            self.listening = True
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def wait(self, reply):
+        """Waits for a reply. The main thread reads by itself while nothing else reads, since passing a reply from thread
+        to thread takes longer than the call."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or self.listening or not self.reading.acquire(False):
+            self.start_listening()
+            reply.done.acquire()
+            return reply.message
+        try:
+            while reply.message is None:
+                self.dispatch(self.hear())
+        finally:
+            self.reading.release()
+        return reply.message
+
+    def next_block(self):
+        if not self.listening:
+            with self.reading:
+                while not self.blocks:
+                    self.dispatch(self.hear())
+        self.has_block.acquire()
+        return self.blocks.pop(0)
+
+    def is_waited_for(self):
+        """Whether something has come for this process."""
+        return bool(self.unread) or bool(select.select([self.input], [], [], 0)[0])
 
 
 class Fields(dict):
@@ -184,10 +249,9 @@ def tool(channel, name):
 
     def call(*args, **kwargs):
         barrier()
-        done, box = threading.Event(), []
-        channel.ask(name, args, kwargs, lambda reply: (box.append(reply), done.set()))
-        done.wait()
-        return result(box[0])
+        reply = Reply()
+        channel.ask(name, args, kwargs, reply)
+        return result(channel.wait(reply))
 
     call.__name__ = call.__qualname__ = name
     return call
@@ -197,6 +261,9 @@ def awaitable(channel, name):
     """The same, to be awaited."""
 
     async def call(*args, **kwargs):
+        import asyncio
+
+        channel.start_listening()
         barrier()
         loop = asyncio.get_running_loop()
         answer = loop.create_future()
@@ -234,9 +301,26 @@ def module(channel, start):
         setattr(made, name, tool(channel, name))
         setattr(aio, name, awaitable(channel, name))
     made.aio, made.error_code = aio, error_code
+    made.__getattr__ = missing(made)
+    aio.__getattr__ = missing(aio)
     if start["module"]:
         sys.modules[made.__name__], sys.modules[aio.__name__] = made, aio
     return made
+
+
+def missing(module):
+    """What a name that the module does not have comes to."""
+
+    def look(name):
+        told = f"{module.__name__} has no function {name!r}"
+        if not name.startswith("__"):
+            import difflib
+
+            near = difflib.get_close_matches(name, [known for known in vars(module) if known[0] != "_"], 1)
+            told += f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(told)
+
+    return look
 
 
 class Printed(io.RawIOBase):
@@ -272,12 +356,12 @@ class Pipe:
         os.close(writer)
 
     def drain(self):
-        """Sends on what is there. False once every writer has closed."""
+        """Sends on what is there, or as much as a pipe holds: a thread may write without end."""
         with self.lock:
             try:
-                while part := os.read(self.reader, SPARE):
-                    self.channel.say(b"o", part)
-                return False
+                part = os.read(self.reader, 4 * SPARE)
+                self.channel.say(b"o", part)
+                return bool(part)
             except BlockingIOError:
                 return True
 
@@ -305,47 +389,55 @@ def forwarded(channel):
                 stream.flush()
             except BaseException:
                 pass
-        null = os.open("/dev/null", os.O_RDWR)
-        for fd in (1, 2):
-            os.dup2(null, fd)
         pipe.drain()
 
     return finish
 
 
-def bound(tree):
-    """Names that a script binds."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+def walk(tree):
+    """Every node of a syntax tree."""
+    rest = [tree]
+    while rest:
+        node = rest.pop()
+        yield node
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                rest.extend(item for item in value if isinstance(item, _ast.AST))
+            elif isinstance(value, _ast.AST):
+                rest.append(value)
+
+
+def bound(tree, known):
+    """Names that a script binds. `import tools` and `from tools import read_file` bind a name to what it is anyway."""
+    for node in walk(tree):
+        if isinstance(node, _ast.Name) and not isinstance(node.ctx, _ast.Load):
             yield node.id, node.lineno
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        elif isinstance(node, (_ast.FunctionDef, _ast.AsyncFunctionDef, _ast.ClassDef)):
             yield node.name, node.lineno
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        elif isinstance(node, (_ast.Import, _ast.ImportFrom)):
             for alias in node.names:
-                name = alias.asname or alias.name.split(".")[0]
-                yield name, node.lineno
+                source = node.module if isinstance(node, _ast.ImportFrom) else alias.name
+                if known is None or (source or "").split(".")[0] != known:
+                    yield alias.asname or alias.name.split(".")[0], node.lineno
 
 
 def compiled(start):
-    tree = ast.parse(start["code"], SCRIPT)
-    for name, line in bound(tree):
-        if name in start["reserved"] and not imports_it(tree, name, start["module"]):
-            raise Reserved(name, line)
-    if tree.body and isinstance(tree.body[-1], ast.Expr):
+    before, nul, _ = start["code"].partition("\0")
+    if nul:
+        line = before.count("\n") + 1
+        raise SyntaxError("source code cannot contain NUL characters", (SCRIPT, line, 1, None))
+    flags = _ast.PyCF_ONLY_AST | _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    tree = compile(start["code"], SCRIPT, "exec", flags, dont_inherit=True)
+    reserved = sorted((line, name) for name, line in bound(tree, start["module"]) if name in start["reserved"])
+    if reserved:
+        raise Reserved(*reserved[0])
+    if tree.body and isinstance(tree.body[-1], _ast.Expr):
         last = tree.body[-1]
-        target = ast.copy_location(ast.Name(VALUE, ast.Store()), last)
-        tree.body[-1] = ast.copy_location(ast.Assign([target], last.value), last)
-    return compile(tree, SCRIPT, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-
-
-def imports_it(tree, name, known):
-    """`import tools` and `from tools import read_file` bind a reserved name to what it is anyway."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
-            return False
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name == name:
-            return False
-    return known is not None
+        where = {name: getattr(last, name) for name in last._attributes}
+        target = _ast.Name(VALUE, _ast.Store(), **where)
+        tree.body[-1] = _ast.Assign([target], last.value, None, **where)
+    return compile(tree, SCRIPT, "exec", _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
 
 
 class Reserved(Exception):
@@ -353,7 +445,9 @@ class Reserved(Exception):
 
 
 def execute(code, names):
-    if code.co_flags & inspect.CO_COROUTINE:
+    if code.co_flags & COROUTINE:
+        import asyncio
+
         asyncio.run(types.FunctionType(code, names)())
     else:
         exec(code, names)
@@ -371,27 +465,30 @@ def shown(value, most):
     return {"repr": text, "json": data}
 
 
-def frames(error):
+def frames(error, source):
     """The way to where it happened, in the script's own lines."""
-    lines, last = [], None
-    stack = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == SCRIPT]
+    lines, stack, at = [], [], error.__traceback__
+    while at:
+        if at.tb_frame.f_code.co_filename == SCRIPT:
+            stack.append((at.tb_lineno, at.tb_frame.f_code.co_name))
+        at = at.tb_next
     kept = stack if len(stack) <= 7 else stack[:2] + [None] + stack[-5:]
     for frame in kept:
         if frame is None:
             lines.append(f"  … {len(stack) - 7} more")
             continue
-        lines.append(f"  line {frame.lineno}, in {frame.name}")
-        if frame.line:
-            lines.append(f"    {frame.line[:160]}")
-    if stack:
-        last = stack[-1].lineno
-    return "".join(line + "\n" for line in lines), last
+        line, name = frame
+        lines.append(f"  line {line}, in {name}")
+        text = source[line - 1].strip() if 0 < line <= len(source) else ""
+        if text:
+            lines.append(f"    {text[:160]}")
+    return "".join(line + "\n" for line in lines), stack[-1][0] if stack else None
 
 
-def trouble(error):
+def trouble(error, source=()):
     told = {"kind": "exception", "exception": type(error).__name__, "message": text_of(error)}
     if isinstance(error, Reserved):
-        name, line = error.args
+        line, name = error.args
         message = f"{name} is reserved and cannot be bound"
         return {"kind": "reserved", "exception": "", "message": message, "line": line, "traceback": ""}
     if isinstance(error, SyntaxError) and error.filename == SCRIPT:
@@ -405,7 +502,7 @@ def trouble(error):
         told["kind"] = "memory"
     if isinstance(error, RecursionError):
         told["kind"] = "recursion"
-    told["traceback"], told["line"] = frames(error)
+    told["traceback"], told["line"] = frames(error, source)
     return told
 
 
@@ -416,56 +513,101 @@ def text_of(error):
         return "(its message cannot be shown)"
 
 
+def limit_time(seconds):
+    """Bounds the computing time from now on."""
+    try:
+        import resource
+
+        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        most = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + seconds, most))
+    except (ImportError, ValueError, OSError):
+        pass  # the clock still ends the run
+
+
+def memory_in_use():
+    try:
+        with Native.open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def preload(channel):
+    """Imports what scripts usually need, until there is something to do."""
+    import importlib
+
+    for name in USUAL_MODULES:
+        if channel.is_waited_for():
+            return
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            pass  # not in this Python
+
+
+def names_of(channel, start):
+    """What a script finds beside Python."""
+    tools = module(channel, start)
+    names = {"__name__": "__main__", "__builtins__": builtins}
+    names.update((name, getattr(tools, name)) for name in start["functions"])
+    if start["module"]:
+        names[start["module"]] = tools
+    return names
+
+
+def run(start, names):
+    """Runs one script and says how it ended."""
+    source = start["code"].splitlines(keepends=True)
+    if "linecache" in sys.modules:
+        sys.modules["linecache"].cache[SCRIPT] = (len(start["code"]), None, source, SCRIPT)
+    if not MEMORY_RESERVE:
+        MEMORY_RESERVE.append(bytearray(1 << 20))
+    try:
+        names.pop(VALUE, None)
+        names.update(start["values"])
+        execute(compiled(start), names)
+        return {"value": shown(names.get(VALUE), start["output"])}
+    except SystemExit as error:
+        if error.code in (None, 0):
+            return {"value": shown(None, 0)}
+        return {"trouble": trouble(error, source)}
+    except BaseException as error:
+        MEMORY_RESERVE.clear()
+        return {"trouble": trouble(error, source)}
+
+
 def main():
     threading.stack_size(1 << 20)
     channel = Channel()
     known = json.loads(sys.argv.pop(1))
     set_up_paths(known)
     channel.say(b"h", json.dumps({"version": sys.version_info[:3]}).encode())
-    start = channel.hear()
-    sys.setrecursionlimit(start["recursion"] + 60)
-    try:
-        import resource
-
-        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-        resource.setrlimit(resource.RLIMIT_CPU, (start["cpu"], start["cpu"] + 1))
-    except (ImportError, ValueError, OSError):
-        pass  # the clock still ends the run
     finish = forwarded(channel)
-    threading.Thread(target=channel.listen, daemon=True).start()
+    preload(channel)
     install_files(channel, known)
-    tools = module(channel, start)
-    names = {"__name__": "__main__", "__builtins__": builtins}
-    names.update((name, getattr(tools, name)) for name in start["functions"])
-    names.update(start["values"])
-    if start["module"]:
-        names[start["module"]] = tools
-    code = start["code"]
-    linecache.cache[SCRIPT] = (len(code), None, code.splitlines(keepends=True), SCRIPT)
-    # Something to let go of when memory runs out, so that the end can still be told.
-    spare = bytearray(4 << 20)
-    told = {}
-    try:
-        execute(compiled(start), names)
-        told = {"value": shown(names.get(VALUE), start["output"])}
-    except SystemExit as error:
-        if error.code in (None, 0):
-            told = {"value": shown(None, 0)}
-        else:
-            told = {"trouble": trouble(error)}
-    except BaseException as error:
-        del spare
-        told = {"trouble": trouble(error)}
-    try:
-        flush_all()
-    except BaseException as error:
-        told = told if "trouble" in told else {"trouble": trouble(error)}
-    finish()
-    clock = os.times()
-    told["cpu_us"] = int((clock.user + clock.system) * 1e6)
-    channel.say(b"d", json.dumps(told).encode())
-    # Threads and exit handlers of the script have no say any more.
-    os._exit(0)
+    names = None
+    while True:
+        start = channel.next_block()
+        if names is None:
+            names = names_of(channel, start)
+        before = os.times()
+        sys.setrecursionlimit(start["recursion"] + 60)
+        limit_time(start["cpu"])
+        told = run(start, names)
+        try:
+            flush_all()
+        except BaseException as error:
+            told = told if "trouble" in told else {"trouble": trouble(error)}
+        finish()
+        after = os.times()
+        told["cpu_us"] = int((after.user + after.system - before.user - before.system) * 1e6)
+        told["memory"] = memory_in_use()
+        channel.say(b"d", json.dumps(told).encode())
+        if not start["keep"]:
+            # Threads and exit handlers of the script have no say any more.
+            os._exit(0)
 
 
 main()

@@ -49,10 +49,9 @@ class Server:
     @staticmethod
     def request(operation, args, content=b""):
         """Asks for an operation and waits. Returns its value and contents."""
-        done, box = threading.Event(), []
-        send_request(operation, args, content, lambda reply: (box.append(reply), done.set()))
-        done.wait()
-        return outcome(box[0])
+        reply = Reply()
+        send_request(operation, args, content, reply)
+        return outcome(Server.channel.wait(reply))
 
 
 def send_request(operation, args, content, answered):

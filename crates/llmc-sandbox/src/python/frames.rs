@@ -15,7 +15,7 @@ pub(super) const MAX_SYSTEM_FRAME_BYTES: usize = (128 << 20) + (64 << 10);
 const HEADER_BYTES: usize = 5;
 
 /// Received bytes that are not a whole frame yet.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct FrameBuffer {
     bytes: Vec<u8>,
     /// Bytes before this are consumed.
@@ -65,6 +65,9 @@ pub(super) struct EndFrame {
     pub(super) error: Option<ErrorFrame>,
     #[serde(default)]
     pub(super) cpu_us: u64,
+    /// Bytes of memory in use, by the process's own account.
+    #[serde(default)]
+    pub(super) memory: u64,
 }
 
 #[derive(Debug, Deserialize)]

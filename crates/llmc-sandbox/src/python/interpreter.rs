@@ -51,7 +51,7 @@ const MAX_VENV_CONFIG_BYTES: u64 = 16 << 10;
 pub(super) struct Interpreter {
     pub(super) runner: Runner,
     pub(super) program: Program,
-    /// What `boot.py` is told on its command line.
+    /// What `boot.py` finds on its command line.
     pub(super) argument: String,
     pub(super) version: String,
     pub(super) venv: Option<PathBuf>,

@@ -35,6 +35,7 @@ class Program:
 
         try:
             flush_all()
+            Server.channel.start_listening()
             self.number = send_request("run", self.args, content, answered)
         except OSError as error:
             self.reply = {"raise": [type(error).__name__, str(error)]}

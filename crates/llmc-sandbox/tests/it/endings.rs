@@ -147,6 +147,7 @@ fn recursion() {
 fn slow_call() {
     let short = ScriptLimits {
         wall: Duration::from_millis(300),
+        calls_wall: Duration::from_millis(600),
         ..limits()
     };
     for code in [
@@ -157,6 +158,8 @@ fn slow_call() {
         let outcome = ends(code, &short, ScriptLimit::Wall);
         assert_eq!(outcome.output, "before\n");
         assert!(!outcome.rolled_back, "the worker was only waiting");
+        // The time of calls is not the script's.
+        assert!(outcome.elapsed >= short.calls_wall, "{outcome:?}");
     }
 }
 

@@ -42,6 +42,9 @@ pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
         cancelling,
     );
     add("python::many_at_once", many);
+    add("python::a_session_keeps_its_variables", sessions);
+    add("python::processes_started_ahead_are_apart", siblings);
+    add("python::odd_scripts_end_with_an_answer", odd_scripts);
     add(
         "python::settings_of_commands_do_not_weaken_it",
         settings_do_not_matter,
@@ -242,7 +245,8 @@ fn troubles() {
 fn bounds() {
     let quick = ScriptLimits {
         // Long enough for Python to start on a busy machine.
-        wall: Duration::from_secs(3),
+        wall: Duration::from_secs(2),
+        calls_wall: Duration::from_secs(4),
         ..limits()
     };
     let busy = ScriptLimits {
@@ -292,6 +296,10 @@ fn bounds() {
         assert!(outcome.output.starts_with("first\n"), "{code}\n{outcome:?}");
         assert!(outcome.output.len() <= 1 << 20);
         assert_eq!(shows("1"), "1", "after {code}");
+        if code == "hang()" {
+            // The time of calls is not the script's.
+            assert!(outcome.elapsed >= Duration::from_secs(3), "{outcome:?}");
+        }
     }
 }
 
@@ -699,5 +707,139 @@ fn virtual_environments() {
         let (text, words) = shown(dir.path(), "1 + 1");
         assert_eq!(text, "2", "{why}");
         assert!(words.contains(why), "{why}: {words}");
+    }
+}
+
+/// Several blocks in one process.
+fn sessions() {
+    let place = boundary().unwrap();
+    runtime().block_on(async {
+        let (toys, cancel, names) = (Toys::default(), CancellationToken::new(), names());
+        let (limits, mut session) = (limits(), place.python.session());
+        let blocks = [
+            ("x = add(1, 2)\nimport os\ndef f():\n  return x", ""),
+            ("x += 1\nf()", "4"),
+            ("x", "4"),
+            ("print('a')\nos.write(1, b'b')\nNone", "a\nb"),
+            ("await tools.aio.add(5)", "5"),
+            ("add(6)", "6"),
+            ("import threading\nr = []\nt = threading.Thread(target=lambda: r.append(add(7)))\nt.start(); t.join(); r", "[7]"),
+            ("import sys\nsys.exit()", ""),
+            ("open('/tmp/kept', 'w').write('1')", "1"),
+            ("open('/tmp/kept').read()", "1"),
+        ];
+        for (code, wanted) in blocks {
+            let outcome = session.run(code, &names, &limits, &toys, &cancel).await;
+            let ScriptEnd::Value(value) = &outcome.ending else {
+                panic!("{code}: {outcome:?}");
+            };
+            assert_eq!(outcome.output.clone() + &value.repr, wanted, "{code}");
+        }
+        // An exception leaves the process and what was bound so far.
+        let outcome = session.run("y = 1\n1 / 0", &names, &limits, &toys, &cancel).await;
+        assert_eq!(trouble(&outcome).exception, "ZeroDivisionError");
+        assert!(session.can_go_on() && session.memory_bytes() > 1 << 20);
+        let outcome = session.run("x, y", &names, &limits, &toys, &cancel).await;
+        assert!(matches!(&outcome.ending, ScriptEnd::Value(value) if value.repr == "(4, 1)"), "{outcome:?}");
+        // The last value of one block is not that of the next.
+        let outcome = session.run("z = 1", &names, &limits, &toys, &cancel).await;
+        assert!(matches!(&outcome.ending, ScriptEnd::Value(value) if value.repr.is_empty()), "{outcome:?}");
+        let started = std::time::Instant::now();
+        for _ in 0..50 {
+            session.run("x", &names, &limits, &toys, &cancel).await;
+        }
+        eprintln!("block in a session: {:?}", started.elapsed() / 50);
+        let wide = ScriptLimits { calls: 2000, ..limits.clone() };
+        let started = std::time::Instant::now();
+        let outcome = session.run("for n in range(1000): add(n)", &names, &wide, &toys, &cancel).await;
+        assert_eq!(outcome.calls, 1000, "{outcome:?}");
+        eprintln!("1,000 calls: {:?}", started.elapsed());
+        // A limit ends it.
+        let quick = ScriptLimits { wall: Duration::from_millis(200), ..limits.clone() };
+        let outcome = session.run("while True: pass", &names, &quick, &toys, &cancel).await;
+        assert_eq!(trouble(&outcome).kind, ScriptErrorKind::Limit(ScriptLimit::Wall));
+        assert!(!session.can_go_on());
+    });
+}
+
+/// Processes that run at the same time do not see, signal or share anything with each other.
+fn siblings() {
+    let place = boundary().unwrap();
+    runtime().block_on(async {
+        let (toys, cancel, names) = (Toys::default(), CancellationToken::new(), names());
+        let limits = limits();
+        place.python.prepare();
+        let mut first = place.python.session();
+        let mut second = place.python.session();
+        let kept = first.run("open('/tmp/own', 'w').write('x')\nsecret = 'canary'", &names, &limits, &toys, &cancel).await;
+        assert!(matches!(kept.ending, ScriptEnd::Value(_)), "{kept:?}");
+        let attack = "import os, signal\nseen = [int(p) for p in os.listdir('/proc') if p.isdigit()]\n\
+                      own = [int(t) for t in os.listdir('/proc/self/task')]\n\
+                      others = [p for p in range(2, 5000) if p not in own + [os.getppid()]]\nhit = 0\n\
+                      for pid in others:\n  try:\n    os.kill(pid, signal.SIGKILL)\n    hit += 1\n  except OSError: pass\n\
+                      for p in (-1, 1):\n  try: os.kill(p, signal.SIGTERM)\n  except OSError: pass\n\
+                      sorted(set(seen) - {1, os.getpid(), os.getppid()}), hit, os.listdir('/tmp')";
+        let outcome = second.run(attack, &names, &limits, &toys, &cancel).await;
+        assert!(matches!(&outcome.ending, ScriptEnd::Value(value) if value.repr == "([], 0, [])"), "{outcome:?}");
+        let outcome = first.run("secret", &names, &limits, &toys, &cancel).await;
+        assert!(matches!(&outcome.ending, ScriptEnd::Value(value) if value.repr == "canary"), "{outcome:?}");
+        // One that waits has its memory and ends with the backend; a script that finds it ready does not wait for it.
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            place.python.prepare();
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            let started = std::time::Instant::now();
+            let outcome = place.python.run("1", &names, &limits, &toys, &cancel).await;
+            times.push(started.elapsed());
+            assert!(matches!(outcome.ending, ScriptEnd::Value(_)), "{outcome:?}");
+        }
+        eprintln!("with a process started ahead: {times:?}");
+    });
+}
+
+fn odd_scripts() {
+    let long = format!("x = '{}'\nlen(x)", "a".repeat(10 << 20));
+    assert_eq!(shows(&long), (10 << 20).to_string());
+    let many_lines = "x = 1\n".repeat(20_000);
+    assert_eq!(shows(&many_lines), "");
+    for code in [
+        "\0",
+        "x = '\0'",
+        "\u{feff}1",
+        &"(".repeat(100_000),
+        &"[".repeat(10_000),
+        &format!("{}1", "-".repeat(100_000)),
+        &format!("x = {}1", "1 + ".repeat(50_000)),
+        "import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()",
+        "raise BaseException('odd')",
+        "import sys\nsys.stdout = None\nprint(1)",
+        "import sys\nsys.stdout.close()\nprint(1)",
+        "import os\nos.close(1); os.close(2)\nprint(1)",
+        "import builtins\nbuiltins.print = None\nbuiltins.len = None",
+        "import json\njson.dumps = None",
+        "import os\nos.write = None",
+        "del __builtins__",
+        "globals().clear()",
+        "class E(Exception):\n  def __str__(self): raise ValueError\nraise E",
+        "class R:\n  def __repr__(self): raise ValueError('no repr')\nR()",
+        "class R:\n  def __reduce__(self): return (print, ('x',))\nR()",
+        "import threading, time\nthreading.Thread(target=lambda: [time.sleep(0.01) for _ in iter(int, 1)]).start()",
+        "import atexit, time\natexit.register(time.sleep, 60)",
+        "import sys\nsys.exit('message')",
+        "import os\nfor fd in range(3, 200):\n  try: os.write(fd, b'd\\x02\\x00\\x00\\x00{}')\n  except OSError: pass",
+        "import gc, sys\n[sys.modules.pop(n) for n in list(sys.modules)]",
+    ] {
+        let limits = ScriptLimits {
+            wall: Duration::from_secs(15),
+            ..limits()
+        };
+        let started = std::time::Instant::now();
+        let outcome = run_with(code, &limits);
+        let shown: String = code.chars().take(60).collect();
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "{shown}: {outcome:?}"
+        );
+        assert_eq!(shows("1 + 1"), "2", "after {shown}");
     }
 }

@@ -31,7 +31,7 @@ impl Tool for ExecuteCode {
     fn time_limit(cx: &Cx) -> Duration {
         // The script's own limit ends it first; this one is for work around the script that hangs.
         let script = Duration::from_secs(cx.app().config().mcp.code_execution.timeout);
-        script + script::MAX_QUEUE_WAIT + Duration::from_secs(10)
+        script + script::MAX_TIME_IN_CALLS + script::MAX_QUEUE_WAIT + Duration::from_secs(10)
     }
 
     async fn run(cx: &Cx, args: Args) -> Result<ScriptOutput> {

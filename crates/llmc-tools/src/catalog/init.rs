@@ -42,14 +42,14 @@ impl Tool for Init {
     type Output = Guide;
 
     async fn run(cx: &Cx, _: Args) -> Result<Guide> {
-        let facts = cx
-            .blocking(|cx, cancel| Ok(project::look(cx, cancel)))
+        let (facts, scripts) = cx
+            .blocking(|cx, cancel| Ok((project::look(cx, cancel), cx.app().script_backend_kind())))
             .await?;
-        Ok(Guide(guide(cx.app().config(), &facts)))
+        Ok(Guide(guide(cx.app().config(), &facts, &scripts)))
     }
 }
 
-fn guide(config: &Config, facts: &ProjectFacts) -> String {
+fn guide(config: &Config, facts: &ProjectFacts, scripts: &str) -> String {
     let mut text = mode::instructions(config);
     let in_scripts = script_tools(config);
     if !in_scripts.is_empty() {
@@ -69,6 +69,9 @@ fn guide(config: &Config, facts: &ProjectFacts) -> String {
     if !facts.programs.is_empty() {
         text.push_str(&format!("programs found: {}\n", facts.programs.join(", ")));
     }
+    if stubs_are_reachable(config) {
+        text.push_str(&format!("scripts run in: {scripts}\n"));
+    }
     let off = switched_off(config);
     let off = if off.is_empty() {
         "nothing".to_owned()
@@ -87,6 +90,14 @@ fn script_tools(config: &Config) -> Vec<String> {
         .filter(|tool| reach.route(tool) == Some(Route::Script))
         .map(|tool| format!("{}: {}", tool.signature(), tool.description()))
         .collect()
+}
+
+/// Whether the mode lists `execute_code`.
+fn stubs_are_reachable(config: &Config) -> bool {
+    mode::listing(config)
+        .0
+        .iter()
+        .any(|tool| tool.effect == Effect::Scripts)
 }
 
 /// What the operator's configuration takes away.
@@ -126,7 +137,7 @@ mod tests {
             let mut config = Config::default();
             config.mcp.mode = *mode;
             config.mcp.rlm.enabled = false;
-            let text = guide(&config, &facts);
+            let text = guide(&config, &facts, "Python 3.11");
             assert!(
                 text.starts_with(&mode::instructions(&config)),
                 "{mode}: {text}"

@@ -24,6 +24,14 @@ const MAX_NAME_CHARS: usize = 64;
 /// The directory, in the state directory.
 const DIR: &str = "code_sessions";
 
+/// What is kept in place of variables while a Python process holds them.
+pub(super) const PYTHON_STATE: &[u8] = b"python process";
+
+/// Whether a kept state stands for a Python process.
+pub(super) fn is_python(state: &[u8]) -> bool {
+    state == PYTHON_STATE
+}
+
 /// ScriptSessions by key: when each was last used, and its variables.
 type InMemory = Arc<Mutex<BTreeMap<String, (SystemTime, Vec<u8>)>>>;
 
@@ -50,7 +58,7 @@ enum SessionStorage {
 }
 
 /// Whether this can be a session's name.
-pub(super) fn check_name(name: &str) -> Result<()> {
+fn check_name(name: &str) -> Result<()> {
     let fits = !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS;
     if fits && !name.chars().any(char::is_control) {
         return Ok(());
@@ -63,6 +71,7 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 impl ScriptSessions {
     /// Waits for this principal's turn in the session of this name.
     pub(super) async fn enter(&self, cx: &Cx, name: &str) -> Result<ScriptSession> {
+        check_name(name)?;
         let key = key(&cx.caller().principal, name);
         let turn = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,6 +100,11 @@ impl ScriptSessions {
 }
 
 impl ScriptSession {
+    /// Principal and name in one.
+    pub(super) fn key(&self) -> &str {
+        &self.key
+    }
+
     /// What the last script has left; nothing if there was none.
     pub(super) fn load(&self) -> Result<Option<Vec<u8>>> {
         let found = match &self.storage {

@@ -31,6 +31,8 @@ struct Findings {
     unusable: Option<String>,
     stores: Vec<Store>,
     confinement: ConfinementSummary,
+    /// What runs scripts.
+    scripts: String,
     /// What this kernel gives if everything is asked for.
     offered: Option<ConfinementLevel>,
     /// What the configuration makes of it; `None` if it makes nothing of it because its demands are not met.
@@ -123,6 +125,7 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         unusable,
         stores,
         confinement: ConfinementSummary::of(app),
+        scripts: app.script_backend(),
         offered: offered.as_ref().map(|runner| *runner.level()),
         level: opened.ok().map(|runner| *runner.level()),
         programs,

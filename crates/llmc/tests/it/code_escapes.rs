@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::code::{fails, run, server};
+use crate::code::{EMBEDDED, fails, run, server};
 use crate::workspace;
 
 /// Pids of the server's workers.
@@ -120,7 +120,7 @@ fn no_way_out_and_the_server_goes_on() {
 #[test]
 fn a_worker_killed_in_mid_call_is_replaced() {
     let workspace = workspace("//- a.txt\none\n");
-    let mut client = server(&workspace, &[]);
+    let mut client = server(&workspace, &[EMBEDDED]);
     for round in 0..3 {
         let mark = format!("started{round}");
         let code = format!(
@@ -144,7 +144,7 @@ fn a_worker_killed_in_mid_call_is_replaced() {
 #[test]
 fn a_cancelled_script_ends_with_its_calls_and_a_server_that_ends_leaves_no_worker() {
     let workspace = workspace("//- a.txt\none\n");
-    let mut client = server(&workspace, &[]);
+    let mut client = server(&workspace, &[EMBEDDED]);
     for code in [
         "while True: pass",
         "while True: tools.stat('a.txt')",

@@ -109,12 +109,101 @@ fn scripts_do_what_the_embedded_interpreter_cannot_and_call_the_same_tools() {
             .starts_with("line 1: SyntaxError"),
         "{failed}"
     );
-    let kept = client.error("execute_code", json!({"code": "1", "session": "s"}));
-    assert_eq!(code(&kept), "BAD_ARGS");
+}
+
+#[test]
+fn sessions_keep_their_process_and_say_when_it_is_lost() {
+    let workspace = workspace("//- a.txt\none\n");
+    let Some(mut client) = server(&workspace, &["mcp.code_execution.timeout=3"]) else {
+        return;
+    };
+    let in_session = |code: &str, name: &str| json!({"code": code, "session": name});
+    let mut runs = |client: &mut McpClient, code: &str, name: &str| {
+        let (_, text) = client.call_tool("execute_code", in_session(code, name));
+        text
+    };
+    for (code, name, shown) in [
+        (
+            "x = [1]\nimport re\nopen('/tmp/x', 'w').write('kept')\nx",
+            "s",
+            "[1]\n# LLMC: session s is new",
+        ),
+        ("x.append(tools.stat('a.txt').size)\nx", "s", "[1, 4]"),
+        ("re.sub('k', 'K', open('/tmp/x').read())", "s", "Kept"),
+        ("x = 5\nx", "t", "5\n# LLMC: session t is new"),
+        ("x", "s", "[1, 4]"),
+    ] {
+        assert_eq!(runs(&mut client, code, name), shown, "{code}");
+    }
+    // A script that fails keeps what it had done; one that is ended takes the session along.
+    assert!(runs(&mut client, "x.append(9)\n1 / 0", "s").contains("ZeroDivisionError"));
+    assert_eq!(runs(&mut client, "x", "s"), "[1, 4, 9]");
+    let ended = runs(&mut client, "while True: pass", "s");
     assert!(
-        kept["meta"]["hint"].as_str().unwrap().contains("embedded"),
-        "{kept}"
+        ended.ends_with("# LLMC: session s is over; its variables are gone"),
+        "{ended}"
     );
+    let next = runs(&mut client, "'x' in globals()", "s");
+    let lost = "# LLMC: session s was lost: time limit of 3 s reached; its variables are gone";
+    assert_eq!(next, format!("False\n{lost}"));
+    assert_eq!(runs(&mut client, "'x' in globals()", "s"), "False");
+    assert!(runs(&mut client, "import os\nos._exit(3)", "s").contains("exit code 3"));
+    assert!(runs(&mut client, "1", "s").contains("was lost: the interpreter ended itself"));
+    // The oldest of too many makes room.
+    for n in 0..8 {
+        runs(&mut client, "1", &format!("n{n}"));
+    }
+    let text = runs(&mut client, "x", "t");
+    assert!(text.contains("NameError"), "{text}");
+    assert!(
+        text.contains("session t was lost: 8 other sessions were used since"),
+        "{text}"
+    );
+    // Two scripts in one session take turns.
+    runs(&mut client, "n = 0", "turns");
+    let ids: Vec<i64> = (0..6)
+        .map(|_| client.send_call("execute_code", in_session("n += 1", "turns")))
+        .collect();
+    for id in ids {
+        let (failed, text) = client.tool_answer(id);
+        assert!(!failed, "{text}");
+    }
+    assert_eq!(runs(&mut client, "n", "turns"), "6");
+    client.finish();
+    // A process does not outlive its server, and the next server knows that there was one.
+    let Some(mut client) = server(&workspace, &[]) else {
+        panic!("the second server has no Python");
+    };
+    let text = runs(&mut client, "'n' in globals()", "turns");
+    assert_eq!(
+        text,
+        "False\n# LLMC: session turns was lost: the server was restarted; its variables are gone"
+    );
+}
+
+#[test]
+fn callers_without_the_right_to_read_files_get_the_embedded_interpreter() {
+    let workspace = workspace("//- a.txt\ncanary\n");
+    let sha = llmc_host::sha256_hex(b"few-token-0123456789");
+    let tokens = format!(
+        "mcp.auth.tokens=[{{name=\"few\", sha256=\"{sha}\", tools=[\"execute_code\", \"stat\"]}}]"
+    );
+    let server = workspace.serve(["--set", &tokens, "--set", PYTHON]);
+    let args = json!({"name": "execute_code", "args": {"code": "open('a.txt').read()"}});
+    let answer = server
+        .post_as("few-token-0123456789", "/tool", &args)
+        .json();
+    assert!(!answer.to_string().contains("canary"), "{answer}");
+    for set in [
+        "mcp.tools.denylist_reads=true",
+        "mcp.code_execution.sandbox=\"monty\"",
+    ] {
+        let mut client = workspace.mcp(["--mode", "hybrid", "--set", set]);
+        client.initialize("2025-11-25");
+        let (failed, text) =
+            client.call_tool("execute_code", json!({"code": "class A(dict): pass"}));
+        assert!(failed && text.contains("inheritance"), "{set}: {text}");
+    }
 }
 
 #[test]

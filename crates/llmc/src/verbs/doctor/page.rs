@@ -58,6 +58,7 @@ pub(super) fn text(found: &Findings) -> String {
         or_none(working_tool_chains(found).join(", ")),
     );
     row("home", or_none(layers(found).join(", ")));
+    row("scripts", found.scripts.clone());
     for missing in &found.unresolved {
         row("not there", format!("{}: {}", missing.name, missing.why));
     }
@@ -155,6 +156,7 @@ pub(super) fn document(found: &Findings) -> String {
             "extra_write": settings.extra_write,
             "network": settings.network,
         },
+        "scripts": found.scripts,
         "probes": probes,
         "warnings": found.warnings,
         "problems": found.problems,
