@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use llmc_host::{CancelToken, Roots};
 use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::Catalog;
@@ -26,7 +27,7 @@ const MAX_DEPTH: usize = 5;
 /// From this confidence on a function that is only mentioned counts as used.
 const MIN_MENTION_CONFIDENCE: f32 = 0.7;
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct UseSite {
     pub path: String,
     /// From 1.
@@ -52,7 +53,7 @@ fn is_direct(depth: &usize) -> bool {
 }
 
 /// Where a symbol is used.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct SymbolUses {
     /// The qualified name.
     pub symbol: String,
@@ -70,14 +71,14 @@ pub struct SymbolUses {
     pub ambiguous: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LineageDirection {
     Callers,
     Callees,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LineageNode {
     /// The qualified name.
     pub symbol: String,
@@ -90,7 +91,7 @@ pub struct LineageNode {
 }
 
 /// The callers or callees of a symbol, over several steps.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Lineage {
     /// The qualified name.
     pub symbol: String,
@@ -109,7 +110,7 @@ pub struct Lineage {
     pub ambiguous: Vec<String>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RelatedSymbol {
     /// Absent for text.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use llmc_host::{CancelToken, Roots};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::{Catalog, file_of, language_name};
@@ -17,7 +18,7 @@ use crate::text::{TextSearcher, UseKind};
 use crate::units::{Lines, Symbol};
 use crate::uses::{self, FoundUse};
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Inspection {
     /// The qualified name; absent for a file.
     #[serde(skip_serializing_if = "Option::is_none")]

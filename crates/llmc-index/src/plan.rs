@@ -5,6 +5,7 @@
 //! is.
 
 use llmc_host::{CancelToken, Roots};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::decimals::three_decimals;
@@ -24,7 +25,7 @@ const MAX_RELATED_STEPS: usize = 2;
 /// Of the first step's score.
 const MIN_SCORE_SHARE: f32 = 0.4;
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ReadingPlan {
     /// As asked, clipped.
     pub query: String,
@@ -40,7 +41,7 @@ pub struct ReadingPlan {
     pub note: Option<String>,
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ReadingStep {
     pub src: String,
     /// The reason to read it.

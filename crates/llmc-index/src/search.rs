@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use llmc_host::{CancelToken, Roots};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bm25::WordWeights;
@@ -26,7 +27,7 @@ const MAX_INDEX_HITS: usize = 160;
 /// Units whose files are read.
 const MAX_PROPOSALS: usize = 48;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SearchScope {
     Repo,

@@ -12,12 +12,13 @@ use llmc_exec::{
     tool_search_path, user_home,
 };
 use llmc_host::{CONFIG_FILE, PathRules, Roots, STATE_DIR, Workspace, WriteState};
+use llmc_index::IndexState;
 use llmc_observe::{Observer, Telemetry};
 
 use serde_json::{Value, json};
 
 use crate::budget::SessionBudgets;
-use crate::confinement::ConfinementSummary;
+use crate::catalog::health::HealthReport;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handle_keeper::HandleKeeper;
 use crate::index_keeper::IndexKeeper;
@@ -246,20 +247,12 @@ impl App {
 
     /// The body of `GET /health`: what this server is and what holds its programs.
     pub fn health(&self) -> Value {
-        let mut health = json!({
-            "ok": true,
-            "version": "v0",
-            "confinement": ConfinementSummary::confinement(self),
-            "profile": self.config().mcp.exec.profile.as_str(),
-            "index": self.index.state(self.config()),
-        });
-        if let Some(progress) = self.index_progress() {
-            health["index_progress"] = progress;
-        }
-        if let Some(why) = self.index().failure() {
-            health["index_error"] = why.into();
-        }
-        health
+        json!(HealthReport::of(self))
+    }
+
+    /// Whether the index is ready, as of a moment ago.
+    pub(crate) fn index_state(&self) -> IndexState {
+        self.index.state(self.config())
     }
 
     /// What scripts need that outlives them.

@@ -4,12 +4,13 @@
 //! between calls: the documents and the index are read each time.
 
 use llmc_host::CancelToken;
-use llmc_index::IndexState;
-use serde_json::{Value, json};
+use llmc_index::{IndexState, SearchScope};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::cx::Cx;
 use crate::error::Result;
-use crate::rag::{self, Asked};
+use crate::rag::{self, Asked, Freshness, ShownSnippet};
 
 /// Documents that hold the rules where no sidecars are configured.
 const RULES: &[&str] = &["AGENTS.md", "CONTRACTS.md"];
@@ -33,8 +34,19 @@ const WORK: &[&str] = &[
     "setup",
 ];
 
-/// The document that `rag_bootload` answers with.
-pub(crate) fn document(cx: &Cx, task: &str, stop: &CancelToken) -> Result<Value> {
+/// What `rag_bootload` answers with.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct TaskStart {
+    plan: String,
+    scope: SearchScope,
+    notes: String,
+    snippets: Vec<ShownSnippet>,
+    provenance: bool,
+    freshness: Freshness,
+}
+
+/// Reads the rules and searches for the task.
+pub(crate) fn document(cx: &Cx, task: &str, stop: &CancelToken) -> Result<TaskStart> {
     let documents = documents(cx, stop);
     let mut notes: Vec<String> = Vec::new();
     for (path, _) in &documents {
@@ -73,17 +85,17 @@ pub(crate) fn document(cx: &Cx, task: &str, stop: &CancelToken) -> Result<Value>
         notes.push(left_out.to_string());
     }
     let snippets = found.as_ref().map_or_else(Vec::new, |found| {
-        found.snippets.iter().map(rag::shown).collect()
+        found.snippets.iter().map(ShownSnippet::from).collect()
     });
     let unverified = found.map_or_else(Vec::new, |found| found.unverified);
-    Ok(json!({
-        "plan": plan(&documents),
-        "scope": limits.scope,
-        "notes": notes.join("; "),
-        "snippets": snippets,
-        "provenance": true,
-        "freshness": rag::freshness(&unverified),
-    }))
+    Ok(TaskStart {
+        plan: plan(&documents),
+        scope: limits.scope,
+        notes: notes.join("; "),
+        snippets,
+        provenance: true,
+        freshness: Freshness::of(unverified),
+    })
 }
 
 /// The documents with the rules, as they are now.

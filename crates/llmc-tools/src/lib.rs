@@ -44,6 +44,7 @@ mod rlm;
 mod schema;
 mod script;
 mod seal;
+mod shape;
 pub mod shell;
 mod slots;
 pub mod state;

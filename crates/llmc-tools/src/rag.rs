@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use llmc_config::DefaultScope as Configured;
 use llmc_host::CancelToken;
 use llmc_index::{IndexState, SearchAnswer, SearchRequest, SearchScope, Snippet};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
 
 use crate::cx::{Cx, Surface};
 use crate::error::{Error, Result};
@@ -116,57 +116,91 @@ pub(crate) fn freshen(cx: &Cx, stop: &CancelToken) {
     }
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    text: &'a str,
+/// A snippet as answers give it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct ShownSnippet {
+    text: String,
+    #[schemars(extend("x-help" = "path#L10-L20"))]
     src: String,
     #[serde(serialize_with = "llmc_index::three_decimals")]
     score: f32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    symbol: Option<&'a str>,
+    symbol: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
 }
 
-/// A snippet as answers give it.
-pub(crate) fn shown(snippet: &Snippet) -> Value {
-    json!(Shown {
-        text: &snippet.text,
-        src: snippet.src(),
-        score: snippet.score,
-        symbol: snippet.symbol.as_deref(),
-        kind: snippet.kind,
-    })
+impl From<&Snippet> for ShownSnippet {
+    fn from(snippet: &Snippet) -> ShownSnippet {
+        ShownSnippet {
+            text: snippet.text.clone(),
+            src: snippet.src(),
+            score: snippet.score,
+            symbol: snippet.symbol.clone(),
+            kind: snippet.kind,
+        }
+    }
 }
 
-/// `"FRESH"`, or what changed while the answer was made.
-pub(crate) fn freshness(unverified: &[String]) -> Value {
-    if unverified.is_empty() {
-        json!("FRESH")
-    } else {
-        json!({"unverified": unverified})
+/// Whether the answer is what the files hold now.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub(crate) enum Freshness {
+    Fresh(FreshMark),
+    /// What changed while the answer was made.
+    Changed {
+        unverified: Vec<String>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+pub(crate) enum FreshMark {
+    #[serde(rename = "FRESH")]
+    Fresh,
+}
+
+impl Freshness {
+    pub(crate) fn of(unverified: Vec<String>) -> Freshness {
+        if unverified.is_empty() {
+            Freshness::Fresh(FreshMark::Fresh)
+        } else {
+            Freshness::Changed { unverified }
+        }
     }
 }
 
 /// The document of a search.
-pub(crate) fn document(found: &SearchAnswer, limits: &Limited) -> Value {
-    let snippets: Vec<Value> = found.snippets.iter().map(shown).collect();
-    let mut document = json!({
-        "snippets": snippets,
-        "provenance": true,
-        "freshness": freshness(&found.unverified),
-        "index": found.index,
-    });
-    if !limits.clamped.is_empty() {
-        document["clamped"] = json!(limits.clamped);
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(crate) struct FoundSnippets<T = ShownSnippet> {
+    pub(crate) snippets: Vec<T>,
+    provenance: bool,
+    freshness: Freshness,
+    index: IndexState,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    clamped: Vec<&'static str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// Filled in by the seal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handle: Option<String>,
+}
+
+impl<T: for<'a> From<&'a Snippet>> FoundSnippets<T> {
+    /// What a search found, each snippet in its form.
+    pub(crate) fn new(found: &SearchAnswer, limits: &Limited) -> FoundSnippets<T> {
+        FoundSnippets {
+            snippets: found.snippets.iter().map(T::from).collect(),
+            provenance: true,
+            freshness: Freshness::of(found.unverified.clone()),
+            index: found.index,
+            clamped: limits.clamped.clone(),
+            truncated: found.omitted.is_some(),
+            note: found.note.as_ref().map(ToString::to_string),
+            handle: None,
+        }
     }
-    if found.omitted.is_some() {
-        document["truncated"] = json!(true);
-    }
-    if let Some(note) = &found.note {
-        document["note"] = json!(note);
-    }
-    document
 }
 
 /// Tells the caller how far the index is; whether it is being built.
@@ -209,49 +243,4 @@ pub(crate) fn await_index(cx: &Cx, stop: &CancelToken) -> Result<()> {
         std::thread::sleep(WAIT);
     }
     Ok(())
-}
-
-/// What `rag_stats` answers with.
-pub(crate) fn stats(cx: &Cx) -> Result<Value> {
-    let index = cx.app().index();
-    let stats = index.stats()?;
-    let updated = jiff::Timestamp::from_second(stats.updated).map(|time| time.to_string());
-    let by_name = |counts: &[(String, u64)]| -> Value {
-        counts
-            .iter()
-            .map(|(name, count)| (name.clone(), json!(count)))
-            .collect::<Map<_, _>>()
-            .into()
-    };
-    let passed: Vec<(String, u64)> = stats
-        .passed
-        .iter()
-        .map(|(why, count)| ((*why).to_owned(), *count))
-        .collect();
-    let state = index.state();
-    let mut document = json!({
-        "files": stats.files,
-        "chunks": stats.chunks,
-        "symbols": stats.symbols,
-        "edges": stats.edges,
-        "languages": by_name(&stats.languages),
-        "bytes": stats.bytes,
-        "index_bytes": stats.index_bytes,
-        "updated_iso": updated.ok().filter(|_| stats.updated > 0),
-        "state": state,
-    });
-    if !passed.is_empty() {
-        document["not_indexed"] = by_name(&passed);
-    }
-    if !stats.unparsed.is_empty() {
-        document["parser_crashed_on"] = json!(stats.unparsed);
-    }
-    if let Some(why) = index.failure() {
-        document["last_error"] = json!(why);
-    }
-    if state == IndexState::Building {
-        let progress = index.progress();
-        document["progress"] = json!({"done": progress.done(), "total": progress.total()});
-    }
-    Ok(document)
 }

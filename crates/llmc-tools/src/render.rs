@@ -13,6 +13,7 @@ use llmc_envelope::HandleId;
 use llmc_envelope::receipt::Receipt;
 use llmc_envelope::te::ContentType;
 use llmc_host::{CancelToken, FileSlice};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -372,7 +373,7 @@ impl<'a> Rendition<'a> {
 }
 
 /// An output that is one JSON document, and the path it is about.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Document<T> {
     document: T,

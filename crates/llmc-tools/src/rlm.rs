@@ -11,16 +11,19 @@ mod source;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use llmc_model::{ApiKeys, Error as ModelError, ModelClient, SpendingCaps, SpendingReport};
+use llmc_model::{
+    ApiKeys, Error as ModelError, ModelClient, ModelSpending, SpendingCaps, SpendingReport,
+};
 use llmc_rlm::{
     AnswerSource, Query, QueryAnswer, QueryContext, QueryLimits, QueryReport, RecordedTrace,
     TraceRecorder,
 };
 use llmc_sandbox::{Sandbox, SandboxOptions};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::catalog::bounded;
+use crate::catalog::bounded_by;
 use crate::catalog::rlm_query::Args as RlmQueryArgs;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
@@ -98,14 +101,36 @@ struct AuditFacts {
 }
 
 /// What an analysis came to: its data, and what is said beside it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct AnalysisOutput {
-    data: Value,
+    data: AnalysisData,
     #[serde(skip)]
     meta: Map<String, Value>,
     #[serde(skip)]
     path: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct AnalysisData {
+    answer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured: Option<Value>,
+    session_id: String,
+    budget_summary: BudgetSummary,
+}
+
+/// What an analysis has spent.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+struct BudgetSummary {
+    total_cost_usd: f64,
+    tokens_in: u64,
+    tokens_out: u64,
+    tokens_cached: u64,
+    calls: u64,
+    turns: u32,
+    #[schemars(with = "Vec<Value>")]
+    by_model: Vec<ModelSpending>,
 }
 
 impl Render for AnalysisOutput {
@@ -206,7 +231,7 @@ async fn answer(
     let found = result.map_err(|error| {
         translate_error(error, checked.timeout)
             .with("session_id", facts.session.as_str())
-            .with("budget_summary", budget.clone())
+            .with("budget_summary", json!(budget))
     })?;
     let mut meta = Map::new();
     meta.insert("source".to_owned(), Value::Object(source));
@@ -221,20 +246,20 @@ async fn answer(
 fn document(
     found: QueryAnswer,
     session: &str,
-    budget: Value,
+    budget: BudgetSummary,
     mut meta: Map<String, Value>,
     path: Option<String>,
 ) -> AnalysisOutput {
-    let mut data = json!({"answer": found.answer});
-    if let Some(structured) = found.structured {
-        data["structured"] = structured;
-    }
-    data["session_id"] = session.into();
-    data["budget_summary"] = budget;
     if let Some(why) = found.partial {
         meta.insert("partial".to_owned(), true.into());
         meta.insert("partial_reason".to_owned(), why.into());
     }
+    let data = AnalysisData {
+        answer: found.answer,
+        structured: found.structured,
+        session_id: session.to_owned(),
+        budget_summary: budget,
+    };
     AnalysisOutput { data, meta, path }
 }
 
@@ -278,19 +303,19 @@ impl CheckedArgs {
         };
         let policy = &config.mcp.rlm;
         let default = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        let max_bytes = bounded(
+        let max_bytes = bounded_by(
             "max_bytes",
             args.max_bytes,
             default(policy.default_max_bytes).min(MAX_TEXT_BYTES),
             1..=MAX_TEXT_BYTES,
         )?;
-        let timeout = bounded(
+        let timeout = bounded_by(
             "timeout_s",
             args.timeout_s,
             default(policy.default_timeout_s).min(MAX_TIMEOUT_SECONDS),
             1..=MAX_TIMEOUT_SECONDS,
         )?;
-        let max_turns = bounded("max_turns", args.max_turns, 5, 1..=10)?;
+        let max_turns = bounded_by("max_turns", args.max_turns, 5, 1..=10)?;
         let language = args.language.as_deref().map(llmc_rlm::parse_language);
         Ok(CheckedArgs {
             budget_usd,
@@ -313,17 +338,17 @@ fn progress_callback(cx: &Cx) -> llmc_rlm::ProgressCallback {
     })
 }
 
-fn budget_summary(spent: &SpendingReport, turns: u32) -> Value {
+fn budget_summary(spent: &SpendingReport, turns: u32) -> BudgetSummary {
     let total = &spent.total;
-    json!({
-        "total_cost_usd": total.cost_usd,
-        "tokens_in": total.tokens_in,
-        "tokens_out": total.tokens_out,
-        "tokens_cached": total.tokens_cached,
-        "calls": total.calls,
-        "turns": turns,
-        "by_model": spent.by_model,
-    })
+    BudgetSummary {
+        total_cost_usd: total.cost_usd,
+        tokens_in: total.tokens_in,
+        tokens_out: total.tokens_out,
+        tokens_cached: total.tokens_cached,
+        calls: total.calls,
+        turns,
+        by_model: spent.by_model.clone(),
+    }
 }
 
 fn translate_error(error: llmc_rlm::Error, limit: Duration) -> Error {

@@ -7,17 +7,23 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// A tool's words and its arguments.
+use crate::shape::{HELP, Shape};
+
+/// What is written once for each tool: its words, its arguments, and what it returns.
 #[derive(Debug, Clone)]
 pub(crate) struct Lean {
     /// First paragraph of the argument type's documentation.
     pub description: String,
     /// The input schema.
     pub schema: Map<String, Value>,
+    /// The same arguments with defaults, bounds and help, for those who ask.
+    pub arguments: Map<String, Value>,
+    /// What a program gets.
+    pub shape: Shape,
 }
 
-/// Writes the lean schema of an argument type.
-pub(crate) fn lean<T: JsonSchema>() -> Lean {
+/// Writes the lean schema of an argument type, and the shape of an output.
+pub(crate) fn lean<T: JsonSchema, O: JsonSchema>() -> Lean {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
     settings.meta_schema = None;
@@ -25,6 +31,10 @@ pub(crate) fn lean<T: JsonSchema>() -> Lean {
         .into_generator()
         .into_root_schema_for::<T>()
         .to_value();
+    let arguments = match schema.get("properties") {
+        Some(Value::Object(properties)) => properties.clone(),
+        _ => Map::new(),
+    };
     strip(&mut schema);
     let mut schema = match schema {
         Value::Object(map) => map,
@@ -40,6 +50,8 @@ pub(crate) fn lean<T: JsonSchema>() -> Lean {
     Lean {
         description,
         schema,
+        arguments,
+        shape: Shape::of::<O>(),
     }
 }
 
@@ -58,6 +70,7 @@ fn strip(value: &mut Value) {
         "default",
         "minimum",
         "maximum",
+        HELP,
     ] {
         map.shift_remove(noise);
     }
@@ -120,7 +133,7 @@ mod tests {
 
     #[test]
     fn only_what_a_model_needs_is_left() {
-        let lean = lean::<Args>();
+        let lean = lean::<Args, ()>();
         assert_eq!(lean.description, "Does a thing.");
         assert_eq!(
             Value::Object(lean.schema).to_string(),

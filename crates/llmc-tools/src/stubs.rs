@@ -2,13 +2,12 @@
 //!
 //! A script reaches every enabled tool, and a model that writes one should neither guess nor be sent fifty schemas. So the
 //! catalogue is also written as python_type Python stubs ([`module`]), found by words ([`search`]) and explained one by one
-//! ([`help`]). All of it is made of the schemas that calls are checked against, and `manual` adds what those leave out.
+//! ([`help`]). All of it is made of the schemas of `Args` and `Output` and of the tool's own list of errors.
 //!
 //! Names and words are data, never code: a name that is no plain is_identifier gets no function, and whatever else is
 //! written stands in a string literal that cannot end early.
 
 mod find;
-mod manual;
 mod python;
 mod stub_file;
 
@@ -22,8 +21,9 @@ use crate::tool::{Effect, ToolDef};
 pub use find::{ToolMatch, search};
 pub use stub_file::{STUB_FILE, write};
 
-use manual::{ManualArg, ManualEntry};
-use python::{Parameter, is_identifier, python_type, quoted};
+use python::{Parameter, is_identifier, quoted};
+
+pub(crate) use python::python_type;
 
 /// Words for a model at its start; a script is past that.
 const NOT_IN_SCRIPTS: &str = "init";
@@ -103,24 +103,36 @@ struct Stub<'a> {
     /// Whether there are arguments that Python cannot name.
     unnamed: bool,
     family: crate::error::Family,
-    entry: &'static ManualEntry,
+    /// The Python type of what comes back.
+    returns: &'a str,
+    /// What is in it.
+    gives: &'a str,
+    errors: &'static [ErrorKind],
 }
 
 impl<'a> Stub<'a> {
     fn of(tool: &'a ToolDef) -> Option<Stub<'a>> {
-        let entry = manual::of(tool.name).unwrap_or(&manual::PLAIN);
-        let stub = Stub::from(tool.name, tool.description(), tool.schema(), entry)?;
+        let stub = Stub::from(
+            tool.name,
+            tool.description(),
+            tool.schema(),
+            tool.arguments(),
+        )?;
         Some(Stub {
             family: tool.family,
+            returns: &tool.shape().python_type,
+            gives: &tool.shape().fields,
+            errors: tool.errors,
             ..stub
         })
     }
 
+    /// The stub of a schema; `arguments` are its properties with defaults, bounds and help.
     fn from(
         name: &'a str,
         summary: &'a str,
         schema: &'a Map<String, Value>,
-        entry: &'static ManualEntry,
+        arguments: &'a Map<String, Value>,
     ) -> Option<Stub<'a>> {
         if !is_identifier(name) {
             return None;
@@ -132,20 +144,7 @@ impl<'a> Stub<'a> {
             .into_iter()
             .flatten()
             .filter(|(name, _)| is_identifier(name))
-            .map(|(name, schema)| {
-                let told = entry.args.iter().find(|arg| arg.0 == name);
-                Parameter {
-                    name,
-                    kind: python_type(schema),
-                    required: required(name),
-                    default: told.map_or("", |ManualArg(_, default, _)| default),
-                    limits: told.map_or("", |ManualArg(_, _, limits)| limits),
-                    words: schema
-                        .get("description")
-                        .and_then(Value::as_str)
-                        .unwrap_or(""),
-                }
-            })
+            .map(|(name, schema)| Parameter::new(name, schema, arguments.get(name), required(name)))
             .collect();
         let unnamed = properties.is_some_and(|all| all.len() > parameters.len());
         // Python wants those without a default first.
@@ -156,7 +155,9 @@ impl<'a> Stub<'a> {
             parameters,
             unnamed,
             family: crate::error::Family::Linux,
-            entry,
+            returns: "dict | str",
+            gives: "",
+            errors: &[],
         })
     }
 
@@ -165,21 +166,14 @@ impl<'a> Stub<'a> {
         let named = self.parameters.iter().map(Parameter::declared);
         let rest = self.unnamed.then(|| "**others: Any".to_owned());
         let all: Vec<String> = first.into_iter().chain(named).chain(rest).collect();
-        format!("{}({}) -> {}", self.name, all.join(", "), self.returns())
-    }
-
-    fn returns(&self) -> &'static str {
-        match self.entry.returns {
-            "dict" => "dict[str, Any]",
-            other => other,
-        }
+        format!("{}({}) -> {}", self.name, all.join(", "), self.returns)
     }
 
     fn function(&self) -> String {
         let mut words = self.summary.to_owned();
-        if !self.entry.gives.is_empty() {
+        if !self.gives.is_empty() {
             words.push_str("\n\nReturns ");
-            words.push_str(self.entry.gives);
+            words.push_str(self.gives);
         }
         format!(
             "def {}:\n{}    ...\n",
@@ -196,8 +190,8 @@ impl<'a> Stub<'a> {
         for parameter in &self.parameters {
             page.push_str(&format!("  {}\n", parameter.explained()));
         }
-        if !self.entry.gives.is_empty() {
-            page.push_str(&format!("\nReturns {}\n", self.entry.gives));
+        if !self.gives.is_empty() {
+            page.push_str(&format!("\nReturns {}\n", self.gives));
         }
         page.push_str(&format!("\nRaises {}\n", self.raised()));
         page.push_str(&format!(
@@ -213,7 +207,7 @@ impl<'a> Stub<'a> {
         let usual = [ErrorKind::BadArgs];
         for kind in usual
             .iter()
-            .chain(self.entry.fails)
+            .chain(self.errors)
             .chain([&ErrorKind::TimedOut])
         {
             let code = kind.code(self.family);

@@ -14,10 +14,11 @@ use serde_json::{Map, Value};
 
 use crate::arguments;
 use crate::cx::Cx;
-use crate::error::{Family, Result};
+use crate::error::{ErrorKind, Family, Result};
 use crate::render::Render;
 use crate::schema::{Lean, lean};
 use crate::seal::{Sealed, seal, seal_failure};
+use crate::shape::Shape;
 
 /// What a call may do to the world. Policy decides on this, never on names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +51,14 @@ pub trait Tool: 'static {
     const IDEMPOTENT: bool = true;
     /// Whether it asks the index, which is then built before the first question.
     const RETRIEVES: bool = false;
+    /// What goes wrong beside bad arguments and the time limit, for those who write programs.
+    const ERRORS: &'static [ErrorKind] = &[];
+    /// Further words it is looked for by.
+    const KEYWORDS: &'static str = "";
     /// The arguments.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
-    /// What it returns: data, and how that reads. The seal makes the answer of it.
-    type Output: Serialize + Render + Send + 'static;
+    /// What it returns: data, its schema, and how it reads. The seal makes the answer of it.
+    type Output: Serialize + Render + JsonSchema + Send + 'static;
 
     /// Does it. Authentication, time limits, logging, cutting, storing and counting are the call path's work.
     fn run(cx: &Cx, args: Self::Args) -> impl Future<Output = Result<Self::Output>> + Send;
@@ -83,6 +88,8 @@ pub struct ToolDef {
     pub idempotent: bool,
     /// See [`Tool::RETRIEVES`].
     pub retrieves: bool,
+    pub(crate) errors: &'static [ErrorKind],
+    pub(crate) keywords: &'static str,
     make_lean: fn() -> Lean,
     pub(crate) run: fn(Cx, Map<String, Value>) -> RunningTool,
     pub(crate) time_limit: fn(&Cx) -> Duration,
@@ -99,7 +106,9 @@ impl ToolDef {
             destructive: T::DESTRUCTIVE,
             idempotent: T::IDEMPOTENT,
             retrieves: T::RETRIEVES,
-            make_lean: lean::<T::Args>,
+            errors: T::ERRORS,
+            keywords: T::KEYWORDS,
+            make_lean: lean::<T::Args, T::Output>,
             run: run::<T>,
             time_limit: T::time_limit,
         }
@@ -113,6 +122,16 @@ impl ToolDef {
     /// The input schema.
     pub fn schema(&self) -> &Map<String, Value> {
         &self.lean().schema
+    }
+
+    /// The arguments with defaults, bounds and help, in the order of the schema.
+    pub(crate) fn arguments(&self) -> &Map<String, Value> {
+        &self.lean().arguments
+    }
+
+    /// What a program gets.
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.lean().shape
     }
 
     /// The tool as a model is sent it: name, description and schema as compact JSON.

@@ -1,15 +1,76 @@
 //! Checks that several tools share.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use llmc_exec::signal_number;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::error::ErrorKind::{self, *};
 use crate::error::{Error, Result};
 
-/// A number within bounds, or the default.
-pub(crate) fn bounded(
+/// What goes wrong with a path.
+pub(super) const PATH_ERRORS: &[ErrorKind] = &[InvalidPath, NotFound, PermissionDenied];
+/// What goes wrong when a file is read.
+pub(super) const READ_ERRORS: &[ErrorKind] = &[InvalidPath, NotFound, IsDirectory, TooLarge];
+/// What goes wrong when a file is written.
+pub(super) const WRITE_ERRORS: &[ErrorKind] =
+    &[InvalidPath, NotFound, PreconditionFailed, Busy, WriteFailed];
+/// What goes wrong when a program is started.
+pub(super) const RUN_ERRORS: &[ErrorKind] = &[CommandDenied, IsolationRequired, InvalidPath];
+/// What goes wrong when the index is asked.
+pub(super) const INDEX_ERRORS: &[ErrorKind] = &[NotFound, Busy];
+
+/// A number with its default and its bounds; the schema and the check both read them here.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Count<const DEFAULT: i64, const MIN: i64, const MAX: i64>(i64);
+
+/// A number that only has a least value.
+pub(crate) type AtLeast<const DEFAULT: i64, const MIN: i64> = Count<DEFAULT, MIN, { i64::MAX }>;
+
+impl<const DEFAULT: i64, const MIN: i64, const MAX: i64> JsonSchema for Count<DEFAULT, MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Count_{DEFAULT}_{MIN}_{MAX}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let mut schema = json_schema!({"type": "integer", "default": DEFAULT, "minimum": MIN});
+        if MAX != i64::MAX {
+            schema.insert("maximum".to_owned(), MAX.into());
+        }
+        schema
+    }
+}
+
+/// The number within its bounds, or its default.
+pub(crate) fn bounded<const DEFAULT: i64, const MIN: i64, const MAX: i64>(
+    name: &str,
+    value: Option<Count<DEFAULT, MIN, MAX>>,
+) -> Result<u64> {
+    bounded_by(name, value.map(|value| value.0), DEFAULT, MIN..=MAX)
+}
+
+// A switch that is on unless the caller says otherwise. (Documentation would become each such argument's description.)
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(extend("default" = true), inline)]
+pub(super) struct OnUnlessFalse(bool);
+
+impl OnUnlessFalse {
+    pub(super) fn is_on(given: Option<OnUnlessFalse>) -> bool {
+        given.is_none_or(|given| given.0)
+    }
+}
+
+/// A number within bounds that the configuration decides, or the default.
+pub(crate) fn bounded_by(
     name: &str,
     value: Option<i64>,
     default: i64,
@@ -28,7 +89,7 @@ pub(crate) fn bounded(
 }
 
 /// What a tool answers that did something to one path.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct DonePath {
     ok: bool,
     path: String,

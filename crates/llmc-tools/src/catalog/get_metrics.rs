@@ -1,5 +1,5 @@
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cx::Cx;
@@ -14,21 +14,42 @@ pub(super) struct GetMetrics;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}
 
+/// What was called since the start, and what is stored.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("x-help" = "also calls, errors, latency_ms, errors_by_code, tokens, events_dropped; tools: {name: {calls, errors, latency_ms}}"))]
+pub(super) struct Metrics {
+    #[serde(flatten)]
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    calls: Value,
+    uptime_s: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handles: Option<StoredHandles>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct StoredHandles {
+    count: u64,
+    bytes: u64,
+}
+
 impl Tool for GetMetrics {
     const NAME: &'static str = "get_metrics";
     const EFFECT: Effect = Effect::Reads;
+    const KEYWORDS: &'static str = "statistics usage performance";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<Metrics>;
 
-    async fn run(cx: &Cx, _: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, _: Args) -> Result<Document<Metrics>> {
         cx.blocking(|cx, _| {
-            let mut document = cx.app().observer().metrics();
-            document["uptime_s"] = cx.app().started().elapsed().as_secs().into();
-            if let Ok(usage) = cx.app().handles().and_then(|store| Ok(store.usage()?)) {
-                document["handles"] =
-                    serde_json::json!({"count": usage.count, "bytes": usage.bytes});
-            }
-            Ok(Document::new(document))
+            let usage = cx.app().handles().and_then(|store| Ok(store.usage()?));
+            Ok(Document::new(Metrics {
+                calls: cx.app().observer().metrics(),
+                uptime_s: cx.app().started().elapsed().as_secs(),
+                handles: usage.ok().map(|usage| StoredHandles {
+                    count: usage.count,
+                    bytes: usage.bytes,
+                }),
+            }))
         })
         .await
     }

@@ -1,7 +1,10 @@
+use llmc_index::IndexState;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::app::App;
+use crate::confinement::ConfinementSummary;
 use crate::cx::Cx;
 use crate::error::Result;
 use crate::render::Document;
@@ -14,14 +17,43 @@ pub(super) struct Health;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}
 
+/// The body of `GET /health`: what this server is and what holds its programs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct HealthReport {
+    ok: bool,
+    version: &'static str,
+    confinement: String,
+    profile: &'static str,
+    index: IndexState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index_progress: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index_error: Option<String>,
+}
+
+impl HealthReport {
+    pub(crate) fn of(app: &App) -> HealthReport {
+        HealthReport {
+            ok: true,
+            version: "v0",
+            confinement: ConfinementSummary::confinement(app),
+            profile: app.config().mcp.exec.profile.as_str(),
+            index: app.index_state(),
+            index_progress: app.index_progress(),
+            index_error: app.index().failure(),
+        }
+    }
+}
+
 impl Tool for Health {
     const NAME: &'static str = "health";
     const EFFECT: Effect = Effect::Reads;
+    const KEYWORDS: &'static str = "status alive";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<HealthReport>;
 
-    async fn run(cx: &Cx, _: Args) -> Result<Document<Value>> {
-        cx.blocking(|cx, _| Ok(Document::new(cx.app().health())))
+    async fn run(cx: &Cx, _: Args) -> Result<Document<HealthReport>> {
+        cx.blocking(|cx, _| Ok(Document::new(HealthReport::of(cx.app()))))
             .await
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Init;
 pub(super) struct Args {}
 
 /// The text that explains server and workspace.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Guide(String);
 
 impl Render for Guide {

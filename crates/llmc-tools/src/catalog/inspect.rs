@@ -1,10 +1,12 @@
+use llmc_index::Inspection;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::relations::{self, FEW};
+use super::args::INDEX_ERRORS;
+use super::relations::{FEW, Related, cut};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::rag;
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
@@ -15,8 +17,37 @@ pub(super) struct Inspect;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
+    #[schemars(extend("x-help" = "either this or path"))]
     symbol: Option<String>,
     path: Option<String>,
+}
+
+/// A symbol or file; of each list the first, and how many there are where that is more.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("x-help" = "8 of each list at most"))]
+pub(super) struct InspectedSymbol {
+    #[serde(flatten)]
+    found: Inspection,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callers_total: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    callees_total: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tests_total: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    docs_total: Option<usize>,
+}
+
+impl InspectedSymbol {
+    fn is_cut(&self) -> bool {
+        let totals = [
+            self.callers_total,
+            self.callees_total,
+            self.tests_total,
+            self.docs_total,
+        ];
+        totals.iter().any(Option::is_some)
+    }
 }
 
 impl Tool for Inspect {
@@ -24,15 +55,17 @@ impl Tool for Inspect {
     const ALIASES: &'static [&'static str] = &["rag.inspect"];
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "definition function class explain";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<Related<InspectedSymbol>>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Related<InspectedSymbol>>> {
         cx.blocking(move |cx, stop| {
             let budget = cx.app().config().mcp.rag.token_budget;
             let budget = usize::try_from(budget).unwrap_or(usize::MAX);
             let (roots, index) = (&cx.files().roots, cx.app().index());
-            let found = match (&args.symbol, &args.path) {
+            let mut found = match (&args.symbol, &args.path) {
                 (Some(symbol), path) => {
                     rag::await_index(cx, stop)?;
                     let id = match path {
@@ -45,12 +78,17 @@ impl Tool for Inspect {
                 (None, None) => return Err(Error::bad_args("give symbol or path")),
             };
             let truncated = found.unread_files > 0 || found.lines_total.is_some();
-            let mut document = json!(found);
-            relations::hint_at_unread(&mut document, found.unread_files);
-            let lists = ["callers", "callees", "tests", "docs"];
-            let cut = lists.map(|list| relations::cut(&mut document, list, FEW));
-            let whole = cut.contains(&true).then(|| json!(found));
-            Ok(relations::answer(Self::NAME, document, whole, truncated).path(found.path))
+            let (path, unread) = (found.path.clone(), found.unread_files);
+            let whole = json!(found);
+            let shown = InspectedSymbol {
+                callers_total: cut(&mut found.callers, FEW),
+                callees_total: cut(&mut found.callees, FEW),
+                tests_total: cut(&mut found.tests, FEW),
+                docs_total: cut(&mut found.docs, FEW),
+                found,
+            };
+            let whole = shown.is_cut().then_some(whole);
+            Ok(Related::answer(Self::NAME, shown, whole, truncated, unread).path(path))
         })
         .await
     }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::args::DonePath;
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -24,6 +24,13 @@ impl Tool for LinuxFsDelete {
     const EFFECT: Effect = Effect::Writes;
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = &[
+        ErrorKind::InvalidPath,
+        ErrorKind::NotFound,
+        ErrorKind::IsDirectory,
+        ErrorKind::Busy,
+    ];
+    const KEYWORDS: &'static str = "remove rm unlink erase";
     type Args = Args;
     type Output = Document<DonePath>;
 

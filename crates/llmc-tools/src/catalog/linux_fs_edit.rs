@@ -3,10 +3,10 @@ use llmc_host::edit::Replacement;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::bounded;
+use super::args::{Count, bounded};
 use super::linux_fs_write::shown_hash;
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -20,11 +20,13 @@ pub(super) struct Args {
     old_text: String,
     new_text: String,
     /// default 1
-    expected_replacements: Option<i64>,
+    #[schemars(extend("x-help" = "must be the true count"))]
+    expected_replacements: Option<Count<1, 1, 1_000_000>>,
+    #[schemars(extend("x-help" = "full hash, or a tag of 8 digits or more"))]
     expected_sha256: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Edited {
     replacements: u64,
     bytes_written: u64,
@@ -37,16 +39,20 @@ impl Tool for LinuxFsEdit {
     const EFFECT: Effect = Effect::Writes;
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = &[
+        ErrorKind::InvalidPath,
+        ErrorKind::NotFound,
+        ErrorKind::NoMatch,
+        ErrorKind::PreconditionFailed,
+        ErrorKind::Busy,
+        ErrorKind::WriteFailed,
+    ];
+    const KEYWORDS: &'static str = "change modify substitute rename update sed";
     type Args = Args;
     type Output = Document<Edited>;
 
     async fn run(cx: &Cx, args: Args) -> Result<Document<Edited>> {
-        let count = bounded(
-            "expected_replacements",
-            args.expected_replacements,
-            1,
-            1..=1_000_000,
-        )?;
+        let count = bounded("expected_replacements", args.expected_replacements)?;
         cx.blocking(move |cx, stop| {
             let expected = args
                 .expected_sha256

@@ -5,7 +5,7 @@ use llmc_host::{RootedPath, Roots};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::bounded;
+use super::args::{Count, PATH_ERRORS, bounded};
 use super::pages::ListPage;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
@@ -24,12 +24,14 @@ pub(super) struct LinuxFsList;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     path: String,
-    depth: Option<i64>,
+    #[schemars(extend("x-help" = "0 is the directory's own entries"))]
+    depth: Option<Count<2, 0, 10>>,
     include_hidden: Option<bool>,
+    #[schemars(extend("x-help" = "on file names"))]
     file_glob: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Listed {
     path: String,
     #[serde(rename = "type")]
@@ -39,12 +41,14 @@ struct Listed {
 }
 
 /// The document: entries in the order of their paths, and how many there are.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("x-help" = "500 entries at most"))]
 pub(super) struct Listing {
     entries: ListPage<Listed>,
     total_entries: u64,
     truncated: bool,
     /// Filled in by the seal.
+    #[schemars(with = "Option<String>")]
     handle: Option<HandleId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     handle_entries: Option<usize>,
@@ -66,11 +70,13 @@ impl Tool for LinuxFsList {
     const NAME: &'static str = "linux_fs_list";
     const ALIASES: &'static [&'static str] = &["linux.fs_list"];
     const EFFECT: Effect = Effect::Reads;
+    const ERRORS: &'static [ErrorKind] = PATH_ERRORS;
+    const KEYWORDS: &'static str = "walk recursive folder files ls";
     type Args = Args;
     type Output = Listing;
 
     async fn run(cx: &Cx, args: Args) -> Result<Listing> {
-        let depth = bounded("depth", args.depth, 2, 0..=10)?;
+        let depth = bounded("depth", args.depth)?;
         cx.blocking(move |cx, stop| {
             let roots = &cx.linux().roots;
             let dir = roots.open_dir(&args.path)?;

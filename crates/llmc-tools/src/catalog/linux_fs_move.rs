@@ -3,7 +3,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -17,7 +17,7 @@ pub(super) struct Args {
     target: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Moved {
     ok: bool,
     source: String,
@@ -29,6 +29,13 @@ impl Tool for LinuxFsMove {
     const ALIASES: &'static [&'static str] = &["linux.fs_move"];
     const EFFECT: Effect = Effect::Writes;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = &[
+        ErrorKind::InvalidPath,
+        ErrorKind::NotFound,
+        ErrorKind::AlreadyExists,
+        ErrorKind::Busy,
+    ];
+    const KEYWORDS: &'static str = "mv";
     type Args = Args;
     type Output = Document<Moved>;
 

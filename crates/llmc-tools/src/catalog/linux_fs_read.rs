@@ -3,9 +3,9 @@ use llmc_host::FileSlice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::args::bounded;
+use super::args::{AtLeast, Count, READ_ERRORS, bounded};
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
@@ -16,27 +16,31 @@ pub(super) struct LinuxFsRead;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     path: String,
-    offset_lines: Option<i64>,
-    max_lines: Option<i64>,
+    #[schemars(extend("x-help" = "lines to skip"))]
+    offset_lines: Option<AtLeast<0, 0>>,
+    max_lines: Option<Count<200, 1, 2000>>,
 }
 
 /// The document: the lines, and what they are of.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct FileLines {
     #[serde(serialize_with = "only_text")]
+    #[schemars(with = "String")]
     content: FileSlice,
     /// Filled in by the seal.
+    #[schemars(with = "Option<String>")]
     handle: Option<HandleId>,
     meta: LinesMeta,
     #[serde(skip)]
     asked: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LinesMeta {
     path: String,
     total_lines: u64,
     truncated: bool,
+    #[schemars(extend("x-help" = "the tag for expected_sha256"))]
     sha256: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     encoding: Option<&'static str>,
@@ -72,12 +76,14 @@ impl Tool for LinuxFsRead {
     const NAME: &'static str = "linux_fs_read";
     const ALIASES: &'static [&'static str] = &["linux.fs_read"];
     const EFFECT: Effect = Effect::Reads;
+    const ERRORS: &'static [ErrorKind] = READ_ERRORS;
+    const KEYWORDS: &'static str = "open load content hash";
     type Args = Args;
     type Output = FileLines;
 
     async fn run(cx: &Cx, args: Args) -> Result<FileLines> {
-        let skip = bounded("offset_lines", args.offset_lines, 0, 0..=i64::MAX)?;
-        let max = bounded("max_lines", args.max_lines, 200, 1..=2000)?;
+        let skip = bounded("offset_lines", args.offset_lines)?;
+        let max = bounded("max_lines", args.max_lines)?;
         cx.blocking(move |cx, stop| {
             let roots = &cx.linux().roots;
             let file = roots.open_file(&args.path)?;

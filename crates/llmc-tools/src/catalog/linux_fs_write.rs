@@ -2,8 +2,9 @@ use llmc_host::{ExistingDir, ExpectedHash, TAG_DIGITS, WriteMode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::args::WRITE_ERRORS;
 use crate::cx::{Cx, Form, Surface};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -15,12 +16,14 @@ pub(super) struct LinuxFsWrite;
 pub(super) struct Args {
     path: String,
     content: String,
+    #[schemars(extend("default" = "rewrite"))]
     mode: Option<Mode>,
     /// sha tag from read
+    #[schemars(extend("x-help" = "full hash, or a tag of 8 digits or more"))]
     expected_sha256: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Written {
     bytes_written: u64,
     new_sha256: String,
@@ -39,6 +42,8 @@ impl Tool for LinuxFsWrite {
     const EFFECT: Effect = Effect::Writes;
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = WRITE_ERRORS;
+    const KEYWORDS: &'static str = "save store overwrite new output";
     type Args = Args;
     type Output = Document<Written>;
 

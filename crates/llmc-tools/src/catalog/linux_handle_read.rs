@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::args::bounded;
+use super::args::{AtLeast, Count, bounded};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
@@ -22,21 +22,25 @@ pub(super) struct LinuxHandleRead;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     handle: String,
-    offset: Option<i64>,
+    #[schemars(extend("x-help" = "bytes"))]
+    offset: Option<AtLeast<0, 0>>,
     /// bytes, default 65536
-    limit: Option<i64>,
+    #[schemars(extend("x-help" = "bytes"))]
+    limit: Option<Count<65_536, 1, { MAX_ANSWER_BYTES as i64 }>>,
 }
 
 impl Tool for LinuxHandleRead {
     const NAME: &'static str = "linux_handle_read";
     const ALIASES: &'static [&'static str] = &["linux.handle_read"];
     const EFFECT: Effect = Effect::Reads;
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::HandleExpired];
+    const KEYWORDS: &'static str = "rest truncated more";
     type Args = Args;
     type Output = HandlePage;
 
     async fn run(cx: &Cx, args: Args) -> Result<HandlePage> {
-        let offset = bounded("offset", args.offset, 0, 0..=i64::MAX)?;
-        let limit = bounded("limit", args.limit, 65_536, 1..=MAX_ANSWER_BYTES as i64)?;
+        let offset = bounded("offset", args.offset)?;
+        let limit = bounded("limit", args.limit)?;
         cx.blocking(move |cx, stop| page(cx, &args.handle, offset, limit, stop))
             .await
     }
@@ -91,9 +95,10 @@ pub(crate) fn page(
 }
 
 /// The document: bytes of a stored result, and where they stand in it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct HandlePage {
     data: String,
+    #[schemars(extend("enum" = ["utf-8", "base64"]))]
     encoding: &'static str,
     offset: u64,
     length: u64,
@@ -105,7 +110,7 @@ pub(crate) struct HandlePage {
     id: HandleId,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct PageMeta {
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]

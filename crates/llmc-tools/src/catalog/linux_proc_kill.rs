@@ -6,10 +6,9 @@ use llmc_config::ExecProfile;
 use llmc_exec::{NotKilled, find_signal_target};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::args::SignalNumber;
-use super::linux_proc_stop::ended;
+use super::linux_proc_stop::StoppedProcess;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::Document;
@@ -36,10 +35,16 @@ impl Tool for LinuxProcKill {
     const EFFECT: Effect = Effect::Writes;
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = &[
+        ErrorKind::NotFound,
+        ErrorKind::PermissionDenied,
+        ErrorKind::CommandDenied,
+    ];
+    const KEYWORDS: &'static str = "terminate";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<StoppedProcess>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<StoppedProcess>> {
         let signal = args.signal.map_or(TERM, |signal| signal.0);
         cx.blocking(move |cx, _| {
             let own = cx.app().processes().list(cx.caller());
@@ -58,11 +63,7 @@ impl Tool for LinuxProcKill {
                 .find(|entry| i64::from(entry.process.pid()) == args.pid);
             aimed.fire(signal).map_err(refused)?;
             let ending = running.and_then(|entry| entry.process.wait_end(END_TIMEOUT));
-            let document = match ending {
-                Some(ending) => ended(&ending),
-                None => json!({"ok": true, "exit_code": null, "signal": null}),
-            };
-            Ok(Document::new(document))
+            Ok(Document::new(StoppedProcess::new(ending.as_ref())))
         })
         .await
     }

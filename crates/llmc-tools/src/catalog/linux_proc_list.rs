@@ -2,8 +2,7 @@
 
 use llmc_observe::mask_secrets;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::cx::Cx;
 use crate::error::Result;
@@ -20,28 +19,41 @@ pub(super) struct LinuxProcList;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {}
 
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ProcessList {
+    processes: Vec<ListedProcess>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct ListedProcess {
+    proc_id: String,
+    pid: i32,
+    command: String,
+    running: bool,
+    started_iso: String,
+}
+
 impl Tool for LinuxProcList {
     const NAME: &'static str = "linux_proc_list";
     const ALIASES: &'static [&'static str] = &["linux.proc_list"];
     const EFFECT: Effect = Effect::Reads;
+    const KEYWORDS: &'static str = "background running jobs ps";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<ProcessList>;
 
-    async fn run(cx: &Cx, _: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, _: Args) -> Result<Document<ProcessList>> {
         let list = cx.app().processes().list(cx.caller());
-        let list: Vec<Value> = list
+        let processes = list
             .iter()
-            .map(|entry| {
-                json!({
-                    "proc_id": entry.id,
-                    "pid": entry.process.pid(),
-                    "command": shortened(&mask_secrets(&entry.words.text)),
-                    "running": entry.process.ending().is_none(),
-                    "started_iso": entry.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-                })
+            .map(|entry| ListedProcess {
+                proc_id: entry.id.clone(),
+                pid: entry.process.pid(),
+                command: shortened(&mask_secrets(&entry.words.text)),
+                running: entry.process.ending().is_none(),
+                started_iso: entry.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             })
             .collect();
-        Ok(Document::new(json!({"processes": list})))
+        Ok(Document::new(ProcessList { processes }))
     }
 }
 

@@ -5,12 +5,11 @@ use std::time::Duration;
 use llmc_exec::ProcessEnd;
 use llmc_host::search::OutputPattern;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
-use super::args::bounded;
+use super::args::{AtLeast, bounded};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::processes::{ProcessText, ReadRequest};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
@@ -25,11 +24,27 @@ pub(super) struct LinuxProcRead;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     proc_id: String,
-    offset: Option<i64>,
+    #[schemars(extend("default" = null, "x-help" = "where the last read ended without"))]
+    offset: Option<AtLeast<0, 0>>,
     /// regex
+    #[schemars(extend("x-help" = "a regular expression to wait for"))]
     until: Option<String>,
     /// seconds
+    #[schemars(extend("x-help" = "seconds to wait"))]
     timeout: Option<f64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ProcessOutput {
+    output: String,
+    offset: u64,
+    next_offset: u64,
+    dropped_bytes: u64,
+    running: bool,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 impl Tool for LinuxProcRead {
@@ -37,17 +52,19 @@ impl Tool for LinuxProcRead {
     const ALIASES: &'static [&'static str] = &["linux.proc_read"];
     const EFFECT: Effect = Effect::Reads;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::NotFound];
+    const KEYWORDS: &'static str = "stdout background wait";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<ProcessOutput>;
 
     fn time_limit(cx: &Cx) -> Duration {
         longest(cx) + Duration::from_secs(10)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<ProcessOutput>> {
         let offset = args
             .offset
-            .map(|offset| bounded("offset", Some(offset), 0, 0..=i64::MAX))
+            .map(|offset| bounded("offset", Some(offset)))
             .transpose()?;
         let until = args.until.as_deref().map(OutputPattern::new).transpose()?;
         let seconds = args.timeout.unwrap_or(DEFAULT_WAIT_SECONDS);
@@ -70,19 +87,17 @@ impl Tool for LinuxProcRead {
                 notes.push(format!("timeout lowered to {most} s (mcp.exec.max_wait_s)"));
             }
             let ending = read.ending.as_ref();
-            let mut document = json!({
-                "output": read.text,
-                "offset": read.offset,
-                "next_offset": read.next_offset,
-                "dropped_bytes": read.dropped,
-                "running": ending.is_none(),
-                "exit_code": ending.and_then(|ending| ending.status.exit_code()),
-                "signal": ending.and_then(|ending| ending.status.signal()),
-            });
-            if !notes.is_empty() {
-                document["note"] = notes.join("; ").into();
-            }
-            Ok(Document::new(document).truncated(read.dropped > 0))
+            let output = ProcessOutput {
+                offset: read.offset,
+                next_offset: read.next_offset,
+                dropped_bytes: read.dropped,
+                running: ending.is_none(),
+                exit_code: ending.and_then(|ending| ending.status.exit_code()),
+                signal: ending.and_then(|ending| ending.status.signal()),
+                note: joined(&notes),
+                output: read.text,
+            };
+            Ok(Document::new(output).truncated(read.dropped > 0))
         })
         .await
     }
@@ -101,6 +116,11 @@ fn notes(read: &ProcessText) -> Vec<String> {
     }
     notes.extend(read.ending.iter().flat_map(ending_notes));
     notes
+}
+
+/// Notes as one field, if there are any.
+pub(super) fn joined(notes: &[String]) -> Option<String> {
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// What a caller must know about an end besides its code.

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -26,21 +25,29 @@ pub(super) struct Args {
     input: String,
 }
 
+#[derive(Serialize, JsonSchema)]
+pub(super) struct SentInput {
+    ok: bool,
+    bytes: usize,
+}
+
 impl Tool for LinuxProcSend {
     const NAME: &'static str = "linux_proc_send";
     const ALIASES: &'static [&'static str] = &["linux.proc_send"];
     const EFFECT: Effect = Effect::Runs;
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::NotFound];
+    const KEYWORDS: &'static str = "stdin type background";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<SentInput>;
 
     fn time_limit(_: &Cx) -> Duration {
         // Another call may be writing first.
         2 * INPUT_TIMEOUT + Duration::from_secs(5)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<SentInput>> {
         let input = args.input;
         if input.len() > MAX_INPUT_BYTES {
             return Err(Error::bad_args(format!(
@@ -55,8 +62,10 @@ impl Tool for LinuxProcSend {
             } else {
                 entry.send_input(&input, INPUT_TIMEOUT, cancel)?;
             }
-            let document = json!({"ok": true, "bytes": input.len()});
-            Ok(Document::new(document))
+            Ok(Document::new(SentInput {
+                ok: true,
+                bytes: input.len(),
+            }))
         })
         .await
     }

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use llmc_exec::{ExecRequest, Io, ProcessOptions};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::render::Document;
 use crate::shell::CommandWords;
 use crate::tool::{Effect, Tool};
@@ -22,11 +21,19 @@ pub(super) struct LinuxProcStart;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
+    #[schemars(extend("x-help" = "either this or argv"))]
     command: Option<String>,
     argv: Option<Vec<String>>,
+    #[schemars(extend("x-help" = "the workspace root without"))]
     cwd: Option<String>,
     /// for REPLs
     pty: Option<bool>,
+}
+
+#[derive(Serialize, JsonSchema)]
+pub(super) struct StartedProcess {
+    proc_id: String,
+    pid: i32,
 }
 
 impl Tool for LinuxProcStart {
@@ -35,10 +42,17 @@ impl Tool for LinuxProcStart {
     const EFFECT: Effect = Effect::Runs;
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = &[
+        ErrorKind::CommandDenied,
+        ErrorKind::IsolationRequired,
+        ErrorKind::InvalidPath,
+        ErrorKind::RateLimited,
+    ];
+    const KEYWORDS: &'static str = "background daemon server spawn launch interactive";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<StartedProcess>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<StartedProcess>> {
         let io = match args.pty {
             Some(true) => Io::Terminal,
             _ => Io::Pipes,
@@ -73,8 +87,10 @@ impl Tool for LinuxProcStart {
             let entry = app.processes().start(caller, words.clone(), || {
                 Ok(app.commands()?.spawn(&spec, manner)?)
             })?;
-            let document = json!({"proc_id": entry.id, "pid": entry.process.pid()});
-            Ok(Document::new(document))
+            Ok(Document::new(StartedProcess {
+                proc_id: entry.id.clone(),
+                pid: entry.process.pid(),
+            }))
         })
         .await
     }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use llmc_exec::{Io, ProcessEnd};
+use llmc_exec::{ExitStatus, Io, ProcessEnd};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::args::SignalNumber;
-use super::linux_proc_read::ending_notes;
+use super::linux_proc_read::{ending_notes, joined};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::Document;
@@ -27,6 +26,7 @@ pub(super) struct LinuxProcStop;
 pub(super) struct Args {
     proc_id: String,
     #[schemars(with = "Option<String>")]
+    #[schemars(extend("x-help" = "TERM, then KILL, without"))]
     signal: Option<SignalNumber>,
 }
 
@@ -35,14 +35,16 @@ impl Tool for LinuxProcStop {
     const ALIASES: &'static [&'static str] = &["linux.proc_stop"];
     const EFFECT: Effect = Effect::Writes;
     const DESTRUCTIVE: bool = true;
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::NotFound];
+    const KEYWORDS: &'static str = "terminate kill background";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<StoppedProcess>;
 
     fn time_limit(_: &Cx) -> Duration {
         TERM_TIMEOUT + Duration::from_secs(10)
     }
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<StoppedProcess>> {
         let given = args.signal.map(|signal| signal.0);
         cx.blocking(move |cx, _| {
             let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
@@ -59,18 +61,31 @@ impl Tool for LinuxProcStop {
                 )
                 .hint("look again with linux_proc_list")
             })?;
-            Ok(Document::new(ended(&ending)))
+            Ok(Document::new(StoppedProcess::new(Some(&ending))))
         })
         .await
     }
 }
 
-/// `{ok, exit_code, signal}`.
-pub(super) fn ended(ending: &ProcessEnd) -> Value {
-    let mut document = json!({"ok": true, "exit_code": ending.status.exit_code(), "signal": ending.status.signal()});
-    let notes = ending_notes(ending);
-    if !notes.is_empty() {
-        document["note"] = notes.join("; ").into();
+/// How a process ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct StoppedProcess {
+    ok: bool,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+impl StoppedProcess {
+    /// Of a process whose end is known, or is not.
+    pub(super) fn new(ending: Option<&ProcessEnd>) -> StoppedProcess {
+        let status = ending.map(|ending| ending.status);
+        StoppedProcess {
+            ok: true,
+            exit_code: status.and_then(ExitStatus::exit_code),
+            signal: status.and_then(ExitStatus::signal),
+            note: ending.and_then(|ending| joined(&ending_notes(ending))),
+        }
     }
-    document
 }

@@ -5,12 +5,12 @@ use llmc_host::walk::{FileGlob, WalkOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::bounded;
+use super::args::{Count, OnUnlessFalse, bounded};
 use super::linux_fs_list::below;
 use super::linux_search_files::unfinished;
 use super::pages::{ListPage, SearchHits};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct LinuxSearchContent;
@@ -21,15 +21,17 @@ pub(super) struct LinuxSearchContent;
 pub(super) struct Args {
     root: String,
     pattern: String,
+    #[schemars(extend("x-help" = "such as *.py"))]
     file_glob: Option<String>,
     literal: Option<bool>,
     /// default true
-    ignore_case: Option<bool>,
-    context_lines: Option<i64>,
-    max_results: Option<i64>,
+    ignore_case: Option<OnUnlessFalse>,
+    #[schemars(extend("x-help" = "0 makes snippet the line alone"))]
+    context_lines: Option<Count<3, 0, 10>>,
+    max_results: Option<Count<100, 1, 1000>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Hit {
     path: String,
     line: u64,
@@ -40,13 +42,18 @@ impl Tool for LinuxSearchContent {
     const NAME: &'static str = "linux_search_content";
     const ALIASES: &'static [&'static str] = &["linux.search_content"];
     const EFFECT: Effect = Effect::Reads;
+    const ERRORS: &'static [ErrorKind] = &[
+        ErrorKind::InvalidPath,
+        ErrorKind::NotFound,
+        ErrorKind::BadPattern,
+    ];
+    const KEYWORDS: &'static str = "grep rg ripgrep find text pattern match occurrence todo";
     type Args = Args;
     type Output = SearchHits<Hit>;
 
     async fn run(cx: &Cx, args: Args) -> Result<SearchHits<Hit>> {
-        let context = bounded("context_lines", args.context_lines, 3, 0..=10)?;
-        let max = usize::try_from(bounded("max_results", args.max_results, 100, 1..=1000)?)
-            .unwrap_or(100);
+        let context = bounded("context_lines", args.context_lines)?;
+        let max = usize::try_from(bounded("max_results", args.max_results)?).unwrap_or(100);
         if args.pattern.is_empty() {
             return Err(Error::bad_args("pattern is empty"));
         }
@@ -57,7 +64,7 @@ impl Tool for LinuxSearchContent {
             } else {
                 PatternSyntax::Regex
             };
-            let case = if args.ignore_case == Some(false) {
+            let case = if !OnUnlessFalse::is_on(args.ignore_case) {
                 Case::Sensitive
             } else {
                 Case::Ignore

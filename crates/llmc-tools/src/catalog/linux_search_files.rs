@@ -3,7 +3,7 @@ use llmc_host::walk::{FileGlob, WalkOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::bounded;
+use super::args::{Count, PATH_ERRORS, bounded};
 use super::linux_fs_list::below;
 use super::pages::{ListPage, SearchHits};
 use crate::cx::Cx;
@@ -20,12 +20,13 @@ pub(super) struct LinuxSearchFiles;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     root: String,
+    #[schemars(extend("x-help" = "a glob if it has * ? [ {, else part of the name in any case"))]
     pattern: String,
     file_glob: Option<String>,
-    max_results: Option<i64>,
+    max_results: Option<Count<200, 1, 2000>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Hit {
     path: String,
 }
@@ -34,12 +35,13 @@ impl Tool for LinuxSearchFiles {
     const NAME: &'static str = "linux_search_files";
     const ALIASES: &'static [&'static str] = &["linux.search_files"];
     const EFFECT: Effect = Effect::Reads;
+    const ERRORS: &'static [ErrorKind] = PATH_ERRORS;
+    const KEYWORDS: &'static str = "locate glob filename";
     type Args = Args;
     type Output = SearchHits<Hit>;
 
     async fn run(cx: &Cx, args: Args) -> Result<SearchHits<Hit>> {
-        let max = usize::try_from(bounded("max_results", args.max_results, 200, 1..=2000)?)
-            .unwrap_or(200);
+        let max = usize::try_from(bounded("max_results", args.max_results)?).unwrap_or(200);
         if args.pattern.is_empty() {
             return Err(Error::bad_args("pattern is empty").hint("use * to find every file"));
         }

@@ -5,6 +5,7 @@ use llmc_tokens::lines_within;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::args::PATH_ERRORS;
 use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
@@ -26,6 +27,8 @@ pub(super) struct Args {
 impl Tool for ListDir {
     const NAME: &'static str = "list_dir";
     const EFFECT: Effect = Effect::Reads;
+    const ERRORS: &'static [ErrorKind] = PATH_ERRORS;
+    const KEYWORDS: &'static str = "ls folder entries files";
     type Args = Args;
     type Output = DirNames;
 
@@ -74,8 +77,9 @@ impl Tool for ListDir {
 }
 
 /// The names in a directory.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(extend("x-help" = "names; those of directories end in /"))]
 pub(super) struct DirNames {
     names: Vec<String>,
     #[serde(skip)]

@@ -2,7 +2,7 @@
 
 mod execute_code;
 mod get_metrics;
-mod health;
+pub(crate) mod health;
 mod init;
 mod inspect;
 mod linux_fs_delete;
@@ -58,7 +58,7 @@ mod target;
 
 use crate::tool::ToolDef;
 
-pub(crate) use args::bounded;
+pub(crate) use args::bounded_by;
 
 /// Every tool, in the order clients see.
 pub static TOOLS: &[ToolDef] = &[

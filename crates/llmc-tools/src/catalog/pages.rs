@@ -1,7 +1,11 @@
 //! Lists of which an answer shows the first items and a handle holds all.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use llmc_envelope::HandleId;
 use llmc_host::walk::SkippedCounts;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
 use crate::error::Result;
@@ -47,15 +51,31 @@ impl<T: Serialize> Serialize for ListPage<T> {
     }
 }
 
+impl<T: JsonSchema> JsonSchema for ListPage<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Vec::<T>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<T>::json_schema(generator)
+    }
+}
+
 /// A search's hits as one document: a page of them, the true total, and what was not searched.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct SearchHits<T: Serialize> {
     hits: ListPage<T>,
     total_hits: u64,
     truncated: bool,
     /// Filled in by the seal.
+    #[schemars(with = "Option<String>")]
     handle: Option<HandleId>,
     files_searched: u64,
+    #[schemars(with = "BTreeMap<String, u64>", extend("x-help" = "counts by reason"))]
     skipped: SkippedCounts,
     #[serde(skip_serializing_if = "Option::is_none")]
     handle_hits: Option<usize>,

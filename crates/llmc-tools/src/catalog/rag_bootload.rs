@@ -1,10 +1,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::bootload;
+use super::args::INDEX_ERRORS;
+use crate::bootload::{self, TaskStart};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::rag;
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
@@ -24,10 +24,12 @@ impl Tool for RagBootload {
     const ALIASES: &'static [&'static str] = &["rag.bootload"];
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "begin contract rules";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<TaskStart>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<TaskStart>> {
         cx.blocking(move |cx, stop| {
             if args.session_id.trim().is_empty() || args.task_id.trim().is_empty() {
                 return Err(Error::bad_args("session_id and task_id must not be empty"));

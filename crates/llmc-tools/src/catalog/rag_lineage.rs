@@ -1,12 +1,12 @@
-use llmc_index::LineageDirection;
+use llmc_index::{Lineage, LineageDirection};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::args::bounded;
-use super::relations::{self, LISTED};
+use super::args::{Count, INDEX_ERRORS, bounded};
+use super::relations::{LISTED, Related};
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::rag;
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
@@ -19,8 +19,9 @@ pub(super) struct RagLineage;
 pub(super) struct Args {
     symbol: String,
     /// callers or callees
+    #[schemars(extend("default" = "callers", "x-help" = "or callees"))]
     direction: Option<String>,
-    depth: Option<i64>,
+    depth: Option<Count<2, 1, 5>>,
 }
 
 impl Tool for RagLineage {
@@ -28,12 +29,14 @@ impl Tool for RagLineage {
     const ALIASES: &'static [&'static str] = &["rag.lineage"];
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "graph dependencies impact";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<Related<Lineage>>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Related<Lineage>>> {
         cx.blocking(move |cx, stop| {
-            let depth = bounded("depth", args.depth, 2, 1..=5)?;
+            let depth = bounded("depth", args.depth)?;
             let direction = match args.direction.as_deref() {
                 None | Some("callers") => LineageDirection::Callers,
                 Some("callees") => LineageDirection::Callees,
@@ -51,9 +54,8 @@ impl Tool for RagLineage {
             let whole = (found.nodes.len() > LISTED).then(|| json!(found));
             found.nodes.truncate(LISTED);
             let truncated = found.unread_files > 0 || found.depth_reached.is_some();
-            let mut document = json!(found);
-            relations::hint_at_unread(&mut document, found.unread_files);
-            Ok(relations::answer(Self::NAME, document, whole, truncated))
+            let unread = found.unread_files;
+            Ok(Related::answer(Self::NAME, found, whole, truncated, unread))
         })
         .await
     }

@@ -1,9 +1,10 @@
+use llmc_index::ReadingPlan;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
+use super::args::INDEX_ERRORS;
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::rag;
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
@@ -23,17 +24,19 @@ impl Tool for RagPlan {
     const ALIASES: &'static [&'static str] = &["rag.plan"];
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "where start";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<ReadingPlan>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<ReadingPlan>> {
         cx.blocking(move |cx, stop| {
             rag::freshen(cx, stop);
             let plan = cx
                 .app()
                 .index()
                 .plan(&cx.files().roots, &args.query, stop)?;
-            Ok(Document::new(json!(plan)))
+            Ok(Document::new(plan))
         })
         .await
     }

@@ -1,11 +1,12 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
+use super::args::INDEX_ERRORS;
 use super::rag_search::search;
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::rag::Asked;
+use crate::rag::FoundSnippets;
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -17,8 +18,11 @@ pub(super) struct RagQuery;
 pub(super) struct Args {
     #[serde(alias = "q")]
     query: String,
+    #[schemars(extend("x-help" = "repo, docs or both"))]
     scope: Option<String>,
+    #[schemars(extend("x-help" = "at most mcp.rag.top_k"))]
     k: Option<i64>,
+    #[schemars(extend("x-help" = "at most mcp.rag.token_budget"))]
     budget_tokens: Option<i64>,
 }
 
@@ -27,10 +31,11 @@ impl Tool for RagQuery {
     const ALIASES: &'static [&'static str] = &["rag.query"];
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<FoundSnippets>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<FoundSnippets>> {
         let asked = Asked {
             query: args.query,
             scope: args.scope,

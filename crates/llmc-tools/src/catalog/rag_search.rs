@@ -1,10 +1,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
+use super::args::INDEX_ERRORS;
 use crate::cx::Cx;
-use crate::error::Result;
-use crate::rag::{self, Asked};
+use crate::error::{ErrorKind, Result};
+use crate::rag::{self, Asked, FoundSnippets};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -17,8 +17,11 @@ pub(super) struct Args {
     #[serde(alias = "q")]
     query: String,
     /// repo, docs or both
+    #[schemars(extend("x-help" = "repo, docs or both"))]
     scope: Option<String>,
+    #[schemars(extend("x-help" = "at most mcp.rag.top_k"))]
     k: Option<i64>,
+    #[schemars(extend("x-help" = "at most mcp.rag.token_budget"))]
     budget_tokens: Option<i64>,
 }
 
@@ -27,10 +30,12 @@ impl Tool for RagSearch {
     const ALIASES: &'static [&'static str] = &["rag.search"];
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "semantic where implemented retrieval";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<FoundSnippets>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<FoundSnippets>> {
         search(cx, args.into()).await
     }
 }
@@ -47,11 +52,12 @@ impl From<Args> for Asked {
 }
 
 /// The search that `rag_search` and `rag_query` are.
-pub(super) async fn search(cx: &Cx, asked: Asked) -> Result<Document<Value>> {
+pub(super) async fn search(cx: &Cx, asked: Asked) -> Result<Document<FoundSnippets>> {
     cx.blocking(move |cx, stop| {
         let limits = rag::limited(cx, &asked)?;
         let found = rag::search(cx, &asked.query, &limits, stop)?;
-        Ok(Document::new(rag::document(&found, &limits)).truncated(found.omitted.is_some()))
+        let document = FoundSnippets::new(&found, &limits);
+        Ok(Document::new(document).truncated(found.omitted.is_some()))
     })
     .await
 }

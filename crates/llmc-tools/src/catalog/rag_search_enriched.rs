@@ -1,13 +1,13 @@
-use llmc_index::IndexState;
+use llmc_index::{IndexState, RelatedSymbol, Snippet};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::args::bounded;
+use super::args::{Count, INDEX_ERRORS, bounded};
 use super::relations::{self, FEW};
 use crate::cx::Cx;
-use crate::error::Result;
-use crate::rag::{self, Asked};
+use crate::error::{ErrorKind, Result};
+use crate::rag::{self, Asked, FoundSnippets, ShownSnippet};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -19,10 +19,41 @@ pub(super) struct RagSearchEnriched;
 pub(super) struct Args {
     #[serde(alias = "q")]
     query: String,
+    #[schemars(extend("x-help" = "repo, docs or both"))]
     scope: Option<String>,
+    #[schemars(extend("x-help" = "at most mcp.rag.top_k"))]
     k: Option<i64>,
+    #[schemars(extend("x-help" = "at most mcp.rag.token_budget"))]
     budget_tokens: Option<i64>,
-    graph_depth: Option<i64>,
+    graph_depth: Option<Count<1, 1, 5>>,
+}
+
+/// A snippet with what it calls and what calls it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub(super) struct EnrichedSnippet {
+    #[serde(flatten)]
+    snippet: ShownSnippet,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-help" = "8 at most"))]
+    neighbours: Option<Vec<RelatedSymbol>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    depth_reached: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unread_files: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    neighbours_total: Option<usize>,
+}
+
+impl From<&Snippet> for EnrichedSnippet {
+    fn from(snippet: &Snippet) -> EnrichedSnippet {
+        EnrichedSnippet {
+            snippet: snippet.into(),
+            neighbours: None,
+            depth_reached: None,
+            unread_files: None,
+            neighbours_total: None,
+        }
+    }
 }
 
 impl Tool for RagSearchEnriched {
@@ -30,12 +61,14 @@ impl Tool for RagSearchEnriched {
     const ALIASES: &'static [&'static str] = &["rag.search_enriched"];
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "graph context";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<FoundSnippets<EnrichedSnippet>>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<FoundSnippets<EnrichedSnippet>>> {
         cx.blocking(move |cx, stop| {
-            let depth = bounded("graph_depth", args.graph_depth, 1, 1..=5)?;
+            let depth = bounded("graph_depth", args.graph_depth)?;
             let asked = Asked {
                 query: args.query,
                 scope: args.scope,
@@ -44,7 +77,7 @@ impl Tool for RagSearchEnriched {
             };
             let limits = rag::limited(cx, &asked)?;
             let found = rag::search(cx, &asked.query, &limits, stop)?;
-            let mut document = rag::document(&found, &limits);
+            let mut document: FoundSnippets<EnrichedSnippet> = FoundSnippets::new(&found, &limits);
             let depth = usize::try_from(depth).unwrap_or(1);
             let roots = &cx.files().roots;
             let near = match found.index {
@@ -55,26 +88,24 @@ impl Tool for RagSearchEnriched {
                 }
                 IndexState::Building | IndexState::None => Vec::new(),
             };
-            let mut truncated = found.omitted.is_some();
-            for (place, near) in near.into_iter().enumerate() {
-                let snippet = &mut document["snippets"][place];
-                snippet["neighbours"] = json!(near.neighbours);
-                if let Some(depth) = near.depth_reached {
-                    snippet["depth_reached"] = json!(depth);
-                    truncated = true;
-                }
-                if near.unread_files > 0 {
-                    snippet["unread_files"] = json!(near.unread_files);
-                    truncated = true;
-                }
+            for (snippet, near) in document.snippets.iter_mut().zip(near) {
+                document.truncated |= near.depth_reached.is_some() || near.unread_files > 0;
+                snippet.neighbours = Some(near.neighbours);
+                snippet.depth_reached = near.depth_reached;
+                snippet.unread_files = (near.unread_files > 0).then_some(near.unread_files);
             }
-            let whole = document.clone();
-            let mut cut = false;
-            for snippet in document["snippets"].as_array_mut().into_iter().flatten() {
-                cut |= relations::cut(snippet, "neighbours", FEW);
+            let truncated = document.truncated;
+            let whole = json!(document);
+            let mut is_cut = false;
+            for snippet in &mut document.snippets {
+                let list = snippet.neighbours.as_mut();
+                snippet.neighbours_total = list.and_then(|list| relations::cut(list, FEW));
+                is_cut |= snippet.neighbours_total.is_some();
             }
-            let whole = cut.then_some(whole);
-            Ok(relations::answer(Self::NAME, document, whole, truncated))
+            document.truncated |= is_cut;
+            Ok(Document::new(document)
+                .truncated(truncated)
+                .cut_from(Self::NAME, is_cut.then_some(whole)))
         })
         .await
     }

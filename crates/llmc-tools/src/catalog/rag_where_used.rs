@@ -1,11 +1,12 @@
+use llmc_index::SymbolUses;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::args::bounded;
-use super::relations::{self, LISTED};
+use super::args::{Count, INDEX_ERRORS, bounded};
+use super::relations::{LISTED, Related};
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::rag;
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
@@ -17,7 +18,7 @@ pub(super) struct RagWhereUsed;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     symbol: String,
-    depth: Option<i64>,
+    depth: Option<Count<1, 1, 5>>,
 }
 
 impl Tool for RagWhereUsed {
@@ -25,12 +26,14 @@ impl Tool for RagWhereUsed {
     const ALIASES: &'static [&'static str] = &["rag.where_used"];
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "references callers usages find";
     type Args = Args;
-    type Output = Document<Value>;
+    type Output = Document<Related<SymbolUses>>;
 
-    async fn run(cx: &Cx, args: Args) -> Result<Document<Value>> {
+    async fn run(cx: &Cx, args: Args) -> Result<Document<Related<SymbolUses>>> {
         cx.blocking(move |cx, stop| {
-            let depth = bounded("depth", args.depth, 1, 1..=5)?;
+            let depth = bounded("depth", args.depth)?;
             rag::await_index(cx, stop)?;
             let depth = usize::try_from(depth).unwrap_or(1);
             let roots = &cx.files().roots;
@@ -41,9 +44,8 @@ impl Tool for RagWhereUsed {
             let whole = (found.sites.len() > LISTED).then(|| json!(found));
             found.sites.truncate(LISTED);
             let truncated = found.unread_files > 0 || found.depth_reached.is_some();
-            let mut document = json!(found);
-            relations::hint_at_unread(&mut document, found.unread_files);
-            Ok(relations::answer(Self::NAME, document, whole, truncated))
+            let unread = found.unread_files;
+            Ok(Related::answer(Self::NAME, found, whole, truncated, unread))
         })
         .await
     }

@@ -1,5 +1,6 @@
 //! `read_file`: lines of a file, of a definition, or of a stored result.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use llmc_envelope::HandleId;
@@ -7,10 +8,10 @@ use llmc_envelope::cut::{CutLimits, cut};
 use llmc_envelope::handles::{HandleInfo, Kept};
 use llmc_envelope::receipt::Receipt;
 use llmc_host::{CancelToken, Encoding, FileSlice, MAX_ANSWER_BYTES};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::args::bounded;
+use super::args::{AtLeast, Count, READ_ERRORS, bounded};
 use super::linux_handle_read::open_source;
 use super::target::PathTarget;
 use super::te_handle::{about, bytes_at};
@@ -35,21 +36,25 @@ pub(super) struct ReadFile;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     path: String,
-    offset_lines: Option<i64>,
+    #[schemars(extend("x-help" = "lines to skip"))]
+    offset_lines: Option<AtLeast<0, 0>>,
     /// default 200
-    max_lines: Option<i64>,
+    #[schemars(extend("default" = null, "x-help" = "the whole file without"))]
+    max_lines: Option<Count<DEFAULT_LINES, 1, 100_000>>,
     line_numbers: Option<bool>,
 }
 
 impl Tool for ReadFile {
     const NAME: &'static str = "read_file";
     const EFFECT: Effect = Effect::Reads;
+    const ERRORS: &'static [ErrorKind] = READ_ERRORS;
+    const KEYWORDS: &'static str = "open load cat content";
     type Args = Args;
     type Output = FileText;
 
     async fn run(cx: &Cx, args: Args) -> Result<FileText> {
-        let skip = bounded("offset_lines", args.offset_lines, 0, 0..=i64::MAX)?;
-        let mut max = bounded("max_lines", args.max_lines, DEFAULT_LINES, 1..=100_000)?;
+        let skip = bounded("offset_lines", args.offset_lines)?;
+        let mut max = bounded("max_lines", args.max_lines)?;
         let whole = args.offset_lines.is_none() && args.max_lines.is_none();
         if whole && cx.caller().form == Form::Data {
             // A program that asks for no slice gets the file.
@@ -214,6 +219,19 @@ fn numbered(slice: &FileSlice) -> String {
         let _ = write!(out, "{number}: {line}");
     }
     out
+}
+
+impl JsonSchema for FileText {
+    fn schema_name() -> Cow<'static, str> {
+        "FileText".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "x-help": "the text, whole unless a slice is asked for, without a tag line",
+        })
+    }
 }
 
 impl Serialize for FileText {

@@ -3,10 +3,11 @@ use llmc_host::FileSlice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::bounded;
+use super::args::{Count, READ_ERRORS, bounded};
 use crate::cx::Cx;
-use crate::error::{Family, Result};
+use crate::error::{ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
+use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RepoRead;
@@ -17,23 +18,21 @@ pub(super) struct RepoRead;
 pub(super) struct Args {
     path: String,
     /// default 65536
-    max_bytes: Option<i64>,
+    #[schemars(extend("x-help" = "bytes"))]
+    max_bytes: Option<Count<65_536, 1, { llmc_host::MAX_ANSWER_BYTES as i64 }>>,
 }
 
 impl Tool for RepoRead {
     const NAME: &'static str = "repo_read";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = READ_ERRORS;
+    const KEYWORDS: &'static str = "open content";
     type Args = Args;
     type Output = FileStart;
 
     async fn run(cx: &Cx, args: Args) -> Result<FileStart> {
-        let max = bounded(
-            "max_bytes",
-            args.max_bytes,
-            65_536,
-            1..=llmc_host::MAX_ANSWER_BYTES as i64,
-        )?;
+        let max = bounded("max_bytes", args.max_bytes)?;
         cx.blocking(move |cx, stop| {
             let roots = &cx.files().roots;
             let file = roots.open_file(&args.path)?;
@@ -72,6 +71,8 @@ pub(super) struct FileStart {
     #[serde(skip)]
     whole: FileSlice,
 }
+
+te_output!(FileStart);
 
 impl Render for FileStart {
     fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cx::Cx;
-use crate::error::{Family, Result};
+use crate::error::{ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition};
+use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct RepoWritePatch;
@@ -23,6 +24,9 @@ impl Tool for RepoWritePatch {
     const FAMILY: Family = Family::Te;
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] =
+        &[ErrorKind::InvalidPath, ErrorKind::NoMatch, ErrorKind::Busy];
+    const KEYWORDS: &'static str = "edit change modify hunks";
     type Args = Args;
     type Output = PatchedFiles;
 
@@ -59,6 +63,11 @@ pub(super) struct PatchedFiles {
     hunks: u64,
     files: u64,
 }
+
+te_output!(
+    PatchedFiles,
+    "one line a file: created, modified, deleted or renamed to, and its path"
+);
 
 impl Render for PatchedFiles {
     fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::cx::Cx;
-use crate::error::{Family, Result};
+use crate::error::{ErrorKind, Family, Result};
 use crate::rlm::{self, AnalysisOutput};
 use crate::tool::{Effect, Tool};
 
@@ -32,6 +32,13 @@ impl Tool for RlmQuery {
     const EFFECT: Effect = Effect::SendsOut;
     const FAMILY: Family = Family::Rlm;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = &[
+        ErrorKind::EgressDenied,
+        ErrorKind::BudgetExceeded,
+        ErrorKind::NoAnswer,
+        ErrorKind::ProviderFailed,
+    ];
+    const KEYWORDS: &'static str = "analyse long document model summarize";
     type Args = Args;
     type Output = AnalysisOutput;
 

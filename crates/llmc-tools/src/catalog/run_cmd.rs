@@ -5,8 +5,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::args::RUN_ERRORS;
 use crate::cx::Cx;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::shell::{self, CommandRequest, CommandWords, RunOutput};
 use crate::tool::{Effect, Tool};
 
@@ -16,14 +17,20 @@ pub(super) struct RunCmd;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
+    #[schemars(extend("x-help" = "a shell line; either this or argv"))]
     command: Option<String>,
+    #[schemars(extend("x-help" = "words as they are"))]
     argv: Option<Vec<String>>,
+    #[schemars(extend("x-help" = "the workspace root without"))]
     cwd: Option<String>,
     /// seconds to wait
+    #[schemars(extend("x-help" = "seconds to wait; then it goes on as proc_id"))]
     timeout: Option<f64>,
     /// running command to await
+    #[schemars(extend("x-help" = "waits on for that proc_id"))]
     proc: Option<String>,
     /// stdin
+    #[schemars(extend("x-help" = "standard input"))]
     input: Option<String>,
 }
 
@@ -32,6 +39,8 @@ impl Tool for RunCmd {
     const EFFECT: Effect = Effect::Runs;
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = RUN_ERRORS;
+    const KEYWORDS: &'static str = "shell execute program subprocess bash build test";
     type Args = Args;
     type Output = RunOutput;
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
+use crate::shape::te_output;
 use crate::shell::{self, Capture};
 use crate::tool::{Effect, Tool};
 
@@ -28,6 +29,7 @@ pub(super) struct RunPytest;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
+    #[schemars(extend("x-help" = "pytest's own words"))]
     args: Option<Vec<String>>,
 }
 
@@ -48,6 +50,8 @@ impl Tool for RunPytest {
     // Tests may write whatever they like inside the roots.
     const DESTRUCTIVE: bool = true;
     const IDEMPOTENT: bool = false;
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::CommandDenied, ErrorKind::NotFound];
+    const KEYWORDS: &'static str = "test tests unit python execute";
     type Args = Args;
     type Output = PytestOutput;
 
@@ -184,6 +188,8 @@ impl PytestOutput {
         })
     }
 }
+
+te_output!(PytestOutput);
 
 impl Render for PytestOutput {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

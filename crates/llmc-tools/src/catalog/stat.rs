@@ -2,8 +2,9 @@ use rustix::fs::FileType;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::args::PATH_ERRORS;
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
 
@@ -16,18 +17,23 @@ pub(super) struct Args {
     path: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Status {
     size: u64,
+    #[schemars(extend("x-help" = "Unix seconds"))]
     mtime: i64,
+    #[schemars(extend("x-help" = "as 0644"))]
     mode: String,
     #[serde(rename = "type")]
+    #[schemars(extend("enum" = ["file", "dir", "symlink", "other"]))]
     kind: &'static str,
 }
 
 impl Tool for Stat {
     const NAME: &'static str = "stat";
     const EFFECT: Effect = Effect::Reads;
+    const ERRORS: &'static [ErrorKind] = PATH_ERRORS;
+    const KEYWORDS: &'static str = "exists info metadata modified permission";
     type Args = Args;
     type Output = Document<Status>;
 

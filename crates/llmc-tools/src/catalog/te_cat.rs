@@ -5,11 +5,12 @@ use llmc_host::{CancelToken, FileSlice, OpenFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::args::bounded;
+use super::args::{AtLeast, READ_ERRORS, bounded};
 use super::target::PathTarget;
 use crate::cx::Cx;
-use crate::error::{Error, Family, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
+use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
 /// How much of a file's beginning is looked at for a preview.
@@ -26,20 +27,23 @@ pub(super) struct TeCat;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     path: String,
-    lines: Option<i64>,
+    #[schemars(extend("default" = null, "x-help" = "that many from the start; a preview without"))]
+    lines: Option<AtLeast<1, 1>>,
 }
 
 impl Tool for TeCat {
     const NAME: &'static str = "te_cat";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = READ_ERRORS;
+    const KEYWORDS: &'static str = "read show print";
     type Args = Args;
     type Output = FileView;
 
     async fn run(cx: &Cx, args: Args) -> Result<FileView> {
         let asked = match args.lines {
             None => PreviewPart::Whole,
-            lines => PreviewPart::Head(bounded("lines", lines, 1, 1..=i64::MAX)?),
+            lines => PreviewPart::Head(bounded("lines", lines)?),
         };
         cx.blocking(move |cx, cancel| {
             if asked == PreviewPart::Whole
@@ -126,6 +130,8 @@ pub(super) struct FileView {
 fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.serialize_str(&String::from_utf8_lossy(bytes))
 }
+
+te_output!(FileView);
 
 impl Render for FileView {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

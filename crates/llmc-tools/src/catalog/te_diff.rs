@@ -9,12 +9,14 @@ use llmc_host::{Access, CancelToken, FinalLink, OpenDir, Roots};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::args::READ_ERRORS;
 use super::linux_fs_list::below;
 use crate::committed::{Committed, Head, Reach, is_same};
 use crate::compare::{Comparison, FILE_LIMIT, Version};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
+use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
 /// Files below one directory that are compared.
@@ -27,6 +29,7 @@ pub(super) struct TeDiff;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     a: String,
+    #[schemars(extend("x-help" = "HEAD without"))]
     b: Option<String>,
 }
 
@@ -34,6 +37,8 @@ impl Tool for TeDiff {
     const NAME: &'static str = "te_diff";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = READ_ERRORS;
+    const KEYWORDS: &'static str = "changes difference uncommitted";
     type Args = Args;
     type Output = DiffOutput;
 
@@ -94,6 +99,8 @@ pub(super) struct DiffOutput {
     files: u64,
     notes: Vec<String>,
 }
+
+te_output!(DiffOutput);
 
 impl Render for DiffOutput {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

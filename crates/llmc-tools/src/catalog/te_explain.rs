@@ -5,11 +5,13 @@ use llmc_index::{Inspection, RelatedSymbol};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::args::INDEX_ERRORS;
 use super::relations::FEW;
 use crate::cx::Cx;
-use crate::error::{Family, Result};
+use crate::error::{ErrorKind, Family, Result};
 use crate::rag;
 use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest};
+use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
 pub(super) struct TeExplain;
@@ -26,6 +28,8 @@ impl Tool for TeExplain {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "definition documentation callers function class";
     type Args = Args;
     type Output = Explanation;
 
@@ -45,6 +49,8 @@ impl Tool for TeExplain {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub(super) struct Explanation(Inspection);
+
+te_output!(Explanation);
 
 impl Render for Explanation {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

@@ -3,11 +3,13 @@ use llmc_host::search::{NamePattern, search_files};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::args::PATH_ERRORS;
 use super::linux_fs_list::below;
 use super::te_grep::reasons;
 use crate::cx::Cx;
-use crate::error::{Error, Family, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
+use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
 /// Paths kept behind the handle.
@@ -22,6 +24,7 @@ pub(super) struct TeFind;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     pattern: String,
+    #[schemars(extend("default" = "."))]
     path: Option<String>,
 }
 
@@ -29,6 +32,8 @@ impl Tool for TeFind {
     const NAME: &'static str = "te_find";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = PATH_ERRORS;
+    const KEYWORDS: &'static str = "locate filename";
     type Args = Args;
     type Output = FileNames;
 
@@ -95,6 +100,8 @@ pub(super) struct FileNames {
 fn paths<S: Serializer>(found: &FoundPaths, serializer: S) -> std::result::Result<S::Ok, S::Error> {
     serializer.collect_seq(found.paths.iter().map(|found| &found.path))
 }
+
+te_output!(FileNames);
 
 impl Render for FileNames {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

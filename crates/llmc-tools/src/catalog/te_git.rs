@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
+use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
 /// A git that prints more than this is ended.
@@ -22,6 +23,7 @@ pub(super) struct TeGit;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
+    #[schemars(extend("x-help" = "such as [\"log\", \"-5\"]"))]
     args: Vec<String>,
 }
 
@@ -38,6 +40,8 @@ impl Tool for TeGit {
     // It starts a program, but one that can only look: nothing of the repository's runs and nothing is written.
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::CommandDenied];
+    const KEYWORDS: &'static str = "history blame status commit branch show";
     type Args = Args;
     type Output = GitOutput;
 
@@ -94,6 +98,8 @@ impl Tool for TeGit {
         .await
     }
 }
+
+te_output!(GitOutput);
 
 impl Render for GitOutput {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

@@ -14,8 +14,9 @@ use serde_json::json;
 
 use super::linux_fs_list::below;
 use crate::cx::Cx;
-use crate::error::{Error, Family, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
+use crate::shape::te_output;
 use crate::te;
 use crate::tool::{Effect, Tool};
 
@@ -27,6 +28,7 @@ pub(super) struct TeGrep;
 pub(super) struct Args {
     /// regex
     pattern: String,
+    #[schemars(extend("default" = "."))]
     path: Option<String>,
     /// no ranking
     raw: Option<bool>,
@@ -37,6 +39,12 @@ impl Tool for TeGrep {
     const NAME: &'static str = "te_grep";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = &[
+        ErrorKind::InvalidPath,
+        ErrorKind::NotFound,
+        ErrorKind::BadPattern,
+    ];
+    const KEYWORDS: &'static str = "find text regex rank definition";
     type Args = Args;
     type Output = GrepMatches;
 
@@ -199,6 +207,8 @@ impl GrepMatches {
         }
     }
 }
+
+te_output!(GrepMatches);
 
 impl Render for GrepMatches {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

@@ -10,6 +10,7 @@ use super::linux_handle_read::{is_stale, open_source};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, ChunkPosition, Layout, Render, Rendition, Rest, TeLayout};
+use crate::shape::te_output;
 use crate::te;
 use crate::tool::{Effect, Tool};
 
@@ -23,6 +24,7 @@ pub(super) struct TeHandle;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     handle: String,
+    #[schemars(extend("default" = 0, "x-help" = "from 0"))]
     chunk: Option<i64>,
 }
 
@@ -30,6 +32,8 @@ impl Tool for TeHandle {
     const NAME: &'static str = "te_handle";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::HandleExpired];
+    const KEYWORDS: &'static str = "rest more";
     type Args = Args;
     type Output = HandleChunk;
 
@@ -78,6 +82,8 @@ pub(crate) struct HandleChunk {
     text: String,
     stale: bool,
 }
+
+te_output!(HandleChunk);
 
 impl Render for HandleChunk {
     fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

@@ -2,10 +2,10 @@ use llmc_enrich::preview::PreviewPart;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::args::bounded;
+use super::args::{AtLeast, READ_ERRORS, bounded};
 use super::te_cat::{FileView, view};
 use crate::cx::Cx;
-use crate::error::{Family, Result};
+use crate::error::{ErrorKind, Family, Result};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct TeHead;
@@ -15,18 +15,20 @@ pub(super) struct TeHead;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     path: String,
-    lines: Option<i64>,
+    lines: Option<AtLeast<10, 1>>,
 }
 
 impl Tool for TeHead {
     const NAME: &'static str = "te_head";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = READ_ERRORS;
+    const KEYWORDS: &'static str = "start top beginning";
     type Args = Args;
     type Output = FileView;
 
     async fn run(cx: &Cx, args: Args) -> Result<FileView> {
-        let lines = bounded("lines", args.lines, 10, 1..=i64::MAX)?;
+        let lines = bounded("lines", args.lines)?;
         cx.blocking(move |cx, stop| view(cx, "head", &args.path, PreviewPart::Head(lines), stop))
             .await
     }

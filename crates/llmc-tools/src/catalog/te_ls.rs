@@ -4,9 +4,11 @@ use llmc_host::walk::{self, Hidden, ListDetail, ListOptions, list};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::args::PATH_ERRORS;
 use crate::cx::Cx;
-use crate::error::{Family, Result};
+use crate::error::{ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
+use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
 /// Entries kept behind the handle.
@@ -18,6 +20,7 @@ pub(super) struct TeLs;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
+    #[schemars(extend("default" = "."))]
     path: Option<String>,
 }
 
@@ -25,6 +28,8 @@ impl Tool for TeLs {
     const NAME: &'static str = "te_ls";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = PATH_ERRORS;
+    const KEYWORDS: &'static str = "folder entries";
     type Args = Args;
     type Output = DirEntries;
 
@@ -76,6 +81,8 @@ fn names<S: Serializer>(
             .map(|entry| line(entry).trim_end().to_owned()),
     )
 }
+
+te_output!(DirEntries);
 
 impl Render for DirEntries {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

@@ -3,10 +3,12 @@ use llmc_index::{SearchAnswer, Snippet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::args::INDEX_ERRORS;
 use crate::cx::Cx;
-use crate::error::{Family, Result};
-use crate::rag::{self, Asked};
+use crate::error::{ErrorKind, Family, Result};
+use crate::rag::{self, Asked, ShownSnippet};
 use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest};
+use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
 /// Tokens of all snippets of one answer; what does not fit the caller's budget is stored.
@@ -26,6 +28,8 @@ impl Tool for TeRag {
     const EFFECT: Effect = Effect::Reads;
     const RETRIEVES: bool = true;
     const FAMILY: Family = Family::Te;
+    const ERRORS: &'static [ErrorKind] = INDEX_ERRORS;
+    const KEYWORDS: &'static str = "semantic search snippets";
     type Args = Args;
     type Output = RankedSnippets;
 
@@ -46,9 +50,11 @@ pub(super) struct RankedSnippets(SearchAnswer);
 
 impl Serialize for RankedSnippets {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.snippets.iter().map(rag::shown))
+        serializer.collect_seq(self.0.snippets.iter().map(ShownSnippet::from))
     }
 }
+
+te_output!(RankedSnippets);
 
 impl Render for RankedSnippets {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {

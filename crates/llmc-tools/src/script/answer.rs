@@ -5,6 +5,7 @@
 use llmc_envelope::cut::{CutLimits, cut_ends};
 use llmc_envelope::receipt::Receipt;
 use llmc_sandbox::{ScriptError, ScriptErrorKind, ScriptLimit, ScriptValue};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest};
 const MAX_SOURCE_LINE_CHARS: usize = 160;
 
 /// A script that ended by itself.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ScriptOutput {
     /// Printed text.
     output: String,

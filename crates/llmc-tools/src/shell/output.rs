@@ -1,12 +1,13 @@
 //! What a command printed, as an output that the seal makes an answer of.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use llmc_enrich::output;
 use llmc_envelope::receipt::Receipt;
 use llmc_exec::ExitStatus;
-use serde::ser::SerializeStruct;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
 use super::condense::{CondenseRequest, OutputForm, OutputView, view};
@@ -151,19 +152,39 @@ impl Render for CommandOutput {
 }
 
 /// `{stdout, stderr, exit_code}`, and `proc_id` of a command that goes on.
+/// What a program gets of a command.
+#[derive(Serialize, JsonSchema)]
+#[schemars(extend("x-help" = "a failing command is no error"))]
+struct CommandDocument {
+    stdout: String,
+    stderr: String,
+    #[schemars(extend("x-help" = "null while it runs"))]
+    exit_code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-help" = "if it runs on"))]
+    proc_id: Option<String>,
+}
+
 impl Serialize for CommandOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let spool = self.spool();
-        let fields = 3 + usize::from(self.proc_id.is_some());
-        let mut document = serializer.serialize_struct("CommandOutput", fields)?;
-        document.serialize_field("stdout", &spool.stdout.parts().head)?;
-        document.serialize_field("stderr", &spool.stderr.parts().head)?;
-        let code = self.status.and_then(ExitStatus::shell_code);
-        document.serialize_field("exit_code", &code)?;
-        if let Some(id) = &self.proc_id {
-            document.serialize_field("proc_id", id)?;
-        }
-        document.end()
+        let document = CommandDocument {
+            stdout: spool.stdout.parts().head,
+            stderr: spool.stderr.parts().head,
+            exit_code: self.status.and_then(ExitStatus::shell_code),
+            proc_id: self.proc_id.clone(),
+        };
+        document.serialize(serializer)
+    }
+}
+
+impl JsonSchema for RunOutput {
+    fn schema_name() -> Cow<'static, str> {
+        CommandDocument::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        CommandDocument::json_schema(generator)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{manual, signature};
+use super::signature;
 use crate::tool::ToolDef;
 
 /// A tool that may be the one looked for.
@@ -96,11 +96,10 @@ impl ToolWords {
             .flatten()
             .map(|(name, _)| name.as_str())
             .collect();
-        let manual = manual::of(tool.name).map_or("", |entry| entry.words);
         ToolWords(vec![
             (NAME_WEIGHT, stems(tool.name)),
             (SUMMARY_WEIGHT, stems(tool.description())),
-            (MANUAL_WEIGHT, stems(manual)),
+            (MANUAL_WEIGHT, stems(tool.keywords)),
             (ARGUMENT_WEIGHT, stems(&arguments.join(" "))),
         ])
     }

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::shape::HELP;
+
 /// Words that Python keeps for itself, and the few names that a stub module uses.
 const RESERVED: &[&str] = &[
     "False",
@@ -57,7 +59,7 @@ pub(super) fn is_identifier(name: &str) -> bool {
 }
 
 /// The Python type that a property's schema asks for.
-pub(super) fn python_type(schema: &Value) -> String {
+pub(crate) fn python_type(schema: &Value) -> String {
     if let Some(Value::Array(values)) = schema.get("enum") {
         let texts: Vec<String> = values
             .iter()
@@ -85,42 +87,81 @@ pub(super) fn python_type(schema: &Value) -> String {
 /// One argument.
 pub(super) struct Parameter<'a> {
     pub(super) name: &'a str,
-    pub(super) kind: String,
+    kind: String,
     pub(super) required: bool,
-    /// A Python literal from the manual, or nothing.
-    pub(super) default: &'static str,
-    pub(super) limits: &'static str,
-    /// From the schema.
-    pub(super) words: &'a str,
+    /// A Python literal, where there is a default.
+    default: Option<String>,
+    /// Bounds and help.
+    words: String,
 }
 
-impl Parameter<'_> {
+impl<'a> Parameter<'a> {
+    /// The argument of a schema; `full` is the same with default, bounds and help.
+    pub(super) fn new(
+        name: &'a str,
+        schema: &Value,
+        full: Option<&Value>,
+        required: bool,
+    ) -> Parameter<'a> {
+        let kind = python_type(schema);
+        let fact = |key: &str| full.and_then(|full| full.get(key));
+        let default = match fact("default") {
+            Some(given) => literal(given),
+            None if kind == "bool" => Some("False".to_owned()),
+            None => None,
+        };
+        let number = |key: &str| fact(key).and_then(Value::as_i64);
+        let bounds = match (number("minimum"), number("maximum")) {
+            (Some(low), Some(high)) => Some(format!("{low} to {high}")),
+            (Some(low), None) if low > 0 => Some(format!("from {low}")),
+            _ => None,
+        };
+        let help = fact(HELP).or_else(|| schema.get("description"));
+        let help = help.and_then(Value::as_str);
+        // A default stands in the signature already.
+        let help = help.filter(|help| !help.starts_with("default "));
+        let words: Vec<&str> = bounds.as_deref().into_iter().chain(help).collect();
+        Parameter {
+            name,
+            required,
+            default: default.filter(|_| !required),
+            words: words.join("; "),
+            kind,
+        }
+    }
+
     /// As it stands in a signature.
     pub(super) fn declared(&self) -> String {
-        match (self.required, self.default) {
+        match (self.required, &self.default) {
             (true, _) => format!("{}: {}", self.name, self.kind),
-            (false, "") => format!("{}: {} | None = None", self.name, self.kind),
-            (false, default) => format!("{}: {} = {default}", self.name, self.kind),
+            (false, None) => format!("{}: {} | None = None", self.name, self.kind),
+            (false, Some(default)) => format!("{}: {} = {default}", self.name, self.kind),
         }
     }
 
     /// The full description.
     pub(super) fn explained(&self) -> String {
         let mut line = format!("{}: {}", self.name, self.kind);
-        match (self.required, self.default) {
+        match (self.required, &self.default) {
             (true, _) => line.push_str(", required"),
-            (false, "") => line.push_str(", optional"),
-            (false, default) => line.push_str(&format!(" = {default}")),
+            (false, None) => line.push_str(", optional"),
+            (false, Some(default)) => line.push_str(&format!(" = {default}")),
         }
-        let words = if self.limits.is_empty() {
-            self.words
-        } else {
-            self.limits
-        };
-        if !words.is_empty() {
-            line.push_str(&format!(" ({words})"));
+        if !self.words.is_empty() {
+            line.push_str(&format!(" ({})", self.words));
         }
         line
+    }
+}
+
+/// A default as Python writes it; null is none.
+fn literal(value: &Value) -> Option<String> {
+    match value {
+        Value::Bool(true) => Some("True".to_owned()),
+        Value::Bool(false) => Some("False".to_owned()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => Some(quoted::literal(text)),
+        _ => None,
     }
 }
 
