@@ -254,7 +254,7 @@ fn schemas() -> Value {
         ]),
         "Health": object(&[
             ("ok", flag()), ("version", json!({"const": "v0"})), ("confinement", text()), ("profile", text()),
-            ("index", index()), ("index_progress?", anything()), ("index_trouble?", text()),
+            ("index", index()), ("index_progress?", anything()), ("index_error?", text()),
         ]),
         "ToolCall": closed(&[
             ("session_id?", text()), ("name", text()), ("args?", json!({"type": "object"})),
