@@ -80,4 +80,4 @@ pub use outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome, Script
 pub use pool::{Sandbox, SandboxOptions};
 pub use python::{PythonBackend, PythonSession};
 pub use session::{Session, SessionSetup};
-pub use worker::worker_main;
+pub use worker::{EMBEDDED_LIMITS, worker_main};

@@ -5,9 +5,11 @@
 
 mod block;
 mod hints;
+mod library;
 mod module;
 mod prepare;
 mod printer;
+mod rewrite;
 mod script_error;
 mod values;
 
@@ -31,6 +33,11 @@ pub(crate) const WORKER_ARGUMENT: &str = "__sandbox";
 
 /// The name under which blocks are known inside the interpreter.
 const SCRIPT_NAME: &str = "script";
+
+/// What the embedded interpreter cannot do, for those who write scripts for it.
+pub const EMBEDDED_LIMITS: &str = "scripts run in the embedded interpreter, a subset of Python: no exec, no setters, no own \
+exceptions or operators but + - * / and len, no generators without end, no packages; \
+files, commands and the usual small modules work";
 
 /// Runs as a worker if this process was started as one, else returns `None`.
 ///
@@ -126,30 +133,59 @@ struct InterpreterState {
     names: ScriptNames,
     /// `None` while a block runs.
     repl: Option<MontyRepl>,
-    /// The number of blocks so far, those before a dump included.
+    progress: Progress,
+}
+
+/// What a session has run, before a dump included.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    /// The number of blocks, libraries included.
     blocks: u64,
+    /// The libraries that are loaded, as bits.
+    libraries: u64,
+}
+
+impl Progress {
+    const BYTES: usize = 16;
+
+    fn to_bytes(self) -> [u8; Progress::BYTES] {
+        let mut bytes = [0; Progress::BYTES];
+        bytes[..8].copy_from_slice(&self.blocks.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.libraries.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; Progress::BYTES]) -> Progress {
+        let [a, b, c, d, e, f, g, h, rest @ ..] = *bytes;
+        Progress {
+            blocks: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            libraries: u64::from_le_bytes(rest),
+        }
+    }
 }
 
 impl InterpreterState {
     fn begin(names: ScriptNames, dump: &[u8]) -> Result<InterpreterState, String> {
-        let (repl, blocks) = if dump.is_empty() {
+        let (repl, progress) = if dump.is_empty() {
             let tracker = ResourceTracker::new(ResourceLimits::default());
             (
                 MontyRepl::new(SCRIPT_NAME, tracker, CompileOptions::default()),
-                0,
+                Progress::default(),
             )
         } else {
-            let (blocks, bytes) = dump.split_first_chunk::<8>().ok_or("it is cut off")?;
+            let (progress, bytes) = dump
+                .split_first_chunk::<{ Progress::BYTES }>()
+                .ok_or("it is cut off")?;
             let Session::Idle(repl) = Dump::load(bytes).map_err(|error| error.to_string())?.state
             else {
                 return Err("it was written while a block ran".to_owned());
             };
-            (*repl, u64::from_le_bytes(*blocks))
+            (*repl, Progress::from_bytes(progress))
         };
         Ok(InterpreterState {
             names,
             repl: Some(repl),
-            blocks,
+            progress,
         })
     }
 
@@ -159,9 +195,9 @@ impl InterpreterState {
         let memory = usize::try_from(limits.memory_bytes).ok();
         monty_alloc::set_limit(memory, false).map_err(io::Error::other)?;
         let code = String::from_utf8_lossy(code);
-        let driver = BlockDriver::new(socket, &self.names, limits, self.blocks);
-        self.blocks += 1;
-        let repl = driver.run(repl, &code)?;
+        let driver = BlockDriver::new(socket, &self.names, limits, self.progress);
+        let (repl, progress) = driver.run(repl, &code)?;
+        self.progress = progress;
         monty_alloc::set_limit(None, false).map_err(io::Error::other)?;
         self.repl = Some(repl);
         Ok(())
@@ -171,13 +207,13 @@ impl InterpreterState {
         let repl = self.repl.as_ref().ok_or("a block is running")?;
         let dump = monty::dump(SCRIPT_NAME, None, SessionRef::Idle(repl));
         let dump = dump.map_err(|error| error.to_string())?;
-        if dump.len() as u64 + 8 > max_bytes {
+        if (dump.len() + Progress::BYTES) as u64 > max_bytes {
             return Err(format!(
                 "the session's variables take {} bytes, more than the {max_bytes} that are kept",
                 dump.len()
             ));
         }
-        let mut bytes = self.blocks.to_le_bytes().to_vec();
+        let mut bytes = self.progress.to_bytes().to_vec();
         bytes.extend(dump);
         Ok(bytes)
     }

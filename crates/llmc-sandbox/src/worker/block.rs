@@ -11,9 +11,11 @@ use monty_types::{
 };
 use serde_json::{Map, Value};
 
+use super::library::Library;
 use super::module::{self, Callee};
+use super::prepare::LineMap;
 use super::printer::Printer;
-use super::{hints, prepare, script_error, values};
+use super::{Progress, hints, prepare, script_error, values};
 use crate::host::Exception;
 use crate::limits::ScriptLimit;
 use crate::names::ScriptNames;
@@ -28,7 +30,7 @@ pub(super) struct BlockDriver<'a> {
     socket: &'a UnixStream,
     names: &'a ScriptNames,
     printer: Printer<'a>,
-    block: u64,
+    progress: Progress,
     /// Calls to be awaited; they are sent when the script waits.
     unsent: VecDeque<WorkerReport>,
     /// Answers to calls that the script does not wait for yet.
@@ -42,13 +44,13 @@ impl<'a> BlockDriver<'a> {
         socket: &'a UnixStream,
         names: &'a ScriptNames,
         limits: &WorkerLimits,
-        block: u64,
+        progress: Progress,
     ) -> BlockDriver<'a> {
         BlockDriver {
             socket,
             names,
             printer: Printer::new(socket, limits.output_bytes),
-            block,
+            progress,
             unsent: VecDeque::new(),
             answers: BTreeMap::new(),
             aborted: None,
@@ -56,17 +58,59 @@ impl<'a> BlockDriver<'a> {
     }
 
     /// Runs the block and reports how it ended.
-    pub(super) fn run(mut self, repl: MontyRepl, code: &str) -> io::Result<MontyRepl> {
-        let (repl, last) = match prepare::prepare(code, self.names) {
-            Ok(code) => self.steps(repl, &code)?,
-            Err(error) => (repl, WorkerReport::Failed { error, cpu_us: 0 }),
+    pub(super) fn run(
+        mut self,
+        mut repl: MontyRepl,
+        code: &str,
+    ) -> io::Result<(MontyRepl, Progress)> {
+        let last = match prepare::prepare(code, self.names, self.progress.libraries) {
+            Ok(prepared) => 'ran: {
+                for library in prepared.libraries {
+                    if self.progress.libraries & library.bit() != 0 {
+                        continue;
+                    }
+                    let loaded;
+                    (repl, loaded) = self.load(repl, library)?;
+                    if let Some(failed) = loaded {
+                        break 'ran failed;
+                    }
+                }
+                let last;
+                (repl, last) = self.steps(repl, &prepared.code, &prepared.lines)?;
+                self.progress.blocks += 1;
+                last
+            }
+            Err(error) => WorkerReport::Failed { error, cpu_us: 0 },
         };
         self.printer.flush()?;
         wire::send(self.socket, &last, &[])?;
-        Ok(repl)
+        Ok((repl, self.progress))
     }
 
-    fn steps(&mut self, repl: MontyRepl, code: &str) -> io::Result<(MontyRepl, WorkerReport)> {
+    /// Runs a library. The report is there if that failed, as it does without memory.
+    fn load(
+        &mut self,
+        repl: MontyRepl,
+        library: Library,
+    ) -> io::Result<(MontyRepl, Option<WorkerReport>)> {
+        let source = library.source();
+        let (repl, report) = self.steps(repl, source, &LineMap::identity(source))?;
+        self.progress.blocks += 1;
+        match report {
+            WorkerReport::Done { .. } => {
+                self.progress.libraries |= library.bit();
+                Ok((repl, None))
+            }
+            failed => Ok((repl, Some(failed))),
+        }
+    }
+
+    fn steps(
+        &mut self,
+        repl: MontyRepl,
+        code: &str,
+        lines: &LineMap,
+    ) -> io::Result<(MontyRepl, WorkerReport)> {
         let values = self.names.values.iter();
         let values = values.map(|(name, value)| (name.clone(), values::from_json(value.clone())));
         let mut step = repl.feed_start(code, values.collect(), self.print());
@@ -77,7 +121,7 @@ impl<'a> BlockDriver<'a> {
                     let last = self.done(&value, cpu_us);
                     return Ok((repl, last));
                 }
-                Err(failed) => return Ok(self.failed(*failed)),
+                Err(failed) => return Ok(self.failed(*failed, lines)),
                 Ok(ReplProgress::FunctionCall(call)) => self.call(call)?,
                 Ok(ReplProgress::ResolveFutures(waiting)) => self.wait(waiting)?,
                 Ok(ReplProgress::OsCall(call)) => {
@@ -102,6 +146,10 @@ impl<'a> BlockDriver<'a> {
         let (name, awaited) = match callee {
             Callee::Sync(name) => (name, false),
             Callee::Async(name) => (name, true),
+            Callee::Digest => {
+                let digest = digest(&call.args);
+                return Ok(call.resume(digest, self.print()));
+            }
             Callee::ErrorCode => {
                 let code = error_code(call.args.first());
                 return Ok(call.resume(code, self.print()));
@@ -224,10 +272,11 @@ impl<'a> BlockDriver<'a> {
         WorkerReport::Done { value, cpu_us }
     }
 
-    fn failed(&mut self, failed: ReplStartError) -> (MontyRepl, WorkerReport) {
+    fn failed(&mut self, failed: ReplStartError, lines: &LineMap) -> (MontyRepl, WorkerReport) {
         let ReplStartError { repl, error } = failed;
         let cpu_us = micros(repl.tracker().elapsed());
-        let mut error = script_error::from_exception(&error, self.names, self.block);
+        let mut error =
+            script_error::from_exception(&error, self.names, self.progress.blocks, lines);
         let last = match self.aborted {
             Some(why) => {
                 error.exception = String::new();
@@ -320,6 +369,30 @@ fn error_code(exception: Option<&MontyObject>) -> MontyObject {
         Some((code, _)) if is_code(code) => MontyObject::String(code.to_owned()),
         _ => MontyObject::None,
     }
+}
+
+/// The hexadecimal digest of bytes.
+fn digest(args: &[MontyObject]) -> ExtFunctionResult {
+    use sha1::Digest;
+    let hexadecimal = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let [MontyObject::String(name), MontyObject::Bytes(data)] = args else {
+        let why = "Strings must be encoded before hashing".to_owned();
+        return ExtFunctionResult::Error(MontyException::new(ExcType::TypeError, Some(why)));
+    };
+    ExtFunctionResult::Return(MontyObject::String(match name.as_str() {
+        "sha1" => hexadecimal(&sha1::Sha1::digest(data)),
+        "sha256" => hexadecimal(&sha2::Sha256::digest(data)),
+        "sha512" => hexadecimal(&sha2::Sha512::digest(data)),
+        _ => {
+            let why = format!("unsupported hash type {name}");
+            return ExtFunctionResult::Error(MontyException::new(ExcType::ValueError, Some(why)));
+        }
+    }))
 }
 
 /// Aborts a block; no handler of the script catches it.

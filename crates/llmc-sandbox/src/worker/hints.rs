@@ -1,20 +1,21 @@
 //! Hints about Python that this interpreter does not implement.
 
+use super::library;
 use crate::names::ScriptNames;
-
-/// Modules that a script can import.
-const MODULES: &str = "asyncio, base64, collections, dataclasses, datetime, functools, itertools, json, math, re, typing";
 
 /// A part of the interpreter's message, and what to write instead.
 const CONSTRUCTS: &[(&str, &str)] = &[
-    ("yield", "build a list and return it"),
+    (
+        "yield",
+        "generators run only if they end, print nothing and are not sent values; build a list and return it",
+    ),
     (
         "class inheritance",
-        "write one class without bases, or plain functions and dicts",
+        "raise ValueError or RuntimeError instead of an own exception; write one class without bases, or functions and dicts",
     ),
     (
         "method decorators",
-        "write a plain method, or a function outside of the class",
+        "only property, staticmethod and classmethod are known; write a plain method, or a function outside of the class",
     ),
     (
         "class bodies",
@@ -46,6 +47,82 @@ const CONSTRUCTS: &[(&str, &str)] = &[
         "external function",
         "call it in a comprehension or a loop: [f(x) for x in xs]",
     ),
+    (
+        "is not yet supported in this context",
+        "make a list of the results first: [f(x) for x in xs]",
+    ),
+    ("gather()", "pass only awaitables to gather"),
+];
+
+/// A part of the message of an exception that comes from a gap of the interpreter, and what to write instead.
+const GAPS: &[(&str, &str)] = &[
+    (
+        "not supported between instances",
+        "own classes have no order: sort and compare by a key, sorted(xs, key=lambda x: x.field)",
+    ),
+    (
+        "object is not callable",
+        "__call__ is not supported: call a method by its name",
+    ),
+    (
+        "does not support item assignment",
+        "__setitem__ is not supported: write a method set(key, value)",
+    ),
+    (
+        "is not subscriptable",
+        "__getitem__ is not supported here: write a method get(key)",
+    ),
+    (
+        "context manager protocol",
+        "call the two steps yourself, with try and finally",
+    ),
+    (
+        "unsupported operand type",
+        "write a function or method for it; convert bool with int(x)",
+    ),
+    (
+        "invalid unpacking target",
+        "unpack into plain names first, then assign",
+    ),
+    (
+        "to bytes",
+        "make bytes with text.encode() or bytes.fromhex(...)",
+    ),
+    ("takes no keyword arguments", "leave the keyword out"),
+    ("unexpected keyword argument", "leave the keyword out"),
+    (
+        "takes exactly one argument",
+        "call it once for each argument",
+    ),
+    (
+        "can only be called with zero or one string",
+        "give the exception one string",
+    ),
+    ("is not an iterator", "use iter(xs) first"),
+    ("no such group", "look at m.groups() for what there is"),
+];
+
+/// Modules, and what to do without them.
+const MODULES_INSTEAD: &[(&str, &str)] = &[
+    ("ast", "find definitions with re, or inspect(path)"),
+    ("tokenize", "split the source with re"),
+    ("difflib", "run diff by run_cmd"),
+    ("tomllib", "read the lines with re"),
+    ("enum", "use constants, or a dict"),
+    ("logging", "use print"),
+    ("argparse", "assign the values"),
+    ("unittest", "call the functions and compare"),
+    ("threading", "use asyncio.gather with tools.aio"),
+    ("concurrent", "use asyncio.gather with tools.aio"),
+    ("random", "choose fixed values"),
+    (
+        "time",
+        "leave the clock out; a command's `date` tells the time",
+    ),
+    ("sqlite3", "use dicts and lists"),
+    ("xml", "find elements with re"),
+    ("decimal", "count in whole cents"),
+    ("fractions", "use floats, or pairs of integers"),
 ];
 
 /// What to write in place of a construct.
@@ -57,22 +134,81 @@ pub(super) fn construct(message: &str) -> String {
 
 /// The hint about an uncaught exception.
 pub(super) fn exception(class: &str, message: &str, names: &ScriptNames) -> Option<String> {
-    let module = names.module.as_deref();
+    let quoted = |nth: usize| message.split('\'').nth(nth);
     match class {
-        "ModuleNotFoundError" | "ImportError" => Some(match module {
-            Some(module) => {
-                format!("there are {MODULES}; files, commands and search are functions of {module}")
-            }
-            None => format!("there are {MODULES}"),
-        }),
+        "ModuleNotFoundError" => Some(no_module(quoted(1).unwrap_or_default(), names)),
+        "ImportError" => Some(no_member(message)),
+        "AttributeError" if message.starts_with("module '") => Some(no_member(message)),
         "NameError" | "AttributeError" => {
             let name = message.rsplit('\'').nth(1)?;
             let all = names.functions.iter().chain(&names.module_functions);
-            nearest(name, all.map(String::as_str)).map(|near| format!("did you mean {near}?"))
+            match nearest(name, all.map(String::as_str)) {
+                Some(near) => Some(format!("did you mean {near}?")),
+                None if class == "NameError" => missing_function(name),
+                None => Some(format!(
+                    "the embedded interpreter knows no {name} of this type; work with its other methods or with plain values"
+                )),
+            }
         }
-        "TypeError" if message.contains("for %: 'str'") => Some("use an f-string".to_owned()),
+        "TypeError" | "RuntimeError" | "IndexError" | "SyntaxError" => {
+            let found = GAPS.iter().find(|(word, _)| message.contains(word));
+            found.map(|(_, hint)| (*hint).to_owned())
+        }
         _ => None,
     }
+}
+
+fn no_module(module: &str, names: &ScriptNames) -> String {
+    let first = module.split('.').next().unwrap_or_default();
+    let instead = MODULES_INSTEAD.iter().find(|(name, _)| *name == first);
+    let there = library::module_names(names).join(", ");
+    let tools = match &names.module {
+        Some(module) => format!("; files, commands and search are functions of {module}"),
+        None => String::new(),
+    };
+    match instead {
+        Some((_, instead)) => format!("without {first}: {instead}; there are {there}{tools}"),
+        None => format!("there are {there}{tools}"),
+    }
+}
+
+/// A module or class without this member.
+fn no_member(message: &str) -> String {
+    let mut quoted = message.split('\'').skip(1).step_by(2);
+    let (first, second) = (
+        quoted.next().unwrap_or_default(),
+        quoted.next().unwrap_or_default(),
+    );
+    let (module, name) = if message.starts_with("cannot import") {
+        (second, first)
+    } else {
+        (first, second)
+    };
+    match (module, name) {
+        ("dataclasses", "field") => {
+            "the embedded dataclasses has no field; write __init__ yourself where a default is a list or dict".to_owned()
+        }
+        ("contextlib", "contextmanager") => "write a class with __enter__ and __exit__".to_owned(),
+        ("functools", "cmp_to_key") => "sort by a key: key=lambda x: (len(x), x)".to_owned(),
+        _ => format!("the embedded {module} has no {name}; write out the few lines that it stands for"),
+    }
+}
+
+fn missing_function(name: &str) -> Option<String> {
+    let instead = match name {
+        "exec" | "eval" | "compile" => {
+            "the embedded interpreter runs no text as code; write the code out"
+        }
+        "vars" | "dir" | "globals" | "locals" => {
+            "name the attributes that you need, or keep them in a dict"
+        }
+        "input" => "a script has no input; assign the value",
+        "super" => "call Base.method(self, ...)",
+        "delattr" => "assign None",
+        "memoryview" | "bytearray" => "use bytes, or a list of ints",
+        _ => return None,
+    };
+    Some(instead.to_owned())
 }
 
 /// The name that was probably meant.

@@ -2,6 +2,7 @@
 
 use monty_types::{DictPairs, MontyClassInstance, MontyClassType, MontyObject, MontyUuid};
 
+use super::library::DIGEST;
 use crate::names::ScriptNames;
 
 /// Identities of the module and of its part whose functions are awaited.
@@ -20,6 +21,8 @@ pub(super) enum Callee {
     /// Of the host, to be awaited.
     Async(String),
     ErrorCode,
+    /// Answered by the worker, for libraries.
+    Digest,
     Unknown(String),
 }
 
@@ -53,6 +56,7 @@ pub(super) fn callee(names: &ScriptNames, name: &str, on: Option<MontyUuid>) -> 
     match (has_function(names, name), name) {
         (true, _) if awaited => Callee::Async(name.to_owned()),
         (true, _) => Callee::Sync(name.to_owned()),
+        (false, DIGEST) => Callee::Digest,
         (false, ERROR_CODE) if on.is_some() || names.module.is_some() => Callee::ErrorCode,
         (false, _) => Callee::Unknown(name.to_owned()),
     }
@@ -77,7 +81,7 @@ pub(super) fn lookup(
         None => names
             .functions
             .iter()
-            .any(|function| function == name)
+            .any(|function| function == name || name == DIGEST)
             .then(|| function(name.to_owned())),
     }
 }

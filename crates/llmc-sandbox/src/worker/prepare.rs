@@ -1,43 +1,137 @@
-//! Prepares code before it runs: rewrites imports from the host's module and refuses code that binds reserved names.
+//! Prepares code before it runs: refuses code that binds reserved names, and rewrites what the interpreter lacks.
+
+use std::collections::{BTreeSet, HashSet};
 
 use ruff_python_ast::visitor::{Visitor, walk_except_handler, walk_expr, walk_stmt};
-use ruff_python_ast::{
-    Alias, ExceptHandler, Expr, ExprContext, Identifier, Stmt, StmtImport, StmtImportFrom,
-};
+use ruff_python_ast::{ExceptHandler, Expr, ExprContext, Identifier, Parameter, Stmt};
 use ruff_python_parser::parse_module;
-use ruff_text_size::{Ranged, TextRange, TextSize};
+use ruff_text_size::{Ranged, TextSize};
 
+use super::library::{self, Library};
+use super::rewrite::{Classes, Edit, Rewriter};
 use crate::names::ScriptNames;
 use crate::outcome::{ScriptError, ScriptErrorKind};
 
-/// The code to run instead of `code`, with the same lines, or why it must not run.
-///
-/// The interpreter does not know the module, so an import from it becomes an assignment.
-pub(super) fn prepare(code: &str, names: &ScriptNames) -> Result<String, ScriptError> {
+/// The code to run, and how its lines belong to those of its author.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) code: String,
+    pub(super) libraries: BTreeSet<Library>,
+    pub(super) lines: LineMap,
+}
+
+/// The author's line for each line of the prepared code.
+#[derive(Debug)]
+pub(super) struct LineMap {
+    original: Vec<u32>,
+    source: Vec<String>,
+}
+
+impl LineMap {
+    pub(super) fn identity(code: &str) -> LineMap {
+        let source: Vec<String> = code.lines().map(str::to_owned).collect();
+        let last = u32::try_from(source.len()).unwrap_or(u32::MAX);
+        LineMap {
+            original: (1..=last.saturating_add(1)).collect(),
+            source,
+        }
+    }
+
+    /// The author's line.
+    pub(super) fn line(&self, prepared: u32) -> u32 {
+        let index = usize::try_from(prepared.saturating_sub(1)).unwrap_or(usize::MAX);
+        let last = self.original.last().copied();
+        self.original
+            .get(index)
+            .copied()
+            .or(last)
+            .unwrap_or(prepared)
+    }
+
+    /// Its text.
+    pub(super) fn source(&self, prepared: u32) -> Option<&str> {
+        let index = usize::try_from(self.line(prepared).checked_sub(1)?).ok()?;
+        self.source.get(index).map(String::as_str)
+    }
+}
+
+/// The code to run instead of `code`, or why it must not run. `loaded` are the libraries of the session so far.
+pub(super) fn prepare(
+    code: &str,
+    names: &ScriptNames,
+    loaded: u64,
+) -> Result<Prepared, ScriptError> {
     // The interpreter's own parser with the same options, so both refuse the same code.
     let Ok(parsed) = parse_module(code) else {
         // The interpreter reports the error with line and caret.
-        return Ok(code.to_owned());
+        return Ok(Prepared {
+            code: code.to_owned(),
+            libraries: BTreeSet::new(),
+            lines: LineMap::identity(code),
+        });
     };
-    let mut visitor = ScriptVisitor {
-        code,
+    let mut visitor = BindingVisitor {
         names,
-        changes: Vec::new(),
+        all: HashSet::new(),
         bound: None,
     };
     visitor.visit_body(parsed.suite());
     if let Some((name, at)) = visitor.bound {
         return Err(reserved_name_error(code, &name, at));
     }
-    let mut prepared = String::with_capacity(code.len());
-    let mut done = 0;
-    for (range, text) in visitor.changes {
-        prepared.push_str(&code[done..range.start().to_usize()]);
-        prepared.push_str(&text);
-        done = range.end().to_usize();
+    let mut classes = Classes::default();
+    classes.visit_body(parsed.suite());
+    let mut rewriter = Rewriter::new(code, names, &visitor.all, &classes, loaded);
+    rewriter.visit_body(parsed.suite());
+    let (edits, mut libraries) = (rewriter.edits, rewriter.libraries);
+    if libraries.contains(&Library::Files) {
+        libraries.extend([Library::Core]);
     }
+    if libraries.contains(&Library::Iteration) || libraries.contains(&Library::Csv) {
+        libraries.insert(Library::Core);
+    }
+    let (code, lines) = apply(code, edits);
+    Ok(Prepared {
+        code,
+        libraries,
+        lines,
+    })
+}
+
+/// The edited code. Edits at one place keep the order in which they were made.
+fn apply(code: &str, mut edits: Vec<Edit>) -> (String, LineMap) {
+    edits.sort_by_key(|edit| edit.range.start());
+    let mut lines = LineMap::identity(code);
+    if edits.is_empty() {
+        return (code.to_owned(), lines);
+    }
+    let mut prepared = String::with_capacity(code.len() + 64 * edits.len());
+    let mut original = vec![1];
+    let mut line = 1;
+    let mut done = 0;
+    let copy = |text: &str, line: &mut u32, original: &mut Vec<u32>| {
+        for _ in text.matches('\n') {
+            *line += 1;
+            original.push(*line);
+        }
+    };
+    for Edit { range, text } in edits {
+        let start = range.start().to_usize();
+        // An edit inside of a replaced part has no place.
+        if start < done {
+            continue;
+        }
+        copy(&code[done..start], &mut line, &mut original);
+        prepared.push_str(&code[done..start]);
+        prepared.push_str(&text);
+        original.extend(text.matches('\n').map(|_| line));
+        done = range.end().to_usize();
+        line += u32::try_from(code[start..done].matches('\n').count()).unwrap_or(0);
+    }
+    copy(&code[done..], &mut line, &mut original);
     prepared.push_str(&code[done..]);
-    Ok(prepared)
+    lines.original = original;
+    (prepared, lines)
 }
 
 fn reserved_name_error(code: &str, name: &str, at: TextSize) -> ScriptError {
@@ -53,18 +147,19 @@ fn reserved_name_error(code: &str, name: &str, at: TextSize) -> ScriptError {
     error
 }
 
-struct ScriptVisitor<'a> {
-    code: &'a str,
+struct BindingVisitor<'a> {
     names: &'a ScriptNames,
-    /// Statements and their replacements, in the order of the code.
-    changes: Vec<(TextRange, String)>,
+    /// Every name that is bound somewhere.
+    all: HashSet<String>,
     /// The first reserved name that is bound.
     bound: Option<(String, TextSize)>,
 }
 
-impl ScriptVisitor<'_> {
+impl BindingVisitor<'_> {
     fn note_binding(&mut self, name: &str, at: TextSize) {
-        if self.bound.is_none() && self.names.reserved.iter().any(|reserved| reserved == name) {
+        self.all.insert(name.to_owned());
+        let reserved = self.names.reserved.iter().any(|reserved| reserved == name);
+        if self.bound.is_none() && (reserved || name.starts_with(library::PREFIX)) {
             self.bound = Some((name.to_owned(), at));
         }
     }
@@ -73,78 +168,15 @@ impl ScriptVisitor<'_> {
         self.note_binding(name.as_str(), name.start());
     }
 
-    /// Replaces a statement by `text` with as many lines. `text` ends inside parentheses, where lines may end anywhere.
-    fn replace(&mut self, range: TextRange, text: &str, close: &str) {
-        let lines = self.code[range].matches('\n').count();
-        let text = format!("{text}{}{close}", "\n".repeat(lines));
-        self.changes.push((range, text));
-    }
-
     /// Whether this is the module, or a part of it.
     fn is_module(&self, name: &str) -> bool {
         self.names.module.as_deref().is_some_and(|module| {
             name == module || name.strip_prefix(module).is_some_and(|rest| rest == ".aio")
         })
     }
-
-    fn import(&mut self, import: &StmtImport) {
-        if !import.names.iter().any(|alias| self.is_module(&alias.name)) {
-            return;
-        }
-        let mut parts = Vec::new();
-        let mut others = Vec::new();
-        for Alias { name, asname, .. } in &import.names {
-            match (self.is_module(name), asname) {
-                (true, Some(asname)) => parts.push(format!("{asname} = {name}")),
-                (true, None) => {}
-                (false, Some(asname)) => others.push(format!("{name} as {asname}")),
-                (false, None) => others.push(name.to_string()),
-            }
-        }
-        if !others.is_empty() {
-            parts.insert(0, format!("import {}", others.join(", ")));
-        }
-        if parts.is_empty() {
-            parts.push("pass".to_owned());
-        }
-        // An import with backslashes has several lines; a dummy assignment keeps their number.
-        let text = parts.join("; ");
-        if self.code[import.range].contains('\n') {
-            self.replace(import.range, &format!("{text}; _ = ("), "None)");
-        } else {
-            self.replace(import.range, &text, "");
-        }
-    }
-
-    fn import_from(&mut self, import: &StmtImportFrom) {
-        let Some(module) = &import.module else {
-            return;
-        };
-        if import.level > 0 || !self.is_module(module) {
-            return;
-        }
-        // All functions are bound by their bare names already.
-        if import.names.iter().any(|alias| &alias.name == "*") {
-            return self.replace(import.range, "pass", "");
-        }
-        let bound = import.names.iter().map(|alias| {
-            let name = alias.asname.as_ref().unwrap_or(&alias.name);
-            format!("{name}, ")
-        });
-        let taken = import
-            .names
-            .iter()
-            .map(|alias| format!("{module}.{}, ", alias.name));
-        let text = format!(
-            "({}) = ({}",
-            bound.collect::<String>().trim_end(),
-            taken.collect::<String>().trim_end()
-        );
-        self.replace(import.range, &text, ")");
-    }
 }
 
-impl<'a> Visitor<'a> for ScriptVisitor<'_> {
+impl<'a> Visitor<'a> for BindingVisitor<'_> {
     fn visit_stmt(&mut self, stmt: &'a Stmt) {
         match stmt {
             Stmt::Import(import) => {
@@ -156,13 +188,11 @@ impl<'a> Visitor<'a> for ScriptVisitor<'_> {
                         self.note_binding(first, bound.start());
                     }
                 }
-                self.import(import);
             }
             Stmt::ImportFrom(import) => {
                 for alias in &import.names {
                     self.note_binding_of(alias.asname.as_ref().unwrap_or(&alias.name));
                 }
-                self.import_from(import);
             }
             Stmt::FunctionDef(function) => self.note_binding_of(&function.name),
             Stmt::ClassDef(class) => self.note_binding_of(&class.name),
@@ -183,6 +213,11 @@ impl<'a> Visitor<'a> for ScriptVisitor<'_> {
             self.note_binding(&name.id, name.start());
         }
         walk_expr(self, expr);
+    }
+
+    /// A parameter may have a reserved name: it is local.
+    fn visit_parameter(&mut self, parameter: &'a Parameter) {
+        self.all.insert(parameter.name.to_string());
     }
 
     fn visit_except_handler(&mut self, handler: &'a ExceptHandler) {
@@ -207,25 +242,25 @@ mod tests {
     }
 
     #[test]
-    fn imports_become_assignments_of_as_many_lines() {
+    fn imports_become_assignments() {
         for (code, wanted) in [
             ("from tools import a", "(a,) = (tools.a,)"),
             (
                 "if x:\n  from tools import (a,\n    b as c,\n  ); y = 1\nz",
-                "if x:\n  (a, c,) = (tools.a, tools.b,\n\n); y = 1\nz",
+                "if x:\n  (a, c,) = (tools.a, tools.b,); y = 1\nz",
             ),
             ("from tools.aio import a", "(a,) = (tools.aio.a,)"),
             ("import tools", "pass"),
-            ("import tools as t, json", "import json; t = tools"),
+            ("import tools as t, json", "t = tools; json = _llmc_json"),
             ("from tools import *", "pass"),
             (
                 "import json\nfrom json import loads",
-                "import json\nfrom json import loads",
+                "json = _llmc_json\n(loads,) = (_llmc_json.loads,)",
             ),
             ("import toolshed", "import toolshed"),
             ("not python", "not python"),
         ] {
-            assert_eq!(prepare(code, &names()).unwrap(), wanted, "{code}");
+            assert_eq!(prepare(code, &names(), 0).unwrap().code, wanted, "{code}");
         }
     }
 
@@ -251,7 +286,7 @@ mod tests {
             "del context",
             "import tools as context",
         ] {
-            let error = prepare(&format!("x = 1\n{code}"), &names()).unwrap_err();
+            let error = prepare(&format!("x = 1\n{code}"), &names(), 0).unwrap_err();
             assert_eq!(error.kind, ScriptErrorKind::Reserved, "{code}");
             assert!(error.line >= Some(2), "{code}: {error:?}");
         }
@@ -261,7 +296,7 @@ mod tests {
             "f(context=1)",
             "import tools",
         ] {
-            assert!(prepare(code, &names()).is_ok(), "{code}");
+            assert!(prepare(code, &names(), 0).is_ok(), "{code}");
         }
     }
 }

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use monty_types::{ExcType, MontyException, StackFrame};
 
 use super::hints;
+use super::library;
+use super::prepare::LineMap;
 use crate::limits::ScriptLimit;
 use crate::names::ScriptNames;
 use crate::outcome::{ScriptError, ScriptErrorKind};
@@ -22,20 +24,22 @@ pub(super) fn from_exception(
     exception: &MontyException,
     names: &ScriptNames,
     block: u64,
+    lines: &LineMap,
 ) -> ScriptError {
     let class = exception.exc_type().to_string();
-    let message = clipped(exception.message().unwrap_or_default(), MAX_MESSAGE_CHARS);
+    let message = exception.message().unwrap_or_default();
+    let message = clipped(&named_as_written(message), MAX_MESSAGE_CHARS);
     let own = format!("<python-input-{block}>");
     let line = exception
         .traceback()
         .iter()
         .rfind(|frame| frame.filename == own)
-        .map(|frame| frame.start.line);
+        .map(|frame| lines.line(frame.start.line));
     let mut error = ScriptError {
         kind: ScriptErrorKind::Exception,
         message,
         line,
-        traceback: traceback(exception.traceback(), &own),
+        traceback: traceback(exception.traceback(), &own, lines),
         hint: None,
         exception: class,
     };
@@ -64,8 +68,14 @@ pub(super) fn from_exception(
 }
 
 /// The frames, outermost first.
-fn traceback(frames: &[StackFrame], own: &str) -> String {
+fn traceback(frames: &[StackFrame], own: &str, lines: &LineMap) -> String {
     let mut text = String::new();
+    // Frames of libraries say nothing to the author.
+    let of_library = |frame: &&StackFrame| {
+        let name = frame.frame_name.as_deref().unwrap_or_default();
+        name.starts_with(library::PREFIX) && frame.filename != own
+    };
+    let frames: Vec<&StackFrame> = frames.iter().filter(|frame| !of_library(frame)).collect();
     let skipped = frames.len().saturating_sub(FIRST_FRAMES + LAST_FRAMES);
     for (at, frame) in frames.iter().enumerate() {
         if skipped > 0 && at == FIRST_FRAMES {
@@ -74,28 +84,40 @@ fn traceback(frames: &[StackFrame], own: &str) -> String {
         if skipped > 0 && (FIRST_FRAMES..FIRST_FRAMES + skipped).contains(&at) {
             continue;
         }
-        show(&mut text, frame, own);
+        show(&mut text, frame, own, lines);
     }
     text
 }
 
-fn show(text: &mut String, frame: &StackFrame, own: &str) {
-    let _ = write!(text, "  line {}", frame.start.line);
+fn show(text: &mut String, frame: &StackFrame, own: &str, lines: &LineMap) {
+    let is_own = frame.filename == own;
+    let line = if is_own {
+        lines.line(frame.start.line)
+    } else {
+        frame.start.line
+    };
+    let _ = write!(text, "  line {line}");
     if let Some(name) = &frame.frame_name {
         let _ = write!(text, ", in {name}");
     }
-    if frame.filename != own {
+    if !is_own {
         text.push_str(" (of an earlier block)");
     }
     text.push('\n');
     let Some(shown) = &frame.preview_line else {
         return;
     };
-    let first = shown.lines().next().unwrap_or_default();
+    let prepared = shown.lines().next().unwrap_or_default();
+    let written = is_own.then(|| lines.source(frame.start.line)).flatten();
+    let first = written.unwrap_or(prepared);
     let code = first.trim_start();
     let _ = writeln!(text, "    {}", clipped(code, MAX_CODE_CHARS));
     // Of a statement with several lines the first is shown; only a syntax exception has a caret in it.
     let one_line = frame.start.line == frame.end.line;
+    // In a line that was rewritten the columns are others.
+    if first.trim() != prepared.trim() {
+        return;
+    }
     if frame.hide_caret || !(one_line || frame.hide_frame_name) {
         return;
     }
@@ -110,6 +132,26 @@ fn show(text: &mut String, frame: &StackFrame, own: &str) {
         let carets = "^".repeat(wide.min(MAX_CODE_CHARS - column));
         let _ = writeln!(text, "    {}{carets}", " ".repeat(column));
     }
+}
+
+/// The message with the names of modules instead of those of the classes that stand for them.
+fn named_as_written(message: &str) -> String {
+    let mut text = message.to_owned();
+    while let Some(start) = text.find(library::PREFIX) {
+        let rest = &text[start..];
+        let end = rest
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
+        let class = &rest[..end];
+        let name = library::module_of_class(class).unwrap_or(&class[library::PREFIX.len()..]);
+        let name = name.to_owned();
+        text.replace_range(start..start + end, &name);
+        text = text.replace(
+            &format!("type object '{name}'"),
+            &format!("module '{name}'"),
+        );
+    }
+    text
 }
 
 fn clipped(text: &str, max_chars: usize) -> String {

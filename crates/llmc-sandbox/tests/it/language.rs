@@ -39,6 +39,67 @@ fn values() {
             "3",
         ),
         ("sum(x * x for x in range(4))", "14"),
+        // What is rewritten before it runs.
+        (
+            "n = 1\nn += 2 > 1\nprint(n, sum(x > 1 for x in [1, 2, 3]), True + 1)",
+            "2 2 2\n",
+        ),
+        ("'%05.1f|%-4s|%d%%' % (2.25, 'ab', 7)", "002.2|ab  |7%"),
+        ("'%(a)s' % {'a': 1}", "1"),
+        ("7 % 4", "3"),
+        (
+            "d = {'a': 1, 'b': 2}\ndel d['a']\nxs = [1, 2, 3, 4]\ndel xs[1:3]\nprint(d, xs)",
+            "{'b': 2} [1, 4]\n",
+        ),
+        ("xs = [1, 2, 3]\nxs[1:] = 'ab'\nxs", "[1, 'a', 'b']"),
+        ("{'a': 1} | {'b': 2}", "{'a': 1, 'b': 2}"),
+        ("({1} <= {1, 2}, {1, 2} < {1, 2})", "(True, False)"),
+        (
+            "def g(n):\n  for i in range(n):\n    if i == 3:\n      return\n    yield i\nlist(g(9))",
+            "[0, 1, 2]",
+        ),
+        (
+            "def w(t):\n  for k in t:\n    yield k\n    yield from w(t[k])\nlist(w({'a': {'b': {}}}))",
+            "['a', 'b']",
+        ),
+        (
+            "def f(x):\n  match x:\n    case [a, *rest] if a > 0:\n      return rest\n    case {'k': v}:\n      return v\n    case 1 | 2:\n      return 'low'\n    case _:\n      return None\n[f([1, 2]), f([0]), f({'k': 3}), f(2)]",
+            "[[2], None, 3, 'low']",
+        ),
+        (
+            "class A:\n  def __init__(self, x): self.x = x\n  @property\n  def twice(self): return self.x * 2\n  def who(self): return 'A'\nclass B(A):\n  def __init__(self, x):\n    super().__init__(x + 1)\n  def who(self): return 'B' + super().who()\nb = B(1)\n(b.twice, b.who(), isinstance(b, A))",
+            "(4, 'BA', True)",
+        ),
+        (
+            "class M:\n  def __init__(self, n): self.n = n\n  @classmethod\n  def of(cls, t): return cls(int(t))\n  @staticmethod\n  def ok(t): return t.isdigit()\n  def more(self): return self.ok('1')\n(M.of('3').n, M.ok('x'), M(1).more())",
+            "(3, False, True)",
+        ),
+        (
+            "class P:\n  def __init__(self, a, b):\n    self.a, self.b = a, b\nP(1, 2).b",
+            "2",
+        ),
+        ("d = {'a': 2, 'b': 1}\nsorted(d, key=d.get)", "['b', 'a']"),
+        ("sorted(['b', 'A'], key=str.lower)", "['A', 'b']"),
+        (
+            "import itertools, functools\nfrom itertools import groupby\n[(k, len(list(g))) for k, g in groupby('aab')]",
+            "[('a', 2), ('b', 1)]",
+        ),
+        (
+            "import re\nre.sub(r'\\d', lambda m: str(int(m.group()) + 1), 'a1b2')",
+            "a2b3",
+        ),
+        (
+            "import csv\nlist(csv.DictReader(['a,b', '1,\"x, y\"']))",
+            "[{'a': '1', 'b': 'x, y'}]",
+        ),
+        (
+            "import hashlib\nhashlib.sha256(b'abc').hexdigest()[:8] + hashlib.md5(b'abc').hexdigest()[:8]",
+            "ba7816bf90015098",
+        ),
+        (
+            "import textwrap, statistics\n(textwrap.fill('a b c', 3), statistics.median([3, 1, 2]))",
+            "('a b\\nc', 2)",
+        ),
     ] {
         assert_eq!(shows(code), shown, "{code}");
     }
@@ -57,22 +118,24 @@ fn undefined() {
 
 fn unsupported() {
     for (code, construct, way) in [
-        ("def f():\n  yield 1", "yield", "list"),
+        ("def f():\n  while True:\n    yield 1", "yield", "list"),
+        ("def f():\n  print(1)\n  yield 1", "yield", "list"),
+        ("def f():\n  x = yield 1", "yield", "list"),
         (
             "x = 1\nclass A(dict):\n  pass",
             "inheritance",
             "without bases",
         ),
-        ("x = {}\ndel x", "'del'", "pop"),
-        ("match 1:\n  case 1: pass", "match", "if and elif"),
+        ("class E(Exception): pass", "inheritance", "RuntimeError"),
+        ("class A: pass\nx = A()\nx.y = 1\ndel x.y", "'del'", "pop"),
+        ("match 1:\n  case {**rest}: pass", "match", "if and elif"),
         (
             "async def f():\n  async for x in y: pass",
             "async for",
             "plain for",
         ),
-        ("list(map(echo, [1]))", "external function", "comprehension"),
         (
-            "class A:\n  @property\n  def f(self): pass",
+            "class A:\n  @cache\n  def f(self): pass",
             "decorators",
             "plain method",
         ),
