@@ -10,7 +10,7 @@ use crate::handles::HandleId;
 use crate::neutral::{acts, one_line};
 
 /// What a receipt line starts with.
-pub const RECEIPT: &str = "# LLMC:";
+pub(crate) const RECEIPT: &str = "# LLMC:";
 
 /// What the lines start with that only this crate may write, without their `# `.
 const MARKERS: [&str; 4] = ["LLMC:", "TE:", "TE_BEGIN_META", "TE_END_META"];
@@ -198,7 +198,7 @@ pub fn unescape(escaped: &str) -> Cow<'_, str> {
 }
 
 /// Whether this line could be taken for one of ours.
-pub fn is_marker(line: &str) -> bool {
+pub(crate) fn is_marker(line: &str) -> bool {
     let Some(text) = line.trim_start_matches(unseen).strip_prefix('#') else {
         return false;
     };

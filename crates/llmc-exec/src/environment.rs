@@ -41,7 +41,7 @@ const SECRET_PARTS: [&str; 13] = [
 ];
 
 /// Whether a variable's name says that its value is a secret.
-pub fn is_secret_variable(name: &str) -> bool {
+pub(crate) fn is_secret_variable(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_PARTS.iter().any(|part| name.contains(part))
 }

@@ -68,7 +68,6 @@ mod view;
 mod word_split;
 mod worker;
 
-pub use environment::is_secret_variable;
 pub use error::{Error, Result};
 pub use exit_status::ExitStatus;
 pub use follow::{RunReport, Stream};

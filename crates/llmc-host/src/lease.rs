@@ -294,7 +294,7 @@ impl Leases<'_> {
 
     /// Makes the leases end with the call: once it is cancelled, nothing is committed any more.
     #[must_use]
-    pub fn with_cancel(mut self, cancel: &CancelToken) -> Self {
+    pub(crate) fn with_cancel(mut self, cancel: &CancelToken) -> Self {
         self.cancel = cancel.clone();
         self
     }

@@ -177,7 +177,7 @@ impl CrashLog {
     }
 
     fn free(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        llmc_host::lock(&self.free)
     }
 }
 

@@ -8,7 +8,7 @@ use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use llmc_host::{CancelToken, Roots};
 use rustix::fs::statvfs;
@@ -152,8 +152,7 @@ impl Index {
 
     /// Why the last update of this process failed.
     pub fn failure(&self) -> Option<String> {
-        let failure = self.failure.lock();
-        failure.unwrap_or_else(PoisonError::into_inner).clone()
+        llmc_host::lock(&self.failure).clone()
     }
 
     fn record_failure<T>(&self, update: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -164,7 +163,7 @@ impl Index {
             Err(Error::Busy | Error::Host(_) | Error::Missing) => return done,
             Err(error) => Some(error.to_string()),
         };
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        *llmc_host::lock(&self.failure) = failure;
         done
     }
 
@@ -200,9 +199,7 @@ impl Index {
     }
 
     fn idle_writer(&self) -> MutexGuard<'_, Option<IdleWriter>> {
-        self.idle_writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        llmc_host::lock(&self.idle_writer)
     }
 
     /// The size of the index on disk.
@@ -252,11 +249,11 @@ impl Index {
     }
 
     fn catalogs(&self) -> MutexGuard<'_, Vec<OpenCatalog>> {
-        self.catalogs.lock().unwrap_or_else(PoisonError::into_inner)
+        llmc_host::lock(&self.catalogs)
     }
 
     fn text(&self) -> MutexGuard<'_, Option<OpenText>> {
-        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+        llmc_host::lock(&self.text)
     }
 
     /// Both parts in their current version.

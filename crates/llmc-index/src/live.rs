@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
@@ -59,7 +59,7 @@ pub(crate) fn search(
         deadline,
     })?;
     stop.check()?;
-    let seen = std::mem::take(&mut *seen.lock().unwrap_or_else(PoisonError::into_inner));
+    let seen = std::mem::take(&mut *llmc_host::lock(&seen));
     let mut with_word: HashMap<String, u64> = HashMap::new();
     for (_, counts) in &seen.hits {
         for (place, count) in counts.iter().enumerate() {
@@ -131,7 +131,7 @@ impl FileVisitor for WordCounter {
             return VisitOutcome::Done;
         }
         if self.named.contains(classify::file_name(&path)) {
-            let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seen = llmc_host::lock(&self.seen);
             seen.named.push(path.clone());
         }
         let Ok((fd, stat)) = file.open() else {
@@ -161,7 +161,7 @@ impl FileVisitor for WordCounter {
         };
         count(&String::from_utf8_lossy(&bytes));
         count(&path);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = llmc_host::lock(&self.seen);
         seen.files += 1;
         if counts.iter().any(|count| *count > 0) {
             seen.hits.push((path, counts));

@@ -26,7 +26,7 @@ impl Provider {
         }
     }
 
-    pub fn default_base_url(self) -> &'static str {
+    pub(crate) fn default_base_url(self) -> &'static str {
         match self {
             Provider::Ollama => "http://127.0.0.1:11434",
             Provider::OpenAi => "https://api.openai.com/v1",
@@ -35,7 +35,7 @@ impl Provider {
     }
 
     /// The environment variable with its API key.
-    pub fn key_variable(self) -> Option<&'static str> {
+    pub(crate) fn key_variable(self) -> Option<&'static str> {
         match self {
             Provider::Ollama => None,
             Provider::OpenAi => Some("OPENAI_API_KEY"),

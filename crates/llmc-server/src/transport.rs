@@ -12,7 +12,7 @@
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -397,7 +397,7 @@ enum PendingKind {
 
 impl PendingRequests {
     fn running(&self) -> std::sync::MutexGuard<'_, PendingState> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        llmc_observe::lock(&self.running)
     }
 
     /// False when the id is taken.

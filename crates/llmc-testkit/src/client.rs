@@ -175,6 +175,23 @@ impl McpClient {
             .to_owned()
     }
 
+    /// Calls a tool that must fail with this code.
+    pub fn assert_code(&mut self, name: &str, args: Value, code: &str) {
+        assert_eq!(self.code(name, args.clone()), code, "{name} {args}");
+    }
+
+    /// Calls a tool whose text must begin so.
+    pub fn assert_starts(&mut self, name: &str, args: Value, start: &str) {
+        let text = self.text(name, args.clone());
+        assert!(text.starts_with(start), "{name} {args}: {text}");
+    }
+
+    /// Calls a tool whose text must hold this.
+    pub fn assert_contains(&mut self, name: &str, args: Value, part: &str) {
+        let text = self.text(name, args.clone());
+        assert!(text.contains(part), "{name} {args}: {text}");
+    }
+
     /// Closes the server's input and waits for its end.
     pub fn finish(self) -> ProcessOutput {
         self.process.finish()

@@ -15,7 +15,7 @@ use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tantivy::HasLen;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
@@ -47,21 +47,21 @@ pub(super) struct WriteErrors(Arc<Mutex<Option<io::ErrorKind>>>);
 impl WriteErrors {
     /// The write error behind a failure, or the failure itself.
     pub(super) fn cause(&self, error: tantivy::TantivyError) -> Error {
-        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match *llmc_host::lock(&self.0) {
             Some(kind) => kind.into(),
             None => error.into(),
         }
     }
 
     pub(super) fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *llmc_host::lock(&self.0) = None;
     }
 
     fn record<T>(&self, done: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &done
             && error.kind() != io::ErrorKind::Interrupted
         {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.kind());
+            *llmc_host::lock(&self.0) = Some(error.kind());
         }
         done
     }

@@ -1,11 +1,11 @@
 //! The verbs of the command line: results on standard output, errors on standard error, codes that scripts can read.
 
-use llmc_testkit::{ProcessOutput, TestWorkspace};
+use llmc_testkit::ProcessOutput;
 use serde_json::{Value, json};
 
 use crate::{keys, workspace};
 
-const FIXTURE: &str = "\
+pub(crate) const FIXTURE: &str = "\
 //- a.txt
 one
 two
@@ -14,14 +14,14 @@ three
 fn main() {}
 ";
 
-fn ok(ended: &ProcessOutput) -> &str {
+pub(crate) fn ok(ended: &ProcessOutput) -> &str {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(ended.stderr, "", "nothing to complain about");
     &ended.stdout
 }
 
 /// Fails with this code, and says something on standard error alone.
-fn fails(ended: &ProcessOutput, code: i32) -> &str {
+pub(crate) fn fails(ended: &ProcessOutput, code: i32) -> &str {
     assert_eq!(ended.code, Some(code), "{ended:?}");
     assert_eq!(ended.stdout, "", "errors do not go to standard output");
     assert!(!ended.stderr.is_empty());
@@ -380,201 +380,6 @@ fn the_tools_are_listed_with_their_cost() {
     assert!(ok(&schemas).contains("\"inputSchema\""));
 }
 
-fn shown<'a>(ended: &'a ProcessOutput, key: &str) -> (&'a str, &'a str) {
-    let line = ok(ended)
-        .lines()
-        .find(|line| line.split(' ').next() == Some(key))
-        .unwrap_or_else(|| panic!("no {key}"));
-    let (value, source) = line.split_once('=').unwrap().1.split_once("  # ").unwrap();
-    (value.trim(), source.trim())
-}
-
-#[test]
-fn the_command_line_wins_over_environment_over_file_over_defaults() {
-    let key = "mcp.tools.read_timeout";
-    let workspace = workspace(FIXTURE);
-    assert_eq!(
-        shown(&workspace.llmc(["config", "show"]), key),
-        ("10", "default")
-    );
-    workspace.write("llmc.toml", "[mcp.tools]\nread_timeout = 11\n");
-    let show = workspace.llmc(["config", "show"]);
-    let (value, source) = shown(&show, key);
-    assert_eq!(value, "11");
-    assert!(source.contains("llmc.toml"), "{source}");
-    assert_eq!(
-        shown(&show, "mcp.mode").0,
-        "\"classic\"",
-        "a file without a mode"
-    );
-    let workspace = workspace
-        .with_env("LLMC_MCP__TOOLS__READ_TIMEOUT", "12")
-        .with_env("LLMC_MCP_MODE", "te")
-        .with_env("LLMC_MCP_TOKEN", "sekrit-token-value");
-    let show = workspace.llmc(["config", "show"]);
-    let (value, source) = shown(&show, key);
-    assert_eq!(value, "12");
-    assert!(source.contains("LLMC_MCP__TOOLS__READ_TIMEOUT"), "{source}");
-    assert_eq!(shown(&show, "mcp.mode").0, "\"te\"");
-    let show = workspace.llmc([
-        "config",
-        "show",
-        "--set",
-        "mcp.tools.read_timeout=13",
-        "--mode",
-        "hybrid",
-    ]);
-    let (value, source) = shown(&show, key);
-    assert_eq!(value, "13");
-    assert!(source.contains("--set"), "{source}");
-    let (value, source) = shown(&show, "mcp.mode");
-    assert_eq!(value, "\"hybrid\"");
-    assert!(source.contains("--mode"), "{source}");
-    assert!(!show.stdout.contains("sekrit"), "a secret is never shown");
-    // Another file, by flag and by environment.
-    workspace.write("other.toml", "[mcp.tools]\nidle_timeout = 77\n");
-    let show = workspace.llmc(["--config", "other.toml", "config", "show"]);
-    assert_eq!(shown(&show, "mcp.tools.idle_timeout").0, "77");
-    let path = workspace.path("other.toml").display().to_string();
-    let workspace = workspace.with_env("LLMC_CONFIG", &path);
-    let show = workspace.llmc(["config", "show"]);
-    assert_eq!(shown(&show, "mcp.tools.idle_timeout").0, "77");
-}
-
-#[test]
-fn a_mistake_in_the_configuration_stops_every_verb() {
-    // file, what the complaint must name
-    for (file, names) in [
-        (
-            "[mcp.tools]\n\nread_onyl = true\n",
-            &["llmc.toml:3", "read_onyl", "read_only"][..],
-        ),
-        ("[mcp]\nmdoe = \"te\"\n", &["llmc.toml:2", "mdoe", "mode"]),
-        (
-            "[mcp.tools]\nread_timeout = \"soon\"\n",
-            &["llmc.toml:2", "read_timeout"],
-        ),
-        (
-            "[mcp.tools]\nread_timeout = -1\n",
-            &["llmc.toml:2", "read_timeout"],
-        ),
-        ("[mcp]\nmode = \"fast\"\n", &["llmc.toml:2", "hybrid"]),
-        ("[mcp\n", &["llmc.toml:1"]),
-        ("[mcp]\nconfig_version = \"v1\"\n", &["llmc.toml:2", "v0"]),
-        (
-            "[mcp.linux_ops.roots]\nenforce_roots = false\n",
-            &["enforce_roots"],
-        ),
-        ("[rlm]\nmodle = \"x\"\n", &["llmc.toml:2", "model"]),
-        (
-            "[mcp.tools]\nread_only = true\nread_only = false\n",
-            &["llmc.toml:3"],
-        ),
-    ] {
-        let workspace = workspace(FIXTURE);
-        workspace.write("llmc.toml", file);
-        for verb in [
-            &["mcp"][..],
-            &["config", "show"],
-            &["config", "check"],
-            &["repo", "validate"],
-            &["tools"],
-            &["tool", "stat", "--path", "a.txt"],
-        ] {
-            let ended = workspace.llmc(verb);
-            let said = fails(&ended, 2);
-            for name in names {
-                assert!(
-                    said.contains(name),
-                    "{file:?} {verb:?}: no {name} in {said}"
-                );
-            }
-        }
-    }
-    // Tables of others are theirs.
-    let workspace = workspace("//- llmc.toml\n[indexing]\nwhatever = true\n");
-    ok(&workspace.llmc(["config", "check"]));
-    for set in [
-        "mcp.tools.read_onyl=true",
-        "nonsense",
-        "mcp.tools.read_only=maybe",
-        "=1",
-        "",
-    ] {
-        fails(&workspace.llmc(["config", "check", "--set", set]), 2);
-    }
-    let workspace = workspace.with_env("LLMC_MCP__TOOLS__READ_ONYL", "true");
-    let ended = workspace.llmc(["config", "check"]);
-    assert!(
-        fails(&ended, 2).contains("LLMC_MCP__TOOLS__READ_ONYL"),
-        "{ended:?}"
-    );
-}
-
-#[test]
-fn a_server_that_is_switched_off_does_not_start() {
-    let workspace = workspace("//- llmc.toml\n[mcp]\nenabled = false\n");
-    let ended = workspace.llmc(["mcp"]);
-    assert!(fails(&ended, 2).contains("mcp.enabled"));
-    assert!(!workspace.path(".llmc").exists(), "nothing was made");
-}
-
-#[test]
-fn init_writes_a_configuration_that_is_valid() {
-    for verb in [&["init"][..], &["config", "init"]] {
-        let workspace = workspace("//- Cargo.toml\n[package]\n");
-        let printed = workspace.llmc([verb, &["--print"]].concat());
-        let text = ok(&printed).to_owned();
-        assert_eq!(workspace.tree(), ["Cargo.toml"], "printing writes nothing");
-        ok(&workspace.llmc(verb));
-        assert_eq!(workspace.read("llmc.toml"), text);
-        assert!(
-            text.contains("mode = \"hybrid\"") && text.contains("cargo"),
-            "fitted to the repository: {text}"
-        );
-        assert!(workspace.path("DOCS/agents.core.min.md").is_file());
-        assert!(workspace.path("DOCS/contracts.env.min.md").is_file());
-        let check = workspace.llmc(["config", "check"]);
-        assert!(ok(&check).contains("configuration is valid"), "{check:?}");
-        assert!(check.stdout.contains("mode hybrid"), "{check:?}");
-        // Existing files stay without --force.
-        workspace.write("llmc.toml", "# mine\n");
-        workspace.write("DOCS/agents.core.min.md", "mine\n");
-        fails(&workspace.llmc(verb), 6);
-        assert_eq!(workspace.read("llmc.toml"), "# mine\n");
-        ok(&workspace.llmc([verb, &["--force"]].concat()));
-        assert_eq!(workspace.read("llmc.toml"), text);
-        assert_eq!(workspace.read("DOCS/agents.core.min.md"), "mine\n");
-        let check = workspace.llmc(["repo", "validate"]);
-        ok(&check);
-        list_resources(&workspace);
-    }
-}
-
-fn list_resources(workspace: &TestWorkspace) {
-    let list = workspace.mcp([""; 0]).request("resources/list", json!({}));
-    assert_eq!(
-        list["result"]["resources"].as_array().unwrap().len(),
-        3,
-        "two sidecars and the stubs: {list}"
-    );
-}
-
-#[test]
-fn the_workspace_is_the_nearest_folder_with_git() {
-    let workspace = workspace("//- .git/HEAD\nref\n//- deep/er/x.txt\nx\n//- a.txt\none\n");
-    let mut command = workspace.command();
-    command
-        .current_dir(workspace.path("deep/er"))
-        .args(["tool", "stat", "--path", "a.txt"]);
-    ok(&llmc_testkit::TestProcess::start(command).finish());
-    assert!(workspace.path(".llmc/.gitignore").is_file());
-    assert_eq!(workspace.read(".llmc/.gitignore"), "*\n");
-    let mode =
-        std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(workspace.path(".llmc")).unwrap());
-    assert_eq!(mode & 0o777, 0o700);
-}
-
 #[test]
 fn output_that_cannot_be_written_is_a_failure() {
     let workspace = workspace(FIXTURE);
@@ -618,30 +423,5 @@ fn help_that_was_asked_for_is_no_mistake() {
     for args in [&["tool"][..], &["tool", "--nonsense"]] {
         let ended = workspace.llmc(args);
         assert!(fails(&ended, 2).contains("usage: llmc tool NAME"));
-    }
-}
-
-#[test]
-fn init_replaces_a_broken_configuration_where_it_is() {
-    for by_variable in [false, true] {
-        let mut workspace = workspace("//- .git/HEAD\nref\n//- sub/x\n//- llmc.toml\n[mcp\n");
-        if by_variable {
-            std::fs::remove_dir_all(workspace.path(".git")).unwrap();
-            let root = workspace.root();
-            workspace = workspace.with_env("LLMC_ROOT", root.to_str().unwrap());
-        }
-        let init = |flags: &[&str]| {
-            let mut command = workspace.command();
-            command
-                .current_dir(workspace.path("sub"))
-                .arg("init")
-                .args(flags);
-            llmc_testkit::TestProcess::start(command).finish()
-        };
-        fails(&init(&[]), 6);
-        ok(&init(&["--force"]));
-        assert!(workspace.read("llmc.toml").contains("mode = \"hybrid\""));
-        assert!(!workspace.path("sub/llmc.toml").exists());
-        ok(&workspace.llmc(["config", "check"]));
     }
 }

@@ -334,11 +334,7 @@ fn without_the_kernels_means_scripts_are_refused_by_name() {
     );
     assert!(failed["meta"]["hint"].is_string(), "{failed}");
     // Everything else works, and the embedded interpreter needs no namespaces.
-    assert!(
-        client
-            .text("read_file", json!({"path": "a.txt"}))
-            .starts_with("one\n")
-    );
+    client.assert_starts("read_file", json!({"path": "a.txt"}), "one\n");
 }
 
 #[test]

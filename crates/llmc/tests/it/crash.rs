@@ -318,9 +318,10 @@ fn a_hung_holder_is_taken_over_after_its_lease_and_cannot_write_late() {
     let lease = hung
         .acquire(&[workspace.path("a.txt")], "hung", "a.txt")
         .unwrap();
-    assert_eq!(
-        client.code("linux_fs_write", json!({"path": "a.txt", "content": "two"})),
-        "RESOURCE_BUSY"
+    client.assert_code(
+        "linux_fs_write",
+        json!({"path": "a.txt", "content": "two"}),
+        "RESOURCE_BUSY",
     );
     let deadline = Instant::now() + Duration::from_secs(10);
     while client

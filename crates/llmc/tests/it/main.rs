@@ -1,19 +1,20 @@
 //! The program from outside: over MCP, from the shell, killed, attacked, observed.
 //!
 //! - `modes`: how one is chosen, what it costs, the security checklist of hybrid mode
-//! - `protocol`: the three revisions of MCP, modes, aliases, resources
+//! - `protocol`: the three revisions of MCP, modes, aliases; `resources`: resources and pages of handles
 //! - `hints`: every text names what its reader can call
-//! - `shapes`: what every tool answers, field by field, and what it refuses
-//! - `hostile`: paths, patterns, files and lines that mean harm
+//! - `shapes`: what every tool answers, field by field; `arguments`: the arguments it refuses
+//! - `hostile`: hostile paths, patterns, files and lines; `hostile_roots`: roots, protected names, the denylist
 //! - `crash`: kill -9 at any moment, several processes on one file
 //! - `observe`: logs, audit, telemetry, metrics, handles over restarts
 //! - `commands`: programs inside the boundary
 //! - `code`: scripts that call tools; `code_escapes`: scripts that mean harm
-//! - `procs`: programs that outlive their calls; `tool_chains`: cargo, npm, pytest and the rest, without configuration
+//! - `procs`: programs that outlive their calls; `procs_limits`: their limits, owners and signals
+//! - `tool_chains`: cargo, npm, pytest and the rest, without configuration
 //! - `confined`: what the server says about confinement, proves, demands and hides
 //! - `soak`: very many commands, and nothing left of them
 //! - `policy`: the restricted profile, the operator's rules, git
-//! - `cli`: the verbs of the command line; `shell`: help, completions, colour, exit codes
+//! - `cli`: the verbs of the command line; `cli_config`: their configuration; `shell`: help, completions, colour, exit codes
 //! - `install`: clients' settings; `init`: a configuration fitted to the repository
 //! - `exit`: how a server ends
 //! - `te`: the Tool Envelope
@@ -36,7 +37,9 @@
 )]
 
 mod approvals;
+mod arguments;
 mod cli;
+mod cli_config;
 mod code;
 mod code_escapes;
 mod code_python;
@@ -51,6 +54,7 @@ mod goldens;
 mod guides;
 mod hints;
 mod hostile;
+mod hostile_roots;
 mod http;
 mod http_gates;
 mod http_hostile;
@@ -63,11 +67,13 @@ mod names;
 mod observe;
 mod policy;
 mod procs;
+mod procs_limits;
 mod protocol;
 mod rag;
 mod rag_disk;
 mod rag_hostile;
 mod rag_whole;
+mod resources;
 mod rlm;
 mod run_pytest;
 mod shapes;

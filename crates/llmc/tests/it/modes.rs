@@ -60,7 +60,7 @@ fn init_begins_with_the_instructions_in_every_mode() {
         }
     }
     let mut client = hybrid(&workspace);
-    assert!(client.text("init", json!({})).contains("execute_code"));
+    client.assert_contains("init", json!({}), "execute_code");
     let mut plain = workspace.mcp(["--set", "mcp.hybrid.include_execute_code=false"]);
     assert!(!plain.text("init", json!({})).contains("execute_code"));
     assert!(!tools(&mut plain).contains(&"execute_code".to_owned()));
@@ -172,13 +172,9 @@ fn the_security_checklist_of_hybrid_mode() {
         "/proc/self/environ",
     ] {
         let args = json!({"path": path, "content": "owned"});
-        assert_eq!(
-            client.code("linux_fs_write", args),
-            "INVALID_PATH",
-            "{path}"
-        );
+        client.assert_code("linux_fs_write", args, "INVALID_PATH");
         let args = json!({"path": path, "old_text": "root", "new_text": "owned"});
-        assert_eq!(client.code("linux_fs_edit", args), "INVALID_PATH", "{path}");
+        client.assert_code("linux_fs_edit", args, "INVALID_PATH");
     }
     workspace.assert_outside_untouched();
     // Shell injection: nothing of the line runs.
@@ -223,7 +219,7 @@ fn the_security_checklist_of_hybrid_mode() {
         ),
     ] {
         let args = json!({"code": call});
-        assert_eq!(client.code("execute_code", args), code, "{call}");
+        client.assert_code("execute_code", args, code);
     }
     assert_eq!(workspace.tree(), before);
 }
@@ -326,11 +322,7 @@ fn stubs_are_files_and_resources() {
     std::fs::remove_dir_all(workspace.path(".llmc/stubs")).unwrap();
     workspace.write(".llmc/stubs", "in the way");
     let mut client = hybrid(&workspace);
-    assert!(
-        client
-            .text("read_file", json!({"path": "a"}))
-            .contains("# LLMC")
-    );
+    client.assert_contains("read_file", json!({"path": "a"}), "# LLMC");
     assert_eq!(client.finish().code, Some(0));
     // A mode without scripts has no use for them.
     let mut te = workspace.mcp(["--mode", "te"]);

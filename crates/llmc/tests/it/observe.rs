@@ -168,12 +168,10 @@ fn the_audit_is_a_safe_csv_and_only_there_when_asked_for() {
         client.request("tools/call", read);
         client.error("read_file", json!({"path": "nope"}));
         // The agent cannot touch it.
-        assert_eq!(
-            client.code(
-                "linux_fs_delete",
-                json!({"path": "artifacts/token_audit.csv"})
-            ),
-            "INVALID_PATH"
+        client.assert_code(
+            "linux_fs_delete",
+            json!({"path": "artifacts/token_audit.csv"}),
+            "INVALID_PATH",
         );
         client.finish();
     }
@@ -426,7 +424,7 @@ fn a_handle_of_a_large_file_keeps_its_name_and_hash() {
         .as_str()
         .unwrap()
         .to_owned();
-    assert!(crate::protocol::pages(&mut client, &handle, 4 << 20) == text.as_bytes());
+    assert!(crate::resources::pages(&mut client, &handle, 4 << 20) == text.as_bytes());
     let store = std::fs::read_dir(workspace.path(".llmc/te_handles")).unwrap();
     let kept: u64 = store
         .flatten()
@@ -476,9 +474,10 @@ fn handles_end_with_their_time() {
         .unwrap();
     drop(db);
     let mut client = classic(&workspace);
-    assert_eq!(
-        client.code("linux_handle_read", json!({"handle": handle})),
-        "HANDLE_EXPIRED"
+    client.assert_code(
+        "linux_handle_read",
+        json!({"handle": handle}),
+        "HANDLE_EXPIRED",
     );
     let answer = client.request(
         "resources/read",

@@ -70,10 +70,7 @@ fn git_that_may_not_configure_says_so() {
         assert!(text.contains("a.txt"), "{text}");
         std::os::unix::fs::symlink("/usr/bin/ls", workspace.path("list")).unwrap();
         let list = workspace.path("list").display().to_string();
-        assert_eq!(
-            client.code("run_cmd", json!({"argv": [list]})),
-            "COMMAND_DENIED"
-        );
+        client.assert_code("run_cmd", json!({"argv": [list]}), "COMMAND_DENIED");
     }
 }
 
@@ -143,10 +140,7 @@ fn a_restricted_server_reads_and_refuses_the_rest() {
     // Secrets by name are kept from tools and commands alike.
     let text = client.text("run_cmd", json!({"argv": ["grep", "-r", "KEY", "."]}));
     assert!(!text.contains("foo=KEY"), "{text}");
-    assert_eq!(
-        client.code("read_file", json!({"path": ".env"})),
-        "INVALID_PATH"
-    );
+    client.assert_code("read_file", json!({"path": ".env"}), "INVALID_PATH");
     let text = client.text("te_git", json!({"args": ["show"]}));
     assert!(
         text.contains("fn foo") && !text.contains("foo=KEY"),
@@ -214,23 +208,23 @@ fn the_operators_rules_hold() {
     client.initialize("2025-11-25");
     let argv = json!({"argv": ["basename", "-s", ".rs", "a/b.rs"]});
     assert_eq!(client.text("run_cmd", argv), "b\n");
-    assert_eq!(
-        client.code("run_cmd", json!({"argv": ["basename", "-z", "x"]})),
-        "COMMAND_DENIED"
+    client.assert_code(
+        "run_cmd",
+        json!({"argv": ["basename", "-z", "x"]}),
+        "COMMAND_DENIED",
     );
-    assert_eq!(
-        client.code("run_cmd", json!({"argv": ["git", "blame", "src/a.rs"]})),
-        "COMMAND_DENIED"
+    client.assert_code(
+        "run_cmd",
+        json!({"argv": ["git", "blame", "src/a.rs"]}),
+        "COMMAND_DENIED",
     );
     let (failed, text) = client.call_tool("te_git", json!({"args": ["blame", "src/a.rs"]}));
     assert!(failed && text.contains("command_denied"), "{text}");
     // And the agent cannot rewrite them.
-    assert_eq!(
-        client.code(
-            "linux_fs_write",
-            json!({"path": "policy.toml", "content": ""})
-        ),
-        "INVALID_PATH"
+    client.assert_code(
+        "linux_fs_write",
+        json!({"path": "policy.toml", "content": ""}),
+        "INVALID_PATH",
     );
 }
 

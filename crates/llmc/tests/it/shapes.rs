@@ -1,11 +1,10 @@
 //! What every tool answers, field by field, and how it refuses what it cannot take.
 
-use llmc_testkit::{McpClient, common_code};
 use serde_json::{Value, json};
 
 use crate::{classic, keys, workspace};
 
-const FIXTURE: &str = "\
+pub(crate) const FIXTURE: &str = "\
 //- a.txt
 one
 two
@@ -103,7 +102,7 @@ fn line_ends_and_odd_encodings_come_back_as_they_are() {
                 json!({"path": "f", "content": "b", "mode": "append"}),
             ),
         ] {
-            assert_eq!(client.code(tool, args), "BAD_ARGS", "{bytes:?}");
+            client.assert_code(tool, args, "BAD_ARGS");
         }
         assert_eq!(std::fs::read(workspace.path("f")).unwrap(), bytes);
     }
@@ -157,14 +156,14 @@ fn writes_and_edits_answer_with_the_whole_files_hash() {
         json!({"path": "a.txt", "content": "lost", "expected_sha256": tag}),
         json!({"path": "a.txt", "content": "lost", "mode": "append", "expected_sha256": tag}),
     ] {
-        assert_eq!(client.code("linux_fs_write", args), "SHA_MISMATCH");
+        client.assert_code("linux_fs_write", args, "SHA_MISMATCH");
     }
     let args = json!({"path": "a.txt", "old_text": "new", "new_text": "x", "expected_sha256": tag});
-    assert_eq!(client.code("linux_fs_edit", args), "SHA_MISMATCH");
+    client.assert_code("linux_fs_edit", args, "SHA_MISMATCH");
     assert_eq!(workspace.read("a.txt"), "new");
     for bad in ["1234567", "zzzzzzzz", &"a".repeat(65), "1234567-"] {
         let args = json!({"path": "a.txt", "content": "x", "expected_sha256": bad});
-        assert_eq!(client.code("linux_fs_write", args), "BAD_ARGS", "{bad:?}");
+        client.assert_code("linux_fs_write", args, "BAD_ARGS");
     }
     // No file, no check.
     client.json(
@@ -206,12 +205,10 @@ fn an_edit_that_does_not_fit_shows_the_nearest_lines() {
         message.contains('2') && message.contains('1'),
         "both counts: {message}"
     );
-    assert_eq!(
-        client.code(
-            "linux_fs_edit",
-            json!({"path": "m.rs", "old_text": "", "new_text": "x"})
-        ),
-        "BAD_ARGS"
+    client.assert_code(
+        "linux_fs_edit",
+        json!({"path": "m.rs", "old_text": "", "new_text": "x"}),
+        "BAD_ARGS",
     );
     assert_eq!(workspace.read("m.rs"), before);
     let args = json!({"path": "m.rs", "old_text": "let same = 1;", "new_text": "let s = 1;", "expected_replacements": 2});
@@ -276,14 +273,8 @@ fn lists_are_ordered_and_complete() {
         some.to_string().contains("main.rs") && !some.to_string().contains("a.txt"),
         "{some}"
     );
-    assert_eq!(
-        client.code("linux_fs_list", json!({"path": "a.txt"})),
-        "NOT_A_DIRECTORY"
-    );
-    assert_eq!(
-        client.code("linux_fs_list", json!({"path": "nope"})),
-        "NOT_FOUND"
-    );
+    client.assert_code("linux_fs_list", json!({"path": "a.txt"}), "NOT_A_DIRECTORY");
+    client.assert_code("linux_fs_list", json!({"path": "nope"}), "NOT_FOUND");
 
     for n in 0..620 {
         workspace.write(format!("many/{n:04}"), "");
@@ -297,7 +288,7 @@ fn lists_are_ordered_and_complete() {
     );
     let handle = list["handle"].as_str().unwrap();
     let all: Value =
-        serde_json::from_slice(&crate::protocol::pages(&mut client, handle, 20_000)).unwrap();
+        serde_json::from_slice(&crate::resources::pages(&mut client, handle, 20_000)).unwrap();
     assert_eq!(all.as_array().unwrap().len(), 620);
     assert_eq!(all[0], list["entries"][0]);
     assert_eq!(all[619]["path"], "many/0619");
@@ -322,7 +313,7 @@ fn status_has_four_fields() {
             "{mode}"
         );
     }
-    assert_eq!(client.code("stat", json!({"path": "nope"})), "NOT_FOUND");
+    client.assert_code("stat", json!({"path": "nope"}), "NOT_FOUND");
 }
 
 #[test]
@@ -344,18 +335,19 @@ fn moving_deleting_and_making_say_what_they_did() {
         ("nope", "x", "NOT_FOUND"),
         ("src/b.txt", "no/such/dir", "NOT_FOUND"),
     ] {
-        assert_eq!(
-            client.code("linux_fs_move", json!({"source": source, "target": target})),
+        client.assert_code(
+            "linux_fs_move",
+            json!({"source": source, "target": target}),
             code,
-            "{source} to {target}"
         );
     }
     let made = client.json("linux_fs_mkdirs", json!({"path": "x/y"}));
     assert_eq!(made, json!({"ok": true, "path": "x/y"}));
     client.json("linux_fs_mkdirs", json!({"path": "x/y"}));
-    assert_eq!(
-        client.code("linux_fs_mkdirs", json!({"path": "x/y", "exist_ok": false})),
-        "ALREADY_EXISTS"
+    client.assert_code(
+        "linux_fs_mkdirs",
+        json!({"path": "x/y", "exist_ok": false}),
+        "ALREADY_EXISTS",
     );
     let code = client.code("linux_fs_mkdirs", json!({"path": "src/main.rs"}));
     assert!(
@@ -366,21 +358,17 @@ fn moving_deleting_and_making_say_what_they_did() {
         client.json("linux_fs_delete", json!({"path": "x", "recursive": true})),
         json!({"ok": true, "path": "x"})
     );
-    assert_eq!(
-        client.code("linux_fs_delete", json!({"path": "x"})),
-        "NOT_FOUND"
+    client.assert_code("linux_fs_delete", json!({"path": "x"}), "NOT_FOUND");
+    client.assert_code("linux_fs_read", json!({"path": "src"}), "IS_DIRECTORY");
+    client.assert_code(
+        "linux_fs_write",
+        json!({"path": "src", "content": ""}),
+        "IS_DIRECTORY",
     );
-    assert_eq!(
-        client.code("linux_fs_read", json!({"path": "src"})),
-        "IS_DIRECTORY"
-    );
-    assert_eq!(
-        client.code("linux_fs_write", json!({"path": "src", "content": ""})),
-        "IS_DIRECTORY"
-    );
-    assert_eq!(
-        client.code("read_file", json!({"path": "src/main.rs/x"})),
-        "NOT_A_DIRECTORY"
+    client.assert_code(
+        "read_file",
+        json!({"path": "src/main.rs/x"}),
+        "NOT_A_DIRECTORY",
     );
 }
 
@@ -431,7 +419,7 @@ fn searches_give_true_totals_and_what_they_skipped() {
     );
     let handle = cut["handle"].as_str().unwrap();
     let kept: Value =
-        serde_json::from_slice(&crate::protocol::pages(&mut client, handle, 9999)).unwrap();
+        serde_json::from_slice(&crate::resources::pages(&mut client, handle, 9999)).unwrap();
     assert_eq!(kept.as_array().unwrap().len(), 2);
     // literal, case, a file as root
     for (args, total) in [
@@ -516,11 +504,7 @@ fn a_handle_page_has_its_fields() {
         json!({"handle": handle, "limit": 0}),
         json!({"handle": handle, "limit": (8 << 20) + 1}),
     ] {
-        assert_eq!(
-            client.code("linux_handle_read", args.clone()),
-            "BAD_ARGS",
-            "{args}"
-        );
+        client.assert_code("linux_handle_read", args.clone(), "BAD_ARGS");
     }
     for unknown in [
         "",
@@ -531,182 +515,10 @@ fn a_handle_page_has_its_fields() {
         &handle[..29],
         &format!("{handle}x"),
     ] {
-        assert_eq!(
-            client.code("linux_handle_read", json!({"handle": unknown})),
+        client.assert_code(
+            "linux_handle_read",
+            json!({"handle": unknown}),
             "HANDLE_EXPIRED",
-            "{unknown}"
         );
     }
-}
-
-/// A call that is refused for its arguments alone: the document of a failure, whole.
-fn refused(client: &mut McpClient, tool: &str, args: &Value) -> Value {
-    let error = client.error(tool, args.clone());
-    assert_eq!(keys(&error), ["error", "meta"], "{tool} {args}");
-    assert!(!error["error"].as_str().unwrap().is_empty());
-    let meta = &error["meta"];
-    assert_eq!(common_code(&error), "BAD_ARGS", "{tool} {args}: {error}");
-    assert_eq!(meta["retryable"], false);
-    assert_eq!(meta["correlation_id"].as_str().unwrap().len(), 36, "a UUID");
-    error
-}
-
-#[test]
-fn numbers_out_of_bounds_are_refused() {
-    let workspace = workspace(FIXTURE);
-    let mut client = classic(&workspace);
-    for (tool, args) in [
-        ("read_file", json!({"path": "a.txt", "max_lines": 0})),
-        ("read_file", json!({"path": "a.txt", "offset_lines": -1})),
-        ("linux_fs_read", json!({"path": "a.txt", "max_lines": 0})),
-        ("linux_fs_read", json!({"path": "a.txt", "max_lines": 2001})),
-        ("linux_fs_read", json!({"path": "a.txt", "max_lines": -1})),
-        (
-            "linux_fs_read",
-            json!({"path": "a.txt", "offset_lines": -1}),
-        ),
-        ("linux_fs_list", json!({"path": ".", "depth": 11})),
-        ("linux_fs_list", json!({"path": ".", "depth": -1})),
-        (
-            "linux_fs_edit",
-            json!({"path": "a.txt", "old_text": "one", "new_text": "1", "expected_replacements": 0}),
-        ),
-        (
-            "linux_fs_edit",
-            json!({"path": "a.txt", "old_text": "one", "new_text": "1", "expected_replacements": -1}),
-        ),
-        (
-            "linux_search_content",
-            json!({"root": ".", "pattern": "x", "context_lines": 11}),
-        ),
-        (
-            "linux_search_content",
-            json!({"root": ".", "pattern": "x", "context_lines": -1}),
-        ),
-        (
-            "linux_search_content",
-            json!({"root": ".", "pattern": "x", "max_results": 0}),
-        ),
-        (
-            "linux_search_content",
-            json!({"root": ".", "pattern": "x", "max_results": 1001}),
-        ),
-        ("linux_search_content", json!({"root": ".", "pattern": ""})),
-        (
-            "linux_search_files",
-            json!({"root": ".", "pattern": "x", "max_results": 0}),
-        ),
-        (
-            "linux_search_files",
-            json!({"root": ".", "pattern": "x", "max_results": 2001}),
-        ),
-        ("linux_search_files", json!({"root": ".", "pattern": ""})),
-    ] {
-        refused(&mut client, tool, &args);
-    }
-    // The bounds themselves are fine.
-    for (tool, args) in [
-        (
-            "linux_fs_read",
-            json!({"path": "a.txt", "max_lines": 2000, "offset_lines": i64::MAX}),
-        ),
-        ("linux_fs_list", json!({"path": ".", "depth": 10})),
-        (
-            "linux_search_content",
-            json!({"root": ".", "pattern": "x", "context_lines": 10, "max_results": 1000}),
-        ),
-        (
-            "linux_search_files",
-            json!({"root": ".", "pattern": "x", "max_results": 2000}),
-        ),
-    ] {
-        client.json(tool, args);
-    }
-    assert!(workspace.read("a.txt").starts_with("one\n"));
-}
-
-/// Arguments that a tool would take, made up from its schema.
-fn plausible(schema: &Value) -> Value {
-    let mut args = json!({});
-    for name in schema["required"].as_array().into_iter().flatten() {
-        let name = name.as_str().unwrap();
-        args[name] = match schema["properties"][name]["type"].as_str().unwrap() {
-            "integer" | "number" => json!(1),
-            "boolean" => json!(false),
-            "array" => json!([]),
-            _ => json!("a.txt"),
-        };
-    }
-    args
-}
-
-#[test]
-fn unknown_missing_and_ill_typed_arguments_are_refused_with_the_usage() {
-    let workspace = workspace(FIXTURE);
-    let mut client = classic(&workspace);
-    let before = workspace.tree();
-    let list = client.request("tools/list", json!({}));
-    for tool in list["result"]["tools"].as_array().unwrap() {
-        let name = tool["name"].as_str().unwrap();
-        let schema = &tool["inputSchema"];
-        let good = plausible(schema);
-        let mut cases = Vec::new();
-        let mut unknown = good.clone();
-        unknown["no_such_key"] = json!(1);
-        cases.push(unknown);
-        for required in schema["required"].as_array().into_iter().flatten() {
-            let mut missing = good.clone();
-            missing
-                .as_object_mut()
-                .unwrap()
-                .remove(required.as_str().unwrap());
-            cases.push(missing);
-        }
-        for (key, property) in schema["properties"].as_object().unwrap() {
-            let wrong = match property["type"].as_str().unwrap() {
-                "string" => vec![json!(7), json!(["a"]), json!({"a": 1}), json!(true)],
-                "integer" => vec![json!("seven"), json!(1.5), json!([1]), json!(1e300)],
-                "boolean" => vec![json!("yes"), json!(1)],
-                "number" => vec![json!("text"), json!({"a": 1})],
-                _ => vec![json!([1]), json!({"a": 1})],
-            };
-            for value in wrong {
-                // A signal has a name and a number.
-                if key == "signal" && value.is_number() {
-                    continue;
-                }
-                let mut args = good.clone();
-                args[key] = value;
-                cases.push(args);
-            }
-        }
-        for args in cases {
-            let error = refused(&mut client, name, &args);
-            let hint = error["meta"]["hint"].as_str().unwrap_or_default();
-            assert!(
-                hint.contains(name) && hint.contains("usage"),
-                "{name} {args}: {error}"
-            );
-        }
-    }
-    assert_eq!(workspace.tree(), before);
-    assert!(workspace.read("a.txt").starts_with("one\n"));
-}
-
-#[test]
-fn a_key_given_twice_is_refused_at_any_level() {
-    let workspace = workspace(FIXTURE);
-    let mut client = classic(&workspace);
-    for (n, line) in [
-        r#"{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"linux_fs_delete","arguments":{"path":"nope","path":"a.txt"}}}"#,
-        r#"{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"stat","name":"linux_fs_delete","arguments":{"path":"a.txt"}}}"#,
-        r#"{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"linux_fs_delete","arguments":{"path":"a.txt","p\u0061th":"b"}}}"#,
-        r#"{"jsonrpc":"2.0","id":ID,"method":"tools/list","method":"tools/call","params":{"name":"linux_fs_delete","arguments":{"path":"a.txt"}}}"#,
-    ].iter().enumerate() {
-        let id = format!("dup{n}");
-        client.send(line.replace("ID", &format!("\"{id}\"")).as_bytes());
-        let answer = client.answer(&id.into());
-        assert_eq!(answer["error"]["code"], -32600, "{answer}");
-    }
-    assert!(workspace.path("a.txt").exists());
 }

@@ -106,11 +106,7 @@ fn arguments_out_of_bounds_are_refused_before_anything_is_asked() {
         path(json!({"trace": "x"})),
     ];
     for args in cases {
-        assert_eq!(
-            client.code("rlm_query", args.clone()),
-            "invalid_args",
-            "{args}"
-        );
+        client.assert_code("rlm_query", args.clone(), "invalid_args");
     }
     // At the bounds it works.
     let most =
@@ -138,7 +134,7 @@ fn files_that_cannot_be_read_have_codes_of_their_own() {
         (".", "invalid_args"),
     ] {
         let args = json!({"task": "?", "path": path});
-        assert_eq!(client.code("rlm_query", args), code, "{path}");
+        client.assert_code("rlm_query", args, code);
     }
     let small = json!({"task": "?", "path": "hay.txt", "max_bytes": 100});
     let error = client.error("rlm_query", small);
@@ -150,11 +146,12 @@ fn files_that_cannot_be_read_have_codes_of_their_own() {
             .contains("max_bytes")
     );
     let context = json!({"task": "?", "context": "x".repeat(101), "max_bytes": 100});
-    assert_eq!(client.code("rlm_query", context), "file_too_large");
+    client.assert_code("rlm_query", context, "file_too_large");
     workspace.write("big.txt", "x\n".repeat(200_000));
-    assert_eq!(
-        client.code("rlm_query", json!({"task": "?", "path": "big.txt"})),
-        "file_too_large"
+    client.assert_code(
+        "rlm_query",
+        json!({"task": "?", "path": "big.txt"}),
+        "file_too_large",
     );
     assert_eq!(server.requests().len(), 0);
     let odd = client.json("rlm_query", json!({"task": "?", "path": "latin.txt"}));

@@ -268,9 +268,10 @@ fn paths_go_through_the_same_door_as_everywhere() {
         0,
     )
     .unwrap();
-    assert_eq!(
-        client.code("rlm_query", json!({"task": "?", "path": "pipe"})),
-        "path_denied"
+    client.assert_code(
+        "rlm_query",
+        json!({"task": "?", "path": "pipe"}),
+        "path_denied",
     );
     assert_eq!(server.requests().len(), 0);
     let workspace = with_models(&server, "[mcp.rlm]\nallow_path = false\n");

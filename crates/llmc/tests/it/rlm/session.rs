@@ -287,7 +287,7 @@ fn a_plain_answer_that_is_cut_or_empty_is_none() {
         let mut client = workspace.mcp(["--set", "rlm.direct_tokens=16000"]);
         client.initialize("2025-11-25");
         let args = json!({"task": "How many?", "context": "one two three four"});
-        assert_eq!(client.code("rlm_query", args), "no_answer");
+        client.assert_code("rlm_query", args, "no_answer");
     }
 }
 
