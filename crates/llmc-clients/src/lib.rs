@@ -6,6 +6,7 @@
 //!
 //! This crate prints nothing, asks nothing, and does not know what the server does.
 //!
+//! The three types to know:
 //! - [`Client`]: the clients, their files and formats
 //! - [`ServerEntry`]: what is written: a name, a program, its arguments
 //! - [`EditPlan`]: a prepared edit, to be shown and then applied

@@ -417,7 +417,7 @@ fn links_stay_links() {
 }
 
 #[test]
-fn a_read_only_file_is_meant_to_stay() {
+fn a_read_only_file_is_not_replaced() {
     let file = file("{}");
     fs::set_permissions(&file.path, fs::Permissions::from_mode(0o444)).unwrap();
     let plan = install(Client::Windsurf, &file.path).unwrap();

@@ -9,6 +9,9 @@
 //! This crate reads one file and asks the file system where it lies. It knows nothing of the other crates, of clap or
 //! of logging, and it never holds the value of `LLMC_MCP_TOKEN`.
 //!
+//! The three types to know: [`Config`] is what other crates read, [`LoadedConfig`] adds where each value came from, and
+//! [`SettingSource`] is such a place.
+//!
 //! - `declarations`: every setting, and nothing else; `spec`: what a declaration can say, and the macro behind it
 //! - `choices`: enums for settings with a fixed set of words
 //! - `value`: the kinds of values and how TOML or bare text becomes one

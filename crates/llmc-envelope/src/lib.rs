@@ -1,7 +1,11 @@
 //! Turns any result into a bounded, honest answer.
 //!
-//! Whatever a tool found is either shown whole or shown in part with a line that counts what is missing and a handle that gives the
-//! rest back byte for byte. The parts:
+//! Whatever a tool found is either shown whole, or shown in part with a line that counts what is missing and a handle that
+//! gives the rest back byte for byte.
+//!
+//! The three types to know: [`CutLimits`](cut::CutLimits) is the room of an answer, [`Receipt`](receipt::Receipt) the line
+//! below it, [`HandleStore`](handles::HandleStore) keeps what it leaves out.
+//!
 //!
 //! - [`cut`]: what fits a token budget, cut between lines.
 //! - [`receipt`]: the last line of an incomplete answer, and the escape that keeps content from forging one.

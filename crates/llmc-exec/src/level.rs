@@ -135,9 +135,10 @@ impl ConfinementLevel {
             netns: features.net,
             network,
             seccomp: features.seccomp,
-            protected: match features.mount {
-                true => Protection::Mount,
-                false => Protection::Detect,
+            protected: if features.mount {
+                Protection::Mount
+            } else {
+                Protection::Detect
             },
         }
     }

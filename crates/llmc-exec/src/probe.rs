@@ -20,7 +20,7 @@ use super::level::ConfinementLevel;
 use super::plan::{ATTEMPT, REFUSED};
 use super::programs::Program;
 use super::protect::Quarantined;
-use super::runner::{ExecRequest, RunOwner, Runner};
+use super::runner::{ExecRequest, Runner};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
 
@@ -159,9 +159,10 @@ impl Prober<'_> {
 
     fn network(&self) -> Vec<Probe> {
         let level = self.runner.level();
-        let away = match self.runner.settings().network {
-            true => Err("allow_outbound_network is true".to_owned()),
-            false => self.claim(level.netns || level.seccomp, "netns or seccomp"),
+        let away = if self.runner.settings().network {
+            Err("allow_outbound_network is true".to_owned())
+        } else {
+            self.claim(level.netns || level.seccomp, "netns or seccomp")
         };
         let scoped = level.landlock.is_some_and(|abi| abi >= 6);
         let unnamed = self.claim(level.seccomp || level.netns || scoped, "seccomp");
@@ -370,13 +371,9 @@ impl Prober<'_> {
             .map(|&word| word.to_owned())
             .collect();
         let spec = ExecRequest {
-            argv: &argv,
             program: Some(&self.program),
-            cwd: self.cwd,
-            timeout: ATTEMPT_TIMEOUT,
-            env: &[],
             max_output: 1 << 20,
-            owner: RunOwner::default(),
+            ..ExecRequest::new(&argv, self.cwd, ATTEMPT_TIMEOUT)
         };
         let mut said = Vec::new();
         let mut collect = |_, bytes: &[u8]| said.extend_from_slice(bytes);
@@ -406,10 +403,7 @@ impl Prober<'_> {
     /// What a refusal means.
     fn layer(&self, aim: TargetKind, attempt: &Attempt) -> String {
         let level = self.runner.level();
-        let filter = match level.seccomp {
-            true => "seccomp",
-            false => "landlock",
-        };
+        let filter = if level.seccomp { "seccomp" } else { "landlock" };
         let errno = attempt.refused.map(Errno::from_raw_os_error);
         let layer = match (aim, errno) {
             (TargetKind::File, None) if !attempt.quarantined.is_empty() => {

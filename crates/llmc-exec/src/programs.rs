@@ -98,9 +98,12 @@ impl Programs {
             really.as_deref() == Some(&program.path)
                 && path.file_name() == Some(OsStr::new(&program.name))
         };
-        let hit = self.found.iter().find(|program| match by_path {
-            true => program.path.as_os_str() == OsStr::new(asked) || same_file(program),
-            false => program.name == asked,
+        let hit = self.found.iter().find(|program| {
+            if by_path {
+                program.path.as_os_str() == OsStr::new(asked) || same_file(program)
+            } else {
+                program.name == asked
+            }
         });
         if let Some(program) = hit {
             return Ok(program);
@@ -133,9 +136,10 @@ impl Programs {
             .iter()
             .map(|program| program.name.as_str())
             .collect();
-        match names.is_empty() {
-            true => "nothing".to_owned(),
-            false => names.join(", "),
+        if names.is_empty() {
+            "nothing".to_owned()
+        } else {
+            names.join(", ")
         }
     }
 }
@@ -198,9 +202,10 @@ pub(super) fn find_program(asked: &str, cwd: &Path, search_path: &[PathBuf]) -> 
     });
     found.ok_or_else(|| Error::CommandDenied {
         command: clipped(asked),
-        why: match asked.contains('/') {
-            true => "there is no executable file of that name".to_owned(),
-            false => "there is no such program on the search path".to_owned(),
+        why: if asked.contains('/') {
+            "there is no executable file of that name".to_owned()
+        } else {
+            "there is no such program on the search path".to_owned()
         },
         hint: "install it, or give the path of an executable file".to_owned(),
     })

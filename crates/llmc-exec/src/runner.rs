@@ -56,6 +56,21 @@ pub struct ExecRequest<'a> {
     pub owner: RunOwner<'a>,
 }
 
+impl<'a> ExecRequest<'a> {
+    /// A run of a caller's program without further variables, a bound on its output or an owner.
+    pub fn new(argv: &'a [String], cwd: &'a OpenDir, timeout: Duration) -> ExecRequest<'a> {
+        ExecRequest {
+            argv,
+            program: None,
+            cwd,
+            timeout,
+            env: &[],
+            max_output: u64::MAX,
+            owner: RunOwner::default(),
+        }
+    }
+}
+
 /// Whose run it is: runs of one principal share the private layer over the home directory, runs of one session `/tmp`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunOwner<'a> {
@@ -198,9 +213,10 @@ impl Runner {
     /// # Errors
     /// [`Error::CommandDenied`]: no such program, or with the names that are allowed.
     pub fn resolve(&self, argv0: &str, cwd: &Path) -> Result<Program> {
-        match self.programs.any {
-            true => find_program(argv0, cwd, &self.settings.search_path),
-            false => self.programs.get(argv0).cloned(),
+        if self.programs.any {
+            find_program(argv0, cwd, &self.settings.search_path)
+        } else {
+            self.programs.get(argv0).cloned()
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::follow::Stream;
 use super::programs::find_program;
-use super::runner::{ExecRequest, RunOwner, Runner};
+use super::runner::{ExecRequest, Runner};
 use llmc_host::{CancelToken, OpenDir};
 
 /// How long one of them may take to print its version.
@@ -52,13 +52,9 @@ pub fn check_tool_chains(runner: &Runner, cwd: &OpenDir) -> Vec<ToolChain> {
         let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
         let mut printed = Vec::new();
         let spec = ExecRequest {
-            argv: &argv,
             program: Some(&program),
-            cwd,
-            timeout: VERSION_TIMEOUT,
-            env: &[],
             max_output: MAX_VERSION_BYTES,
-            owner: RunOwner::default(),
+            ..ExecRequest::new(&argv, cwd, VERSION_TIMEOUT)
         };
         let mut collect = |_: Stream, bytes: &[u8]| printed.extend_from_slice(bytes);
         let ran = runner.run(&spec, &mut collect, &CancelToken::default());

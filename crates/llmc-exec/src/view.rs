@@ -85,9 +85,10 @@ fn existing(pattern: &Path) -> Vec<HiddenPlace> {
 fn redacted_file(path: &Path) -> String {
     let small = std::fs::metadata(path)
         .is_ok_and(|status| status.is_file() && status.len() <= MAX_REDACTED_BYTES);
-    match small {
-        true => redacted(&std::fs::read(path).unwrap_or_default()),
-        false => String::new(),
+    if small {
+        redacted(&std::fs::read(path).unwrap_or_default())
+    } else {
+        String::new()
     }
 }
 

@@ -66,9 +66,10 @@ pub fn split_words(command: &str) -> Result<Vec<String>> {
     if words.is_empty() {
         return bad("the command is empty");
     }
-    match words.iter().any(|word| word.contains('\0')) {
-        true => bad("the command holds a NUL character"),
-        false => Ok(words),
+    if words.iter().any(|word| word.contains('\0')) {
+        bad("the command holds a NUL character")
+    } else {
+        Ok(words)
     }
 }
 

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decides_over_the_agent_is_not_the_agents_to_write() {
+    fn files_that_govern_the_agent_cannot_be_written() {
         for path in [
             "/w/llmc.toml",
             "/w/deep/er/LLMC.toml",

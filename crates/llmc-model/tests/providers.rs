@@ -233,7 +233,7 @@ async fn redirects_are_not_followed() {
 }
 
 #[tokio::test]
-async fn a_silent_provider_is_left_at_the_deadline() {
+async fn a_silent_provider_times_out() {
     let server = ModelServer::start(|_| ModelAction::Hang);
     let route = route(&server, "ollama/m").await;
     let books = ledger();
@@ -316,7 +316,7 @@ async fn a_key_never_travels_in_the_clear() {
 }
 
 #[tokio::test]
-async fn a_name_server_that_changes_its_mind_changes_nothing() {
+async fn a_changed_dns_answer_has_no_effect() {
     let server = ModelServer::start(|_| ModelAction::Say("Three.".into()));
     let (port, asked) = (server.address().port(), Arc::new(AtomicUsize::new(0)));
     let count = asked.clone();

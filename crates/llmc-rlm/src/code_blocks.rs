@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_what_stands_in_closed_fences() {
+    fn only_closed_fences_are_code() {
         assert_eq!(
             code("So:\n```python\na = 1\n```\nthen\n```\nb\n```"),
             ["a = 1\n", "b\n"]

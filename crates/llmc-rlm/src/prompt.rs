@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_cut_with_a_word_about_it() {
+    fn output_is_cut_with_a_marker() {
         assert_eq!(cut_output("a\nb\n"), "a\nb\n");
         for long in ["line of words\n".repeat(5_000), "z9".repeat(50_000)] {
             let cut = cut_output(&long);

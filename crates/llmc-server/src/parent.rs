@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_parent_that_died_before_we_looked_is_gone() {
+    async fn a_parent_that_exited_before_the_watch_is_reported() {
         let mut child = sleeper();
         let dead = pid(&child);
         child.kill().await.unwrap();

@@ -8,6 +8,8 @@
 //! when idle. A tokenizer that builds its maps at start takes a tenth of a second and tens of megabytes. Here the build
 //! script writes the vocabulary as a hash table in plain bytes, which the executable carries as read-only data.
 //!
+//! The crate has one public type, [`TokenEstimate`]; the rest is functions.
+//!
 //! - [`count()`] and [`fits`]: the exact number of tokens, and whether it stays within a budget
 //! - [`lines_within`]: how much of a text fits a budget, in whole lines
 //! - [`estimate()`], [`TokenEstimate`]: the cost of a text of any size, in bounded time

@@ -1,5 +1,8 @@
 //! Every tool, and the one path every call takes.
 //!
+//! The crate owns what a tool is, every tool, admission, dispatch, the seal and the error table. The three types to know:
+//! [`Tool`] is one tool, [`App`] runs calls, [`Sealed`] is an answer.
+//!
 //! - [`Tool`], [`ToolDef`]: what a tool is
 //! - [`catalog`]: all of them, one file each
 //! - [`App`]: the running application; [`App::call`] is the only way to run a tool

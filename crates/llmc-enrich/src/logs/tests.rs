@@ -143,7 +143,7 @@ fn a_short_log_is_untouched() {
 }
 
 #[test]
-fn the_unread_middle_is_said() {
+fn the_unread_middle_is_reported() {
     let log = long_log();
     let text = TextEnds {
         head: &log[..log

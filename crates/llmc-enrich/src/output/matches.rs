@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_read_and_others_are_left_alone() {
+    fn both_forms_are_read_and_others_are_unchanged() {
         let mut file =
             |path: &str| (path == "a.rs").then(|| "fn f() {}\nlet x = 1;\nfn f() {}\n".to_owned());
         let found = parse(

@@ -163,7 +163,7 @@ fn json_cut_off_and_json_lines_have_a_shape_too() {
 }
 
 #[test]
-fn the_keys_of_json_are_counted_as_what_they_are() {
+fn json_keys_are_counted_by_kind() {
     let items = vec!["{\"k\": 1, \"v\": 2}"; 500].join(",\n");
     let text = format!("{{\"a\": [{items}], \"zlast\": 1}}\n");
     has(

@@ -140,9 +140,10 @@ impl Runs {
         for init in inits.iter() {
             watched.push(PollFd::new(&init.pidfd, PollFlags::IN));
             // Its end is asked for once: it would be true again and again until the process is reaped.
-            watched.push(match init.ended {
-                true => PollFd::new(&init.pidfd, PollFlags::IN),
-                false => PollFd::new(&init.theirs, PollFlags::RDHUP),
+            watched.push(if init.ended {
+                PollFd::new(&init.pidfd, PollFlags::IN)
+            } else {
+                PollFd::new(&init.theirs, PollFlags::RDHUP)
             });
         }
         match poll(&mut watched, timeout.as_ref()) {

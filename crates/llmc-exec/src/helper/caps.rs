@@ -59,9 +59,10 @@ pub(super) fn bound_programs() -> Result<(), Errno> {
 }
 
 fn kept(sets: CapabilitySets) -> CapabilitySet {
-    match rustix::process::geteuid().is_root() {
-        true => COMMAND_CAPABILITIES & sets.permitted,
-        false => CapabilitySet::empty(),
+    if rustix::process::geteuid().is_root() {
+        COMMAND_CAPABILITIES & sets.permitted
+    } else {
+        CapabilitySet::empty()
     }
 }
 

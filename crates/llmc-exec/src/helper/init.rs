@@ -56,9 +56,10 @@ pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()>
     }
     let plan: Plan = plan::receive(leash)?;
     let wants = |target: &Target| target.input.has_descriptor();
-    let input = match plan.target.as_ref().is_some_and(wants) {
-        true => fds::receive(leash)?.pop(),
-        false => None,
+    let input = if plan.target.as_ref().is_some_and(wants) {
+        fds::receive(leash)?.pop()
+    } else {
+        None
     };
     let ends = CommandStdio {
         input,
@@ -143,9 +144,10 @@ fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
     let failed = |errno| Failure::new(None, "the working directory", errno);
     rustix::process::chdir(&plan.cwd).map_err(failed)?;
     let there = rustix::fs::stat(".").map_err(failed)?;
-    match (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino) {
-        true => Ok(()),
-        false => Err(failed(Errno::STALE)),
+    if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino) {
+        Ok(())
+    } else {
+        Err(failed(Errno::STALE))
     }
 }
 
@@ -153,9 +155,10 @@ fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
 fn live(target: &Target, plan: &Plan, leash: &UnixStream, ends: CommandStdio) -> Vec<Report> {
     let over = start(target, plan, ends).and_then(|command| {
         let signals = only_wait()?;
-        match target.input == Input::Nothing || introduce(command, leash).is_ok() {
-            true => Ok(watch(&signals, command, leash)),
-            false => Ok(None),
+        if target.input == Input::Nothing || introduce(command, leash).is_ok() {
+            Ok(watch(&signals, command, leash))
+        } else {
+            Ok(None)
         }
     });
     if !plan.features.pid {

@@ -49,9 +49,10 @@ pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
             .handle_access(AccessNet::from_all(NEWEST_ABI))
             .map_err(other)?;
     }
-    let mut places: Vec<OsString> = match plan.features.mount {
-        true => plan.places.write.clone(),
-        false => around(&plan.places),
+    let mut places: Vec<OsString> = if plan.features.mount {
+        plan.places.write.clone()
+    } else {
+        around(&plan.places)
     };
     places.extend(DEVICES.map(OsString::from));
     // Only a /tmp of its own: the host's holds other people's files.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::rule::{Refusal, Rule};
 use super::{Allowed, denied};
 use crate::error::{Error, Result};
-use crate::{ExecRequest, Program, RunOwner, Runner, Stream};
+use crate::{ExecRequest, Program, Runner, Stream};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
 
@@ -213,13 +213,10 @@ impl Asked<'_> {
         let mut argv = vec!["git".to_owned(), "--no-pager".to_owned()];
         argv.extend(args.iter().map(|&word| word.to_owned()));
         let spec = ExecRequest {
-            argv: &argv,
             program: Some(self.program),
-            cwd: self.cwd,
-            timeout: GIT_TIMEOUT,
             env: &self.env,
             max_output: ANSWER,
-            owner: RunOwner::default(),
+            ..ExecRequest::new(&argv, self.cwd, GIT_TIMEOUT)
         };
         let mut out = Vec::new();
         let mut collect = |stream, bytes: &[u8]| {

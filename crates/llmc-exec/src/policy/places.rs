@@ -45,10 +45,13 @@ impl Places<'_> {
             return Ok(());
         }
         match self {
-            Places::Text => match inside(word) {
-                true => Ok(()),
-                false => Err("lies outside the allowed roots".to_owned()),
-            },
+            Places::Text => {
+                if inside(word) {
+                    Ok(())
+                } else {
+                    Err("lies outside the allowed roots".to_owned())
+                }
+            }
             Places::Real { roots, cwd } => real(roots, cwd, word, touch),
         }
     }

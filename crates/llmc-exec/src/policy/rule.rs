@@ -465,9 +465,10 @@ impl Rule {
         let mut flags: Vec<&String> = self.flags.keys().collect();
         flags.sort_by_key(|flag| (flag.len(), *flag));
         for flag in flags {
-            match allowed.len() + flag.len() < SHOWN_FLAGS {
-                true => allowed.extend([" ", flag]),
-                false => left += 1,
+            if allowed.len() + flag.len() < SHOWN_FLAGS {
+                allowed.extend([" ", flag])
+            } else {
+                left += 1
             }
         }
         let more = match left {
@@ -502,9 +503,10 @@ fn any_case(glob: &str) -> String {
             ']' => class = false,
             _ => {}
         }
-        match c.is_ascii_alphabetic() && !class {
-            true => out.extend(['[', c.to_ascii_lowercase(), c.to_ascii_uppercase(), ']']),
-            false => out.push(c),
+        if c.is_ascii_alphabetic() && !class {
+            out.extend(['[', c.to_ascii_lowercase(), c.to_ascii_uppercase(), ']'])
+        } else {
+            out.push(c)
         }
     }
     out

@@ -28,7 +28,7 @@ fn accepted(program: &str, args: &[String]) -> Option<Vec<String>> {
 
 /// The hazard that the program would see in these arguments, read by its own rules.
 fn hazard(program: &str, args: &[String]) -> Option<String> {
-    let &(_, letters, long, valued, _) = HAZARDS.iter().find(|row| row.0 == program)?;
+    let &(_, letters, ref long, valued, _) = HAZARDS.iter().find(|row| row.0 == program)?;
     for word in args {
         if word == "--" {
             return None;
@@ -80,7 +80,7 @@ fn known(program: &str, name: &str, hazard: &str) -> bool {
 
 fn argv() -> impl Strategy<Value = (&'static str, Vec<String>)> {
     (0..HAZARDS.len()).prop_flat_map(|at| {
-        let (program, letters, long, valued, long_valued) = HAZARDS[at];
+        let &(program, letters, ref long, valued, ref long_valued) = &HAZARDS[at];
         let mut pool: Vec<String> = WORDS.iter().map(|word| (*word).to_owned()).collect();
         for flag in long.iter().chain(long_valued) {
             pool.push((*flag).to_owned());
@@ -129,7 +129,7 @@ const PATHS_ONLY: &[&str] = &["cat", "head", "tail", "wc", "ls", "stat", "file",
 
 #[test]
 fn hazards_are_refused_one_by_one() {
-    for &(program, letters, long, ..) in HAZARDS {
+    for &(program, letters, ref long, ..) in HAZARDS.iter() {
         let (sub, operands) = match program {
             "git" => (vec!["log".to_owned()], vec![]),
             "sed" => (vec!["-n".to_owned()], vec!["1p".to_owned(), "a".to_owned()]),

@@ -21,9 +21,10 @@ impl Prober<'_> {
             false => self.real(HOOKS, || self.open(HOOKS, &git)),
         };
         let file = root.join(CONFIG_FILE);
-        let config = match exists(&file) {
-            true => self.real(CONFIG, || self.open(CONFIG, &file)),
-            false => self.planted(CONFIG, || self.create(&file)),
+        let config = if exists(&file) {
+            self.real(CONFIG, || self.open(CONFIG, &file))
+        } else {
+            self.planted(CONFIG, || self.create(&file))
         };
         vec![config, hook]
     }

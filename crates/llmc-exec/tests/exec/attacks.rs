@@ -140,9 +140,10 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             Some(parent) => {
                 rustix::process::kill_process(parent, Signal::KILL)?;
                 std::thread::sleep(Duration::from_millis(300));
-                match rustix::process::getppid() == Some(parent) {
-                    true => Err(io::ErrorKind::PermissionDenied.into()),
-                    false => Ok(()),
+                if rustix::process::getppid() == Some(parent) {
+                    Err(io::ErrorKind::PermissionDenied.into())
+                } else {
+                    Ok(())
                 }
             }
             None => Err(io::ErrorKind::NotFound.into()),

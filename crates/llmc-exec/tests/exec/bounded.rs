@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use llmc_exec::{Children, Confinement, ExecRequest, RunOwner, RunReport, Runner};
+use llmc_exec::{Children, Confinement, ExecRequest, RunReport, Runner};
 use llmc_host::CancelToken;
 
 use crate::world::{World, text};
@@ -86,15 +86,7 @@ fn exchange(
     let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
     let roots = world.roots();
     let cwd = roots.open_dir(".").unwrap();
-    let spec = ExecRequest {
-        argv: &argv,
-        program: None,
-        cwd: &cwd,
-        timeout: Duration::from_secs(20),
-        env: &[],
-        max_output: u64::MAX,
-        owner: RunOwner::default(),
-    };
+    let spec = ExecRequest::new(&argv, &cwd, Duration::from_secs(20));
     let mut received = Vec::new();
     let begin_stop = stop.clone();
     let finished = runner

@@ -155,13 +155,8 @@ fn panic() {
                   while [ ! -s life ]; do sleep 0.01; done; echo now; sleep 100";
     let argv = ["sh", "-c", script].map(str::to_owned);
     let spec = llmc_exec::ExecRequest {
-        argv: &argv,
-        program: None,
-        cwd: &cwd,
-        timeout: Duration::from_secs(30),
-        env: &[],
         max_output: 100,
-        owner: llmc_exec::RunOwner::default(),
+        ..llmc_exec::ExecRequest::new(&argv, &cwd, Duration::from_secs(30))
     };
     let run = std::panic::AssertUnwindSafe(|| {
         runner.run(

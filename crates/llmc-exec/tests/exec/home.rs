@@ -121,13 +121,9 @@ fn shell(world: &World, runner: &Runner, owner: RunOwner<'_>, line: &str) -> (Op
     let cwd = roots.open_dir(".").unwrap();
     let mut out = Vec::new();
     let spec = ExecRequest {
-        argv: &argv,
-        program: None,
-        cwd: &cwd,
-        timeout: Duration::from_secs(20),
-        env: &[],
         max_output: 1 << 20,
         owner,
+        ..ExecRequest::new(&argv, &cwd, Duration::from_secs(20))
     };
     let mut collect = |_: Stream, bytes: &[u8]| out.extend_from_slice(bytes);
     let finished = runner

@@ -214,13 +214,8 @@ fn vanished() {
     std::fs::remove_dir(&gone).unwrap();
     let argv = ["true".to_owned()];
     let spec = llmc_exec::ExecRequest {
-        argv: &argv,
-        program: None,
-        cwd: &cwd,
-        timeout: std::time::Duration::from_secs(5),
-        env: &[],
         max_output: 10,
-        owner: llmc_exec::RunOwner::default(),
+        ..llmc_exec::ExecRequest::new(&argv, &cwd, std::time::Duration::from_secs(5))
     };
     let run = runner.run(&spec, &mut |_, _| {}, &llmc_host::CancelToken::default());
     if runner.level().mountns {

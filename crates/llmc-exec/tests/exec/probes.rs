@@ -7,8 +7,8 @@ use llmc_exec::{Confinement, Probe, ProbeResult, Protection, Runner, run_probes}
 use crate::world::World;
 
 pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
-    add("trials_hold_where_the_level_says_so", confined);
-    add("trials_get_out_where_nothing_holds_them", free);
+    add("probes_fail_where_the_level_promises_it", confined);
+    add("probes_escape_without_confinement", free);
     add("trials_in_a_bare_workspace_leave_it_bare", bare);
     add("trials_need_a_place_outside_the_roots", everywhere);
 }

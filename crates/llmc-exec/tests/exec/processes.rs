@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use llmc_exec::{
     Confinement, Error, ExecRequest, Io, NotKilled, Process, ProcessOptions, Protection, Result,
-    RunOwner, Runner, find_signal_target,
+    Runner, find_signal_target,
 };
 use llmc_host::CancelToken;
 
@@ -14,14 +14,14 @@ use crate::endings::{BOTH, descendants, is_written, wait_for_rest, wait_until_wr
 use crate::world::{World, text};
 
 pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
-    add("a_process_is_talked_to_through_pipes", pipes);
+    add("a_process_reads_and_writes_through_pipes", pipes);
     add("a_process_has_a_terminal_of_its_own", terminal);
     add("keys_typed_on_a_terminal_are_signals", keys);
     add("a_terminal_refuses_a_line_that_it_would_cut", long_line);
     add("only_the_last_output_is_kept_under_its_numbers", ring);
     add("a_process_that_does_not_read_blocks_no_call", full);
     add("a_stubborn_tree_is_stopped", stubborn);
-    add("a_process_ends_with_the_hold_on_it", dropped);
+    add("dropping_a_process_ends_it", dropped);
     add("a_killed_server_ends_its_processes", crash);
     add("an_idle_process_is_ended", idle);
     add("what_a_process_plants_is_quarantined_at_its_end", planted);
@@ -53,15 +53,7 @@ fn try_start(
     let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
     let roots = world.roots();
     let cwd = roots.open_dir(".").unwrap();
-    let spec = ExecRequest {
-        argv: &argv,
-        program: None,
-        cwd: &cwd,
-        timeout: Duration::MAX,
-        env: &[],
-        max_output: u64::MAX,
-        owner: RunOwner::default(),
-    };
+    let spec = ExecRequest::new(&argv, &cwd, Duration::MAX);
     runner.spawn(&spec, manner)
 }
 

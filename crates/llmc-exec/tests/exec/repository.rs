@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, Error, ExecRequest, Profile, Result, RunOwner, Runner, Stream};
+use llmc_exec::{Confinement, Error, ExecRequest, Profile, Result, Runner, Stream};
 use llmc_host::CancelToken;
 
 use crate::world::{World, script};
@@ -496,9 +496,10 @@ impl Door {
         let cwd = roots.open_dir(dir).unwrap();
         let args: Vec<String> = args.iter().map(|&word| word.to_owned()).collect();
         let argv = [&["git".to_owned()][..], &args].concat();
-        let ready = match self.through_policy {
-            true => None,
-            false => Some(self.runner.git(&args, &cwd)?),
+        let ready = if self.through_policy {
+            None
+        } else {
+            Some(self.runner.git(&args, &cwd)?)
         };
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let mut collect = |stream: Stream, bytes: &[u8]| match stream {
@@ -506,13 +507,14 @@ impl Door {
             Stream::Stderr => err.extend_from_slice(bytes),
         };
         let spec = ExecRequest {
-            argv: ready.as_ref().map_or(&argv, |ready| &ready.argv),
             program: ready.as_ref().map(|ready| &ready.program),
-            cwd: &cwd,
-            timeout: Duration::from_secs(20),
             env: ready.as_ref().map_or(&[], |ready| &ready.env),
             max_output: 1 << 20,
-            owner: RunOwner::default(),
+            ..ExecRequest::new(
+                ready.as_ref().map_or(&argv, |ready| &ready.argv),
+                &cwd,
+                Duration::from_secs(20),
+            )
         };
         let finished = self
             .runner

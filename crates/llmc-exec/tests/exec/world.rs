@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use llmc_exec::{Confinement, ExecRequest, Result, RunOwner, RunReport, Runner, Settings, Stream};
+use llmc_exec::{Confinement, ExecRequest, Result, RunReport, Runner, Settings, Stream};
 use llmc_host::{CancelToken, PathRules, Roots};
 
 /// What lies in the workspace.
@@ -150,13 +150,9 @@ impl World {
             Stream::Stderr => err.extend_from_slice(bytes),
         };
         let spec = ExecRequest {
-            argv: &argv,
-            program: None,
-            cwd: &cwd,
-            timeout,
             env: &[("TE_AGENT_ID".to_owned(), "agent-7".to_owned())],
             max_output,
-            owner: RunOwner::default(),
+            ..ExecRequest::new(&argv, &cwd, timeout)
         };
         let finished = runner.run(&spec, &mut collect, stop)?;
         Ok(Ran {

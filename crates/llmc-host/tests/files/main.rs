@@ -226,7 +226,7 @@ fn hostile_paths_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn odd_but_honest_paths_work() {
+fn unusual_paths_inside_the_root_work() {
     let f = Fixture::new();
     for name in [
         "a b",

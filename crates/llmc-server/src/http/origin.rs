@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_the_list_is_meant() {
+    fn a_port_in_the_list_is_compared() {
         let names = names(&["box.example:8443"], &[]);
         assert!(passes(&names, "box.example:8443", None));
         assert!(!passes(&names, "box.example", None));

@@ -54,7 +54,7 @@ fn echo(id: u64, bytes: usize) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_nothing_is_not_read_either() {
+async fn input_waits_while_a_client_does_not_read() {
     let options = ConnectionLimits {
         max_queued: 1 << 20,
         max_calls: 4,
@@ -84,7 +84,7 @@ async fn a_client_that_reads_nothing_is_not_read_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn junk_from_a_client_that_reads_nothing_is_not_read_either() {
+async fn junk_waits_while_a_client_does_not_read() {
     let options = ConnectionLimits {
         max_queued: 64 << 10,
         ..ConnectionLimits::default()

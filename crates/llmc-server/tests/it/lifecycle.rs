@@ -111,7 +111,7 @@ async fn a_call_that_ignores_its_cancellation_does_not_keep_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_nothing_does_not_keep_the_server() {
+async fn a_client_that_does_not_read_does_not_block_the_servers_shutdown() {
     let mut client = Client::start();
     let payload = json!({"name": "echo", "arguments": {"p": "x".repeat(1 << 20)}});
     client.request(json!(1), "tools/call", payload).await;

@@ -184,7 +184,7 @@ async fn signals_end_the_process_cleanly() {
 }
 
 #[tokio::test]
-async fn the_death_of_the_parent_ends_the_process_though_its_input_stays_open() {
+async fn the_end_of_the_parent_ends_the_process_with_open_input() {
     let mut command = Command::new("sh");
     // `<&3` keeps our pipe; a background job would read /dev/null. The shell must not exec the server itself.
     command

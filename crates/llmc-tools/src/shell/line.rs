@@ -29,7 +29,7 @@ const SILENT_COMMANDS: [&str; 18] = [
 pub(crate) struct CommandWords {
     /// What is started.
     pub(crate) argv: Vec<String>,
-    /// The words of the program that prints the output; none where several do, or where that cannot be told.
+    /// The words of the program that prints the output; none where several do, or where that cannot be determined.
     pub(crate) printed_by: Vec<String>,
     /// The command as the caller wrote it.
     pub(crate) text: String,

@@ -134,7 +134,7 @@ fn memory_is_bounded_whether_paused_or_not() {
 }
 
 #[test]
-fn a_pause_holds_the_sums_too() {
+fn a_pause_freezes_the_sums() {
     let mut state = state(vec![call(1, "a", |_| ())]);
     press(&mut state, "p");
     let mut summary = state.summary.clone();

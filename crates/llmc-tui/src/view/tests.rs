@@ -244,7 +244,7 @@ fn what_lies_over_the_panels() {
 }
 
 #[test]
-fn nothing_seen_yet_says_so() {
+fn an_empty_view_is_labelled() {
     assert!(text(&state(Vec::new()), 100, 24).contains("no calls yet"));
 }
 

@@ -309,7 +309,7 @@ fn large_output_is_cut_and_its_handle_has_the_rest() {
 }
 
 #[test]
-fn a_failed_script_says_what_its_calls_have_done() {
+fn a_failed_script_lists_its_finished_calls() {
     let workspace = workspace(FIXTURE);
     let mut client = server(&workspace, &[]);
     let code = "print('before')\nfor i in range(2): linux_fs_write(path='b.txt', content='x')\n\

@@ -83,7 +83,7 @@ pub(crate) fn attacks(path: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_way_out_and_the_server_goes_on() {
+fn every_escape_fails_and_the_server_goes_on() {
     let workspace =
         workspace("//- a.txt\none\n").with_env("CANARY_IN_ENV", "canary-of-the-environment");
     let outside = workspace.outside("secret.txt");

@@ -309,7 +309,7 @@ fn the_token_and_the_host_are_out_of_reach_and_the_workspace_is_read_only() {
 }
 
 #[test]
-fn without_the_kernels_means_scripts_are_refused_by_name() {
+fn without_kernel_support_scripts_are_refused_with_the_reason() {
     let workspace = workspace("//- a.txt\none\n");
     let take_away = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
     let mut command = workspace.command_of("unshare");

@@ -85,7 +85,7 @@ fn input_is_the_standard_input() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn contradictory_arguments_are_refused() {
     let workspace = workspace("//- a.txt\none\n");
     let mut client = hybrid(&workspace);
     for (args, expected) in [
@@ -183,7 +183,7 @@ fn a_command_that_takes_longer_than_the_wait_goes_on() {
 }
 
 #[test]
-fn a_process_is_talked_to_through_run_cmd() {
+fn run_cmd_sends_input_to_a_process() {
     let workspace = workspace("//- a.txt\n");
     let mut client = classic(&workspace);
     let script = "while read line; do echo \"heard $line\"; done; exit 4";
@@ -196,7 +196,7 @@ fn a_process_is_talked_to_through_run_cmd() {
 }
 
 #[test]
-fn a_timeout_above_the_maximum_is_lowered_and_said() {
+fn a_timeout_above_the_maximum_is_lowered_and_reported() {
     let workspace = workspace("//- a.txt\n");
     let mut client = hybrid(&workspace);
     let text = client.text("run_cmd", json!({"command": "echo x", "timeout": 100_000}));

@@ -66,7 +66,7 @@ fn telemetry_and_handles_on_the_volume_survive_a_restart() {
 }
 
 #[test]
-fn what_is_not_to_be_kept_is_not() {
+fn unwanted_results_are_not_stored() {
     let workspace = container("//- .git/HEAD\nref\n//- a\nx\n")
         .with_env("LLMC_MCP__DOCKER__PERSIST_TELEMETRY", "false");
     let mut client = workspace.mcp(["--mode", "classic"]);
@@ -89,7 +89,7 @@ fn a_server_for_others_needs_a_token() {
 }
 
 #[test]
-fn health_tells_containers_how_it_is() {
+fn health_serves_container_probes() {
     let workspace = workspace("//- .git/HEAD\nref\n");
     let server = workspace.serve([""; 0]);
     let well = workspace.llmc(["health", "--url", &server.url]);

@@ -83,7 +83,7 @@ fn a_signal_ends_it_with_success() {
 }
 
 #[test]
-fn the_death_of_its_parent_ends_it_though_its_input_stays_open() {
+fn the_end_of_the_parent_ends_serving_with_open_input() {
     let workspace = workspace("//- a.txt\none\n");
     // The shell starts the server in the background, tells its number and waits to be killed. The server's input is
     // ours and stays open.
@@ -116,7 +116,7 @@ fn is_zombie(pid: Pid) -> bool {
 }
 
 #[test]
-fn a_client_that_reads_nothing_does_not_keep_it() {
+fn a_client_that_does_not_read_does_not_block_the_shutdown() {
     let workspace = workspace("//- a.txt\none\n");
     workspace.write("big.txt", "some text to fill the pipe with\n".repeat(2000));
     // The pipe's other end is held and never read.

@@ -234,7 +234,7 @@ fn a_token_is_made_once_and_only_for_its_owner() {
 }
 
 #[test]
-fn what_would_let_anyone_in_does_not_start() {
+fn an_open_server_does_not_start() {
     let workspace = workspace(FIXTURE);
     let refused = |flags: &[&str], what: &str| {
         let ended = workspace.llmc([&["serve", "--port", "0"], flags].concat());

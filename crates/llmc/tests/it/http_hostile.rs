@@ -124,7 +124,7 @@ fn bodies_that_are_too_long_are_refused_however_they_come() {
 }
 
 #[test]
-fn a_body_that_does_not_end_times_out_and_holds_no_place() {
+fn an_unfinished_body_times_out_and_frees_its_slot() {
     let workspace = workspace(FIXTURE);
     let server = workspace.serve([
         "--set",

@@ -164,7 +164,7 @@ fn a_socket_file_is_for_its_owner_and_goes_with_the_server() {
 }
 
 #[test]
-fn an_address_in_use_is_said_so() {
+fn an_address_in_use_is_reported() {
     let workspace = workspace(FIXTURE);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();

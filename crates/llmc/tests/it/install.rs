@@ -291,7 +291,7 @@ fn scopes_roots_and_flags() {
 }
 
 #[test]
-fn without_a_client_it_tells_how_things_stand() {
+fn without_a_client_it_reports_the_state() {
     let workspace = workspace(
         "//- .git/HEAD\nref\n//- .cursor/mcp.json\n{broken\n//- .zed/settings.json\n{\"context_servers\": {\"llmc\": {\"command\": \"x\"}}}\n",
     );

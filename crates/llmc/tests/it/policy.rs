@@ -52,7 +52,7 @@ fn enveloped(client: &mut McpClient, args: Value) -> (llmc_envelope::te::TeHeade
 }
 
 #[test]
-fn git_that_may_not_configure_says_so() {
+fn refused_git_configuration_is_explained() {
     let workspace = committed("//- a.txt\none\n");
     let allowed = "mcp.tools.run_cmd_allowlist=[\"git\", \"ls\"]";
     let mut client = workspace.mcp(["--mode", "classic", "--set", allowed]);

@@ -83,7 +83,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_shell_is_talked_to_through_a_terminal() {
+fn a_shell_runs_in_a_terminal() {
     let workspace = workspace("//- a.txt\none\n");
     let mut client = classic(&workspace);
     let id = start(&mut client, &["bash", "--norc", "--noprofile", "-i"], true);

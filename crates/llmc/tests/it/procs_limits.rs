@@ -87,7 +87,7 @@ fn a_process_belongs_to_the_principal_that_started_it() {
 }
 
 #[test]
-fn what_must_live_is_not_killed() {
+fn protected_processes_are_not_killed() {
     let workspace = workspace("//- a\n");
     let mut client = classic(&workspace);
     client.json("linux_proc_start", json!({"argv": ["cat"]}));
@@ -287,7 +287,7 @@ fn nonsense_is_refused_with_advice() {
 }
 
 #[test]
-fn an_idle_process_is_ended_and_that_is_said() {
+fn an_idle_process_is_ended_and_reported() {
     let workspace = workspace("//- a\n");
     let mut client = workspace.mcp([
         "--mode",

@@ -5,91 +5,25 @@ use serde_json::{Value, json};
 
 use crate::{classic, huge, workspace};
 
-const TE: &[&str] = &[
-    "te_grep",
-    "te_cat",
-    "te_find",
-    "te_ls",
-    "te_head",
-    "te_tail",
-    "te_handle",
-    "te_rag",
-    "te_explain",
-    "te_diff",
-    "te_git",
-];
-const CLASSIC: &[&str] = &[
-    "read_file",
-    "list_dir",
-    "stat",
-    "linux_fs_read",
-    "linux_fs_write",
-    "linux_fs_edit",
-    "linux_fs_list",
-    "linux_fs_move",
-    "linux_fs_delete",
-    "linux_fs_mkdirs",
-    "linux_search_files",
-    "linux_search_content",
-    "linux_handle_read",
-    "run_cmd",
-    "linux_proc_start",
-    "linux_proc_read",
-    "linux_proc_send",
-    "linux_proc_stop",
-    "linux_proc_list",
-    "linux_proc_kill",
-    "linux_sys_snapshot",
-    "te_grep",
-    "te_cat",
-    "te_find",
-    "te_ls",
-    "te_head",
-    "te_tail",
-    "te_handle",
-    "te_run",
-    "te_rag",
-    "te_explain",
-    "te_diff",
-    "te_git",
-    "repo_read",
-    "repo_write_patch",
-    "run_pytest",
-    "rag_search",
-    "rag_query",
-    "rag_search_enriched",
-    "rag_where_used",
-    "rag_lineage",
-    "inspect",
-    "rag_plan",
-    "rag_stats",
-    "rag_bootload",
-    "execute_code",
-    "rlm_query",
-    "get_metrics",
-    "health",
-    "init",
-];
-const HYBRID: &[&str] = &[
-    "read_file",
-    "list_dir",
-    "linux_fs_write",
-    "linux_fs_edit",
-    "run_cmd",
-    "te_grep",
-    "rag_search",
-    "execute_code",
-    "init",
-];
-const CODE_EXECUTION: &[&str] = &["read_file", "list_dir", "execute_code", "init"];
+const TE: &str =
+    "te_grep te_cat te_find te_ls te_head te_tail te_handle te_rag te_explain te_diff te_git";
+const CLASSIC: &str = "\
+    read_file list_dir stat linux_fs_read linux_fs_write linux_fs_edit linux_fs_list linux_fs_move \
+    linux_fs_delete linux_fs_mkdirs linux_search_files linux_search_content linux_handle_read run_cmd \
+    linux_proc_start linux_proc_read linux_proc_send linux_proc_stop linux_proc_list linux_proc_kill \
+    linux_sys_snapshot te_grep te_cat te_find te_ls te_head te_tail te_handle te_run te_rag te_explain te_diff \
+    te_git repo_read repo_write_patch run_pytest rag_search rag_query rag_search_enriched rag_where_used \
+    rag_lineage inspect rag_plan rag_stats rag_bootload execute_code rlm_query get_metrics health init";
+const HYBRID: &str =
+    "read_file list_dir linux_fs_write linux_fs_edit run_cmd te_grep rag_search execute_code init";
+const CODE_EXECUTION: &str = "read_file list_dir execute_code init";
 
-fn names(answer: &Value) -> Vec<&str> {
-    answer["result"]["tools"]
+fn names(answer: &Value) -> String {
+    let tools = answer["result"]["tools"]
         .as_array()
-        .unwrap_or_else(|| panic!("no tools: {answer}"))
-        .iter()
-        .map(|tool| tool["name"].as_str().unwrap())
-        .collect()
+        .unwrap_or_else(|| panic!("no tools: {answer}"));
+    let names = tools.iter().map(|tool| tool["name"].as_str().unwrap());
+    names.collect::<Vec<_>>().join(" ")
 }
 
 fn meta() -> Value {

@@ -72,7 +72,7 @@ fn note(document: &Value) -> &str {
 }
 
 #[test]
-fn a_full_disk_is_said_and_searched_live() {
+fn a_full_disk_is_reported_and_searched_live() {
     let workspace = workspace(SHOP);
     if !can_mount(&workspace) {
         return;
@@ -92,7 +92,7 @@ fn a_full_disk_is_said_and_searched_live() {
 }
 
 #[test]
-fn a_server_on_a_full_disk_says_why_and_goes_on_when_there_is_room() {
+fn a_full_disk_is_an_error_and_the_server_recovers() {
     let workspace = workspace(SHOP);
     if !can_mount(&workspace) {
         return;
@@ -178,7 +178,7 @@ fn a_server_on_a_full_disk_says_why_and_goes_on_when_there_is_room() {
 }
 
 #[test]
-fn a_read_only_disk_is_said_and_searched_live() {
+fn a_read_only_disk_is_reported_and_searched_live() {
     let workspace = workspace(SHOP);
     if !can_mount(&workspace) {
         return;

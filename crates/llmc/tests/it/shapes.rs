@@ -26,7 +26,7 @@ fn is_hex(value: &Value, digits: usize) -> bool {
 }
 
 #[test]
-fn reads_count_lines_from_nought_and_tell_what_follows() {
+fn reads_count_lines_from_zero_and_report_what_follows() {
     let workspace = workspace(FIXTURE);
     let mut client = classic(&workspace);
     let tag = &llmc_host::sha256_hex(b"one\ntwo\nthree\n")[..8];

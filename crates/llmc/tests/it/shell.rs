@@ -1,6 +1,6 @@
 //! The program in a shell: help for every verb, completions, manual pages, colour, exit codes.
 
-use llmc_testkit::{ProcessOutput, TestScreen, TestWorkspace};
+use llmc_testkit::{TestScreen, TestWorkspace};
 
 use crate::workspace;
 
@@ -113,142 +113,82 @@ fn colour_is_for_terminals_and_can_be_refused() {
     assert!(forced.stdout.contains('\x1b'));
 }
 
-/// The codes of SPEC §4 that a shell can meet, each by a real command.
+/// The codes of SPEC §4 that a shell can meet: a code, then the arguments that lead to it.
+const EXIT_CODES: &str = r#"
+0 --version
+0 tool stat --path a.txt
+0 config check
+2 frobnicate
+2 mcp --no-such-flag
+2 --set mcp.no_such_key=1 mcp
+2 mcp --config off.toml
+2 config check --config bad.toml
+2 config check --set mcp.tools.red_only=true
+2 install emacs
+2 tool no_such_tool
+2 tool read_file
+2 tool read_file --no-such-flag x
+2 tool read_file --path a.txt --max-lines many
+2 tool read_file --path a.txt --max-lines 0
+2 tool read_file --path a.txt --max-lines -1
+2 tool read_file --args {
+2 tool read_file --args []
+2 tool read_file --args {"path":"a.txt","path":"b"}
+2 tool read_file --args {"path":"a.txt","x":1}
+2 tool linux_search_content --root . --pattern (
+2 tool te_grep --pattern (
+3 tool read_file --path gone
+3 tool read_file --path d
+3 tool list_dir --path a.txt
+3 tool linux_handle_read --handle res_00000000000000000000000000
+3 tool te_handle --handle res_01J00000000000000000000000
+4 tool read_file --path /etc/passwd
+4 tool run_cmd --argv no-such-program
+4 tool linux_fs_write --path llmc.toml --content x
+4 --set mcp.tools.read_only=true tool linux_fs_delete --path a.txt
+4 --set mcp.tools.read_only=true tool linux_fs_mkdirs --path e
+5 tool run_cmd --args {"argv":["sleep","20"],"timeout":1}
+5 --set mcp.tools.read_timeout=1 tool linux_fs_read --path huge --max-lines 1
+6 tool linux_fs_write --path a.txt --content x --expected-sha256 00000000
+6 tool linux_fs_edit --path a.txt --old-text two --new-text x
+6 tool linux_fs_mkdirs --path d --exist-ok false
+6 tool linux_fs_move --source a.txt --target d
+6 tool linux_fs_move --source a.txt --target d/x
+7 tool read_file --path long --json
+7 tool linux_fs_read --path long
+"#;
+
 #[test]
 fn exit_codes() {
     let workspace = workspace(
         "//- .git/HEAD\nref\n//- a.txt\none\n//- d/x\n//- bad.toml\n[mcp\n//- off.toml\n[mcp]\nenabled = false\n",
     );
-    let long = "x".repeat(9 << 20);
-    workspace.write("long", &long);
-    let sha = "00000000";
-    let rows: &[(&[&str], i32)] = &[
-        (&["--version"], 0),
-        (&["tool", "stat", "--path", "a.txt"], 0),
-        (&["config", "check"], 0),
-        // Bad arguments, patterns, tools, configuration.
-        (&["frobnicate"], 2),
-        (&["tool", "read_file"], 2),
-        (
-            &["tool", "read_file", "--path", "a.txt", "--max-lines", "-1"],
-            2,
-        ),
-        (&["tool", "te_grep", "--pattern", "("], 2),
-        (&["tool", "no_such_tool"], 2),
-        (&["config", "check", "--config", "bad.toml"], 2),
-        (&["config", "check", "--set", "mcp.tools.red_only=true"], 2),
-        (&["mcp", "--config", "off.toml"], 2),
-        (&["install", "emacs"], 2),
-        // Not there, or of the wrong kind.
-        (&["tool", "read_file", "--path", "gone"], 3),
-        (&["tool", "read_file", "--path", "d"], 3),
-        (&["tool", "list_dir", "--path", "a.txt"], 3),
-        (
-            &[
-                "tool",
-                "te_handle",
-                "--handle",
-                "res_01J00000000000000000000000",
-            ],
-            3,
-        ),
-        // Refused.
-        (&["tool", "read_file", "--path", "/etc/passwd"], 4),
-        (&["tool", "run_cmd", "--argv", "no-such-program"], 4),
-        (
-            &[
-                "tool",
-                "linux_fs_write",
-                "--path",
-                "llmc.toml",
-                "--content",
-                "x",
-            ],
-            4,
-        ),
-        (
-            &[
-                "--set",
-                "mcp.tools.read_only=true",
-                "tool",
-                "linux_fs_mkdirs",
-                "--path",
-                "e",
-            ],
-            4,
-        ),
-        // Time limit.
-        (
-            &["tool", "run_cmd", "--command", "sleep 20", "--timeout", "1"],
-            5,
-        ),
-        // Conflict.
-        (
-            &[
-                "tool",
-                "linux_fs_write",
-                "--path",
-                "a.txt",
-                "--content",
-                "x",
-                "--expected-sha256",
-                sha,
-            ],
-            6,
-        ),
-        (
-            &[
-                "tool",
-                "linux_fs_edit",
-                "--path",
-                "a.txt",
-                "--old-text",
-                "two",
-                "--new-text",
-                "x",
-            ],
-            6,
-        ),
-        (
-            &[
-                "tool",
-                "linux_fs_move",
-                "--source",
-                "a.txt",
-                "--target",
-                "d/x",
-            ],
-            6,
-        ),
-        // Too large.
-        (&["tool", "read_file", "--path", "long", "--json"], 7),
-    ];
-    for (args, code) in rows {
-        let ended = workspace.llmc(*args);
+    workspace.write("long", "x".repeat(9 << 20));
+    crate::huge(&workspace, "huge");
+    for row in EXIT_CODES.trim().lines() {
+        let (code, args) = row.split_once(' ').unwrap();
+        let code: i32 = code.parse().unwrap();
+        let ended = workspace.llmc(args.split(' '));
         assert_eq!(
             ended.code,
-            Some(*code),
-            "{args:?}: {}{}",
+            Some(code),
+            "{args}: {}{}",
             ended.stdout,
             ended.stderr
         );
         // A failing call reports on standard error alone, as text, or with --json as the REST body.
-        if *code != 0 {
-            assert_eq!(ended.stdout, "", "{args:?}");
+        if code != 0 {
+            assert_eq!(ended.stdout, "", "{args}");
+            let starts = ["llmc: ", "error: ", "{\"code\""];
             assert!(
-                ["llmc: ", "error: ", "{\"code\""]
-                    .iter()
-                    .any(|start| ended.stderr.starts_with(start)),
-                "{args:?}: {}",
+                starts.iter().any(|start| ended.stderr.starts_with(start)),
+                "{args}: {}",
                 ended.stderr
             );
         }
     }
-    // A full disk is no success.
-    let mut full = workspace.command_of("bash");
-    full.arg("-c")
-        .arg("\"$0\" tools > /dev/full")
-        .arg(workspace.program());
-    let full: ProcessOutput = llmc_testkit::TestProcess::start(full).finish();
-    assert_eq!(full.code, Some(74), "{full:?}");
+    assert_eq!(workspace.read("a.txt"), "one\n");
+    // A misspelt tool names the right one.
+    let ended = workspace.llmc(["tool", "read_fiel"]);
+    assert!(ended.stderr.contains("read_file"), "{ended:?}");
 }

@@ -154,7 +154,7 @@ fn what_grep_leaves_out_is_counted_and_kept() {
 }
 
 #[test]
-fn errors_speak_the_envelopes_language() {
+fn errors_have_the_envelopes_form() {
     let workspace = workspace(FIXTURE);
     let mut client = te(&workspace);
     for (tool, args, code) in [
@@ -304,7 +304,7 @@ fn a_large_source_file_is_an_outline_and_its_head() {
 }
 
 #[test]
-fn head_and_tail_are_what_unix_says_they_are() {
+fn head_and_tail_match_the_unix_tools() {
     let workspace = workspace("//- n.txt\n");
     workspace.write(
         "n.txt",

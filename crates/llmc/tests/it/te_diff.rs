@@ -204,7 +204,7 @@ fn a_file_against_head() {
 }
 
 #[test]
-fn a_directory_against_head_is_what_git_says_it_is() {
+fn a_directory_against_head_matches_git() {
     let workspace = workspace("//- .gitignore\ntarget/\n");
     for n in 0..60 {
         workspace.write(format!("src/file{n}.txt"), format!("file {n}\nend\n"));
@@ -344,7 +344,7 @@ fn nothing_of_the_repository_runs_and_nothing_outside_is_read() {
 }
 
 #[test]
-fn outside_of_a_repository_it_says_what_to_give() {
+fn outside_of_a_repository_the_hint_names_the_argument() {
     let workspace = workspace("//- f.txt\none\n");
     let mut client = classic(&workspace);
     for path in ["f.txt", "."] {

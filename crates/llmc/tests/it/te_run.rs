@@ -187,7 +187,7 @@ fn an_operators_te_is_gated_confined_and_given_the_caller() {
 }
 
 #[test]
-fn a_te_that_fails_is_passed_by_only_if_the_operator_says_so() {
+fn a_failing_te_is_bypassed_only_if_configured() {
     let workspace = workspace("//- a.txt\none\n");
     script(&workspace, "broken", "#!/bin/sh\necho no json\nexit 1\n");
     for path in ["broken", "missing", "a.txt"] {

@@ -252,7 +252,7 @@ fn it_is_listed_where_it_should_be() {
 }
 
 #[test]
-fn over_http_it_exists_only_where_the_operator_says_so() {
+fn over_http_analysis_exists_only_if_configured() {
     let server = final_server();
     let workspace = with_models(&server, "");
     let args = json!({"task": "?", "path": "hay.txt"});

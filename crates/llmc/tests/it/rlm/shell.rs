@@ -41,7 +41,7 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
 }
 
 #[test]
-fn files_are_meant_as_the_shell_means_them() {
+fn paths_are_relative_to_the_shells_directory() {
     let server = ModelServer::start(|asked| {
         let named = asked.prompt().contains("(sub/deep.txt)");
         ModelAction::code(&format!("FINAL('{named} ' + context_slice(0, 4))"))
