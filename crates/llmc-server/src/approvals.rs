@@ -171,7 +171,7 @@ impl PausedCalls {
         let given = responses.and_then(|mut responses| responses.remove(QUESTION_KEY));
         let given = given.and_then(|value| serde_json::from_value::<ElicitResult>(value).ok());
         let given = given.map_or(Approval::Unanswered, |result| approval(&result));
-        // Nobody waits for the answer if the script has ended by itself.
+        // The answer has no receiver if the script has ended by itself.
         let _ = answer.send(given);
         Ok(running)
     }
@@ -221,7 +221,7 @@ impl PausedCalls {
         InputRequiredResult::new(Some(requests), Some(state))
     }
 
-    /// Cancels a call that nobody has resumed in time.
+    /// Cancels a call that was not resumed in time.
     fn expire(&self, id: String) {
         let calls = Arc::downgrade(&self.calls);
         tokio::spawn(async move {
