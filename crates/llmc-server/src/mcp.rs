@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use llmc_tools::resources::{Content, HANDLE_TEMPLATE, STUB_TEMPLATE, STUBS};
@@ -104,14 +105,24 @@ impl McpHandler {
                 *field = text.chars().take(MAX_IDENTITY_CHARS).collect();
             }
         };
+        // The SDK gives its own name for an HTTP request that came without a handshake.
+        let is_placeholder = |name: &str| http_request(context).is_some() && name == "rmcp";
         if caller.agent == UNKNOWN_AGENT
             && let Some(client) = context.client_info()
+            && !is_placeholder(&client.name)
         {
             let name = client.name.chars().filter(|c| !c.is_control());
             let name: String = name.take(MAX_IDENTITY_CHARS).collect();
             if !name.trim().is_empty() {
                 caller.agent = name;
             }
+        }
+        // Requests of the older revisions over HTTP carry no clientInfo, and nothing is kept between requests.
+        if caller.agent == UNKNOWN_AGENT
+            && let Some((parts, _)) = http_request(context)
+            && let Some(name) = user_agent_product(&parts.headers)
+        {
+            caller.agent = name;
         }
         set(&mut caller.agent, "llmc/agentId");
         set(&mut caller.session, "llmc/sessionId");
@@ -338,6 +349,15 @@ impl ServerHandler for McpHandler {
 fn http_request(context: &RequestContext<RoleServer>) -> Option<(&Parts, &HttpCaller)> {
     let parts = context.extensions.get::<Parts>()?;
     Some((parts, parts.extensions.get::<HttpCaller>()?))
+}
+
+/// The program that sent a request, by its `User-Agent`: the first product without its version. Not that of a browser,
+/// which names no agent.
+fn user_agent_product(headers: &HeaderMap) -> Option<String> {
+    let sent = headers.get(header::USER_AGENT)?.to_str().ok()?;
+    let product = sent.split(['/', ' ']).next()?;
+    let product: String = product.chars().take(MAX_IDENTITY_CHARS).collect();
+    (!product.is_empty() && product != "Mozilla").then_some(product)
 }
 
 /// A tool as it is listed.

@@ -3,6 +3,7 @@
 use llmc_testkit::{HttpReply, HttpServer, META_2026};
 use serde_json::{Value, json};
 
+use crate::procs::eventually;
 use crate::{keys, workspace};
 
 const FIXTURE: &str = "\
@@ -354,6 +355,39 @@ fn mcp_speaks_all_three_revisions_at_one_address() {
             .iter()
             .any(|tool| tool["name"] == "read_file")
     );
+}
+
+#[test]
+fn a_client_without_clientinfo_is_named_by_its_user_agent() {
+    let workspace = workspace(FIXTURE);
+    let server = workspace.serve(["--mode", "hybrid"]);
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "read_file", "arguments": {"path": "a.txt"}},
+    });
+    for (user_agent, agent) in [
+        ("coder/1.2 (linux)", "coder"),
+        ("Mozilla/5.0 (X11)", "unknown"),
+    ] {
+        let session = format!("session-of-{agent}");
+        let headers = [
+            ("MCP-Protocol-Version", "2025-11-25"),
+            ("Mcp-Session-Id", session.as_str()),
+            ("User-Agent", user_agent),
+        ];
+        mcp(&server, &headers, &call).ok();
+        eventually("the call is recorded", || {
+            let summary = server.get("/api/summary").ok();
+            let sessions = summary["sessions"].as_array().unwrap().clone();
+            let entry = sessions
+                .iter()
+                .find(|entry| entry["session"] == session.as_str());
+            entry.is_some_and(|entry| {
+                assert_eq!(entry["agent"], agent, "{entry}");
+                true
+            })
+        });
+    }
 }
 
 #[test]
