@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 
 use crate::cut::Extent;
-use crate::handles::HandleId;
 use crate::neutral::{acts, one_line};
 
 /// What a receipt line starts with.
@@ -37,35 +36,6 @@ impl Receipt {
     /// `200 of 5400 lines shown`.
     pub fn shown(self, shown: u64, of: u64, unit: &str) -> Self {
         self.part(format!("{shown} of {} shown", counted(of, unit)))
-    }
-
-    /// `412 files searched`.
-    pub fn searched(self, count: u64, unit: &str) -> Self {
-        self.part(format!("{} searched", counted(count, unit)))
-    }
-
-    /// `31 skipped: 29 ignored, 2 binary`; reasons that did not occur are left out, and so is the whole without any.
-    ///
-    /// Joined to what was searched, when that comes just before.
-    pub fn skipped(mut self, reasons: &[(u64, &str)]) -> Self {
-        let counts: Vec<String> = reasons
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, reason)| format!("{count} {}", one_line(reason)))
-            .collect();
-        if counts.is_empty() {
-            return self;
-        }
-        let all: u64 = reasons.iter().map(|(count, _)| count).sum();
-        let text = format!("{all} skipped: {}", counts.join(", "));
-        match self.parts.last_mut() {
-            Some(last) if last.ends_with(" searched") => {
-                last.push_str(", ");
-                last.push_str(&text);
-                self
-            }
-            _ => self.part(text),
-        }
     }
 
     /// `3 long lines clipped, 52110 bytes left out`.
@@ -107,11 +77,6 @@ impl Receipt {
     /// Any other fact.
     pub fn note(self, text: impl AsRef<str>) -> Self {
         self.part(one_line(text.as_ref()).into_owned())
-    }
-
-    /// `handle res_… returns the rest`.
-    pub fn handle(self, id: HandleId) -> Self {
-        self.part(format!("handle {id} returns the rest"))
     }
 
     /// Reserves the place for what [`Receipt::with_rest`] tells about the handle.
@@ -256,28 +221,21 @@ mod tests {
     #[test]
     fn receipts_read_as_sentences() {
         let extent = |lines, bytes| Extent { lines, bytes };
-        let id = HandleId::parse("res_01ARZ3NDEKTSV4RRFFQ69G5FAV").unwrap();
         for (receipt, line) in [
             (
                 Receipt::new().total(12, "lines").sha("1a2b3c4d"),
                 "# LLMC: 12 lines, sha 1a2b3c4d",
             ),
             (Receipt::new().total(1, "lines"), "# LLMC: 1 line"),
-            (
-                Receipt::new()
-                    .total(0, "matches")
-                    .searched(412, "files")
-                    .skipped(&[(29, "ignored"), (0, "hidden"), (2, "binary")]),
-                "# LLMC: 0 matches; 412 files searched, 31 skipped: 29 ignored, 2 binary",
-            ),
+            (Receipt::new().total(0, "matches"), "# LLMC: 0 matches"),
             (
                 Receipt::new()
                     .cut(extent(200, 900), extent(5200, 41_000), 1)
-                    .skipped(&[(0, "ignored")])
-                    .handle(id)
-                    .next("offset_lines=200"),
+                    .rest()
+                    .next("offset_lines=200")
+                    .with_rest(Some("te_handle handle=res_1 returns the rest".to_owned())),
                 "# LLMC: 200 of 5400 lines shown, 41000 bytes left out; \
-                 handle res_01ARZ3NDEKTSV4RRFFQ69G5FAV returns the rest; continue with offset_lines=200",
+                 te_handle handle=res_1 returns the rest; continue with offset_lines=200",
             ),
             (
                 Receipt::new().cut(extent(1, 900), extent(0, 41_000), 1),

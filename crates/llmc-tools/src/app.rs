@@ -1,17 +1,12 @@
-//! The running application: configuration, doors to the files, stores, the list of tools.
+//! The running application: configuration, workspace, stores, the list of tools.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
-use llmc_config::{CachePolicy, Config, ExecProfile, LoadedConfig};
+use llmc_config::{Config, LoadedConfig};
 use llmc_envelope::HandleStore;
-use llmc_envelope::handles::Options;
-use llmc_exec::{
-    CacheMode, Confinement, HIDDEN_PLACES, Profile, Runner, SYSTEM_SEARCH_PATH, Settings,
-    tool_search_path, user_home,
-};
-use llmc_host::{CONFIG_FILE, PathRules, Roots, STATE_DIR, Workspace, WriteState};
+use llmc_host::{Roots, Workspace, WriteState};
 use llmc_index::IndexState;
 use llmc_observe::{Observer, Telemetry};
 
@@ -19,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::budget::SessionBudgets;
 use crate::catalog::health::HealthReport;
+use crate::command_keeper::CommandKeeper;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handle_keeper::HandleKeeper;
 use crate::index_keeper::IndexKeeper;
@@ -29,6 +25,7 @@ use crate::resources::Sidecars;
 use crate::rlm::{AnalysisShell, AnalysisState};
 use crate::script::Scripts;
 use crate::slots::CallSlots;
+use crate::state;
 use crate::tool::ToolDef;
 
 /// The record of calls, in the state directory.
@@ -44,7 +41,7 @@ pub struct App {
     handles: HandleKeeper,
     processes: Processes,
     analyses: AnalysisState,
-    commands: OnceLock<Result<Runner>>,
+    commands: CommandKeeper,
     index: IndexKeeper,
     observer: Observer,
     listing: Vec<&'static ToolDef>,
@@ -76,7 +73,7 @@ impl App {
         let config = &loaded.config;
         let root = loaded.root.clone();
         let state_dir = loaded.state_dir();
-        let state = make_state_dir(&state_dir).and_then(|()| {
+        let state = state::make(&state_dir).and_then(|()| {
             WriteState::open(&state_dir, config.mcp.locks.lease()).map_err(Error::from)
         });
         let index = IndexKeeper::new(match &state {
@@ -90,7 +87,7 @@ impl App {
                 None
             }
         };
-        let rules = Arc::new(rules(&loaded, &state_dir)?);
+        let rules = Arc::new(state::rules(&loaded, &state_dir)?);
         let files = Roots::open(&root, &loaded.roots(), rules.clone())?;
         let files = Workspace::new(Arc::new(files), state.clone());
         let home = loaded.home().map(Path::to_owned);
@@ -104,14 +101,14 @@ impl App {
         let stores = state.is_some().then_some(state_dir);
         let observer = observe::start(&loaded, stores.as_deref());
         Ok(Arc::new(App {
-            handles: HandleKeeper::new(stores.clone(), handle_options(config)),
+            handles: HandleKeeper::new(stores.clone(), &config.mcp.handles),
             slots: CallSlots::new(config.mcp.limits.concurrency_per_token),
             stores,
             files,
             linux,
             processes: Processes::default(),
             analyses: AnalysisState::default(),
-            commands: OnceLock::new(),
+            commands: CommandKeeper::default(),
             index,
             observer,
             listing,
@@ -181,6 +178,10 @@ impl App {
         &self.handles
     }
 
+    pub(crate) fn command_keeper(&self) -> &CommandKeeper {
+        &self.commands
+    }
+
     pub(crate) fn index_keeper(&self) -> &IndexKeeper {
         &self.index
     }
@@ -226,25 +227,6 @@ impl App {
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))
     }
 
-    /// What runs commands, opened when first needed: finding out what the kernel gives takes a few milliseconds. Where
-    /// the operator demands something of it, it is opened at start.
-    ///
-    /// # Errors
-    /// The configuration demands more confinement than this kernel gives.
-    pub fn commands(&self) -> Result<&Runner> {
-        self.open_commands(|_| ())
-    }
-
-    /// The same; applies `first` to a runner that this call opens.
-    pub(crate) fn open_commands(&self, first: fn(&mut Runner)) -> Result<&Runner> {
-        let opened = self.commands.get_or_init(|| {
-            let mut runner = Runner::open(self.command_settings())?;
-            first(&mut runner);
-            Ok(runner)
-        });
-        opened.as_ref().map_err(Clone::clone)
-    }
-
     /// The body of `GET /health`: what this server is and what holds its programs.
     pub fn health(&self) -> Value {
         json!(HealthReport::of(self))
@@ -273,140 +255,5 @@ impl App {
     /// What the user at the shell asks of the next analysis.
     pub fn analyse_from_shell(&self, shell: AnalysisShell) {
         self.analyses.prepare(shell);
-    }
-
-    /// What the configuration says about commands.
-    pub fn command_settings(&self) -> Settings {
-        let (loaded, mcp) = (&self.loaded, &self.loaded.config.mcp);
-        let roots = loaded.roots();
-        let (write_roots, read_roots) = if mcp.tools.read_only {
-            (Vec::new(), roots)
-        } else {
-            (roots, Vec::new())
-        };
-        let profile = match mcp.exec.profile {
-            ExecProfile::Unrestricted => Profile::Unrestricted,
-            ExecProfile::Restricted => Profile::Restricted,
-        };
-        let home = user_home();
-        let search_path = match (profile, mcp.exec.path.as_str()) {
-            (Profile::Restricted, _) => SYSTEM_SEARCH_PATH.map(PathBuf::from).to_vec(),
-            (Profile::Unrestricted, "auto") => {
-                let path = std::env::var_os("PATH");
-                tool_search_path(&loaded.root, path.as_deref(), home.as_deref())
-            }
-            (Profile::Unrestricted, folders) => {
-                let folders = folders.split(':');
-                folders.map(|folder| loaded.resolve(folder)).collect()
-            }
-        };
-        let hidden = mcp.exec.hidden.clone().unwrap_or_else(|| {
-            let places = HIDDEN_PLACES.iter();
-            places.map(|&place| place.to_owned()).collect()
-        });
-        Settings {
-            profile,
-            home,
-            search_path,
-            local_sockets: profile == Profile::Unrestricted,
-            hidden,
-            caches: match mcp.exec.caches {
-                CachePolicy::Private => CacheMode::Private,
-                CachePolicy::Shared => CacheMode::Shared,
-                CachePolicy::Off => CacheMode::Off,
-            },
-            cache_max_bytes: mcp.exec.cache_max_bytes,
-            env: mcp.exec.env.clone(),
-            confinement: match mcp.exec.confinement {
-                llmc_config::ConfinementMode::Auto => Confinement::Auto,
-                llmc_config::ConfinementMode::Full => Confinement::Full,
-                llmc_config::ConfinementMode::Off => Confinement::Off,
-            },
-            allowlist: mcp.tools.run_cmd_allowlist.clone(),
-            policy_file: mcp
-                .exec
-                .policy_file
-                .as_deref()
-                .map(|path| loaded.resolve(path)),
-            roots: Some(self.files.roots.clone()),
-            write_roots,
-            read_roots,
-            homes: vec![loaded.root.clone()],
-            extra_write: mcp
-                .exec
-                .extra_write
-                .iter()
-                .map(|path| loaded.resolve(path))
-                .collect(),
-            protected: server_files(loaded),
-            state_dir: self.stores.clone(),
-            network: mcp.exec.network,
-            ..Settings::default()
-        }
-    }
-}
-
-fn handle_options(config: &Config) -> Options {
-    let handles = &config.mcp.handles;
-    Options {
-        ttl: handles.ttl(),
-        max_bytes: handles.max_bytes,
-        ..Options::default()
-    }
-}
-
-/// Files that decide over the agent: configuration, audit, policy.
-fn server_files(loaded: &LoadedConfig) -> Vec<PathBuf> {
-    let mut files = vec![loaded.root.join(CONFIG_FILE), loaded.csv_path()];
-    files.extend(loaded.file.as_deref().map(|file| loaded.root.join(file)));
-    let policy = loaded.config.mcp.exec.policy_file.iter();
-    files.extend(policy.map(|path| loaded.resolve(path)));
-    let script = Some(&loaded.config.mcp.te.script_path).filter(|path| !path.is_empty());
-    files.extend(script.map(|path| loaded.resolve(path)));
-    files
-}
-
-fn rules(loaded: &LoadedConfig, state_dir: &Path) -> Result<PathRules> {
-    let config = &loaded.config;
-    let protected = server_files(loaded);
-    let mut roots = vec![loaded.root.clone()];
-    roots.extend(loaded.roots());
-    roots.extend(loaded.linux_roots());
-    let tools = &config.mcp.tools;
-    let rules = PathRules::new(Some(state_dir.to_owned()), protected)
-        .with_roots(&roots)
-        .with_denylist(&tools.denylist_globs, tools.denylist_reads)?;
-    Ok(rules)
-}
-
-/// Makes the state directory, closed to others and invisible to git.
-fn make_state_dir(dir: &Path) -> Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    let failed = |error: std::io::Error| {
-        Error::new(
-            ErrorKind::WriteFailed,
-            format!("{STATE_DIR} cannot be made: {error}"),
-        )
-    };
-    if dir.is_symlink() {
-        return Err(Error::new(
-            ErrorKind::InvalidPath,
-            format!("{STATE_DIR} is a link; it must be a directory"),
-        ));
-    }
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(failed)?;
-    // A new file only: through a link that came with the repository it would be written elsewhere.
-    let ignore = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(dir.join(".gitignore"));
-    match ignore {
-        Ok(mut file) => std::io::Write::write_all(&mut file, b"*\n").map_err(failed),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(failed(error)),
     }
 }

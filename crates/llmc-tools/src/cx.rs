@@ -103,7 +103,7 @@ impl Caller {
 
 /// The context of one call.
 #[derive(Debug, Clone)]
-pub struct Cx {
+pub(crate) struct Cx {
     app: Arc<App>,
     caller: Arc<Caller>,
     stop: CancelToken,
@@ -128,7 +128,7 @@ impl Cx {
     }
 
     /// Tells a caller who asked for progress what the call is at.
-    pub fn tell(&self, words: String) {
+    pub(crate) fn tell(&self, words: String) {
         self.words.send_replace(words);
     }
 
@@ -155,22 +155,22 @@ impl Cx {
     }
 
     /// The application.
-    pub fn app(&self) -> &Arc<App> {
+    pub(crate) fn app(&self) -> &Arc<App> {
         &self.app
     }
 
     /// Who calls.
-    pub fn caller(&self) -> &Caller {
+    pub(crate) fn caller(&self) -> &Caller {
         &self.caller
     }
 
     /// The call's id in logs and audits.
-    pub fn correlation_id(&self) -> &str {
+    pub(crate) fn correlation_id(&self) -> &str {
         &self.correlation_id
     }
 
     /// Fires when the call is cancelled or its client disconnects; file work checks its [`CancelToken`].
-    pub fn cancel(&self) -> &CancellationToken {
+    pub(crate) fn cancel(&self) -> &CancellationToken {
         &self.cancel
     }
 
@@ -180,12 +180,12 @@ impl Cx {
     }
 
     /// The name under which leases are taken.
-    pub fn owner(&self) -> String {
+    pub(crate) fn owner(&self) -> String {
         format!("{} (session {})", self.caller.agent, self.caller.session)
     }
 
     /// Runs file work off the async threads, with the call's deadline.
-    pub async fn blocking<T: Send + 'static>(
+    pub(crate) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Cx, &CancelToken) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -201,17 +201,17 @@ impl Cx {
     }
 
     /// The files of general tools.
-    pub fn files(&self) -> &Workspace {
+    pub(crate) fn files(&self) -> &Workspace {
         self.app.files()
     }
 
     /// The files of `linux_*` tools, whose roots may differ.
-    pub fn linux(&self) -> &Workspace {
+    pub(crate) fn linux(&self) -> &Workspace {
         self.app.linux()
     }
 
     /// Stores what an answer leaves out. `None` when the store cannot take it: an answer is never lost for that.
-    pub fn keep<'a>(
+    pub(crate) fn keep<'a>(
         &self,
         draft: impl FnOnce(Draft) -> Draft,
         kind: &str,
@@ -222,7 +222,7 @@ impl Cx {
     }
 
     /// Stores what `write` writes, piece by piece, so that it never stands in memory twice; also its length.
-    pub fn keep_written(
+    pub(crate) fn keep_written(
         &self,
         draft: impl FnOnce(Draft) -> Draft,
         kind: &str,

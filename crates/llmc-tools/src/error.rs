@@ -257,7 +257,7 @@ impl Error {
     }
 
     /// What a model reads: `CODE: message`, `hint: …`, then the data that belongs to it.
-    pub fn plain_text(&self, family: Family) -> String {
+    pub(crate) fn plain_text(&self, family: Family) -> String {
         if let Some(transcript) = &self.transcript {
             return transcript.text(self);
         }

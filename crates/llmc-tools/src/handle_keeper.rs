@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use llmc_config::HandlesConfig;
 use llmc_envelope::handles::{Draft, Options, Payload, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore};
 
@@ -31,7 +32,12 @@ struct StoredFile {
 }
 
 impl HandleKeeper {
-    pub(crate) fn new(dir: Option<PathBuf>, options: Options) -> HandleKeeper {
+    pub(crate) fn new(dir: Option<PathBuf>, config: &HandlesConfig) -> HandleKeeper {
+        let options = Options {
+            ttl: config.ttl(),
+            max_bytes: config.max_bytes,
+            ..Options::default()
+        };
         HandleKeeper {
             dir,
             options,

@@ -91,7 +91,7 @@ impl App {
     }
 
     /// Keeps the index current in the background from now on; asking again changes nothing.
-    pub fn keep_index(self: &Arc<App>) {
+    pub(crate) fn keep_index(self: &Arc<App>) {
         if self.index_keeper().is_kept.swap(true, Ordering::Relaxed) {
             return;
         }

@@ -1,13 +1,13 @@
 //! Every tool, and the one path every call takes.
 //!
 //! The crate owns what a tool is, every tool, admission, dispatch, the seal and the error table. The three types to know:
-//! [`Tool`] is one tool, [`App`] runs calls, [`Sealed`] is an answer.
+//! [`ToolDef`] is one tool, [`App`] runs calls, [`Sealed`] is an answer.
 //!
-//! - [`Tool`], [`ToolDef`]: what a tool is
+//! - [`ToolDef`]: what a tool is; each implements the trait `Tool`
 //! - [`catalog`]: all of them, one file each
 //! - [`App`]: the running application; [`App::call`] is the only way to run a tool
 //! - [`Error`], [`ErrorKind`]: what can go wrong, and how each surface names it
-//! - [`Render`], [`Rendition`], [`Sealed`]: how an output reads, and the answer that the seal makes of it
+//! - [`Sealed`]: the answer that the seal makes of a tool's output, which `Render` describes
 //! - [`mode`]: which tools an MCP client is listed
 //! - [`Processes`]: programs that outlive the call that started them
 //! - [`AnalysisShell`]: what the shell may ask of a recursive analysis, and no client
@@ -26,6 +26,7 @@ mod bootload;
 mod budget;
 mod call;
 pub mod catalog;
+mod command_keeper;
 mod committed;
 mod compare;
 mod confinement;
@@ -59,13 +60,9 @@ pub use app::App;
 pub use approval::{Approval, Approver};
 pub use call::{Call, CallOutcome, Progress, nearest};
 pub use confinement::ConfinementSummary;
-pub use cx::{Caller, Cx, Form, Surface, UNKNOWN_AGENT};
+pub use cx::{Caller, Form, Surface, UNKNOWN_AGENT};
 pub use error::{Error, ErrorKind, ErrorRow, Family, ROWS, Result};
 pub use processes::Processes;
-pub use render::{
-    AnswerRoom, ChunkPosition, Document, FileScope, Fitted, Layout, Render, Rendition, Rest,
-    RestExtent, TeLayout,
-};
 pub use rlm::AnalysisShell;
 pub use seal::{Facts, Sealed};
-pub use tool::{Effect, Tool, ToolDef};
+pub use tool::{Effect, ToolDef};

@@ -25,7 +25,7 @@ use crate::error::Result;
 const MAX_BYTES_PER_TOKEN: usize = 8;
 
 /// How an output reads.
-pub trait Render {
+pub(crate) trait Render {
     /// Describes the answer for a reader with this much room.
     ///
     /// # Errors
@@ -35,24 +35,24 @@ pub trait Render {
 
 /// What an answer may take, and what rendering may ask for.
 #[derive(Debug, Clone, Copy)]
-pub struct AnswerRoom<'a> {
+pub(crate) struct AnswerRoom<'a> {
     /// Tokens of the body and its notes where something is left out, which takes a header or a receipt.
-    pub tokens: usize,
+    pub(crate) tokens: usize,
     /// The same where nothing is left out.
-    pub whole_tokens: usize,
+    pub(crate) whole_tokens: usize,
     pub(crate) cx: &'a Cx,
     pub(crate) cancel: &'a CancelToken,
 }
 
 impl AnswerRoom<'_> {
     /// In which form the caller takes the answer.
-    pub fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> Form {
         self.cx.caller().form
     }
 
     /// Fits `bytes` of text into the room: all of it where a whole answer may take that much, else what fits beside the
     /// frame of a cut one.
-    pub fn fit<T>(&self, bytes: usize, fit: impl Fn(usize) -> Fitted<T>) -> T {
+    pub(crate) fn fit<T>(&self, bytes: usize, fit: impl Fn(usize) -> Fitted<T>) -> T {
         if bytes <= self.whole_tokens.saturating_mul(MAX_BYTES_PER_TOKEN)
             && let Fitted::Whole(whole) = fit(self.whole_tokens)
         {
@@ -64,7 +64,11 @@ impl AnswerRoom<'_> {
     }
 
     /// The same for a condenser.
-    pub fn condense(&self, bytes: usize, condense: impl Fn(usize) -> Condensed) -> Condensed {
+    pub(crate) fn condense(
+        &self,
+        bytes: usize,
+        condense: impl Fn(usize) -> Condensed,
+    ) -> Condensed {
         self.fit(bytes, |tokens| {
             let found = condense(tokens);
             if found.truncated {
@@ -76,55 +80,55 @@ impl AnswerRoom<'_> {
     }
 
     /// Tokens of one answer to this agent, whatever its session has left.
-    pub fn answer_budget(&self) -> usize {
+    pub(crate) fn answer_budget(&self) -> usize {
         usize::try_from(budget::answer_budget(self.cx)).unwrap_or(usize::MAX)
     }
 
     /// Whether the call was cancelled or ran out of time.
-    pub fn cancel(&self) -> &CancelToken {
+    pub(crate) fn cancel(&self) -> &CancelToken {
         self.cancel
     }
 }
 
 /// Whether all of something fit.
 #[derive(Debug)]
-pub enum Fitted<T> {
+pub(crate) enum Fitted<T> {
     Whole(T),
     Cut(T),
 }
 
 /// One output, laid out.
 #[derive(Debug, Default)]
-pub struct Rendition<'a> {
+pub(crate) struct Rendition<'a> {
     /// The form of the text.
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// What there was in all.
-    pub totals: Totals,
+    pub(crate) totals: Totals,
     /// How much of the first total present is in the body.
-    pub shown: u64,
+    pub(crate) shown: u64,
     /// Whether anything was left out.
-    pub truncated: bool,
+    pub(crate) truncated: bool,
     /// Facts for the reader that fit nowhere else.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// The path the answer is about, as shown.
-    pub path: Option<String>,
+    pub(crate) path: Option<String>,
     /// What a handle returns; the seal stores it.
-    pub rest: Option<Rest<'a>>,
+    pub(crate) rest: Option<Rest<'a>>,
     /// Bytes that are not shown, where that is not what the rest has beyond the body.
-    pub withheld_bytes: Option<u64>,
+    pub(crate) withheld_bytes: Option<u64>,
     /// Whether this answer returns what an earlier one left out.
-    pub fetched_back: bool,
+    pub(crate) fetched_back: bool,
     /// The program that a command ran.
-    pub program: Option<String>,
+    pub(crate) program: Option<String>,
     /// How bytes that are not plain UTF-8 were turned into text.
-    pub encoding: Option<&'static str>,
+    pub(crate) encoding: Option<&'static str>,
     /// What the tool itself says beside its data.
-    pub meta: Map<String, Value>,
+    pub(crate) meta: Map<String, Value>,
 }
 
 /// The form of an answer's text.
 #[derive(Debug, Default)]
-pub enum Layout {
+pub(crate) enum Layout {
     /// The serialized output, as one JSON document.
     #[default]
     Document,
@@ -143,33 +147,33 @@ pub enum Layout {
 
 /// What only a Tool Envelope has.
 #[derive(Debug, Default)]
-pub struct TeLayout {
+pub(crate) struct TeLayout {
     /// The command's name, as the header gives it.
-    pub cmd: &'static str,
+    pub(crate) cmd: &'static str,
     /// What is shown.
-    pub body: String,
+    pub(crate) body: String,
     /// What the body is.
-    pub content_type: Option<ContentType>,
+    pub(crate) content_type: Option<ContentType>,
     /// The path where most of the matches are.
-    pub hot_zone: Option<String>,
+    pub(crate) hot_zone: Option<String>,
     /// Which chunk of a stored result this is.
-    pub chunk: Option<ChunkPosition>,
+    pub(crate) chunk: Option<ChunkPosition>,
 }
 
 /// Where a chunk stands in its stored result.
 #[derive(Debug, Clone, Copy)]
-pub struct ChunkPosition {
+pub(crate) struct ChunkPosition {
     /// Its number, from 0.
-    pub number: u64,
+    pub(crate) number: u64,
     /// How many there are, if that is known.
-    pub count: Option<u64>,
+    pub(crate) count: Option<u64>,
     /// Whether the file that the result came from has changed since.
-    pub stale: bool,
+    pub(crate) stale: bool,
 }
 
 /// What an answer leaves out, and how the handle store gets it.
 #[derive(Debug)]
-pub struct Rest<'a> {
+pub(crate) struct Rest<'a> {
     pub(crate) source: RestSource<'a>,
     /// The kind of result, as the handle store lists it.
     pub(crate) kind: &'static str,
@@ -210,7 +214,7 @@ impl std::fmt::Debug for RestSource<'_> {
 
 /// Whose roots a path is resolved against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileScope {
+pub(crate) enum FileScope {
     /// The roots of general tools.
     General,
     /// The roots of `linux_*` tools.
@@ -219,7 +223,7 @@ pub enum FileScope {
 
 /// How much a handle returns, as the receipt says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RestExtent {
+pub(crate) enum RestExtent {
     /// All there was.
     #[default]
     Everything,
@@ -235,24 +239,24 @@ pub enum RestExtent {
 
 impl<'a> Rest<'a> {
     /// These bytes.
-    pub fn bytes(kind: &'static str, bytes: impl Into<Cow<'a, [u8]>>) -> Rest<'a> {
+    pub(crate) fn bytes(kind: &'static str, bytes: impl Into<Cow<'a, [u8]>>) -> Rest<'a> {
         Rest::new(kind, RestSource::Bytes(bytes.into()))
     }
 
     /// This text.
-    pub fn text(kind: &'static str, text: impl Into<String>) -> Rest<'a> {
+    pub(crate) fn text(kind: &'static str, text: impl Into<String>) -> Rest<'a> {
         Rest::bytes(kind, text.into().into_bytes())
     }
 
     /// This value as JSON.
-    pub fn json<T: Serialize + Sync + ?Sized>(kind: &'static str, value: &'a T) -> Rest<'a> {
+    pub(crate) fn json<T: Serialize + Sync + ?Sized>(kind: &'static str, value: &'a T) -> Rest<'a> {
         Rest::written(kind, move |out| {
             serde_json::to_writer(out, value).map_err(io::Error::from)
         })
     }
 
     /// What this function writes.
-    pub fn written(
+    pub(crate) fn written(
         kind: &'static str,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'a,
     ) -> Rest<'a> {
@@ -260,7 +264,7 @@ impl<'a> Rest<'a> {
     }
 
     /// The whole of a file of which a slice was read: its bytes when it is small, its name and hash when it is large.
-    pub fn file(scope: FileScope, asked: impl Into<String>, slice: &FileSlice) -> Rest<'a> {
+    pub(crate) fn file(scope: FileScope, asked: impl Into<String>, slice: &FileSlice) -> Rest<'a> {
         let source = RestSource::File {
             asked: asked.into(),
             scope,
@@ -271,7 +275,7 @@ impl<'a> Rest<'a> {
     }
 
     /// A result that is stored already.
-    pub fn stored(id: HandleId) -> Rest<'a> {
+    pub(crate) fn stored(id: HandleId) -> Rest<'a> {
         Rest::new("", RestSource::Stored(id)).extent(RestExtent::Known)
     }
 
@@ -285,13 +289,13 @@ impl<'a> Rest<'a> {
     }
 
     /// Adds a fact about it: `path`, `root` or `command`.
-    pub fn about(mut self, key: &'static str, value: impl Into<String>) -> Rest<'a> {
+    pub(crate) fn about(mut self, key: &'static str, value: impl Into<String>) -> Rest<'a> {
         self.about.push((key, value.into()));
         self
     }
 
     /// Says how much of everything it is.
-    pub fn extent(mut self, extent: RestExtent) -> Rest<'a> {
+    pub(crate) fn extent(mut self, extent: RestExtent) -> Rest<'a> {
         self.extent = extent;
         self
     }
@@ -299,12 +303,12 @@ impl<'a> Rest<'a> {
 
 impl<'a> Rendition<'a> {
     /// The serialized output as one document.
-    pub fn document() -> Rendition<'a> {
+    pub(crate) fn document() -> Rendition<'a> {
         Rendition::default()
     }
 
     /// The serialized output for a program.
-    pub fn data() -> Rendition<'a> {
+    pub(crate) fn data() -> Rendition<'a> {
         Rendition {
             layout: Layout::Data,
             ..Rendition::default()
@@ -312,7 +316,7 @@ impl<'a> Rendition<'a> {
     }
 
     /// Plain text with its receipt.
-    pub fn text(body: impl Into<String>, receipt: Receipt) -> Rendition<'a> {
+    pub(crate) fn text(body: impl Into<String>, receipt: Receipt) -> Rendition<'a> {
         Rendition {
             layout: Layout::Text {
                 body: body.into(),
@@ -323,7 +327,7 @@ impl<'a> Rendition<'a> {
     }
 
     /// A Tool Envelope around what a condenser made.
-    pub fn te(cmd: &'static str, condensed: Condensed) -> Rendition<'a> {
+    pub(crate) fn te(cmd: &'static str, condensed: Condensed) -> Rendition<'a> {
         Rendition {
             layout: Layout::Te(TeLayout {
                 cmd,
@@ -340,25 +344,25 @@ impl<'a> Rendition<'a> {
     }
 
     /// Names the path that the answer is about.
-    pub fn path(mut self, path: impl Into<String>) -> Rendition<'a> {
+    pub(crate) fn path(mut self, path: impl Into<String>) -> Rendition<'a> {
         self.path = Some(path.into());
         self
     }
 
     /// Says whether something is missing.
-    pub fn truncated(mut self, truncated: bool) -> Rendition<'a> {
+    pub(crate) fn truncated(mut self, truncated: bool) -> Rendition<'a> {
         self.truncated = truncated;
         self
     }
 
     /// Says what a handle is to return.
-    pub fn rest(mut self, rest: impl Into<Option<Rest<'a>>>) -> Rendition<'a> {
+    pub(crate) fn rest(mut self, rest: impl Into<Option<Rest<'a>>>) -> Rendition<'a> {
         self.rest = rest.into();
         self
     }
 
     /// Says what an envelope's body is.
-    pub fn content_type(mut self, kind: ContentType) -> Rendition<'a> {
+    pub(crate) fn content_type(mut self, kind: ContentType) -> Rendition<'a> {
         if let Layout::Te(te) = &mut self.layout {
             te.content_type = Some(kind);
         }
@@ -366,7 +370,7 @@ impl<'a> Rendition<'a> {
     }
 
     /// Adds a fact for the reader.
-    pub fn note(mut self, note: impl Into<String>) -> Rendition<'a> {
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Rendition<'a> {
         self.notes.push(note.into());
         self
     }
@@ -375,7 +379,7 @@ impl<'a> Rendition<'a> {
 /// An output that is one JSON document, and the path it is about.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Document<T> {
+pub(crate) struct Document<T> {
     document: T,
     #[serde(skip)]
     path: Option<String>,
@@ -387,7 +391,7 @@ pub struct Document<T> {
 
 impl<T: Serialize> Document<T> {
     /// A whole document.
-    pub fn new(document: T) -> Document<T> {
+    pub(crate) fn new(document: T) -> Document<T> {
         Document {
             document,
             path: None,
@@ -397,19 +401,19 @@ impl<T: Serialize> Document<T> {
     }
 
     /// Names the path it is about.
-    pub fn path(mut self, path: impl Into<String>) -> Document<T> {
+    pub(crate) fn path(mut self, path: impl Into<String>) -> Document<T> {
         self.path = Some(path.into());
         self
     }
 
     /// Says whether something is missing from it.
-    pub fn truncated(mut self, truncated: bool) -> Document<T> {
+    pub(crate) fn truncated(mut self, truncated: bool) -> Document<T> {
         self.truncated = truncated;
         self
     }
 
     /// Gives the document before it was cut, of the kind that the handle store lists.
-    pub fn cut_from(mut self, kind: &'static str, whole: Option<Value>) -> Document<T> {
+    pub(crate) fn cut_from(mut self, kind: &'static str, whole: Option<Value>) -> Document<T> {
         self.truncated |= whole.is_some();
         self.whole = whole.map(|whole| (kind, whole));
         self

@@ -1,8 +1,12 @@
-//! The state directory as `llmc doctor` checks it.
+//! The state directory: making it, what protects it, and what `llmc doctor` checks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use llmc_config::LoadedConfig;
 use llmc_envelope::integrity;
+use llmc_host::{CONFIG_FILE, PathRules, STATE_DIR};
+
+use crate::error::{Error, ErrorKind, Result};
 
 /// How deep stores lie below the state directory at most.
 const DEPTH: usize = 3;
@@ -71,4 +75,61 @@ fn find(dir: &Path, depth: usize, found: &mut impl FnMut(&Path)) {
 
 fn size(path: &Path) -> u64 {
     std::fs::symlink_metadata(path).map_or(0, |status| status.len())
+}
+
+/// Files that decide over the agent: configuration, audit, policy.
+pub(crate) fn server_files(loaded: &LoadedConfig) -> Vec<PathBuf> {
+    let mut files = vec![loaded.root.join(CONFIG_FILE), loaded.csv_path()];
+    files.extend(loaded.file.as_deref().map(|file| loaded.root.join(file)));
+    let policy = loaded.config.mcp.exec.policy_file.iter();
+    files.extend(policy.map(|path| loaded.resolve(path)));
+    let script = Some(&loaded.config.mcp.te.script_path).filter(|path| !path.is_empty());
+    files.extend(script.map(|path| loaded.resolve(path)));
+    files
+}
+
+/// What agents cannot write, and what they cannot read.
+pub(crate) fn rules(loaded: &LoadedConfig, state_dir: &Path) -> Result<PathRules> {
+    let config = &loaded.config;
+    let protected = server_files(loaded);
+    let mut roots = vec![loaded.root.clone()];
+    roots.extend(loaded.roots());
+    roots.extend(loaded.linux_roots());
+    let tools = &config.mcp.tools;
+    let rules = PathRules::new(Some(state_dir.to_owned()), protected)
+        .with_roots(&roots)
+        .with_denylist(&tools.denylist_globs, tools.denylist_reads)?;
+    Ok(rules)
+}
+
+/// Makes the state directory, closed to others and invisible to git.
+pub(crate) fn make(dir: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let failed = |error: std::io::Error| {
+        Error::new(
+            ErrorKind::WriteFailed,
+            format!("{STATE_DIR} cannot be made: {error}"),
+        )
+    };
+    if dir.is_symlink() {
+        return Err(Error::new(
+            ErrorKind::InvalidPath,
+            format!("{STATE_DIR} is a link; it must be a directory"),
+        ));
+    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(failed)?;
+    // A new file only: through a link that came with the repository it would be written elsewhere.
+    let ignore = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(dir.join(".gitignore"));
+    match ignore {
+        Ok(mut file) => std::io::Write::write_all(&mut file, b"*\n").map_err(failed),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
 }

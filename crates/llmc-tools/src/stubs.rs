@@ -1,7 +1,7 @@
 //! Tools as Python functions: what a program that calls them is written against.
 //!
 //! A script reaches every enabled tool, and a model that writes one should neither guess nor be sent fifty schemas. So the
-//! catalogue is also written as python_type Python stubs ([`module`]), found by words ([`search`]) and explained one by one
+//! catalogue is also written as python_type Python stubs (`module`), found by words (`search`) and explained one by one
 //! ([`help`]). All of it is made of the schemas of `Args` and `Output` and of the tool's own list of errors.
 //!
 //! Names and words are data, never code: a name that is no plain is_identifier gets no function, and whatever else is
@@ -18,8 +18,8 @@ use crate::error::ErrorKind;
 use crate::mode;
 use crate::tool::{Effect, ToolDef};
 
-pub use find::{ToolMatch, search};
-pub use stub_file::{STUB_FILE, write};
+pub(crate) use find::search;
+pub(crate) use stub_file::{STUB_FILE, write};
 
 use python::{Parameter, is_identifier, quoted};
 
@@ -37,14 +37,14 @@ A failing tool raises FileNotFoundError, PermissionError, TimeoutError, ValueErr
 with its code, which tools.error_code(e) returns.";
 
 /// Every tool that a script may call under this configuration, in the catalogue's order; the caller's rights still hold.
-pub fn scriptable(config: &Config) -> Vec<&'static ToolDef> {
+pub(crate) fn scriptable(config: &Config) -> Vec<&'static ToolDef> {
     let mut tools = mode::enabled(config);
     tools.retain(|tool| tool.name != NOT_IN_SCRIPTS && tool.effect != Effect::Scripts);
     tools
 }
 
 /// All stubs as one Python module.
-pub fn module(tools: &[&ToolDef]) -> String {
+pub(crate) fn module(tools: &[&ToolDef]) -> String {
     let stubs: Vec<Stub> = tools.iter().filter_map(|tool| Stub::of(tool)).collect();
     let mut out = format!(
         "{}\nfrom typing import Any, Literal\n\n",
@@ -65,12 +65,12 @@ pub fn module(tools: &[&ToolDef]) -> String {
 }
 
 /// One tool's stub, unless its name is no Python name.
-pub fn stub(tool: &ToolDef) -> Option<String> {
+pub(crate) fn stub(tool: &ToolDef) -> Option<String> {
     Some(Stub::of(tool)?.function())
 }
 
 /// `read_file(path: str, offset_lines: int = 0, max_lines: int | None = None) -> str`.
-pub fn signature(tool: &ToolDef) -> Option<String> {
+pub(crate) fn signature(tool: &ToolDef) -> Option<String> {
     Some(Stub::of(tool)?.signature(""))
 }
 

@@ -36,7 +36,7 @@ pub enum Effect {
 }
 
 /// A tool. The first paragraph of the argument type's documentation is what the model reads.
-pub trait Tool: 'static {
+pub(crate) trait Tool: 'static {
     /// The name clients call.
     const NAME: &'static str;
     /// Further names that calls accept; never listed.
@@ -82,11 +82,11 @@ pub struct ToolDef {
     pub effect: Effect,
     /// Which error codes its callers know.
     pub family: Family,
-    /// See [`Tool::DESTRUCTIVE`].
+    /// See `Tool::DESTRUCTIVE`.
     pub destructive: bool,
-    /// See [`Tool::IDEMPOTENT`].
+    /// See `Tool::IDEMPOTENT`.
     pub idempotent: bool,
-    /// See [`Tool::RETRIEVES`].
+    /// See `Tool::RETRIEVES`.
     pub retrieves: bool,
     pub(crate) errors: &'static [ErrorKind],
     pub(crate) keywords: &'static str,
@@ -97,7 +97,7 @@ pub struct ToolDef {
 
 impl ToolDef {
     /// Erases a tool's types.
-    pub const fn of<T: Tool>() -> ToolDef {
+    pub(crate) const fn of<T: Tool>() -> ToolDef {
         ToolDef {
             name: T::NAME,
             aliases: T::ALIASES,
@@ -145,7 +145,7 @@ impl ToolDef {
     }
 
     /// The names of the arguments, in the order of the schema.
-    pub fn argument_names(&self) -> Vec<&str> {
+    pub(crate) fn argument_names(&self) -> Vec<&str> {
         let properties = self.schema().get("properties").and_then(Value::as_object);
         properties
             .into_iter()

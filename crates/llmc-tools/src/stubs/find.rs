@@ -7,13 +7,13 @@ use crate::tool::ToolDef;
 
 /// A tool that may be the one looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolMatch {
+pub(crate) struct ToolMatch {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// How to call it, with types and defaults.
-    pub signature: String,
+    pub(crate) signature: String,
     /// What it does, in one sentence.
-    pub summary: String,
+    pub(crate) summary: String,
 }
 
 /// The most that one search returns; everything when nothing in particular is asked for.
@@ -38,7 +38,7 @@ const STOP_WORDS: &[&str] = &[
 ];
 
 /// The tools that fit a query best, best first. Word forms and small slips do not matter; an empty query lists all.
-pub fn search(tools: &[&ToolDef], query: &str) -> Vec<ToolMatch> {
+pub(crate) fn search(tools: &[&ToolDef], query: &str) -> Vec<ToolMatch> {
     let query = query.trim();
     if query.is_empty() {
         return tools.iter().map(|tool| found(tool)).collect();

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, renameat, unlinkat
 use rustix::io::Errno;
 
 /// The file's name, below `stubs` in the state directory.
-pub const STUB_FILE: &str = "tools.pyi";
+pub(crate) const STUB_FILE: &str = "tools.pyi";
 const STUB_DIR: &str = "stubs";
 /// Nothing longer is written or compared.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -17,7 +17,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// The directory or the file cannot be written, or a link stands where they should.
-pub fn write(state_dir: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn write(state_dir: &Path, text: &str) -> std::io::Result<()> {
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(std::io::Error::other("the stubs are too long"));
     }

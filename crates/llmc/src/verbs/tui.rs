@@ -27,8 +27,7 @@ pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> 
     };
     if args.summary {
         let summary = setup.target.read_summary();
-        let summary =
-            summary.map_err(|error| Failure::new(ErrorKind::Internal, error.to_string()))?;
+        let summary = summary.map_err(|error| Failure::from_error(ErrorKind::Internal, &error))?;
         print(&summary_text(&summary, &setup.summary_context()))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -37,7 +36,7 @@ pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> 
             TerminalError::NoTerminal => ErrorKind::BadArgs,
             TerminalError::Io(_) => ErrorKind::Internal,
         };
-        Failure::new(kind, error.to_string())
+        Failure::from_error(kind, &error)
     })?;
     let printed = print(&summary_text(&exit.summary, &exit.context));
     if exit.interrupted {

@@ -1,0 +1,111 @@
+//! What runs commands: settings read from the configuration, and a runner that is opened when first needed.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use llmc_config::{CachePolicy, ExecProfile};
+use llmc_exec::{
+    CacheMode, Confinement, HIDDEN_PLACES, Profile, Runner, SYSTEM_SEARCH_PATH, Settings,
+    tool_search_path, user_home,
+};
+
+use crate::app::App;
+use crate::error::Result;
+use crate::state;
+
+/// The runner of a server, once it is opened.
+#[derive(Debug, Default)]
+pub(crate) struct CommandKeeper {
+    runner: OnceLock<Result<Runner>>,
+}
+
+impl App {
+    /// What runs commands, opened when first needed: finding out what the kernel gives takes a few milliseconds. Where
+    /// the operator demands something of it, it is opened at start.
+    ///
+    /// # Errors
+    /// The configuration demands more confinement than this kernel gives.
+    pub fn commands(&self) -> Result<&Runner> {
+        self.open_commands(|_| ())
+    }
+
+    /// The same; applies `first` to a runner that this call opens.
+    pub(crate) fn open_commands(&self, first: fn(&mut Runner)) -> Result<&Runner> {
+        let opened = self.command_keeper().runner.get_or_init(|| {
+            let mut runner = Runner::open(self.command_settings())?;
+            first(&mut runner);
+            Ok(runner)
+        });
+        opened.as_ref().map_err(Clone::clone)
+    }
+
+    /// What the configuration says about commands.
+    pub fn command_settings(&self) -> Settings {
+        let (loaded, mcp) = (self.loaded(), &self.config().mcp);
+        let roots = loaded.roots();
+        let (write_roots, read_roots) = if mcp.tools.read_only {
+            (Vec::new(), roots)
+        } else {
+            (roots, Vec::new())
+        };
+        let profile = match mcp.exec.profile {
+            ExecProfile::Unrestricted => Profile::Unrestricted,
+            ExecProfile::Restricted => Profile::Restricted,
+        };
+        let home = user_home();
+        let search_path = match (profile, mcp.exec.path.as_str()) {
+            (Profile::Restricted, _) => SYSTEM_SEARCH_PATH.map(PathBuf::from).to_vec(),
+            (Profile::Unrestricted, "auto") => {
+                let path = std::env::var_os("PATH");
+                tool_search_path(&loaded.root, path.as_deref(), home.as_deref())
+            }
+            (Profile::Unrestricted, folders) => {
+                let folders = folders.split(':');
+                folders.map(|folder| loaded.resolve(folder)).collect()
+            }
+        };
+        let hidden = mcp.exec.hidden.clone().unwrap_or_else(|| {
+            let places = HIDDEN_PLACES.iter();
+            places.map(|&place| place.to_owned()).collect()
+        });
+        Settings {
+            profile,
+            home,
+            search_path,
+            local_sockets: profile == Profile::Unrestricted,
+            hidden,
+            caches: match mcp.exec.caches {
+                CachePolicy::Private => CacheMode::Private,
+                CachePolicy::Shared => CacheMode::Shared,
+                CachePolicy::Off => CacheMode::Off,
+            },
+            cache_max_bytes: mcp.exec.cache_max_bytes,
+            env: mcp.exec.env.clone(),
+            confinement: match mcp.exec.confinement {
+                llmc_config::ConfinementMode::Auto => Confinement::Auto,
+                llmc_config::ConfinementMode::Full => Confinement::Full,
+                llmc_config::ConfinementMode::Off => Confinement::Off,
+            },
+            allowlist: mcp.tools.run_cmd_allowlist.clone(),
+            policy_file: mcp
+                .exec
+                .policy_file
+                .as_deref()
+                .map(|path| loaded.resolve(path)),
+            roots: Some(self.files().roots.clone()),
+            write_roots,
+            read_roots,
+            homes: vec![loaded.root.clone()],
+            extra_write: mcp
+                .exec
+                .extra_write
+                .iter()
+                .map(|path| loaded.resolve(path))
+                .collect(),
+            protected: state::server_files(loaded),
+            state_dir: self.stores().map(Path::to_owned),
+            network: mcp.exec.network,
+            ..Settings::default()
+        }
+    }
+}
