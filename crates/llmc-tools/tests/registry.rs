@@ -325,7 +325,7 @@ fn rest_call(text: &str) -> Option<(String, Value)> {
         .trim_start_matches("# TE:")
         .trim();
     match call {
-        "te_handle" => Some(("te_handle".to_owned(), json!({"handle": id}))),
+        "te_handle handle=" => Some(("te_handle".to_owned(), json!({"handle": id}))),
         "read_file path=" | "tools.read_file(path=\"" => {
             Some(("read_file".to_owned(), json!({"path": id})))
         }

@@ -287,7 +287,7 @@ fn large_output_is_cut_and_its_handle_has_the_rest() {
     let rest = |client: &mut McpClient, text: &str| {
         let receipt = text.lines().last().unwrap();
         assert!(receipt.contains("of 20000 lines shown"), "{receipt}");
-        let (_, handle) = receipt.split_once("te_handle ").unwrap();
+        let (_, handle) = receipt.split_once("te_handle handle=").unwrap();
         let handle = handle.split(' ').next().unwrap();
         let page = json!({"handle": handle, "limit": 1_000_000});
         client.json("linux_handle_read", page)["data"].clone()
