@@ -162,7 +162,7 @@ fn bad_input(backend: &str) {
     let mut client = server(&workspace, &[backend]);
     if backend == EMBEDDED {
         for (code, words) in [
-            ("def f():\n  yield 1", "yield"),
+            ("def f():\n  x = yield 1", "yield"),
             ("class A(B): pass", "inheritance"),
         ] {
             let error = fails(&mut client, code);
