@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::cx::{Caller, Cx, Surface};
 
+/// What a script's call is given: a script asked for data, and what its reader gets is what it prints.
+const SCRIPT_CALL_TOKENS: u64 = 1_000_000;
 /// Sessions whose budgets are tracked at the same time.
 const MAX_TRACKED_SESSIONS: usize = 4096;
 
@@ -37,6 +39,9 @@ fn key(caller: &Caller) -> (String, String) {
 
 /// Tokens that one answer to this agent may take, whatever its session has left.
 pub(crate) fn answer_budget(cx: &Cx) -> u64 {
+    if cx.caller().surface == Surface::Code {
+        return SCRIPT_CALL_TOKENS;
+    }
     cx.app().config().mcp.te.budget_for(&cx.caller().agent)
 }
 
@@ -51,6 +56,9 @@ pub(crate) fn session_budget_left(cx: &Cx) -> Option<u64> {
 /// fail.
 pub(crate) fn next_answer_budget(cx: &Cx) -> u64 {
     let answer = answer_budget(cx);
+    if cx.caller().surface == Surface::Code {
+        return answer;
+    }
     session_budget_left(cx).map_or(answer, |left| answer.min(left))
 }
 

@@ -116,7 +116,8 @@ class Channel:
         return taken
 
     def hear(self):
-        message = json.loads(self.exactly(struct.unpack("<I", self.exactly(4))[0]))
+        size = struct.unpack("<I", self.exactly(4))[0]
+        message = json.loads(self.exactly(size), object_hook=Fields)
         if "contents" in message:
             message["contents"] = [self.exactly(size) for size in message["contents"]]
         return message
@@ -215,11 +216,41 @@ class Fields(dict):
             raise AttributeError(f"the result has no field {name!r}; it has {', '.join(self)}") from None
 
     def __str__(self):
-        if not {"stdout", "stderr", "exit_code"} <= self.keys():
-            return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
-        code = self["exit_code"]
-        parts = [self["stdout"], self["stderr"], f"exit {code}" if code else ""]
-        return "\n".join(part.rstrip("\n") for part in parts if part)
+        return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
+
+
+class Text(str):
+    """A tool's text."""
+
+    @property
+    def text(self):
+        return str(self)
+
+
+class CommandText(Text):
+    """What a command printed, with its fields as keys and attributes."""
+
+    def __new__(cls, fields):
+        code = fields["exit_code"]
+        parts = [fields["stdout"], fields["stderr"], f"exit {code}" if code else ""]
+        made = super().__new__(cls, "\n".join(part.rstrip("\n") for part in parts if part))
+        made.fields = fields
+        made.keys, made.values, made.items, made.get = fields.keys, fields.values, fields.items, fields.get
+        return made
+
+    def __getattr__(self, name):
+        if name == "fields":
+            raise AttributeError(name)
+        return getattr(self.fields, name)
+
+    def __getitem__(self, key):
+        return self.fields[key] if isinstance(key, str) else super().__getitem__(key)
+
+    def __contains__(self, text):
+        return text in self.fields or super().__contains__(text)
+
+    def __reduce__(self):
+        return CommandText, (self.fields,)
 
 
 class Names(list):
@@ -230,8 +261,11 @@ class Names(list):
 
 
 def answer(value):
-    if isinstance(value, dict):
-        return Fields(value)
+    """A tool's result as a script gets it; documents in it are `Fields` already."""
+    if isinstance(value, str):
+        return Text(value)
+    if isinstance(value, Fields) and {"stdout", "stderr", "exit_code"} <= value.keys():
+        return CommandText(value)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return Names(value)
     return value
@@ -457,6 +491,7 @@ def shown(value, most):
     as_text = isinstance(value, (str, Fields, Names))
     text = str(value) if as_text else "" if value is None else repr(value)
     try:
+        value = value.fields if isinstance(value, CommandText) else value
         data = json.loads(json.dumps(value, allow_nan=False))
     except BaseException:
         data = None

@@ -101,6 +101,16 @@ def failed(code, path):
     return OSError(code, os.strerror(code), path)
 
 
+def refuse_no_dir(folder, path):
+    """Raises what the kernel says of a path in a folder that is none."""
+    try:
+        found = Native.stat(folder)
+    except OSError as error:
+        raise failed(error.errno, path) from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise failed(errno.ENOTDIR, path)
+
+
 def umask():
     mask = Native.umask(0o22)
     Native.umask(mask)
@@ -112,6 +122,7 @@ class Image:
 
     open = {}
     by_fd = {}
+    lost = []  # why files that nobody closed could not be committed
     lock = threading.RLock()
 
     def __init__(self, path, exists):
@@ -126,6 +137,7 @@ class Image:
         self.stamp = None
         self.gone = False  # its file has been deleted
         self.busy = False
+        self.unclosed = False
 
     def register(self, fd):
         with Image.lock:
@@ -225,11 +237,15 @@ def set_attributes(path, mode=None, times=None):
 class WorkspaceFile(io.FileIO):
     """The raw file below `open`: a descriptor of an image that is committed when it is closed."""
 
-    def __init__(self, image, fd, mode, name, closefd=True):
-        self.image = image
-        super().__init__(fd, mode, closefd)
-        self.name = name
-        self.owns = closefd
+    def __init__(self, image, fd, kind, readable, name, closefd=True):
+        self.image, self.owns = image, closefd
+        modes = {"r": "r+", "w": "w", "a": "a", "x": "w"}
+        super().__init__(fd, modes[kind] + ("+" if readable and kind != "r" else ""), closefd)
+        self.name, self.is_new = name, kind == "x"
+
+    @property
+    def mode(self):
+        return ("xb+" if self.readable() else "xb") if self.is_new else super().mode
 
     def write(self, data):
         self.image.dirty = True
@@ -245,6 +261,10 @@ class WorkspaceFile(io.FileIO):
         image.dirty = True
         return super().truncate(size)
 
+    def _dealloc_warn(self, source):
+        # Python drops the failure of a file that is collected before it is closed.
+        self.image.unclosed = True
+
     def fileno(self):
         self.image.exported = True
         return super().fileno()
@@ -259,6 +279,10 @@ class WorkspaceFile(io.FileIO):
         fd, image = super().fileno(), self.image
         try:
             image.commit()
+        except OSError as error:
+            if not image.unclosed:
+                raise
+            Image.lost.append(error)
         finally:
             image.release(fd)
             image.gone = True
@@ -305,6 +329,9 @@ def flush_all():
             image.commit()
         except OSError as error:
             first = first or error
+    if Image.lost:
+        first = Image.lost[0]
+        Image.lost.clear()
     if first is not None:
         raise first
 
@@ -327,10 +354,7 @@ def make_image(path, given, kind, truncate, create, exclusive, readable):
             raise failed(errno.ENOENT, given)
         if path.endswith("/"):
             raise failed(errno.EISDIR, given)
-        try:
-            Native.stat(os.path.dirname(os.path.realpath(path)))
-        except OSError as error:
-            raise failed(error.errno, given) from None
+        refuse_no_dir(os.path.dirname(os.path.realpath(path)), given)
     elif stat.S_ISDIR(found.st_mode):
         raise failed(errno.EISDIR, given)
     Server.request("check", {"path": path})
@@ -398,7 +422,7 @@ def open_file(file, mode="r", buffering=-1, encoding=None, errors=None, newline=
             import fcntl
 
             fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
-    raw = WorkspaceFile(image, fd, {"r": "r+", "w": "w", "a": "a", "x": "w"}[kind] + ("+" if readable and kind != "r" else ""), file, closefd)
+    raw = WorkspaceFile(image, fd, kind, readable, file, closefd)
     image.register(fd)
     try:
         made = layered(raw, mode, binary, buffering, encoding, errors, newline, readable)
@@ -534,12 +558,7 @@ def mkdir(path, mode=0o777, *, dir_fd=None):
         return Native.mkdir(path, mode, dir_fd=dir_fd)
     if os.path.lexists(path):
         raise failed(errno.EEXIST, path)
-    try:
-        parent = Native.stat(os.path.dirname(full.rstrip("/")))
-    except OSError as error:
-        raise failed(error.errno, path) from None
-    if not stat.S_ISDIR(parent.st_mode):
-        raise failed(errno.ENOTDIR, path)
+    refuse_no_dir(os.path.dirname(full.rstrip("/")), path)
     Server.request("mkdir", {"path": full})
     mask = umask()
     if mode & ~mask != 0o777 & ~mask:
@@ -556,20 +575,17 @@ def renaming(native):
             return OSError(code, os.strerror(code), src, None, dst)
 
         try:
+            # In the order of the kernel.
+            for place in (src, dst):
+                place = os.fsdecode(place).rstrip("/")
+                refuse_no_dir(os.path.dirname(place) or ".", place)
+            if source is None or target is None:
+                raise fail(errno.EXDEV)
             found = Native.lstat(src)
-        except OSError as error:
-            raise fail(error.errno) from None
-        if source is None or target is None:
-            raise fail(errno.EXDEV)
-        try:
-            old = Native.lstat(dst)
-        except FileNotFoundError:
-            old = None
+            old = Native.lstat(dst) if os.path.lexists(dst) else None
         except OSError as error:
             raise fail(error.errno) from None
         is_dir = stat.S_ISDIR(found.st_mode)
-        if old is None and not os.path.isdir(os.path.dirname(target.rstrip("/"))):
-            raise fail(errno.ENOENT)
         inside = below(os.path.normpath(target), os.path.normpath(source))
         if is_dir and inside and os.path.normpath(target) != os.path.normpath(source):
             raise fail(errno.EINVAL)

@@ -43,16 +43,12 @@ impl ScriptOutput {
         }
     }
 
-    /// Printed text, then the last value.
-    fn text(&self) -> String {
-        let mut text = self.output.clone();
-        if !self.repr.is_empty() {
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push('\n');
-            }
-            text.push_str(&self.repr);
+    /// Printed text; where there is none, the last value.
+    fn text(&self) -> &str {
+        match self.output.is_empty() {
+            true => &self.repr,
+            false => &self.output,
         }
-        text
     }
 }
 
@@ -63,7 +59,7 @@ impl Render for ScriptOutput {
         }
         let text = self.text();
         let cut = room.fit(text.len(), |tokens| {
-            let cut = cut_ends(&text, CutLimits::tokens(tokens));
+            let cut = cut_ends(text, CutLimits::tokens(tokens));
             if cut.is_whole() {
                 Fitted::Whole(cut)
             } else {

@@ -9,7 +9,7 @@ use crate::workspace;
 const PYTHON: &str = "mcp.code_execution.sandbox=\"python\"";
 
 /// A server whose scripts run in Python; none where the kernel does not hold it or there is no Python.
-fn server(workspace: &TestWorkspace, sets: &[&str]) -> Option<McpClient> {
+pub(crate) fn server(workspace: &TestWorkspace, sets: &[&str]) -> Option<McpClient> {
     let mut flags = vec!["--mode", "hybrid", "--set", PYTHON];
     for set in sets {
         flags.extend(["--set", set]);

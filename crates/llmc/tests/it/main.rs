@@ -8,7 +8,7 @@
 //! - `crash`: kill -9 at any moment, several processes on one file
 //! - `observe`: logs, audit, telemetry, metrics, handles over restarts
 //! - `commands`: programs inside the boundary
-//! - `code`: scripts that call tools; `code_escapes`: scripts that mean harm
+//! - `code`: scripts that call tools; `code_escapes`: scripts that mean harm; `code_files`: Python's own file functions
 //! - `procs`: programs that outlive their calls; `procs_limits`: their limits, owners and signals
 //! - `tool_chains`: cargo, npm, pytest and the rest, without configuration
 //! - `confined`: what the server says about confinement, proves, demands and hides
@@ -42,6 +42,7 @@ mod cli;
 mod cli_config;
 mod code;
 mod code_escapes;
+mod code_files;
 mod code_python;
 mod commands;
 mod confined;
