@@ -13,8 +13,10 @@ use super::interpreter::Interpreter;
 
 /// The program that Python runs first.
 const BOOT_SCRIPT: &str = concat!(
+    include_str!("images.py"),
     include_str!("files.py"),
     include_str!("programs.py"),
+    include_str!("results.py"),
     include_str!("boot.py"),
 );
 /// The oldest Python that scripts run in.
