@@ -333,7 +333,7 @@ class _llmc_Scan:
 def _llmc_tree(top, tree):
     try:
         names = _llmc_entries(top)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return tree
     tree[top] = names
     for name in names:
@@ -496,7 +496,7 @@ def _llmc_below(folder, deep):
     out = []
     try:
         names = _llmc_entries(folder)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return out
     for name in names:
         plain = name.rstrip("/")

@@ -81,6 +81,21 @@ def _llmc_re_sub(pattern, repl, text, count=0, flags=0):
     return _llmc_re_subn(_llmc_re_compile(pattern, flags), repl, text, count)[0]
 
 
+def _llmc_re_split(pattern, text, maxsplit=0, flags=0):
+    out = []
+    end = 0
+    n = 0
+    for m in _llmc_re_compile(pattern, flags).finditer(text):
+        if maxsplit and n >= maxsplit:
+            break
+        out.append(text[end:m.start()])
+        out.extend(m.groups())
+        end = m.end()
+        n += 1
+    out.append(text[end:])
+    return out
+
+
 class _llmc_re_module:
     compile = _llmc_re_compile
     search = lambda pattern, text, flags=0: _llmc_re_compile(pattern, flags).search(text)
@@ -88,7 +103,7 @@ class _llmc_re_module:
     fullmatch = lambda pattern, text, flags=0: _llmc_re_compile(pattern, flags).fullmatch(text)
     findall = lambda pattern, text, flags=0: _llmc_re_compile(pattern, flags).findall(text)
     finditer = lambda pattern, text, flags=0: _llmc_re_compile(pattern, flags).finditer(text)
-    split = lambda pattern, text, maxsplit=0, flags=0: _llmc_re_compile(pattern, flags).split(text, maxsplit)
+    split = _llmc_re_split
     sub = _llmc_re_sub
     subn = lambda pattern, repl, text, count=0, flags=0: _llmc_re_subn(_llmc_re_compile(pattern, flags), repl, text, count)
     escape = _llmc_r.escape
