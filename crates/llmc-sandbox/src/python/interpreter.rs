@@ -51,6 +51,8 @@ const MAX_VENV_CONFIG_BYTES: u64 = 16 << 10;
 pub(super) struct Interpreter {
     pub(super) runner: Runner,
     pub(super) program: Program,
+    /// The program that it runs first: source, or a loader and the compiled form.
+    pub(super) program_arguments: Vec<String>,
     /// What `boot.py` finds on its command line.
     pub(super) argument: String,
     pub(super) version: String,
@@ -230,6 +232,7 @@ impl Visible {
         Ok(Interpreter {
             runner,
             program,
+            program_arguments: Vec::new(),
             argument: argument.to_string(),
             version: String::new(),
             venv: venv.map(|venv| venv.dir.clone()),

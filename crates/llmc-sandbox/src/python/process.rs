@@ -19,6 +19,20 @@ const BOOT_SCRIPT: &str = concat!(
     include_str!("results.py"),
     include_str!("boot.py"),
 );
+/// The kernel's bound on one argument is 128 KiB.
+const _: () = assert!(BOOT_SCRIPT.len() < 120 << 10);
+/// Prints the compiled form of the program that follows. Compiling takes most of a start.
+const COMPILE: &str = "import sys,marshal,binascii as b\n\
+    code = compile(sys.argv[1], '<boot>', 'exec', 0, True, 2)\n\
+    sys.stdout.write(b.b2a_base64(marshal.dumps(code), newline=False).decode())\n";
+/// Runs a compiled program: how many arguments hold it, and those.
+const LOAD: &str = "import sys,marshal,binascii as b\n\
+    exec(marshal.loads(b.a2b_base64(''.join(sys.argv.pop(1) for _ in range(int(sys.argv.pop(1)))))))\n";
+/// The compiled program in one argument.
+const MAX_PART_BYTES: usize = 100 << 10;
+const MAX_COMPILED_BYTES: usize = 1 << 20;
+/// More than an interpreter says before its first script.
+const MAX_HELLO_BYTES: usize = 64 << 10;
 /// The oldest Python that scripts run in.
 const MIN_VERSION: (u32, u32) = (3, 8);
 /// How long an interpreter may take to start.
@@ -98,11 +112,22 @@ impl Drop for PythonProcess {
 
 impl Interpreter {
     /// Starts the interpreter and lets it end: its version if it runs.
-    pub(super) fn start_once(&self) -> Result<String, String> {
+    pub(super) fn start_once(&mut self) -> Result<String, String> {
+        self.program_arguments = vec![COMPILE.to_owned(), BOOT_SCRIPT.to_owned()];
+        let (compiled, _) = self.run_silent(MAX_COMPILED_BYTES);
+        let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+        self.program_arguments = match String::from_utf8(compiled) {
+            Ok(text) if !text.is_empty() && text.bytes().all(|byte| is_base64(&byte)) => {
+                let parts = text.as_bytes().chunks(MAX_PART_BYTES);
+                let parts = parts.map(|part| String::from_utf8_lossy(part).into_owned());
+                let count = text.len().div_ceil(MAX_PART_BYTES).to_string();
+                [LOAD.to_owned(), count].into_iter().chain(parts).collect()
+            }
+            _ => vec![BOOT_SCRIPT.to_owned()],
+        };
         let mut inbox = FrameBuffer::default();
-        let (_, silence) = std::sync::mpsc::channel();
-        let stop = CancelToken::default();
-        let ended = self.run(START_TIMEOUT, silence, &stop, &mut |bytes| inbox.add(bytes));
+        let (hello, ended) = self.run_silent(MAX_HELLO_BYTES);
+        inbox.add(&hello);
         match (inbox.next(), ended) {
             (Ok(Some(Frame::Hello(hello))), _) => {
                 let (major, minor, micro) = hello.version;
@@ -117,6 +142,22 @@ impl Interpreter {
         }
     }
 
+    /// What the interpreter prints when nothing is sent to it, and how it ended.
+    fn run_silent(&self, max_bytes: usize) -> (Vec<u8>, llmc_exec::Result<RunReport>) {
+        let (_, silence) = std::sync::mpsc::channel();
+        let (stop, mut printed) = (CancelToken::default(), Vec::new());
+        let ended = self.run(
+            START_TIMEOUT,
+            silence,
+            &stop,
+            &mut |bytes| match printed.len() + bytes.len() <= max_bytes {
+                true => printed.extend_from_slice(bytes),
+                false => stop.cancel(),
+            },
+        );
+        (printed, ended)
+    }
+
     /// Runs the interpreter to its end, sending it messages and passing on its output.
     fn run(
         &self,
@@ -125,19 +166,12 @@ impl Interpreter {
         stop: &CancelToken,
         on_output: &mut dyn FnMut(&[u8]),
     ) -> llmc_exec::Result<RunReport> {
-        let argument = self.argument.as_str();
-        let argv = [
-            "python3",
-            "-I",
-            "-S",
-            "-B",
-            "-X",
-            "utf8",
-            "-c",
-            BOOT_SCRIPT,
-            argument,
-        ];
-        let argv = argv.map(str::to_owned);
+        let options = ["python3", "-I", "-S", "-B", "-X", "utf8", "-c"].map(str::to_owned);
+        let argv: Vec<String> = options
+            .into_iter()
+            .chain(self.program_arguments.iter().cloned())
+            .chain([self.argument.clone()])
+            .collect();
         let cwd = self.cwd()?;
         let env = [
             ("HOME", "/tmp"),

@@ -118,7 +118,7 @@ fn sessions_keep_their_process_and_say_when_it_is_lost() {
         return;
     };
     let in_session = |code: &str, name: &str| json!({"code": code, "session": name});
-    let mut runs = |client: &mut McpClient, code: &str, name: &str| {
+    let runs = |client: &mut McpClient, code: &str, name: &str| {
         let (_, text) = client.call_tool("execute_code", in_session(code, name));
         text
     };
