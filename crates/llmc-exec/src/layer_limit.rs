@@ -9,8 +9,11 @@ use std::path::{Path, PathBuf};
 /// The mark in a layer's folder that says that it has grown too large.
 pub(super) const TOO_LARGE_MARK: &str = "too-large";
 
-/// Marks the layers in these folders that hold more than `limit` bytes. Runs on a thread of its own; at most one at a time
-/// per server would change nothing, since marking twice is marking once.
+/// Marks the layers in these folders that hold more than `limit` bytes, on a thread of its own.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a folder of the server's own making"
+)]
 pub(super) fn mark_large_layers(stores: Vec<PathBuf>, limit: u64) {
     let _ = std::thread::Builder::new()
         .name("llmc-layer-size".to_owned())
