@@ -163,7 +163,7 @@ pub fn unescape(escaped: &str) -> Cow<'_, str> {
 }
 
 /// Whether this line could be taken for one of ours.
-pub(crate) fn is_marker(line: &str) -> bool {
+pub fn is_marker(line: &str) -> bool {
     let Some(text) = line.trim_start_matches(unseen).strip_prefix('#') else {
         return false;
     };
