@@ -101,11 +101,11 @@ pub fn instructions(config: &Config) -> String {
     told.copied().collect::<Vec<_>>().join(" ")
 }
 
-const THREE_CALLS: &str = "Most tasks take three calls: look and run the tests as a baseline; edit and test; review the diff.";
-const SCRIPTS: &str = "Put each into one execute_code script (Python): every tool is a function there, such as \
-     tools.te_grep(pattern=\"x\"), tools.search(\"words\") finds more, tools.help(\"name\") explains one, and only what it \
-     prints comes back.";
-const SHELL_LINES: &str = "run_cmd takes shell lines: pipes, &&, heredocs; scripts get stdout, stderr and exit_code as keys.";
+const THREE_CALLS: &str = "Most tasks take two or three calls: look and run the tests as a baseline; edit, test and show the diff; review.";
+const SCRIPTS: &str = "One execute_code script does many steps: it is Python, its open and subprocess work on the workspace, \
+     every tool is a function such as tools.linux_fs_edit(path, old_text, new_text), tools.search(\"words\") finds more, and \
+     only what it prints comes back.";
+const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str = "A cut answer ends with a line that names the call for the rest.";
 
@@ -139,7 +139,7 @@ fn sentences(mode: Mode) -> &'static [&'static str] {
             "LLMC: files, search and commands of one workspace, for Python scripts; paths are relative to its root.",
             THREE_CALLS,
             SCRIPTS,
-            "tools.run_cmd(command=…) takes shell lines: pipes, &&, heredocs.",
+            "tools.run_cmd(command=…) takes shell lines.",
             CUT_ANSWERS,
         ],
     }
