@@ -150,6 +150,7 @@ pub(crate) fn seal<O: Render + Serialize>(
                 .drain(..)
                 .fold(receipt.with_rest(note), |receipt, note| receipt.note(note));
             let text = receipt.seal(&body);
+            budget::count_served(cx, &text);
             Sealed {
                 facts: facts(rendition, stored, body.len()),
                 text,

@@ -669,7 +669,8 @@ fn virtual_environments() {
     );
     assert_eq!(text, "[]");
 
-    let refused: [(&str, &dyn Fn(&Path)); 7] = [
+    type Damage<'a> = &'a dyn Fn(&Path);
+    let refused: [(&str, Damage<'_>); 7] = [
         ("does not exist", &|venv| link("/nowhere/python3", venv)),
         ("no Python", &|venv| link("/bin/true", venv)),
         ("lies in the workspace", &|venv| {

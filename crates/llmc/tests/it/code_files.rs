@@ -216,7 +216,7 @@ fn programs_run_as_commands_do() {
 #[test]
 fn results_print_as_the_text_that_a_model_reads() {
     let workspace = workspace("//- a.txt\none\ntwo\n//- many.txt\nx\n");
-    workspace.write("many.txt", &"a line that matches\n".repeat(5000));
+    workspace.write("many.txt", "a line that matches\n".repeat(5000));
     let Some(mut client) = server(&workspace, &[]) else {
         return;
     };

@@ -206,7 +206,7 @@ impl Rewriter<'_> {
         if let Some(arguments) = &class.arguments {
             self.replace(arguments.range(), "");
         }
-        let outer = std::mem::replace(&mut self.base, Some(base));
+        let outer = self.base.replace(base);
         for stmt in &class.body {
             if let Stmt::FunctionDef(method) = stmt {
                 for decorator in &method.decorator_list {
