@@ -131,7 +131,7 @@ settings! {
         /// Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused.
         caches: CachePolicy = choice(CachePolicy::Private),
         /// How large the private layer of one principal may grow, in bytes, before the next start begins it anew.
-        cache_max_bytes: u64 = int(1_048_576..=1_099_511_627_776, 10_737_418_240),
+        cache_max_bytes: u64 = positive(10_737_418_240),
         /// Further environment variables that commands inherit; secrets are never passed on.
         env: Vec<String> = list(EnvName, &[]),
         /// Whether commands have a network.
@@ -190,7 +190,7 @@ settings! {
     pub struct CodeExecutionConfig {
         /// Selects mode `code_execution` when `mcp.mode` is not set.
         enabled: bool = flag(false),
-        /// `python` is the machine's, which needs full confinement; `embedded` is the interpreter inside LLMC; `auto` takes Python where it can.
+        /// `python` is the machine's, fully confined; `embedded` is inside LLMC; `auto` takes the first that can be had.
         sandbox: ScriptBackend = choice(ScriptBackend::Auto),
         /// Seconds one script may run, without the time of its tool calls.
         timeout: u64 = seconds(120),

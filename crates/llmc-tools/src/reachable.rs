@@ -80,6 +80,22 @@ impl Reach {
         missed.map(|(_, tool)| tool.name).collect()
     }
 
+    /// The text of an exception in a script, for the caller that started it: tools that only scripts reach are named as
+    /// functions.
+    pub(crate) fn as_functions(&self, text: &str) -> String {
+        let mut fitted = String::new();
+        let mut done = 0;
+        for (at, tool) in named_tools(text) {
+            if self.route(tool) == Some(Route::Script) && !text[..at].ends_with("tools.") {
+                fitted.push_str(&text[done..at]);
+                fitted.push_str("tools.");
+                done = at;
+            }
+        }
+        fitted.push_str(&text[done..]);
+        fitted
+    }
+
     fn fit_clause(&self, clause: &str) -> Option<String> {
         let mut fitted = String::new();
         let mut done = 0;

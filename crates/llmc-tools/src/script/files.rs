@@ -139,7 +139,7 @@ pub(super) async fn system(
     }
     if operation != "check" {
         let approved = approval::require(tools.cx(), tool, &call.args).await;
-        approved.map_err(|error| raised(&error))?;
+        approved.map_err(|error| raised(tools, &error))?;
     }
     let done: Arc<Mutex<Option<Done>>> = Arc::default();
     let kept = done.clone();
@@ -163,7 +163,7 @@ pub(super) async fn system(
             }
             Ok(reply)
         }
-        (Err(error), _) => Err(raised(&error)),
+        (Err(error), _) => Err(raised(tools, &error)),
         (Ok(_), None) => Err(ScriptCallError::value("INTERNAL: no result")),
     }
 }
@@ -288,7 +288,7 @@ fn parse<T: DeserializeOwned>(args: Map<String, Value>) -> Result<T> {
 }
 
 /// A refusal as the exception that Python's own function would raise.
-fn raised(error: &Error) -> ScriptCallError {
+fn raised(tools: &Tools<'_>, error: &Error) -> ScriptCallError {
     let exception = match error.kind {
         ErrorKind::NotFound => Exception::FileNotFound,
         ErrorKind::AlreadyExists => Exception::FileExists,
@@ -298,9 +298,6 @@ fn raised(error: &Error) -> ScriptCallError {
         kind if kind.exception() == "PermissionError" => Exception::Permission,
         _ => Exception::Os,
     };
-    let mut message = format!("{}: {}", error.kind.code(Family::Linux), error.message);
-    if let Some(hint) = &error.hint {
-        message.push_str(&format!(" ({hint})"));
-    }
+    let message = tools.message(error, Family::Linux);
     ScriptCallError::raise(exception, message)
 }

@@ -11,6 +11,7 @@ use crate::call::{Call, nearest};
 use crate::catalog;
 use crate::cx::{Caller, Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Family};
+use crate::reachable::Reach;
 use crate::stubs;
 use crate::tool::{Effect, ToolDef};
 
@@ -112,6 +113,32 @@ impl Tools<'_> {
             }
         }
     }
+
+    /// A failed call as the exception that fits it.
+    fn raised(&self, error: &Error, family: Family) -> ScriptCallError {
+        let exception = match error.kind.exception() {
+            "FileNotFoundError" => Exception::FileNotFound,
+            "PermissionError" => Exception::Permission,
+            "TimeoutError" => Exception::Timeout,
+            "ValueError" => Exception::Value,
+            _ => Exception::Runtime,
+        };
+        let mut message = self.message(error, family);
+        if let Some(Value::String(nearest)) = error.extra.get("nearest") {
+            message.push_str(&format!("\nnearest lines:\n{nearest}"));
+        }
+        ScriptCallError::raise(exception, message)
+    }
+
+    /// Code, message and hint of a failed call, for the caller of the script.
+    pub(super) fn message(&self, error: &Error, family: Family) -> String {
+        let mut message = format!("{}: {}", error.kind.code(family), error.message);
+        if let Some(hint) = &error.hint {
+            message.push_str(&format!(" ({hint})"));
+        }
+        let reach = Reach::of(self.cx.app().config(), self.cx.caller().surface);
+        reach.as_functions(&message)
+    }
 }
 
 impl ScriptHost for Tools<'_> {
@@ -143,7 +170,7 @@ impl ScriptHost for Tools<'_> {
         let args = named(tool, args, kwargs)?;
         let effect = describe(tool, &args);
         let approved = approval::require(self.cx, tool.name, &args).await;
-        approved.map_err(|error| raised(&error, tool.family))?;
+        approved.map_err(|error| self.raised(&error, tool.family))?;
         let call = Call {
             name,
             args,
@@ -167,7 +194,7 @@ impl ScriptHost for Tools<'_> {
         }
         match outcome.result {
             Ok(answer) => Ok(answer.data().into_owned()),
-            Err(error) => Err(raised(&error, tool.family)),
+            Err(error) => Err(self.raised(&error, tool.family)),
         }
     }
 }
@@ -223,25 +250,6 @@ fn named(
         named.insert(name.clone(), value);
     }
     Ok(named)
-}
-
-/// A failed call as the exception that fits it.
-fn raised(error: &Error, family: Family) -> ScriptCallError {
-    let exception = match error.kind.exception() {
-        "FileNotFoundError" => Exception::FileNotFound,
-        "PermissionError" => Exception::Permission,
-        "TimeoutError" => Exception::Timeout,
-        "ValueError" => Exception::Value,
-        _ => Exception::Runtime,
-    };
-    let mut message = format!("{}: {}", error.kind.code(family), error.message);
-    if let Some(hint) = &error.hint {
-        message.push_str(&format!(" ({hint})"));
-    }
-    if let Some(Value::String(nearest)) = error.extra.get("nearest") {
-        message.push_str(&format!("\nnearest lines:\n{nearest}"));
-    }
-    ScriptCallError::raise(exception, message)
 }
 
 /// The only argument of a function that takes one text.

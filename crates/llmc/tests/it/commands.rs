@@ -160,7 +160,7 @@ fn a_command_that_takes_longer_than_the_wait_goes_on() {
     let text = client.text("run_cmd", json!({"proc": id, "timeout": 0.2}));
     assert_eq!(
         text,
-        format!("# LLMC: still running as {id}"),
+        format!("# LLMC: still running as {id}; run_cmd proc={id} waits on"),
         "nothing new"
     );
     // To another session it does not exist.

@@ -319,10 +319,10 @@ fn every_text_names_what_its_reader_can_call() {
                 );
                 let params = json!({"name": "execute_code", "arguments": {"code": code}});
                 let text = said(&client.request("tools/call", params));
-                // The failing line repeats the call itself.
+                // The failing line repeats the call itself, and a header names its tool.
                 let text: Vec<&str> = text
                     .lines()
-                    .filter(|line| !line.contains("print(tools."))
+                    .filter(|line| !line.contains("print(tools.") && !line.starts_with("{\"v\":1,"))
                     .collect();
                 check(format!("script {tool} {args}"), &text.join("\n"));
             }

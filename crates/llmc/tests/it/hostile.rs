@@ -382,7 +382,7 @@ fn broken_lines_are_answered_and_the_next_is_served() {
         (br#"{"jsonrpc":"2.0","id":"d","method":"ping","params":{"a":1,"a":2}}"#.to_vec(), json!("d"), -32600),
         (deep(128).into_bytes(), json!("deep"), -32600),
         (deep(100_000).into_bytes(), json!("deep"), -32600),
-        ([b"\"".as_slice(), &vec![b'x'; 10 << 20], b"\""].concat(), Value::Null, -32700),
+        ([b"\"".as_slice(), &vec![b'x'; 17 << 20], b"\""].concat(), Value::Null, -32700),
         (br#"{"jsonrpc":"2.0","id":"u","method":"no/such"}"#.to_vec(), json!("u"), -32601),
         (br#"{"jsonrpc":"2.0","id":"p","method":"tools/call","params":{"name":7}}"#.to_vec(), json!("p"), -32602),
         (br#"{"jsonrpc":"2.0","id":"q","method":"tools/call","params":{"name":"stat","arguments":[]}}"#.to_vec(), json!("q"), -32602),

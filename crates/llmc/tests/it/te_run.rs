@@ -234,7 +234,7 @@ fn without_the_envelope_much_output_is_cut_under_a_receipt() {
         "{receipt}"
     );
     assert!(
-        receipt.contains("handle res_") && text.contains("\nexit 4"),
+        receipt.contains("handle=res_") && text.contains("\nexit 4"),
         "{receipt}"
     );
 }
