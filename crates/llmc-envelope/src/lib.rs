@@ -4,7 +4,7 @@
 //! gives the rest back byte for byte.
 //!
 //! The three types to know: [`CutLimits`](cut::CutLimits) is the room of an answer, [`Receipt`](receipt::Receipt) the line
-//! below it, [`HandleStore`](handles::HandleStore) keeps what it leaves out.
+//! below it, [`HandleStore`] keeps what it leaves out.
 //!
 //!
 //! - [`cut`]: what fits a token budget, cut between lines.
