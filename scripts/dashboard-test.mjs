@@ -69,7 +69,7 @@ await onStage(async ({ root, server, browser }) => {
     assert.match(await text("#no-calls"), /No calls yet/);
   });
 
-{ =>   await step("reports confinement", null, async () => { => {
+  await step("reports confinement", null, async () => {
     const { confinement } = await server.get("/health");
     assert.equal(await text("#walls .raw"), confinement);
   });
