@@ -143,8 +143,11 @@ fn suite(user: Option<u32>, first: &[&str]) {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     // This binary may lie where another user cannot reach it.
     let binary = dir.path().join("suite");
-    std::fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
-    std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // A child copies it: a descriptor that this process opens for writing could be inherited by a program that another
+    // test starts at that moment, and the kernel executes no file that is open for writing.
+    let mut copy = Command::new("install");
+    copy.arg("--mode=755").arg(std::env::current_exe().unwrap());
+    assert!(copy.arg(&binary).status().unwrap().success());
     let mut suite = Command::new(binary);
     suite.args(first).arg("--test-threads=1").current_dir("/");
     if let Some(user) = user {

@@ -207,8 +207,11 @@ impl Ordinary {
             .unwrap();
         std::fs::set_permissions(base.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let program = base.path().join("llmc");
-        std::fs::copy(env!("CARGO_BIN_EXE_llmc"), &program).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // A child copies it: a descriptor that this process opens for writing could be inherited by a program that
+        // another test starts at that moment, and the kernel executes no file that is open for writing.
+        let mut copy = Command::new("install");
+        copy.args(["--mode=755", env!("CARGO_BIN_EXE_llmc")]);
+        assert!(copy.arg(&program).status().unwrap().success());
         let ordinary = Ordinary { base };
         let root = ordinary.root();
         std::fs::create_dir(&root).unwrap();
