@@ -33,10 +33,10 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("a_process_gets_three_descriptors", descriptors);
 }
 
-const PATIENCE: Duration = Duration::from_secs(15);
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(15);
 const PIPES: ProcessOptions = ProcessOptions {
     io: Io::Pipes,
-    idle: PATIENCE,
+    idle: PROCESS_TIMEOUT,
     keep: 1 << 20,
 };
 const TERMINAL: ProcessOptions = ProcessOptions {
@@ -66,14 +66,14 @@ fn sh(world: &World, runner: &Runner, script: &str, manner: ProcessOptions) -> P
 }
 
 fn send(process: &Process, input: &str) {
-    let sent = process.send(input.as_bytes(), PATIENCE, &CancelToken::default());
+    let sent = process.send(input.as_bytes(), PROCESS_TIMEOUT, &CancelToken::default());
     let sent = sent.unwrap();
     assert!(sent.open && sent.bytes == input.len(), "{sent:?}");
 }
 
 /// All output so far, once it holds this.
 fn until(process: &Process, wanted: &str) -> String {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PROCESS_TIMEOUT;
     loop {
         let seen = process.look(0, 1 << 20);
         let text = String::from_utf8_lossy(&seen.bytes).into_owned();
@@ -102,11 +102,11 @@ fn pipes() {
         assert!(process.ending().is_none());
         assert!(
             process
-                .close_input(PATIENCE, &CancelToken::default())
+                .close_input(PROCESS_TIMEOUT, &CancelToken::default())
                 .unwrap()
                 .open
         );
-        let ending = process.wait_end(PATIENCE).unwrap();
+        let ending = process.wait_end(PROCESS_TIMEOUT).unwrap();
         assert_eq!(
             (ending.status.exit_code(), ending.status.signal()),
             (Some(7), None)
@@ -115,12 +115,12 @@ fn pipes() {
         let seen = process.look(3, 5);
         assert_eq!((&seen.bytes[..], seen.offset), (&b"\ntwo\n"[..], 3));
         let sent = process
-            .send(b"x", PATIENCE, &CancelToken::default())
+            .send(b"x", PROCESS_TIMEOUT, &CancelToken::default())
             .unwrap();
         assert!(!sent.open && sent.bytes == 0, "{sent:?}");
         assert!(
             !process
-                .close_input(PATIENCE, &CancelToken::default())
+                .close_input(PROCESS_TIMEOUT, &CancelToken::default())
                 .unwrap()
                 .open
         );
@@ -144,11 +144,11 @@ fn terminal() {
         until(&process, "got wörd\n");
         assert!(
             process
-                .close_input(PATIENCE, &CancelToken::default())
+                .close_input(PROCESS_TIMEOUT, &CancelToken::default())
                 .unwrap()
                 .open
         );
-        let ending = process.wait_end(PATIENCE).unwrap();
+        let ending = process.wait_end(PROCESS_TIMEOUT).unwrap();
         assert_eq!(ending.status.exit_code(), Some(0));
         assert!(until(&process, "end").ends_with("got wörd\nend\n"));
     }
@@ -162,7 +162,7 @@ fn keys() {
         let process = sh(&world, &runner, script, TERMINAL);
         until(&process, "ready\n");
         send(&process, "\u{3}");
-        let ending = process.wait_end(PATIENCE).unwrap();
+        let ending = process.wait_end(PROCESS_TIMEOUT).unwrap();
         assert_eq!(
             ending.status.exit_code(),
             Some(3),
@@ -185,7 +185,7 @@ fn long_line() {
     until(&process, &format!("{line}\n{line}\n"));
     let error = process.send(
         format!("{line}x\n").as_bytes(),
-        PATIENCE,
+        PROCESS_TIMEOUT,
         &CancelToken::default(),
     );
     let error = error.unwrap_err().to_string();
@@ -206,7 +206,7 @@ fn ring() {
     };
     let script = "i=1000; while [ $i -lt 3000 ]; do echo $i; i=$((i+1)); done";
     let process = sh(&world, &runner, script, manner);
-    process.wait_end(PATIENCE).unwrap();
+    process.wait_end(PROCESS_TIMEOUT).unwrap();
     let seen = process.look(0, 1 << 20);
     assert_eq!((seen.offset, seen.end), (9000, 10_000));
     let text = String::from_utf8(seen.bytes).unwrap();
@@ -221,7 +221,7 @@ fn ring() {
     // A flood does not take the machine, and the process can still be stopped.
     let process = start(&world, &runner, &["yes"], manner);
     until(&process, "y\n");
-    let ending = process.stop(&[15], PATIENCE).unwrap();
+    let ending = process.stop(&[15], PROCESS_TIMEOUT).unwrap();
     assert_eq!(ending.status.signal(), Some(15));
 }
 
@@ -240,9 +240,14 @@ fn full() {
         let stop = CancelToken::default();
         stop.cancel();
         let started = Instant::now();
-        let again = process.send(much.as_bytes(), PATIENCE, &stop).unwrap();
+        let again = process
+            .send(much.as_bytes(), PROCESS_TIMEOUT, &stop)
+            .unwrap();
         assert!(again.bytes < much.len());
-        assert!(started.elapsed() < PATIENCE, "a caller who goes is let go");
+        assert!(
+            started.elapsed() < PROCESS_TIMEOUT,
+            "a caller who goes is let go"
+        );
     }
 }
 
@@ -272,7 +277,7 @@ fn stubborn() {
             until(&process, "ready");
             let second = world.workspace.join("second");
             wait_until_written(&second);
-            let ending = process.stop(&[15], PATIENCE).unwrap();
+            let ending = process.stop(&[15], PROCESS_TIMEOUT).unwrap();
             assert_eq!(
                 (ending.status.exit_code(), ending.status.signal()),
                 (Some(5), None)
@@ -321,7 +326,7 @@ fn crash() {
         files.iter().for_each(|file| wait_until_written(file));
         server.kill().unwrap();
         server.wait().unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + PROCESS_TIMEOUT;
         while files.iter().any(|file| is_written(file)) {
             assert!(
                 Instant::now() < deadline,
@@ -341,7 +346,7 @@ fn idle() {
     // One that prints is not idle, however long its output is unread.
     let script = "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.1; done; exit 4";
     let process = sh(&world, &runner, script, manner);
-    let ending = process.wait_end(PATIENCE).unwrap();
+    let ending = process.wait_end(PROCESS_TIMEOUT).unwrap();
     assert_eq!((ending.status.exit_code(), ending.idle), (Some(4), false));
     // One that is read is not idle either; once reading stops, it is.
     let process = sh(&world, &runner, "read x; sleep 1000", manner);
@@ -350,7 +355,7 @@ fn idle() {
         process.wait(0, Duration::from_millis(50));
     }
     assert!(process.ending().is_none());
-    let ending = process.wait_end(PATIENCE).unwrap();
+    let ending = process.wait_end(PROCESS_TIMEOUT).unwrap();
     assert!(
         ending.idle && ending.status.signal() == Some(9),
         "{ending:?}"
@@ -366,7 +371,7 @@ fn planted() {
         let process = sh(&world, &runner, script, manner);
         until(&process, "ready");
         assert!(name.exists());
-        process.stop(&[9], PATIENCE).unwrap();
+        process.stop(&[9], PROCESS_TIMEOUT).unwrap();
         let ending = process.ending().unwrap();
         if runner.level().protected != Protection::None {
             let paths: Vec<&Path> = ending.quarantined.iter().map(|q| &*q.path).collect();
@@ -393,7 +398,11 @@ fn numbers() {
             let process = start(&world, &runner, &["true"], PIPES);
             assert!(process.pid() > 1 && process.helper().is_some());
             assert_eq!(
-                process.wait_end(PATIENCE).unwrap().status.exit_code(),
+                process
+                    .wait_end(PROCESS_TIMEOUT)
+                    .unwrap()
+                    .status
+                    .exit_code(),
                 Some(0)
             );
         }
@@ -416,7 +425,10 @@ fn aims() {
         assert_eq!(at(other.pid(), true).unwrap_err(), NotKilled::NotYours);
         assert_eq!(at(helpers[0], true).unwrap_err(), NotKilled::NotYours);
         at(mine.pid(), false).unwrap().fire(15).unwrap();
-        assert_eq!(mine.wait_end(PATIENCE).unwrap().status.signal(), Some(15));
+        assert_eq!(
+            mine.wait_end(PROCESS_TIMEOUT).unwrap().status.signal(),
+            Some(15)
+        );
         assert_eq!(at(mine.pid(), true).unwrap_err(), NotKilled::Gone);
         assert!(other.ending().is_none());
     }
@@ -505,7 +517,11 @@ fn unstartable() {
             // And the next one runs.
             let process = start(&world, &runner, &["true"], manner);
             assert_eq!(
-                process.wait_end(PATIENCE).unwrap().status.exit_code(),
+                process
+                    .wait_end(PROCESS_TIMEOUT)
+                    .unwrap()
+                    .status
+                    .exit_code(),
                 Some(0)
             );
         }
@@ -526,10 +542,10 @@ fn many() {
             let manner = if n % 2 == 0 { PIPES } else { TERMINAL };
             let processes =
                 ["true", "cat", "yes"].map(|program| start(&world, &runner, &[program], manner));
-            processes[0].wait_end(PATIENCE).unwrap();
+            processes[0].wait_end(PROCESS_TIMEOUT).unwrap();
         }
         wait_for_rest(&runner);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + PROCESS_TIMEOUT;
         let more = || count().0 > before.0 || count().1 > before.1;
         while crate::roles::is_alone() && more() {
             assert!(Instant::now() < deadline, "{before:?} {:?}", count());
@@ -560,7 +576,7 @@ fn mask() {
         assert_eq!(ran.out.trim().trim_matches('0'), "", "{ran:?}");
         for manner in [PIPES, TERMINAL] {
             let process = sh(&world, &runner, script, manner);
-            process.wait_end(PATIENCE).unwrap();
+            process.wait_end(PROCESS_TIMEOUT).unwrap();
             let text = until(&process, "\n");
             assert_eq!(text.trim().trim_matches('0'), "", "{text:?}");
         }

@@ -13,7 +13,7 @@ use crate::work::Work;
 /// Questions asked at least, snippets that must have been seen, and questions asked at most.
 const QUESTIONS: usize = 120;
 const SHOWN: usize = 60;
-const PATIENCE: usize = 20_000;
+const MAX_POLLS: usize = 20_000;
 const PATHS: &[&str] = &["src/a.rs", "src/b.py", "src/deep/c.js", "docs/d.md", "e.go"];
 
 /// A small generator of numbers that are the same in every run.
@@ -135,7 +135,7 @@ fn answers_hold_while_files_change() {
                 }
             }
         });
-        for nth in 0..PATIENCE {
+        for nth in 0..MAX_POLLS {
             if nth >= QUESTIONS && shown >= SHOWN {
                 break;
             }

@@ -17,7 +17,7 @@ use tokio::{
 use crate::handler::Probe;
 
 /// Far beyond any limit tested here: a hang fails, a slow machine does not.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(20);
 
 const SERVER: [&str; 5] = [
     "--ignored",
@@ -87,7 +87,7 @@ impl Pipes {
     async fn answer(&mut self) -> Option<Value> {
         let output = self.output.as_mut().expect("output is open");
         loop {
-            let line = timeout(PATIENCE, output.next_line()).await;
+            let line = timeout(SERVER_TIMEOUT, output.next_line()).await;
             match line.expect("an answer in time").unwrap() {
                 Some(line) => {
                     if let Some(start) = line.find('{') {
@@ -100,7 +100,7 @@ impl Pipes {
     }
 
     async fn exit_code(&mut self) -> Option<i32> {
-        let status = timeout(PATIENCE, self.child.wait()).await;
+        let status = timeout(SERVER_TIMEOUT, self.child.wait()).await;
         status.expect("an end in time").unwrap().code()
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{classic, keys, workspace};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PROCESS_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) fn start(client: &mut McpClient, argv: &[&str], pty: bool) -> String {
     let started = client.json("linux_proc_start", json!({"argv": argv, "pty": pty}));
@@ -35,7 +35,7 @@ pub(crate) fn read(client: &mut McpClient, id: &str, until: &str) -> Value {
 
 /// Everything from here to the end of the process.
 pub(crate) fn rest(client: &mut McpClient, id: &str) -> (String, Value) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PROCESS_TIMEOUT;
     let mut whole = String::new();
     loop {
         let args = json!({"proc_id": id, "timeout": 5});
@@ -75,7 +75,7 @@ pub(crate) fn is_written(file: &Path) -> bool {
 }
 
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PROCESS_TIMEOUT;
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(10));
