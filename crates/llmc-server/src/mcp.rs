@@ -234,8 +234,9 @@ impl ServerHandler for McpHandler {
             true => AskBy::of(&context),
             false => None,
         };
-        let binding = binding(&call.caller.principal, &call.name, &call.args);
+        let bind = |call: &Call| binding(&call.caller.principal, &call.name, &call.args);
         if let Some(state) = &request.request_state {
+            let binding = bind(&call);
             let resumed = self.paused.resume(state, &binding, request.input_responses);
             let running = resumed.map_err(|why| {
                 let message = format!("requestState: {why}; call the tool again without it");
@@ -245,6 +246,7 @@ impl ServerHandler for McpHandler {
         }
         match ask_by {
             Some(AskBy::Result) => {
+                let binding = bind(&call);
                 let running = PausedCalls::start(self.app.clone(), call);
                 return self.advance(running, &binding, cancelled).await;
             }
