@@ -1,4 +1,4 @@
-//! The one path every call takes, whatever door it came through.
+//! The one path every call takes, whichever surface it came from.
 //!
 //! Find the tool, ask the mode and the policy, parse the arguments, run with a time limit, a way to cancel and a guard
 //! against panics, check the size, and let exactly one event leave.
@@ -30,7 +30,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// Tells the client how far a long call is: seconds so far, and words.
 pub type Progress = Arc<dyn Fn(f64, &str) + Send + Sync>;
 
-/// A call, the same from every door.
+/// A call, the same from every surface.
 pub struct Call {
     /// The tool's name or an alias.
     pub name: String,

@@ -1,11 +1,13 @@
-//! What a tool gets besides its arguments: the application, the caller, and the word to stop.
+//! What a tool gets besides its arguments: the application, the caller, and its cancellation.
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Draft, Payload};
-use llmc_host::{CancelToken, Workspace};
+use llmc_exec::{ExecRequest, RunOwner};
+use llmc_host::{CancelToken, OpenDir, Workspace};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +16,7 @@ use crate::approval::Approver;
 use crate::call::Call;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Through which door a call came.
+/// Where a call came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Surface {
     /// An MCP client; the mode limits what it may call.
@@ -42,7 +44,6 @@ pub const UNKNOWN_AGENT: &str = "unknown";
 /// Who calls.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// The door.
     pub surface: Surface,
     /// What it reads.
     pub form: Form,
@@ -64,14 +65,28 @@ pub struct Caller {
 
 impl Caller {
     /// Whose private layer and `/tmp` a command uses.
-    pub(crate) fn run_owner(&self) -> llmc_exec::RunOwner<'_> {
-        llmc_exec::RunOwner {
+    pub(crate) fn run_owner(&self) -> RunOwner<'_> {
+        RunOwner {
             principal: &self.principal,
             session: &self.session,
         }
     }
 
-    /// The local user with full rights, at the given door.
+    /// A run of this caller that no time and no amount of output ends.
+    pub(crate) fn exec_request<'a>(
+        &'a self,
+        argv: &'a [String],
+        cwd: &'a OpenDir,
+        env: &'a [(String, String)],
+    ) -> ExecRequest<'a> {
+        ExecRequest {
+            env,
+            owner: self.run_owner(),
+            ..ExecRequest::new(argv, cwd, Duration::MAX)
+        }
+    }
+
+    /// The local user with full rights, on the given surface.
     pub fn local(surface: Surface, app: &App) -> Caller {
         let env = |name: &str, other: &str| match std::env::var(name) {
             Ok(value) if !value.is_empty() => value,

@@ -150,7 +150,7 @@ pub(super) fn is_stale(cx: &Cx, source: &SourceStamp, stop: &CancelToken) -> boo
         .map_or(true, |sha256| sha256 != source.sha256)
 }
 
-/// Opens the file behind a handle that keeps no bytes, through the same door as any other read.
+/// Opens the file behind a handle that keeps no bytes, with the checks of any other read.
 pub(super) fn open_source(cx: &Cx, info: &HandleInfo) -> Result<OpenFile> {
     let path = info.source.as_ref().map(shown);
     let path = path.ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;

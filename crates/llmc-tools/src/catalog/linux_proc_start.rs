@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llmc_exec::{ExecRequest, Io, ProcessOptions};
+use llmc_exec::{Io, ProcessOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,15 +65,7 @@ impl Tool for LinuxProcStart {
                 .open_dir(args.cwd.as_deref().unwrap_or("."))?;
             let (app, caller) = (cx.app(), cx.caller());
             let env = caller.environment();
-            let spec = ExecRequest {
-                argv: &words.argv,
-                program: None,
-                cwd: &cwd,
-                timeout: Duration::MAX,
-                env: &env,
-                max_output: u64::MAX,
-                owner: cx.caller().run_owner(),
-            };
+            let spec = caller.exec_request(&words.argv, &cwd, &env);
             let manner = ProcessOptions {
                 io,
                 idle: app

@@ -212,15 +212,7 @@ fn run(cx: &Cx, request: &CommandRequest, cancel: &CancelToken) -> Result<RunOut
         .roots
         .open_dir(request.cwd.as_deref().unwrap_or("."))?;
     let env = cx.caller().environment();
-    let spec = ExecRequest {
-        argv: &request.words.argv,
-        program: None,
-        cwd: &cwd,
-        timeout: Duration::MAX,
-        env: &env,
-        max_output: u64::MAX,
-        owner: cx.caller().run_owner(),
-    };
+    let spec = cx.caller().exec_request(&request.words.argv, &cwd, &env);
     let through_operator = if operator_te::is_configured(cx) {
         operator_te::capture(cx, &spec, wait.duration, cancel)?
     } else {
@@ -257,13 +249,8 @@ pub(crate) fn run_program(
         form: OutputForm::Envelope,
     };
     let spec = ExecRequest {
-        argv: &request.words.argv,
         program: Some(program),
-        cwd,
-        timeout: Duration::MAX,
-        env: &[],
-        max_output: u64::MAX,
-        owner: cx.caller().run_owner(),
+        ..cx.caller().exec_request(&request.words.argv, cwd, &[])
     };
     let wait = WaitLimit {
         duration,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use llmc_exec::{ExecRequest, ExitStatus, Io, ProcessOptions};
+use llmc_exec::{ExitStatus, Io, ProcessOptions};
 use llmc_host::CancelToken;
 
 use super::execute::{MAX_OUTPUT_BYTES, RING_BYTES, feed};
@@ -40,15 +40,7 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
         .roots
         .open_dir(request.cwd.as_deref().unwrap_or("."))?;
     let env = cx.caller().environment();
-    let spec = ExecRequest {
-        argv: &request.words.argv,
-        program: None,
-        cwd: &cwd,
-        timeout: Duration::MAX,
-        env: &env,
-        max_output: u64::MAX,
-        owner: cx.caller().run_owner(),
-    };
+    let spec = cx.caller().exec_request(&request.words.argv, &cwd, &env);
     let spool = SharedSpool::new(cx.app().stores().map(ToOwned::to_owned));
     let options = ProcessOptions {
         io: match request.input {
