@@ -10,7 +10,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct ExecuteCode;
 
-/// Run Python calling tools.NAME(...); prints and the last value return.
+/// Run Python calling tools.NAME(...); returns what it prints, or its last value.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
