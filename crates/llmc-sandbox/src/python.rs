@@ -137,8 +137,11 @@ impl PythonBackend {
         host: &H,
         cancel: &CancellationToken,
     ) -> ScriptOutcome {
-        let session = self.session();
-        let outcome = session.run_last(code, names, limits, host, cancel).await;
+        let mut session = self.session();
+        let outcome = session
+            .run_block(code, names, limits, host, cancel, AfterBlock::End)
+            .await;
+        drop(session);
         self.prepare();
         outcome
     }
@@ -152,6 +155,13 @@ pub struct PythonSession {
     memory_bytes: u64,
 }
 
+/// What becomes of a process when its block has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AfterBlock {
+    Keep,
+    End,
+}
+
 impl PythonSession {
     /// Runs a block. A limit, a cancellation or a crash ends the process with it.
     pub async fn run<H: ScriptHost>(
@@ -162,19 +172,7 @@ impl PythonSession {
         host: &H,
         cancel: &CancellationToken,
     ) -> ScriptOutcome {
-        self.run_block(code, names, limits, host, cancel, true)
-            .await
-    }
-
-    async fn run_last<H: ScriptHost>(
-        mut self,
-        code: &str,
-        names: &ScriptNames,
-        limits: &ScriptLimits,
-        host: &H,
-        cancel: &CancellationToken,
-    ) -> ScriptOutcome {
-        self.run_block(code, names, limits, host, cancel, false)
+        self.run_block(code, names, limits, host, cancel, AfterBlock::Keep)
             .await
     }
 
@@ -185,8 +183,9 @@ impl PythonSession {
         limits: &ScriptLimits,
         host: &H,
         cancel: &CancellationToken,
-        keep: bool,
+        after: AfterBlock,
     ) -> ScriptOutcome {
+        let keep = after == AfterBlock::Keep;
         let mut first = json!({
             "code": code,
             "keep": keep,

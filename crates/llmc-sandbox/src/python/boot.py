@@ -24,7 +24,7 @@ USUAL_MODULES = (
 ).split()
 VALUE = "_llmc_value"
 SPARE = 64 << 10
-# Something to let go of when memory runs out, so that the end can still be told.
+# Freed when memory runs out, so that the end can still be reported.
 MEMORY_RESERVE = []
 
 
@@ -281,13 +281,13 @@ def missing(module):
     """What a name that the module does not have comes to."""
 
     def look(name):
-        told = f"{module.__name__} has no function {name!r}"
+        message = f"{module.__name__} has no function {name!r}"
         if not name.startswith("__"):
             import difflib
 
             near = difflib.get_close_matches(name, [known for known in vars(module) if known[0] != "_"], 1)
-            told += f"; did you mean {near[0]}?" if near else ""
-        raise AttributeError(told)
+            message += f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(message)
 
     return look
 
@@ -455,8 +455,8 @@ def frames(error, source):
     return "".join(line + "\n" for line in lines), stack[-1][0] if stack else None
 
 
-def trouble(error, source=()):
-    told = {"kind": "exception", "exception": type(error).__name__, "message": text_of(error)}
+def described(error, source=()):
+    report = {"kind": "exception", "exception": type(error).__name__, "message": text_of(error)}
     if isinstance(error, Reserved):
         line, name = error.args
         message = f"{name} is reserved and cannot be bound"
@@ -466,14 +466,14 @@ def trouble(error, source=()):
         text = code.lstrip()
         caret = max((error.offset or 1) - 1 - (len(code) - len(text)), 0)
         where = f"  line {error.lineno}\n    {text[:160]}\n    {' ' * min(caret, 160)}^\n"
-        told.update(kind="syntax", message=error.msg, line=error.lineno, traceback=where)
-        return told
+        report.update(kind="syntax", message=error.msg, line=error.lineno, traceback=where)
+        return report
     if isinstance(error, MemoryError):
-        told["kind"] = "memory"
+        report["kind"] = "memory"
     if isinstance(error, RecursionError):
-        told["kind"] = "recursion"
-    told["traceback"], told["line"] = frames(error, source)
-    return told
+        report["kind"] = "recursion"
+    report["traceback"], report["line"] = frames(error, source)
+    return report
 
 
 def text_of(error):
@@ -542,10 +542,10 @@ def run(start, names):
     except SystemExit as error:
         if error.code in (None, 0):
             return {"value": shown(None, 0)}
-        return {"trouble": trouble(error, source)}
+        return {"error": described(error, source)}
     except BaseException as error:
         MEMORY_RESERVE.clear()
-        return {"trouble": trouble(error, source)}
+        return {"error": described(error, source)}
 
 
 def main():
@@ -565,16 +565,16 @@ def main():
         before = os.times()
         sys.setrecursionlimit(start["recursion"] + 60)
         limit_time(start["cpu"])
-        told = run(start, names)
+        report = run(start, names)
         try:
             flush_all()
         except BaseException as error:
-            told = told if "trouble" in told else {"trouble": trouble(error)}
+            report = report if "error" in report else {"error": described(error)}
         finish()
         after = os.times()
-        told["cpu_us"] = int((after.user + after.system - before.user - before.system) * 1e6)
-        told["memory"] = memory_in_use()
-        channel.say(b"d", json.dumps(told).encode())
+        report["cpu_us"] = int((after.user + after.system - before.user - before.system) * 1e6)
+        report["memory"] = memory_in_use()
+        channel.say(b"d", json.dumps(report).encode())
         if not start["keep"]:
             # Threads and exit handlers of the script have no say any more.
             os._exit(0)

@@ -61,7 +61,7 @@ pub(super) struct SystemFrame {
 pub(super) struct EndFrame {
     #[serde(default)]
     pub(super) value: Option<ScriptValue>,
-    #[serde(default, rename = "trouble")]
+    #[serde(default)]
     pub(super) error: Option<ErrorFrame>,
     #[serde(default)]
     pub(super) cpu_us: u64,

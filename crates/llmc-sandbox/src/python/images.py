@@ -306,7 +306,7 @@ opened = weakref.WeakSet()
 
 
 def barrier():
-    """Commits what has been written, so that whoever looks sees it. What fails is tried again and told on close."""
+    """Commits what has been written, so that every reader sees it. What fails is tried again, and raised on close."""
     for image in list(Image.open.values()):
         try:
             image.commit()
