@@ -9,6 +9,7 @@
 //! - [`ProcessOutput`], [`TEST_TIMEOUT`]: exit status and output of a child; the time limit of every wait
 //! - [`TestScreen`]: a program in a terminal, and what that terminal shows
 //! - [`ModelServer`]: a scripted language model that speaks three providers' protocols
+//! - [`skip`]: what a test says that this machine cannot run
 //! - [`HttpServer`]: `llmc serve` on a free port of loopback, and requests to it byte by byte
 //!
 //! No wait is without a limit, nothing sleeps to let something happen, and no child sees the caller's environment.
@@ -31,3 +32,14 @@ pub use model::{ModelAction, ModelRequest, ModelServer, Protocol};
 pub use process::{ProcessOutput, TEST_TIMEOUT, TestProcess};
 pub use screen::TestScreen;
 pub use workspace::TestWorkspace;
+
+/// Says that a test tries nothing because this machine lacks something; under `CI=true` that is a failure.
+#[expect(
+    clippy::print_stderr,
+    reason = "a skipped test must not look like one that ran"
+)]
+pub fn skip(missing: &str) {
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    assert!(!ci, "under CI a missing component is a failure: {missing}");
+    eprintln!("SKIPPED: {missing}");
+}
