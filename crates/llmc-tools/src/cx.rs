@@ -36,6 +36,8 @@ pub enum Form {
     Text,
     /// Data for a program: whole, undecorated.
     Data,
+    /// Text for a person at a terminal: a page where a model gets a JSON document.
+    Page,
 }
 
 /// The agent of a caller that gives no name; also the default of `mcp.session.default_agent_id`.

@@ -1,5 +1,6 @@
 //! What the retrieval tools share: limits, shapes, and keeping the index current.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use llmc_config::DefaultScope as Configured;
@@ -200,6 +201,54 @@ impl<T: for<'a> From<&'a Snippet>> FoundSnippets<T> {
             note: found.note.as_ref().map(ToString::to_string),
             handle: None,
         }
+    }
+}
+
+impl FoundSnippets {
+    /// Place, score, name and numbered lines of each snippet.
+    pub(crate) fn page(&self) -> String {
+        let mut out = String::new();
+        for snippet in &self.snippets {
+            let name = [snippet.kind, snippet.symbol.as_deref()];
+            let name: Vec<&str> = name.into_iter().flatten().collect();
+            let _ = writeln!(
+                out,
+                "{}  {:.2}  {}",
+                snippet.src,
+                snippet.score,
+                name.join(" ")
+            );
+            let lines = snippet.src.rsplit("#L").next().unwrap_or_default();
+            let first: usize = lines
+                .split('-')
+                .next()
+                .map_or(1, |n| n.parse().unwrap_or(1));
+            for (nth, line) in snippet.text.lines().enumerate() {
+                let _ = writeln!(out, "{:>6}  {line}", first + nth);
+            }
+            out.push('\n');
+        }
+        // Where hits were left out, the note says how many.
+        if self.snippets.is_empty() && !self.truncated {
+            out.push_str("nothing found\n");
+        }
+        if !self.clamped.is_empty() {
+            let _ = writeln!(
+                out,
+                "lowered to the configured maximum: {}",
+                self.clamped.join(", ")
+            );
+        }
+        if let Freshness::Changed { unverified } = &self.freshness {
+            let _ = writeln!(out, "changed meanwhile: {}", unverified.join(", "));
+        }
+        if let Some(note) = &self.note {
+            let _ = writeln!(out, "{note}");
+        }
+        if self.index == IndexState::None {
+            out.push_str("llmc rag index builds one\n");
+        }
+        out
     }
 }
 

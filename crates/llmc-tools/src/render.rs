@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 use llmc_enrich::{Condensed, Totals};
 use llmc_envelope::HandleId;
+use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::receipt::Receipt;
 use llmc_envelope::te::ContentType;
 use llmc_host::{CancelToken, FileSlice};
@@ -387,7 +388,12 @@ pub(crate) struct Document<T> {
     truncated: bool,
     #[serde(skip)]
     whole: Option<(&'static str, Value)>,
+    #[serde(skip)]
+    page: Option<Page<T>>,
 }
+
+/// Makes the text that a person reads in a terminal of a document.
+pub(crate) type Page<T> = fn(&T) -> String;
 
 impl<T: Serialize> Document<T> {
     /// A whole document.
@@ -397,7 +403,14 @@ impl<T: Serialize> Document<T> {
             path: None,
             truncated: false,
             whole: None,
+            page: None,
         }
+    }
+
+    /// Says how a person reads it in a terminal.
+    pub(crate) fn page(mut self, page: Page<T>) -> Document<T> {
+        self.page = Some(page);
+        self
     }
 
     /// Names the path it is about.
@@ -421,16 +434,23 @@ impl<T: Serialize> Document<T> {
 }
 
 impl<T: Serialize> Render for Document<T> {
-    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         let rest = self
             .whole
             .as_ref()
             .map(|(kind, whole)| Rest::json(kind, whole));
+        let form = match (room.form(), self.page) {
+            (Form::Page, Some(page)) => {
+                let page = page(&self.document);
+                Rendition::text(neutralise(&page, Ansi::Show), Receipt::new())
+            }
+            _ => Rendition::document(),
+        };
         Ok(Rendition {
             path: self.path.clone(),
             truncated: self.truncated,
             rest,
-            ..Rendition::document()
+            ..form
         })
     }
 }

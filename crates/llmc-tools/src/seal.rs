@@ -287,7 +287,7 @@ fn envelope(
     let facts = facts(rendition, stored, layout.body.len());
     budget::count_served(cx, &text);
     let (text, data) = match cx.caller().form {
-        Form::Text => (text, None),
+        Form::Text | Form::Page => (text, None),
         Form::Data => (String::new(), Some(text.into())),
     };
     Sealed { text, data, facts }

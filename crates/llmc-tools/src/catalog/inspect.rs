@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use llmc_index::Inspection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,8 +90,38 @@ impl Tool for Inspect {
                 found,
             };
             let whole = shown.is_cut().then_some(whole);
-            Ok(Related::answer(Self::NAME, shown, whole, truncated, unread).path(path))
+            Ok(Related::answer(Self::NAME, shown, whole, truncated, unread)
+                .path(path)
+                .page(page))
         })
         .await
     }
+}
+
+/// What it is and where, its relations, and its text.
+fn page(inspected: &Related<InspectedSymbol>) -> String {
+    let shown = &inspected.found;
+    let found = &shown.found;
+    let symbol = found.symbol.as_deref().unwrap_or_default();
+    let mut out = format!("{} {symbol} {}\n", found.kind, found.src);
+    for (label, list, total) in [
+        ("callers", &found.callers, shown.callers_total),
+        ("callees", &found.callees, shown.callees_total),
+        ("tests", &found.tests, shown.tests_total),
+        ("docs", &found.docs, shown.docs_total),
+    ] {
+        for (nth, related) in list.iter().enumerate() {
+            let label = if nth == 0 { label } else { "" };
+            let _ = writeln!(out, "{label:>8}  {}  {}", related.symbol, related.src);
+        }
+        if let Some(total) = total {
+            let _ = writeln!(out, "          and {} more", total - list.len());
+        }
+    }
+    let _ = writeln!(out, "\n{}", found.text);
+    if let Some(lines) = found.lines_total {
+        let _ = writeln!(out, "… of {lines} lines");
+    }
+    inspected.page_notes(&mut out, &found.ambiguous);
+    out
 }

@@ -93,7 +93,7 @@ impl Tool for LinuxFsWrite {
 /// A hash as the caller reads it: a model and a script get the tag that `expected_sha256` takes, a program all of it.
 pub(super) fn shown_hash(cx: &Cx, mut sha256: String) -> String {
     let caller = cx.caller();
-    if caller.form == Form::Text || caller.surface == Surface::Code {
+    if caller.form != Form::Data || caller.surface == Surface::Code {
         sha256.truncate(TAG_DIGITS);
     }
     sha256

@@ -58,7 +58,7 @@ impl Tool for ListDir {
             }
             let root = roots.display_path(&dir.path);
             // REST gives bare names; a reader of text and a script see which are directories.
-            let marked = cx.caller().form == Form::Text || cx.caller().surface == Surface::Code;
+            let marked = cx.caller().form != Form::Data || cx.caller().surface == Surface::Code;
             let names = listing.entries.iter().map(|entry| match entry.kind {
                 FileKind::Dir if marked => escape(&entry.path) + "/",
                 _ => escape(&entry.path),

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use llmc_index::{Lineage, LineageDirection};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -55,8 +57,37 @@ impl Tool for RagLineage {
             found.nodes.truncate(LISTED);
             let truncated = found.unread_files > 0 || found.depth_reached.is_some();
             let unread = found.unread_files;
-            Ok(Related::answer(Self::NAME, found, whole, truncated, unread))
+            Ok(Related::answer(Self::NAME, found, whole, truncated, unread).page(page))
         })
         .await
     }
+}
+
+/// The symbols as a tree, by their distance from the first.
+fn page(lineage: &Related<Lineage>) -> String {
+    let found = &lineage.found;
+    let mut out = format!("{}\n", found.symbol);
+    for node in &found.nodes {
+        let _ = writeln!(
+            out,
+            "{:indent$}{}  {}  {:.2}",
+            "",
+            node.symbol,
+            node.src,
+            node.confidence,
+            indent = 2 * node.depth
+        );
+    }
+    let direction = match found.direction {
+        LineageDirection::Callers => "callers",
+        LineageDirection::Callees => "callees",
+    };
+    let count = format!(
+        "{} {direction} of {}, {} shown",
+        found.total,
+        found.symbol,
+        found.nodes.len()
+    );
+    lineage.page_totals(&mut out, &count, found.depth_reached, &found.ambiguous);
+    out
 }

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use llmc_index::ReadingPlan;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -36,8 +38,28 @@ impl Tool for RagPlan {
                 .app()
                 .index()
                 .plan(&cx.files().roots, &args.query, stop)?;
-            Ok(Document::new(plan))
+            Ok(Document::new(plan).page(page))
         })
         .await
     }
+}
+
+/// The steps, numbered.
+fn page(plan: &ReadingPlan) -> String {
+    let mut out = String::new();
+    for (nth, step) in plan.steps.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "{:>2}. {}  {:.2}\n    {}",
+            nth + 1,
+            step.src,
+            step.confidence,
+            step.why
+        );
+    }
+    let _ = writeln!(out, "confidence {:.2}", plan.confidence);
+    if let Some(note) = &plan.note {
+        let _ = writeln!(out, "{note}");
+    }
+    out
 }

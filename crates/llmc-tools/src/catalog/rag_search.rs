@@ -10,13 +10,12 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct RagSearch;
 
-/// Find code by words, name or pasted error. Snippets are current.
+/// Find code by words, name or pasted error.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     #[serde(alias = "q")]
     query: String,
-    /// repo, docs or both
     #[schemars(extend("x-help" = "repo, docs or both"))]
     scope: Option<String>,
     #[schemars(extend("x-help" = "at most mcp.rag.top_k"))]
@@ -57,7 +56,9 @@ pub(super) async fn search(cx: &Cx, asked: Asked) -> Result<Document<FoundSnippe
         let limits = rag::limited(cx, &asked)?;
         let found = rag::search(cx, &asked.query, &limits, stop)?;
         let document = FoundSnippets::new(&found, &limits);
-        Ok(Document::new(document).truncated(found.omitted.is_some()))
+        Ok(Document::new(document)
+            .truncated(found.omitted.is_some())
+            .page(FoundSnippets::page))
     })
     .await
 }

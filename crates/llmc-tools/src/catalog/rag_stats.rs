@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use llmc_index::IndexState;
 use schemars::JsonSchema;
@@ -68,10 +69,48 @@ impl Tool for RagStats {
         cx.blocking(move |cx, stop| {
             let Args {} = args;
             rag::freshen(cx, stop);
-            Ok(Document::new(report(cx)?))
+            Ok(Document::new(report(cx)?).page(page))
         })
         .await
     }
+}
+
+/// One fact a line.
+fn page(report: &IndexReport) -> String {
+    let mut out = String::new();
+    let state = match report.state {
+        IndexState::Ready => "ready",
+        IndexState::Building => "building",
+        IndexState::None => "none",
+    };
+    let updated = report.updated_iso.as_deref().unwrap_or("never");
+    let _ = writeln!(
+        out,
+        "files    {}\nchunks   {}\nsymbols  {}\nedges    {}\nsource   {} bytes\nindex    {} bytes\nstate    {state}\nupdated  {updated}",
+        report.files, report.chunks, report.symbols, report.edges, report.bytes, report.index_bytes,
+    );
+    let counts = [
+        ("languages", Some(&report.languages)),
+        ("not indexed", report.not_indexed.as_ref()),
+    ];
+    for (title, counts) in counts {
+        let counts = counts.map_or(&[][..], |counts| &counts.0);
+        if !counts.is_empty() {
+            let counts = counts.iter().map(|(name, count)| format!("{name} {count}"));
+            let _ = writeln!(out, "{title}: {}", counts.collect::<Vec<_>>().join(", "));
+        }
+    }
+    if !report.parser_crashed_on.is_empty() {
+        let _ = writeln!(
+            out,
+            "not parsed, because the parser crashed: {}",
+            report.parser_crashed_on.join(", ")
+        );
+    }
+    if let Some(why) = &report.last_error {
+        let _ = writeln!(out, "{why}");
+    }
+    out
 }
 
 fn report(cx: &Cx) -> Result<IndexReport> {

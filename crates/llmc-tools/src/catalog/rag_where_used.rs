@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use llmc_index::SymbolUses;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -45,8 +47,25 @@ impl Tool for RagWhereUsed {
             found.sites.truncate(LISTED);
             let truncated = found.unread_files > 0 || found.depth_reached.is_some();
             let unread = found.unread_files;
-            Ok(Related::answer(Self::NAME, found, whole, truncated, unread))
+            Ok(Related::answer(Self::NAME, found, whole, truncated, unread).page(page))
         })
         .await
     }
+}
+
+/// One use a line, as compilers print places.
+fn page(uses: &Related<SymbolUses>) -> String {
+    let found = &uses.found;
+    let mut out = String::new();
+    for site in &found.sites {
+        let _ = writeln!(
+            out,
+            "{}:{}: {}  [{}] {:.2}",
+            site.path, site.line, site.text, site.symbol, site.confidence
+        );
+    }
+    let shown = found.sites.len();
+    let count = format!("{} uses of {}, {shown} shown", found.total, found.symbol);
+    uses.page_totals(&mut out, &count, found.depth_reached, &found.ambiguous);
+    out
 }

@@ -1,5 +1,7 @@
 //! Lists of symbols and uses in answers: their beginning, how many there are, and the handle that holds all.
 
+use std::fmt::Write as _;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -15,7 +17,7 @@ pub(super) const FEW: usize = 8;
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Related<T> {
     #[serde(flatten)]
-    found: T,
+    pub(super) found: T,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -50,6 +52,36 @@ impl<T: Serialize> Related<T> {
         Document::new(related)
             .truncated(truncated)
             .cut_from(kind, whole)
+    }
+}
+
+impl<T> Related<T> {
+    /// Adds to a page how many there are and what was not looked at.
+    pub(super) fn page_totals(
+        &self,
+        out: &mut String,
+        count: &str,
+        depth_reached: Option<usize>,
+        ambiguous: &[String],
+    ) {
+        let _ = writeln!(out, "{count}");
+        if let Some(depth) = depth_reached {
+            let _ = writeln!(out, "too many: stopped at step {depth}");
+        }
+        self.page_notes(out, ambiguous);
+    }
+
+    /// Adds to a page the hint and the other definitions of the name, if there are several.
+    pub(super) fn page_notes(&self, out: &mut String, ambiguous: &[String]) {
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(out, "{hint}");
+        }
+        if !ambiguous.is_empty() {
+            out.push_str("several definitions share this name:\n");
+            for id in ambiguous {
+                let _ = writeln!(out, "  {id}");
+            }
+        }
     }
 }
 

@@ -147,8 +147,10 @@ fn shown(bytes: &[u8], form: Form) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(bytes);
     match (form, text) {
         (Form::Data, text) => text,
-        (Form::Text, Cow::Borrowed(text)) => neutralise(text, Ansi::Strip),
-        (Form::Text, Cow::Owned(text)) => neutralise(&text, Ansi::Strip).into_owned().into(),
+        (Form::Text | Form::Page, Cow::Borrowed(text)) => neutralise(text, Ansi::Strip),
+        (Form::Text | Form::Page, Cow::Owned(text)) => {
+            neutralise(&text, Ansi::Strip).into_owned().into()
+        }
     }
 }
 

@@ -66,8 +66,8 @@ pub(super) fn program_name(argv: &[String]) -> String {
 pub(crate) fn output_form(cx: &Cx) -> OutputForm {
     match cx.caller().form {
         Form::Data => OutputForm::Raw,
-        Form::Text if !cx.app().config().mcp.te.enabled => OutputForm::Plain,
-        Form::Text => OutputForm::Fit,
+        Form::Text | Form::Page if !cx.app().config().mcp.te.enabled => OutputForm::Plain,
+        Form::Text | Form::Page => OutputForm::Fit,
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn answer(
     let started = Instant::now();
     let output = run(cx, &request, cancel)?;
     match output {
-        RunOutput::Command(output) if flags.json && cx.caller().form == Form::Text => {
+        RunOutput::Command(output) if flags.json && cx.caller().form != Form::Data => {
             Ok(RunOutput::Text(te_document(cx, &output, started, cancel)))
         }
         output => Ok(output),

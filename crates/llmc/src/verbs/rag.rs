@@ -1,7 +1,5 @@
 //! `llmc rag`: the code index from the shell.
 
-mod render;
-
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,6 +11,7 @@ use llmc_index::UpdateReport;
 use llmc_tools::{App, Error, ErrorKind, Form, catalog};
 use serde_json::{Map, Value};
 
+use super::colour::Paint;
 use super::{Failure, print, start_quietly, tool};
 use crate::cli::{Common, RagVerb};
 
@@ -40,8 +39,7 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
                 ("scope", scope.map(Value::from)),
                 ("budget_tokens", budget_tokens.map(Value::from)),
             ]);
-            let render = |document: &Value| render::found(document, &query);
-            call_and_print(common, "rag_search", args, json, render)
+            call_and_print(common, "rag_search", args, json, &query)
         }
         RagVerb::WhereUsed {
             symbol,
@@ -52,7 +50,7 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
                 ("symbol", Some(symbol.into())),
                 ("depth", depth.map(Value::from)),
             ]);
-            call_and_print(common, "rag_where_used", args, json, render::uses)
+            call_and_print(common, "rag_where_used", args, json, "")
         }
         RagVerb::Lineage {
             symbol,
@@ -65,7 +63,7 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
                 ("direction", direction.map(Value::from)),
                 ("depth", depth.map(Value::from)),
             ]);
-            call_and_print(common, "rag_lineage", args, json, render::lineage)
+            call_and_print(common, "rag_lineage", args, json, "")
         }
         RagVerb::Inspect { what, json } => {
             // A name with a folder or an extension is a file, unless it says what in the file is meant.
@@ -74,15 +72,13 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
                 && (what.contains('/') || std::path::Path::new(&what).extension().is_some());
             let key = if is_path { "path" } else { "symbol" };
             let args = arguments([(key, Some(what.into()))]);
-            call_and_print(common, "inspect", args, json, render::inspected)
+            call_and_print(common, "inspect", args, json, "")
         }
         RagVerb::Plan { query, json } => {
             let args = arguments([("query", Some(question(&query)?.into()))]);
-            call_and_print(common, "rag_plan", args, json, render::plan)
+            call_and_print(common, "rag_plan", args, json, "")
         }
-        RagVerb::Stats { json } => {
-            call_and_print(common, "rag_stats", Map::new(), json, render::stats)
-        }
+        RagVerb::Stats { json } => call_and_print(common, "rag_stats", Map::new(), json, ""),
     }
 }
 
@@ -107,13 +103,13 @@ fn question(words: &[String]) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Calls a tool and prints its document, or what `render` makes of it.
+/// Calls a tool and prints its document or its page, on a terminal with the words of the question in bold.
 fn call_and_print(
     common: &Common,
     name: &str,
     args: Map<String, Value>,
     json: bool,
-    render: impl FnOnce(&Value) -> String,
+    question: &str,
 ) -> Result<ExitCode, Failure> {
     let Some(tool) = catalog::find(name) else {
         return Err(Failure::new(
@@ -121,13 +117,16 @@ fn call_and_print(
             format!("no tool {name}"),
         ));
     };
-    let outcome = tool::call(common, tool, args, Form::Data)?;
+    let form = if json { Form::Data } else { Form::Page };
+    let outcome = tool::call(common, tool, args, form)?;
     match &outcome.result {
         Ok(answer) => {
             print(&if json {
                 answer.data().to_string()
+            } else if Paint::stdout().is_on() {
+                highlight(&answer.text(), question)
             } else {
-                render(&answer.data())
+                answer.text().into_owned()
             })?;
             Ok(ExitCode::SUCCESS)
         }
@@ -137,6 +136,27 @@ fn call_and_print(
             Ok(ExitCode::from(error.kind.row().exit))
         }
     }
+}
+
+/// The text with every word that holds a word of the question in bold.
+fn highlight(text: &str, question: &str) -> String {
+    let asked: Vec<String> = question
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 2)
+        .map(str::to_lowercase)
+        .collect();
+    let mut out = String::with_capacity(text.len() + 64);
+    for run in text.split_inclusive(|c: char| !c.is_alphanumeric()) {
+        let word = run.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let lower = word.to_lowercase();
+        if asked.iter().any(|asked| lower.contains(asked.as_str())) {
+            out.push_str(&Paint::stdout().styled(word, "1;33"));
+        } else {
+            out.push_str(word);
+        }
+        out.push_str(&run[word.len()..]);
+    }
+    out
 }
 
 fn index(common: &Common) -> Result<ExitCode, Failure> {
