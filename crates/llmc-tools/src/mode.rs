@@ -101,10 +101,9 @@ pub fn instructions(config: &Config) -> String {
     told.copied().collect::<Vec<_>>().join(" ")
 }
 
-const THREE_CALLS: &str = "Most tasks take two or three calls: look and run the tests as a baseline; edit, test and show the diff; review.";
-const SCRIPTS: &str = "One execute_code script does many steps: it is Python, its open and subprocess work on the workspace, \
-     every tool is a function such as tools.linux_fs_edit(path, old_text, new_text), tools.search(\"words\") finds more, and \
-     only what it prints comes back.";
+const THREE_CALLS: &str = "Most tasks take two or three calls: look and run the tests; edit, test and show the diff; review.";
+const SCRIPTS: &str = "One execute_code script does many steps: its open and subprocess work on the workspace, every tool is a \
+     function such as tools.linux_fs_edit(path, old_text, new_text), and tools.search(\"words\") finds more.";
 const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str = "A cut answer ends with a line that names the call for the rest.";
@@ -112,11 +111,9 @@ const CUT_ANSWERS: &str = "A cut answer ends with a line that names the call for
 fn sentences(mode: Mode) -> &'static [&'static str] {
     match mode {
         Mode::Hybrid => &[
-            "LLMC: files, search and commands of one workspace; paths are relative to its root.",
+            "LLMC: paths are relative to the workspace root.",
             THREE_CALLS,
             SCRIPTS,
-            SHELL_LINES,
-            EDITS,
             CUT_ANSWERS,
         ],
         Mode::Classic => &[

@@ -19,7 +19,6 @@ pub(super) struct Args {
     path: String,
     old_text: String,
     new_text: String,
-    /// default 1
     #[schemars(extend("x-help" = "must be the true count"))]
     expected_replacements: Option<Count<1, 1, 1_000_000>>,
     #[schemars(extend("x-help" = "full hash, or a tag of 8 digits or more"))]

@@ -18,7 +18,6 @@ pub(super) struct Args {
     content: String,
     #[schemars(extend("default" = "rewrite"))]
     mode: Option<Mode>,
-    /// sha tag from read
     #[schemars(extend("x-help" = "full hash, or a tag of 8 digits or more"))]
     expected_sha256: Option<String>,
 }

@@ -38,7 +38,6 @@ pub(super) struct Args {
     path: String,
     #[schemars(extend("x-help" = "lines to skip"))]
     offset_lines: Option<AtLeast<0, 0>>,
-    /// default 200
     #[schemars(extend("default" = null, "x-help" = "the whole file without"))]
     max_lines: Option<Count<DEFAULT_LINES, 1, 100_000>>,
     line_numbers: Option<bool>,

@@ -13,7 +13,7 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct RunCmd;
 
-/// Run a shell line or argv, confined; slow ones go on in background.
+/// Run a shell line or argv, confined; slow ones go on in the background.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
@@ -23,13 +23,10 @@ pub(super) struct Args {
     argv: Option<Vec<String>>,
     #[schemars(extend("x-help" = "the workspace root without"))]
     cwd: Option<String>,
-    /// seconds to wait
     #[schemars(extend("x-help" = "seconds to wait; then it goes on as proc_id"))]
     timeout: Option<f64>,
-    /// running command to await
     #[schemars(extend("x-help" = "waits on for that proc_id"))]
     proc: Option<String>,
-    /// stdin
     #[schemars(extend("x-help" = "standard input"))]
     input: Option<String>,
 }

@@ -22,15 +22,15 @@ use crate::tool::{Effect, Tool};
 
 pub(super) struct TeGrep;
 
-/// Search file contents. Returns ranked matches.
+/// Search file contents by regex; ranked matches.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
-    /// regex
+    #[schemars(extend("x-help" = "a regular expression"))]
     pattern: String,
     #[schemars(extend("default" = "."))]
     path: Option<String>,
-    /// no ranking
+    #[schemars(extend("x-help" = "in file order, without ranking"))]
     raw: Option<bool>,
     count: Option<bool>,
 }
