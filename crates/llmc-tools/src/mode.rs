@@ -103,7 +103,7 @@ pub fn instructions(config: &Config) -> String {
 
 const THREE_CALLS: &str = "Most tasks take two or three calls: look and run the tests; edit, test and show the diff; review.";
 const SCRIPTS: &str = "One execute_code script does many steps: its open and subprocess work on the workspace, every tool is a \
-     function such as tools.linux_fs_edit(path, old_text, new_text), and tools.search(\"words\") finds more.";
+     function that raises on failure, such as tools.linux_fs_edit(path, old_text, new_text), and tools.search(\"words\") finds more.";
 const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str = "A cut answer ends with a line that names the call for the rest.";
