@@ -27,6 +27,9 @@ pub enum Error {
     /// A name that tools never write (or, for the state directory, never read).
     #[error("{path}: {what} is protected")]
     Protected { path: String, what: String },
+    /// git would read a repository elsewhere.
+    #[error("{path}: git would be led outside the allowed roots by {what}")]
+    ForeignRepository { path: String, what: String },
     /// The operator's denylist names it.
     #[error("{path}: the name is on the denylist (mcp.tools.denylist_globs)")]
     Denylisted { path: String },

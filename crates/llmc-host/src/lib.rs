@@ -11,6 +11,7 @@
 //! - [`edit`], [`PatchedFile`]: replacing text, applying patches
 //! - [`lease`]: leases between agents and processes
 //! - [`walk`], [`search`]: listing and searching by descriptor
+//! - [`RepositoryStamp`]: whether git would stay inside the roots
 //! - [`machine`]: processors, memory and disks
 //! - [`names`]: file names as text, without loss
 //! - [`CancelToken`]: cancellation flag and deadline of a call
@@ -27,6 +28,7 @@ mod patch;
 mod read;
 mod roots;
 mod rules;
+mod repository;
 mod scratch;
 pub mod search;
 mod sync;
@@ -43,6 +45,7 @@ pub use read::{
 };
 pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{Access, CONFIG_FILE, PathRules, STATE_DIR};
+pub use repository::RepositoryStamp;
 pub use sync::lock;
 pub use tree::{DeleteScope, ExistingDir, ExistingTarget};
 pub use write::{ExpectedHash, NewAttributes, Workspace, WriteMode, WriteReport, WriteState};

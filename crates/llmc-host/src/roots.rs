@@ -146,7 +146,7 @@ impl Roots {
             || self.list.iter().any(|root| root.path.starts_with(&path))
     }
 
-    fn resolve_bytes(
+    pub(crate) fn resolve_bytes(
         &self,
         requested: &str,
         bytes: &[u8],

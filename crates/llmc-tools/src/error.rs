@@ -346,6 +346,12 @@ impl From<llmc_host::Error> for Error {
             Host::Protected { .. } => (
                 ErrorKind::InvalidPath,
                 Some("only the operator changes this, outside of tools"),
+            Host::ForeignRepository { .. } => (
+                ErrorKind::InvalidPath,
+                Some(
+                    "a worktree or submodule needs its main repository inside the roots: the operator adds it to mcp.tools.allowed_roots",
+                ),
+            ),
             ),
             Host::NotFound { .. } => (ErrorKind::NotFound, None),
             Host::NoParent { .. } => (ErrorKind::NotFound, Some("create it with linux_fs_mkdirs")),
