@@ -56,6 +56,7 @@ mod exit;
 mod foreign_repositories;
 mod goldens;
 mod guides;
+mod handle_policy;
 mod hints;
 mod hostile;
 mod hostile_roots;
