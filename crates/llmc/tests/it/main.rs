@@ -61,6 +61,7 @@ mod hints;
 mod hostile;
 mod hostile_roots;
 mod http;
+mod http_flood;
 mod http_gates;
 mod http_hostile;
 mod http_life;
