@@ -271,12 +271,7 @@ impl Workspace {
             })?;
             keep_attributes((&file, &stat), new, to.requested())?;
             let failed = |errno| Error::from_write_errno(to.requested(), errno);
-            let copy = fs::fstat(&*new).map_err(failed)?;
-            if (copy.st_uid, copy.st_gid) != (stat.st_uid, stat.st_gid) {
-                // The right to act as the owner must not pass to another one.
-                fs::fchmod(&*new, Mode::from_raw_mode(stat.st_mode & 0o1777)).map_err(failed)?;
-            }
-            made = Some(copy);
+            made = Some(fs::fstat(&*new).map_err(failed)?);
             Ok(())
         })?;
         if placed == PlaceOutcome::Changed {
