@@ -90,6 +90,24 @@ pub enum Error {
     /// A write did not reach the disk; the old content stands.
     #[error("{path}: write failed: {source}")]
     WriteFailed { path: String, source: io::Error },
+    /// A recursive deletion that stopped half way.
+    #[error(
+        "{path}: stopped after {deleted} entries were deleted; {remaining} entries of it remain: {cause}"
+    )]
+    PartlyDeleted {
+        path: String,
+        /// Files and directories that are gone.
+        deleted: u64,
+        /// The first of them.
+        deleted_names: Vec<String>,
+        /// Entries of the directory itself that are still there.
+        remaining: u64,
+        /// The first of them.
+        remaining_names: Vec<String>,
+        /// Why it stopped.
+        #[source]
+        cause: Box<Error>,
+    },
     /// Any other input or output failure.
     #[error("{path}: {source}")]
     Io { path: String, source: io::Error },

@@ -24,6 +24,7 @@ mod error;
 pub mod lease;
 pub mod machine;
 pub mod names;
+mod mounts;
 mod patch;
 mod read;
 mod roots;
