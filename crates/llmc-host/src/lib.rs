@@ -21,15 +21,16 @@
 mod cancel;
 pub mod edit;
 mod error;
+mod journal;
 pub mod lease;
 pub mod machine;
-pub mod names;
 mod mounts;
+pub mod names;
 mod patch;
 mod read;
+mod repository;
 mod roots;
 mod rules;
-mod repository;
 mod scratch;
 pub mod search;
 mod sync;
@@ -44,9 +45,9 @@ pub use read::{
     Encoding, FileSlice, MAX_ANSWER_BYTES, OpenDir, OpenFile, TAG_DIGITS, mtime_ns, read_below_cwd,
     sha256_hex,
 };
+pub use repository::RepositoryStamp;
 pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{Access, CONFIG_FILE, PathRules, STATE_DIR};
-pub use repository::RepositoryStamp;
 pub use sync::lock;
 pub use tree::{DeleteScope, ExistingDir, ExistingTarget};
 pub use write::{ExpectedHash, NewAttributes, Workspace, WriteMode, WriteReport, WriteState};
