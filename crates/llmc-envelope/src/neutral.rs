@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use llmc_host::names::is_invisible;
+
 /// What to do with terminal escape sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ansi {
@@ -81,14 +83,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 
 /// Whether this character acts or hides instead of appearing.
 pub(crate) fn acts(c: char) -> bool {
-    c.is_control()
-        || is_variation_selector(c)
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}')
+    c.is_control() || is_variation_selector(c) || is_invisible(c)
 }
 
 /// One of these after a character picks its form, as in most emoji; a row of them can carry a hidden message.

@@ -27,6 +27,9 @@ pub enum Error {
     /// A name that tools never write (or, for the state directory, never read).
     #[error("{path}: {what} is protected")]
     Protected { path: String, what: String },
+    /// git would read a repository elsewhere.
+    #[error("{path}: git would be led outside the allowed roots by {what}")]
+    ForeignRepository { path: String, what: String },
     /// The operator's denylist names it.
     #[error("{path}: the name is on the denylist (mcp.tools.denylist_globs)")]
     Denylisted { path: String },
@@ -87,6 +90,24 @@ pub enum Error {
     /// A write did not reach the disk; the old content stands.
     #[error("{path}: write failed: {source}")]
     WriteFailed { path: String, source: io::Error },
+    /// A recursive deletion that stopped half way.
+    #[error(
+        "{path}: stopped after {deleted} entries were deleted; {remaining} entries of it remain: {cause}"
+    )]
+    PartlyDeleted {
+        path: String,
+        /// Files and directories that are gone.
+        deleted: u64,
+        /// The first of them.
+        deleted_names: Vec<String>,
+        /// Entries of the directory itself that are still there.
+        remaining: u64,
+        /// The first of them.
+        remaining_names: Vec<String>,
+        /// Why it stopped.
+        #[source]
+        cause: Box<Error>,
+    },
     /// Any other input or output failure.
     #[error("{path}: {source}")]
     Io { path: String, source: io::Error },

@@ -11,6 +11,7 @@
 //! - [`edit`], [`PatchedFile`]: replacing text, applying patches
 //! - [`lease`]: leases between agents and processes
 //! - [`walk`], [`search`]: listing and searching by descriptor
+//! - [`RepositoryStamp`]: whether git would stay inside the roots
 //! - [`machine`]: processors, memory and disks
 //! - [`names`]: file names as text, without loss
 //! - [`CancelToken`]: cancellation flag and deadline of a call
@@ -20,11 +21,14 @@
 mod cancel;
 pub mod edit;
 mod error;
+mod journal;
 pub mod lease;
 pub mod machine;
+mod mounts;
 pub mod names;
 mod patch;
 mod read;
+mod repository;
 mod roots;
 mod rules;
 mod scratch;
@@ -41,6 +45,7 @@ pub use read::{
     Encoding, FileSlice, MAX_ANSWER_BYTES, OpenDir, OpenFile, TAG_DIGITS, mtime_ns, read_below_cwd,
     sha256_hex,
 };
+pub use repository::RepositoryStamp;
 pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{Access, CONFIG_FILE, PathRules, STATE_DIR};
 pub use sync::lock;

@@ -1,10 +1,12 @@
 //! Applies a unified diff to several files: to all of them or to none.
 //!
 //! Every file is leased, read and patched in memory first; only when all hunks fit does the first file change. Should a
-//! later file then fail (a full disk, another program), the earlier ones are restored.
+//! later file then fail (a full disk, another program), the earlier ones are restored; should the process end, the next
+//! start restores them from the journal.
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use diffy::patch_set::{FileMode, FileOperation, ParseOptions, PatchKind, PatchSet};
@@ -13,8 +15,10 @@ use rustix::fs::{self, AtFlags, Mode, Stat};
 use crate::cancel::CancelToken;
 use crate::edit;
 use crate::error::{Error, Result};
+use crate::journal::{Journal, JournalEntry, Unfinished};
 use crate::lease::Leases;
-use crate::read::{for_each_block, open_regular};
+use crate::names;
+use crate::read::{for_each_block, open_regular, sha256_hex};
 use crate::roots::{FinalLink, RootedPath};
 use crate::rules::Access;
 use crate::scratch::{IfChanged, PlaceOutcome};
@@ -52,7 +56,18 @@ struct PatchStep {
     path: RootedPath,
     old: Option<(File, Stat, Vec<u8>)>,
     new: Option<Vec<u8>>,
-    executable: bool,
+    mode: StepMode,
+}
+
+/// Which permission bits new content gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StepMode {
+    /// Those that the file has, or that a new one gets.
+    Usual,
+    /// The same, and it can be executed.
+    Executable,
+    /// These.
+    Exactly(u32),
 }
 
 impl Workspace {
@@ -102,16 +117,108 @@ impl Workspace {
         for (file, (from, to)) in patches.iter().zip(paths) {
             report.extend(plan(file, from, to, &mut steps, cancel)?);
         }
-        for done in 0..steps.len() {
-            if let Err(error) = steps[done].execute(state, &leases) {
-                for step in steps[..done].iter().rev() {
+        // One change is all-or-none by itself.
+        let journal = match steps.len() {
+            0 | 1 => None,
+            _ => Some(begin_journal(state, &steps)?),
+        };
+        let mut done = Ok(());
+        for at in 0..steps.len() {
+            done = steps[at].execute(state, &leases);
+            if done.is_err() {
+                for step in steps[..at].iter().rev() {
                     step.revert(state, &leases);
                 }
-                return Err(error);
+                break;
             }
         }
-        Ok(report)
+        if let Some(journal) = journal {
+            journal.end();
+        }
+        done.map(|()| report)
     }
+
+    /// Takes back what patches of processes that have ended left half done. Returns what was done, in words.
+    pub fn take_back_unfinished_patches(&self) -> Vec<String> {
+        let Ok(state) = self.state("patch") else {
+            return Vec::new();
+        };
+        let mut said = Vec::new();
+        for unfinished in state.journals.unfinished(&state.locks) {
+            match self.take_back(state, &unfinished) {
+                Ok(words) => {
+                    said.extend(words);
+                    state.journals.settle(&unfinished);
+                }
+                // Tried again at the next start.
+                Err(error) => said.push(format!("an unfinished patch stays: {error}")),
+            }
+        }
+        said
+    }
+
+    fn take_back(&self, state: &WriteState, unfinished: &Unfinished) -> Result<Vec<String>> {
+        let cancel = CancelToken::default();
+        let mut paths = Vec::new();
+        for (entry, _) in &unfinished.entries {
+            let path = self
+                .roots
+                .resolve(&entry.path, FinalLink::Follow, Access::Write)?;
+            paths.push(path);
+        }
+        let keys: Vec<PathBuf> = paths.iter().map(RootedPath::absolute).collect();
+        let leases = state.locks.acquire(&keys, "an unfinished patch", "patch")?;
+        let mut said = Vec::new();
+        for ((entry, bytes), path) in unfinished.entries.iter().zip(paths) {
+            let shown = self.roots.display_path(&path);
+            let now = match read_old(&path, &cancel) {
+                Ok(now) => Some(now),
+                Err(Error::NotFound { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            let holds = now.as_ref().map(|(_, _, bytes)| sha256_hex(bytes));
+            let held = entry.mode.map(|_| sha256_hex(bytes));
+            if holds == held {
+                continue;
+            }
+            if holds != entry.new_sha256 {
+                said.push(format!(
+                    "{shown} was changed after a patch stopped half way; it is left as it is"
+                ));
+                continue;
+            }
+            let step = PatchStep {
+                path,
+                old: now,
+                new: entry.mode.map(|_| bytes.clone()),
+                mode: StepMode::Exactly(entry.mode.unwrap_or(0o644)),
+            };
+            step.execute(state, &leases)?;
+            said.push(format!(
+                "{shown} is as it was before a patch that stopped half way"
+            ));
+        }
+        Ok(said)
+    }
+}
+
+/// Notes what every file holds before the first one changes.
+fn begin_journal<'a>(state: &'a WriteState, steps: &[PatchStep]) -> Result<Journal<'a>> {
+    let entries: Vec<(JournalEntry, &[u8])> = steps
+        .iter()
+        .map(|step| {
+            let old = step.old.as_ref();
+            let bytes = old.map_or(&b""[..], |(_, _, bytes)| bytes.as_slice());
+            let entry = JournalEntry {
+                path: names::escape(step.path.absolute().as_os_str().as_bytes()),
+                mode: old.map(|(_, stat, _)| stat.st_mode & 0o1777),
+                bytes: bytes.len() as u64,
+                new_sha256: step.new.as_deref().map(sha256_hex),
+            };
+            (entry, bytes)
+        })
+        .collect();
+    state.journals.begin(&entries)
 }
 
 /// Reads and patches one file in memory.
@@ -140,7 +247,11 @@ fn plan(
         path,
         old,
         new,
-        executable: file.executable,
+        mode: if file.executable {
+            StepMode::Executable
+        } else {
+            StepMode::Usual
+        },
     };
     let (path, action) = match (from, to) {
         (Some(from), Some(to)) if from.absolute() == to.absolute() => {
@@ -222,13 +333,13 @@ impl PatchStep {
                 path: self.path.clone(),
                 old: read_old(&self.path, &CancelToken::default()).ok(),
                 new: None,
-                executable: false,
+                mode: StepMode::Usual,
             },
             (Some((_, _, bytes)), _) => PatchStep {
                 path: self.path.clone(),
                 old: read_old(&self.path, &CancelToken::default()).ok(),
                 new: Some(bytes.clone()),
-                executable: false,
+                mode: StepMode::Usual,
             },
             (None, None) => return,
         };
@@ -241,10 +352,13 @@ impl PatchStep {
             source,
         };
         out.write_all(bytes).map_err(failed)?;
-        if self.executable {
-            let mode = fs::fstat(&*out).map_or(0o644, |stat| stat.st_mode & 0o777);
-            let _ = fs::fchmod(&*out, Mode::from_raw_mode(mode | 0o111));
-        }
+        let mode = || fs::fstat(&*out).map_or(0o644, |stat| stat.st_mode & 0o777);
+        let mode = match self.mode {
+            StepMode::Usual => return Ok(()),
+            StepMode::Executable => mode() | 0o111,
+            StepMode::Exactly(mode) => mode,
+        };
+        let _ = fs::fchmod(&*out, Mode::from_raw_mode(mode));
         Ok(())
     }
 }
@@ -388,3 +502,6 @@ fn parse(patch: &str) -> Result<Vec<FilePatch<'_>>> {
     }
     Ok(patches)
 }
+
+#[cfg(test)]
+mod tests;

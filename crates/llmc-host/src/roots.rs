@@ -54,7 +54,8 @@ pub struct RootedPath {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinalLink {
     Follow,
-    /// Stay at the link itself (stat, move, delete). A link that leads out of the roots is refused all the same.
+    /// Stay at the link itself (stat, move, delete). One that leads out of the roots can be moved and deleted, but not
+    /// looked at.
     NoFollow,
 }
 
@@ -146,7 +147,7 @@ impl Roots {
             || self.list.iter().any(|root| root.path.starts_with(&path))
     }
 
-    fn resolve_bytes(
+    pub(crate) fn resolve_bytes(
         &self,
         requested: &str,
         bytes: &[u8],
@@ -175,11 +176,12 @@ impl Roots {
         }
         let path = self.follow(requested, root.clone(), parts.clone(), last, access)?;
         if last == FinalLink::NoFollow
+            && access == Access::Read
             && path
                 .lstat()
                 .is_ok_and(|stat| file_type(&stat) == FileType::Symlink)
         {
-            // Only whether it stays inside: the link goes, not what it points to.
+            // Looking at a link that leads outside is refused; deleting or moving it touches the link alone.
             self.follow(requested, root, parts, FinalLink::Follow, Access::Read)?;
         }
         Ok(path)

@@ -32,6 +32,8 @@ const PROTECTED_GIT_ENTRIES: [&str; 8] = [
     "rebase-apply",
     "sequencer",
 ];
+/// The same in `info` and `objects/info`: alternates are further directories of objects.
+const PROTECTED_GIT_INFO: [&str; 3] = ["attributes", "alternates", "http-alternates"];
 /// How many links one name may go through; the kernel's own limit.
 const MAX_LINKS: usize = 40;
 
@@ -273,9 +275,11 @@ fn protected_git_part(inner: Vec<&[u8]>) -> Option<String> {
     if let Some(name) = PROTECTED_GIT_ENTRIES.iter().find(named) {
         return Some(format!("git's {name}"));
     }
-    let attributes = |pair: &[&[u8]]| eq_name(pair[0], "info") && eq_name(pair[1], "attributes");
-    let found = inner.windows(2).any(attributes);
-    found.then(|| "git's info/attributes".to_owned())
+    let found = inner.windows(2).find_map(|pair| {
+        let names = |name: &&&str| eq_name(pair[0], "info") && eq_name(pair[1], name);
+        PROTECTED_GIT_INFO.iter().find(names)
+    });
+    found.map(|name| format!("git's info/{name}"))
 }
 
 fn eq_name(part: &[u8], name: &str) -> bool {
@@ -380,6 +384,8 @@ mod tests {
             "/w/.git/worktrees/x/gitdir",
             "/w/.git/worktrees/x/config.worktree",
             "/w/.git/info/attributes",
+            "/w/.git/objects/info/alternates",
+            "/w/.git/modules/x/objects/info/alternates",
             "/w/.git/rebase-merge/git-rebase-todo",
             "/w/.git",
             "/w/artifacts/audit.csv",

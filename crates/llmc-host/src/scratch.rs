@@ -286,7 +286,11 @@ pub(crate) fn is_same_version(a: &Stat, b: &Stat) -> bool {
     )
 }
 
-/// Copies owner, extended attributes (access lists among them) and mode. What only a privileged user may set is left.
+/// What makes a program act with another user's rights; new content never gets it.
+const CAPABILITY_XATTR: &[u8] = b"security.capability";
+
+/// Copies owner, extended attributes (access lists among them) and mode, but no right to act as another user: set-uid
+/// and set-gid bits and capabilities were given to the old content. What only a privileged user may set is left.
 pub(crate) fn keep_attributes(
     (from, stat): (&File, &Stat),
     to: &File,
@@ -304,13 +308,13 @@ pub(crate) fn keep_attributes(
     let mut value = vec![0; 64 << 10];
     for name in names[..used]
         .split(|b| *b == 0)
-        .filter(|name| !name.is_empty())
+        .filter(|name| !name.is_empty() && *name != CAPABILITY_XATTR)
     {
         if let Ok(len) = fs::fgetxattr(from, name, &mut value[..]) {
             let _ = fs::fsetxattr(to, name, &value[..len], XattrFlags::empty());
         }
     }
-    fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o7777))
+    fs::fchmod(to, Mode::from_raw_mode(stat.st_mode & 0o1777))
         .map_err(|errno| Error::from_write_errno(requested, errno))
 }
 

@@ -6,12 +6,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::lease::{LeaseTable, Leases};
+use crate::mounts::mounts_below;
 use crate::read::{open_regular, refuse_special};
 use crate::roots::{FinalLink, RootedPath, file_type, lstat_at, refuse_kernel_file_system};
 use crate::rules::Access;
@@ -155,6 +156,9 @@ impl Workspace {
                 });
             }
         }
+        for (path, requested) in [(&from, source), (&to, target)] {
+            refuse_kernel_path(path, requested)?;
+        }
         let stat = from.lstat()?;
         if !matches!(file_type(&stat), FileType::Directory | FileType::Symlink) {
             refuse_special(&stat, source)?;
@@ -193,7 +197,6 @@ impl Workspace {
                 workspace: self,
                 locks: &state.locks,
                 requested: source,
-                device: stat.st_dev,
                 cancel,
             };
             operation.check(&from_dir, from_name, (&from_abs, Some(&to_abs)), 0)?;
@@ -271,12 +274,7 @@ impl Workspace {
             })?;
             keep_attributes((&file, &stat), new, to.requested())?;
             let failed = |errno| Error::from_write_errno(to.requested(), errno);
-            let copy = fs::fstat(&*new).map_err(failed)?;
-            if (copy.st_uid, copy.st_gid) != (stat.st_uid, stat.st_gid) {
-                // The right to act as the owner must not pass to another one.
-                fs::fchmod(&*new, Mode::from_raw_mode(stat.st_mode & 0o1777)).map_err(failed)?;
-            }
-            made = Some(copy);
+            made = Some(fs::fstat(&*new).map_err(failed)?);
             Ok(())
         })?;
         if placed == PlaceOutcome::Changed {
@@ -311,6 +309,7 @@ impl Workspace {
                 what: "a root".to_owned(),
             });
         }
+        refuse_kernel_path(&path, requested)?;
         let stat = path.lstat()?;
         let is_dir = file_type(&stat) == FileType::Directory;
         if !is_dir && depth == DeleteScope::EmptyDir {
@@ -340,23 +339,30 @@ impl Workspace {
             let gone = leases.commit(|| Ok(fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)))?;
             gone.map_err(|errno| Error::from_write_errno(requested, errno))?;
         } else if is_dir {
-            let device = stat.st_dev;
             let operation = TreeOperation {
                 workspace: self,
                 locks: &state.locks,
                 requested,
-                device,
                 cancel,
             };
             let absolute = path.absolute();
+            operation.refuse_mounts(&absolute)?;
             operation.check(&dir, name, (&absolute, None), 0)?;
-            leases.commit(|| operation.remove(&dir, name, &absolute, 0))?;
+            leases.commit(|| operation.delete(&dir, name, &absolute))?;
         } else {
             let gone = leases.commit(|| Ok(fs::unlinkat(&dir, name, AtFlags::empty())))?;
             gone.map_err(|errno| Error::from_write_errno(requested, errno))?;
         }
         sync_dir(&dir, requested)?;
         Ok(path)
+    }
+}
+
+/// Refuses what lies on a kernel file system, the directory it is mounted on among it.
+fn refuse_kernel_path(path: &RootedPath, requested: &str) -> Result<()> {
+    match path.open(OFlags::PATH | OFlags::NOFOLLOW) {
+        Ok(fd) => refuse_kernel_file_system(&fd, requested),
+        Err(_) => Ok(()),
     }
 }
 
@@ -404,8 +410,18 @@ struct TreeOperation<'a> {
     workspace: &'a Workspace,
     locks: &'a LeaseTable,
     requested: &'a str,
-    device: u64,
     cancel: &'a CancelToken,
+}
+
+/// Deleted entries that are named in the report of a deletion that stopped half way.
+const MAX_NAMED_ENTRIES: usize = 20;
+
+/// What a recursive deletion has done so far.
+#[derive(Default)]
+struct Deleted {
+    count: u64,
+    /// The first of them, as shown.
+    names: Vec<String>,
 }
 
 impl TreeOperation<'_> {
@@ -452,7 +468,57 @@ impl TreeOperation<'_> {
         })
     }
 
-    fn remove(&self, dir: &OwnedFd, name: &OsStr, absolute: &Path, level: usize) -> Result<()> {
+    /// Refuses a tree with something mounted in it, a file among them, before anything is deleted.
+    fn refuse_mounts(&self, absolute: &Path) -> Result<()> {
+        match mounts_below(absolute).first() {
+            Some(mount) => Err(self.mounted(mount)),
+            None => Ok(()),
+        }
+    }
+
+    fn mounted(&self, mount: &Path) -> Error {
+        let shown = self.workspace.roots.display_absolute(mount);
+        Error::Protected {
+            path: self.requested.to_owned(),
+            what: format!("the mount at {shown}"),
+        }
+    }
+
+    /// Deletes the tree. When it stops half way, the error says what is gone and what remains.
+    fn delete(&self, dir: &OwnedFd, name: &OsStr, absolute: &Path) -> Result<()> {
+        let mut deleted = Deleted::default();
+        let done = self.remove(dir, name, absolute, 0, &mut deleted);
+        done.map_err(|cause| {
+            if deleted.count == 0 {
+                return cause;
+            }
+            let remaining = self
+                .enter(dir, name, 0)
+                .and_then(|here| entries(&here, self.requested))
+                .unwrap_or_default();
+            Error::PartlyDeleted {
+                path: self.requested.to_owned(),
+                deleted: deleted.count,
+                deleted_names: deleted.names,
+                remaining: remaining.len() as u64,
+                remaining_names: remaining
+                    .iter()
+                    .take(MAX_NAMED_ENTRIES)
+                    .map(|(name, _)| self.workspace.roots.display_absolute(&absolute.join(name)))
+                    .collect(),
+                cause: Box::new(cause),
+            }
+        })
+    }
+
+    fn remove(
+        &self,
+        dir: &OwnedFd,
+        name: &OsStr,
+        absolute: &Path,
+        level: usize,
+        deleted: &mut Deleted,
+    ) -> Result<()> {
         let here = self.enter(dir, name, level)?;
         for (name, file_type) in entries(&here, self.requested)? {
             self.cancel.check()?;
@@ -460,12 +526,23 @@ impl TreeOperation<'_> {
             // Checked again: the entry may have appeared after the first check.
             self.refuse_protected(&path)?;
             if file_type == FileType::Directory {
-                self.remove(&here, &name, &path, level + 1)?;
+                self.remove(&here, &name, &path, level + 1, deleted)?;
             } else {
                 self.ignore_missing(fs::unlinkat(&here, &name, AtFlags::empty()))?;
+                self.note(deleted, &path);
             }
         }
-        self.ignore_missing(fs::unlinkat(dir, name, AtFlags::REMOVEDIR))
+        self.ignore_missing(fs::unlinkat(dir, name, AtFlags::REMOVEDIR))?;
+        self.note(deleted, absolute);
+        Ok(())
+    }
+
+    fn note(&self, deleted: &mut Deleted, path: &Path) {
+        deleted.count += 1;
+        if deleted.names.len() < MAX_NAMED_ENTRIES {
+            let shown = self.workspace.roots.display_absolute(path);
+            deleted.names.push(shown);
+        }
     }
 
     fn enter(&self, dir: &OwnedFd, name: &OsStr, level: usize) -> Result<OwnedFd> {
@@ -477,17 +554,12 @@ impl TreeOperation<'_> {
             });
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = fs::openat(dir, name, flags, Mode::empty())
-            .map_err(|errno| Error::from_errno(self.requested, errno))?;
-        let stat = fs::fstat(&fd).map_err(|errno| Error::from_errno(self.requested, errno))?;
-        if stat.st_dev != self.device {
-            let what = "another file system mounted inside".to_owned();
-            return Err(Error::Protected {
-                path: self.requested.to_owned(),
-                what,
-            });
-        }
-        Ok(fd)
+        // Also a mount of the same file system is not entered.
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        fs::openat2(dir, name, flags, Mode::empty(), resolve).map_err(|errno| match errno {
+            Errno::XDEV => self.mounted(Path::new(name)),
+            errno => Error::from_errno(self.requested, errno),
+        })
     }
 
     /// An entry that another program has deleted meanwhile counts as deleted.
@@ -521,42 +593,4 @@ fn entries(dir: &OwnedFd, requested: &str) -> Result<Vec<(std::ffi::OsString, Fi
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::roots::Roots;
-    use crate::write::WriteState;
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    #[test]
-    fn a_source_that_changed_while_it_was_copied_stays() {
-        let dir = tempfile::tempdir().unwrap();
-        let top = dir.path().canonicalize().unwrap();
-        let state = WriteState::open(&top.join(".llmc"), Duration::from_secs(30)).unwrap();
-        let roots = Roots::open(&top, &[".".into()], Arc::default()).unwrap();
-        for name in ["from", "to"] {
-            std::fs::write(top.join(name), "old").unwrap();
-        }
-        let from = roots
-            .resolve("from", FinalLink::NoFollow, Access::Replace)
-            .unwrap();
-        let to = roots
-            .resolve("to", FinalLink::NoFollow, Access::Replace)
-            .unwrap();
-        let leases = state
-            .locks
-            .acquire(&[from.absolute()], "t", "from")
-            .unwrap();
-        let (copied, made) = (from.lstat().unwrap(), to.lstat().unwrap());
-        std::fs::write(top.join("from"), "newer").unwrap();
-        let taken = remove_source(&from, &copied, &leases);
-        assert!(matches!(taken, Err(Error::Busy { .. })), "{taken:?}");
-        assert_eq!(std::fs::read_to_string(top.join("from")).unwrap(), "newer");
-        remove_copy(&to, &copied);
-        assert!(top.join("to").exists(), "not the copy that was made");
-        remove_copy(&to, &made);
-        assert!(!top.join("to").exists());
-        remove_source(&from, &from.lstat().unwrap(), &leases).unwrap();
-        assert!(!top.join("from").exists());
-    }
-}
+mod tests;

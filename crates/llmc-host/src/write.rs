@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::cancel::CancelToken;
 use crate::edit;
 use crate::error::{Error, Result};
+use crate::journal::Journals;
 use crate::lease::{LeaseTable, Leases};
 use crate::read::{self, Encoding, TAG_DIGITS};
 use crate::roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
@@ -28,6 +29,7 @@ pub(crate) const MAX_EDIT_BYTES: usize = 64 << 20;
 pub struct WriteState {
     pub(crate) locks: LeaseTable,
     pub(crate) scratch: Scratch,
+    pub(crate) journals: Journals,
 }
 
 impl WriteState {
@@ -38,7 +40,12 @@ impl WriteState {
     pub fn open(state_dir: &Path, lease: Duration) -> Result<WriteState> {
         let locks = LeaseTable::open(state_dir, lease)?;
         let scratch = Scratch::open(state_dir, &locks)?;
-        Ok(WriteState { locks, scratch })
+        let journals = Journals::open(state_dir, &locks)?;
+        Ok(WriteState {
+            locks,
+            scratch,
+            journals,
+        })
     }
 }
 

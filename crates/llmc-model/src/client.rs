@@ -111,7 +111,13 @@ impl ModelClient {
             let output = reservation.output();
             let body = wire::chat_request(route, request, input, output);
             // A timeout drops the reservation unsettled: the provider may bill an answer that was not awaited.
-            let failed = match within(deadline, self.attempt_chat(route, &body)).await? {
+            let attempt_chat = within(deadline, self.attempt_chat(route, &body));
+            let answered = tokio::select! {
+                biased;
+                () = ledger.overdrawn() => return Err(ledger.overdrawn_error()),
+                answered = attempt_chat => answered,
+            };
+            let failed = match answered? {
                 Ok(reply) => {
                     reservation.settle(reply.usage);
                     return Ok(reply);

@@ -4,11 +4,15 @@
 //! reservation is the most the call can cost: the input by `llmc-tokens`' count with a margin for other tokenizers, and
 //! the longest answer allowed. The provider's own figures then replace it. A call whose answer never came keeps its
 //! reservation, since the provider may bill it.
+//!
+//! A provider may report more than was reserved. The first report that goes over a cap ends the calls that are still
+//! running, which count with their reservations; so a cap is overrun by one call at most.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
+use tokio::sync::Notify;
 
 use crate::error::{Error, Result};
 use crate::model_name::{ModelName, Provider};
@@ -51,6 +55,8 @@ struct LedgerState {
     spent_tokens: u64,
     by_model: BTreeMap<String, (ModelSpending, u64)>,
     refused: Option<String>,
+    /// Whether a report went over a cap.
+    overdrawn: bool,
 }
 
 /// The spending of one query, shared by all calls that it makes.
@@ -58,6 +64,7 @@ struct LedgerState {
 pub struct Ledger {
     caps: SpendingCaps,
     state: Mutex<LedgerState>,
+    overdrawn: Notify,
 }
 
 /// A call that may be made. Dropped unsettled, it counts as sent and unanswered.
@@ -77,6 +84,28 @@ impl Ledger {
         Ledger {
             caps,
             state: Mutex::default(),
+            overdrawn: Notify::new(),
+        }
+    }
+
+    /// Ends when a provider's report has gone over a cap: calls that still run are to be given up.
+    pub async fn overdrawn(&self) {
+        loop {
+            let notified = self.overdrawn.notified();
+            if self.state().overdrawn {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// The error for a call that was given up, or may not be made, because another went over a cap.
+    pub fn overdrawn_error(&self) -> Error {
+        let what = "another call of this query took more than its budget".to_owned();
+        self.refuse(&what);
+        Error::Budget {
+            what,
+            hint: "give a higher budget, or ask for less".to_owned(),
         }
     }
 
@@ -103,12 +132,10 @@ impl Ledger {
             });
         };
         let input = with_margin(model.provider(), input);
-        let cap_nanos = (self.caps.usd * 1e9) as u64;
-        let free_nanos = cap_nanos.saturating_sub(state.spent_nanos + state.held_nanos);
-        let free_tokens = self
-            .caps
-            .tokens
-            .saturating_sub(state.spent_tokens + state.held_tokens);
+        let used_nanos = state.spent_nanos.saturating_add(state.held_nanos);
+        let used_tokens = state.spent_tokens.saturating_add(state.held_tokens);
+        let free_nanos = self.cap_nanos().saturating_sub(used_nanos);
+        let free_tokens = self.caps.tokens.saturating_sub(used_tokens);
         let by_tokens = free_tokens.saturating_sub(input);
         let for_input = price.nanos(input, 0, 0);
         let by_money = if price.output > 0.0 {
@@ -124,14 +151,14 @@ impl Ledger {
                 format!(
                     "the dollar cap of {:.2} is reached: {:.4} spent or reserved, the next call may take {:.4}",
                     self.caps.usd,
-                    dollars(state.spent_nanos + state.held_nanos),
+                    dollars(used_nanos),
                     dollars(price.nanos(input, 0, min_output_tokens)),
                 )
             } else {
                 format!(
                     "the cap of {} tokens is reached: {} spent or reserved, the next call may take {}",
                     self.caps.tokens,
-                    state.spent_tokens + state.held_tokens,
+                    used_tokens,
                     input + min_output_tokens,
                 )
             };
@@ -177,9 +204,9 @@ impl Ledger {
             let total = &mut report.total;
             total.calls += spent.calls;
             total.unconfirmed_calls += spent.unconfirmed_calls;
-            total.tokens_in += spent.tokens_in;
-            total.tokens_out += spent.tokens_out;
-            total.tokens_cached += spent.tokens_cached;
+            total.tokens_in = total.tokens_in.saturating_add(spent.tokens_in);
+            total.tokens_out = total.tokens_out.saturating_add(spent.tokens_out);
+            total.tokens_cached = total.tokens_cached.saturating_add(spent.tokens_cached);
             let cost_usd = dollars(*nanos);
             report.by_model.push(ModelSpending {
                 cost_usd,
@@ -188,6 +215,10 @@ impl Ledger {
         }
         report.total.cost_usd = dollars(state.spent_nanos);
         report
+    }
+
+    fn cap_nanos(&self) -> u64 {
+        (self.caps.usd * 1e9) as u64
     }
 
     fn state(&self) -> MutexGuard<'_, LedgerState> {
@@ -203,11 +234,7 @@ impl Reservation<'_> {
 
     /// Books an answered call. Without the provider's figures the reservation counts.
     pub fn settle(mut self, usage: Option<TokenUsage>) {
-        let usage = usage.unwrap_or(TokenUsage {
-            input: self.input,
-            output: self.output,
-            cached: 0,
-        });
+        let usage = usage.unwrap_or_else(|| self.reserved());
         self.close(Some((usage, CallEnd::Answered)));
     }
 
@@ -216,17 +243,36 @@ impl Reservation<'_> {
         self.close(None);
     }
 
+    /// The most that the call can have taken, if the provider counts as we do.
+    fn reserved(&self) -> TokenUsage {
+        TokenUsage {
+            input: self.input,
+            output: self.output,
+            cached: 0,
+        }
+    }
+
     fn close(&mut self, booked: Option<(TokenUsage, CallEnd)>) {
         self.open = false;
         let mut state = self.ledger.state();
         state.held_nanos -= self.nanos;
         state.held_tokens -= self.input + self.output;
-        let Some((usage, end)) = booked else {
+        let Some((mut usage, mut end)) = booked else {
             return;
         };
+        if state.overdrawn && usage.total() > self.reserved().total() {
+            (usage, end) = (self.reserved(), CallEnd::Unconfirmed);
+        }
         let nanos = self.price.nanos(usage.input, usage.cached, usage.output);
-        state.spent_nanos += nanos;
-        state.spent_tokens += usage.input + usage.output;
+        state.spent_nanos = state.spent_nanos.saturating_add(nanos);
+        state.spent_tokens = state.spent_tokens.saturating_add(usage.total());
+        if !state.overdrawn
+            && (state.spent_tokens > self.ledger.caps.tokens
+                || state.spent_nanos > self.ledger.cap_nanos())
+        {
+            state.overdrawn = true;
+            self.ledger.overdrawn.notify_waiters();
+        }
         let name = self.model.to_string();
         let (spent, total) = state.by_model.entry(name.clone()).or_default();
         spent.model = name;
@@ -234,21 +280,17 @@ impl Reservation<'_> {
             CallEnd::Answered => spent.calls += 1,
             CallEnd::Unconfirmed => spent.unconfirmed_calls += 1,
         }
-        spent.tokens_in += usage.input;
-        spent.tokens_out += usage.output;
-        spent.tokens_cached += usage.cached;
-        *total += nanos;
+        spent.tokens_in = spent.tokens_in.saturating_add(usage.input);
+        spent.tokens_out = spent.tokens_out.saturating_add(usage.output);
+        spent.tokens_cached = spent.tokens_cached.saturating_add(usage.cached);
+        *total = total.saturating_add(nanos);
     }
 }
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.open {
-            let usage = TokenUsage {
-                input: self.input,
-                output: self.output,
-                cached: 0,
-            };
+            let usage = self.reserved();
             self.close(Some((usage, CallEnd::Unconfirmed)));
         }
     }
@@ -351,6 +393,37 @@ mod tests {
             panic!("a call of unknown price was allowed");
         };
         assert!(what.contains("openai/x") && hint.contains("rlm.price_per_mtok_in"));
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_reports_too_much_overruns_a_cap_by_one_call() {
+        let ledger = Ledger::new(SpendingCaps {
+            usd: 1.0,
+            tokens: 10_000,
+        });
+        let held: Vec<_> = (0..8)
+            .map(|_| ledger.reserve(&model(), PRICE, 100, 500, 500).unwrap())
+            .collect();
+        for reservation in held {
+            reservation.settle(usage(u64::MAX, u64::MAX, 0));
+        }
+        ledger.overdrawn().await;
+        let all = ledger.report();
+        assert_eq!((all.total.calls, all.total.unconfirmed_calls), (1, 7));
+        assert!(ledger.reserve(&model(), PRICE, 1, 1, 1).is_err());
+        // One report above its reservation, within the cap, ends nothing.
+        let ledger = Ledger::new(SpendingCaps {
+            usd: 1.0,
+            tokens: 10_000,
+        });
+        let reserve = || ledger.reserve(&model(), PRICE, 100, 100, 100).unwrap();
+        let (one, two, three) = (reserve(), reserve(), reserve());
+        one.settle(usage(4_000, 1_000, 0));
+        two.settle(usage(4_000, 1_500, 0));
+        three.settle(usage(4_000, 1_000, 0));
+        let spent = ledger.report().total;
+        let reserved = 121 + 100;
+        assert_eq!(spent.tokens_in + spent.tokens_out, 5_000 + 5_500 + reserved);
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl ModelAccess {
                 turn: self.turn.load(Ordering::Relaxed),
                 max_turns: self.max_turns,
                 calls: total.calls,
-                tokens: total.tokens_in + total.tokens_out,
+                tokens: total.tokens_in.saturating_add(total.tokens_out),
                 cost_usd: total.cost_usd,
                 doing,
             });

@@ -7,6 +7,7 @@ mod block;
 mod hints;
 mod library;
 mod module;
+mod nesting;
 mod prepare;
 mod printer;
 mod rewrite;

@@ -4,13 +4,14 @@
 //! - `rest`, `api`, `streamable`, `dashboard`, `openapi`: the routes
 //! - `error`: the body of every error
 //! - `metrics`: counters of requests
-//! - `listen`, `connection`, `lifecycle`: sockets, one connection's bytes, start and end
+//! - `listen`, `connection`, `connections`, `lifecycle`: sockets, one connection's bytes, all of them, start and end
 //!
 //! A request that passed the gates is an `HttpCaller`; `App::call` then decides what it may do, as for any other caller.
 
 mod api;
 mod body;
 mod connection;
+mod connections;
 mod dashboard;
 mod error;
 mod gates;

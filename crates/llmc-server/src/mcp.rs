@@ -303,9 +303,9 @@ impl ServerHandler for McpHandler {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let principal = self.caller(&context).principal;
+        let caller = self.caller(&context);
         let app = self.app.clone();
-        let read = app.read_resource_in_time(request.uri.clone(), principal);
+        let read = app.read_resource_in_time(request.uri.clone(), caller);
         let contents = match read.await {
             Ok(Content::Text(text, kind)) => {
                 ResourceContents::text(text, request.uri).with_mime_type(kind)
@@ -317,7 +317,10 @@ impl ServerHandler for McpHandler {
             Err(error) => {
                 let data = Some(json!({"uri": request.uri}));
                 return Err(match error.kind {
-                    ErrorKind::NotFound | ErrorKind::HandleExpired | ErrorKind::InvalidPath => {
+                    ErrorKind::NotFound
+                    | ErrorKind::HandleExpired
+                    | ErrorKind::InvalidPath
+                    | ErrorKind::CommandDenied => {
                         ErrorData::resource_not_found(error.message, data)
                     }
                     ErrorKind::TooLarge => ErrorData::invalid_params(error.message, data),

@@ -90,6 +90,9 @@ impl App {
         let rules = Arc::new(state::rules(&loaded, &state_dir)?);
         let files = Roots::open(&root, &loaded.roots(), rules.clone())?;
         let files = Workspace::new(Arc::new(files), state.clone());
+        for said in files.take_back_unfinished_patches() {
+            tracing::warn!("{said}");
+        }
         let home = loaded.home().map(Path::to_owned);
         let linux = Roots::open(&root, &loaded.linux_roots(), rules)?.with_home(home);
         let linux = Workspace::new(Arc::new(linux), state.clone());

@@ -236,7 +236,9 @@ impl App {
         caller: Arc<Caller>,
         work: impl FnOnce(&'static ToolDef, Cx, Map<String, Value>) -> RunningTool,
     ) -> Result<Sealed> {
-        let cx = Cx::new(self.clone(), caller, CancelToken::default()).for_call(&call);
+        let cx = Cx::new(self.clone(), caller, CancelToken::default())
+            .for_tool(tool.name)
+            .for_call(&call);
         let limit = (tool.time_limit)(&cx);
         let stop = CancelToken::with_deadline(Instant::now() + limit);
         let mut texts = cx.progress_texts();

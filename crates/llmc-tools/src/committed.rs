@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use llmc_exec::{ExecRequest, Program, Runner, Stream};
-use llmc_host::{CancelToken, OpenDir, OpenFile};
+use llmc_host::{CancelToken, OpenDir, OpenFile, RepositoryStamp};
 use sha1::Digest;
 
 use crate::cx::Cx;
@@ -46,6 +46,36 @@ const ENV: &[(&str, &str)] = &[
     ("LC_ALL", "C"),
 ];
 
+/// The repositories that git could find from a directory, all of them inside the roots.
+pub(crate) struct CheckedRepository<'a> {
+    cx: &'a Cx,
+    dir: &'a OpenDir,
+    stamp: RepositoryStamp,
+}
+
+impl<'a> CheckedRepository<'a> {
+    /// Checks before git runs.
+    ///
+    /// # Errors
+    /// Something in the repository would lead git outside the roots.
+    pub(crate) fn of(cx: &'a Cx, dir: &'a OpenDir, stop: &CancelToken) -> Result<Self> {
+        let stamp = cx.files().roots.check_repositories(dir, stop)?;
+        Ok(CheckedRepository { cx, dir, stamp })
+    }
+
+    /// Checks after git ran, before anything it printed is used.
+    ///
+    /// # Errors
+    /// What was checked may not be what git read.
+    pub(crate) fn refuse_changed(&self, stop: &CancelToken) -> Result<()> {
+        if self.cx.files().roots.check_repositories(self.dir, stop)? == self.stamp {
+            return Ok(());
+        }
+        let message = "the repository's object directories changed while git read them";
+        Err(Error::new(ErrorKind::Busy, message).hint("try again"))
+    }
+}
+
 /// How deep a list goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -72,11 +102,13 @@ pub(crate) struct Head<'a> {
     git: Program,
     dir: &'a OpenDir,
     cx: &'a Cx,
+    repository: CheckedRepository<'a>,
 }
 
 impl<'a> Head<'a> {
     /// Of the repository that `dir` belongs to.
-    pub(crate) fn of(cx: &'a Cx, dir: &'a OpenDir) -> Result<Head<'a>> {
+    pub(crate) fn of(cx: &'a Cx, dir: &'a OpenDir, stop: &CancelToken) -> Result<Head<'a>> {
+        let repository = CheckedRepository::of(cx, dir, stop)?;
         let runner = cx.app().commands()?;
         let git = runner.find("git").map_err(|_| {
             Error::new(
@@ -90,6 +122,7 @@ impl<'a> Head<'a> {
             git,
             dir,
             cx,
+            repository,
         })
     }
 
@@ -206,6 +239,7 @@ impl<'a> Head<'a> {
         };
         let report = self.runner.run(&spec, &mut collect, stop)?;
         stop.check()?;
+        self.repository.refuse_changed(stop)?;
         if report.timed_out {
             return Err(Error::new(ErrorKind::TimedOut, "git took too long")
                 .hint("narrow the call: a file or a smaller directory"));

@@ -8,6 +8,7 @@ use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Draft, Payload};
 use llmc_exec::{ExecRequest, RunOwner};
 use llmc_host::{CancelToken, OpenDir, Workspace};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +16,7 @@ use crate::app::App;
 use crate::approval::Approver;
 use crate::call::Call;
 use crate::error::{Error, ErrorKind, Result};
+use crate::handle_access::ReadRules;
 
 /// Where a call came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +131,8 @@ pub(crate) struct Cx {
     correlation_id: Arc<str>,
     cancel: CancellationToken,
     approver: Option<Approver>,
+    /// The tool that is called.
+    tool: &'static str,
 }
 
 impl Cx {
@@ -141,7 +145,23 @@ impl Cx {
             correlation_id: Arc::default(),
             cancel: CancellationToken::new(),
             approver: None,
+            tool: "run_cmd",
         }
+    }
+
+    /// The same for a call of this tool; without one, `te` in a shell runs a command.
+    pub(crate) fn for_tool(self, tool: &'static str) -> Cx {
+        Cx { tool, ..self }
+    }
+
+    /// The tool that is called.
+    pub(crate) fn tool(&self) -> &'static str {
+        self.tool
+    }
+
+    /// The rules under which results are stored now.
+    pub(crate) fn read_rules(&self) -> Value {
+        ReadRules::now(&self.app, self.tool).to_value()
     }
 
     /// Tells a caller who asked for progress what the call is at.
@@ -235,6 +255,7 @@ impl Cx {
         payload: impl Into<Payload<'a>>,
     ) -> Option<HandleId> {
         let draft = draft(Draft::new(self.caller.principal.as_str(), kind));
+        let draft = draft.under(self.read_rules());
         self.app.handle_keeper().put(draft, payload)
     }
 
@@ -246,6 +267,7 @@ impl Cx {
         write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
     ) -> (Option<HandleId>, u64) {
         let draft = draft(Draft::new(self.caller.principal.as_str(), kind));
+        let draft = draft.under(self.read_rules());
         self.app.handle_keeper().put_written(draft, write)
     }
 }

@@ -323,16 +323,34 @@ fn one_line(text: &str) -> String {
 }
 
 /// Data of several lines, which stands under its label instead of beside it.
-const BLOCKS: &[&str] = &["nearest", "stdout", "stderr"];
+const BLOCKS: &[&str] = &["nearest", "stdout", "stderr", "deleted", "remaining"];
 
 impl From<llmc_host::Error> for Error {
     fn from(error: llmc_host::Error) -> Error {
         use llmc_host::Error as Host;
         let message = error.to_string();
+        if let Host::PartlyDeleted {
+            deleted_names,
+            remaining_names,
+            cause,
+            ..
+        } = error
+        {
+            let cause = Error::from(*cause);
+            return Error::new(cause.kind, message)
+                .with("deleted", deleted_names.join("\n"))
+                .with("remaining", remaining_names.join("\n"));
+        }
         let (kind, hint) = match &error {
             Host::OutsideRoots { .. } => (
                 ErrorKind::InvalidPath,
                 Some("use a path inside the workspace, or ask the operator to add a root"),
+            ),
+            Host::ForeignRepository { .. } => (
+                ErrorKind::InvalidPath,
+                Some(
+                    "a worktree or submodule needs its main repository inside the roots: the operator adds it to mcp.tools.allowed_roots",
+                ),
             ),
             Host::NoRoots { .. } => (
                 ErrorKind::InvalidPath,
@@ -377,7 +395,9 @@ impl From<llmc_host::Error> for Error {
                 Some("narrow the call: a smaller directory, a glob, fewer lines"),
             ),
             Host::Cancelled => (ErrorKind::Cancelled, None),
-            Host::Io { .. } | Host::Unsupported(_) => (ErrorKind::Internal, None),
+            Host::Io { .. } | Host::Unsupported(_) | Host::PartlyDeleted { .. } => {
+                (ErrorKind::Internal, None)
+            }
         };
         let mut translated = Error::new(kind, message);
         translated.hint = hint.map(str::to_owned);

@@ -27,6 +27,8 @@ pub(crate) struct HandleKeeper {
 #[derive(Debug)]
 struct StoredFile {
     principal: String,
+    /// The tool that stored it: a handle is readable for those who may call that.
+    tool: &'static str,
     stamp: SourceStamp,
     id: HandleId,
 }
@@ -88,21 +90,33 @@ impl HandleKeeper {
     }
 
     /// The handle under which this principal already has this state of this file.
-    pub(crate) fn find_file(&self, principal: &str, stamp: &SourceStamp) -> Option<HandleId> {
+    pub(crate) fn find_file(
+        &self,
+        principal: &str,
+        tool: &'static str,
+        stamp: &SourceStamp,
+    ) -> Option<HandleId> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let id = files
             .iter()
-            .find(|file| file.principal == principal && file.stamp == *stamp)?
+            .find(|file| file.principal == principal && file.tool == tool && file.stamp == *stamp)?
             .id;
         drop(files);
         self.store().ok()?.info(principal, id).ok().map(|_| id)
     }
 
-    pub(crate) fn remember_file(&self, principal: &str, stamp: &SourceStamp, id: HandleId) {
+    pub(crate) fn remember_file(
+        &self,
+        principal: &str,
+        tool: &'static str,
+        stamp: &SourceStamp,
+        id: HandleId,
+    ) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.truncate(MAX_REMEMBERED_FILES - 1);
         files.push_front(StoredFile {
             principal: principal.to_owned(),
+            tool,
             stamp: stamp.clone(),
             id,
         });

@@ -34,6 +34,7 @@ mod cx;
 pub mod docs;
 mod embedding;
 mod error;
+mod handle_access;
 mod handle_keeper;
 mod index_keeper;
 pub mod mode;

@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::catalog::linux_handle_read::page;
 use crate::cx::{Caller, Cx};
 use crate::error::{Error, ErrorKind, Result};
+use crate::handle_access::open_handle;
 use crate::stubs;
 use crate::tool::Effect;
 
@@ -89,7 +90,7 @@ impl App {
     pub async fn read_resource_in_time(
         self: Arc<App>,
         uri: String,
-        principal: String,
+        caller: Caller,
     ) -> Result<Content> {
         let limit = self.config().mcp.tools.read_timeout();
         let late = || {
@@ -97,7 +98,7 @@ impl App {
             Error::new(ErrorKind::TimedOut, message)
         };
         let stop = CancelToken::with_deadline(Instant::now() + limit);
-        let read = tokio::task::spawn_blocking(move || self.read_resource(&uri, &principal, &stop));
+        let read = tokio::task::spawn_blocking(move || self.read_resource(&uri, &caller, &stop));
         match tokio::time::timeout(limit, read).await {
             Ok(Ok(read)) => read,
             Ok(Err(_)) => Err(Error::new(ErrorKind::Internal, "reading failed")),
@@ -143,11 +144,11 @@ impl App {
             .await
     }
 
-    /// Reads a resource for a principal, until told to stop.
+    /// Reads a resource for a caller, until told to stop.
     ///
     /// # Errors
-    /// An unknown URI, a vanished file, a handle that is not this principal's.
-    pub fn read_resource(&self, uri: &str, principal: &str, stop: &CancelToken) -> Result<Content> {
+    /// An unknown URI, a vanished file, a handle that this caller may not read.
+    pub fn read_resource(&self, uri: &str, caller: &Caller, stop: &CancelToken) -> Result<Content> {
         if let Some(document) = self
             .sidecars()
             .list()
@@ -178,8 +179,7 @@ impl App {
         };
         let id = HandleId::parse(id)
             .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
-        let store = self.handles()?;
-        let info = store.info(principal, id)?;
+        let (store, info) = open_handle(self, caller, id)?;
         // A file that was too large to keep is also too large for one answer.
         if info.kept == Kept::File || info.total_bytes > MAX_ANSWER_BYTES as u64 {
             return Err(Error::new(
@@ -187,7 +187,7 @@ impl App {
                 format!("{} bytes; page it with linux_handle_read", info.total_bytes),
             ));
         }
-        let page = store.read(principal, id, 0, MAX_ANSWER_BYTES)?;
+        let page = store.read(&caller.principal, id, 0, MAX_ANSWER_BYTES)?;
         Ok(match String::from_utf8(page.bytes) {
             Ok(text) => Content::Text(text, "text/plain"),
             Err(error) => Content::Bytes(error.into_bytes()),

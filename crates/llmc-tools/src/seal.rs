@@ -502,7 +502,7 @@ fn keep_file(
     if let Some(id) = cx
         .app()
         .handle_keeper()
-        .find_file(&cx.caller().principal, &stamp)
+        .find_file(&cx.caller().principal, cx.tool(), &stamp)
     {
         return Ok(Some(id));
     }
@@ -523,7 +523,7 @@ fn keep_file(
     if let Some(id) = id {
         cx.app()
             .handle_keeper()
-            .remember_file(&cx.caller().principal, &stamp, id);
+            .remember_file(&cx.caller().principal, cx.tool(), &stamp, id);
     }
     Ok(id)
 }

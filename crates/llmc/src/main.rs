@@ -26,6 +26,12 @@ fn main() -> ExitCode {
     if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {
         return code;
     }
+    // A write beyond the limit of file sizes must fail, not end the server. A handler, since an ignored signal would
+    // stay ignored in the commands that are started.
+    let handled = std::sync::Arc::default();
+    if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, handled) {
+        tracing::debug!(%error, "no handler for SIGXFSZ");
+    }
     let done = match cli::Cli::try_parse_from(words()) {
         Ok(cli) => verbs::run(cli),
         Err(error) => verbs::print_clap_error(&error),

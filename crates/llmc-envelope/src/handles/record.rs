@@ -22,6 +22,8 @@ pub struct Draft {
     pub meta: Meta,
     /// The file that the bytes were read from, so that a reader can see whether it changed since.
     pub source: Option<SourceStamp>,
+    /// Under which rules it was made; kept for who checks them at a read, and never part of `meta`.
+    pub rules: Option<Value>,
     /// How long to keep it, when not the store's own time.
     pub ttl: Option<Duration>,
 }
@@ -34,6 +36,7 @@ impl Draft {
             kind: kind.into(),
             meta: Meta::new(),
             source: None,
+            rules: None,
             ttl: None,
         }
     }
@@ -47,6 +50,12 @@ impl Draft {
     /// Says which state of which file the bytes came from.
     pub fn from_source(mut self, source: SourceStamp) -> Self {
         self.source = Some(source);
+        self
+    }
+
+    /// Says under which rules it was made.
+    pub fn under(mut self, rules: Value) -> Self {
+        self.rules = Some(rules);
         self
     }
 
@@ -114,6 +123,8 @@ pub struct HandleInfo {
     pub expires: Timestamp,
     /// The file it came from, or stands for.
     pub source: Option<SourceStamp>,
+    /// As the draft said.
+    pub rules: Option<Value>,
     /// Where its bytes are.
     pub kept: Kept,
 }

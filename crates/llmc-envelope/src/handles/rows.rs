@@ -52,6 +52,9 @@ CREATE TABLE chunks (
 ) WITHOUT ROWID;",
 };
 
+/// Where the rules of a result are kept in the column `meta`; no fact is called that.
+const RULES_KEY: &str = "llmc:rules";
+
 /// The columns that [`Found::from_row`] reads.
 const COLUMNS: &str = "seq, id, kind, meta, kept, total_bytes, created_ms, expires_ms, \
                        source_path, source_size, source_mtime, source_sha";
@@ -79,12 +82,16 @@ impl Found {
                 })
             })
             .transpose()?;
+        let mut meta: Meta =
+            serde_json::from_str(&row.get::<_, String>(3)?).map_err(|_| broken(3))?;
+        let rules = meta.remove(RULES_KEY);
         Ok(Self {
             seq: row.get(0)?,
             info: HandleInfo {
                 id: HandleId::parse(&row.get::<_, String>(1)?).ok_or_else(|| broken(1))?,
                 kind: row.get(2)?,
-                meta: serde_json::from_str(&row.get::<_, String>(3)?).map_err(|_| broken(3))?,
+                meta,
+                rules,
                 kept: if row.get(4)? { Kept::File } else { Kept::Bytes },
                 total_bytes: row.get::<_, i64>(5)? as u64,
                 created: from_millis(row.get(6)?),
@@ -175,7 +182,7 @@ impl HandleStore {
         draft: &Draft,
         state: State,
     ) -> Result<i64, Work> {
-        let meta = meta_text(&draft.meta);
+        let meta = meta_text(draft);
         let source = draft.source.as_ref();
         conn.prepare_cached(
             "INSERT INTO handles (id, owner, kind, meta, pending, kept, total_bytes, stored_bytes, created_ms, \
@@ -313,6 +320,11 @@ pub(super) fn delete(conn: &Connection, seq: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-pub(super) fn meta_text(meta: &Meta) -> String {
-    serde_json::to_string(meta).unwrap_or_else(|_| "{}".into())
+/// The column `meta`: the facts, and the rules beside them.
+pub(super) fn meta_text(draft: &Draft) -> String {
+    let mut meta = draft.meta.clone();
+    if let Some(rules) = &draft.rules {
+        meta.insert(RULES_KEY.to_owned(), rules.clone());
+    }
+    serde_json::to_string(&meta).unwrap_or_else(|_| "{}".into())
 }

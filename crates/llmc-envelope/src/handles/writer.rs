@@ -65,7 +65,7 @@ impl HandleWriter {
         self.handles.write(|conn| {
             let seq = match self.seq {
                 Some(seq) => {
-                    let meta = meta_text(&self.draft.meta);
+                    let meta = meta_text(&self.draft);
                     let changed = conn.execute(
                         "UPDATE handles SET pending = 0, meta = ?2, total_bytes = ?3, stored_bytes = ?4, \
                          created_ms = ?5, expires_ms = ?6 WHERE seq = ?1 AND id = ?7",

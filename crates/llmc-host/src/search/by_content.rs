@@ -13,6 +13,7 @@ use memchr::memchr;
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
+use super::bounded::BoundedMatcher;
 use super::matches::{MatchCollector, MatchLimits, MatchedLine};
 use super::pattern::ContentPattern;
 use super::sink::{CountSink, MatchSink};
@@ -297,20 +298,20 @@ fn run<S: Sink<Error = io::Error>>(
     sink: &mut S,
     cancel: &CancelToken,
 ) -> VisitOutcome {
-    let matcher = &pattern.matcher;
+    let matcher = &BoundedMatcher::new(pattern, cancel);
     let result = match haystack {
         Haystack::Whole(text) => {
             searcher.set_binary_detection(BinaryDetection::none());
             searcher
                 .search_slice(matcher, text, sink)
-                .map_err(|_| VisitOutcome::Unreadable)
+                .map_err(|_| VisitOutcome::TooLarge)
         }
         Haystack::FileReader(mut stream) => {
             searcher.set_binary_detection(BinaryDetection::quit(0));
             searcher
                 .search_reader(matcher, &mut stream, sink)
                 .map_err(|_| {
-                    // The only other error is the searcher's own: a line that does not fit into its memory.
+                    // The only other errors: a line that does not fit into memory or is too long for the pattern.
                     if stream.failed {
                         VisitOutcome::Unreadable
                     } else {

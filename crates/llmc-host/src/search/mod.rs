@@ -4,6 +4,7 @@
 //! with the smallest paths, in the order of the paths' bytes. So the answer is the same however many threads work on
 //! it and in whatever order they reach the files.
 
+mod bounded;
 mod by_content;
 mod by_name;
 mod matches;

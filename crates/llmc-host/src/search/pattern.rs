@@ -1,6 +1,7 @@
 //! What to look for in files, read and compiled once per search.
 
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
+use regex_syntax::hir::{Hir, HirKind};
 
 use crate::error::{Error, Result};
 
@@ -24,8 +25,14 @@ pub enum Case {
     Ignore,
 }
 
-/// Memory for one compiled pattern, and again for the states that each thread builds while it searches.
-const MAX_PATTERN_BYTES: usize = 10 * 1024 * 1024;
+/// Memory for one compiled pattern.
+const MAX_PATTERN_BYTES: usize = 10 << 20;
+/// Memory for the states that each thread builds while it searches.
+const MAX_DFA_BYTES: usize = 2 << 20;
+/// Characters and classes of a pattern with its repetitions written out: a search takes time in proportion.
+const MAX_POSITIONS: u64 = 4000;
+/// The same for a pattern that is looked for in one go in all that a program printed.
+const MAX_OUTPUT_POSITIONS: u64 = 500;
 
 /// A compiled pattern, which finds lines.
 ///
@@ -33,20 +40,23 @@ const MAX_PATTERN_BYTES: usize = 10 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct ContentPattern {
     pub(super) matcher: RegexMatcher,
+    /// What a search costs for each byte.
+    pub(super) positions: u64,
 }
 
 impl ContentPattern {
     /// Reads a pattern.
     pub fn new(pattern: &str, syntax: PatternSyntax, case: Case) -> Result<Self> {
-        if syntax == PatternSyntax::Regex {
-            check_syntax(pattern)?;
-        }
+        let positions = match syntax {
+            PatternSyntax::Regex => check_syntax(pattern, MAX_POSITIONS)?,
+            PatternSyntax::Literal => 1,
+        };
         let matcher = RegexMatcherBuilder::new()
             .multi_line(true)
             .fixed_strings(syntax == PatternSyntax::Literal)
             .case_insensitive(case == Case::Ignore)
             .size_limit(MAX_PATTERN_BYTES)
-            .dfa_size_limit(MAX_PATTERN_BYTES)
+            .dfa_size_limit(MAX_DFA_BYTES)
             .ban_byte(Some(0))
             // Anchors know CR LF, but lines end in LF alone: so a pattern may still ask for a CR.
             .crlf(true)
@@ -63,7 +73,7 @@ impl ContentPattern {
                     _ => one_line(&err.to_string()),
                 })
             })?;
-        Ok(Self { matcher })
+        Ok(Self { matcher, positions })
     }
 }
 
@@ -79,12 +89,12 @@ impl OutputPattern {
     /// # Errors
     /// [`Error::BadPattern`] with the place.
     pub fn new(pattern: &str) -> Result<Self> {
-        check_syntax(pattern)?;
+        check_syntax(pattern, MAX_OUTPUT_POSITIONS)?;
         regex::RegexBuilder::new(pattern)
             .multi_line(true)
             .crlf(true)
             .size_limit(MAX_PATTERN_BYTES)
-            .dfa_size_limit(MAX_PATTERN_BYTES)
+            .dfa_size_limit(MAX_DFA_BYTES)
             .build()
             .map(Self)
             .map_err(|error| Error::BadPattern(one_line(&error.to_string())))
@@ -97,14 +107,23 @@ impl OutputPattern {
 }
 
 /// Finds what is wrong in a pattern and where, before the matcher's own parser reports it in a drawing of four lines.
-fn check_syntax(pattern: &str) -> Result<()> {
+/// Returns how many positions it has.
+fn check_syntax(pattern: &str, max_positions: u64) -> Result<u64> {
     let parsed = regex_syntax::ParserBuilder::new()
         .utf8(false)
         .crlf(true)
         .build()
         .parse(pattern);
     let (reason, offset) = match parsed {
-        Ok(_) => return Ok(()),
+        Ok(parsed) => {
+            let positions = positions(&parsed);
+            if positions <= max_positions {
+                return Ok(positions);
+            }
+            return Err(Error::BadPattern(format!(
+                "too large: {positions} characters with its repetitions written out, at most {max_positions}; use smaller repetitions"
+            )));
+        }
         Err(regex_syntax::Error::Parse(err)) => (err.kind().to_string(), err.span().start.offset),
         Err(regex_syntax::Error::Translate(err)) => {
             (err.kind().to_string(), err.span().start.offset)
@@ -117,6 +136,25 @@ fn check_syntax(pattern: &str) -> Result<()> {
         "{} (at character {at})",
         one_line(&reason)
     )))
+}
+
+/// Characters and classes, each as often as repetitions ask for it. The parser limits how deep a pattern nests.
+fn positions(pattern: &Hir) -> u64 {
+    match pattern.kind() {
+        HirKind::Empty | HirKind::Look(_) => 0,
+        HirKind::Literal(text) => text.0.len() as u64,
+        HirKind::Class(_) => 1,
+        HirKind::Capture(capture) => positions(&capture.sub),
+        HirKind::Repetition(repetition) => {
+            let times = repetition
+                .max
+                .unwrap_or_else(|| repetition.min.saturating_add(1));
+            positions(&repetition.sub).saturating_mul(u64::from(times))
+        }
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => {
+            parts.iter().map(positions).fold(0, u64::saturating_add)
+        }
+    }
 }
 
 fn one_line(text: &str) -> String {
@@ -156,11 +194,19 @@ mod tests {
         assert!(lines.contains("line break"), "{lines}");
         assert_eq!(error("a\nb", PatternSyntax::Literal), lines);
         assert!(error("a\\x00", PatternSyntax::Regex).contains("NUL"));
-        let large = error("a{1000}{1000}{1000}", PatternSyntax::Regex);
-        assert!(
-            large.contains("size limit") && !large.contains('\n'),
-            "{large}"
-        );
+        for pattern in [
+            "a{1000}{1000}{1000}",
+            "(?:a?){5000}a{5000}",
+            &"a?".repeat(5000),
+        ] {
+            let large = error(pattern, PatternSyntax::Regex);
+            assert!(
+                large.contains("smaller repetitions") && !large.contains('\n'),
+                "{large}"
+            );
+        }
+        let large = error(r"\w{1000}", PatternSyntax::Regex);
+        assert!(large.contains("size limit"), "{large}");
         let nested = error(&"(".repeat(100_000), PatternSyntax::Regex);
         assert!(!nested.contains('\n') && nested.len() < 200, "{nested}");
     }

@@ -176,6 +176,33 @@ fn attributes_are_set_but_no_new_right_to_act_as_the_owner() {
 }
 
 #[test]
+fn new_content_drops_the_right_to_act_as_the_owner() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let f = Fixture::new();
+    let cancel = CancelToken::default();
+    let patch = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-x\n+y\n";
+    let changes: [(&str, &dyn Fn() -> bool); 4] = [
+        ("write", &|| f.write("f", "new\n").is_ok()),
+        ("append", &|| {
+            let done = f.ws.write("f", b"z", WriteMode::Append, None, "t", &cancel);
+            done.is_ok()
+        }),
+        ("edit", &|| f.edit("f", "x", "y").is_ok()),
+        ("patch", &|| f.ws.apply_patch(patch, "t", &cancel).is_ok()),
+    ];
+    for (name, change) in changes {
+        std::fs::write(f.path("f"), "x\n").unwrap();
+        let mode = std::fs::Permissions::from_mode(0o6755);
+        std::fs::set_permissions(f.path("f"), mode).unwrap();
+        let before = std::fs::metadata(f.path("f")).unwrap().mode();
+        assert_eq!(before & 0o7777, 0o6755, "the test's own subject");
+        assert!(change(), "{name}");
+        let after = std::fs::metadata(f.path("f")).unwrap().mode();
+        assert_eq!(after & 0o7777, 0o755, "{name}");
+    }
+}
+
+#[test]
 fn directories_are_made_moved_and_deleted() {
     let f = Fixture::new();
     f.ws.make_dirs("a/b/c", ExistingDir::Refuse).unwrap();

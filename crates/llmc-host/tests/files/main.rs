@@ -203,12 +203,15 @@ fn hostile_paths_are_refused_and_change_nothing() {
             f.write(path, "x")
         );
         assert!(denied(f.edit(path, "canary", "x")), "edit {path:?}");
-        assert!(
-            denied(f.delete(path)),
-            "delete {path:?}: {:?}",
-            f.delete(path)
-        );
-        assert!(denied(f.rename(path, "new")), "move {path:?}");
+        // A link itself can be deleted and moved, wherever it leads.
+        if !f.path(path).is_symlink() {
+            assert!(
+                denied(f.delete(path)),
+                "delete {path:?}: {:?}",
+                f.delete(path)
+            );
+            assert!(denied(f.rename(path, "new")), "move {path:?}");
+        }
         assert!(
             denied(f.ws.make_dirs(path, ExistingDir::Refuse).map(drop))
                 || matches!(path, "fifo" | "socket"),
@@ -328,6 +331,28 @@ fn the_whole_disk_as_root_still_refuses_the_kernel_and_devices() {
     };
     assert_eq!(read("f").unwrap(), "ok");
     assert_eq!(read(top.join("f").to_str().unwrap()).unwrap(), "ok");
+    let state = WriteState::open(&top.join("state"), Duration::from_secs(30)).unwrap();
+    let whole = Workspace::new(Arc::new(roots), Some(Arc::new(state)));
+    let roots = &whole.roots;
+    let cancel = CancelToken::default();
+    for path in ["/proc", "/proc/self", "/sys", "/sys/kernel"] {
+        for scope in [
+            DeleteScope::FileOnly,
+            DeleteScope::EmptyDir,
+            DeleteScope::Recursive,
+        ] {
+            let gone = whole.delete(path, scope, "t", &cancel);
+            assert!(denied(gone.map(drop)), "{path} {scope:?}");
+        }
+        let target = top.join("new").display().to_string();
+        let moved = whole.move_path(path, &target, ExistingTarget::Refuse, "t", &cancel);
+        assert!(denied(moved.map(drop)), "{path}");
+    }
+    let read = |path: &str| {
+        roots
+            .read_lines(path, 0, 10, &CancelToken::default())
+            .map(|slice| slice.text)
+    };
     for path in [
         "/proc/self/environ",
         "/proc/1/root/etc/passwd",
@@ -337,6 +362,30 @@ fn the_whole_disk_as_root_still_refuses_the_kernel_and_devices() {
     ] {
         assert!(denied(read(path)), "{path}: {:?}", read(path));
     }
+}
+
+#[test]
+fn a_link_that_leads_outside_can_be_deleted_and_moved_but_not_followed() {
+    let f = Fixture::new();
+    for name in ["gone", "moved"] {
+        symlink("../outside", f.path(name)).unwrap();
+    }
+    f.delete("gone").unwrap();
+    f.rename("moved", "there").unwrap();
+    assert!(!f.path("gone").is_symlink() && !f.path("moved").is_symlink());
+    assert_eq!(
+        fs::read_link(f.path("there")).unwrap().to_str(),
+        Some("../outside")
+    );
+    for path in ["there/canary", "there/"] {
+        assert!(
+            f.delete(path).is_err() && f.rename(path, "x").is_err(),
+            "{path}"
+        );
+    }
+    assert!(denied(f.read("there/canary")));
+    let canary = f.path("../outside/canary");
+    assert_eq!(fs::read_to_string(canary).unwrap(), "canary");
 }
 
 #[test]

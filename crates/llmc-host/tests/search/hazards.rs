@@ -260,18 +260,16 @@ fn matches_without_number_on_one_line_are_one_hit() {
 #[test]
 fn the_deadline_holds_even_inside_the_regex_engine() {
     let dir = tree("//- a/f\n1\n//- z/\n");
-    // One line on which the engine needs minutes, without a point at which it could be cancelled.
-    let bits: String = (0..200_000_u32)
-        .map(|n| {
-            if n.wrapping_mul(2_654_435_761) >> 31 == 0 {
-                '0'
-            } else {
-                '1'
-            }
+    // Lines on which the engine needs minutes.
+    let bits: String = (0..2_000_000_u32)
+        .map(|n| match n.wrapping_mul(2_654_435_761) >> 31 {
+            _ if n % 2_000 == 1_999 => '\n',
+            0 => '0',
+            _ => '1',
         })
         .collect();
     fs::write(dir.path().join("z/f"), bits).unwrap();
-    let pattern = regex("[01]*1[01]{4000}2|^1$");
+    let pattern = regex("[01]*1[01]{1900}[^01]|^1$");
     let walk = WalkOptions {
         threads: 2,
         ..WalkOptions::default()
@@ -293,6 +291,28 @@ fn the_deadline_holds_even_inside_the_regex_engine() {
     );
     assert!(!found.complete);
     assert_eq!(lines(&found), ["a/f:1:1"]);
+}
+
+#[test]
+fn a_line_that_is_too_long_for_a_costly_pattern_is_counted_and_not_tried() {
+    let dir = tree("//- a/f\n1\n//- z/\n");
+    fs::write(dir.path().join("z/f"), "01".repeat(500_000)).unwrap();
+    let search = |pattern: &str| {
+        search_content(
+            open(dir.path()),
+            &regex(pattern),
+            &WalkOptions::default(),
+            &ContentOptions::default(),
+            &CancelToken::default(),
+        )
+        .unwrap()
+    };
+    let costly = search("[01]*1[01]{3900}[^01]|^1$");
+    assert!(costly.complete);
+    assert_eq!((costly.total_hits, costly.skipped.too_large), (1, 1));
+    // Patterns as people write them are tried on every line.
+    let usual = search("(?i)[a-z0]+1.{0,60}$");
+    assert_eq!((usual.total_hits, usual.skipped.too_large), (1, 0));
 }
 
 #[test]

@@ -66,6 +66,13 @@ pub struct TokenUsage {
     pub cached: u64,
 }
 
+impl TokenUsage {
+    /// Input and output together; a provider may report anything.
+    pub fn total(&self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChatReply {
     pub text: String,

@@ -8,6 +8,7 @@ use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged, TextSize};
 
 use super::library::{self, Library};
+use super::nesting;
 use super::rewrite::{Classes, Edit, Rewriter};
 use crate::names::ScriptNames;
 use crate::outcome::{ScriptError, ScriptErrorKind};
@@ -61,6 +62,7 @@ pub(super) fn prepare(
     names: &ScriptNames,
     loaded: u64,
 ) -> Result<Prepared, ScriptError> {
+    nesting::check(code)?;
     // The interpreter's own parser with the same options, so both refuse the same code.
     let Ok(parsed) = parse_module(code) else {
         // The interpreter reports the error with line and caret.

@@ -132,6 +132,19 @@ fn recursion() {
         &limits(),
         ScriptLimit::Recursion,
     );
+    // Expressions that nest too deep to be parsed are errors of the script, and those that do not are computed.
+    for code in [
+        format!("x = {}1", "1+".repeat(200_000)),
+        format!("x = {}", "[".repeat(100_000)),
+        format!("x = a{}", ".b".repeat(100_000)),
+    ] {
+        let (outcome, _) = run_with(&code, &limits());
+        let trouble = trouble(&outcome);
+        let kind = ScriptErrorKind::Limit(ScriptLimit::Recursion);
+        assert_eq!(trouble.kind, kind, "{trouble:?}");
+    }
+    let (outcome, _) = run_with(&format!("{}1", "1+".repeat(900)), &limits());
+    assert!(matches!(outcome.ending, ScriptEnd::Value(_)), "{outcome:?}");
     for code in [
         "x = []\nfor i in range(100_000): x = [x]\nprint(len(repr(x)))",
         "x = []\nfor i in range(100_000): x = [x]\nx",

@@ -8,7 +8,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::error::HttpError;
 
@@ -32,6 +33,13 @@ pub(crate) struct Connection {
     stage: AtomicU8,
     /// Whether the client may still be sending what is not read.
     unread: AtomicBool,
+    /// Whether a request on it has passed authentication.
+    authenticated: AtomicBool,
+    /// When bytes last went either way, in milliseconds since it was opened.
+    active_ms: AtomicU64,
+    opened: Instant,
+    /// Cancelled when another connection needs its place.
+    eviction: CancellationToken,
     session: OnceLock<String>,
 }
 
@@ -48,8 +56,50 @@ impl Connection {
             peer,
             stage: AtomicU8::new(STAGE_IDLE),
             unread: AtomicBool::new(false),
+            authenticated: AtomicBool::new(false),
+            active_ms: AtomicU64::new(0),
+            opened: Instant::now(),
+            eviction: CancellationToken::new(),
             session: OnceLock::new(),
         }
+    }
+
+    /// A request on it has passed authentication.
+    pub(super) fn authenticated(&self) {
+        self.authenticated.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.authenticated.load(Ordering::Relaxed)
+    }
+
+    /// Whether no request is being answered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) != STAGE_BUSY
+    }
+
+    /// When bytes last went either way.
+    pub(super) fn last_active(&self) -> Instant {
+        self.opened + Duration::from_millis(self.active_ms.load(Ordering::Relaxed))
+    }
+
+    fn touch(&self) {
+        let since = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.active_ms.store(since, Ordering::Relaxed);
+    }
+
+    /// Closes it for another connection.
+    pub(super) fn evict(&self) {
+        self.eviction.cancel();
+    }
+
+    pub(super) fn is_evicted(&self) -> bool {
+        self.eviction.is_cancelled()
+    }
+
+    /// Ends when the connection is to be closed for another one.
+    pub(super) async fn evicted(&self) {
+        self.eviction.cancelled().await;
     }
 
     /// The head is complete.
@@ -77,6 +127,8 @@ impl Connection {
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientTimeouts {
+    /// To send the first byte of the first request.
+    pub(super) first_byte: Duration,
     /// To send the head of a request, from its first byte.
     pub(super) head: Duration,
     /// Without reading a single byte of an answer.
@@ -89,6 +141,9 @@ pub(super) struct TimedStream<T> {
     io: T,
     shared: Arc<Connection>,
     timeouts: ClientTimeouts,
+    /// Whether no byte has arrived yet.
+    is_silent: bool,
+    first_byte: Option<Pin<Box<Sleep>>>,
     head_since: Option<Instant>,
     head: Option<Pin<Box<Sleep>>>,
     stalled: Option<Pin<Box<Sleep>>>,
@@ -103,6 +158,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TimedStream<T> {
             io,
             shared,
             timeouts,
+            is_silent: true,
+            first_byte: None,
             head_since: None,
             head: None,
             stalled: None,
@@ -127,6 +184,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TimedStream<T> {
         done: Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
         if done.is_ready() {
+            self.shared.touch();
             self.stalled = None;
             return done;
         }
@@ -183,9 +241,21 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TimedStream<T> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.io).poll_read(cx, buffer);
         let stage = &this.shared.stage;
-        if buffer.filled().len() > before && stage.load(Ordering::Relaxed) == STAGE_IDLE {
-            stage.store(STAGE_HEAD, Ordering::Relaxed);
-            this.head_since = Some(Instant::now());
+        if buffer.filled().len() > before {
+            this.shared.touch();
+            this.first_byte = None;
+            this.is_silent = false;
+            if stage.load(Ordering::Relaxed) == STAGE_IDLE {
+                stage.store(STAGE_HEAD, Ordering::Relaxed);
+                this.head_since = Some(Instant::now());
+            }
+        } else if this.is_silent && read.is_pending() {
+            let deadline = this.shared.opened + this.timeouts.first_byte;
+            let limit = this
+                .first_byte
+                .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            ready!(limit.as_mut().poll(cx));
+            return Poll::Ready(Err(timeout_error("no request was sent")));
         }
         if stage.load(Ordering::Relaxed) != STAGE_HEAD {
             this.head = None;

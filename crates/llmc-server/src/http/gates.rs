@@ -223,6 +223,7 @@ async fn admit(
         ))
     })?;
     exchange.principal = Some(token.principal.clone());
+    exchange.connection.authenticated();
     token.rate.take(Instant::now()).map_err(|wait| {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         HttpError::from(ErrorKind::RateLimited)

@@ -14,12 +14,12 @@ use llmc_tools::{App, ConfinementSummary, Error, ErrorKind, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use super::connection::{ClientTimeouts, Connection, TimedStream};
+use super::connections::ConnectionTable;
 use super::listen::{self, ClientStream, Listen, Listener};
 use super::tokens::{TokenSource, Tokens};
 use super::{HttpState, router};
@@ -32,6 +32,8 @@ const CANCEL_TIMEOUT: Duration = Duration::from_millis(1500);
 const FORCED_CANCEL_TIMEOUT: Duration = Duration::from_millis(300);
 /// A pause after a connection could not be accepted, most likely for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a client may take to send the first byte of its first request.
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Descriptors kept free for files, pipes and stores.
 const SPARE_DESCRIPTORS: u64 = 256;
 /// Connections at the same time, if there are descriptors for so many.
@@ -92,6 +94,7 @@ pub async fn serve(
     let connections = TaskTracker::new();
     let host = ConnectionHost {
         timeouts: ClientTimeouts {
+            first_byte: FIRST_BYTE_TIMEOUT,
             head: app.config().mcp.tools.read_timeout(),
             stalled: app.config().mcp.tools.idle_timeout(),
         },
@@ -174,16 +177,23 @@ fn http(app: &App) -> http1::Builder {
 }
 
 async fn accept(listener: &Listener, host: Arc<ConnectionHost>, connections: &TaskTracker) {
-    let slots = Arc::new(Semaphore::new(max_connections()));
+    let table = ConnectionTable::new(max_connections());
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, peer)) => {
+                let connection = Arc::new(Connection::new(peer));
+                let Some(slot) = table.admit(&connection).await else {
+                    tracing::warn!(peer = connection.peer, "no room for another connection");
+                    continue;
+                };
                 let host = host.clone();
                 connections.spawn(async move {
-                    host.serve(stream, peer).await;
+                    tokio::select! {
+                        () = host.serve(stream, connection.clone()) => {}
+                        () = connection.evicted() => {
+                            tracing::debug!(peer = connection.peer, "closed for another connection");
+                        }
+                    }
                     drop(slot);
                 });
             }
@@ -216,14 +226,15 @@ fn max_connections() -> usize {
 }
 
 impl ConnectionHost {
-    async fn serve(&self, stream: ClientStream, peer: String) {
+    async fn serve(&self, stream: ClientStream, connection: Arc<Connection>) {
         let _gauge = self.state.metrics.connection();
         match (stream, &self.tls) {
-            (ClientStream::Unix(stream), _) => self.serve_stream(stream, peer).await,
-            (ClientStream::Tcp(stream), None) => self.serve_stream(stream, peer).await,
+            (ClientStream::Unix(stream), _) => self.serve_stream(stream, connection).await,
+            (ClientStream::Tcp(stream), None) => self.serve_stream(stream, connection).await,
             (ClientStream::Tcp(stream), Some(tls)) => {
-                match tokio::time::timeout(self.timeouts.head, tls.accept(stream)).await {
-                    Ok(Ok(stream)) => self.serve_stream(stream, peer).await,
+                let peer = &connection.peer;
+                match tokio::time::timeout(self.timeouts.first_byte, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => self.serve_stream(stream, connection).await,
                     Ok(Err(error)) => tracing::debug!(%error, peer, "no TLS handshake"),
                     Err(_) => tracing::debug!(peer, "no TLS handshake in time"),
                 }
@@ -232,8 +243,11 @@ impl ConnectionHost {
     }
 
     /// Answers requests until either side closes the connection.
-    async fn serve_stream(&self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: String) {
-        let connection = Arc::new(Connection::new(peer));
+    async fn serve_stream(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        connection: Arc<Connection>,
+    ) {
         let stream = TimedStream::new(stream, connection.clone(), self.timeouts);
         let answer = service_fn(|request: hyper::Request<hyper::body::Incoming>| {
             connection.request_begins();

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::args::{AtLeast, Count, bounded};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
+use crate::handle_access::open_handle;
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::tool::{Effect, Tool};
 
@@ -33,7 +34,7 @@ impl Tool for LinuxHandleRead {
     const NAME: &'static str = "linux_handle_read";
     const ALIASES: &'static [&'static str] = &["linux.handle_read"];
     const EFFECT: Effect = Effect::Reads;
-    const ERRORS: &'static [ErrorKind] = &[ErrorKind::HandleExpired];
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::HandleExpired, ErrorKind::InvalidPath];
     const KEYWORDS: &'static str = "rest truncated more";
     type Args = Args;
     type Output = HandlePage;
@@ -57,8 +58,7 @@ pub(crate) fn page(
     let id = HandleId::parse(handle)
         .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
     let owner = &cx.caller().principal;
-    let store = cx.app().handles()?;
-    let info = store.info(owner, id)?;
+    let (store, info) = open_handle(cx.app(), cx.caller(), id)?;
     let stale = match &info.source {
         Some(source) => is_stale(cx, source, stop),
         None => false,

@@ -268,7 +268,7 @@ fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
         Err(llmc_host::Error::NotFound { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let head = Head::of(cx, &dir)?;
+    let head = Head::of(cx, &dir, stop)?;
     let listed = match head.list(Reach::Here, stop) {
         // For a revision or a typing error that message helps more than a missing repository does.
         Err(error) if file.is_none() && error.kind == ErrorKind::NotFound => return Err(missing()),
@@ -301,7 +301,7 @@ fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
 fn directory_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
     let dir = roots.open_dir(a)?;
-    let head = Head::of(cx, &dir)?;
+    let head = Head::of(cx, &dir, stop)?;
     let mut found = Compared::default();
     let listed = head.list(Reach::All, stop)?.unwrap_or_else(|| {
         found.notes.push("there is no commit yet".to_owned());

@@ -8,6 +8,7 @@ use llmc_exec::{ExecRequest, RunReport, Stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::committed::CheckedRepository;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
@@ -40,7 +41,7 @@ impl Tool for TeGit {
     // It starts a program, but one that can only look: nothing of the repository's runs and nothing is written.
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
-    const ERRORS: &'static [ErrorKind] = &[ErrorKind::CommandDenied];
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::CommandDenied, ErrorKind::InvalidPath];
     const KEYWORDS: &'static str = "history blame status commit branch show";
     type Args = Args;
     type Output = GitOutput;
@@ -64,6 +65,7 @@ impl Tool for TeGit {
         cx.blocking(move |cx, cancel| {
             let commands = cx.app().commands()?;
             let cwd = cx.files().roots.open_dir(".")?;
+            let repository = CheckedRepository::of(cx, &cwd, cancel)?;
             let git = commands.git(&args, &cwd)?;
             let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
             let mut collect = |stream, bytes: &[u8]| match stream {
@@ -89,6 +91,7 @@ impl Tool for TeGit {
                 return Err(Error::new(ErrorKind::TimedOut, message)
                     .hint("ask for less: a path after --, -n, a range"));
             }
+            repository.refuse_changed(cancel)?;
             Ok(GitOutput {
                 args,
                 printed: joined(stdout, &stderr),

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::linux_handle_read::{is_stale, open_source};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
+use crate::handle_access::open_handle;
 use crate::render::{AnswerRoom, ChunkPosition, Layout, Render, Rendition, Rest, TeLayout};
 use crate::shape::te_output;
 use crate::te;
@@ -32,7 +33,7 @@ impl Tool for TeHandle {
     const NAME: &'static str = "te_handle";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
-    const ERRORS: &'static [ErrorKind] = &[ErrorKind::HandleExpired];
+    const ERRORS: &'static [ErrorKind] = &[ErrorKind::HandleExpired, ErrorKind::InvalidPath];
     const KEYWORDS: &'static str = "rest more";
     type Args = Args;
     type Output = HandleChunk;
@@ -133,7 +134,7 @@ pub(crate) struct Piece {
 pub(crate) fn about(cx: &Cx, handle: &str, stop: &CancelToken) -> Result<(HandleInfo, bool)> {
     let id = HandleId::parse(handle)
         .ok_or_else(|| Error::from(llmc_envelope::handles::Error::Unknown))?;
-    let info = cx.app().handles()?.info(&cx.caller().principal, id)?;
+    let (_, info) = open_handle(cx.app(), cx.caller(), id)?;
     let source = info.source.as_ref();
     let stale = source.is_some_and(|source| is_stale(cx, source, stop));
     if stale && info.kept == Kept::File {

@@ -156,6 +156,7 @@ impl<'a> Cli<'a> {
             principal: &self.cx.caller().principal,
             command: &argv.join(" "),
             store: &|| Ok(self.app.handles().map_err(|error| error.message)?.clone()),
+            rules: self.cx.read_rules(),
         };
         let source = |path: &str| String::from_utf8(read_below_cwd(path, SOURCE_LIMIT)?).ok();
         let mut output = TeOutput::new(&request, &mut spool, Some(status), &owner, source);

@@ -130,6 +130,7 @@ fn te_document(cx: &Cx, output: &CommandOutput, started: Instant, cancel: &Cance
         principal: &cx.caller().principal,
         command: &output.words.text,
         store: &|| Ok(cx.app().handles().map_err(|error| error.message)?.clone()),
+        rules: cx.read_rules(),
     };
     let source = |path: &str| te::source(cx, path, cancel);
     let printed = TeOutput::new(&request, &mut output.spool(), output.status, &owner, source);

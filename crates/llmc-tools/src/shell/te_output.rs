@@ -4,6 +4,7 @@ use llmc_enrich::output;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Draft, HandleStore};
 use llmc_exec::ExitStatus;
+use serde_json::Value;
 
 use super::condense::{CondenseRequest, OutputView, view};
 use super::spool::Spool;
@@ -32,6 +33,8 @@ pub(crate) struct OutputOwner<'a> {
     /// The command as it was written.
     pub(crate) command: &'a str,
     pub(crate) store: &'a dyn Fn() -> Result<HandleStore, String>,
+    /// Under which rules it is stored.
+    pub(crate) rules: Value,
 }
 
 impl TeOutput {
@@ -107,7 +110,9 @@ impl TeOutput {
 }
 
 fn store(spool: &mut Spool, owner: &OutputOwner<'_>) -> Result<HandleId, String> {
-    let draft = Draft::new(owner.principal, "command").with("command", owner.command);
+    let draft = Draft::new(owner.principal, "command")
+        .with("command", owner.command)
+        .under(owner.rules.clone());
     let in_words = |error: llmc_envelope::handles::Error| error.to_string();
     let mut writer = (owner.store)()?.writer(draft).map_err(in_words)?;
     let written = spool.write_to(&mut writer);

@@ -209,8 +209,6 @@ pub(super) mod quoted {
     }
 
     fn acts(c: char) -> bool {
-        c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+        c.is_control() || llmc_host::names::is_invisible(c)
     }
 }

@@ -1,5 +1,6 @@
 //! `llmc rlm query`: recursive analysis from the shell.
 
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, IsTerminal, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use llmc_envelope::neutral::{Ansi, neutralise, one_line};
 use llmc_rlm::{RecordedTrace, TraceDetail, TraceRecorder};
 use llmc_tools::{AnalysisShell, App, ErrorKind, Form, Progress, catalog};
 use serde_json::{Map, Value};
@@ -41,11 +43,13 @@ pub(super) fn query(common: &Common, args: RlmArgs) -> Result<ExitCode, Failure>
     match &outcome.result {
         Ok(answer) if json => print(&answer.text())?,
         Ok(answer) => {
-            print(answer.data()["answer"].as_str().unwrap_or_default())?;
+            let data = answer.data();
+            let text = data["answer"].as_str().unwrap_or_default();
+            print(&for_reader(text, std::io::stdout().is_terminal()))?;
             let _ = writeln!(
                 std::io::stderr(),
                 "{}",
-                describe_cost(&answer.data(), &answer.facts().meta)
+                one_line(&describe_cost(&data, &answer.facts().meta))
             );
         }
         Err(error) if json => {
@@ -62,6 +66,15 @@ pub(super) fn query(common: &Common, args: RlmArgs) -> Result<ExitCode, Failure>
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A model's text for who reads it: a terminal acts on control characters, a program gets what the model wrote.
+fn for_reader(text: &str, is_terminal: bool) -> Cow<'_, str> {
+    if is_terminal {
+        neutralise(text, Ansi::Show)
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// What the tool is called with.
@@ -171,10 +184,11 @@ fn progress(lines: bool) -> (ProgressBar, Progress) {
         if words == "rlm_query" {
             return;
         }
+        let words = one_line(words);
         if lines {
             let _ = writeln!(std::io::stderr(), "{words}");
         }
-        drawn.set_message(words.to_owned());
+        drawn.set_message(words.into_owned());
     };
     (bar, Arc::new(progress))
 }
@@ -202,4 +216,19 @@ fn describe_spending(budget: &Value) -> String {
         budget["tokens_out"],
         budget["total_cost_usd"].as_f64().unwrap_or_default()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_shown_what_a_program_is_given() {
+        let text = "a\u{1b}]0;title\u{7}b\u{9b}2J\u{61c}\n";
+        assert_eq!(for_reader(text, false), text);
+        assert_eq!(
+            for_reader(text, true),
+            "a\\x1b]0;title\\x07b\\u{9b}2J\\u{61c}\n"
+        );
+    }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_tools::{
     App, Call, CallOutcome, Caller, Error, ErrorKind, Form, Progress, Surface, ToolDef, catalog,
     nearest,
@@ -303,5 +304,7 @@ pub(super) fn report(error: &Error, body: Option<Value>) {
             text
         }
     };
+    // An error may quote a file, a program or a provider.
+    let text = neutralise(&text, Ansi::Show);
     let _ = writeln!(std::io::stderr(), "{text}");
 }

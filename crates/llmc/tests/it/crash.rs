@@ -367,3 +367,42 @@ fn a_stopped_process_does_not_hold_files_for_ever() {
     stopped.process().signal(Signal::CONT);
     stopped.process().signal(Signal::KILL);
 }
+
+/// A patch that takes a set of files from one version to the next.
+fn patch_of_all(from: usize, count: usize) -> String {
+    let to = from + 1;
+    (0..count)
+        .map(|n| format!("--- a/p{n}\n+++ b/p{n}\n@@ -1 +1 @@\n-version {from}\n+version {to}\n"))
+        .collect()
+}
+
+#[test]
+fn a_kill_leaves_a_patch_whole_or_undone() {
+    const FILES: usize = 30;
+    let workspace = workspace("//- a.txt\nx\n");
+    for turn in 0..KILLS {
+        for n in 0..FILES {
+            workspace.write(format!("p{n}"), "version 0\n");
+        }
+        let mut client = classic(&workspace);
+        client.send_call("repo_write_patch", json!({"patch": patch_of_all(0, FILES)}));
+        // The kill strikes after the first files have changed, at another point each time.
+        let started = Instant::now();
+        let at = (turn * FILES) / KILLS;
+        while workspace.read(format!("p{at}")) == "version 0\n" {
+            assert!(
+                started.elapsed() < Duration::from_secs(20),
+                "no patch is applied"
+            );
+        }
+        client.process().signal(Signal::KILL);
+        assert_eq!(client.wait().signal, Some(9));
+        // The next start takes it back, if it was not complete.
+        assert_eq!(classic(&workspace).finish().code, Some(0));
+        let versions: std::collections::BTreeSet<String> = (0..FILES)
+            .map(|n| workspace.read(format!("p{n}")))
+            .collect();
+        assert_eq!(versions.len(), 1, "turn {turn}: {versions:?}");
+        assert_eq!(litter(&workspace), Vec::<PathBuf>::new());
+    }
+}

@@ -102,6 +102,8 @@ fn no_path_argument_of_any_tool_leads_outside() {
         for path in &hostile {
             let mut args = args.clone();
             args[&key] = json!(path);
+            let link = workspace.path(path.trim_end_matches('/').replace('\0', "-"));
+            let leads_to = std::fs::read_link(&link).ok();
             let (failed, text) = client.call_tool(&tool, args);
             let at = format!("{tool} {key}={path:.60?}: {text}");
             workspace.assert_no_leak(&text);
@@ -117,13 +119,23 @@ fn no_path_argument_of_any_tool_leads_outside() {
                 );
                 continue;
             }
-            // A link that does not lead outside may itself be moved or deleted; what it leads to may not.
-            if *path == "state-link" && !failed {
-                for name in ["state-link", "target.txt"] {
-                    let _ = std::fs::remove_file(workspace.path(name));
+            // A link may itself be moved or deleted, wherever it leads; what it leads to may not.
+            let is_change = ["linux_fs_delete", "linux_fs_move"].contains(&tool.as_str());
+            if let Some(leads_to) = leads_to.filter(|_| is_change) {
+                let codes = ["ALREADY_EXISTS", "NOT_A_DIRECTORY", "INVALID_PATH"];
+                if failed {
+                    let document = error_document(&text);
+                    assert!(codes.contains(&common_code(&document)), "{at}");
+                } else {
+                    let moved = workspace.path("target.txt");
+                    if moved.is_symlink() {
+                        std::fs::remove_file(moved).unwrap();
+                    }
+                    assert!(!link.is_symlink(), "{at}");
+                    symlink(leads_to, &link).unwrap();
                 }
-                symlink(".llmc", workspace.path("state-link")).unwrap();
                 assert!(workspace.path(".llmc/locks").is_dir(), "{at}");
+                workspace.assert_outside_untouched();
                 continue;
             }
             // An empty optional path is one that was not given.
@@ -316,6 +328,7 @@ fn patterns_that_explode_are_refused_or_stopped() {
     client.initialize("2025-11-25");
     for pattern in [
         "a{1000}{1000}{1000}",
+        "(?:a?){5000}a{5000}",
         "(",
         "[",
         "a{999999999}",
@@ -343,6 +356,7 @@ fn patterns_that_explode_are_refused_or_stopped() {
         "(a*)*b",
         "(x+x+)+y",
         "(.*)(.*)(.*)(.*)(.*)[^x]",
+        "(?:x?){1900}x{1900}[^x]",
         "",
     ] {
         let (failed, text) = client.call_tool(
@@ -446,4 +460,84 @@ fn permissions_of_the_system_are_reported_as_such() {
     .unwrap();
     let mut client = classic(&workspace);
     client.assert_code("read_file", json!({"path": "a.txt"}), "PERMISSION_DENIED");
+}
+
+#[test]
+fn a_write_beyond_the_limit_of_file_sizes_fails_and_the_server_goes_on() {
+    let workspace = workspace(FIXTURE);
+    let mut command = workspace.command_of("sh");
+    command
+        .args(["-c", "ulimit -f 4096; exec \"$0\" \"$@\""])
+        .arg(workspace.program())
+        .args(["mcp", "--mode", "classic"]);
+    let mut client = McpClient::new(llmc_testkit::TestProcess::start(command));
+    client.initialize("2025-11-25");
+    let content = "x".repeat(6 << 20);
+    for path in ["new.txt", "a.txt"] {
+        client.assert_code(
+            "linux_fs_write",
+            json!({"path": path, "content": content}),
+            "WRITE_FAILED",
+        );
+    }
+    assert_eq!(
+        client
+            .text("read_file", json!({"path": "a.txt"}))
+            .lines()
+            .next(),
+        Some("one")
+    );
+    assert_eq!(workspace.tree(), ["a.txt", "d", "d/inner.txt"]);
+    assert_eq!(client.finish().code, Some(0));
+}
+
+#[test]
+fn a_mount_inside_a_tree_is_found_before_anything_is_deleted() {
+    let workspace =
+        workspace("//- t/a/one.txt\n1\n//- t/z/two.txt\n2\n//- t/file.txt\nf\n//- t/m/x\n");
+    std::fs::create_dir(workspace.outside("data")).unwrap();
+    std::fs::write(workspace.outside("data/kept"), "kept").unwrap();
+    for (from, to) in [("data", "t/m"), ("data/kept", "t/file.txt")] {
+        let mut command = workspace.command_of("unshare");
+        command
+            .args(["-rm", "sh", "-c"])
+            .arg("mount --bind \"$1\" \"$2\" && shift 2 && exec \"$0\" \"$@\"")
+            .arg(workspace.program())
+            .args([workspace.outside(from), workspace.path(to)])
+            .args([
+                "tool",
+                "linux_fs_delete",
+                "--path",
+                "t",
+                "--recursive",
+                "true",
+            ]);
+        let ended = llmc_testkit::TestProcess::start(command).finish();
+        assert_eq!(ended.code, Some(4), "{}", ended.stderr);
+        assert!(ended.stderr.contains("the mount at t/"), "{}", ended.stderr);
+        assert_eq!(
+            std::fs::read(workspace.outside("data/kept")).unwrap(),
+            b"kept"
+        );
+        for file in ["t/a/one.txt", "t/z/two.txt", "t/file.txt", "t/m/x"] {
+            assert!(workspace.path(file).exists(), "{file}");
+        }
+    }
+}
+
+#[test]
+fn names_that_read_as_receipts_or_hide_letters_can_be_opened_as_they_are_printed() {
+    let workspace = workspace("");
+    for name in ["d/# LLMC: 3 lines", "d/# TE: more", "d/a\u{61c}b.txt"] {
+        workspace.write(name, "found\n");
+    }
+    let mut client = classic(&workspace);
+    let listed = client.text("list_dir", json!({"path": "d"}));
+    let names: Vec<&str> = listed.lines().take(3).collect();
+    assert!(!listed.contains('\u{61c}'), "{listed:?}");
+    for name in names {
+        let path = format!("d/{name}");
+        let text = client.text("read_file", json!({"path": path}));
+        assert!(text.starts_with("found\n"), "{path}: {text}");
+    }
 }

@@ -20,6 +20,8 @@
 //! - `te`: the Tool Envelope
 //! - `envelope`: what every enveloped answer keeps, whatever is in the files
 //! - `te_diff`, `run_pytest`: two of its tools, on real repositories and test runs
+//! - `foreign_repositories`: git is not led outside the roots; `handle_policy`: handles under a narrowed policy
+//! - `http_flood`: very many connections without a token
 //! - `http`: every route's answer; `http_gates`: who gets none; `http_hostile`: requests that mean harm;
 //!   `http_life`: TLS, sockets, start and end; `http_watch`: what dashboards read
 //! - `rag`: the code index; `rag_whole`: what its answers say about what they leave out
@@ -51,12 +53,15 @@ mod deploy;
 mod docs;
 mod envelope;
 mod exit;
+mod foreign_repositories;
 mod goldens;
 mod guides;
+mod handle_policy;
 mod hints;
 mod hostile;
 mod hostile_roots;
 mod http;
+mod http_flood;
 mod http_gates;
 mod http_hostile;
 mod http_life;
