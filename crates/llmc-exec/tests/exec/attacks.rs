@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -50,6 +50,31 @@ fn attempt(words: &[&str]) -> io::Result<()> {
         ["link", from, to] => fs::hard_link(from, to),
         ["link-write", from, to] => fs::hard_link(from, to).and_then(|()| fs::write(to, "owned")),
         ["chmod", path] => fs::set_permissions(path, Permissions::from_mode(0o777)),
+        // Ways to give a file the bits that make it run as its owner.
+        ["set-id-chmod", path, mode] => {
+            fs::set_permissions(path, Permissions::from_mode(octal(mode)?))
+        }
+        ["set-id-fchmod", path, mode] => {
+            let mode = Permissions::from_mode(octal(mode)?);
+            fs::File::open(path)?.set_permissions(mode)
+        }
+        ["set-id-create", path, mode] => {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(octal(mode)?);
+            options.open(path).map(drop)
+        }
+        ["set-id-openat2", path, mode] => {
+            let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CREATE;
+            let mode = rustix::fs::Mode::from_raw_mode(octal(mode)?);
+            let resolve = rustix::fs::ResolveFlags::empty();
+            rustix::fs::openat2(rustix::fs::CWD, *path, flags, mode, resolve)?;
+            Ok(())
+        }
+        ["set-id-mknod", path, mode] => {
+            let mode = rustix::fs::Mode::from_raw_mode(octal(mode)?);
+            let kind = rustix::fs::FileType::RegularFile;
+            Ok(rustix::fs::mknodat(rustix::fs::CWD, *path, kind, mode, 0)?)
+        }
         ["chown", path] => std::os::unix::fs::chown(path, Some(12345), None),
         ["utime", path] => fs::File::open(path)?.set_modified(SystemTime::UNIX_EPOCH),
         ["setxattr", path] => {
@@ -212,6 +237,10 @@ fn expect_pong(read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<
         4 if &answer == b"pong" => Ok(()),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+fn octal(mode: &str) -> io::Result<u32> {
+    u32::from_str_radix(mode, 8).map_err(io::Error::other)
 }
 
 fn parse(pid: &str) -> io::Result<i32> {
