@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::exit_status::ExitStatus;
 use super::plan::{Failure, Report};
-use super::protect::Quarantined;
+use super::quarantine::Quarantined;
 use super::tree::{Event, Tree};
 use crate::error::{Error, Result};
 
@@ -41,6 +41,8 @@ pub struct RunReport {
     pub duration: Duration,
     /// Protected names that the run created or changed; they were moved away.
     pub quarantined: Vec<Quarantined>,
+    /// What else a caller must know.
+    pub notes: Vec<String>,
 }
 
 /// The limits of a run.
@@ -81,6 +83,7 @@ pub(super) fn follow(
         output_capped: run.over == Some(Over::Capped),
         duration: started.elapsed(),
         quarantined: Vec::new(),
+        notes: Vec::new(),
     })
 }
 

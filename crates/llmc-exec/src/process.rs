@@ -26,7 +26,8 @@ use super::follow::{
 };
 use super::pids;
 use super::plan::{Input, Report};
-use super::protect::{Guard, Quarantined, Watch};
+use super::protect::{Guard, Undone, Watch};
+use super::quarantine::Quarantined;
 use super::ring::Ring;
 use super::runner::{ExecRequest, Launched, Runner};
 use super::tmp::OwnTmp;
@@ -91,6 +92,8 @@ pub struct ProcessEnd {
     pub at: Instant,
     /// Protected names that it created or changed; they were moved away.
     pub quarantined: Vec<Quarantined>,
+    /// What else a caller must know.
+    pub notes: Vec<String>,
 }
 
 /// A look at the output.
@@ -393,7 +396,7 @@ impl Follower {
         drop(self.tree);
         drop(self.tmp);
         drop(self.sink);
-        let quarantined = self.guard.after(self.watch);
+        let Undone { quarantined, notes } = self.guard.after(self.watch);
         let status = match report {
             Some(Report::Exited(code)) => ExitStatus::Exited(code),
             Some(Report::Killed(signal)) => ExitStatus::Signaled(signal),
@@ -407,6 +410,7 @@ impl Follower {
             idle,
             at: Instant::now(),
             quarantined,
+            notes,
         });
         drop(state);
         self.shared.changed.notify_all();

@@ -17,11 +17,11 @@ use super::error::{Error, Result};
 use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, failed, follow};
 use super::home::{layered_folders, shared_folders};
 use super::layer_limit::disk_bytes;
-use super::level::{ConfinementLevel, Feature, Features, Protection};
+use super::level::{ConfinementLevel, Feature, Features};
 use super::plan::{Failure, Input, LayerStore, Plan, Report, SINGLE_PROCESS, Target, os};
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved, find_program};
-use super::protect::{Guard, Watch};
+use super::protect::{GitAccess, Guard, Undone, Watch};
 use super::search_path::python_in_place;
 use super::settings::{Children, Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
@@ -54,6 +54,8 @@ pub struct ExecRequest<'a> {
     pub max_output: u64,
     /// Whose run it is.
     pub owner: RunOwner<'a>,
+    /// What it may change in git directories.
+    pub git: GitAccess,
 }
 
 impl<'a> ExecRequest<'a> {
@@ -67,6 +69,7 @@ impl<'a> ExecRequest<'a> {
             env: &[],
             max_output: u64::MAX,
             owner: RunOwner::default(),
+            git: GitAccess::default(),
         }
     }
 }
@@ -129,6 +132,10 @@ impl Runner {
         let policy = Policy::open(&mut settings)?;
         let programs = Programs::look_up(&settings.allowlist, &settings);
         policy.check_programs(&programs)?;
+        if settings.profile == Profile::Restricted && settings.sees.is_none() {
+            let found = programs.found.iter().map(|program| program.path.clone());
+            settings.sees = Some(settings.readable_places().chain(found).collect());
+        }
         let env = base_environment(&settings);
         let guard = Arc::new(Guard::new(&settings));
         let layers = layered_folders(&settings);
@@ -288,18 +295,22 @@ impl Runner {
         // Reaps the helper: no process of the run is left that could race with the check of protected names.
         drop(tree);
         drop(tmp);
-        let quarantined = self.guard.after(watch);
-        Ok(RunReport {
-            quarantined,
-            ..ended?
-        })
+        let Undone { quarantined, notes } = self.guard.after(watch);
+        let mut report = ended?;
+        report.quarantined = quarantined;
+        report.notes.extend(notes);
+        Ok(report)
     }
 
     /// Starts a run with an input.
     pub(super) fn launch_with(&self, spec: &ExecRequest<'_>, input: Input) -> Result<Launched> {
         let Vetted { program, argv, env } = self.vetted(spec)?;
         let slot_request = SlotRequest::new(self, spec.owner.principal);
-        let watch = self.guard.before(self.level.protected);
+        let git = match self.settings.profile {
+            Profile::Restricted => GitAccess::ReadOnly,
+            Profile::Unrestricted => spec.git,
+        };
+        let watch = self.guard.before(&self.level, git);
         let argv = argv.into_iter().map(OsString::from);
         let (file, argv) = match self.settings.children {
             Children::Allowed => (program.path.clone(), argv.collect()),
@@ -387,9 +398,11 @@ impl Runner {
         let cwd =
             rustix::fs::open("/", flags, Mode::empty()).map_err(|errno| wrong(errno.into()))?;
         let (kinds, sockets) = self.sockets();
+        let level = ConfinementLevel::new(self.features, None, self.settings.network);
+        let watch = self.guard.before(&level, GitAccess::Merged);
         let plan = Plan {
             features: self.features,
-            places: self.guard.before(Protection::Mount).places(),
+            places: watch.places(),
             sockets: kinds,
             limits: self.settings.limits,
             view: self.view(RunOwner::default(), sockets),

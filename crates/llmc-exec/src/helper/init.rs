@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -112,7 +113,7 @@ fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
             .map_err(|error| Failure::new(None, "the session's /tmp", error))?;
         namespaces::mount(plan.features)?;
         mounts::build(plan, stage, tmp.as_deref())
-            .map_err(|error| Failure::new(Some(Feature::MountSpace), &error.step, error.errno))?;
+            .map_err(|error| Failure::new(Some(error.feature), &error.step, error.errno))?;
         if plan.features.fresh_proc {
             mounts::fresh_proc()
                 .map_err(|errno| Failure::new(Some(Feature::FreshProc), "mounting /proc", errno))?;
@@ -143,6 +144,11 @@ fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
 fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
     let failed = |errno| Failure::new(None, "the working directory", errno);
     rustix::process::chdir(&plan.cwd).map_err(failed)?;
+    let mut overlaid = plan.places.git.iter().map(|git| Path::new(&git.git_dir));
+    if overlaid.any(|dir| Path::new(&plan.cwd).starts_with(dir)) {
+        // An overlay shows the directory under numbers of its own.
+        return Ok(());
+    }
     let there = rustix::fs::stat(".").map_err(failed)?;
     if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino) {
         Ok(())
