@@ -330,8 +330,7 @@ impl Guard {
     }
 }
 
-const TOO_MANY_DIRECTORIES: &str =
-    "the roots have too many folders to check all of them for protected names";
+const TOO_MANY_DIRECTORIES: &str = "not all folders were checked for protected names: the roots have too many, or are the whole file system";
 
 impl Watch {
     pub(super) fn places(&self) -> Places {

@@ -2,8 +2,11 @@
 //!
 //! Every directory is looked at before and after every run, at any depth: one status call for each, and a directory is read
 //! again only when it has changed. The number of directories is bounded; what lies beyond is reported, not ignored.
+//!
+//! The whole file system as a root is looked at one level deep only: other programs make repositories there all the time,
+//! and those are not a command's. Roots inside it, such as the workspace, are looked at in full.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use llmc_host::is_protected_name;
 use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
-/// Directories of the kernel and the system, which hold no repositories; reached only from a root above them all.
-const SKIPPED: [&str; 7] = ["/boot", "/dev", "/lib", "/proc", "/run", "/sys", "/usr"];
+/// Levels below the file system's root, where that is a root, that are looked at.
+const FILE_SYSTEM_DEPTH: usize = 1;
 /// How many directories are looked into, all roots together.
 const MAX_DIRECTORIES: usize = 200_000;
 /// A directory that changed this shortly before it was read may change again without its time moving on.
@@ -39,6 +42,8 @@ pub(super) struct FoundDirs {
 #[derive(Debug, Default)]
 struct DirNode {
     name: OsString,
+    /// Levels below that are looked at.
+    depth: usize,
     stamp: Option<Stamp>,
     is_home: bool,
     dirs: Vec<DirNode>,
@@ -68,7 +73,7 @@ impl ProtectedDirFinder {
         // A root inside another one is looked at with that.
         let is_inner = |root: &PathBuf| {
             let mut others = roots.iter();
-            others.any(|other| root != other && root.starts_with(other))
+            others.any(|other| root != other && root.starts_with(other) && !is_file_system(other))
         };
         let mut outer: Vec<PathBuf> = roots
             .iter()
@@ -79,6 +84,10 @@ impl ProtectedDirFinder {
         outer.dedup();
         let trees = outer.iter().map(|root| DirNode {
             name: root.clone().into_os_string(),
+            depth: match is_file_system(root) {
+                true => FILE_SYSTEM_DEPTH,
+                false => usize::MAX,
+            },
             ..DirNode::default()
         });
         ProtectedDirFinder {
@@ -105,7 +114,9 @@ impl ProtectedDirFinder {
             let mut path = PathBuf::from(&tree.name);
             look.visit(tree, &mut path);
         }
+        look.is_complete &= !self.roots.iter().any(|root| is_file_system(root));
         look.homes.retain(|home| !self.roots.contains(home));
+        look.homes.dedup();
         look.homes.sort_by_key(|home| home.components().count());
         FoundDirs {
             homes: look.homes,
@@ -149,6 +160,9 @@ impl Look {
         if node.is_home {
             self.homes.push(path.clone());
         }
+        if node.depth == 0 {
+            return true;
+        }
         node.dirs.retain_mut(|dir| {
             path.push(&dir.name);
             let is_there = self.visit(dir, path);
@@ -171,10 +185,10 @@ impl Look {
             let name = entry.file_name();
             if is_protected_name(name.as_bytes()) {
                 node.is_home = true;
-            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !is_skipped(path, &name)
-            {
+            } else if node.depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 node.dirs.push(DirNode {
                     name,
+                    depth: node.depth - 1,
                     ..DirNode::default()
                 });
             }
@@ -190,8 +204,8 @@ impl Look {
     }
 }
 
-fn is_skipped(dir: &Path, name: &OsStr) -> bool {
-    dir == Path::new("/") && SKIPPED.iter().any(|skipped| skipped[1..] == *name)
+fn is_file_system(root: &Path) -> bool {
+    root.parent().is_none()
 }
 
 #[cfg(test)]
@@ -233,6 +247,22 @@ mod tests {
                 is_complete: true
             }
         );
+    }
+
+    #[test]
+    fn repositories_that_other_programs_make_on_the_disk_are_not_found() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(home.path().join("ws/a/b/.git")).unwrap();
+        std::fs::create_dir_all(home.path().join("other/.git")).unwrap();
+        let workspace = home.path().join("ws");
+        let mut finder = ProtectedDirFinder::new(vec!["/".into(), workspace.clone()]);
+        let found = finder.find();
+        assert!(found.homes.contains(&workspace.join("a/b")), "{found:?}");
+        assert!(
+            !found.homes.contains(&home.path().join("other")),
+            "{found:?}"
+        );
+        assert!(!found.is_complete);
     }
 
     #[test]

@@ -215,7 +215,12 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
     }
     for (path, overlay) in &overlays {
         match overlay {
-            Some(overlay) => attach(path, overlay, &[])?,
+            Some(overlay) => match open(path) {
+                Ok(onto) => move_onto(overlay, &onto).map_err(at("mounting", path))?,
+                // Another program has removed the repository meanwhile.
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(at("opening", path)(errno)),
+            },
             // It cannot be overlaid: read-only, then.
             None => bind(path, MountFlags::RDONLY)?,
         }
