@@ -33,6 +33,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod broker;
+mod cgroup;
 mod environment;
 mod error;
 mod exit_status;
@@ -48,6 +49,7 @@ mod interactive;
 mod interpreters;
 mod layer_limit;
 mod level;
+mod memory;
 mod outer;
 mod pids;
 mod plain;

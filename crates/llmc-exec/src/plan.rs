@@ -198,6 +198,8 @@ pub(super) enum Report {
     /// A command that the server must know runs; a descriptor of its process follows. The helper reaps it only after the
     /// server has answered.
     Running,
+    /// The helper ends the command because it is over a bound; which one.
+    Exceeded(String),
     /// The command ended by itself.
     Exited(i32),
     /// A signal ended the command.

@@ -22,7 +22,7 @@ use rustix::termios::{LocalModes, tcgetattr};
 use super::exit_status::ExitStatus;
 use super::follow::{
     CANCEL_CHECK_INTERVAL, MAX_RUN_TIME, OUTPUT_DRAIN_TIMEOUT, RUN_END_TIMEOUT, Stream, broken,
-    failed,
+    ended_because, failed,
 };
 use super::pids;
 use super::plan::{Input, Report};
@@ -199,6 +199,7 @@ impl Runner {
             guard: self.guard(),
             shared: shared.clone(),
             sink,
+            notes: Vec::new(),
         };
         let follower = std::thread::Builder::new()
             .name("llmc-process".to_owned())
@@ -387,6 +388,7 @@ struct Follower {
     deadline: Instant,
     idle: Duration,
     sink: Option<OutputSink>,
+    notes: Vec<String>,
 }
 
 impl Follower {
@@ -397,6 +399,7 @@ impl Follower {
         drop(self.tmp);
         drop(self.sink);
         let Undone { quarantined, notes } = self.guard.after(self.watch);
+        let notes = self.notes.into_iter().chain(notes).collect();
         let status = match report {
             Some(Report::Exited(code)) => ExitStatus::Exited(code),
             Some(Report::Killed(signal)) => ExitStatus::Signaled(signal),
@@ -443,6 +446,9 @@ impl Follower {
             };
             match self.tree.next(timeout) {
                 Ok(Event::Output(stream, read)) => self.keep(stream, read),
+                Ok(Event::Report(Report::Exceeded(bound))) => {
+                    self.notes.push(ended_because(&bound));
+                }
                 Ok(Event::Report(said)) => report = Some(said),
                 Ok(Event::Gone) => gone = Some(Instant::now() + OUTPUT_DRAIN_TIMEOUT),
                 Ok(Event::Nothing) => {}

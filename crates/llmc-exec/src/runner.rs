@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 
 use self::slots::SlotRequest;
 use super::broker::Broker;
+use super::cgroup::Cgroups;
 use super::environment::base_environment;
 use super::error::{Error, Result};
 use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, failed, follow};
@@ -105,6 +106,7 @@ pub struct Runner {
     python: Option<PathBuf>,
     /// Whether hiding, private layers and the rest of the [`View`] work here, beyond the plain mounts.
     has_view: bool,
+    cgroups: Cgroups,
     /// One for each principal, since private layers are theirs.
     brokers: Mutex<BTreeMap<String, Broker>>,
 }
@@ -154,6 +156,7 @@ impl Runner {
                 .collect(),
             python,
             has_view: true,
+            cgroups: Cgroups::find(),
             brokers: Mutex::default(),
         };
         match runner.settings.confinement {
@@ -188,6 +191,17 @@ impl Runner {
     pub fn layer_bytes(&self) -> u64 {
         let dir = self.settings.state_dir.as_ref();
         dir.map_or(0, |dir| disk_bytes(&dir.join("caches"), u64::MAX))
+    }
+
+    /// What bounds the processes and the memory of a run, in one line.
+    pub fn limits_by(&self) -> &'static str {
+        match self.cgroups.is_available() && self.features.pid {
+            true => "a cgroup for each command, and resource limits",
+            false => {
+                "resource limits, and a check of processes and shared memory several times a second (no cgroup can be made \
+                 here: files in memory are not counted)"
+            }
+        }
     }
 
     /// What is enforced for every run.

@@ -64,9 +64,9 @@ pub enum CacheMode {
 /// Bounds on what one run may use.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Limits {
-    /// Writable private memory per process, in bytes (`RLIMIT_DATA`).
+    /// Memory per process, in bytes: private by `RLIMIT_DATA`, shared by a cgroup or the helper's own count.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads per run. Holds inside a user namespace and not for root, whom the kernel exempts.
+    /// Processes and threads per run. For root, whom the kernel exempts, by a cgroup or the helper's own count.
     pub processes: u64,
     /// Size of one file a run may write.
     pub file_bytes: u64,

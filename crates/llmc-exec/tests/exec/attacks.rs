@@ -7,6 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -199,6 +200,25 @@ fn attempt(words: &[&str]) -> io::Result<()> {
                 .success()
                 .then_some(())
                 .ok_or_else(|| io::ErrorKind::Other.into())
+        }
+        // Starts processes until it may not, each of which does the same.
+        ["fork-bomb"] => loop {
+            let own = std::env::current_exe()?;
+            let started = std::process::Command::new(own)
+                .arg0("attack")
+                .arg("fork-bomb")
+                .spawn();
+            if started.is_err() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        },
+        ["many-children", count] => {
+            let mut children = Vec::new();
+            for _ in 0..parse(count)? {
+                children.push(std::process::Command::new("sleep").arg("1000").spawn()?);
+            }
+            std::thread::sleep(Duration::from_secs(1000));
+            Ok(())
         }
         ["shared-memory"] => fs::write("/dev/shm/owned", "x"),
         ["null"] => fs::write("/dev/null", "x"),
