@@ -11,7 +11,7 @@ use rustix::net::{
 };
 
 /// The most that travel at once.
-const MAX_FDS_PER_MESSAGE: usize = 4;
+const MAX_FDS_PER_MESSAGE: usize = 5;
 
 /// Sends descriptors with one byte of data, which the kernel requires.
 pub(super) fn send(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {

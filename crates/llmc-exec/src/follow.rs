@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::exit_status::ExitStatus;
 use super::plan::{Failure, Report};
-use super::protect::Quarantined;
+use super::quarantine::Quarantined;
 use super::tree::{Event, Tree};
 use crate::error::{Error, Result};
 
@@ -41,6 +41,8 @@ pub struct RunReport {
     pub duration: Duration,
     /// Protected names that the run created or changed; they were moved away.
     pub quarantined: Vec<Quarantined>,
+    /// What else a caller must know.
+    pub notes: Vec<String>,
 }
 
 /// The limits of a run.
@@ -65,6 +67,7 @@ pub(super) fn follow(
         left: terms.max_output,
         over: None,
         report: None,
+        notes: Vec::new(),
     };
     let run = run.follow(tree, on_output, go_on)?;
     let status = match (run.over, run.report) {
@@ -81,6 +84,7 @@ pub(super) fn follow(
         output_capped: run.over == Some(Over::Capped),
         duration: started.elapsed(),
         quarantined: Vec::new(),
+        notes: run.notes,
     })
 }
 
@@ -91,6 +95,7 @@ struct Run {
     left: u64,
     over: Option<Over>,
     report: Option<Report>,
+    notes: Vec<String>,
 }
 
 /// Why the server ended a run.
@@ -154,12 +159,18 @@ impl Run {
                         tree.end();
                     }
                 }
+                Event::Report(Report::Exceeded(bound)) => self.notes.push(ended_because(&bound)),
                 Event::Report(report) => self.report = Some(report),
                 Event::Gone => gone = Some(Instant::now() + OUTPUT_DRAIN_TIMEOUT),
                 Event::Nothing => {}
             }
         }
     }
+}
+
+/// What a caller is told about a run that was over a bound.
+pub(super) fn ended_because(bound: &str) -> String {
+    format!("ended: {bound}")
 }
 
 /// Translates the failure of a helper.

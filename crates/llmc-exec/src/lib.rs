@@ -16,6 +16,7 @@
 //! - [`Program`]: an allowed name and the file it stands for
 //! - [`RunReport`], [`ExitStatus`], [`Stream`]: the result of a run
 //! - [`CommandInput`]: the standard input of a run
+//! - [`GitAccess`], [`Quarantined`]: what a run may change in git directories, and what it tried
 //! - [`ProcessOptions`]: how a background process is kept
 //! - [`RunOwner`], [`PrivateLayer`]: whose private folders a run uses
 //! - [`tool_search_path`], [`user_home`], [`HIDDEN_PLACES`]: the user's tool chains, and the credentials beside them
@@ -32,17 +33,23 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod broker;
+mod cgroup;
 mod environment;
 mod error;
 mod exit_status;
 mod fds;
 mod follow;
+mod git_dirs;
+mod git_index;
+mod git_merge;
+mod git_overlay;
 mod helper;
 mod home;
 mod interactive;
 mod interpreters;
 mod layer_limit;
 mod level;
+mod memory;
 mod outer;
 mod pids;
 mod plain;
@@ -84,7 +91,8 @@ pub use privacy::hide_process;
 pub use probe::{Probe, ProbeResult, run_probes};
 pub use process::{Io, OutputSink, OutputSlice, Process, ProcessEnd, ProcessOptions, SentInput};
 pub use programs::{Program, Unresolved};
-pub use protect::Quarantined;
+pub use protect::GitAccess;
+pub use quarantine::Quarantined;
 pub use runner::{ExecRequest, PrivateLayer, RunOwner, Runner};
 pub use search_path::{SYSTEM_SEARCH_PATH, tool_search_path};
 pub use settings::{CacheMode, Children, Confinement, Limits, Profile, Settings};

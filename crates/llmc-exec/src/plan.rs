@@ -97,12 +97,21 @@ pub(super) struct Places {
     pub(super) read: Vec<OsString>,
     /// Mounted onto themselves, so that they cannot be moved away. Outer ones first.
     pub(super) pinned: Vec<OsString>,
+    /// Git directories that the run changes in a layer of its own.
+    pub(super) git: Vec<GitOverlay>,
     /// Made read-only inside a writable place.
     pub(super) kept: Vec<OsString>,
     /// Hidden behind an empty directory.
     pub(super) masked: Vec<OsString>,
     /// All that may be read; everything without.
     pub(super) seen: Option<Vec<OsString>>,
+}
+
+/// A git directory and the directory that holds the layer over it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct GitOverlay {
+    pub(super) git_dir: OsString,
+    pub(super) layer: OsString,
 }
 
 /// What of the host a run does not see, or sees otherwise than it is.
@@ -189,6 +198,8 @@ pub(super) enum Report {
     /// A command that the server must know runs; a descriptor of its process follows. The helper reaps it only after the
     /// server has answered.
     Running,
+    /// The helper ends the command because it is over a bound; which one.
+    Exceeded(String),
     /// The command ended by itself.
     Exited(i32),
     /// A signal ended the command.

@@ -19,7 +19,7 @@ use self::targets::{Credential, HomeFile, Outside, Sockets, Victim};
 use super::level::ConfinementLevel;
 use super::plan::{ATTEMPT, REFUSED};
 use super::programs::Program;
-use super::protect::Quarantined;
+use super::quarantine::Quarantined;
 use super::runner::{ExecRequest, Runner};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;

@@ -22,11 +22,12 @@ use rustix::termios::{LocalModes, tcgetattr};
 use super::exit_status::ExitStatus;
 use super::follow::{
     CANCEL_CHECK_INTERVAL, MAX_RUN_TIME, OUTPUT_DRAIN_TIMEOUT, RUN_END_TIMEOUT, Stream, broken,
-    failed,
+    ended_because, failed,
 };
 use super::pids;
 use super::plan::{Input, Report};
-use super::protect::{Guard, Quarantined, Watch};
+use super::protect::{Guard, Undone, Watch};
+use super::quarantine::Quarantined;
 use super::ring::Ring;
 use super::runner::{ExecRequest, Launched, Runner};
 use super::tmp::OwnTmp;
@@ -91,6 +92,8 @@ pub struct ProcessEnd {
     pub at: Instant,
     /// Protected names that it created or changed; they were moved away.
     pub quarantined: Vec<Quarantined>,
+    /// What else a caller must know.
+    pub notes: Vec<String>,
 }
 
 /// A look at the output.
@@ -196,6 +199,7 @@ impl Runner {
             guard: self.guard(),
             shared: shared.clone(),
             sink,
+            notes: Vec::new(),
         };
         let follower = std::thread::Builder::new()
             .name("llmc-process".to_owned())
@@ -384,6 +388,7 @@ struct Follower {
     deadline: Instant,
     idle: Duration,
     sink: Option<OutputSink>,
+    notes: Vec<String>,
 }
 
 impl Follower {
@@ -393,7 +398,8 @@ impl Follower {
         drop(self.tree);
         drop(self.tmp);
         drop(self.sink);
-        let quarantined = self.guard.after(self.watch);
+        let Undone { quarantined, notes } = self.guard.after(self.watch);
+        let notes = self.notes.into_iter().chain(notes).collect();
         let status = match report {
             Some(Report::Exited(code)) => ExitStatus::Exited(code),
             Some(Report::Killed(signal)) => ExitStatus::Signaled(signal),
@@ -407,6 +413,7 @@ impl Follower {
             idle,
             at: Instant::now(),
             quarantined,
+            notes,
         });
         drop(state);
         self.shared.changed.notify_all();
@@ -439,6 +446,9 @@ impl Follower {
             };
             match self.tree.next(timeout) {
                 Ok(Event::Output(stream, read)) => self.keep(stream, read),
+                Ok(Event::Report(Report::Exceeded(bound))) => {
+                    self.notes.push(ended_because(&bound));
+                }
                 Ok(Event::Report(said)) => report = Some(said),
                 Ok(Event::Gone) => gone = Some(Instant::now() + OUTPUT_DRAIN_TIMEOUT),
                 Ok(Event::Nothing) => {}

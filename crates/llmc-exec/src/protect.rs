@@ -1,11 +1,12 @@
 //! The server's own files and git's, inside places that commands may write.
 //!
-//! What exists before a run is mounted read-only for it. What does not exist cannot be mounted over, so it is looked for
-//! after the run and moved away. Without a mount namespace the same look finds changes to what did exist, and puts the
-//! copy back that was taken before.
+//! What exists before a run is mounted read-only for it. Git directories are overlaid: the run changes a layer of its own, of
+//! which everything but protected names is merged when it has ended, so a planted name never reaches the host. What else
+//! does not exist cannot be mounted over, so it is looked for after the run and moved away. Without a mount namespace the
+//! same look finds changes to what did exist, and puts the copy back that was taken before.
 //!
-//! Every write root is covered, and so are directories below it as far as [`ProtectedDirFinder`](super::protected_dirs::ProtectedDirFinder) looks. Known
-//! gaps: names deeper than that, hard links made before the run, a state directory without a mount namespace.
+//! Known gaps: hard links made before the run, a bare repository made in a working tree, a state directory without a mount
+//! namespace.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,23 +14,29 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::level::Protection;
-use super::plan::{Places, os};
-use super::protected_dirs::ProtectedDirFinder;
-use super::quarantine::{Copy, Store};
+use super::git_dirs::{GitNames, git_dirs};
+use super::git_merge::merge;
+use super::git_overlay::{GitLayer, GitLayers};
+use super::level::{ConfinementLevel, Protection};
+use super::plan::{GitOverlay, Places, os};
+use super::protected_dirs::{FoundDirs, ProtectedDirFinder};
+use super::quarantine::{Copy, Quarantined, Store};
 use super::settings::Settings;
-use llmc_host::{CONFIG_FILE, STATE_DIR, lock};
+use llmc_host::{CONFIG_FILE, PROTECTED_NAMES, STATE_DIR, lock};
 
-/// What inside a repository's `.git` runs programs.
-const IN_GIT: [&str; 3] = ["hooks", "config", "config.worktree"];
+/// Git directories of one run that are overlaid; further ones are read-only.
+const MAX_GIT_OVERLAYS: usize = 16;
+/// Directories with protected names that are covered by mounts; what is beyond is checked after the run only.
+const MAX_MOUNTED_HOMES: usize = 256;
 
-/// A protected name that a run created or changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Quarantined {
-    /// Where it was.
-    pub path: PathBuf,
-    /// Where it is now; `None` if it could not be moved and is still there.
-    pub moved_to: Option<PathBuf>,
+/// What a run may change in git directories, protected names aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GitAccess {
+    /// Everything; it reaches the host when the run has ended.
+    #[default]
+    Merged,
+    /// Nothing: for runs that last, since what they changed would not be seen while they run.
+    ReadOnly,
 }
 
 /// Knows what to protect, for every run of one runner.
@@ -43,6 +50,7 @@ pub(super) struct Guard {
     /// Finds the state directories of other servers below the roots that runs may only read.
     read_finder: Mutex<ProtectedDirFinder>,
     store: Store,
+    git_layers: GitLayers,
 }
 
 /// What was there before one run.
@@ -55,13 +63,39 @@ pub(super) struct Watch {
     absent: BTreeSet<PathBuf>,
     /// Names that only a copy protects.
     copies: Vec<(PathBuf, Copy)>,
+    /// Git directories that the run changes in a layer.
+    layers: Vec<GitLayer>,
+    /// Git directories that the run changes directly, and the protected names in each.
+    git_names: Vec<(PathBuf, GitNames)>,
+    /// What could not be covered.
+    notes: Vec<String>,
     on: bool,
 }
 
+/// A directory with protected names, and which directories it and its `.git` are.
 #[derive(Debug)]
 struct Home {
     path: PathBuf,
-    id: Option<(u64, u64)>,
+    id: Option<FileId>,
+    git_id: Option<FileId>,
+}
+
+type FileId = (u64, u64);
+
+/// How a run sees git directories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GitView {
+    Layered,
+    ReadOnly,
+    /// As they are, with protected names that exist read-only or copied.
+    Direct,
+}
+
+/// What was undone after a run.
+#[derive(Debug, Default)]
+pub(super) struct Undone {
+    pub(super) quarantined: Vec<Quarantined>,
+    pub(super) notes: Vec<String>,
 }
 
 impl Guard {
@@ -91,27 +125,49 @@ impl Guard {
             finder: Mutex::new(ProtectedDirFinder::new(roots.clone())),
             read_finder: Mutex::new(ProtectedDirFinder::new(settings.read_roots.clone())),
             store: Store::new(settings.state_dir.clone()),
+            git_layers: GitLayers::new(settings.state_dir.clone()),
             roots,
             places,
         }
     }
 
     /// Records what is there, and returns how the run is to see it.
-    pub(super) fn before(&self, protection: Protection) -> Watch {
+    pub(super) fn before(&self, level: &ConfinementLevel, git: GitAccess) -> Watch {
         let mut watch = Watch {
             places: self.places.clone(),
-            on: protection != Protection::None,
+            on: level.protected != Protection::None,
             ..Watch::default()
         };
         if !watch.on {
             return watch;
         }
-        for home in self.homes() {
-            note_home(&home, &mut watch);
+        let view = match (level.protected, git) {
+            (Protection::Mount, GitAccess::ReadOnly) => GitView::ReadOnly,
+            (Protection::Mount, GitAccess::Merged) if level.git_overlay => GitView::Layered,
+            _ => GitView::Direct,
+        };
+        let found = self.homes();
+        watch.note_coverage(&found);
+        let mut git_dirs_found = Vec::new();
+        for (at, home) in found.homes.into_iter().enumerate() {
+            if at < MAX_MOUNTED_HOMES || level.protected == Protection::Detect {
+                note_home(&home, &mut watch);
+                git_dirs_found.extend(git_dirs(&home));
+            }
             watch.homes.push(Home {
                 id: identity(&home),
+                git_id: identity(&home.join(".git")),
                 path: home,
             });
+        }
+        if watch.homes.len() > MAX_MOUNTED_HOMES && level.protected == Protection::Mount {
+            watch.notes.push(format!(
+                "{} folders with protected names were not covered while the command ran",
+                watch.homes.len() - MAX_MOUNTED_HOMES
+            ));
+        }
+        for dir in self.own_git_dirs(git_dirs_found) {
+            self.note_git_dir(dir, view, &mut watch);
         }
         for file in &self.files {
             self.note_file(file, &mut watch);
@@ -126,7 +182,7 @@ impl Guard {
                 watch.places.masked.push(dir);
             }
         }
-        if protection == Protection::Detect {
+        if level.protected == Protection::Detect {
             for path in &watch.places.kept {
                 let path = PathBuf::from(path);
                 watch
@@ -139,10 +195,16 @@ impl Guard {
         watch
     }
 
-    /// Compares once the run has ended: moves away what it planted and restores what it changed.
-    pub(super) fn after(&self, watch: Watch) -> Vec<Quarantined> {
+    /// Compares once the run has ended: merges its layers, moves away what it planted and restores what it changed.
+    pub(super) fn after(&self, watch: Watch) -> Undone {
+        let mut undone = Undone::default();
         if !watch.on {
-            return Vec::new();
+            return undone;
+        }
+        for layer in &watch.layers {
+            let merged = merge(layer, &self.store);
+            undone.quarantined.extend(merged.quarantined);
+            undone.notes.extend(merged.notes);
         }
         let mut planted = BTreeSet::new();
         // A directory moved away takes its mounts along; what stands in its place is an impostor.
@@ -152,35 +214,101 @@ impl Guard {
             }
         }
         let known = |home: &PathBuf| watch.homes.iter().any(|other| other.path == *home);
-        for home in self.homes().into_iter().filter(|home| !known(home)) {
+        let found = self.homes();
+        undone.notes.extend(watch.notes);
+        if !found.is_complete && undone.notes.is_empty() {
+            undone.notes.push(TOO_MANY_DIRECTORIES.to_owned());
+        }
+        for home in found.homes.into_iter().filter(|home| !known(home)) {
             planted.extend(names_in(&home));
         }
+        // A repository that was moved with the directory around it is the one that was covered.
+        planted.retain(|path| {
+            let id = identity(path).filter(|_| path.ends_with(".git"));
+            id.is_none() || !watch.homes.iter().any(|home| home.git_id == id)
+        });
+        for (git_dir, before) in &watch.git_names {
+            let after = GitNames::of(git_dir);
+            let is_new = |path: &PathBuf| before.paths.binary_search(path).is_err();
+            planted.extend(after.paths.into_iter().filter(is_new));
+            if !(before.is_complete && after.is_complete) {
+                undone.notes.push(format!(
+                    "{} has too many folders to check all of them for protected names",
+                    git_dir.display()
+                ));
+            }
+        }
         planted.extend(watch.absent);
-        let mut moved: Vec<Quarantined> = planted
+        let planted = planted
             .into_iter()
-            .filter(|path| std::fs::symlink_metadata(path).is_ok())
-            .map(|path| self.store.take_away(path))
-            .collect();
+            .filter(|path| std::fs::symlink_metadata(path).is_ok());
+        undone
+            .quarantined
+            .extend(planted.map(|path| self.store.take_away(path)));
         for (path, copy) in watch.copies {
             if Copy::of(&path).as_ref() != Some(&copy) {
-                moved.push(self.store.take_away(path.clone()));
+                undone.quarantined.push(self.store.take_away(path.clone()));
                 copy.put_back(&path);
             }
         }
-        moved
+        undone
     }
 
-    fn homes(&self) -> Vec<PathBuf> {
-        let mut finder = lock(&self.finder);
+    fn homes(&self) -> FoundDirs {
+        let found = lock(&self.finder).find();
         let mut homes = self.roots.clone();
-        homes.extend(finder.homes());
-        homes
+        homes.extend(found.homes);
+        FoundDirs { homes, ..found }
+    }
+
+    /// The git directories that runs could write, none inside another.
+    fn own_git_dirs(&self, mut found: Vec<PathBuf>) -> Vec<PathBuf> {
+        let places: Vec<&Path> = self.places.write.iter().map(Path::new).collect();
+        found.retain(|dir| places.iter().any(|place| dir.starts_with(place)));
+        found.sort_by_key(|dir| dir.components().count());
+        let mut outer: Vec<PathBuf> = Vec::new();
+        for dir in found {
+            if !outer.iter().any(|known| dir.starts_with(known)) {
+                outer.push(dir);
+            }
+        }
+        // A root inside a git directory would vanish behind it.
+        outer.retain(|dir| !places.iter().any(|place| place.starts_with(dir)));
+        outer
+    }
+
+    /// Decides how the run sees a git directory.
+    fn note_git_dir(&self, dir: PathBuf, view: GitView, watch: &mut Watch) {
+        let layer = match view {
+            GitView::Layered if watch.layers.len() < MAX_GIT_OVERLAYS => {
+                self.git_layers.layer(&dir, &self.store).ok()
+            }
+            _ => None,
+        };
+        match (view, layer) {
+            (GitView::Direct, _) => {
+                let names = GitNames::of(&dir);
+                watch.places.pinned.push(dir.clone().into_os_string());
+                watch.places.kept.extend(os(names.paths.clone()));
+                watch.git_names.push((dir, names));
+            }
+            (_, Some(layer)) => {
+                // The layer is filtered anyway: this only lets git say what it may not write.
+                watch.places.kept.extend(os(GitNames::of(&dir).paths));
+                watch.places.git.push(GitOverlay {
+                    git_dir: dir.into_os_string(),
+                    layer: layer.dir().as_os_str().to_owned(),
+                });
+                watch.layers.push(layer);
+            }
+            (_, None) => watch.places.kept.push(dir.into_os_string()),
+        }
     }
 
     /// State directories below the roots that runs may only read.
     fn read_only_state_dirs(&self) -> Vec<PathBuf> {
         let mut finder = lock(&self.read_finder);
-        let below = finder.homes();
+        let below = finder.find().homes;
         let roots = finder.roots().iter().cloned();
         let dirs = roots.chain(below).map(|dir| dir.join(STATE_DIR));
         dirs.filter(|dir| std::fs::symlink_metadata(dir).is_ok_and(|status| status.is_dir()))
@@ -202,9 +330,17 @@ impl Guard {
     }
 }
 
+const TOO_MANY_DIRECTORIES: &str = "not all folders were checked for protected names: the roots have too many, or are the whole file system";
+
 impl Watch {
     pub(super) fn places(&self) -> Places {
         self.places.clone()
+    }
+
+    fn note_coverage(&mut self, found: &FoundDirs) {
+        if !found.is_complete {
+            self.notes.push(TOO_MANY_DIRECTORIES.to_owned());
+        }
     }
 }
 
@@ -213,18 +349,9 @@ fn note_home(home: &Path, watch: &mut Watch) {
     note(home.join(CONFIG_FILE), watch, |places| &mut places.kept);
     note(home.join(STATE_DIR), watch, |places| &mut places.masked);
     let git = home.join(".git");
-    match std::fs::symlink_metadata(&git) {
-        Ok(status) if status.is_dir() => {
-            watch.places.pinned.push(git.clone().into_os_string());
-            let modules = subdirectories(&git.join("modules"));
-            for dir in [git].into_iter().chain(modules) {
-                for name in IN_GIT {
-                    note(dir.join(name), watch, |places| &mut places.kept);
-                }
-            }
-        }
-        // In a linked worktree it is a file that says where the repository is.
-        _ => note(git, watch, |places| &mut places.kept),
+    // In a linked worktree it is a file that says where the repository is. A directory is dealt with on its own.
+    if !std::fs::symlink_metadata(&git).is_ok_and(|status| status.is_dir()) {
+        note(git, watch, |places| &mut places.kept);
     }
 }
 
@@ -247,18 +374,10 @@ fn note(path: PathBuf, watch: &mut Watch, list: fn(&mut Places) -> &mut Vec<OsSt
 
 /// Every protected name a directory can hold, existing or not.
 fn names_in(home: &Path) -> Vec<PathBuf> {
-    [CONFIG_FILE, STATE_DIR, ".git"]
-        .map(|name| home.join(name))
-        .to_vec()
+    PROTECTED_NAMES.map(|name| home.join(name)).to_vec()
 }
 
-fn subdirectories(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    dirs.take(64).map(|entry| entry.path()).collect()
-}
-
-fn identity(path: &Path) -> Option<(u64, u64)> {
+fn identity(path: &Path) -> Option<FileId> {
     let status = std::fs::symlink_metadata(path).ok()?;
     Some((status.dev(), status.ino()))
 }

@@ -13,14 +13,37 @@ use rustix::fs::{self as rfs, AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFl
 use rustix::io::Errno;
 use ulid::Ulid;
 
-use super::protect::Quarantined;
-
 /// The directory in the state directory where things end up.
 const SHELF: &str = "quarantine";
 /// Files above this size are not copied, so not put back.
 const COPY_LIMIT: u64 = 1 << 20;
 /// Files of one directory that are copied.
 const COPY_FILES: usize = 256;
+
+/// A protected name that a run created or changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Where it was.
+    pub path: PathBuf,
+    /// Where it is now; `None` if it could not be moved and is still there.
+    pub moved_to: Option<PathBuf>,
+}
+
+impl Quarantined {
+    /// What a caller is told about it; `shown` is its path as the caller knows it.
+    pub fn note(&self, shown: &str) -> String {
+        let mut parts = self.path.components().rev();
+        let in_git = parts.any(|part| part.as_os_str() == ".git");
+        match (&self.moved_to, in_git) {
+            (None, _) => format!("{shown} is protected and could not be taken away: delete it"),
+            (_, false) => format!("{shown} is protected; the change was undone"),
+            (_, true) => format!(
+                "{shown} is protected; the change was undone (git config, hooks, worktree add, submodule add, clone and a \
+                 rebase that stops need it: ask the user to run those)"
+            ),
+        }
+    }
+}
 
 /// Where planted things are moved to.
 #[derive(Debug)]
@@ -37,6 +60,16 @@ impl Store {
     pub(super) fn take_away(&self, path: PathBuf) -> Quarantined {
         let moved_to = self.try_take_away(&path).ok();
         Quarantined { path, moved_to }
+    }
+
+    /// Moves away what a run made in a layer under the name `shown`, which never reached the host.
+    pub(super) fn take_as(&self, path: &Path, shown: PathBuf) -> Quarantined {
+        let moved_to = self.try_take_away(path).ok();
+        // What cannot be moved is deleted with the layer.
+        Quarantined {
+            path: shown,
+            moved_to: moved_to.or_else(|| Some(path.to_owned())),
+        }
     }
 
     fn try_take_away(&self, path: &Path) -> Result<PathBuf, Errno> {

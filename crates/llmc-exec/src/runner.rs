@@ -12,16 +12,17 @@ use rustix::fs::{Mode, OFlags};
 
 use self::slots::SlotRequest;
 use super::broker::Broker;
+use super::cgroup::Cgroups;
 use super::environment::base_environment;
 use super::error::{Error, Result};
 use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, failed, follow};
 use super::home::{layered_folders, shared_folders};
 use super::layer_limit::disk_bytes;
-use super::level::{ConfinementLevel, Feature, Features, Protection};
+use super::level::{ConfinementLevel, Feature, Features};
 use super::plan::{Failure, Input, LayerStore, Plan, Report, SINGLE_PROCESS, Target, os};
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved, find_program};
-use super::protect::{Guard, Watch};
+use super::protect::{GitAccess, Guard, Undone, Watch};
 use super::search_path::python_in_place;
 use super::settings::{Children, Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
@@ -54,6 +55,8 @@ pub struct ExecRequest<'a> {
     pub max_output: u64,
     /// Whose run it is.
     pub owner: RunOwner<'a>,
+    /// What it may change in git directories.
+    pub git: GitAccess,
 }
 
 impl<'a> ExecRequest<'a> {
@@ -67,6 +70,7 @@ impl<'a> ExecRequest<'a> {
             env: &[],
             max_output: u64::MAX,
             owner: RunOwner::default(),
+            git: GitAccess::default(),
         }
     }
 }
@@ -102,6 +106,7 @@ pub struct Runner {
     python: Option<PathBuf>,
     /// Whether hiding, private layers and the rest of the [`View`] work here, beyond the plain mounts.
     has_view: bool,
+    cgroups: Cgroups,
     /// One for each principal, since private layers are theirs.
     brokers: Mutex<BTreeMap<String, Broker>>,
 }
@@ -129,6 +134,10 @@ impl Runner {
         let policy = Policy::open(&mut settings)?;
         let programs = Programs::look_up(&settings.allowlist, &settings);
         policy.check_programs(&programs)?;
+        if settings.profile == Profile::Restricted && settings.sees.is_none() {
+            let found = programs.found.iter().map(|program| program.path.clone());
+            settings.sees = Some(settings.readable_places().chain(found).collect());
+        }
         let env = base_environment(&settings);
         let guard = Arc::new(Guard::new(&settings));
         let layers = layered_folders(&settings);
@@ -147,6 +156,7 @@ impl Runner {
                 .collect(),
             python,
             has_view: true,
+            cgroups: Cgroups::find(),
             brokers: Mutex::default(),
         };
         match runner.settings.confinement {
@@ -181,6 +191,17 @@ impl Runner {
     pub fn layer_bytes(&self) -> u64 {
         let dir = self.settings.state_dir.as_ref();
         dir.map_or(0, |dir| disk_bytes(&dir.join("caches"), u64::MAX))
+    }
+
+    /// What bounds the processes and the memory of a run, in one line.
+    pub fn limits_by(&self) -> &'static str {
+        match self.cgroups.is_available() && self.features.pid {
+            true => "a cgroup for each command, and resource limits",
+            false => {
+                "resource limits, and a check of processes and shared memory several times a second (no cgroup can be made \
+                 here: files in memory are not counted)"
+            }
+        }
     }
 
     /// What is enforced for every run.
@@ -288,18 +309,22 @@ impl Runner {
         // Reaps the helper: no process of the run is left that could race with the check of protected names.
         drop(tree);
         drop(tmp);
-        let quarantined = self.guard.after(watch);
-        Ok(RunReport {
-            quarantined,
-            ..ended?
-        })
+        let Undone { quarantined, notes } = self.guard.after(watch);
+        let mut report = ended?;
+        report.quarantined = quarantined;
+        report.notes.extend(notes);
+        Ok(report)
     }
 
     /// Starts a run with an input.
     pub(super) fn launch_with(&self, spec: &ExecRequest<'_>, input: Input) -> Result<Launched> {
         let Vetted { program, argv, env } = self.vetted(spec)?;
         let slot_request = SlotRequest::new(self, spec.owner.principal);
-        let watch = self.guard.before(self.level.protected);
+        let git = match self.settings.profile {
+            Profile::Restricted => GitAccess::ReadOnly,
+            Profile::Unrestricted => spec.git,
+        };
+        let watch = self.guard.before(&self.level, git);
         let argv = argv.into_iter().map(OsString::from);
         let (file, argv) = match self.settings.children {
             Children::Allowed => (program.path.clone(), argv.collect()),
@@ -387,9 +412,11 @@ impl Runner {
         let cwd =
             rustix::fs::open("/", flags, Mode::empty()).map_err(|errno| wrong(errno.into()))?;
         let (kinds, sockets) = self.sockets();
+        let level = ConfinementLevel::new(self.features, None, self.settings.network);
+        let watch = self.guard.before(&level, GitAccess::Merged);
         let plan = Plan {
             features: self.features,
-            places: self.guard.before(Protection::Mount).places(),
+            places: watch.places(),
             sockets: kinds,
             limits: self.settings.limits,
             view: self.view(RunOwner::default(), sockets),

@@ -14,6 +14,9 @@ const SYSTEM: [&str; 8] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot",
 ];
 
+/// Where systems that keep no programs in `/usr` have them.
+const SYSTEM_STORES: [&str; 2] = ["/nix/store", "/gnu/store"];
+
 /// How far a list of allowed names is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Profile {
@@ -61,9 +64,9 @@ pub enum CacheMode {
 /// Bounds on what one run may use.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Limits {
-    /// Writable private memory per process, in bytes (`RLIMIT_DATA`).
+    /// Memory per process, in bytes: private by `RLIMIT_DATA`, shared by a cgroup or the helper's own count.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads per run. Holds inside a user namespace and not for root, whom the kernel exempts.
+    /// Processes and threads per run. For root, whom the kernel exempts, by a cgroup or the helper's own count.
     pub processes: u64,
     /// Size of one file a run may write.
     pub file_bytes: u64,
@@ -124,7 +127,8 @@ pub struct Settings {
     pub protected: Vec<PathBuf>,
     /// The state directory, hidden from commands; what they plant is moved there. Must exist before commands run.
     pub state_dir: Option<PathBuf>,
-    /// All that runs may read beside their own `/tmp`, `/dev` and `/proc`; the whole file system without. Needs `landlock`.
+    /// All that runs may read beside their own `/tmp`, `/dev` and `/proc`. Without it: the whole file system, or in the
+    /// restricted profile the roots and the system's programs and libraries. Needs `landlock`.
     pub sees: Option<Vec<PathBuf>>,
     /// Whether runs may start processes.
     pub children: Children,
@@ -148,6 +152,13 @@ impl Settings {
     /// Where commands can write.
     pub(super) fn writable(&self) -> impl Iterator<Item = &PathBuf> {
         self.write_roots.iter().chain(&self.extra_write)
+    }
+
+    /// What commands of the restricted profile may read: the roots, and the system's programs and libraries.
+    pub(super) fn readable_places(&self) -> impl Iterator<Item = PathBuf> {
+        let system = SYSTEM.iter().chain(&SYSTEM_STORES).map(PathBuf::from);
+        let roots = self.writable().chain(&self.read_roots).cloned();
+        roots.chain(system)
     }
 
     /// System directories inside writable places, which commands may read only. Links among them lead to others.

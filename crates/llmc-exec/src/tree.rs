@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::cgroup::RunCgroup;
 use super::fds;
 use super::follow::Stream;
 use super::outer::Outer;
@@ -40,6 +41,8 @@ pub(super) struct Tree {
     input: Option<File>,
     gone: bool,
     block: Vec<u8>,
+    /// Removed last, when no process is left in it.
+    _cgroup: Option<RunCgroup>,
 }
 
 /// What has happened since the last call.
@@ -61,13 +64,16 @@ impl Tree {
         cwd: &OwnedFd,
         plan: &Plan,
         ends: StdioEnds,
+        cgroup: Option<RunCgroup>,
     ) -> io::Result<Tree> {
         slot.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
         slot.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
-        let tree = Tree::new(slot, None, ends.ours);
+        let mut tree = Tree::new(slot, None, ends.ours);
+        tree._cgroup = cgroup;
         let theirs = ends.theirs;
         let mut sent = vec![cwd.as_fd(), theirs.out.as_fd(), theirs.err.as_fd()];
         sent.extend(theirs.input.as_ref().map(AsFd::as_fd));
+        sent.extend(tree._cgroup.as_ref().map(RunCgroup::processes));
         plan::forgive_gone(fds::send(&tree.leash, &sent))?;
         tree.send(plan)?;
         Ok(tree)
@@ -106,6 +112,7 @@ impl Tree {
             input: ours.input,
             gone: false,
             block: vec![0; READ_BLOCK_BYTES],
+            _cgroup: None,
         }
     }
 

@@ -47,7 +47,10 @@ pub use read::{
 };
 pub use repository::RepositoryStamp;
 pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
-pub use rules::{Access, CONFIG_FILE, PathRules, STATE_DIR};
+pub use rules::{
+    Access, CONFIG_FILE, PROTECTED_NAMES, PathRules, STATE_DIR, is_protected_name,
+    protected_git_entry,
+};
 pub use sync::lock;
 pub use tree::{DeleteScope, ExistingDir, ExistingTarget};
 pub use write::{ExpectedHash, NewAttributes, Workspace, WriteMode, WriteReport, WriteState};

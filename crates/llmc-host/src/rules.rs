@@ -20,20 +20,32 @@ pub const STATE_DIR: &str = ".llmc";
 /// The configuration file's name.
 pub const CONFIG_FILE: &str = "llmc.toml";
 
-/// What inside a git directory makes git run programs or read another configuration. An unfinished rebase runs the
+/// Names that a directory of the workspace may hold and that tools and commands may not create: the server's, and a
+/// repository's.
+pub const PROTECTED_NAMES: [&str; 3] = [CONFIG_FILE, STATE_DIR, ".git"];
+
+/// What inside a git directory makes git run programs or read another repository's files. An unfinished rebase runs the
 /// `exec` lines of its list; `commondir` and `gitdir` lead git to other directories, and thereby to their `config`.
-const PROTECTED_GIT_ENTRIES: [&str; 8] = [
+const PROTECTED_GIT_ENTRIES: [&str; 6] = [
     "hooks",
     "config",
     "config.worktree",
     "commondir",
     "gitdir",
-    "rebase-merge",
-    "rebase-apply",
     "sequencer",
 ];
-/// The same in `info` and `objects/info`: alternates are further directories of objects.
-const PROTECTED_GIT_INFO: [&str; 3] = ["attributes", "alternates", "http-alternates"];
+/// How the names of unfinished rebases begin (`rebase-merge`, `rebase-apply`).
+const PROTECTED_GIT_PREFIX: &str = "rebase-";
+/// The same for files that only count in their directory.
+const PROTECTED_GIT_PATHS: [&[&str]; 3] = [
+    &["info", "attributes"],
+    &["objects", "info", "alternates"],
+    &["objects", "info", "http-alternates"],
+];
+/// Directories of a git directory in which further git directories lie, at any depth: a submodule's name may have slashes.
+const NESTED_GIT_DIRS: [&str; 2] = ["modules", "worktrees"];
+/// Directories of a git directory in which names are those of branches and tags, so that none is protected.
+const REF_DIRS: [&str; 2] = ["refs", "logs"];
 /// How many links one name may go through; the kernel's own limit.
 const MAX_LINKS: usize = 40;
 
@@ -232,8 +244,14 @@ impl PathRules {
         if parts.iter().any(|part| eq_name(part, CONFIG_FILE)) {
             return Some(format!("the configuration {CONFIG_FILE}"));
         }
-        if let Some(what) = self.inside_git(path, &parts).and_then(protected_git_part) {
-            return Some(what);
+        if let Some(inner) = self.inside_git(path, &parts) {
+            if inner.is_empty() {
+                return Some("the repository's .git".to_owned());
+            }
+            let holder = || protected_git_holder(&inner).filter(|_| access == Access::Replace);
+            if let Some(name) = protected_git_entry(&inner).or_else(holder) {
+                return Some(format!("git's {name}"));
+            }
         }
         if self.git_dirs.iter().any(holds) {
             return Some("the repository's git directory".to_owned());
@@ -266,20 +284,60 @@ impl PathRules {
     }
 }
 
-/// The protected thing at a place inside a git directory.
-fn protected_git_part(inner: Vec<&[u8]>) -> Option<String> {
-    if inner.is_empty() {
-        return Some("the repository's .git".to_owned());
+/// The protected thing at a place inside a git directory, given by the parts of its path below that directory: what it is
+/// called, or `None`. Everything below a protected directory is protected, and the same names are in the directories of
+/// submodules and working trees.
+pub fn protected_git_entry(inner: &[&[u8]]) -> Option<&'static str> {
+    let first = inner.first()?;
+    if REF_DIRS.iter().any(|name| eq_name(first, name)) {
+        return None;
     }
-    let named = |name: &&&str| inner.iter().any(|part| eq_name(part, name));
-    if let Some(name) = PROTECTED_GIT_ENTRIES.iter().find(named) {
-        return Some(format!("git's {name}"));
-    }
-    let found = inner.windows(2).find_map(|pair| {
-        let names = |name: &&&str| eq_name(pair[0], "info") && eq_name(pair[1], name);
-        PROTECTED_GIT_INFO.iter().find(names)
+    let path = PROTECTED_GIT_PATHS.iter().find_map(|path| {
+        let same = |parts: &[&[u8]]| {
+            parts
+                .iter()
+                .zip(*path)
+                .all(|(part, name)| eq_name(part, name))
+        };
+        let found = inner.windows(path.len()).any(same);
+        found.then(|| path.last().copied()).flatten()
     });
-    found.map(|name| format!("git's info/{name}"))
+    if path.is_some() || eq_name(first, "objects") {
+        return path;
+    }
+    inner.iter().find_map(|part| {
+        let entry = PROTECTED_GIT_ENTRIES
+            .into_iter()
+            .find(|name| eq_name(part, name));
+        let prefix = part
+            .get(..PROTECTED_GIT_PREFIX.len())
+            .filter(|start| eq_name(start, PROTECTED_GIT_PREFIX));
+        entry.or(prefix.map(|_| "rebase"))
+    })
+}
+
+/// Whether a directory's entry of this name decides over the agent or runs programs, in any case.
+pub fn is_protected_name(name: &[u8]) -> bool {
+    PROTECTED_NAMES.iter().any(|other| eq_name(name, other))
+}
+
+/// What a directory inside a git directory holds that must stay where it is: a crafted one could be put in its place.
+fn protected_git_holder(inner: &[&[u8]]) -> Option<&'static str> {
+    let first = inner.first()?;
+    if let Some(name) = NESTED_GIT_DIRS
+        .into_iter()
+        .find(|name| eq_name(first, name))
+    {
+        return Some(name);
+    }
+    PROTECTED_GIT_PATHS.iter().find_map(|path| {
+        let holds = inner.len() < path.len()
+            && inner
+                .iter()
+                .zip(*path)
+                .all(|(part, name)| eq_name(part, name));
+        holds.then(|| path.last().copied()).flatten()
+    })
 }
 
 fn eq_name(part: &[u8], name: &str) -> bool {
@@ -384,9 +442,16 @@ mod tests {
             "/w/.git/worktrees/x/gitdir",
             "/w/.git/worktrees/x/config.worktree",
             "/w/.git/info/attributes",
-            "/w/.git/objects/info/alternates",
             "/w/.git/modules/x/objects/info/alternates",
             "/w/.git/rebase-merge/git-rebase-todo",
+            "/w/.git/rebase-apply",
+            "/w/.git/sequencer/todo",
+            "/w/.git/objects/info/alternates",
+            "/w/.git/modules/libs/foo/config",
+            "/w/.git/modules/refs/config",
+            "/w/.git/modules/libs/foo/objects/info/alternates",
+            "/w/.git/modules/libs/foo/worktrees/w/commondir",
+            "/w/.git/worktrees/w/commondir",
             "/w/.git",
             "/w/artifacts/audit.csv",
             "/w/Artifacts/Audit.csv",
@@ -398,6 +463,10 @@ mod tests {
         for path in [
             "/w/a.txt",
             "/w/.git/info/exclude",
+            "/w/.git/refs/heads/config",
+            "/w/.git/logs/refs/heads/hooks/x",
+            "/w/.git/objects/info/commit-graph",
+            "/w/.git/modules/libs/foo/HEAD",
             "/w/.gitignore",
             "/w/hooks/x",
             "/w/config",
@@ -420,6 +489,23 @@ mod tests {
             assert!(rules.protected_part(path, Access::Replace).is_some());
             assert!(rules.protected_part(path, Access::Write).is_none());
         }
+    }
+
+    #[test]
+    fn a_crafted_directory_cannot_take_the_place_of_gits_own() {
+        for path in [
+            "/w/.git/info",
+            "/w/.git/objects",
+            "/w/.git/objects/info",
+            "/w/.git/modules",
+            "/w/.git/modules/libs",
+            "/w/.git/worktrees/w",
+        ] {
+            assert!(touched(path, Access::Replace), "{path}");
+            assert!(!touched(path, Access::Write), "{path}");
+        }
+        assert!(!touched("/w/.git/refs/heads/x", Access::Replace));
+        assert!(!touched("/w/.git/objects/ab", Access::Replace));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use llmc_exec::{ExecRequest, Program, Runner, Stream};
+use llmc_exec::{ExecRequest, GitAccess, Program, Runner, Stream};
 use llmc_host::{CancelToken, OpenDir, OpenFile, RepositoryStamp};
 use sha1::Digest;
 
@@ -231,6 +231,7 @@ impl<'a> Head<'a> {
             env: &env,
             max_output: limit,
             owner: self.cx.caller().run_owner(),
+            git: GitAccess::ReadOnly,
         };
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let mut collect = |stream, bytes: &[u8]| match stream {

@@ -4,12 +4,14 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Instant;
 
 use nix::sys::signal::{SigSet, Signal as Nix};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Stat;
 use rustix::io::Errno;
 use rustix::process::{
@@ -19,6 +21,7 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 
 use super::outer::leash;
+use super::usage::UsageCheck;
 use super::{caps, landlock, limits, mounts, namespaces, reaper, seccomp, stage};
 use crate::fds;
 use crate::level::{Feature, Features};
@@ -36,16 +39,20 @@ pub(super) fn run() -> io::Result<()> {
     }
     // The working directory, the two outputs and perhaps an input. If there is no plan after all, the server is gone or
     // had no use for it.
-    let mut fds = fds::receive(&leash)?.into_iter();
+    let mut fds = fds::receive(&leash)?.into_iter().peekable();
     let (Some(cwd), Some(out), Some(err)) = (fds.next(), fds.next(), fds.next()) else {
         return Err(io::ErrorKind::InvalidData.into());
     };
     rustix::process::fchdir(cwd)?;
-    let plan = plan::receive(&leash)?;
+    let plan: Plan = plan::receive(&leash)?;
     let ends = CommandStdio {
-        input: fds.next(),
+        input: fds.next_if(|_| wants_input(&plan)),
         outputs: Some((out, err)),
     };
+    if let Some(group) = fds.next() {
+        // Without the group the checks of this process hold.
+        let _ = rustix::io::write(group, b"0");
+    }
     carry_out(&plan, stage.as_ref(), &leash, ends)
 }
 
@@ -55,8 +62,7 @@ pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()>
         return plan::send(leash, &Report::Failed(failure));
     }
     let plan: Plan = plan::receive(leash)?;
-    let wants = |target: &Target| target.input.has_descriptor();
-    let input = if plan.target.as_ref().is_some_and(wants) {
+    let input = if wants_input(&plan) {
         fds::receive(leash)?.pop()
     } else {
         None
@@ -66,6 +72,11 @@ pub(super) fn run_here(features: Features, leash: &UnixStream) -> io::Result<()>
         outputs: None,
     };
     carry_out(&plan, None, leash, ends)
+}
+
+fn wants_input(plan: &Plan) -> bool {
+    let target = plan.target.as_ref();
+    target.is_some_and(|target| target.input.has_descriptor())
 }
 
 /// Bounds what programs can have, which needs no plan.
@@ -112,7 +123,7 @@ fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
             .map_err(|error| Failure::new(None, "the session's /tmp", error))?;
         namespaces::mount(plan.features)?;
         mounts::build(plan, stage, tmp.as_deref())
-            .map_err(|error| Failure::new(Some(Feature::MountSpace), &error.step, error.errno))?;
+            .map_err(|error| Failure::new(Some(error.feature), &error.step, error.errno))?;
         if plan.features.fresh_proc {
             mounts::fresh_proc()
                 .map_err(|errno| Failure::new(Some(Feature::FreshProc), "mounting /proc", errno))?;
@@ -143,6 +154,11 @@ fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
 fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
     let failed = |errno| Failure::new(None, "the working directory", errno);
     rustix::process::chdir(&plan.cwd).map_err(failed)?;
+    let mut overlaid = plan.places.git.iter().map(|git| Path::new(&git.git_dir));
+    if overlaid.any(|dir| Path::new(&plan.cwd).starts_with(dir)) {
+        // An overlay shows the directory under numbers of its own.
+        return Ok(());
+    }
     let there = rustix::fs::stat(".").map_err(failed)?;
     if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino) {
         Ok(())
@@ -153,10 +169,15 @@ fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
 
 /// Starts the command and stays until it is over. Nothing to report if the server went first.
 fn live(target: &Target, plan: &Plan, leash: &UnixStream, ends: CommandStdio) -> Vec<Report> {
+    let mut reports = Vec::new();
     let over = start(target, plan, ends).and_then(|command| {
         let signals = only_wait()?;
         if target.input == Input::Nothing || introduce(command, leash).is_ok() {
-            Ok(watch(&signals, command, leash))
+            let mut usage = UsageCheck::new(plan);
+            Ok(watch(&signals, command, leash, &mut usage, |bound| {
+                reports.push(Report::Exceeded(bound));
+                end_command(plan);
+            }))
         } else {
             Ok(None)
         }
@@ -165,9 +186,23 @@ fn live(target: &Target, plan: &Plan, leash: &UnixStream, ends: CommandStdio) ->
         reaper::end_all();
     }
     match over {
-        Ok(Some(report)) if plan.features.pid && alone() => vec![report, Report::Alone],
-        Ok(report) => report.into_iter().collect(),
-        Err(failure) => vec![Report::Failed(failure)],
+        Ok(Some(report)) if plan.features.pid && alone() => {
+            reports.extend([report, Report::Alone]);
+        }
+        Ok(report) => reports.extend(report),
+        Err(failure) => reports.push(Report::Failed(failure)),
+    }
+    reports
+}
+
+/// Kills every process of the run but this one.
+fn end_command(plan: &Plan) {
+    if plan.features.pid {
+        // In one step for all of them, so that none can fork away.
+        let everyone = nix::unistd::Pid::from_raw(-1);
+        let _ = nix::sys::signal::kill(everyone, Nix::SIGKILL);
+    } else {
+        reaper::kill_all();
     }
 }
 
@@ -251,8 +286,17 @@ fn introduce(command: Pid, leash: &UnixStream) -> io::Result<()> {
     { leash }.read_exact(&mut answer)
 }
 
-/// Reaps whatever ends until that is the command itself, or the server is gone. Passes on signals that the server sends.
-fn watch(signals: &SignalFd, command: Pid, leash: &UnixStream) -> Option<Report> {
+/// Reaps whatever ends until that is the command itself, or the server is gone. Passes on signals that the server sends,
+/// and calls `end` once if the run is over a bound.
+fn watch(
+    signals: &SignalFd,
+    command: Pid,
+    leash: &UnixStream,
+    usage: &mut UsageCheck,
+    mut end: impl FnMut(String),
+) -> Option<Report> {
+    let mut next_check = Instant::now() + usage.interval();
+    let mut is_over = false;
     loop {
         // First: a child may have ended before its signal was blocked.
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
@@ -270,8 +314,20 @@ fn watch(signals: &SignalFd, command: Pid, leash: &UnixStream) -> Option<Report>
             PollFd::new(leash, PollFlags::RDHUP | PollFlags::IN),
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
         ];
-        if poll(&mut watched, None).is_err() {
+        let left = next_check.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        if poll(&mut watched, timeout.as_ref()).is_err() {
             continue;
+        }
+        if Instant::now() >= next_check {
+            match usage.exceeded() {
+                Some(bound) if !is_over => {
+                    is_over = true;
+                    end(bound);
+                }
+                _ => {}
+            }
+            next_check = Instant::now() + usage.interval();
         }
         let leash_says = watched[0].revents();
         if !watched[1].revents().is_empty() {

@@ -23,6 +23,7 @@ mod reaper;
 mod seccomp;
 mod single_process;
 mod stage;
+mod usage;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

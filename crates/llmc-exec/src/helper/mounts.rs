@@ -15,12 +15,14 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self as rfs, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change,
-    mount_remount, move_mount, open_tree,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
+    OpenTreeFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount,
+    mount_change, mount_remount, move_mount, open_tree,
 };
 
 use super::stage::layer_dir;
-use crate::plan::{HiddenPlace, LINKS_DIR, Plan, Stage};
+use crate::level::Feature;
+use crate::plan::{GitOverlay, HiddenPlace, LINKS_DIR, Plan, Stage};
 
 /// Where a daemon's sockets are. `/var/run` is a link to the other almost everywhere.
 const RUN_DIRS: [&str; 2] = ["/run", "/var/run"];
@@ -32,6 +34,7 @@ const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// What went wrong, and where.
 pub(super) struct MountError {
+    pub(super) feature: Feature,
     pub(super) step: String,
     pub(super) errno: Errno,
 }
@@ -109,6 +112,7 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
         .iter()
         .partition(|place| is_put_back(Path::new(&place.path)));
     let shown_clones = cloned(&shown)?;
+    let overlays = git_overlays(plan)?;
     let nodes = device_nodes()?;
     let session_tmp = match tmp.filter(|_| own_tmp) {
         Some(dir) => {
@@ -209,6 +213,18 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
     for path in &plan.places.pinned {
         bind(path, MountFlags::empty())?;
     }
+    for (path, overlay) in &overlays {
+        match overlay {
+            Some(overlay) => match open(path) {
+                Ok(onto) => move_onto(overlay, &onto).map_err(at("mounting", path))?,
+                // Another program has removed the repository meanwhile.
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(at("opening", path)(errno)),
+            },
+            // It cannot be overlaid: read-only, then.
+            None => bind(path, MountFlags::RDONLY)?,
+        }
+    }
     for path in &plan.places.kept {
         bind(path, MountFlags::RDONLY)?;
     }
@@ -218,6 +234,48 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
         }
     }
     Ok(())
+}
+
+/// Overlays over git directories, made while their layers can still be written. At the start of a server an overlay that
+/// cannot be made is an error, so that the server knows; later it is `None`.
+fn git_overlays(plan: &Plan) -> Result<Vec<(&OsStr, Option<OwnedFd>)>> {
+    let mut made = Vec::new();
+    for git in &plan.places.git {
+        let overlay = match git_overlay(git) {
+            Ok(overlay) => Some(overlay),
+            Err(errno) if plan.target.is_none() => {
+                return Err(MountError {
+                    feature: Feature::GitOverlay,
+                    ..at("overlaying", &git.git_dir)(errno)
+                });
+            }
+            Err(_) => None,
+        };
+        made.push((git.git_dir.as_os_str(), overlay));
+    }
+    Ok(made)
+}
+
+fn git_overlay(git: &GitOverlay) -> Result<OwnedFd, Errno> {
+    let layer = Path::new(&git.layer);
+    let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_flag(&fs, "userxattr")?;
+    fsconfig_set_string(&fs, "index", "off")?;
+    let dirs = [
+        ("lowerdir", PathBuf::from(&git.git_dir)),
+        ("upperdir", layer.join("upper")),
+        ("workdir", layer.join("work")),
+    ];
+    // By descriptor: no link is followed, and no character in a name is special.
+    let mut opened = Vec::new();
+    for (key, dir) in dirs {
+        let fd = open(dir.as_os_str())?;
+        fsconfig_set_string(&fs, key, format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+        opened.push(fd);
+    }
+    fsconfig_create(&fs)?;
+    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)
 }
 
 /// Mounts a `/proc` that knows only this pid namespace. Read-only: as root, its switches are the host's.
@@ -525,7 +583,11 @@ fn devices(nodes: Vec<(&'static str, OwnedFd)>, bytes: u64) -> Result<()> {
 
 fn at(step: &'static str, path: &OsStr) -> impl FnOnce(Errno) -> MountError {
     let step = format!("{step} {}", path.display());
-    move |errno| MountError { step, errno }
+    move |errno| MountError {
+        feature: Feature::MountSpace,
+        step,
+        errno,
+    }
 }
 
 fn errno(error: &std::io::Error) -> Errno {

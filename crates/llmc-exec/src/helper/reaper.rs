@@ -3,6 +3,7 @@
 //! The helper is a subreaper, so an orphan below it becomes its child, however often it forked and whatever session it
 //! opened. Killing children until there are none therefore ends everything.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -17,13 +18,32 @@ pub(super) fn adopt_orphans() -> Result<(), Errno> {
     rustix::process::set_child_subreaper(Some(getpid()))
 }
 
+/// Kills every descendant, as often as it takes until none is new.
+pub(super) fn kill_all() {
+    let deadline = Instant::now() + STUBBORN_PROCESS_TIMEOUT;
+    let mut killed: BTreeSet<i32> = BTreeSet::new();
+    while Instant::now() < deadline {
+        let found = descendants(getpid()).into_iter();
+        let new: Vec<Pid> = found
+            .filter(|pid| killed.insert(pid.as_raw_nonzero().get()))
+            .collect();
+        if new.is_empty() {
+            return;
+        }
+        // First all stop, so that those that are killed last start no others meanwhile.
+        for signal in [Signal::STOP, Signal::KILL] {
+            for pid in &new {
+                let _ = kill_process(*pid, signal);
+            }
+        }
+    }
+}
+
 /// Kills and reaps every descendant.
 pub(super) fn end_all() {
     let deadline = Instant::now() + STUBBORN_PROCESS_TIMEOUT;
     loop {
-        for pid in descendants(getpid()) {
-            let _ = kill_process(pid, Signal::KILL);
-        }
+        kill_all();
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) | Err(Errno::INTR) => {}
@@ -39,7 +59,7 @@ pub(super) fn end_all() {
 }
 
 /// Processes below `pid`, deepest last. Read from `/proc`, so some may be gone and some not yet there: call again.
-fn descendants(pid: Pid) -> Vec<Pid> {
+pub(super) fn descendants(pid: Pid) -> Vec<Pid> {
     let mut found = vec![pid];
     let mut next = 0;
     while let Some(pid) = found.get(next).copied() {

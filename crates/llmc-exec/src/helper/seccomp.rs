@@ -62,6 +62,30 @@ const REFUSED: &[i64] = &[
     libc::SYS_request_key,
 ];
 
+/// The set-user-id and set-group-id bits. A file that a command gives them keeps them on the host, where they count.
+const SET_ID_BITS: u32 = libc::S_ISUID | libc::S_ISGID;
+
+/// Calls that take a mode, and which of their arguments it is. `mkdir` is not among them: the kernel drops the bits there.
+const SET_MODE: &[(i64, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+
+/// Calls that take a mode if their flags say that a file is made, and where the flags are. The mode follows them.
+const CREATE: &[(i64, u32)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+    (libc::SYS_openat, 2),
+];
+
 /// The machine whose calls are numbered as above. Other ways into the kernel (32-bit code) number them differently.
 #[cfg(target_arch = "x86_64")]
 const MACHINE: u32 = 0xc000_003e;
@@ -164,6 +188,14 @@ fn program(sockets: Sockets) -> io::Result<Block> {
     on(libc::SYS_ioctl, unless(IF_EQUAL, argument(1), &typing))?;
     on(libc::SYS_socket, socket(sockets))?;
     on(libc::SYS_socketpair, socketpair(sockets))?;
+    for (call, mode) in SET_MODE {
+        on(*call, unless(IF_ANY_BIT, argument(*mode), &[SET_ID_BITS]))?;
+    }
+    for (call, flags) in CREATE {
+        on(*call, create(*flags))?;
+    }
+    // Its mode is in memory, where no filter can look; without it programs take openat.
+    on(libc::SYS_openat2, refuse(libc::ENOSYS))?;
 
     let calls: Vec<(u32, Block)> = calls.into_iter().collect();
     let mut program = preamble();
@@ -254,6 +286,16 @@ fn unless(compare: u32, word: u32, values: &[u32]) -> Block {
     block
 }
 
+/// Refuses to make a file with a set-id bit. Without the flags the mode means nothing and may be anything.
+fn create(flags: u32) -> Block {
+    // `O_TMPFILE` without the flag for directories, which it includes.
+    let makes = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
+    let mut block = vec![step(LOAD, argument(flags)), branch(IF_ANY_BIT, makes, 1, 0)];
+    block.extend(allow());
+    block.extend(unless(IF_ANY_BIT, argument(flags + 1), &[SET_ID_BITS]));
+    block
+}
+
 /// A search tree over the calls' numbers, with a verdict of one step for a call that is not among them.
 fn search(calls: &[(u32, Block)], otherwise: &[sock_filter]) -> Block {
     match calls {
@@ -304,7 +346,7 @@ mod tests {
     const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
     /// What the kernel would say to a call.
-    fn verdict(program: &[sock_filter], call: i64, arguments: [u64; 2]) -> u32 {
+    fn verdict(program: &[sock_filter], call: i64, arguments: impl AsRef<[u64]>) -> u32 {
         let (mut at, mut a) = (0, 0_u32);
         loop {
             let sock_filter { code, jt, jf, k } = program[at];
@@ -314,8 +356,10 @@ mod tests {
                     a = match k {
                         NUMBER => call as u32,
                         ARCHITECTURE => MACHINE,
-                        16 => arguments[0] as u32,
-                        24 => arguments[1] as u32,
+                        k if k >= 16 => {
+                            let at = (k as usize - 16) / 8;
+                            arguments.as_ref().get(at).copied().unwrap_or(0) as u32
+                        }
                         _ => panic!("reads {k}"),
                     };
                     continue;
@@ -341,7 +385,12 @@ mod tests {
     #[test]
     fn what_is_listed_is_refused_and_nothing_else() {
         let program = program(Sockets::Internet).unwrap();
-        let special = [libc::SYS_clone3, libc::SYS_socket, libc::SYS_socketpair];
+        let special = [
+            libc::SYS_clone3,
+            libc::SYS_openat2,
+            libc::SYS_socket,
+            libc::SYS_socketpair,
+        ];
         for call in (0..600).filter(|call| !special.contains(call)) {
             let wanted = if REFUSED.contains(&call) {
                 REFUSE
@@ -352,6 +401,32 @@ mod tests {
             #[cfg(target_arch = "x86_64")]
             assert_ne!(verdict(&program, call | i64::from(X32), [0, 0]), ALLOW);
         }
+    }
+
+    #[test]
+    fn no_call_gives_a_file_a_set_id_bit() {
+        let program = program(Sockets::Internet).unwrap();
+        for bit in [0o4755, 0o2755, 0o6000] {
+            for (call, mode) in SET_MODE {
+                let mut arguments = [0; 6];
+                arguments[*mode as usize] = bit;
+                assert_eq!(verdict(&program, *call, arguments), REFUSE, "{call}");
+                arguments[*mode as usize] = 0o1777;
+                assert_eq!(verdict(&program, *call, arguments), ALLOW, "{call}");
+            }
+            for (call, flags) in CREATE {
+                let mut arguments = [0; 6];
+                arguments[*flags as usize + 1] = bit;
+                assert_eq!(verdict(&program, *call, arguments), ALLOW, "{call} reads");
+                for flag in [libc::O_CREAT, libc::O_TMPFILE] {
+                    arguments[*flags as usize] = flag as u64 | libc::O_RDWR as u64;
+                    assert_eq!(verdict(&program, *call, arguments), REFUSE, "{call}");
+                }
+                arguments[*flags as usize] = libc::O_DIRECTORY as u64;
+                assert_eq!(verdict(&program, *call, arguments), ALLOW, "{call} lists");
+            }
+        }
+        assert_ne!(verdict(&program, libc::SYS_openat2, [0, 0]), ALLOW);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::rule::{Refusal, Rule};
 use super::{Allowed, denied};
 use crate::error::{Error, Result};
-use crate::{ExecRequest, Program, Runner, Stream};
+use crate::{ExecRequest, GitAccess, Program, Runner, Stream};
 use llmc_host::CancelToken;
 use llmc_host::OpenDir;
 
@@ -23,6 +23,8 @@ use llmc_host::OpenDir;
 const GIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much may be answered.
 const ANSWER: u64 = 1 << 20;
+/// The shortest hash that git takes.
+const MIN_HASH_DIGITS: usize = 4;
 /// How many keys are overridden.
 const MAX_OVERRIDES: usize = 4000;
 
@@ -134,6 +136,9 @@ impl Runner {
             let keys = asked.keys()?;
             let linked = keys.iter().any(|key| key == "core.worktree");
             self.check_repository(&git_dir, linked)?;
+            if policy.roots.rules().denylist_reads() {
+                asked.refuse_nameless_contents(&rest)?;
+            }
             overrides.extend(keys.iter().filter_map(|key| harmless(key)));
             if overrides.len() > MAX_OVERRIDES {
                 return Err(refused(
@@ -209,6 +214,31 @@ impl Asked<'_> {
         Ok(keys.map(str::to_owned).collect())
     }
 
+    /// Refuses a file's content that is named by its hash: the denylist knows files by their names.
+    fn refuse_nameless_contents(&self, words: &[String]) -> Result<()> {
+        let words = words.iter().take_while(|word| *word != "--");
+        let words = words.filter(|word| !word.starts_with('-') && !word.contains(':'));
+        for word in words.flat_map(|word| word.split("..")) {
+            let name = word.trim_start_matches(['.', '^']);
+            let digits = name.bytes().take_while(u8::is_ascii_hexdigit).count();
+            let is_hash = digits >= MIN_HASH_DIGITS
+                && name[digits..]
+                    .chars()
+                    .next()
+                    .is_none_or(|next| "^~@".contains(next));
+            if is_hash && self.ask(&["cat-file", "-t", name])?.trim() == "blob" {
+                return Err(Error::CommandDenied {
+                    command: "git".to_owned(),
+                    why: format!(
+                        "{word} is a file's content without its name, which the denylist needs"
+                    ),
+                    hint: "name it as REVISION:PATH".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn ask(&self, args: &[&str]) -> Result<String> {
         let mut argv = vec!["git".to_owned(), "--no-pager".to_owned()];
         argv.extend(args.iter().map(|&word| word.to_owned()));
@@ -216,6 +246,7 @@ impl Asked<'_> {
             program: Some(self.program),
             env: &self.env,
             max_output: ANSWER,
+            git: GitAccess::ReadOnly,
             ..ExecRequest::new(&argv, self.cwd, GIT_TIMEOUT)
         };
         let mut out = Vec::new();

@@ -40,9 +40,14 @@ impl Places<'_> {
         if word == "-" {
             return Err("standard input is closed; name a file".to_owned());
         }
-        // Git's own forms: `:/words`, `:(magic)path`, `:!path`. None leaves the repository.
-        if touch == Touch::Git && word.starts_with(':') {
-            return Ok(());
+        if touch == Touch::Git {
+            if let Places::Real { roots, .. } = self {
+                check_git_names(roots, word)?;
+            }
+            // Git's own forms: `:/words`, `:(magic)path`, `:!path`, `:2:path`. None leaves the repository.
+            if word.starts_with(':') {
+                return Ok(());
+            }
         }
         match self {
             Places::Text => {
@@ -69,6 +74,22 @@ impl Places<'_> {
     }
 }
 
+/// Applies the denylist to a word of git's that may name an object: a revision ends at any colon (`HEAD:path`, `:path`,
+/// `:0:path`, `:/text:path`, `@{12:00}:path`), so whatever follows one is taken for a path, and the closing bracket of
+/// `:(magic)path` too. Too strict for some search texts, never too lenient.
+fn check_git_names(roots: &Roots, word: &str) -> Result<(), String> {
+    let rules = roots.rules();
+    if !rules.denylist_reads() {
+        return Ok(());
+    }
+    let ends = word.match_indices([':', ')']);
+    let mut tails = ends.map(|(at, mark)| &word[at + mark.len()..]);
+    match tails.any(|path| rules.is_denylisted(Path::new(path))) {
+        true => Err(on_denylist()),
+        false => Ok(()),
+    }
+}
+
 fn real(roots: &Roots, cwd: &Path, word: &str, touch: Touch) -> Result<(), String> {
     let joined = cwd.join(word);
     let Some(asked) = joined.to_str() else {
@@ -78,13 +99,6 @@ fn real(roots: &Roots, cwd: &Path, word: &str, touch: Touch) -> Result<(), Strin
         Touch::Entry => FinalLink::NoFollow,
         Touch::Content | Touch::Git => FinalLink::Follow,
     };
-    // The part of `revision:path` that names a file.
-    if let (Touch::Git, Some((_, file))) = (touch, word.split_once(':'))
-        && roots.rules().denylist_reads()
-        && roots.rules().is_denylisted(Path::new(file))
-    {
-        return Err(on_denylist());
-    }
     let path = match roots.resolve(asked, last, Access::Read) {
         Ok(path) => path,
         // A revision such as `main~3` is no path at all.

@@ -64,7 +64,13 @@ impl Runner {
             return Tree::with_own_helper(&self.settings.helper, cwd, plan, ends);
         }
         match slot_request.take()? {
-            Ok(slot) => Tree::in_slot(slot, cwd, plan, ends).map(Ok),
+            Ok(slot) => {
+                let is_command = plan.target.is_some();
+                let cgroup = is_command
+                    .then(|| self.cgroups.make(&plan.limits))
+                    .flatten();
+                Tree::in_slot(slot, cwd, plan, ends, cgroup).map(Ok)
+            }
             Err(failure) => Ok(Err(failure)),
         }
     }

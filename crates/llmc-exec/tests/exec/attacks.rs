@@ -5,8 +5,9 @@ use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -50,6 +51,31 @@ fn attempt(words: &[&str]) -> io::Result<()> {
         ["link", from, to] => fs::hard_link(from, to),
         ["link-write", from, to] => fs::hard_link(from, to).and_then(|()| fs::write(to, "owned")),
         ["chmod", path] => fs::set_permissions(path, Permissions::from_mode(0o777)),
+        // Ways to give a file the bits that make it run as its owner.
+        ["set-id-chmod", path, mode] => {
+            fs::set_permissions(path, Permissions::from_mode(octal(mode)?))
+        }
+        ["set-id-fchmod", path, mode] => {
+            let mode = Permissions::from_mode(octal(mode)?);
+            fs::File::open(path)?.set_permissions(mode)
+        }
+        ["set-id-create", path, mode] => {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(octal(mode)?);
+            options.open(path).map(drop)
+        }
+        ["set-id-openat2", path, mode] => {
+            let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CREATE;
+            let mode = rustix::fs::Mode::from_raw_mode(octal(mode)?);
+            let resolve = rustix::fs::ResolveFlags::empty();
+            rustix::fs::openat2(rustix::fs::CWD, *path, flags, mode, resolve)?;
+            Ok(())
+        }
+        ["set-id-mknod", path, mode] => {
+            let mode = rustix::fs::Mode::from_raw_mode(octal(mode)?);
+            let kind = rustix::fs::FileType::RegularFile;
+            Ok(rustix::fs::mknodat(rustix::fs::CWD, *path, kind, mode, 0)?)
+        }
         ["chown", path] => std::os::unix::fs::chown(path, Some(12345), None),
         ["utime", path] => fs::File::open(path)?.set_modified(SystemTime::UNIX_EPOCH),
         ["setxattr", path] => {
@@ -175,6 +201,25 @@ fn attempt(words: &[&str]) -> io::Result<()> {
                 .then_some(())
                 .ok_or_else(|| io::ErrorKind::Other.into())
         }
+        // Starts processes until it may not, each of which does the same.
+        ["fork-bomb"] => loop {
+            let own = std::env::current_exe()?;
+            let started = std::process::Command::new(own)
+                .arg0("attack")
+                .arg("fork-bomb")
+                .spawn();
+            if started.is_err() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        },
+        ["many-children", count] => {
+            let mut children = Vec::new();
+            for _ in 0..parse(count)? {
+                children.push(std::process::Command::new("sleep").arg("1000").spawn()?);
+            }
+            std::thread::sleep(Duration::from_secs(1000));
+            Ok(())
+        }
         ["shared-memory"] => fs::write("/dev/shm/owned", "x"),
         ["null"] => fs::write("/dev/null", "x"),
         ["own-tmp"] => fs::write("/tmp/llmc-exec-test", "x"),
@@ -212,6 +257,10 @@ fn expect_pong(read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<
         4 if &answer == b"pong" => Ok(()),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+fn octal(mode: &str) -> io::Result<u32> {
+    u32::from_str_radix(mode, 8).map_err(io::Error::other)
 }
 
 fn parse(pid: &str) -> io::Result<i32> {

@@ -13,6 +13,7 @@ use crate::world::{World, text};
 pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("files_outside_stay_as_they_are", files);
     add("metadata_outside_stays_as_it_is", metadata);
+    add("no_file_gets_a_set_id_bit", set_id);
     add("the_network_is_out_of_reach", network);
     add("no_two_runs_share_a_network", networks);
     add("sockets_of_the_host_are_out_of_reach", sockets);
@@ -118,6 +119,39 @@ fn files() {
         })
         .collect();
     fails_confined_only(&world, attacks);
+}
+
+fn set_id() {
+    let world = World::new();
+    let file = world.workspace.join("program");
+    let name = text(&file);
+    let mut attacks: Vec<Attack<'_>> = Vec::new();
+    let empty = || {
+        let _ = std::fs::remove_file(&file);
+    };
+    let made = || std::fs::write(&file, "x").unwrap();
+    for mode in ["4755", "2755", "6777"] {
+        for (attack, prepare) in [
+            ("set-id-chmod", &made as &dyn Fn()),
+            ("set-id-fchmod", &made),
+            ("set-id-create", &empty),
+            ("set-id-openat2", &empty),
+            ("set-id-mknod", &empty),
+        ] {
+            attacks.push((
+                words(&[attack, &name, mode]),
+                |level| level.seccomp,
+                prepare,
+            ));
+        }
+    }
+    fails_confined_only(&world, attacks);
+    empty();
+    made();
+    // What is no set-id bit can be set.
+    let runner = world.runner(Confinement::Auto);
+    let ran = world.run(&runner, &["attack", "set-id-chmod", &name, "1755"]);
+    assert_eq!(ran.finished.status.exit_code(), Some(0), "{ran:?}");
 }
 
 fn metadata() {

@@ -16,6 +16,7 @@ mod attacks;
 mod bounded;
 mod endings;
 mod escapes;
+mod git_layer;
 mod guarding;
 mod home;
 mod policy;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     };
     bounded::list(&mut add);
     escapes::list(&mut add);
+    git_layer::list(&mut add);
     guarding::list(&mut add);
     home::list(&mut add);
     endings::list(&mut add);

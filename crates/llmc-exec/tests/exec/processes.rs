@@ -370,7 +370,7 @@ fn planted() {
         let script = "echo '[core]' > .git/config.worktree; echo ready; read line";
         let process = sh(&world, &runner, script, manner);
         until(&process, "ready");
-        assert!(name.exists());
+        assert_eq!(name.exists(), !runner.level().git_overlay);
         process.stop(&[9], PROCESS_TIMEOUT).unwrap();
         let ending = process.ending().unwrap();
         if runner.level().protected != Protection::None {

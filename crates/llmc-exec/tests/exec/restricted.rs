@@ -1,17 +1,22 @@
 //! The restricted profile with real programs and real files.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use llmc_exec::{Confinement, Error, Profile, Runner};
 use llmc_host::{PathRules, Roots};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 
 use crate::world::{World, text};
 
 pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("restricted_programs_do_their_work", work);
     add("restricted_programs_stay_inside", inside);
+    add("restricted_programs_read_no_swapped_folder", swapped);
+    add("the_denylist_holds_for_objects_of_git", objects);
     add("a_restricted_list_is_checked_at_start", at_start);
 }
 
@@ -20,7 +25,12 @@ const PROGRAMS: &str = "rg grep ls cat head tail wc stat file diff find sed git"
 
 /// A server in the restricted profile, where this kernel allows one.
 fn restricted(world: &World) -> Option<Runner> {
+    restricted_that_sees(world, None)
+}
+
+fn restricted_that_sees(world: &World, sees: Option<Vec<PathBuf>>) -> Option<Runner> {
     let mut settings = world.settings(Confinement::Auto);
+    settings.sees = sees;
     settings.profile = Profile::Restricted;
     settings.network = true;
     settings.allowlist = PROGRAMS.split(' ').map(str::to_owned).collect();
@@ -192,6 +202,126 @@ fn inside() {
         ran.finished.status.exit_code() == Some(1) && ran.err.contains("No such file"),
         "{ran:?}"
     );
+}
+
+/// A folder and a link to the outside change places while programs read through the name.
+fn swapped() {
+    let world = World::new();
+    let dir = &world.workspace;
+    std::fs::create_dir(dir.join("cur")).unwrap();
+    std::fs::write(dir.join("cur/p"), "mine\n").unwrap();
+    std::fs::write(world.outside.join("p"), "LEAKED\n").unwrap();
+    symlink(&world.outside, dir.join("other")).unwrap();
+    let Some(runner) = restricted(&world) else {
+        return;
+    };
+    let naive = restricted_that_sees(&world, Some(vec!["/".into()])).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (cur, other) = (dir.join("cur"), dir.join("other"));
+            while !done.load(Ordering::Relaxed) {
+                let _ = renameat_with(CWD, &cur, CWD, &other, RenameFlags::EXCHANGE);
+                std::thread::sleep(std::time::Duration::from_micros(300));
+            }
+        });
+        let reads = |runner: &Runner| match world.try_run(runner, &["cat", "cur/p"]) {
+            Ok(ran) => ran.out,
+            Err(Error::CommandDenied { .. }) => String::new(),
+            Err(error) => panic!("{error}"),
+        };
+        // Ends the swapping whatever fails.
+        let _done = SetAtEnd(&done);
+        let (mut read, mut tried) = (0, 0);
+        while tried < 400 && read < 40 {
+            let out = reads(&runner);
+            assert!(!out.contains("LEAKED"), "after {tried} runs");
+            read += usize::from(out == "mine\n");
+            tried += 1;
+        }
+        assert!(read > 0, "nothing was read at all");
+        let leaks = (0..600).any(|_| reads(&naive).contains("LEAKED"));
+        assert!(leaks, "the race proves nothing");
+    });
+}
+
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn objects() {
+    let world = World::new();
+    let dir = &world.workspace;
+    std::fs::remove_dir_all(dir.join(".git")).unwrap();
+    std::fs::write(dir.join(".env"), "KEY\n").unwrap();
+    let git = |args: &[&str]| {
+        let output = Command::new("git")
+            .args([
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=a@b",
+                "-c",
+                "safe.directory=*",
+            ])
+            .args(args)
+            .current_dir(dir)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    git(&["init", "-q"]);
+    git(&["add", "-f", ".env", "inside.txt"]);
+    git(&["commit", "-qm", "start"]);
+    let Some(runner) = restricted(&world) else {
+        return;
+    };
+    let secret = git(&["rev-parse", ":.env"]);
+    let other = git(&["rev-parse", ":inside.txt"]);
+    let range = format!("{other}..{secret}");
+    let peeled = format!("{secret}^{{blob}}");
+    for argv in [
+        &["show", ":.env"][..],
+        &["show", ":0:.env"],
+        &["show", ":./.env"],
+        &["show", ":.ENV"],
+        &["show", "HEAD:.env"],
+        &["show", "HEAD^{tree}:.env"],
+        &["show", ":/start:.env"],
+        &["show", "@{0}:.env"],
+        &["cat-file", "-p", ":.env"],
+        &["cat-file", "blob", ":0:.env"],
+        &["diff", ":.env", ":inside.txt"],
+        &["grep", "KEY", "--", ":(glob).env"],
+        &["show", &secret],
+        &["show", &secret[..8]],
+        &["cat-file", "-p", &secret],
+        &["cat-file", "blob", &peeled],
+        &["diff", &other, &secret],
+        &["diff", &range],
+    ] {
+        let argv = [&["git"][..], argv].concat();
+        let refused = world.try_run(&runner, &argv);
+        assert!(
+            matches!(refused, Err(Error::CommandDenied { .. })),
+            "{argv:?}: {refused:?}"
+        );
+    }
+    for argv in [
+        &["git", "show", ":inside.txt"][..],
+        &["git", "show", ":0:inside.txt"],
+        &["git", "cat-file", "-p", "HEAD:inside.txt"],
+    ] {
+        let ran = world.run(&runner, argv);
+        assert_eq!(ran.out, "inside\n", "{argv:?}: {ran:?}");
+    }
 }
 
 fn at_start() {

@@ -91,7 +91,7 @@ impl World {
     pub(crate) fn settings(&self, confinement: Confinement) -> Settings {
         let mut settings = Settings {
             confinement,
-            allowlist: ["attack", "sh", "yes", "cat", "true", "env", "git"]
+            allowlist: ["attack", "sh", "yes", "cat", "true", "env", "git", "mv"]
                 .map(str::to_owned)
                 .to_vec(),
             write_roots: vec![self.workspace.clone()],

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use llmc_exec::{CommandInput, ExecRequest, RunOwner, RunReport};
+use llmc_exec::{CommandInput, ExecRequest, GitAccess, RunOwner, RunReport};
 use llmc_host::CancelToken;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -188,6 +188,7 @@ impl Interpreter {
             env: &env,
             max_output: u64::MAX,
             owner: RunOwner::default(),
+            git: GitAccess::ReadOnly,
         };
         let cancel = stop.clone();
         let begin = move |mut input: CommandInput| {

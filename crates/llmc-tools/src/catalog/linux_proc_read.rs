@@ -130,10 +130,8 @@ pub(super) fn ending_notes(ending: &ProcessEnd) -> Vec<String> {
         notes.push("ended: idle for too long (mcp.tools.proc_idle_timeout)".to_owned());
     }
     for planted in &ending.quarantined {
-        notes.push(format!(
-            "{} is protected; the change was undone",
-            planted.path.display()
-        ));
+        notes.push(planted.note(&planted.path.display().to_string()));
     }
+    notes.extend(ending.notes.iter().cloned());
     notes
 }

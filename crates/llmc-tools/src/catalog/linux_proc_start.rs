@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llmc_exec::{Io, ProcessOptions};
+use llmc_exec::{ExecRequest, GitAccess, Io, ProcessOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +65,10 @@ impl Tool for LinuxProcStart {
                 .open_dir(args.cwd.as_deref().unwrap_or("."))?;
             let (app, caller) = (cx.app(), cx.caller());
             let env = caller.environment();
-            let spec = caller.exec_request(&words.argv, &cwd, &env);
+            let spec = ExecRequest {
+                git: GitAccess::ReadOnly,
+                ..caller.exec_request(&words.argv, &cwd, &env)
+            };
             let manner = ProcessOptions {
                 io,
                 idle: app

@@ -230,10 +230,7 @@ fn notes(ran: &Capture) -> Vec<String> {
         notes.push("ended: it printed too much".to_owned());
     }
     for planted in &ran.quarantined {
-        notes.push(format!(
-            "{} is protected; the change was undone",
-            planted.path.display()
-        ));
+        notes.push(planted.note(&planted.path.display().to_string()));
     }
     notes
 }

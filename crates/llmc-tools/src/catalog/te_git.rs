@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use llmc_enrich::{Condensed, Totals, git};
-use llmc_exec::{ExecRequest, RunReport, Stream};
+use llmc_exec::{ExecRequest, GitAccess, RunReport, Stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -80,6 +80,7 @@ impl Tool for TeGit {
                 env: &git.env,
                 max_output: MAX_OUTPUT_BYTES,
                 owner: cx.caller().run_owner(),
+                git: GitAccess::ReadOnly,
             };
             let report = commands.run(&spec, &mut collect, cancel)?;
             if report.cancelled {

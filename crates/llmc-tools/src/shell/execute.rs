@@ -188,6 +188,7 @@ pub(crate) fn resume(
         Waited::Ended(end) => {
             capture.status = Some(end.status);
             capture.quarantined = end.quarantined;
+            capture.notes.extend(end.notes);
             if end.idle {
                 capture
                     .notes
@@ -312,6 +313,7 @@ fn capture(
         Waited::Ended(end) => {
             capture.status = Some(end.status);
             capture.quarantined = end.quarantined;
+            capture.notes.extend(end.notes);
         }
         Waited::OutputLimit => {
             let end = super::wait::kill(&process);
@@ -426,12 +428,8 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
         ));
     }
     let roots = &cx.files().roots;
-    let undone = |planted: &Quarantined| {
-        format!(
-            "{} is protected; the change was undone",
-            roots.display_absolute(&planted.path)
-        )
-    };
+    let undone =
+        |planted: &Quarantined| planted.note(&roots.display_absolute(&planted.path).to_string());
     notes.extend(capture.quarantined.iter().map(undone));
     let failed = capture.status.is_some_and(|status| !status.is_success());
     notes.extend(

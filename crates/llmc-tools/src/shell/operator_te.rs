@@ -84,6 +84,7 @@ fn run_program(
         env: spec.env,
         max_output: MAX_OUTPUT_BYTES,
         owner: spec.owner,
+        git: spec.git,
     };
     let mut spool = Spool::new(cx.app().stores().map(ToOwned::to_owned));
     let mut answer = Vec::new();
@@ -122,7 +123,7 @@ fn run_program(
         status: Some(report.status),
         spool,
         quarantined: report.quarantined,
-        notes: Vec::new(),
+        notes: report.notes,
         output_capped: report.output_capped,
         proc_id: None,
     })

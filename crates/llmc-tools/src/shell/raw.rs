@@ -66,7 +66,12 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
         Ok(Waited::Ended(end)) => {
             for planted in &end.quarantined {
                 let path = cx.files().roots.display_absolute(&planted.path);
-                undone.push_str(&format!("{path} is protected; the change was undone\n"));
+                undone.push_str(&planted.note(&path.to_string()));
+                undone.push('\n');
+            }
+            for note in &end.notes {
+                undone.push_str(note);
+                undone.push('\n');
             }
             end.status
         }

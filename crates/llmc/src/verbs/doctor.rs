@@ -42,6 +42,7 @@ struct Findings {
     probes: Vec<Probe>,
     tool_chains: Vec<ToolChain>,
     /// Folders that commands write copy-on-write.
+    limits_by: &'static str,
     layers: Vec<PrivateLayer>,
     /// What the private layers hold on the disk, and what each principal's may.
     layer_bytes: u64,
@@ -132,6 +133,7 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         unresolved,
         probes,
         tool_chains,
+        limits_by: runner.map_or("", Runner::limits_by),
         layers: runner.map_or_else(Vec::new, |runner| runner.layers().to_vec()),
         layer_bytes: runner.map_or(0, Runner::layer_bytes),
         layer_max_bytes: runner.map_or(0, |runner| runner.settings().cache_max_bytes),

@@ -46,6 +46,7 @@ pub(super) fn text(found: &Findings) -> String {
     row("commands", found.confinement.to_string());
     row("kernel gives", offered(found));
     row("enforced", enforced(found));
+    row("limits by", found.limits_by.to_owned());
     let programs: Vec<String> = found
         .programs
         .iter()
@@ -145,6 +146,7 @@ pub(super) fn document(found: &Findings) -> String {
             "kernel_gives": found.offered.map(|level| level.to_string()),
             "missing": found.offered.map(|level| level.missing()),
             "enforced": found.level.map(|level| level.to_string()),
+            "limits_by": found.limits_by,
             "programs": programs,
             "interpreters": interpreters(found),
             "unresolved": unresolved,

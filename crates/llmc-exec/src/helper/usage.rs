@@ -1,0 +1,159 @@
+//! Bounds that no resource limit of the kernel sets: how many processes root may start, and memory in shared mappings.
+//!
+//! The helper looks at its run a few times a second, more often the closer a bound is. A control group, where there is one,
+//! enforces the same without gaps; this holds everywhere.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, getpid};
+
+use super::reaper;
+use crate::memory::run_memory_bytes;
+use crate::plan::Plan;
+
+/// How long a run goes on unseen while it is far from its bounds, and near them.
+const USUAL_INTERVAL: Duration = Duration::from_millis(250);
+const CLOSE_INTERVAL: Duration = Duration::from_millis(40);
+/// What part of a bound is near it.
+const CLOSE_PART: u64 = 4;
+
+/// Looks after one run.
+pub(super) struct UsageCheck {
+    processes: u64,
+    /// Bytes of one process, and of all together.
+    memory: Option<(u64, u64)>,
+    /// Whether `/proc` shows the processes of this run and no others.
+    has_own_proc: bool,
+    is_close: bool,
+}
+
+/// What one process uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Usage {
+    threads: u64,
+    resident: u64,
+}
+
+impl UsageCheck {
+    pub(super) fn new(plan: &Plan) -> UsageCheck {
+        UsageCheck {
+            processes: plan.limits.processes,
+            memory: plan
+                .limits
+                .memory_bytes
+                .map(|bytes| (bytes, run_memory_bytes(bytes))),
+            has_own_proc: plan.features.fresh_proc,
+            // A run may begin with what brings it over a bound.
+            is_close: true,
+        }
+    }
+
+    /// When to look again.
+    pub(super) fn interval(&self) -> Duration {
+        match self.is_close {
+            true => CLOSE_INTERVAL,
+            false => USUAL_INTERVAL,
+        }
+    }
+
+    /// Which bound the run is over, if any.
+    pub(super) fn exceeded(&mut self) -> Option<String> {
+        let pids = match self.has_own_proc {
+            true => listed_pids(),
+            false => reaper::descendants(getpid()),
+        };
+        let used: Vec<(Pid, Usage)> = pids
+            .into_iter()
+            .filter_map(|pid| Some((pid, usage(pid)?)))
+            .collect();
+        let threads: u64 = used.iter().map(|(_, usage)| usage.threads).sum();
+        if threads > self.processes {
+            return Some(format!(
+                "it had more than {} processes and threads",
+                self.processes
+            ));
+        }
+        let resident: u64 = used.iter().map(|(_, usage)| usage.resident).sum();
+        let (each, all) = self.memory.unwrap_or((u64::MAX, u64::MAX));
+        self.is_close = threads > self.processes / CLOSE_PART || resident > each / CLOSE_PART;
+        // Pages of files are counted so far, and shared ones several times: an upper bound.
+        if resident <= each {
+            return None;
+        }
+        // One that cannot be looked into belongs to another user; what it shares is not told apart.
+        let own = used
+            .iter()
+            .map(|(pid, usage)| own_memory(*pid).unwrap_or(usage.resident));
+        let own: Vec<u64> = own.collect();
+        let over = match own.iter().any(|bytes| *bytes > each) {
+            true => Some(("a process", each)),
+            false if own.iter().sum::<u64>() > all => Some(("it", all)),
+            false => None,
+        };
+        over.map(|(what, bytes)| format!("{what} used more than {} MiB of memory", bytes >> 20))
+    }
+}
+
+/// Every process of this pid namespace but its first.
+fn listed_pids() -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Pid::from_raw)
+        .filter(|pid| *pid != Pid::INIT)
+        .collect()
+}
+
+fn usage(pid: Pid) -> Option<Usage> {
+    parse_status(&kernel_file(pid, "status")?)
+}
+
+/// Threads and resident memory out of `/proc/PID/status`. A process that has ended has none.
+fn parse_status(text: &str) -> Option<Usage> {
+    Some(Usage {
+        threads: number_after(text, "Threads:")?,
+        resident: number_after(text, "VmRSS:").unwrap_or(0) << 10,
+    })
+}
+
+fn number_after(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Memory that would be free without this process: its own, and its part of what it shares, files aside.
+fn own_memory(pid: Pid) -> Option<u64> {
+    parse_rollup(&kernel_file(pid, "smaps_rollup")?)
+}
+
+fn parse_rollup(text: &str) -> Option<u64> {
+    Some((number_after(text, "Pss_Anon:")? + number_after(text, "Pss_Shmem:")?) << 10)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file of the kernel, not of the agent"
+)]
+fn kernel_file(pid: Pid, name: &str) -> Option<String> {
+    let dir = Path::new("/proc").join(pid.as_raw_nonzero().to_string());
+    std::fs::read_to_string(dir.join(name)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_files_are_understood() {
+        let own = usage(getpid()).unwrap();
+        assert!(own.threads > 0 && own.resident > 1 << 16, "{own:?}");
+        let memory = own_memory(getpid()).unwrap();
+        assert!(memory > 1 << 14 && memory < 1 << 40, "{memory}");
+        let odd = "Name:\tThreads: 9\nState:\tS\nVmRSS:\t    20 kB\nThreads:\t3\n";
+        let wanted = Usage {
+            threads: 3,
+            resident: 20 << 10,
+        };
+        assert_eq!(parse_status(odd), Some(wanted));
+    }
+}
