@@ -4,7 +4,9 @@
 //! - `rest`, `api`, `streamable`, `dashboard`, `openapi`: the routes
 //! - `error`: the body of every error
 //! - `metrics`: counters of requests
-//! - `listen`, `connection`, `lifecycle`: sockets, one connection's bytes, start and end
+//! - `listen`, `connection`, `lifecycle`: sockets, one connection's bytes, start and end; `exposure`: what must hold
+//!   before other machines can connect
+//! - `token_file`, `token_strength`: the generated token, and tokens that can be guessed
 //!
 //! A request that passed the gates is an `HttpCaller`; `App::call` then decides what it may do, as for any other caller.
 
@@ -13,6 +15,7 @@ mod body;
 mod connection;
 mod dashboard;
 mod error;
+mod exposure;
 mod gates;
 mod lifecycle;
 mod listen;
@@ -22,6 +25,8 @@ mod origin;
 mod rate_limit;
 mod rest;
 mod streamable;
+mod token_file;
+mod token_strength;
 mod tokens;
 
 use std::sync::Arc;
@@ -48,6 +53,7 @@ pub(crate) use gates::HttpCaller;
 pub use lifecycle::{ListeningServer, ServeOutcome, serve};
 pub use listen::Listen;
 pub(crate) use streamable::{Cancellable, session};
+pub use token_file::generated_token;
 pub use tokens::TokenSource;
 
 /// The routes that take a body.

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use super::connection::{ClientTimeouts, Connection, TimedStream};
+use super::exposure;
 use super::listen::{self, ClientStream, Listen, Listener};
 use super::tokens::{TokenSource, Tokens};
 use super::{HttpState, router};
@@ -66,6 +67,9 @@ pub async fn serve(
     started: impl FnOnce(&ListeningServer),
 ) -> Result<ServeOutcome> {
     let private = matches!(listen, Listen::Unix(_)) || app.config().mcp.server.is_loopback();
+    if !private {
+        exposure::check(&app)?;
+    }
     let tls = match listen {
         Listen::Address => listen::tls_acceptor(&app)?,
         Listen::Unix(_) => None,
