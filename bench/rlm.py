@@ -6,7 +6,9 @@ comes with the code that a capable model would write for it, and its answer is c
 
 import http.server
 import json
+import os
 import random
+import re
 import statistics
 import subprocess
 import threading
@@ -34,7 +36,7 @@ def measure(bench):
         root = Path(root)
         facts = make_log(root / "app.log")
         with Model() as model:
-            configure(root, model)
+            configure(bench, root, model)
             with Server(bench.llmc_mcp(root)) as server:
                 rows = search(bench, server, model, root)
                 answered, sent = questions(bench, server, model, facts)
@@ -166,10 +168,13 @@ def count(bench, text):
     return int(counted.stdout)
 
 
-def configure(root, model):
+def configure(bench, root, model):
     (root / "llmc.toml").write_text(
         f'[mcp]\nmode = "classic"\n[rlm]\nmodel = "ollama/scripted"\nbase_url = "http://127.0.0.1:{model.port}"\n'
     )
+    # The address of a model in a workspace's own file needs the user's trust.
+    shown = subprocess.run([bench.llmc, "trust", "--show", "--root", root], stdout=subprocess.PIPE, text=True, check=True)
+    os.environ["LLMC_TRUST"] = re.search("^hash: (.*)$", shown.stdout, re.MULTILINE)[1]
 
 
 class Model:

@@ -1,7 +1,8 @@
 //! Every setting there is, declared once, in reading order: what people change first comes first.
 //!
 //! `spec.rs` explains the form. The reference page, the template, the parser, the environment names and the structs of
-//! [`Config`](crate::Config) all come from here.
+//! [`Config`](crate::Config) all come from here. `widens` says which values need the user's trust when they come from a
+//! workspace's own file.
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,9 @@ use crate::spec::{
 use crate::value::TextShape::{
     Any, EnvName, Glob, HeaderName, Host, ModelName, NotEmpty, Path, Route, SearchPath, Sha256, Url,
 };
+use crate::widening::Widening::{
+    self, IfAdded, IfChanged, IfLarger, IfLater, IfOutside, IfRemoved,
+};
 
 /// Names of files that hold secrets, matched on the last part of the path.
 const SECRET_FILES: &[&str] = &[
@@ -26,6 +30,9 @@ const SECRET_FILES: &[&str] = &[
     "**/*token*",
 ];
 const LOOPBACK_NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
+/// Directions of switches, strictest first.
+const OFF_IS_STRICTER: Widening = IfLater(&["false", "true"]);
+const ON_IS_STRICTER: Widening = IfLater(&["true", "false"]);
 const LOCAL_OLLAMA: &str = "http://127.0.0.1:11434";
 
 settings! {
@@ -33,7 +40,7 @@ settings! {
     #[table("mcp")]
     pub struct McpConfig {
         /// Whether `llmc mcp` and `llmc serve` start at all.
-        enabled: bool = flag(true),
+        enabled: bool = flag(true).widens(OFF_IS_STRICTER),
         /// Version of this file's layout.
         config_version: ConfigVersion = choice(ConfigVersion::V0),
         /// Which tools are listed to MCP clients.
@@ -65,17 +72,17 @@ settings! {
     #[table("mcp.tools")]
     pub struct ToolsConfig {
         /// Folders the tools may reach, relative to the workspace root; an empty list denies everything.
-        allowed_roots: Vec<String> = list(Path, &["."]).short_env("LLMC_MCP_ALLOWED_ROOTS"),
+        allowed_roots: Vec<String> = list(Path, &["."]).short_env("LLMC_MCP_ALLOWED_ROOTS").widens(IfOutside),
         /// Refuses every tool that writes or runs.
-        read_only: bool = flag(false),
+        read_only: bool = flag(false).widens(ON_IS_STRICTER),
         /// Lists and allows the tools that start programs.
-        enable_run_cmd: bool = flag(true),
+        enable_run_cmd: bool = flag(true).widens(OFF_IS_STRICTER),
         /// Programs that may be started, `*` for any; not a security boundary, which kernel confinement is.
         run_cmd_allowlist: Vec<String> = list(NotEmpty, &["*"]).rule(
             "`rg grep ls cat head tail wc stat file diff find sed git` in exec profile `restricted`, else `[\"*\"]`",
-        ),
+        ).widens(IfAdded),
         /// Lets started programs use the network; `false` is enforced by the kernel or refuses to start.
-        allow_outbound_network: bool = flag(true),
+        allow_outbound_network: bool = flag(true).widens(OFF_IS_STRICTER),
         /// Seconds one file call or request body may take.
         read_timeout: u64 = seconds(10),
         /// Seconds after which an idle connection is closed.
@@ -83,11 +90,12 @@ settings! {
         /// Seconds after which a silent background process is ended; 0 means never.
         proc_idle_timeout: u64 = int(0..=2_592_000, 3600),
         /// Lets `linux_proc_kill` end any process of the same user.
-        kill_any: bool = flag(false),
+        kill_any: bool = flag(false).widens(OFF_IS_STRICTER),
         /// File names taken for secrets, matched on the last part of a path in any case.
-        denylist_globs: Vec<String> = list(Glob, SECRET_FILES),
+        denylist_globs: Vec<String> = list(Glob, SECRET_FILES).widens(IfRemoved),
         /// Refuses to read such files; `rlm_query` always refuses.
-        denylist_reads: bool = flag(false).rule("`true` in exec profile `restricted`, else `false`"),
+        denylist_reads: bool = flag(false).rule("`true` in exec profile `restricted`, else `false`")
+            .widens(ON_IS_STRICTER),
     }
 
     /// Settings of the `linux_*` tools alone.
@@ -100,43 +108,47 @@ settings! {
     #[table("mcp.linux_ops.roots")]
     pub struct LinuxRootsConfig {
         /// Roots for `linux_*` tools in place of `mcp.tools.allowed_roots`.
-        allowed_roots: Option<Vec<String>> = unset(list(Path, &["."])),
+        allowed_roots: Option<Vec<String>> = unset(list(Path, &["."])).widens(IfOutside),
         /// Holds `linux_*` tools to their roots; `false` only with roots `["/"]`.
-        enforce_roots: bool = flag(true),
+        enforce_roots: bool = flag(true).widens(ON_IS_STRICTER),
     }
 
     /// How the programs that tools start are confined.
     #[table("mcp.exec")]
     pub struct ExecConfig {
         /// `restricted` refuses interpreters and launchers, checks arguments, has no network and needs full confinement.
-        profile: ExecProfile = choice(ExecProfile::Unrestricted),
+        profile: ExecProfile = choice(ExecProfile::Unrestricted)
+            .widens(IfLater(&["restricted", "unrestricted"])),
         /// Kernel confinement of started programs: what there is, all or nothing, or none.
-        confinement: ConfinementMode = choice(ConfinementMode::Auto),
+        confinement: ConfinementMode = choice(ConfinementMode::Auto)
+            .widens(IfLater(&["full", "auto", "off"])),
         /// The operator's own rules on programs and their arguments (`docs/policy.md`), kept outside the roots.
-        policy_file: Option<String> = unset(text(Path, "~/.config/llmc/policy.toml")),
+        policy_file: Option<String> = unset(text(Path, "~/.config/llmc/policy.toml")).widens(IfChanged),
         /// Where programs are looked up: `auto` (the project's, yours, the usual tool folders) or folders joined by `:`.
-        path: String = text(SearchPath, "auto"),
+        path: String = text(SearchPath, "auto").widens(IfChanged),
         /// Seconds a call waits for a command, unless it says otherwise.
-        wait_s: u64 = seconds(50).formerly("mcp.tools.exec_timeout"),
+        wait_s: u64 = seconds(50).formerly("mcp.tools.exec_timeout").widens(IfLarger),
         /// The longest wait a call may ask for, in seconds.
-        max_wait_s: u64 = seconds(600).rule("`600`, or `wait_s` if that is more"),
+        max_wait_s: u64 = seconds(600).rule("`600`, or `wait_s` if that is more").widens(IfLarger),
         /// What happens to a command that is still running after the wait.
         on_timeout: OnTimeout = choice(OnTimeout::Background)
-            .rule("`kill` in exec profile `restricted`, else `background`"),
+            .rule("`kill` in exec profile `restricted`, else `background`")
+            .widens(IfLater(&["kill", "background"])),
         /// Folders beside the roots that commands may write.
-        extra_write: Vec<String> = list(Path, &[]),
+        extra_write: Vec<String> = list(Path, &[]).widens(IfAdded),
         /// Files and folders of the home directory that commands cannot see.
         hidden: Option<Vec<String>> = unset(list(Path, &["~/.ssh", "~/.aws"]))
-            .rule("the places where credentials are usually stored"),
+            .rule("the places where credentials are usually stored").widens(IfRemoved),
         /// Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused.
-        caches: CachePolicy = choice(CachePolicy::Private),
+        caches: CachePolicy = choice(CachePolicy::Private).widens(IfLater(&["off", "private", "shared"])),
         /// How large the private layer of one principal may grow, in bytes, before the next start begins it anew.
-        cache_max_bytes: u64 = positive(10_737_418_240),
+        cache_max_bytes: u64 = positive(10_737_418_240).widens(IfLarger),
         /// Further environment variables that commands inherit; secrets are never passed on.
-        env: Vec<String> = list(EnvName, &[]),
+        env: Vec<String> = list(EnvName, &[]).widens(IfAdded),
         /// Whether commands have a network.
         network: bool = flag(true)
-            .rule("`false` in exec profile `restricted`, else as `mcp.tools.allow_outbound_network`"),
+            .rule("`false` in exec profile `restricted`, else as `mcp.tools.allow_outbound_network`")
+            .widens(OFF_IS_STRICTER),
     }
 
     /// Locks that keep agents from writing over each other.
@@ -164,9 +176,9 @@ settings! {
         /// The route it reads them from.
         metrics_path: String = text(Route, "/metrics"),
         /// Appends one CSV row a call.
-        csv_token_audit_enabled: bool = flag(false),
+        csv_token_audit_enabled: bool = flag(false).widens(ON_IS_STRICTER),
         /// The file for these rows, relative to the workspace root.
-        csv_path: String = text(Path, "./artifacts/token_audit.csv"),
+        csv_path: String = text(Path, "./artifacts/token_audit.csv").widens(IfChanged),
         /// Days telemetry is kept; 0 keeps it for ever.
         retention_days: u64 = count(0),
     }
@@ -191,7 +203,7 @@ settings! {
         /// Selects mode `code_execution` when `mcp.mode` is not set.
         enabled: bool = flag(false),
         /// `python` is the machine's, fully confined; `embedded` is inside LLMC; `auto` takes the first that can be had.
-        sandbox: ScriptBackend = choice(ScriptBackend::Auto),
+        sandbox: ScriptBackend = choice(ScriptBackend::Auto).widens(IfLater(&["embedded", "python", "auto"])),
         /// Seconds one script may run, without the time of its tool calls.
         timeout: u64 = seconds(120),
         /// Mebibytes one script may use.
@@ -201,7 +213,7 @@ settings! {
         /// Bytes of output kept from one script.
         max_output_bytes: u64 = positive(1_048_576),
         /// Tools that a script may call only with the user's approval, asked through the MCP client.
-        ask: Vec<String> = list(NotEmpty, &[]),
+        ask: Vec<String> = list(NotEmpty, &[]).widens(IfRemoved),
     }
 
     /// The Tool Envelope: budgets for answers, and the `te` program.
@@ -210,7 +222,7 @@ settings! {
         /// Runs commands through the Tool Envelope.
         enabled: bool = flag(true),
         /// The `te` program, relative to the workspace root; empty means this executable.
-        script_path: String = text(Any, ""),
+        script_path: String = text(Any, "").widens(IfChanged),
         /// Asks the `te` program for JSON.
         json_mode: bool = flag(true),
         /// Seconds the `te` program may run.
@@ -263,39 +275,39 @@ settings! {
     #[table("mcp.rag.embedding")]
     pub struct EmbeddingConfig {
         /// Where vectors come from; `none` keeps retrieval lexical and local.
-        provider: EmbeddingProvider = choice(EmbeddingProvider::None),
+        provider: EmbeddingProvider = choice(EmbeddingProvider::None).widens(IfLater(&["none"])),
         /// The embedding model, as its provider names it.
-        model: Option<String> = unset(text(NotEmpty, "nomic-embed-text")),
+        model: Option<String> = unset(text(NotEmpty, "nomic-embed-text")).widens(IfChanged),
         /// The embedding provider's address, when it is not the usual one.
-        base_url: Option<String> = unset(text(Url, LOCAL_OLLAMA)),
+        base_url: Option<String> = unset(text(Url, LOCAL_OLLAMA)).widens(IfChanged),
     }
 
     /// What recursive analysis may read and reach.
     #[table("mcp.rlm")]
     pub struct RlmPolicyConfig {
         /// Offers `rlm_query`.
-        enabled: bool = flag(true),
+        enabled: bool = flag(true).widens(OFF_IS_STRICTER),
         /// `restricted` keeps to loopback and `allowed_hosts`; `unrestricted` reaches any host.
-        profile: RlmProfile = choice(RlmProfile::Restricted),
+        profile: RlmProfile = choice(RlmProfile::Restricted).widens(IfLater(&["restricted", "unrestricted"])),
         /// Offers `rlm_query` over HTTP as well as stdio.
-        allow_http: bool = flag(false),
+        allow_http: bool = flag(false).widens(OFF_IS_STRICTER),
         /// Lets a query name a file.
-        allow_path: bool = flag(true),
+        allow_path: bool = flag(true).widens(OFF_IS_STRICTER),
         /// Lets that be an absolute path, within the roots.
-        allow_absolute_paths: bool = flag(false),
+        allow_absolute_paths: bool = flag(false).widens(OFF_IS_STRICTER),
         /// Files it never reads, beside those of `mcp.tools.denylist_globs`.
-        denylist_globs: Vec<String> = list(Glob, SECRET_FILES),
+        denylist_globs: Vec<String> = list(Glob, SECRET_FILES).widens(IfRemoved),
         /// Bytes read from a file when the query does not say.
-        default_max_bytes: u64 = positive(262_144),
+        default_max_bytes: u64 = positive(262_144).widens(IfLarger),
         /// Seconds a query may take when it does not say.
-        default_timeout_s: u64 = seconds(300),
+        default_timeout_s: u64 = seconds(300).widens(IfLarger),
         /// Lets a query name another model.
-        allow_model_override: bool = flag(false),
+        allow_model_override: bool = flag(false).widens(OFF_IS_STRICTER),
         /// Models that may be used, by the start of `provider/model`; an empty list allows none.
         allowed_model_prefixes: Option<Vec<String>> = unset(list(NotEmpty, &["ollama/"]))
-            .rule("`[\"ollama/\"]` in profile `restricted`, any model in `unrestricted`"),
+            .rule("`[\"ollama/\"]` in profile `restricted`, any model in `unrestricted`").widens(IfAdded),
         /// Hosts that profile `restricted` may reach beside loopback.
-        allowed_hosts: Vec<String> = list(NotEmpty, &[]),
+        allowed_hosts: Vec<String> = list(NotEmpty, &[]).widens(IfAdded),
         /// Returns what there is when time or money runs out.
         allow_partial: bool = flag(false),
     }
@@ -304,80 +316,81 @@ settings! {
     #[table("rlm")]
     pub struct RlmConfig {
         /// The model that leads an analysis.
-        model: Option<String> = unset(text(ModelName, "ollama/qwen3:8b")),
+        model: Option<String> = unset(text(ModelName, "ollama/qwen3:8b")).widens(IfChanged),
         /// The model it asks about parts.
-        sub_model: Option<String> = unset(text(ModelName, "ollama/qwen3:8b")).rule("`rlm.model`"),
+        sub_model: Option<String> = unset(text(ModelName, "ollama/qwen3:8b")).rule("`rlm.model`")
+            .widens(IfChanged),
         /// The address of `rlm.model`'s provider, when it is not the usual one.
-        base_url: Option<String> = unset(text(Url, LOCAL_OLLAMA)),
+        base_url: Option<String> = unset(text(Url, LOCAL_OLLAMA)).widens(IfChanged),
         /// How deep analyses may start analyses.
-        max_depth: u32 = int(0..=8, 1),
+        max_depth: u32 = int(0..=8, 1).widens(IfLarger),
         /// Texts of up to so many tokens are answered in one plain call.
         direct_tokens: u64 = int(0..=1_000_000, 16_000),
         /// Dollars per million tokens sent to `rlm.model`, or to a model without a known price.
-        price_per_mtok_in: Option<f64> = unset(number(3.0)),
+        price_per_mtok_in: Option<f64> = unset(number(3.0)).widens(IfChanged),
         /// Dollars per million tokens received, likewise.
-        price_per_mtok_out: Option<f64> = unset(number(15.0)),
+        price_per_mtok_out: Option<f64> = unset(number(15.0)).widens(IfChanged),
         /// Tokens one query may spend, sub-calls included.
-        token_budget: u64 = positive(1_000_000),
+        token_budget: u64 = positive(1_000_000).widens(IfLarger),
         /// The most dollars one query may ask for.
-        max_budget_usd: f64 = number(100.0),
+        max_budget_usd: f64 = number(100.0).widens(IfLarger),
     }
 
     /// The HTTP listener.
     #[table("mcp.server")]
     pub struct ServerConfig {
         /// The address to listen on.
-        host: String = text(Host, "127.0.0.1"),
+        host: String = text(Host, "127.0.0.1").widens(IfLater(&["127.0.0.1"])),
         /// The port; 0 takes a free one.
-        port: u16 = int(0..=65_535, 8080),
+        port: u16 = int(0..=65_535, 8080).widens(IfChanged),
         /// Serves HTTPS; needs `tls_cert` and `tls_key`.
-        tls_enabled: bool = flag(false),
+        tls_enabled: bool = flag(false).widens(IfChanged),
         /// Certificate chain in PEM.
-        tls_cert: Option<String> = unset(text(Path, "~/.config/llmc/cert.pem")),
+        tls_cert: Option<String> = unset(text(Path, "~/.config/llmc/cert.pem")).widens(IfChanged),
         /// Its private key in PEM.
-        tls_key: Option<String> = unset(text(Path, "~/.config/llmc/key.pem")).secret(),
+        tls_key: Option<String> = unset(text(Path, "~/.config/llmc/key.pem")).secret().widens(IfChanged),
         /// Believes the forwarding headers of a reverse proxy.
-        trust_proxy: bool = flag(false),
+        trust_proxy: bool = flag(false).widens(OFF_IS_STRICTER),
         /// Names a request may ask for in its Host header.
-        allowed_hosts: Vec<String> = list(NotEmpty, LOOPBACK_NAMES),
+        allowed_hosts: Vec<String> = list(NotEmpty, LOOPBACK_NAMES).widens(IfAdded),
         /// Origins a browser may call from: a host name for any scheme and port, or a full origin.
-        allowed_origins: Vec<String> = list(NotEmpty, LOOPBACK_NAMES),
+        allowed_origins: Vec<String> = list(NotEmpty, LOOPBACK_NAMES).widens(IfAdded),
     }
 
     /// Who may call over HTTP.
     #[table("mcp.auth")]
     pub struct AuthConfig {
         /// `none` needs a loopback `host` or `allow_unauthenticated`.
-        mode: AuthMode = choice(AuthMode::Token),
+        mode: AuthMode = choice(AuthMode::Token).widens(IfLater(&["token", "none"])),
         /// The header with the token, beside `Authorization: Bearer`.
-        header: String = text(HeaderName, "X-LLMC-Token"),
+        header: String = text(HeaderName, "X-LLMC-Token").widens(IfChanged),
         /// The environment variable with the main token.
-        token_env: String = text(EnvName, "LLMC_MCP_TOKEN"),
+        token_env: String = text(EnvName, "LLMC_MCP_TOKEN").widens(IfChanged),
         /// Permits `mode = "none"` on any address.
-        allow_unauthenticated: bool = flag(false),
+        allow_unauthenticated: bool = flag(false).widens(OFF_IS_STRICTER),
         /// Named tokens beside the main one.
-        tokens: Vec<NamedToken> = tables(),
+        tokens: Vec<NamedToken> = tables().widens(IfChanged),
     }
 
     /// Further tokens, each with its own name and rights.
     #[table("mcp.auth.tokens[]")]
     pub(crate) struct TokenEntry {
         /// The name it has in logs; required, each one once.
-        name: Option<String> = unset(text(NotEmpty, "ci")),
+        name: Option<String> = unset(text(NotEmpty, "ci")).widens(IfChanged),
         /// The environment variable with the token; either this or `sha256`.
-        token_env: Option<String> = unset(text(EnvName, "LLMC_TOKEN_CI")),
+        token_env: Option<String> = unset(text(EnvName, "LLMC_TOKEN_CI")).widens(IfChanged),
         /// The SHA-256 digest of the token.
         sha256: Option<String> = unset(text(
             Sha256,
             "0000000000000000000000000000000000000000000000000000000000000000",
         ))
-        .secret(),
+        .secret().widens(IfChanged),
         /// Refuses this token every tool that writes or runs.
-        read_only: bool = flag(false),
+        read_only: bool = flag(false).widens(IfChanged),
         /// The only tools it may call; unset means all.
-        tools: Option<Vec<String>> = unset(list(NotEmpty, &["read_file", "rag_search"])),
+        tools: Option<Vec<String>> = unset(list(NotEmpty, &["read_file", "rag_search"])).widens(IfChanged),
         /// As `mcp.limits.rate_limit_rps`, for this token.
-        rate_limit_rps: Option<u64> = unset(positive(5)),
+        rate_limit_rps: Option<u64> = unset(positive(5)).widens(IfChanged),
     }
 
     /// Limits for each caller over HTTP.
@@ -415,7 +428,7 @@ settings! {
     #[table("mcp.docker")]
     pub struct DockerConfig {
         /// State directory in place of `.llmc` in the workspace.
-        data_volume: Option<String> = unset(text(Path, "/data/llmc")),
+        data_volume: Option<String> = unset(text(Path, "/data/llmc")).widens(IfChanged),
         /// Keeps telemetry on disk; `false` keeps it in memory.
         persist_telemetry: bool = flag(true),
         /// Keeps the token audit on disk; `false` keeps it in memory.

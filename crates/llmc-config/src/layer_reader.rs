@@ -12,10 +12,23 @@ use crate::value::ValueKind;
 /// Where a tree was written.
 #[derive(Debug, Clone)]
 pub(crate) enum LayerOrigin<'a> {
-    /// In a file: its text, and its name in messages.
-    File { text: &'a str, label: &'a str },
+    /// In a file: its text, its name in messages, and whose it is.
+    File {
+        text: &'a str,
+        label: &'a str,
+        role: FileRole,
+    },
     /// In one environment variable or flag.
     Fixed(SettingSource),
+}
+
+/// Which layer a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileRole {
+    /// `llmc.toml`, or the file named in its place.
+    Workspace,
+    /// The user's own, for all workspaces.
+    User,
 }
 
 /// A place in the tree: the path in the declarations, the path as people know it, and the table values go to.
@@ -186,9 +199,16 @@ impl<'a> LayerReader<'a> {
     fn source(&self, span: Option<Range<usize>>) -> SettingSource {
         match &self.origin {
             LayerOrigin::Fixed(source) => source.clone(),
-            LayerOrigin::File { text, .. } => SettingSource::File {
-                line: line_of(text, span.map_or(0, |span| span.start)),
-            },
+            LayerOrigin::File { text, label, role } => {
+                let line = line_of(text, span.map_or(0, |span| span.start));
+                match role {
+                    FileRole::Workspace => SettingSource::File { line },
+                    FileRole::User => SettingSource::UserFile {
+                        label: (*label).to_owned(),
+                        line,
+                    },
+                }
+            }
         }
     }
 }

@@ -1,25 +1,35 @@
-//! The three layers above the defaults: the file, the environment, the command line.
+//! The layers above the defaults: the user's file, the workspace's file, the environment, the command line.
 
 use std::collections::BTreeMap;
 
 use toml_edit::{Document, Item, Value as Toml};
 
 use crate::error::ConfigProblem;
-use crate::layer_reader::{KeyPath, LayerOrigin, LayerReader, line_of};
+use crate::layer_reader::{FileRole, KeyPath, LayerOrigin, LayerReader, line_of};
 use crate::merge::{Layer, SettingSource, TableSlot};
 use crate::registry::{SettingDef, all_settings, find, is_table, nearest, nearest_env};
 
 /// Names that select what is read and are no keys themselves.
 pub(crate) const CONFIG_ENV: &str = "LLMC_CONFIG";
 pub(crate) const ROOT_ENV: &str = "LLMC_ROOT";
+/// The hash of the values that the user trusts, for CI and containers.
+pub(crate) const TRUST_ENV: &str = "LLMC_TRUST";
+/// Where the user's own files are.
+pub(crate) const CONFIG_HOME_ENV: &str = "XDG_CONFIG_HOME";
+pub(crate) const STATE_HOME_ENV: &str = "XDG_STATE_HOME";
 /// The token itself. Nothing in this crate reads its value.
 pub(crate) const TOKEN_ENV: &str = "LLMC_MCP_TOKEN";
 
 /// The tables that are ours; others in the same file belong to other programs.
 const OURS: &[&str] = &["mcp", "rlm"];
 
-/// What the configuration file says.
-pub(crate) fn file(text: &str, label: &str, problems: &mut Vec<ConfigProblem>) -> Layer {
+/// What a configuration file says.
+pub(crate) fn file(
+    text: &str,
+    label: &str,
+    role: FileRole,
+    problems: &mut Vec<ConfigProblem>,
+) -> Layer {
     let document = match Document::parse(text) {
         Ok(document) => document,
         Err(error) => {
@@ -29,7 +39,7 @@ pub(crate) fn file(text: &str, label: &str, problems: &mut Vec<ConfigProblem>) -
             return Layer::default();
         }
     };
-    let mut reader = LayerReader::new(LayerOrigin::File { text, label });
+    let mut reader = LayerReader::new(LayerOrigin::File { text, label, role });
     for (name, item) in document.iter().filter(|(name, _)| OURS.contains(name)) {
         let span = document.as_table().key(name).and_then(toml_edit::Key::span);
         reader.read(&KeyPath::root(name), item, span);

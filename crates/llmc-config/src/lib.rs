@@ -1,12 +1,13 @@
 //! Settings: their declaration, the layers that set them, and the typed [`Config`] that the rest of the program reads.
 //!
 //! Each setting is declared once, with its type, default, bounds, meaning and environment name. [`load`] merges the
-//! command line over the environment over `llmc.toml` over the defaults, remembers where each value came from
+//! command line over the environment over `llmc.toml` over the user's own file over the defaults, leaves out what the
+//! workspace's file may not decide without the user's trust ([`ConfigTrust`]), remembers where each value came from
 //! ([`SettingSource`]), and builds [`Config`] inside a [`LoadedConfig`]. An unknown key, a value of the wrong type or a
 //! contradiction between two settings is an error that names the place and what would be right; nothing falls back to
 //! a default silently, because a misspelt security switch must not pass.
 //!
-//! This crate reads one file and asks the file system where it lies. It knows nothing of the other crates, of clap or
+//! This crate reads two configuration files and the record of what the user trusts. It knows nothing of the other crates, of clap or
 //! of logging, and it never holds the value of `LLMC_MCP_TOKEN`.
 //!
 //! The three types to know: [`Config`] is what other crates read, [`LoadedConfig`] adds where each value came from, and
@@ -18,8 +19,10 @@
 //! - `registry`: the declarations as rows, looking them up, the nearest row to a misspelling
 //! - `config`: [`Config`] and what follows from single tables
 //! - `merge`: layers and their merged values, each with its [`SettingSource`]
-//! - `layer_reader`: one layer from a TOML tree; `layers`: the file, the environment, the command line
-//! - `locate`: which folder is the workspace and which file is read
+//! - `layer_reader`: one layer from a TOML tree; `layers`: the files, the environment, the command line
+//! - `locate`: which folder is the workspace and which files are read; `regular_file`: how they are read
+//! - `widening`: which value is less strict than another; `trust`: what of the workspace's file is obeyed;
+//!   `trust_store`: what the user has trusted, outside every workspace
 //! - `check`: defaults that follow from other settings, contradictions between settings
 //! - `load`: all of the above in order
 //! - `render`: `config show` and the reference page; `template`: `config init`
@@ -38,12 +41,16 @@ mod locate;
 mod merge;
 mod paths;
 mod registry;
+mod regular_file;
 mod render;
 mod spec;
 mod template;
 #[cfg(test)]
 mod tests;
+mod trust;
+mod trust_store;
 mod value;
+mod widening;
 
 pub use choices::{
     AuthMode, CachePolicy, ConfigVersion, ConfinementMode, DefaultScope, EmbeddingProvider,
@@ -59,5 +66,8 @@ pub use declarations::{
 pub use error::{ConfigError, ConfigProblem};
 pub use load::{ConfigInputs, LoadedConfig, load, workspace_root};
 pub use merge::{SettingEntry, SettingSource};
+pub use regular_file::{LinkPolicy, RegularFile, read_regular_file};
 pub use render::{reference_markdown, render_show};
 pub use template::{TemplateOptions, template};
+pub use trust::{ConfigTrust, TrustState, WideningSetting, revoke_trust};
+pub use trust_store::TrustStore;

@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 use crate::check;
 use crate::config::{Config, TokenProof};
 use crate::error::{ConfigError, ConfigProblem};
+use crate::layer_reader::FileRole;
 use crate::layers;
-use crate::locate;
+use crate::locate::{self, ConfigFile};
 use crate::merge::{Layer, MergedSettings, SettingEntry};
-use crate::paths::expand_home;
+use crate::paths::{canonical_place, expand_home};
+use crate::trust::{ConfigTrust, TrustQuestion};
+use crate::trust_store::TrustStore;
 
 /// Everything a configuration is made from; nothing else is looked at.
 ///
@@ -26,7 +29,7 @@ pub struct ConfigInputs {
     pub sets: Vec<String>,
     /// Other flags by the key they set, with their bare text: `("mcp.mode", "te")` for `--mode te`.
     pub flags: Vec<(String, String)>,
-    /// The environment. `LLMC_*` and `HOME` are read.
+    /// The environment. `LLMC_*`, `HOME`, `XDG_CONFIG_HOME` and `XDG_STATE_HOME` are read.
     pub env: BTreeMap<String, String>,
     /// The current folder, absolute.
     pub cwd: PathBuf,
@@ -39,13 +42,16 @@ pub struct LoadedConfig {
     pub config: Config,
     /// The workspace root, canonical.
     pub root: PathBuf,
-    /// The file that was read.
+    /// The file that was read, beside the user's own.
     pub file: Option<PathBuf>,
+    /// What that file asks for beyond the layers below it, and whether it gets that.
+    pub trust: ConfigTrust,
     /// What is allowed but likely not meant, one sentence each.
     pub warnings: Vec<String>,
     entries: Vec<SettingEntry>,
     label: String,
     home: Option<PathBuf>,
+    user_file: Option<PathBuf>,
 }
 
 /// The workspace root, canonical, without reading its configuration: for verbs that must work when that is broken.
@@ -53,29 +59,24 @@ pub fn workspace_root(inputs: &ConfigInputs) -> Result<PathBuf, ConfigError> {
     locate::root(inputs)
 }
 
-/// Finds the workspace and the file, merges all layers, and checks the result.
+/// Finds the workspace and the files, merges all layers, and checks the result.
 pub fn load(inputs: &ConfigInputs) -> Result<LoadedConfig, ConfigError> {
-    let root = workspace_root(inputs)?;
-    let file = locate::file(inputs, &root)?;
+    let LayerStack {
+        root,
+        file,
+        layer,
+        trust,
+        mut warnings,
+    } = LayerStack::read(inputs)?;
     let label = file.as_ref().map_or("", |file| file.label.as_str());
-
-    let mut problems = Vec::new();
-    let mut warnings = Vec::new();
-    let from_file = match &file {
-        Some(file) => layers::file(&file.text, label, &mut problems),
-        None => Layer::default(),
-    };
-    let from_env = layers::environment(&inputs.env, &mut problems, &mut warnings);
-    let from_cli = layers::command_line(&inputs.sets, &inputs.flags, &mut problems);
-    fail_on(problems)?;
-
-    let mut settings = MergedSettings::new(from_file.under(from_env).under(from_cli));
+    let mut settings = MergedSettings::new(layer);
     check::apply_rules(&mut settings, file.is_some());
     fail_on(check::contradictions(&settings, label))?;
 
     let config = Config::from_settings(&settings);
     // A token may live in a variable that looks like one of ours.
     warnings.retain(|warning| !token_variables(&config).any(|name| names(warning, name)));
+    warnings.extend(trust.ignored());
     warnings.extend(check::warnings(&config));
     Ok(LoadedConfig {
         config,
@@ -84,8 +85,55 @@ pub fn load(inputs: &ConfigInputs) -> Result<LoadedConfig, ConfigError> {
         entries: settings.entries(),
         label: label.to_owned(),
         file: file.map(|file| file.path),
+        trust,
         home: inputs.home(),
+        user_file: locate::user_file_path(inputs),
     })
+}
+
+/// The layers above the defaults as one, without what is not trusted.
+pub(crate) struct LayerStack {
+    root: PathBuf,
+    file: Option<ConfigFile>,
+    layer: Layer,
+    pub(crate) trust: ConfigTrust,
+    warnings: Vec<String>,
+}
+
+impl LayerStack {
+    pub(crate) fn read(inputs: &ConfigInputs) -> Result<Self, ConfigError> {
+        let root = workspace_root(inputs)?;
+        let user = locate::user_file(inputs)?;
+        let file = locate::file(inputs, &root)?;
+        let mut problems = Vec::new();
+        let mut warnings = Vec::new();
+        let mut read = |file: Option<&ConfigFile>, role| match file {
+            Some(file) => layers::file(&file.text, &file.label, role, &mut problems),
+            None => Layer::default(),
+        };
+        let from_user = read(user.as_ref(), FileRole::User);
+        let mut from_file = read(file.as_ref(), FileRole::Workspace);
+        let from_env = layers::environment(&inputs.env, &mut problems, &mut warnings);
+        let from_cli = layers::command_line(&inputs.sets, &inputs.flags, &mut problems);
+        fail_on(problems)?;
+
+        let higher = from_env.under(from_cli);
+        let question = TrustQuestion {
+            inputs,
+            root: &root,
+            file: file.as_ref(),
+            user: &from_user,
+            higher: &higher,
+        };
+        let trust = question.settle(&mut from_file);
+        Ok(Self {
+            root,
+            file,
+            layer: from_user.under(from_file).under(higher),
+            trust,
+            warnings,
+        })
+    }
 }
 
 impl ConfigInputs {
@@ -104,6 +152,13 @@ impl ConfigInputs {
     pub(crate) fn home(&self) -> Option<PathBuf> {
         let home = self.env.get("HOME").filter(|home| home.starts_with('/'))?;
         Some(PathBuf::from(home))
+    }
+
+    /// A folder for the user's own files: what the variable names, else the usual one in the home directory.
+    pub(crate) fn user_folder(&self, variable: &str, usual: &str) -> Option<PathBuf> {
+        let named = self.env.get(variable).filter(|dir| dir.starts_with('/'));
+        let usual = || self.home().map(|home| home.join(usual));
+        named.map(PathBuf::from).or_else(usual)
     }
 }
 
@@ -148,6 +203,21 @@ impl LoadedConfig {
         self.resolve(&self.config.mcp.observability.csv_path)
     }
 
+    /// The user's own files that decide over this workspace, as far as agents could reach them: inside the workspace or a
+    /// root. They need not exist.
+    pub fn reachable_user_files(&self) -> Vec<PathBuf> {
+        let mut roots = self.roots();
+        roots.extend(self.linux_roots());
+        let roots: Vec<PathBuf> = roots.iter().map(|root| canonical_place(root)).collect();
+        let record = self.trust.store().ok().map(TrustStore::path);
+        let files = self.user_file.as_deref().into_iter().chain(record);
+        let reachable = files.filter(|file| {
+            let place = canonical_place(file);
+            place.starts_with(&self.root) || roots.iter().any(|root| place.starts_with(root))
+        });
+        reachable.map(Path::to_owned).collect()
+    }
+
     /// The home directory the configuration was read with.
     pub fn home(&self) -> Option<&Path> {
         self.home.as_deref()
@@ -164,7 +234,8 @@ fn text_variables(
     let mut text = BTreeMap::new();
     for (name, value) in variables {
         let Some(name) = name.to_str() else { continue };
-        let ours = name.starts_with("LLMC_") || name == "HOME";
+        let folders = ["HOME", layers::CONFIG_HOME_ENV, layers::STATE_HOME_ENV];
+        let ours = name.starts_with("LLMC_") || folders.contains(&name);
         if !ours || name == layers::TOKEN_ENV {
             continue;
         }

@@ -16,6 +16,13 @@ pub enum SettingSource {
     Default,
     /// No layer sets it, and it follows from other settings as described here.
     Rule(&'static str),
+    /// This line of the user's own file.
+    UserFile {
+        /// The file's name in messages.
+        label: String,
+        /// Counted from 1.
+        line: usize,
+    },
     /// This line of the configuration file.
     File {
         /// Counted from 1.
@@ -33,6 +40,7 @@ impl SettingSource {
         match self {
             Self::Default => "default".to_owned(),
             Self::Rule(says) => format!("default: {says}"),
+            Self::UserFile { label, line } => format!("{label}:{line}"),
             Self::File { line } => format!("{file}:{line}"),
             Self::Env(name) | Self::Cli(name) => name.clone(),
         }
@@ -85,7 +93,7 @@ pub(crate) enum TableSlot {
 }
 
 /// What one layer says.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Layer {
     pub(crate) top: SettingMap,
     /// `Some` when the layer sets tokens at all: it then replaces those of the layers below.
@@ -152,6 +160,14 @@ impl Layer {
             }
         };
         row.0.insert(path, setting)
+    }
+
+    /// Leaves out a key.
+    pub(crate) fn remove(&mut self, path: &str) {
+        self.top.0.remove(path);
+        if find(path).is_some_and(|key| matches!(key.kind, ValueKind::Tables)) {
+            self.tokens = None;
+        }
     }
 
     /// This layer with another of the same rank: where both set a key, their values must agree.

@@ -5,6 +5,7 @@
 
 use crate::declarations::TABLES;
 use crate::value::{Value, ValueKind};
+use crate::widening::Widening;
 
 /// One setting: everything that its declaration says.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct SettingDef {
     pub(crate) former_path: Option<&'static str>,
     /// Whether its value is masked wherever it is shown.
     pub(crate) secret: bool,
+    /// Which values from a workspace's file need the user's trust.
+    pub(crate) widening: Widening,
 }
 
 /// A table with its settings.

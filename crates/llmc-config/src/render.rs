@@ -17,7 +17,8 @@ pub fn render_show(loaded: &LoadedConfig) -> String {
         .map(|entry| entry.key.chars().count())
         .max()
         .unwrap_or(0);
-    let mut text = String::new();
+    let ignored = loaded.trust.ignored();
+    let mut text = ignored.map_or(String::new(), |line| format!("# {line}\n"));
     for entry in entries {
         let (key, value) = (&entry.key, entry.shown());
         let source = entry.source.describe(loaded.file_label());
@@ -40,12 +41,13 @@ pub fn reference_markdown() -> String {
             None => format!("[{}]", path.replace('*', "\"ID\"")),
         };
         let _ = write!(text, "\n## `{header}`\n\n{doc}\n\n");
-        text.push_str("| key | takes | default | environment | meaning |\n|---|---|---|---|---|\n");
+        text.push_str("| key | takes | default | needs trust | environment | meaning |\n|---|---|---|---|---|---|\n");
         for key in settings {
             let cells = [
                 format!("`{}`", key.name()),
                 key.kind.describe(),
                 default(key),
+                key.widening.describe(),
                 environment(key),
                 meaning(key),
             ];
@@ -63,7 +65,15 @@ This page is generated from the key table; do not edit it.
 
 `llmc.toml` is looked for at `--config`, else `LLMC_CONFIG`, else in `$LLMC_ROOT`, else in the workspace root, and read
 once at start. The command line (`--set key.path=value` and flags) wins over the environment, the environment over the
-file, the file over the defaults. `llmc config show` prints every value with its source, `llmc config check` validates.
+file, the file over your own file for all workspaces (`$XDG_CONFIG_HOME/llmc/config.toml`), that over the defaults. `llmc
+config show` prints every value with its source, `llmc config check` validates. Both files must be regular files of at
+most 1 MiB.
+
+A file in the workspace comes with the repository. The column *needs trust* says which of its values are less strict than
+the layers below and therefore ignored until you accept them with `llmc trust`, which records a hash of these keys and
+values outside the workspace. `LLMC_TRUST=<hash>` does the same in CI and containers; a file outside the workspace that
+you name by `--config` or `LLMC_CONFIG` needs no trust. A file that every user may write, or that belongs to another user or
+lies in another user's folder, cannot be trusted.
 
 An unknown key in `[mcp]` or `[rlm]`, a value of the wrong type or out of range, and keys that contradict each other
 are start errors with file, line and key. Tables of other programs in the same file are ignored.

@@ -21,6 +21,7 @@ use crate::declarations::AgentBudget;
 use crate::merge::{MergedSettings, SettingMap};
 use crate::registry::{DefaultValue, SettingDef};
 use crate::value::{MAX_INT, TextShape, Value, ValueKind};
+use crate::widening::Widening;
 
 /// Declares tables of settings: each `struct` becomes a configuration struct and a row of
 /// [`TABLES`](crate::declarations::TABLES), in reading order.
@@ -86,6 +87,7 @@ pub(crate) struct SettingSpec<T> {
     short_env: Option<&'static str>,
     former_path: Option<&'static str>,
     secret: bool,
+    widening: Widening,
 }
 
 /// Where a struct reads its fields: the map that holds its table's values, beside everything else.
@@ -171,6 +173,7 @@ pub(crate) fn unset<T>(example: SettingSpec<T>) -> SettingSpec<Option<T>> {
         short_env: example.short_env,
         former_path: example.former_path,
         secret: example.secret,
+        widening: example.widening,
     }
 }
 
@@ -193,6 +196,7 @@ impl<T> SettingSpec<T> {
             short_env: None,
             former_path: None,
             secret: false,
+            widening: Widening::Never,
         }
     }
 
@@ -223,6 +227,12 @@ impl<T> SettingSpec<T> {
         self
     }
 
+    /// Which values from a workspace's file need the user's trust.
+    pub(crate) fn widens(mut self, widening: Widening) -> Self {
+        self.widening = widening;
+        self
+    }
+
     pub(crate) fn define(self, path: &'static str, doc: &'static str) -> SettingDef {
         SettingDef {
             path,
@@ -232,6 +242,7 @@ impl<T> SettingSpec<T> {
             short_env: self.short_env,
             former_path: self.former_path,
             secret: self.secret,
+            widening: self.widening,
         }
     }
 }

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use crate::load::LayerStack;
 use crate::value::{TextShape, ValueKind};
-use crate::{ConfigInputs, LoadedConfig, SettingEntry, load};
+use crate::{ConfigError, ConfigInputs, LoadedConfig, SettingEntry, load};
 
 mod errors;
 mod locating;
 mod precedence;
 mod registry;
 mod rendering;
+mod trust;
 
 /// A workspace with the given configuration file, empty text meaning no file.
 struct Workspace {
@@ -63,7 +65,7 @@ fn check(toml: &str, env: &[(&str, &str)], cli: &[&str], expect: &str) {
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();
-    match load(&workspace.inputs(env, cli)) {
+    match load_trusted(&workspace.inputs(env, cli)) {
         Err(error) => {
             let error = error.to_string();
             assert_eq!(
@@ -96,7 +98,15 @@ fn lines(loaded: &LoadedConfig) -> BTreeMap<String, String> {
 }
 
 fn loaded(toml: &str, env: &[(&str, &str)], cli: &[&str]) -> LoadedConfig {
-    load(&Workspace::new(toml).inputs(env, cli)).unwrap()
+    load_trusted(&Workspace::new(toml).inputs(env, cli)).unwrap()
+}
+
+/// Loads with the file's values accepted, as `LLMC_TRUST` does it.
+fn load_trusted(inputs: &ConfigInputs) -> Result<LoadedConfig, ConfigError> {
+    let trust = LayerStack::read(inputs)?.trust;
+    let mut inputs = inputs.clone();
+    inputs.env.insert("LLMC_TRUST".to_owned(), trust.hash);
+    load(&inputs)
 }
 
 /// A value other than the default, in TOML syntax.

@@ -8,6 +8,8 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use llmc_config::{LinkPolicy, RegularFile, read_regular_file};
+
 use super::settings::{Profile, Settings};
 
 /// The system's program folders. Fixed, so that no environment moves them.
@@ -100,11 +102,9 @@ fn nvm_bin_dir(nvm: &Path) -> Option<PathBuf> {
         })
         .collect();
     installed.sort();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a setting of the user's tool chain, not a file of the agent"
-    )]
-    let wanted = std::fs::read_to_string(nvm.join("alias/default")).unwrap_or_default();
+    let wanted = read_regular_file(&nvm.join("alias/default"), 4096, LinkPolicy::Follow)
+        .and_then(RegularFile::into_text)
+        .unwrap_or_default();
     let wanted = version_numbers(wanted.trim());
     let default = wanted.and_then(|wanted| {
         let mut newest_first = installed.iter().rev();

@@ -5,6 +5,8 @@
 //! - `error`: the body of every error
 //! - `metrics`: counters of requests
 //! - `listen`, `connection`, `connections`, `lifecycle`: sockets, one connection's bytes, all of them, start and end
+//! - `exposure`: what must hold before other machines can connect
+//! - `token_file`, `token_strength`: the generated token, and tokens that can be guessed
 //!
 //! A request that passed the gates is an `HttpCaller`; `App::call` then decides what it may do, as for any other caller.
 
@@ -14,6 +16,7 @@ mod connection;
 mod connections;
 mod dashboard;
 mod error;
+mod exposure;
 mod gates;
 mod lifecycle;
 mod listen;
@@ -23,6 +26,8 @@ mod origin;
 mod rate_limit;
 mod rest;
 mod streamable;
+mod token_file;
+mod token_strength;
 mod tokens;
 
 use std::sync::Arc;
@@ -49,6 +54,7 @@ pub(crate) use gates::HttpCaller;
 pub use lifecycle::{ListeningServer, ServeOutcome, serve};
 pub use listen::Listen;
 pub(crate) use streamable::{Cancellable, session};
+pub use token_file::generated_token;
 pub use tokens::TokenSource;
 
 /// The routes that take a body.

@@ -1,5 +1,6 @@
 //! A workspace in a temporary folder, made from one string.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,15 @@ pub struct TestWorkspace {
     base: tempfile::TempDir,
     program: PathBuf,
     env: Vec<(String, String)>,
+    trust: ConfigAcceptance,
+}
+
+/// Whether the user of a workspace accepts what its `llmc.toml` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ConfigAcceptance {
+    /// Whatever it is when a program is started, as with `llmc trust --yes`.
+    Always,
+    Never,
 }
 
 impl TestWorkspace {
@@ -29,6 +39,7 @@ impl TestWorkspace {
             base,
             program: program.into(),
             env: Vec::new(),
+            trust: ConfigAcceptance::Always,
         };
         for dir in ["w", "home", "outside"] {
             fs::create_dir(workspace.base().join(dir)).unwrap();
@@ -54,6 +65,13 @@ impl TestWorkspace {
     #[must_use]
     pub fn with_env(mut self, name: &str, value: &str) -> TestWorkspace {
         self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same with a user who has not looked at `llmc.toml`.
+    #[must_use]
+    pub fn untrusted(mut self) -> TestWorkspace {
+        self.trust = ConfigAcceptance::Never;
         self
     }
 
@@ -124,6 +142,9 @@ impl TestWorkspace {
 
     /// Another program in the same surroundings.
     pub fn command_of(&self, program: impl AsRef<OsStr>) -> Command {
+        if self.trust == ConfigAcceptance::Always {
+            self.accept_configuration();
+        }
         let mut command = Command::new(program);
         command
             .env_clear()
@@ -132,6 +153,23 @@ impl TestWorkspace {
             .envs(self.env.iter().cloned())
             .current_dir(self.root());
         command
+    }
+
+    /// Records trust in the workspace's file as it is now; one that is broken has nothing to trust.
+    fn accept_configuration(&self) {
+        let home = self.base().join("home").display().to_string();
+        let mut env: BTreeMap<String, String> = self.env.iter().cloned().collect();
+        env.entry("HOME".to_owned()).or_insert(home);
+        let inputs = llmc_config::ConfigInputs {
+            env,
+            cwd: self.root(),
+            ..llmc_config::ConfigInputs::default()
+        };
+        if let Ok(loaded) = llmc_config::load(&inputs)
+            && matches!(loaded.trust.state, llmc_config::TrustState::Untrusted(_))
+        {
+            loaded.trust.record().unwrap();
+        }
     }
 
     pub fn program(&self) -> &Path {

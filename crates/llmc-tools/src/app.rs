@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use llmc_config::{Config, LoadedConfig};
 use llmc_envelope::HandleStore;
-use llmc_host::{Roots, Workspace, WriteState};
+use llmc_host::{PathRules, Roots, Workspace, WriteState};
 use llmc_index::IndexState;
 use llmc_observe::{Observer, Telemetry};
 
@@ -30,6 +30,9 @@ use crate::tool::ToolDef;
 
 /// The record of calls, in the state directory.
 pub(crate) const TELEMETRY: &str = "te_telemetry.db";
+const ROOTS_KEY: &str = "mcp.tools.allowed_roots";
+const LINUX_ROOTS_KEY: &str = "mcp.linux_ops.roots.allowed_roots";
+
 /// Everything that lives as long as the process.
 #[derive(Debug)]
 pub struct App {
@@ -57,7 +60,7 @@ impl App {
     /// Opens everything. What could not be opened but can be done without is logged as a warning.
     ///
     /// # Errors
-    /// A root that is not there, or a security switch that cannot be honoured.
+    /// A root that is not there (the key is named), or a security switch that cannot be honoured.
     pub fn start(loaded: LoadedConfig) -> Result<Arc<App>> {
         let app = App::open(loaded)?;
         app.meet_demands()?;
@@ -71,7 +74,6 @@ impl App {
     /// A root that is not there.
     pub fn open(loaded: LoadedConfig) -> Result<Arc<App>> {
         let config = &loaded.config;
-        let root = loaded.root.clone();
         let state_dir = loaded.state_dir();
         let state = state::make(&state_dir).and_then(|()| {
             WriteState::open(&state_dir, config.mcp.locks.lease()).map_err(Error::from)
@@ -88,13 +90,17 @@ impl App {
             }
         };
         let rules = Arc::new(state::rules(&loaded, &state_dir)?);
-        let files = Roots::open(&root, &loaded.roots(), rules.clone())?;
+        let files = open_roots(&loaded, ROOTS_KEY, &loaded.roots(), rules.clone())?;
         let files = Workspace::new(Arc::new(files), state.clone());
         for said in files.take_back_unfinished_patches() {
             tracing::warn!("{said}");
         }
         let home = loaded.home().map(Path::to_owned);
-        let linux = Roots::open(&root, &loaded.linux_roots(), rules)?.with_home(home);
+        let linux_key = match config.mcp.linux_ops.roots.allowed_roots {
+            Some(_) => LINUX_ROOTS_KEY,
+            None => ROOTS_KEY,
+        };
+        let linux = open_roots(&loaded, linux_key, &loaded.linux_roots(), rules)?.with_home(home);
         let linux = Workspace::new(Arc::new(linux), state.clone());
         let (listing, warnings) = mode::listing(config);
         for warning in warnings.iter().chain(&loaded.warnings) {
@@ -259,4 +265,24 @@ impl App {
     pub fn analyse_from_shell(&self, shell: AnalysisShell) {
         self.analyses.prepare(shell);
     }
+}
+
+/// Opens roots; one that cannot be used is a mistake in the configuration, which is named.
+fn open_roots(
+    loaded: &LoadedConfig,
+    key: &str,
+    dirs: &[PathBuf],
+    rules: Arc<PathRules>,
+) -> Result<Roots> {
+    Roots::open(&loaded.root, dirs, rules).map_err(|error| match error {
+        llmc_host::Error::Unsupported(_) => error.into(),
+        error => {
+            let entry = loaded.entries().iter().find(|entry| entry.key == key);
+            let place = entry.map_or(String::new(), |entry| {
+                format!("{}: ", entry.source.describe(loaded.file_label()))
+            });
+            Error::bad_args(format!("{place}{key}: {error}"))
+                .hint("name folders that exist, or leave the key out")
+        }
+    })
 }

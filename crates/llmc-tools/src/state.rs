@@ -77,7 +77,7 @@ fn size(path: &Path) -> u64 {
     std::fs::symlink_metadata(path).map_or(0, |status| status.len())
 }
 
-/// Files that decide over the agent: configuration, audit, policy.
+/// Files that decide over the agent: configuration, audit, policy, the user's own files where a root contains them.
 pub(crate) fn server_files(loaded: &LoadedConfig) -> Vec<PathBuf> {
     let mut files = vec![loaded.root.join(CONFIG_FILE), loaded.csv_path()];
     files.extend(loaded.file.as_deref().map(|file| loaded.root.join(file)));
@@ -85,6 +85,7 @@ pub(crate) fn server_files(loaded: &LoadedConfig) -> Vec<PathBuf> {
     files.extend(policy.map(|path| loaded.resolve(path)));
     let script = Some(&loaded.config.mcp.te.script_path).filter(|path| !path.is_empty());
     files.extend(script.map(|path| loaded.resolve(path)));
+    files.extend(loaded.reachable_user_files());
     files
 }
 

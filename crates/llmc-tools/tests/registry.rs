@@ -25,11 +25,13 @@ const CEILINGS: [(Mode, usize, usize); 4] = [
 
 fn app(dir: &Path, toml: &str) -> Arc<App> {
     std::fs::write(dir.join("llmc.toml"), toml).unwrap();
-    let inputs = ConfigInputs {
+    let mut inputs = ConfigInputs {
         root_flag: Some(dir.to_owned()),
         cwd: dir.to_owned(),
         ..ConfigInputs::default()
     };
+    let hash = llmc_config::load(&inputs).unwrap().trust.hash;
+    inputs.env.insert("LLMC_TRUST".to_owned(), hash);
     App::start(llmc_config::load(&inputs).unwrap()).unwrap()
 }
 

@@ -171,6 +171,15 @@ pub(crate) enum Verb {
     /// test commands found. Existing files are kept unless --force is given.
     #[command(after_help = INIT_EXAMPLES)]
     Init(InitArgs),
+    /// Accept the settings of this workspace's llmc.toml that are less strict than yours
+    ///
+    /// The file comes with the repository, so such settings are ignored until you accept them here. Shows each with its
+    /// value and what holds without it, asks, and records a hash of these keys and values outside the workspace. When one
+    /// of them changes, the question comes again. In CI and containers LLMC_TRUST=HASH takes the place of the record.
+    #[command(
+        after_help = "Examples:\n  llmc trust                        show, ask, record\n  llmc trust --show                 what the file asks for, whether it gets that, and the hash\n  llmc trust --revoke"
+    )]
+    Trust(TrustArgs),
     /// Add this server to an MCP client's settings
     ///
     /// Adds or updates one entry in the client's own file and keeps everything else, comments included. Shows the
@@ -201,6 +210,19 @@ pub(crate) enum Verb {
 
 const INIT_EXAMPLES: &str =
     "Examples:\n  llmc init\n  llmc init --print > /tmp/llmc.toml\n  llmc init --force";
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TrustArgs {
+    /// Show the settings, their hash and whether they are accepted; change nothing
+    #[arg(long, conflicts_with_all = ["revoke", "yes"])]
+    pub(crate) show: bool,
+    /// Withdraw what was accepted for this file
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) revoke: bool,
+    /// Accept without asking
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct InstallArgs {

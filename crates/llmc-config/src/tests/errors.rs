@@ -1,6 +1,6 @@
 //! Every class of mistake, and what is said about it.
 
-use super::{Workspace, check};
+use super::{Workspace, check, load_trusted};
 use crate::load;
 
 #[test]
@@ -302,7 +302,7 @@ fn what_is_safe_is_accepted() {
     ];
     for lines in cases {
         let workspace = Workspace::new(&format!("[mcp]\n{lines}"));
-        let result = load(&workspace.inputs(&[], &[]));
+        let result = load_trusted(&workspace.inputs(&[], &[]));
         assert!(result.is_ok(), "{lines}: {}", result.err().unwrap());
     }
 }
@@ -383,7 +383,12 @@ fn mangled_files_are_errors_and_never_panics() {
             let rest = toml[index..].chars().skip(1).collect::<String>();
             let mangled = format!("{}{replacement}{rest}", &toml[..index]);
             let mut problems = Vec::new();
-            crate::layers::file(&mangled, "llmc.toml", &mut problems);
+            crate::layers::file(
+                &mangled,
+                "llmc.toml",
+                crate::layer_reader::FileRole::User,
+                &mut problems,
+            );
             let lines = mangled.lines().count() + 1;
             for problem in &problems {
                 let line: usize = problem

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Workspace, loaded};
+use super::{Workspace, load_trusted, loaded};
 use crate::{ConfigInputs, load};
 
 fn real(path: &Path) -> PathBuf {
@@ -148,7 +148,7 @@ fn a_file_that_cannot_be_read_is_no_absent_file() {
 fn paths_start_at_the_root_or_at_home() {
     let workspace =
         Workspace::new("[mcp.tools]\nallowed_roots = [\".\", \"~/src\", \"/etc\", \"./sub\"]");
-    let loaded = load(&workspace.inputs(&[("HOME", "/home/ann")], &[])).unwrap();
+    let loaded = load_trusted(&workspace.inputs(&[("HOME", "/home/ann")], &[])).unwrap();
     let root = loaded.root.clone();
     let expect = [
         root.clone(),
@@ -187,4 +187,43 @@ fn state_moves_to_the_data_volume() {
         &[],
     );
     assert_eq!(loaded.state_dir(), Path::new("/h/state"));
+}
+
+#[test]
+fn a_file_that_is_none_is_an_error_at_once() {
+    let workspace = Workspace::new("");
+    let other = Workspace::new("");
+    let file = workspace.path().join("llmc.toml");
+    let home = workspace.path().join("home");
+    let own = home.join(".config/llmc/config.toml");
+    fs::create_dir_all(own.parent().unwrap()).unwrap();
+    let env = [("HOME", home.to_str().unwrap())];
+    let make: [(&str, fn(&Path)); 4] = [
+        ("a device", |path| {
+            std::os::unix::fs::symlink("/dev/zero", path).unwrap()
+        }),
+        ("a FIFO", |path| {
+            let mode = rustix::fs::Mode::RUSR;
+            rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap()
+        }),
+        ("a directory", |path| fs::create_dir(path).unwrap()),
+        ("larger than 1 MiB", |path| {
+            fs::write(path, vec![b'#'; 2 << 20]).unwrap()
+        }),
+    ];
+    for (what, make) in make {
+        for path in [&file, &own] {
+            make(path);
+            let started = std::time::Instant::now();
+            let error = load(&workspace.inputs(&env, &[])).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+            assert!(started.elapsed().as_secs() < 1, "{what}");
+            let mut named = other.inputs(&[], &[]);
+            named.config_flag = Some(path.clone());
+            let error = load(&named).unwrap_err().to_string();
+            assert!(error.starts_with("--config: "), "{error}");
+            let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+        }
+    }
+    assert!(load(&workspace.inputs(&env, &[])).is_ok());
 }

@@ -9,11 +9,12 @@ use crate::registry::{DefaultValue, SettingDef, all_settings};
 use crate::value::{TextShape, ValueKind};
 
 /// Keys set beside the one under test, for the result to be free of contradictions.
-fn companions(key: &SettingDef) -> &'static [&'static str] {
+pub(super) fn companions(key: &SettingDef) -> &'static [&'static str] {
     match key.path {
         "mcp.server.tls_enabled" => &["mcp.server.tls_cert='c'", "mcp.server.tls_key='k'"],
         "mcp.linux_ops.roots.enforce_roots" => &["mcp.tools.allowed_roots=['/']"],
         "mcp.exec.wait_s" => &["mcp.exec.max_wait_s=86400"],
+        "mcp.exec.max_wait_s" => &["mcp.exec.wait_s=1"],
         _ => &[],
     }
 }
@@ -150,7 +151,7 @@ fn every_key_refuses_a_value_of_another_type() {
 }
 
 /// Whether the row is a value of its own rather than a table or a field of several.
-fn is_plain(key: &SettingDef) -> bool {
+pub(super) fn is_plain(key: &SettingDef) -> bool {
     !matches!(key.kind, ValueKind::Tables | ValueKind::Map)
         && !key.path.contains("[]")
         && !key.path.contains('*')

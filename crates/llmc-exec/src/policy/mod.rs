@@ -20,6 +20,7 @@ mod rule;
 mod sed;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -31,6 +32,7 @@ use super::programs::{Program, Programs};
 use super::settings::{Profile, Settings};
 use super::word_split::clipped;
 use crate::error::{Error, Result};
+use llmc_config::{LinkPolicy, RegularFile, read_regular_file};
 use llmc_host::OpenDir;
 use llmc_host::PathRules;
 use llmc_host::Roots;
@@ -229,28 +231,18 @@ fn built_in() -> Result<&'static Vec<Rule>> {
     rules.as_ref().map_err(|what| bad(what.clone()))
 }
 
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the policy is the operator's file, not the agent's"
-)]
 fn read_file(path: &Path) -> Result<File> {
-    use std::io::Read;
     let shown = path.display();
-    let unreadable = |source| Error::UnreadablePolicy {
-        path: path.to_owned(),
-        source,
+    let unreadable = |source: std::io::Error| match source.kind() {
+        ErrorKind::InvalidInput | ErrorKind::FileTooLarge => bad(format!("{shown}: {source}")),
+        _ => Error::UnreadablePolicy {
+            path: path.to_owned(),
+            source,
+        },
     };
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(bad(format!("{shown}: not a regular file")));
-    }
-    let mut text = String::new();
-    file.take(MAX_FILE + 1)
-        .read_to_string(&mut text)
+    let text = read_regular_file(path, MAX_FILE, LinkPolicy::Follow)
+        .and_then(RegularFile::into_text)
         .map_err(unreadable)?;
-    if text.len() as u64 > MAX_FILE {
-        return Err(bad(format!("{shown}: larger than {} KiB", MAX_FILE >> 10)));
-    }
     read::read(&shown.to_string(), &text).map_err(bad)
 }
 

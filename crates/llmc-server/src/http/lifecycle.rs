@@ -20,6 +20,7 @@ use tower_service::Service;
 
 use super::connection::{ClientTimeouts, Connection, TimedStream};
 use super::connections::ConnectionTable;
+use super::exposure;
 use super::listen::{self, ClientStream, Listen, Listener};
 use super::tokens::{TokenSource, Tokens};
 use super::{HttpState, router};
@@ -68,6 +69,9 @@ pub async fn serve(
     started: impl FnOnce(&ListeningServer),
 ) -> Result<ServeOutcome> {
     let private = matches!(listen, Listen::Unix(_)) || app.config().mcp.server.is_loopback();
+    if !private {
+        exposure::check(&app)?;
+    }
     let tls = match listen {
         Listen::Address => listen::tls_acceptor(&app)?,
         Listen::Unix(_) => None,

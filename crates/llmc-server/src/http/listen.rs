@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use llmc_config::{LinkPolicy, read_regular_file};
 use llmc_tools::{App, Error, ErrorKind, Result};
 use rustix::fs::Mode;
 use rustix::process::umask;
@@ -14,6 +15,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// The largest certificate chain or key that is read.
+const MAX_PEM_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listen {
@@ -174,8 +178,8 @@ pub(super) fn tls_acceptor(app: &App) -> Result<Option<TlsAcceptor>> {
     };
     let cert = resolve("tls_cert", &server.tls_cert)?;
     let key = resolve("tls_key", &server.tls_key)?;
-    let chain = CertificateDer::pem_file_iter(&cert)
-        .and_then(Iterator::collect::<std::result::Result<Vec<_>, _>>)
+    let chain = read_pem(&cert)
+        .and_then(|text| CertificateDer::pem_slice_iter(&text).collect::<PemResult<Vec<_>>>())
         .map_err(|error| certificate_error("tls_cert", &cert, error))?;
     if chain.is_empty() {
         return Err(certificate_error(
@@ -184,7 +188,8 @@ pub(super) fn tls_acceptor(app: &App) -> Result<Option<TlsAcceptor>> {
             pem::Error::NoItemsFound,
         ));
     }
-    let secret = PrivateKeyDer::from_pem_file(&key)
+    let secret = read_pem(&key)
+        .and_then(|text| PrivateKeyDer::from_pem_slice(&text))
         .map_err(|error| certificate_error("tls_key", &key, error))?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
@@ -198,6 +203,14 @@ pub(super) fn tls_acceptor(app: &App) -> Result<Option<TlsAcceptor>> {
     })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Some(Arc::new(config).into()))
+}
+
+type PemResult<T> = std::result::Result<T, pem::Error>;
+
+fn read_pem(path: &Path) -> PemResult<Vec<u8>> {
+    let file =
+        read_regular_file(path, MAX_PEM_BYTES, LinkPolicy::Follow).map_err(pem::Error::Io)?;
+    Ok(file.bytes)
 }
 
 fn certificate_error(key: &str, path: &Path, error: pem::Error) -> Error {

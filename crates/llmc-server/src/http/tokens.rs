@@ -3,27 +3,20 @@
 //! Only digests are kept. A presented token is hashed and compared with every digest in constant time, so that the time of
 //! a error reveals nothing about a token.
 
-use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderName};
 use llmc_config::{AuthMode, NamedToken, TokenProof};
-use llmc_tools::{App, Error, ErrorKind, Result, catalog};
-use rustix::fs::OFlags;
+use llmc_tools::{App, Error, Result, catalog};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use super::rate_limit::RateLimiter;
+use super::token_file;
+use super::token_strength::{is_token, weakness};
 
-/// The file in the state directory that holds a generated token.
-const TOKEN_FILE: &str = "token";
-/// Random bytes in a generated token.
-const GENERATED_TOKEN_BYTES: usize = 32;
-/// A shorter token can be guessed.
-const MIN_TOKEN_CHARS: usize = 16;
 /// The principal of the main token, and of every caller while no token is required.
 const MAIN_PRINCIPAL: &str = "local";
 
@@ -96,17 +89,17 @@ impl Tokens {
         }
         let mut list = Vec::new();
         for named in &auth.tokens {
-            list.push(Arc::new(limits.named(named)?));
+            list.push(Arc::new(limits.named(named, loopback)?));
         }
-        let source = match from_env(&auth.token_env)? {
+        let source = match from_env(&auth.token_env, loopback)? {
             Some(digest) => {
                 list.push(Arc::new(limits.main(digest)));
                 TokenSource::Env(auth.token_env.clone())
             }
             None if !list.is_empty() && !loopback => TokenSource::Named,
             None if loopback => {
-                let path = app.loaded().state_dir().join(TOKEN_FILE);
-                let token = stored_token(&path)?;
+                let path = token_file::path(app.loaded());
+                let token = token_file::read_or_generate(&path, app.loaded())?;
                 list.push(Arc::new(limits.main(digest(token.as_bytes()))));
                 TokenSource::File(path)
             }
@@ -217,7 +210,7 @@ impl TokenLimits {
         }
     }
 
-    fn named(&self, named: &NamedToken) -> Result<Token> {
+    fn named(&self, named: &NamedToken, loopback: bool) -> Result<Token> {
         let name = &named.name;
         if name == MAIN_PRINCIPAL {
             return Err(Error::bad_args(format!(
@@ -227,7 +220,7 @@ impl TokenLimits {
         }
         let digest = match &named.proof {
             TokenProof::Sha256(digest) => *digest.as_bytes(),
-            TokenProof::Env(variable) => from_env(variable)?.ok_or_else(|| {
+            TokenProof::Env(variable) => from_env(variable, loopback)?.ok_or_else(|| {
                 Error::bad_args(format!(
                     "token {name:?}: the environment variable {variable} is not set"
                 ))
@@ -260,8 +253,9 @@ impl TokenLimits {
     }
 }
 
-/// The digest of the token in a variable; an empty variable counts as unset.
-fn from_env(variable: &str) -> Result<Option<[u8; 32]>> {
+/// The digest of the token in a variable; an empty variable counts as unset. A token that can be guessed is a warning, and
+/// refused where other machines can try.
+fn from_env(variable: &str, loopback: bool) -> Result<Option<[u8; 32]>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
@@ -272,77 +266,15 @@ fn from_env(variable: &str) -> Result<Option<[u8; 32]>> {
         ))
         .hint("a token is made of visible ASCII characters, without spaces")
     })?;
-    if token.len() < MIN_TOKEN_CHARS {
-        tracing::warn!(
-            variable,
-            "a token of less than {MIN_TOKEN_CHARS} characters can be guessed"
-        );
+    if let Some(why) = weakness(token) {
+        let message = format!("the token in {variable} can be guessed: {why}");
+        let hint = "make one with `openssl rand -hex 32`";
+        if !loopback {
+            return Err(Error::bad_args(message).hint(hint));
+        }
+        tracing::warn!(variable, "{message}; {hint}");
     }
     Ok(Some(digest(token.as_bytes())))
-}
-
-fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-/// The token in a file that only this user may read; made when it is missing.
-fn stored_token(path: &Path) -> Result<String> {
-    let mut options = std::fs::OpenOptions::new();
-    options
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-        .mode(0o600);
-    match options.clone().write(true).create_new(true).open(path) {
-        Ok(mut file) => {
-            let token = generate()?;
-            let written = writeln!(file, "{token}").and_then(|()| file.sync_all());
-            written.map_err(|error| file_error(path, ErrorKind::WriteFailed, error))?;
-            return Ok(token);
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(file_error(path, ErrorKind::WriteFailed, error)),
-    }
-    let refused = |reason: &str| file_error(path, ErrorKind::PermissionDenied, reason);
-    let file = options.read(true).open(path).map_err(refused_io(path))?;
-    let facts = file.metadata().map_err(refused_io(path))?;
-    if !facts.is_file() {
-        return Err(refused("not a regular file"));
-    }
-    if facts.mode() & 0o077 != 0 {
-        return Err(refused(
-            "other users may read it; chmod 600 makes it private",
-        ));
-    }
-    let mut text = String::new();
-    file.take(4096)
-        .read_to_string(&mut text)
-        .map_err(refused_io(path))?;
-    let token = text.trim_end_matches(['\n', '\r']);
-    if !is_token(token) || token.len() < MIN_TOKEN_CHARS {
-        return Err(refused(
-            "it holds no token; delete it, and the server makes a new one",
-        ));
-    }
-    Ok(token.to_owned())
-}
-
-fn refused_io(path: &Path) -> impl Fn(std::io::Error) -> Error {
-    move |error| file_error(path, ErrorKind::PermissionDenied, error)
-}
-
-fn file_error(path: &Path, kind: ErrorKind, reason: impl std::fmt::Display) -> Error {
-    Error::new(kind, format!("token file {}: {reason}", path.display()))
-        .hint("or set the token in the environment (mcp.auth.token_env)")
-}
-
-fn generate() -> Result<String> {
-    let mut bytes = [0; GENERATED_TOKEN_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Error::new(
-            ErrorKind::Internal,
-            format!("the system gives no random numbers: {error}"),
-        )
-    })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

@@ -24,6 +24,9 @@ pub(crate) struct HealthReport {
     version: &'static str,
     confinement: String,
     profile: &'static str,
+    /// Which settings of the workspace's file are ignored, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_warning: Option<String>,
     index: IndexState,
     #[serde(skip_serializing_if = "Option::is_none")]
     index_progress: Option<Value>,
@@ -38,6 +41,7 @@ impl HealthReport {
             version: "v0",
             confinement: ConfinementSummary::confinement(app),
             profile: app.config().mcp.exec.profile.as_str(),
+            config_warning: app.loaded().trust.ignored(),
             index: app.index_state(),
             index_progress: app.index_progress(),
             index_error: app.index().failure(),

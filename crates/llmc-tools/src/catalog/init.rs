@@ -45,7 +45,11 @@ impl Tool for Init {
         let (facts, scripts) = cx
             .blocking(|cx, cancel| Ok((project::look(cx, cancel), cx.app().script_backend_kind())))
             .await?;
-        Ok(Guide(guide(cx.app().config(), &facts, &scripts)))
+        let mut text = guide(cx.app().config(), &facts, &scripts);
+        if let Some(ignored) = cx.app().loaded().trust.ignored() {
+            text.push_str(&format!("\nconfiguration: {ignored}"));
+        }
+        Ok(Guide(text))
     }
 }
 

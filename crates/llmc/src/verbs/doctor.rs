@@ -193,9 +193,10 @@ fn working_directory(app: &App) -> llmc_host::Result<llmc_host::OpenDir> {
 
 fn sources(app: &App) -> Vec<(usize, &'static str)> {
     let entries = app.loaded().entries().iter();
-    let (mut file, mut env, mut cli) = (0, 0, 0);
+    let (mut user, mut file, mut env, mut cli) = (0, 0, 0, 0);
     for entry in entries {
         match entry.source {
+            SettingSource::UserFile { .. } => user += 1,
             SettingSource::File { .. } => file += 1,
             SettingSource::Env(_) => env += 1,
             SettingSource::Cli(_) => cli += 1,
@@ -203,6 +204,7 @@ fn sources(app: &App) -> Vec<(usize, &'static str)> {
         }
     }
     let all = [
+        (user, "in your own file"),
         (file, "in the file"),
         (env, "in the environment"),
         (cli, "by flags"),

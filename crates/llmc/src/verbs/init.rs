@@ -3,12 +3,13 @@
 mod survey;
 
 use std::fmt::Write;
-use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use llmc_config::TemplateOptions;
+use llmc_config::{LinkPolicy, TemplateOptions, read_regular_file};
 use llmc_tools::ErrorKind;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use super::{Failure, inputs, print};
 use crate::cli::{Common, InitArgs};
@@ -43,19 +44,24 @@ pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure>
         .config
         .clone()
         .unwrap_or_else(|| root.join(llmc_host::CONFIG_FILE));
-    write_new(&file, &text, args.force)?;
+    write_config(&file, &text, args.force)?;
     let mut out = format!("wrote {}\n", file.display());
+    if let Err(error) = trust_written(common) {
+        let _ = writeln!(out, "not trusted yet ({error}); run llmc trust");
+    }
     for (path, text) in sidecars(&survey) {
-        let path = root.join(path);
-        if path.symlink_metadata().is_ok() {
-            let _ = writeln!(out, "kept {}", path.display());
-            continue;
-        }
-        if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir).map_err(|error| unwritable(dir, &error))?;
-        }
-        write_new(&path, &text, false)?;
-        let _ = writeln!(out, "wrote {}", path.display());
+        let done = match write_sidecar(&root, path, &text) {
+            Ok(()) => format!("wrote {}", root.join(path).display()),
+            Err(Errno::EXIST) => format!("kept {}", root.join(path).display()),
+            Err(Errno::LOOP | Errno::XDEV | Errno::NOTDIR) => {
+                format!(
+                    "skipped {}: its folder is a link or a file",
+                    root.join(path).display()
+                )
+            }
+            Err(error) => return Err(unwritable(&root.join(path), &error.into())),
+        };
+        let _ = writeln!(out, "{done}");
     }
     let _ = writeln!(out, "\n{}\n", survey.summary());
     for (what, why) in CHOICES {
@@ -101,25 +107,61 @@ fn sidecars(survey: &Survey) -> [(&'static str, String); 2] {
     ]
 }
 
-fn write_new(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
-    use std::io::Write;
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
+/// Accepts what the new file sets, which is this program's own choice.
+fn trust_written(common: &Common) -> Result<(), String> {
+    let written = inputs(common).map_err(|failure| failure.message)?;
+    let loaded = llmc_config::load(&written).map_err(|error| error.to_string())?;
+    match loaded.trust.settings.is_empty() {
+        true => Ok(()),
+        false => loaded.trust.record().map_err(|error| error.to_string()),
+    }
+}
+
+/// Writes the configuration: a new file, or with `force` one that replaces what is there. Neither follows a link.
+fn write_config(path: &Path, text: &str, force: bool) -> Result<(), Failure> {
+    let target = match force {
+        true => path.with_extension(format!("toml.new-{}", std::process::id())),
+        false => path.to_owned(),
     };
-    let opened = options.open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => Failure::new(
+    let mut options = std::fs::OpenOptions::new();
+    let created = options.write(true).create_new(true).open(&target);
+    let mut file = created.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists if !force => Failure::new(
             ErrorKind::AlreadyExists,
             format!("{} exists already; --force replaces it", path.display()),
         ),
-        _ => unwritable(path, &error),
-    });
-    opened?
-        .write_all(text.as_bytes())
-        .map_err(|error| unwritable(path, &error))
+        _ => unwritable(&target, &error),
+    })?;
+    let mut written = std::io::Write::write_all(&mut file, text.as_bytes());
+    if force {
+        written = written.and_then(|()| std::fs::rename(&target, path));
+        if written.is_err() {
+            let _ = rustix::fs::unlink(&target);
+        }
+    }
+    written.map_err(|error| unwritable(path, &error))
+}
+
+/// Writes a new file below the root. No link is followed, so that nothing is written elsewhere.
+fn write_sidecar(root: &Path, path: &str, text: &str) -> Result<(), Errno> {
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let folder_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(root, folder_flags, Mode::empty())?;
+    let (folder, name) = path.split_once('/').unwrap_or((".", path));
+    match rustix::fs::mkdirat(&root, folder, Mode::from_raw_mode(0o777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error),
+    }
+    let folder = rustix::fs::openat2(&root, folder, folder_flags, Mode::empty(), beneath)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    let file = rustix::fs::openat2(&folder, name, flags, mode, beneath)?;
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let count = rustix::io::write(&file, rest)?;
+        rest = &rest[count..];
+    }
+    Ok(())
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
@@ -129,13 +171,8 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// The text of a regular file, at most 1 MiB of it; `None` when there is none or it is not UTF-8.
+/// The text of a regular file of at most 1 MiB; `None` when there is none or it is not UTF-8.
 pub(super) fn read(path: &Path) -> Option<String> {
-    if !path.metadata().ok()?.is_file() {
-        return None;
-    }
-    let file = std::fs::OpenOptions::new().read(true).open(path).ok()?;
-    let mut text = String::new();
-    file.take(1 << 20).read_to_string(&mut text).ok()?;
-    Some(text)
+    let file = read_regular_file(path, 1 << 20, LinkPolicy::Follow).ok()?;
+    file.into_text().ok()
 }

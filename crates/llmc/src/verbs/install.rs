@@ -1,7 +1,6 @@
 //! `llmc install CLIENT`: adds, updates or removes this server's entry in an MCP client's settings.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use llmc_clients::{
 use llmc_tools::ErrorKind;
 
 use super::colour::Paint;
-use super::{Failure, inputs, print};
+use super::{Failure, confirm, inputs, print};
 use crate::cli::{Common, InstallArgs};
 
 pub(super) fn run(common: &Common, args: &InstallArgs) -> Result<ExitCode, Failure> {
@@ -56,7 +55,9 @@ pub(super) fn run(common: &Common, args: &InstallArgs) -> Result<ExitCode, Failu
         return Ok(ExitCode::SUCCESS);
     }
     plan.check_writable()?;
-    if !args.yes && !confirm(plan.file())? {
+    let question = format!("write {}?", plan.file().display());
+    let hint = "--yes writes it, --dry-run only shows it";
+    if !args.yes && !confirm(&question, hint)? {
         print("nothing was written")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -227,19 +228,6 @@ fn refuse_duplicate_name(client: Client, file: &Path, name: &str) -> Result<(), 
 }
 
 /// Asks on the terminal.
-fn confirm(file: &Path) -> Result<bool, Failure> {
-    if !std::io::stdin().is_terminal() {
-        return Err(bad_args(
-            "nothing was written: standard input is no terminal, so the question cannot be asked\n  hint: --yes writes it, --dry-run only shows it",
-        ));
-    }
-    let _ = write!(std::io::stderr(), "write {}? [y/N] ", file.display());
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.map_err(|error| Failure::new(ErrorKind::Internal, format!("standard input: {error}")))?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
-}
-
 /// Which workspace the entry serves, and whether the file can be shared.
 fn describe_workspace(client: Client, scope: SettingsScope, entry: &ServerEntry) -> String {
     let mut out = String::new();

@@ -14,10 +14,11 @@ mod shell;
 mod te;
 mod tool;
 mod tools;
+mod trust;
 mod tui;
 
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -95,6 +96,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Tui(args) => tui::run(common, &args),
         Verb::Config(ConfigVerb::Show) => config::show(common),
         Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => init::run(common, &args),
+        Verb::Trust(args) => trust::run(common, &args),
         Verb::Install(args) => install::run(common, &args),
         Verb::Completions { shell } => shell::completions(shell),
         Verb::Man { folder } => shell::man(folder.as_deref()),
@@ -185,6 +187,23 @@ fn print(text: &str) -> Result<(), Failure> {
         out.flush()
     });
     ignore_closed_pipe(written)
+}
+
+/// Asks a question on the terminal; `hint` says what to do without one.
+fn confirm(question: &str, hint: &str) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::new(
+            ErrorKind::BadArgs,
+            format!(
+                "nothing was written: standard input is no terminal, so the question cannot be asked\n  hint: {hint}"
+            ),
+        ));
+    }
+    let _ = write!(std::io::stderr(), "{question} [y/N] ");
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    read.map_err(|error| Failure::new(ErrorKind::Internal, format!("standard input: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Prints clap's message: help on standard output, errors on standard error.

@@ -1,17 +1,14 @@
 //! `llmc tui`: the terminal view, and the summary after a task.
 
-use std::io::Read;
 use std::process::ExitCode;
 
 use llmc_config::LoadedConfig;
+use llmc_server::http::generated_token;
 use llmc_tools::ErrorKind;
 use llmc_tui::{ServerAddress, TerminalError, Theme, TuiSetup, WatchTarget, summary_text};
 
 use super::{Failure, load, print};
 use crate::cli::{Common, TuiArgs};
-
-/// The longest token that a file may hold; the server refuses longer ones too.
-const TOKEN: u64 = 4096;
 
 pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> {
     let loaded = load(common)?;
@@ -73,34 +70,8 @@ fn store(loaded: &LoadedConfig, args: &TuiArgs) -> Result<WatchTarget, Failure> 
 fn server(loaded: &LoadedConfig, address: ServerAddress) -> Result<WatchTarget, Failure> {
     let token = match std::env::var(&loaded.config.mcp.auth.token_env) {
         Ok(token) if !token.is_empty() => Some(token),
-        _ => kept_token(loaded)?,
+        // A server may require no token; one that does answers 401.
+        _ => generated_token(loaded)?,
     };
     Ok(WatchTarget::Server { address, token })
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the server's own file, not one of the agent's"
-)]
-fn kept_token(loaded: &LoadedConfig) -> Result<Option<String>, Failure> {
-    let path = loaded.state_dir().join("token");
-    let mut token = String::new();
-    match std::fs::File::open(&path) {
-        Ok(file) => {
-            let read = file.take(TOKEN).read_to_string(&mut token);
-            read.map_err(|error| {
-                Failure::new(
-                    ErrorKind::PermissionDenied,
-                    format!("{}: {error}", path.display()),
-                )
-            })?;
-            Ok(Some(token.trim_end().to_owned()))
-        }
-        // A server may require no token; one that does answers 401.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::new(
-            ErrorKind::PermissionDenied,
-            format!("{}: {error}", path.display()),
-        )),
-    }
 }

@@ -26,6 +26,7 @@
 //!   `http_life`: TLS, sockets, start and end; `http_watch`: what dashboards read
 //! - `rag`: the code index; `rag_whole`: what its answers say about what they leave out
 //! - `rlm`: recursive analysis, against a scripted model
+//! - `trust`: what a repository's own files cannot do to configuration, start and tokens
 //! - `tui`: the live picture, in a real terminal
 //! - `deploy`: what containers rely on
 //! - `names`: names and words across the workspace
@@ -90,6 +91,7 @@ mod te_cli;
 mod te_diff;
 mod te_run;
 mod tool_chains;
+mod trust;
 mod tui;
 
 use llmc_testkit::{McpClient, TestWorkspace};

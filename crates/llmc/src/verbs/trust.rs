@@ -1,0 +1,114 @@
+//! `llmc trust`: accept what the workspace's file asks for beyond the user's own settings.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use llmc_config::{ConfigTrust, TrustState, revoke_trust};
+use llmc_tools::ErrorKind;
+
+use super::{Failure, confirm, inputs, load, print};
+use crate::cli::{Common, TrustArgs};
+
+pub(super) fn run(common: &Common, args: &TrustArgs) -> Result<ExitCode, Failure> {
+    if args.revoke {
+        return revoke(common);
+    }
+    let loaded = load(common)?;
+    let trust = &loaded.trust;
+    let Some(file) = &trust.file else {
+        print("no llmc.toml here: nothing to accept")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let file = visible(&file.display().to_string());
+    if trust.settings.is_empty() {
+        print(&format!(
+            "{file} sets nothing that is less strict than your own settings: nothing to accept"
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print(&describe(&file, trust))?;
+    match &trust.state {
+        _ if args.show => {}
+        TrustState::NotNeeded | TrustState::Trusted(_) => {}
+        TrustState::Untrustable(why) => {
+            let message = format!(
+                "{file} cannot be accepted: {why}\n  hint: mend that, put the settings into your own file \
+                 ($XDG_CONFIG_HOME/llmc/config.toml), or set LLMC_TRUST"
+            );
+            return Err(Failure::new(ErrorKind::PermissionDenied, message));
+        }
+        TrustState::Untrusted(_) => {
+            let hint = "--yes accepts, --show only shows";
+            if !args.yes && !confirm("accept these settings?", hint)? {
+                print("nothing was accepted")?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            trust
+                .record()
+                .map_err(|error| Failure::from_error(ErrorKind::WriteFailed, &error))?;
+            print("accepted; running servers read it when they start again")?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn revoke(common: &Common) -> Result<ExitCode, Failure> {
+    let (file, revoked) = revoke_trust(&inputs(common)?)?;
+    let file = visible(&file.display().to_string());
+    print(&match revoked {
+        true => {
+            format!("{file} is no longer trusted; running servers read that when they start again")
+        }
+        false => format!("{file} was not trusted"),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(file: &str, trust: &ConfigTrust) -> String {
+    let mut out = format!("{file} asks for:\n");
+    for setting in &trust.settings {
+        let without = setting.otherwise.as_deref().unwrap_or("unset");
+        let _ = writeln!(
+            out,
+            "  {} = {}\n      without it: {}",
+            setting.key,
+            visible(&setting.value),
+            visible(without)
+        );
+    }
+    let _ = writeln!(out, "hash: {}", trust.hash);
+    let _ = match &trust.state {
+        TrustState::NotNeeded => Ok(()),
+        TrustState::Trusted(why) => writeln!(out, "trusted: {why}"),
+        TrustState::Untrusted(why) | TrustState::Untrustable(why) => {
+            writeln!(out, "not trusted, so these settings are ignored: {why}")
+        }
+    };
+    out
+}
+
+/// Text from a file that is not trusted, with everything escaped that could hide or reorder parts of it on a terminal.
+fn visible(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, c| {
+        if c.is_control() || !(c.is_ascii() || c.is_alphanumeric()) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_value_can_hide_another() {
+        assert_eq!(visible("[\"/srv/käse\"]"), "[\"/srv/käse\"]");
+        assert_eq!(
+            visible("a\u{1b}[2Kb\u{202e}c\rd\u{200b}"),
+            "a\\u{1b}[2Kb\\u{202e}c\\u{d}d\\u{200b}"
+        );
+    }
+}
