@@ -81,7 +81,7 @@ fn check(app: &App, caller: &Caller, info: &HandleInfo) -> Result<()> {
         return Err(llmc_envelope::handles::Error::Unknown.into());
     };
     if let Some(tools) = &caller.tools
-        && !tools.iter().any(|name| *name == rules.tool)
+        && !tools.contains(&rules.tool)
     {
         let message = format!("{} is not among this token's tools", rules.tool);
         return Err(Error::new(ErrorKind::CommandDenied, message));

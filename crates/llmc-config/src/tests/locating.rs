@@ -198,7 +198,8 @@ fn a_file_that_is_none_is_an_error_at_once() {
     let own = home.join(".config/llmc/config.toml");
     fs::create_dir_all(own.parent().unwrap()).unwrap();
     let env = [("HOME", home.to_str().unwrap())];
-    let make: [(&str, fn(&Path)); 4] = [
+    type Make = fn(&Path);
+    let make: [(&str, Make); 4] = [
         ("a device", |path| {
             std::os::unix::fs::symlink("/dev/zero", path).unwrap()
         }),

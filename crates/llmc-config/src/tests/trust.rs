@@ -312,7 +312,7 @@ fn roots_are_judged_by_where_they_lead() {
         ));
         let loaded = place.load(&[]);
         assert_eq!(keys(&loaded), ["mcp.linux_ops.roots.allowed_roots"]);
-        assert_eq!(loaded.linux_roots(), [loaded.root.clone()]);
+        assert_eq!(loaded.linux_roots(), std::slice::from_ref(&loaded.root));
     }
     let narrow = Place::new("mcp.tools.allowed_roots = [\".\"]")
         .with_user_file("mcp.tools.allowed_roots = [\"src\"]");

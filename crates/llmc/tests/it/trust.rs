@@ -176,8 +176,11 @@ fn an_untrusted_configuration_does_not_serve_other_machines() {
     assert!(message.contains("cannot listen on 192.0.2.1"), "{message}");
 }
 
+/// Puts something at a path that is no ordinary file.
+type MakeImpostor = fn(&Path);
+
 /// What may stand in the place of a file, by what is said about it.
-const IMPOSTORS: [(&str, fn(&Path)); 4] = [
+const IMPOSTORS: [(&str, MakeImpostor); 4] = [
     ("a device", |path| symlink("/dev/zero", path).unwrap()),
     ("a FIFO", |path| {
         rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RUSR).unwrap();
