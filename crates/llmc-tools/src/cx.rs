@@ -1,7 +1,7 @@
 //! What a tool gets besides its arguments: the application, the caller, and its cancellation.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use llmc_envelope::HandleId;
@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::approval::Approver;
 use crate::call::Call;
 use crate::error::{Error, ErrorKind, Result};
+use crate::slots::CallSlot;
 
 /// Where a call came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +128,8 @@ pub(crate) struct Cx {
     correlation_id: Arc<str>,
     cancel: CancellationToken,
     approver: Option<Approver>,
+    /// Of no use once the call has ended, even if some of its work goes on.
+    slot: Weak<CallSlot>,
 }
 
 impl Cx {
@@ -139,6 +142,7 @@ impl Cx {
             correlation_id: Arc::default(),
             cancel: CancellationToken::new(),
             approver: None,
+            slot: Weak::new(),
         }
     }
 
@@ -158,6 +162,7 @@ impl Cx {
             cancel: call.cancel.clone(),
             correlation_id: call.correlation_id.as_deref().unwrap_or_default().into(),
             approver: call.approver.clone(),
+            slot: call.slot.as_ref().map(Arc::downgrade).unwrap_or_default(),
             ..self
         }
     }
@@ -212,6 +217,14 @@ impl Cx {
                 ErrorKind::Cancelled,
                 "the server is shutting down",
             )),
+        }
+    }
+
+    /// Waits for something outside the server, within [`Cx::blocking`]; the call has no slot meanwhile.
+    pub(crate) fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        match self.slot.upgrade() {
+            Some(slot) => slot.while_waiting(wait),
+            None => wait(),
         }
     }
 

@@ -79,7 +79,7 @@ impl Tool for TeGit {
                 max_output: MAX_OUTPUT_BYTES,
                 owner: cx.caller().run_owner(),
             };
-            let report = commands.run(&spec, &mut collect, cancel)?;
+            let report = cx.waiting(|| commands.run(&spec, &mut collect, cancel))?;
             if report.cancelled {
                 cancel.check()?;
                 return Err(Error::new(ErrorKind::Cancelled, "cancelled"));

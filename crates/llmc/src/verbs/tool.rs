@@ -274,6 +274,7 @@ pub(super) fn call_on(
             progress,
             correlation_id: None,
             approver: None,
+            slot: None,
         })
         .await
     });
