@@ -67,6 +67,8 @@ pub(crate) fn name_factor(question: &Question, unit: &Unit, origin: Origin, user
         Origin::Own if is_test(unit) => test_factor(question),
         Origin::Own => 1.0,
         Origin::Test => test_factor(question),
+        // What a page that a program wrote says, its source says too.
+        Origin::Generated if unit.kind == UnitKind::Section => 0.35,
         Origin::Vendored | Origin::Generated => 0.6,
     };
     factor *= match unit.kind {

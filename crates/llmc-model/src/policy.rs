@@ -46,6 +46,12 @@ impl Route {
 }
 
 impl EgressPolicy {
+    /// Whether there can be a model that this entry of a list of models allows.
+    pub fn can_match(entry: &str) -> bool {
+        let provider = entry.split_once('/').map(|(provider, _)| provider);
+        provider.and_then(Provider::from_name).is_some()
+    }
+
     fn check_model(&self, model: &ModelName) -> Result<()> {
         let listed = match &self.allowed_models {
             None => self.profile == EgressProfile::Unrestricted,

@@ -52,12 +52,18 @@ impl GroupBy {
 
     fn name_of(self, call: &CallEvent) -> &str {
         match self {
-            GroupBy::Cmd => &call.tool,
+            GroupBy::Cmd => command_name(&call.tool),
             GroupBy::Agent => &call.agent,
             GroupBy::Source => &call.source,
             GroupBy::Session => &call.session,
         }
     }
+}
+
+/// One name for one program, whether `te`, `te_grep`, `te_run` or `run_cmd` ran it.
+fn command_name(tool: &str) -> &str {
+    let name = tool.split_once(' ').map_or(tool, |(_, program)| program);
+    name.strip_prefix("te_").unwrap_or(name)
 }
 
 /// What `te analyze` prints.

@@ -75,6 +75,7 @@ struct HttpState {
     metrics: HttpMetrics,
     mcp: Mcp,
     running: Arc<streamable::RunningCalls>,
+    ended: streamable::EndedSessions,
     openapi: Bytes,
     /// Cancelled when no further requests are taken.
     stop: CancellationToken,
@@ -112,6 +113,7 @@ impl HttpState {
             metrics: HttpMetrics::default(),
             mcp: Mcp(streamable::service(handler, limit, end.clone())),
             running: Arc::default(),
+            ended: streamable::EndedSessions::default(),
             openapi: openapi::document(&app).to_string().into(),
             stop: CancellationToken::new(),
             end,
@@ -138,7 +140,10 @@ fn router(state: &Arc<HttpState>) -> Result<Router> {
         .route("/api/config", get(api::config))
         .route("/api/handles", get(api::handles))
         .route("/api/handles/{handle}", get(api::handle))
-        .route(streamable::ROUTE, post(streamable::handle));
+        .route(
+            streamable::ROUTE,
+            post(streamable::handle).delete(streamable::end_session),
+        );
     for (path, kind, content) in dashboard::ASSETS {
         router = router.route(path, get(async move || dashboard::answer(kind, content)));
     }

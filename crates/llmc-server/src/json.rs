@@ -5,14 +5,16 @@
 //! at any level, nesting deeper than [`MAX_DEPTH`] and whatever is not a JSON-RPC 2.0 message. What it lets
 //! through is safe to hand to any parser.
 //!
-//! A refusal says whom to answer: the request's own id where one can be read, `null` where none can, and
-//! not sent when the message is a notification or a response, which JSON-RPC forbids answering.
+//! A refusal says whom to answer: the request's own id where one can be read, also of a message that is not valid JSON;
+//! `null` where none can; and not sent when the message is a notification or a response, which JSON-RPC forbids answering.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
 use rmcp::model::ErrorCode;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Number, Value, json};
+
+use crate::head;
 
 /// Containers may be nested this deep, the message itself included.
 pub const MAX_DEPTH: usize = 64;
@@ -27,6 +29,8 @@ pub enum MessageShape {
     Request {
         /// The id as it was written: a string or a number.
         id: Value,
+        /// What is asked for.
+        method: String,
     },
     /// Has a method and no id.
     Notification,
@@ -79,8 +83,11 @@ impl MessageRefusal {
 /// A [`MessageRefusal`] with -32700 for what is not UTF-8 or not JSON, and -32600 for everything else: duplicate keys,
 /// depth, batches, and JSON that is no JSON-RPC 2.0 message.
 pub fn inspect(message: &[u8]) -> Result<MessageShape, MessageRefusal> {
-    let (root, scan) =
-        scan(message).map_err(|error| MessageRefusal::anonymous(ErrorCode::PARSE_ERROR, error))?;
+    let (root, scan) = scan(message).map_err(|error| MessageRefusal {
+        code: ErrorCode::PARSE_ERROR,
+        message: error.into(),
+        reply_id: head::reply_id(message),
+    })?;
     match root {
         Value::Object(_) => scan.head.classify(scan.fault),
         Value::Array(_) => Err(MessageRefusal::anonymous(
@@ -158,8 +165,11 @@ impl MessageHead {
         }
         match (&self.method, &self.id) {
             (Some(Value::String(_)), None) => Ok(MessageShape::Notification),
-            (Some(Value::String(_)), Some(_)) => match id.clone() {
-                Some(id) => Ok(MessageShape::Request { id }),
+            (Some(Value::String(method)), Some(_)) => match id.clone() {
+                Some(id) => Ok(MessageShape::Request {
+                    id,
+                    method: method.clone(),
+                }),
                 None => Err(refuse("\"id\" must be a string or a number".into())),
             },
             (Some(_), _) => Err(refuse("\"method\" must be a string".into())),
@@ -340,7 +350,7 @@ mod tests {
     /// Input, then `request ID`, `notification`, `response`, or `CODE ID message` (`-` for an unanswered one).
     fn verdict(input: &str) -> String {
         match inspect(input.as_bytes()) {
-            Ok(MessageShape::Request { id }) => format!("request {id}"),
+            Ok(MessageShape::Request { id, .. }) => format!("request {id}"),
             Ok(MessageShape::Notification) => "notification".into(),
             Ok(MessageShape::Response) => "response".into(),
             Err(MessageRefusal {
@@ -376,7 +386,11 @@ mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#,
-                "-32700 null not valid JSON",
+                "-32700 1 not valid JSON",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"n":1e999}}"#,
+                "-32700 1 not valid JSON: number out of range",
             ),
             (r#"{"jsonrpc":"2.0","id":1}"#, "-32600 1 \"method\" is"),
             ("{}", "-32600 null \"jsonrpc\" must"),
@@ -469,7 +483,8 @@ mod tests {
         let refusal = inspect(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}");
         assert_eq!(
             refusal,
-            Err(MessageRefusal::anonymous(
+            Err(MessageRefusal::to(
+                json!(1),
                 ErrorCode::PARSE_ERROR,
                 "not valid UTF-8 at byte 34"
             ))
@@ -499,7 +514,8 @@ mod tests {
         #[test]
         fn accepted_requests_parse(id in any::<i64>(), key in ".{0,20}", value in ".{0,20}") {
             let message = json!({"jsonrpc": "2.0", "id": id, "method": "m", "params": {key: value}}).to_string();
-            prop_assert_eq!(inspect(message.as_bytes()), Ok(MessageShape::Request { id: json!(id) }));
+            let method = "m".to_owned();
+            prop_assert_eq!(inspect(message.as_bytes()), Ok(MessageShape::Request { id: json!(id), method }));
         }
     }
 }

@@ -13,6 +13,7 @@
 //! - [`json`]: the strict look at a message before anything else parses it; HTTP bodies use it too
 //! - `panic_guard`: a handler's panic becomes an error response
 //! - [`http`]: the same tools over HTTP, with REST, metrics and a dashboard beside MCP
+//! - `head`: the id of a message that cannot be parsed
 //! - `hangup`: notices that the client closed the input while the server does not read it
 //! - `line`: bounded lines from a byte stream
 //! - `output`: whole lines to a byte stream
@@ -24,6 +25,7 @@
 
 mod approvals;
 mod hangup;
+mod head;
 pub mod http;
 pub mod json;
 mod line;

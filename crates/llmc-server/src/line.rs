@@ -1,11 +1,14 @@
 //! Lines from a byte stream, each no longer than a limit.
 //!
-//! A line over the limit is reported as soon as it is known to be one, then skipped up to its newline without
-//! being kept, so the memory a client can make us hold is the limit and no more.
+//! A line over the limit is skipped up to its newline without being kept, and only its [head](HeadReader) is read, so the
+//! memory a client can make us hold is the limit and no more.
 
 use std::io;
 
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+
+use crate::head::{self, HeadReader};
 
 /// How much is asked of the stream at once.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
@@ -15,8 +18,11 @@ const READ_BUFFER_BYTES: usize = 64 * 1024;
 pub(crate) enum LineRead {
     /// A line without its line end. The last one may have lacked a newline.
     Line(Vec<u8>),
-    /// A line longer than the limit; the reader is already past it or skipping it.
-    TooLong,
+    /// A line longer than the limit, which is already skipped.
+    TooLong {
+        /// Whom to answer, as [`HeadReader::reply_id`] says.
+        reply_id: Option<Value>,
+    },
     /// The stream ended.
     End,
 }
@@ -27,7 +33,8 @@ pub(crate) struct LineReader<R> {
     input: BufReader<R>,
     line: Vec<u8>,
     limit: usize,
-    skipping: bool,
+    /// Reads the line that is being skipped.
+    skipped: Option<HeadReader>,
     at_start: bool,
 }
 
@@ -37,7 +44,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             input: BufReader::with_capacity(READ_BUFFER_BYTES, input),
             line: Vec::new(),
             limit,
-            skipping: false,
+            skipped: None,
             at_start: true,
         }
     }
@@ -58,43 +65,60 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             let newline = available.iter().position(|&byte| byte == b'\n');
             let content = &available[..newline.unwrap_or(available.len())];
             let used = content.len() + usize::from(newline.is_some());
+            if let Some(head) = &mut self.skipped {
+                head.feed(content);
             // One byte over the limit may still be the `\r` of a line end.
-            let overflows = !self.skipping && self.line.len() + content.len() > self.limit + 1;
-            if overflows {
+            } else if self.line.len() + content.len() > self.limit + 1 {
+                let mut head = HeadReader::default();
+                head.feed(without_byte_order_mark(&self.line, self.at_start));
+                head.feed(content);
                 self.line = Vec::new();
-                self.skipping = true;
-                self.at_start = false;
-            } else if !self.skipping {
-                self.line.extend_from_slice(content);
+                self.skipped = Some(head);
+            } else {
+                keep(&mut self.line, content, self.limit + 1);
             }
             self.input.consume(used);
-            let skipped = self.skipping;
             if newline.is_some() {
-                self.skipping = false;
-            }
-            if overflows {
-                return Ok(LineRead::TooLong);
-            }
-            if newline.is_some() && !skipped {
                 return Ok(self.finish_line());
             }
         }
     }
 
     fn finish_line(&mut self) -> LineRead {
+        let at_start = std::mem::take(&mut self.at_start);
+        if let Some(head) = self.skipped.take() {
+            let reply_id = head.reply_id();
+            return LineRead::TooLong { reply_id };
+        }
         let mut line = std::mem::take(&mut self.line);
         if line.last() == Some(&b'\r') {
             line.pop();
         }
-        if std::mem::take(&mut self.at_start) && line.starts_with(b"\xef\xbb\xbf") {
-            line.drain(..3);
-        }
+        let mark = line.len() - without_byte_order_mark(&line, at_start).len();
+        line.drain(..mark);
         if line.len() > self.limit {
-            LineRead::TooLong
-        } else {
-            LineRead::Line(line)
+            let reply_id = head::reply_id(&line);
+            return LineRead::TooLong { reply_id };
         }
+        LineRead::Line(line)
     }
+}
+
+fn without_byte_order_mark(line: &[u8], at_start: bool) -> &[u8] {
+    match line.strip_prefix(b"\xef\xbb\xbf") {
+        Some(rest) if at_start => rest,
+        _ => line,
+    }
+}
+
+/// Adds to a line whose room doubles as usual, but never beyond the longest line.
+fn keep(line: &mut Vec<u8>, content: &[u8], limit: usize) {
+    let needed = line.len() + content.len();
+    if needed > line.capacity() {
+        let room = needed.max(line.capacity() * 2).min(limit.max(needed));
+        line.reserve_exact(room - line.len());
+    }
+    line.extend_from_slice(content);
 }
 
 #[cfg(test)]
@@ -115,7 +139,10 @@ mod tests {
         loop {
             match lines.next().await.unwrap() {
                 LineRead::Line(line) => seen.push(String::from_utf8_lossy(&line).into_owned()),
-                LineRead::TooLong => seen.push("TOO LONG".into()),
+                LineRead::TooLong { reply_id } => seen.push(match reply_id {
+                    Some(Value::Null) => "TOO LONG".into(),
+                    id => format!("TOO LONG {id:?}"),
+                }),
                 LineRead::End => break,
             }
         }
@@ -150,10 +177,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_skipped_line_is_not_kept() {
-        let mut input = vec![b'x'; 10_000_000];
-        input.extend_from_slice(b"\nnext\n");
+        let mut input = br#"{"method":"x","params":""#.to_vec();
+        input.resize(10_000_000, b'x');
+        input.extend_from_slice(b"\",\"id\":12}\nnext\n");
         let mut lines = LineReader::new(&input[..], 1 << 20);
-        assert_eq!(lines.next().await.unwrap(), LineRead::TooLong);
+        let reply_id = Some(serde_json::json!(12));
+        assert_eq!(
+            lines.next().await.unwrap(),
+            LineRead::TooLong { reply_id },
+            "an id behind the limit is found"
+        );
         assert_eq!(
             lines.next().await.unwrap(),
             LineRead::Line(b"next".to_vec())

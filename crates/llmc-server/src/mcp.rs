@@ -13,15 +13,16 @@ use base64::engine::general_purpose::STANDARD;
 use llmc_tools::resources::{Content, HANDLE_TEMPLATE, STUB_TEMPLATE, STUBS};
 use llmc_tools::{
     App, Call, CallOutcome, Caller, Effect, ErrorKind, Form, Progress, Surface, ToolDef,
-    UNKNOWN_AGENT, catalog, mode,
+    UNKNOWN_AGENT, catalog, mode, nearest,
 };
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
-    CompleteRequestParams, CompleteResult, ContentBlock, Implementation, ListPromptsRequestMethod,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    MetaObject, PaginatedRequestParams, ProgressNotificationParam, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
-    ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
+    CompleteResult, ContentBlock, CustomRequest, CustomResult, ErrorCode, GetPromptRequestParams,
+    GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ServerCapabilities,
+    ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -30,6 +31,18 @@ use serde_json::{Value, json};
 use crate::REVISIONS;
 use crate::approvals::{AskBy, CallStep, PausedCalls, RunningCall, binding};
 use crate::http::{self, Cancellable, HttpCaller};
+
+/// The requests that are answered, for the error about another one.
+const METHODS: &[&str] = &[
+    "initialize",
+    "ping",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "server/discover",
+    "tools/call",
+    "tools/list",
+];
 
 /// How long a client may keep a list: it does not change while the process lives.
 const LIST_TTL_MS: u64 = 300_000;
@@ -195,9 +208,10 @@ impl ServerHandler for McpHandler {
 
     async fn list_tools(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        first_page(request.as_ref())?;
         // A client that lists tools will soon call them.
         self.app.expect_questions();
         if self.tools.iter().any(|tool| tool.name == "execute_code") {
@@ -222,6 +236,7 @@ impl ServerHandler for McpHandler {
             progress: progress(&context),
             correlation_id: over_http.map(|(_, visitor)| visitor.correlation_id.clone()),
             approver: None,
+            slot: over_http.and_then(|(_, visitor)| visitor.slot.clone()),
         };
         let http_cancel = over_http.and_then(|(parts, _)| parts.extensions.get::<Cancellable>());
         let cancelled = async {
@@ -266,9 +281,10 @@ impl ServerHandler for McpHandler {
 
     async fn list_resources(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        first_page(request.as_ref())?;
         let documents = self.app.sidecars().list().iter();
         let documents = documents.map(|document| {
             Resource::new(&document.uri, &document.name).with_description("Project document")
@@ -284,9 +300,10 @@ impl ServerHandler for McpHandler {
 
     async fn list_resource_templates(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        first_page(request.as_ref())?;
         let handle =
             ResourceTemplate::new(HANDLE_TEMPLATE, "handle").with_description("A stored result");
         let mut list = vec![handle];
@@ -338,7 +355,15 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+        Err(unknown_method("prompts/list"))
+    }
+
+    async fn get_prompt(
+        &self,
+        _request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Err(unknown_method("prompts/get"))
     }
 
     async fn complete(
@@ -346,7 +371,40 @@ impl ServerHandler for McpHandler {
         _request: CompleteRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+        Err(unknown_method("completion/complete"))
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(unknown_method(&request.method))
+    }
+}
+
+/// Names the nearest methods that there are; all of them if none is near.
+fn unknown_method(method: &str) -> ErrorData {
+    let method: String = method.chars().take(MAX_IDENTITY_CHARS).collect();
+    let message = match nearest(&method, METHODS.iter().copied()) {
+        Some(near) => format!("unknown method {method:?}: did you mean {near}?"),
+        None => format!(
+            "unknown method {method:?}: this server has {}",
+            METHODS.join(", ")
+        ),
+    };
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
+}
+
+/// Refuses a cursor: every list has one page, so none was ever given out. An empty one counts as absent.
+fn first_page(request: Option<&PaginatedRequestParams>) -> Result<(), ErrorData> {
+    let cursor = request.and_then(|request| request.cursor.as_ref());
+    match cursor.is_some_and(|cursor| !cursor.is_empty()) {
+        true => Err(ErrorData::invalid_params(
+            "unknown cursor: this list has one page, leave the cursor out",
+            None,
+        )),
+        false => Ok(()),
     }
 }
 

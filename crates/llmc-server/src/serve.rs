@@ -1,7 +1,8 @@
 //! One connection, from its first byte to a clean end.
 //!
 //! However the end comes, it is bounded: requests already read get [`ConnectionLimits::drain`] to be answered, then
-//! they are cancelled and get [`ConnectionLimits::grace`] to stop their work. Code that ignores its cancellation is
+//! they are cancelled, without an answer if the client has closed our input, and get [`ConnectionLimits::grace`] to stop
+//! their work. Code that ignores its cancellation is
 //! left behind, so a process must not wait for its runtime afterwards: use
 //! [`Runtime::shutdown_background`](tokio::runtime::Runtime::shutdown_background), or exit.
 
@@ -41,10 +42,12 @@ pub struct ConnectionLimits {
     /// Bytes of output that may wait to be read before no further request is taken. Answers to requests taken
     /// before come on top.
     pub max_queued: usize,
-    /// Requests in work before no further one is taken.
+    /// Requests in work before further ones wait. Control messages (`ping`, cancellations) never wait for them.
     pub max_calls: usize,
-    /// Bytes of requests in work before no further one is taken; a single one may be larger.
+    /// Bytes of requests in work before further ones wait, and bytes of waiting requests; a single one may be larger.
     pub max_call_bytes: usize,
+    /// Requests that may wait; further ones are refused.
+    pub max_waiting: usize,
     /// After the end of input, how long running calls may go on.
     pub drain: Duration,
     /// After they are cancelled, how long calls may take to stop and output to be taken.
@@ -52,13 +55,15 @@ pub struct ConnectionLimits {
 }
 
 impl Default for ConnectionLimits {
-    /// Lines of 16 MiB, room for a few of the largest answers and more calls than a client makes, and an end well within 2 s of the end of input.
+    /// Lines of 64 MiB, room for a few of the largest answers and more calls than a client makes, and an end well within 2 s
+    /// of the end of input.
     fn default() -> Self {
         Self {
-            max_line: 16 << 20,
+            max_line: 64 << 20,
             max_queued: 32 << 20,
             max_calls: 128,
             max_call_bytes: 64 << 20,
+            max_waiting: 4096,
             drain: Duration::from_millis(1400),
             grace: Duration::from_millis(250),
         }
@@ -157,7 +162,7 @@ where
     let output_closed = outbox.closed();
     let versions = ServerHandler::supported_protocol_versions(&handler).into_owned();
     let transport = LineTransport::new(input, limits.clone(), outbox, versions);
-    let input_ended = transport.input_ended();
+    let (input_ended, silenced) = (transport.input_ended(), transport.silenced());
     let cancel = CancellationToken::new();
     let mut session = std::pin::pin!(run(handler, transport, cancel.clone()));
 
@@ -174,6 +179,9 @@ where
         } => (ConnectionEnd::InputClosed, None),
     };
 
+    if ended == ConnectionEnd::InputClosed && finished.is_none() {
+        silenced.cancel();
+    }
     cancel.cancel();
     let deadline = Instant::now() + limits.grace;
     let finished = match finished {

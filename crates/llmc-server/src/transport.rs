@@ -6,8 +6,11 @@
 //! - a client that never shook hands gets a handshake made up on its behalf, so that
 //!   `echo '{…"method":"tools/list"…}' | server` is answered;
 //! - notifications and responses that arrive before any handshake, which would end an rmcp server, are dropped;
+//! - a session keeps the revision of its first handshake;
 //! - the end of input is held back until every request read so far has its answer;
-//! - a line that wants an answer waits while too much is unread or in work, and so does everything behind it.
+//! - requests wait here while too many are in work, and what is behind them does not: a client can always ask whether the
+//!   server is alive and cancel what it has asked for;
+//! - while too much output is unread, nothing more is taken that wants an answer.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
@@ -27,6 +30,7 @@ use rmcp::{
     },
     transport::Transport,
 };
+use serde_json::Value;
 use tokio::{io::AsyncRead, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +43,15 @@ use crate::{
 
 /// More open subscriptions than this are refused: they stay, so waiting for one to end could take for ever.
 const MAX_SUBSCRIPTIONS: usize = 16;
+
+/// Requests that are answered at once and therefore never wait for others.
+const CONTROL_METHODS: &[&str] = &["initialize", "ping", "server/discover"];
+
+/// The error code of a server that has too much to do.
+const SERVER_BUSY: ErrorCode = ErrorCode(-32000);
+
+/// Why a second request with the id of a first one is refused.
+const ID_IN_USE: &str = "a request with this id is still running";
 
 /// The id of the handshake that is made up for a client without one.
 const OWN_HANDSHAKE_ID: &str = "llmc:handshake";
@@ -57,16 +70,23 @@ pub(crate) struct LineTransport<R> {
     lines: LineReader<R>,
     limits: ConnectionLimits,
     outbox: Outbox,
-    /// The line to be taken next, which may have to wait.
+    /// The line to be taken next, which waits while too much output is unread.
     next: Option<Inspected>,
+    /// Requests for which there is no room yet, in their order.
+    waiting: VecDeque<WaitingRequest>,
     /// What is to be handed to rmcp before another line is read.
     ready: VecDeque<ClientJsonRpcMessage>,
     session: HandshakeState,
+    /// The revision that the client's handshake agreed on.
+    revision: Option<ProtocolVersion>,
     /// Protocol versions of the handler; decides whether a request carries a usable version of its own.
     versions: Vec<ProtocolVersion>,
     calls: Arc<PendingRequests>,
     load: Arc<WorkLoad>,
+    /// Requests of [`CONTROL_METHODS`].
+    control_load: Arc<WorkLoad>,
     input_ended: CancellationToken,
+    silenced: CancellationToken,
 }
 
 /// A line and what a first look at it says.
@@ -82,6 +102,24 @@ impl Inspected {
             Err(refusal) => refusal.reply_id.is_some(),
         }
     }
+
+    /// The id of a request that may have to wait for others.
+    fn waiting_id(&self) -> Option<&Value> {
+        match &self.shape {
+            Ok(MessageShape::Request { id, method })
+                if !CONTROL_METHODS.contains(&method.as_str()) =>
+            {
+                Some(id)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A request that waits for room.
+struct WaitingRequest {
+    id: Value,
+    next: Inspected,
 }
 
 /// How far the client has come; rmcp keeps the same state and does not show it.
@@ -105,12 +143,16 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
             limits,
             outbox,
             next: None,
+            waiting: VecDeque::new(),
             ready: VecDeque::new(),
             session: HandshakeState::Fresh,
+            revision: None,
             versions,
             calls: Arc::default(),
             load: Arc::default(),
+            control_load: Arc::default(),
             input_ended: CancellationToken::new(),
+            silenced: CancellationToken::new(),
         }
     }
 
@@ -119,63 +161,131 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         self.input_ended.clone()
     }
 
+    /// Once cancelled, nothing more is written.
+    pub(crate) fn silenced(&self) -> CancellationToken {
+        self.silenced.clone()
+    }
+
     async fn next_message(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
             if let Some(message) = self.ready.pop_front() {
                 return Some(message);
             }
-            if let Some(next) = &self.next {
-                // The future may be dropped while it waits, so the line stays where it is until its turn.
-                let (bytes, waits) = (next.line.len(), next.wants_answer());
-                if waits {
-                    self.room_for(bytes).await;
-                }
-                if let Some(next) = self.next.take() {
-                    match self.accept(next) {
-                        Ok(messages) => self.ready.extend(messages),
-                        Err(refusal) => self.refuse(&refusal),
-                    }
-                }
+            if self.advance() {
                 continue;
             }
-            if self.input_ended.is_cancelled() {
+            let has_ended = self.input_ended.is_cancelled();
+            if has_ended && self.next.is_none() && self.waiting.is_empty() {
                 self.calls.all_answered().await;
                 return None;
             }
-            match self.lines.next().await {
-                Ok(LineRead::Line(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
-                Ok(LineRead::Line(line)) => {
-                    let shape = json::inspect(&line);
-                    self.next = Some(Inspected { line, shape });
-                }
-                Ok(LineRead::TooLong) => {
-                    let message = format!("line longer than {} bytes", self.limits.max_line);
-                    self.next = Some(Inspected {
-                        line: Vec::new(),
-                        shape: Err(MessageRefusal::anonymous(ErrorCode::PARSE_ERROR, message)),
-                    });
-                }
-                Ok(LineRead::End) => self.end_input(),
-                Err(error) => {
-                    tracing::warn!(%error, "input failed");
-                    self.end_input();
-                }
+            let (load, control, outbox) = (
+                self.load.clone(),
+                self.control_load.clone(),
+                self.outbox.clone(),
+            );
+            let (written, eased) = (outbox.progress(), load.eased.notified());
+            let control_eased = control.eased.notified();
+            // What eased before these futures were there is seen now.
+            if self.advance() {
+                continue;
+            }
+            // The future may be dropped while it waits, so whatever was read is kept in `self`.
+            let read = tokio::select! {
+                read = self.lines.next(), if self.next.is_none() && !has_ended => read,
+                () = written => continue,
+                () = eased => continue,
+                () = control_eased => continue,
+            };
+            self.take_line(read);
+        }
+    }
+
+    fn take_line(&mut self, read: std::io::Result<LineRead>) {
+        match read {
+            Ok(LineRead::Line(line)) if line.iter().all(u8::is_ascii_whitespace) => {}
+            Ok(LineRead::Line(line)) => {
+                let shape = json::inspect(&line);
+                self.next = Some(Inspected { line, shape });
+            }
+            Ok(LineRead::TooLong { reply_id }) => {
+                let limit = self.limits.max_line;
+                let refusal = MessageRefusal {
+                    code: ErrorCode::PARSE_ERROR,
+                    message: format!("line longer than {limit} bytes: send less at once").into(),
+                    reply_id,
+                };
+                self.next = Some(Inspected {
+                    line: Vec::new(),
+                    shape: Err(refusal),
+                });
+            }
+            Ok(LineRead::End) => self.end_input(),
+            Err(error) => {
+                tracing::warn!(%error, "input failed");
+                self.end_input();
             }
         }
     }
 
-    /// Waits until the client has read enough and enough of its requests are done.
-    async fn room_for(&mut self, bytes: usize) {
-        loop {
-            let (written, eased) = (self.outbox.progress(), self.load.eased.notified());
-            if self.outbox.queued() < self.limits.max_queued && self.load.fits(bytes, &self.limits)
-            {
-                return;
+    /// Takes the next step that does not have to wait; false when there is none.
+    fn advance(&mut self) -> bool {
+        let has_room = self.outbox.queued() < self.limits.max_queued;
+        let takes = |next: &Inspected| {
+            !next.wants_answer()
+                || has_room
+                    && (next.waiting_id().is_some() || self.control_load.fits(0, &self.limits))
+        };
+        if self.next.as_ref().is_some_and(takes) {
+            if let Some(next) = self.next.take() {
+                match next.waiting_id().cloned() {
+                    Some(id) => self.enqueue(WaitingRequest { id, next }),
+                    None => self.hand_over(next),
+                }
             }
-            tokio::select! {
-                () = written => {}
-                () = eased => {}
+            return true;
+        }
+        let fits = |request: &WaitingRequest| {
+            let bytes = request.next.line.len();
+            has_room && self.load.fits(bytes, &self.limits)
+        };
+        if self.waiting.front().is_some_and(fits) {
+            if let Some(request) = self.waiting.pop_front() {
+                self.hand_over(request.next);
             }
+            return true;
+        }
+        false
+    }
+
+    /// Lets a request wait for its turn, which may come at once.
+    fn enqueue(&mut self, request: WaitingRequest) {
+        let bytes = request.next.line.len();
+        let waiting_bytes: usize = match self.waiting.is_empty() {
+            true => 0,
+            false => self.waiting.iter().map(|other| other.next.line.len()).sum(),
+        };
+        let refusal = if self.waiting.iter().any(|other| other.id == request.id) {
+            Some((ErrorCode::INVALID_REQUEST, ID_IN_USE.to_owned()))
+        } else if self.waiting.len() >= self.limits.max_waiting
+            || !self.waiting.is_empty() && waiting_bytes + bytes > self.limits.max_call_bytes
+        {
+            let count = self.waiting.len();
+            let busy = format!("{count} requests are waiting: try again when some are answered");
+            Some((SERVER_BUSY, busy))
+        } else {
+            None
+        };
+        match refusal {
+            Some((code, message)) => self.refuse(&MessageRefusal::to(request.id, code, message)),
+            None => self.waiting.push_back(request),
+        }
+    }
+
+    fn hand_over(&mut self, next: Inspected) {
+        match self.accept(next) {
+            Ok(messages) => self.ready.extend(messages),
+            Err(refusal) => self.refuse(&refusal),
         }
     }
 
@@ -196,17 +306,30 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         let shape = next.shape?;
         let message = serde_json::from_slice::<ClientJsonRpcMessage>(&next.line);
         match (shape, message) {
-            (MessageShape::Request { id }, Ok(JsonRpcMessage::Request(mut request))) => {
+            (MessageShape::Request { id, .. }, Ok(JsonRpcMessage::Request(mut request))) => {
                 let method = request.request.method();
                 let version = request.request.get_meta().protocol_version();
-                if version.is_some_and(|version| !version.has_initialize())
+                if let Some(version) = version.filter(|version| !version.has_initialize())
                     && HANDSHAKE_METHODS.contains(&method)
                 {
                     return Err(MessageRefusal::to(
                         id,
                         ErrorCode::METHOD_NOT_FOUND,
-                        method.to_owned(),
+                        format!("{method} is not a method of revision {version}"),
                     ));
+                }
+                if let ClientRequest::InitializeRequest(initialize) = &request.request {
+                    let revision = self.agreed_revision(&initialize.params.protocol_version);
+                    let first = self.revision.get_or_insert_with(|| revision.clone());
+                    if *first != revision {
+                        return Err(MessageRefusal::to(
+                            id,
+                            ErrorCode::INVALID_REQUEST,
+                            format!(
+                                "this connection uses revision {first}: open another one for {revision}"
+                            ),
+                        ));
+                    }
                 }
                 if matches!(request.request, ClientRequest::CustomRequest(_))
                     && let Some(needs) = params_of(method)
@@ -219,6 +342,9 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                 }
                 let kind = match request.request {
                     ClientRequest::SubscriptionsListenRequest(_) => PendingKind::Subscription,
+                    _ if CONTROL_METHODS.contains(&method) => {
+                        PendingKind::Call(self.control_load.begin(0))
+                    }
                     _ => PendingKind::Call(self.load.begin(next.line.len())),
                 };
                 if matches!(kind, PendingKind::Subscription)
@@ -240,14 +366,14 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                     return Err(MessageRefusal::to(
                         id,
                         ErrorCode::INVALID_REQUEST,
-                        "a request with this id is still running",
+                        ID_IN_USE,
                     ));
                 }
                 let mut messages = self.opening(&request.request);
                 messages.push(JsonRpcMessage::Request(request));
                 Ok(messages)
             }
-            (MessageShape::Request { id }, _) => Err(MessageRefusal::to(
+            (MessageShape::Request { id, .. }, _) => Err(MessageRefusal::to(
                 id,
                 ErrorCode::INVALID_REQUEST,
                 "not a valid request: \"id\" must be a string or a 64-bit integer, \"params\" an object",
@@ -260,6 +386,8 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                 {
                     // rmcp never answers a cancelled request.
                     self.calls.end(id);
+                    let id = serde_json::to_value(id).unwrap_or_default();
+                    self.waiting.retain(|request| request.id != id);
                 }
                 Ok(vec![message])
             }
@@ -298,6 +426,14 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
             },
         }
         Vec::new()
+    }
+
+    /// The revision that a handshake which asks for this one leads to.
+    fn agreed_revision(&self, asked: &ProtocolVersion) -> ProtocolVersion {
+        match self.versions.contains(asked) && asked.has_initialize() {
+            true => asked.clone(),
+            false => ProtocolVersion::LATEST_WITH_INITIALIZE,
+        }
     }
 
     fn own_handshake(&self) -> Vec<ClientJsonRpcMessage> {
@@ -339,10 +475,8 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
             JsonRpcMessage::Error(error) => error.id.clone(),
             _ => None,
         };
-        let written = if id
-            .as_ref()
-            .is_some_and(|id| self.calls.is_own_handshake(id))
-        {
+        let is_own_handshake = |id| self.calls.is_own_handshake(id);
+        let written = if id.as_ref().is_some_and(is_own_handshake) || self.silenced.is_cancelled() {
             None
         } else {
             match serde_json::to_vec(&item) {

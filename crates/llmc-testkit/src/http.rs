@@ -211,10 +211,14 @@ impl HttpReply {
         self.json()
     }
 
-    /// Fails unless this is a refusal in its envelope, with the same correlation id in header and body; its body.
+    /// Fails unless this is a refusal in its envelope (at `/mcp` the data of a JSON-RPC error), with the same correlation id in header and body; its body.
     pub fn refused(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
-        let body = self.json();
+        let mut body = self.json();
+        if body["jsonrpc"] == "2.0" {
+            assert!(body["error"]["code"].is_i64(), "{body}");
+            body = body["error"]["data"].take();
+        }
         assert_eq!(body["code"], code, "{body}");
         assert!(!body["message"].as_str().unwrap().is_empty(), "{body}");
         assert!(body.get("hint").is_some(), "{body}");

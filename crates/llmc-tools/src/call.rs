@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind, Family, Result};
 use crate::observe::{self, ObservedArgs};
 use crate::reachable::{Reach, Route};
 use crate::seal::Sealed;
+use crate::slots::{CallSlot, WorkClass};
 use crate::te;
 use crate::tool::{Effect, RunningTool, ToolDef};
 
@@ -46,6 +47,8 @@ pub struct Call {
     pub correlation_id: Option<String>,
     /// Asks the user about calls of scripts, where the client can.
     pub approver: Option<Approver>,
+    /// The slot that the surface has taken for this call; without one, the call waits for a slot of its principal.
+    pub slot: Option<Arc<CallSlot>>,
 }
 
 /// How a call ended.
@@ -211,21 +214,28 @@ impl App {
     async fn run_in_turn(
         self: &Arc<App>,
         tool: &'static ToolDef,
-        call: Call,
+        mut call: Call,
         caller: Arc<Caller>,
         work: impl FnOnce(&'static ToolDef, Cx, Map<String, Value>) -> RunningTool,
     ) -> Result<Sealed> {
         if caller.surface == Surface::Code {
             return self.run(tool, call, caller, work).await;
         }
+        let class = WorkClass::of(tool.effect);
+        if class == WorkClass::Other && call.slot.is_some() {
+            return self.run(tool, call, caller, work).await;
+        }
         let cancel = call.cancel.clone();
-        let slots = self.slots().of(&caller.principal, tool.effect);
+        let pool = self.slots().of(&caller.principal, class);
         let slot = tokio::select! {
-            slot = slots.acquire() => slot,
+            slot = pool.acquire() => slot,
             () = cancel.cancelled() => return Err(Error::new(ErrorKind::Cancelled, "cancelled")),
         };
+        // A script or an analysis does not occupy the slot that its request came with.
+        let given = call.slot.replace(Arc::new(slot));
+        let released = given.as_ref().map(|given| given.release());
         let answer = self.run(tool, call, caller, work).await;
-        drop(slot);
+        drop(released);
         answer
     }
 

@@ -1,7 +1,7 @@
 //! What a tool gets besides its arguments: the application, the caller, and its cancellation.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use llmc_envelope::HandleId;
@@ -17,6 +17,7 @@ use crate::approval::Approver;
 use crate::call::Call;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handle_access::ReadRules;
+use crate::slots::CallSlot;
 
 /// Where a call came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +134,8 @@ pub(crate) struct Cx {
     approver: Option<Approver>,
     /// The tool that is called.
     tool: &'static str,
+    /// Of no use once the call has ended, even if some of its work goes on.
+    slot: Weak<CallSlot>,
 }
 
 impl Cx {
@@ -146,6 +149,7 @@ impl Cx {
             cancel: CancellationToken::new(),
             approver: None,
             tool: "run_cmd",
+            slot: Weak::new(),
         }
     }
 
@@ -180,6 +184,7 @@ impl Cx {
             cancel: call.cancel.clone(),
             correlation_id: call.correlation_id.as_deref().unwrap_or_default().into(),
             approver: call.approver.clone(),
+            slot: call.slot.as_ref().map(Arc::downgrade).unwrap_or_default(),
             ..self
         }
     }
@@ -234,6 +239,14 @@ impl Cx {
                 ErrorKind::Cancelled,
                 "the server is shutting down",
             )),
+        }
+    }
+
+    /// Waits for something outside the server, within [`Cx::blocking`]; the call has no slot meanwhile.
+    pub(crate) fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        match self.slot.upgrade() {
+            Some(slot) => slot.while_waiting(wait),
+            None => wait(),
         }
     }
 

@@ -65,5 +65,7 @@ pub use cx::{Caller, Form, Surface, UNKNOWN_AGENT};
 pub use error::{Error, ErrorKind, ErrorRow, Family, ROWS, Result};
 pub use processes::Processes;
 pub use rlm::AnalysisShell;
+pub use rlm::useless_model_prefix;
 pub use seal::{Facts, Sealed};
+pub use slots::{CallSlot, SlotPool};
 pub use tool::{Effect, ToolDef};

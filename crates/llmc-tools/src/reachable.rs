@@ -17,6 +17,8 @@ use crate::tool::{Effect, ToolDef};
 pub(crate) struct Reach {
     listed: Vec<&'static ToolDef>,
     in_scripts: Vec<&'static ToolDef>,
+    /// The reader is in a shell, where a tool is a command.
+    in_shell: bool,
 }
 
 /// How a tool can be called.
@@ -41,6 +43,7 @@ impl Reach {
         Reach {
             listed,
             in_scripts: if scripts { in_scripts } else { Vec::new() },
+            in_shell: surface == Surface::Cli,
         }
     }
 
@@ -106,12 +109,33 @@ impl Reach {
                     fitted.push_str(&format!("tools.{} in execute_code", tool.name));
                     done = at + tool.name.len();
                 }
+                Route::Direct if self.in_shell && !clause[..at].ends_with("llmc tool ") => {
+                    fitted.push_str(&clause[done..at]);
+                    let (call, end) = shell_command(clause, at, tool);
+                    fitted.push_str(&call);
+                    done = end;
+                }
                 Route::Direct | Route::Script => {}
             }
         }
         fitted.push_str(&clause[done..]);
         Some(fitted)
     }
+}
+
+/// The call that begins at `at` as a command, and where it ends: `run_cmd proc=p1` is `llmc tool run_cmd --proc p1`.
+fn shell_command(clause: &str, at: usize, tool: &ToolDef) -> (String, usize) {
+    let mut end = at + tool.name.len();
+    let mut command = format!("llmc tool {}", tool.name);
+    while let Some(word) = clause[end..].strip_prefix(' ') {
+        let word = word.split(' ').next().unwrap_or_default();
+        let Some((name, value)) = word.split_once('=') else {
+            break;
+        };
+        command.push_str(&format!(" --{} {value}", name.replace('_', "-")));
+        end += 1 + word.len();
+    }
+    (command, end)
 }
 
 /// Every tool that a text names, and where. Names that are English words as well (`stat`, `inspect`) do not count.
@@ -169,6 +193,24 @@ mod tests {
             reach(Mode::CodeExecution).fit(script).as_deref(),
             Some(script)
         );
+    }
+
+    #[test]
+    fn in_a_shell_a_tool_is_a_command() {
+        let reach = Reach::of(&Config::default(), Surface::Cli);
+        for (text, fitted) in [
+            (
+                "linux_proc_list shows yours",
+                "llmc tool linux_proc_list shows yours",
+            ),
+            (
+                "run_cmd proc=p_1 wait_s=5 waits on; narrow the call",
+                "llmc tool run_cmd --proc p_1 --wait-s 5 waits on; narrow the call",
+            ),
+            ("llmc tool te_cat reads it", "llmc tool te_cat reads it"),
+        ] {
+            assert_eq!(reach.fit(text).as_deref(), Some(fitted));
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@ use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, Render, Rendition};
 use models::QueryModels;
+pub use models::useless_model_prefix;
 use source::TextSource;
 
 /// Longer than any query may take.

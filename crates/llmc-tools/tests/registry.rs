@@ -49,6 +49,7 @@ async fn call(app: &Arc<App>, surface: Surface, name: &str, args: Value) -> Call
         progress: None,
         correlation_id: None,
         approver: None,
+        slot: None,
     })
     .await
 }

@@ -169,6 +169,7 @@ impl RepeatRunner {
                 progress: None,
                 correlation_id: None,
                 approver: None,
+                slot: None,
             };
             let outcome = app.call(request).await;
             let _ = send.send(RepeatAnswer::of(&outcome, call.tool));

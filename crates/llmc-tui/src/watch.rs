@@ -7,6 +7,7 @@ mod address;
 mod http;
 mod server;
 mod telemetry;
+mod tls;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -127,7 +128,8 @@ pub enum Since {
 }
 
 impl Since {
-    pub(crate) fn start(self, now: Timestamp) -> Timestamp {
+    /// The first moment that counts.
+    pub fn start(self, now: Timestamp) -> Timestamp {
         match self {
             Since::Ever => Timestamp::UNIX_EPOCH,
             Since::Seconds(seconds) => {

@@ -93,7 +93,7 @@ pub(crate) enum Verb {
     /// The Tool Envelope on the command line, also installed as `te`; see `llmc te --help`.
     #[command(
         disable_help_flag = true,
-        after_help = "Examples:\n  llmc te grep -rn TODO src\n  llmc te --json cargo test\n  llmc te --handle res_01J… --chunk 1\n  llmc te analyze --since 7"
+        after_help = "Examples:\n  llmc te grep -rn TODO src\n  llmc te --json cargo test\n  llmc te --handle res_01J… --chunk 1\n  llmc te analyze --since 24h\n  llmc te rag where are tokens counted"
     )]
     Te {
         /// TE flags, then the command and its arguments; or analyze

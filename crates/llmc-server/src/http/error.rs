@@ -97,7 +97,7 @@ impl HttpError {
     }
 
     /// Writes it into a response and keeps the response's headers.
-    pub(super) fn write_to(self, response: &mut Response, correlation_id: &str) -> ErrorRecord {
+    pub(super) fn write_to(&self, response: &mut Response, correlation_id: &str) -> ErrorRecord {
         *response.body_mut() = Body::from(self.body(correlation_id).to_string());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();

@@ -1,7 +1,8 @@
 //! The gates before every handler, in their order: host and origin, size, authentication, rate, body, concurrency.
 //!
 //! The check that costs and reveals least comes first. The body of an unauthenticated request is never read, and a client
-//! that sends its body slowly holds no concurrency permit meanwhile.
+//! that sends its body slowly holds no slot meanwhile. Control messages of MCP need none: a client can cancel its calls while
+//! all of its slots are taken.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,8 +18,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use llmc_observe::CallScope;
-use llmc_tools::{App, Caller, ErrorKind, Form, Surface};
-use tokio::sync::OwnedSemaphorePermit;
+use llmc_tools::{App, CallSlot, Caller, ErrorKind, Form, Surface};
+use serde_json::Value;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
 
@@ -26,11 +27,12 @@ use super::connection::Connection;
 use super::error::{ErrorRecord, HttpError};
 use super::metrics::GaugeGuard;
 use super::origin::RequestOrigin;
+use super::streamable::{self, McpMessage};
 use super::tokens::Token;
-use super::{HttpState, POST_ROUTES, body, dashboard, streamable};
+use super::{HttpState, POST_ROUTES, body, dashboard};
 
-/// How long a request waits for one of its token's concurrency permits.
-const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a request waits for one of its token's slots.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
@@ -40,8 +42,10 @@ pub(crate) struct HttpCaller {
     pub(super) token: Arc<Token>,
     pub(crate) correlation_id: String,
     connection: Arc<Connection>,
-    /// Held until the last copy is dropped: as long as the request is worked on.
-    _permit: Arc<(OwnedSemaphorePermit, TaskTrackerToken)>,
+    /// The request's slot, held until the last copy is dropped: as long as the request is worked on. A control message of
+    /// MCP has none.
+    pub(crate) slot: Option<Arc<CallSlot>>,
+    _in_progress: Arc<TaskTrackerToken>,
 }
 
 impl HttpCaller {
@@ -83,6 +87,8 @@ struct Exchange {
     correlation_id: String,
     client: String,
     principal: Option<String>,
+    /// The id of an MCP request, `null` while it is not known; `None` on other routes and for what wants no answer.
+    rpc_id: Option<Value>,
     /// Whether it has a body that was not read.
     unread: bool,
     started: Instant,
@@ -142,6 +148,7 @@ pub(super) async fn pass(
         _gauge: state.metrics.request(),
         state: state.clone(),
         connection,
+        rpc_id: None,
         route,
         correlation_id,
         principal: None,
@@ -168,7 +175,16 @@ pub(super) async fn pass(
     };
     let mut response = answered.unwrap_or_else(IntoResponse::into_response);
     let error = response.extensions_mut().remove::<HttpError>();
-    let record = error.map(|error| error.write_to(&mut response, &exchange.correlation_id));
+    let record = error.map(|error| {
+        let record = error.write_to(&mut response, &exchange.correlation_id);
+        // A client without a token gets the HTTP error that every route gives.
+        if response.status() != StatusCode::UNAUTHORIZED
+            && let Some(id) = exchange.rpc_id.take()
+        {
+            streamable::write_error(&mut response, id, error.body(&exchange.correlation_id));
+        }
+        record
+    });
     add_headers(&mut response, &exchange.correlation_id);
     if exchange.unread {
         // The rest of the body cannot be skipped cheaply; the next request needs a new connection.
@@ -190,6 +206,9 @@ async fn admit(
     request: &mut Request,
     next: Next,
 ) -> Result<Response, HttpError> {
+    let is_post = request.method() == Method::POST;
+    let is_mcp = is_post && exchange.route == streamable::ROUTE;
+    exchange.rpc_id = is_mcp.then_some(Value::Null);
     let limits = &state.app.config().mcp.limits;
     let head = head_bytes(request);
     if head > limits.max_header_bytes {
@@ -232,34 +251,47 @@ async fn admit(
             ))
             .retry_after(seconds)
     })?;
-    if request.method() == Method::POST && POST_ROUTES.contains(&exchange.route.as_str()) {
+    let mut needs_slot = true;
+    if is_post && POST_ROUTES.contains(&exchange.route.as_str()) {
         body::check_headers(request.headers())?;
         let time = state.app.config().mcp.tools.read_timeout();
         let unread = std::mem::take(request.body_mut());
         let bytes = body::read(unread, limits.max_request_bytes, time).await?;
         exchange.unread = false;
-        if exchange.route != streamable::ROUTE {
+        if is_mcp {
+            let message = McpMessage::new(bytes);
+            exchange.rpc_id = message.reply_id();
+            needs_slot = !message.is_control();
+            request.extensions_mut().insert(message);
+        } else {
             body::check(&bytes)?;
+            *request.body_mut() = Body::from(bytes);
         }
-        *request.body_mut() = Body::from(bytes);
     }
-    let permits = token.permits.clone();
-    let permit = tokio::time::timeout(PERMIT_TIMEOUT, permits.acquire_owned()).await;
-    let permit = permit.ok().and_then(Result::ok).ok_or_else(|| {
-        HttpError::from(ErrorKind::RateLimited)
-            .hint("too many requests in progress; mcp.limits.concurrency_per_token is the limit")
-            .retry_after(1)
-    })?;
-    let permit = Arc::new((permit, state.calls.token()));
-    request.extensions_mut().insert(HttpCaller {
+    let slot = match needs_slot {
+        true => Some(Arc::new(take_slot(&token).await?)),
+        false => None,
+    };
+    let http_caller = HttpCaller {
         token,
         correlation_id: exchange.correlation_id.clone(),
         connection: exchange.connection.clone(),
-        _permit: permit.clone(),
-    });
+        slot,
+        _in_progress: Arc::new(state.calls.token()),
+    };
+    request.extensions_mut().insert(http_caller.clone());
     let response = next.run(std::mem::take(request)).await;
-    drop(permit);
+    drop(http_caller);
     Ok(response)
+}
+
+async fn take_slot(token: &Token) -> Result<CallSlot, HttpError> {
+    let slot = tokio::time::timeout(SLOT_TIMEOUT, token.slots.acquire()).await;
+    slot.map_err(|_| {
+        HttpError::from(ErrorKind::RateLimited)
+            .hint("too many requests in progress; mcp.limits.concurrency_per_token is the limit")
+            .retry_after(1)
+    })
 }
 
 /// The client's own id if it can be logged as it is, else a new one.
@@ -332,7 +364,7 @@ fn preflight() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
-    let methods = HeaderValue::from_static("GET, POST");
+    let methods = HeaderValue::from_static("GET, POST, DELETE");
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
     let allowed = HeaderValue::from_static(
         "authorization, content-type, mcp-method, mcp-name, mcp-protocol-version, mcp-session-id, \

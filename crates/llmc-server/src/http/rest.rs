@@ -185,6 +185,7 @@ pub(super) async fn call(
         progress: None,
         correlation_id: Some(id.clone()),
         approver: None,
+        slot: http_caller.slot.clone(),
     };
     let work = async move {
         let outcome = app.call(call).await;

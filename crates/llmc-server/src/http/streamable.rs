@@ -1,10 +1,11 @@
 //! MCP over Streamable HTTP: all revisions on one route, nothing kept between requests.
 //!
 //! The older revisions have sessions. The tools need none: a session is a label that the server assigns in the handshake
-//! and reads from later requests, so no client can exhaust a table of sessions. Cancelling a call by a second request
-//! works by that label and the token together.
+//! and reads from later requests, so no client can exhaust a table of sessions. The label proves itself: it carries a hash
+//! that only this token's server can make, also after a restart, and any other label is refused as unknown. Cancelling a
+//! call by a second request works by that label and the token together.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use axum::Extension;
@@ -13,17 +14,20 @@ use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
 use llmc_observe::lock;
+use rmcp::model::ErrorCode;
 use rmcp::transport::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
-use serde_json::Value;
+use serde_json::{Value, json as object};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpState;
 use super::error::{HttpError, JSON};
 use super::gates::HttpCaller;
-use crate::json::{self, MessageShape};
+use super::tokens::Token;
+use crate::json::{self, MessageRefusal, MessageShape};
 use crate::{McpHandler, REVISIONS};
 
 /// Where MCP is served.
@@ -33,6 +37,42 @@ const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 /// Longest error text of the SDK that is passed on.
 const MAX_SDK_ERROR_BYTES: usize = 4096;
+
+/// Ended sessions that are remembered.
+const MAX_ENDED_SESSIONS: usize = 1024;
+/// Requests that are answered at once.
+const CONTROL_METHODS: &[&str] = &["initialize", "ping", "server/discover"];
+
+/// A message, checked once.
+#[derive(Debug, Clone)]
+pub(super) struct McpMessage {
+    bytes: Bytes,
+    shape: Result<MessageShape, MessageRefusal>,
+}
+
+impl McpMessage {
+    pub(super) fn new(bytes: Bytes) -> McpMessage {
+        let shape = json::inspect(&bytes);
+        McpMessage { bytes, shape }
+    }
+
+    /// The id to answer; `None` for what wants no answer.
+    pub(super) fn reply_id(&self) -> Option<Value> {
+        match &self.shape {
+            Ok(MessageShape::Request { id, .. }) => Some(id.clone()),
+            Ok(_) => None,
+            Err(refusal) => refusal.reply_id.clone(),
+        }
+    }
+
+    /// Whether it is answered without work: a notification, a response, a `ping`.
+    pub(super) fn is_control(&self) -> bool {
+        match &self.shape {
+            Ok(MessageShape::Request { method, .. }) => CONTROL_METHODS.contains(&method.as_str()),
+            _ => true,
+        }
+    }
+}
 
 /// The SDK's side of the route.
 pub(super) type Service = StreamableHttpService<McpHandler, NeverSessionManager>;
@@ -74,7 +114,37 @@ impl Drop for RunningEntry {
     }
 }
 
+/// Sessions that their clients have ended, the oldest of which are forgotten.
+#[derive(Debug, Default)]
+pub(super) struct EndedSessions(Mutex<VecDeque<(String, String)>>);
+
+impl EndedSessions {
+    fn add(&self, principal: &str, session: &str) {
+        let mut ended = lock(&self.0);
+        if ended.len() == MAX_ENDED_SESSIONS {
+            ended.pop_front();
+        }
+        ended.push_back((principal.to_owned(), session.to_owned()));
+    }
+
+    fn contains(&self, principal: &str, session: &str) -> bool {
+        let ended = lock(&self.0);
+        ended
+            .iter()
+            .any(|(owner, id)| owner == principal && id == session)
+    }
+}
+
 impl RunningCalls {
+    /// Cancels every call of a session.
+    fn cancel_session(&self, principal: &str, session: &str) {
+        for ((owner, id, _), call) in lock(&self.0).iter() {
+            if owner == principal && id == session {
+                call.cancel();
+            }
+        }
+    }
+
     fn enter(self: &Arc<RunningCalls>, key: Key) -> Cancellable {
         let cancelled = CancellationToken::new();
         lock(&self.0).insert(key.clone(), cancelled.clone());
@@ -91,29 +161,34 @@ impl RunningCalls {
 pub(super) async fn handle(
     State(state): State<Arc<HttpState>>,
     Extension(http_caller): Extension<HttpCaller>,
+    Extension(message): Extension<McpMessage>,
     request: Request,
 ) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let Ok(bytes) = to_bytes(body, usize::MAX).await else {
-        return HttpError::unparsable("the body cannot be read").into_response();
-    };
-    let shape = match json::inspect(&bytes) {
+    let (mut parts, _) = request.into_parts();
+    let McpMessage { bytes, shape } = message;
+    let shape = match shape {
         Ok(shape) => shape,
         Err(error) => return json_rpc_error(&error),
     };
     if let Err(error) = check_revision(&parts.headers, &bytes) {
         return error.into_response();
     }
-    let session = session(&parts.headers).map(str::to_owned);
+    let session = match issued_session(&state, &http_caller, &parts.headers) {
+        Ok(session) => session,
+        Err(error) => return error.into_response(),
+    };
     let opens = session.is_none() && opens_a_session(&bytes);
+    let mut cancelled = None;
     if let Some(session) = session {
         let key = |id: &Value| {
             let principal = http_caller.token.principal.clone();
             (principal, session.clone(), id.to_string())
         };
         match shape {
-            MessageShape::Request { id } => {
-                parts.extensions.insert(state.running.enter(key(&id)));
+            MessageShape::Request { id, .. } => {
+                let call = state.running.enter(key(&id));
+                cancelled = Some(call.cancelled.clone());
+                parts.extensions.insert(call);
             }
             MessageShape::Notification => {
                 let cancelled = cancelled_request(&bytes).map(|id| key(&id));
@@ -128,13 +203,100 @@ pub(super) async fn handle(
     }
     let request = Request::from_parts(parts, Body::from(bytes));
     let mut response = state.mcp.handle(request).await.map(Body::new);
+    if let Some(cancelled) = cancelled {
+        // The protocol wants no answer to a cancelled request; HTTP wants one without content.
+        if cancelled.is_cancelled() {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::ACCEPTED;
+            return response;
+        }
+        if is_event_stream(&response) {
+            let until = cancelled.cancelled_owned();
+            response =
+                response.map(|body| Body::from_stream(body.into_data_stream().take_until(until)));
+        }
+    }
     if opens
         && response.status().is_success()
-        && let Ok(id) = HeaderValue::from_str(&uuid::Uuid::new_v4().to_string())
+        && let Ok(id) = HeaderValue::from_str(&new_session(&http_caller.token))
     {
         response.headers_mut().insert(SESSION_ID, id);
     }
     wrap_sdk_error(response).await
+}
+
+fn is_event_stream(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// Ends a session: its calls are cancelled, and its id is not accepted any more.
+pub(super) async fn end_session(
+    State(state): State<Arc<HttpState>>,
+    Extension(http_caller): Extension<HttpCaller>,
+    headers: HeaderMap,
+) -> Result<StatusCode, HttpError> {
+    let session = issued_session(&state, &http_caller, &headers)?;
+    let session = session.ok_or_else(|| {
+        HttpError::unparsable("no session to end").hint("name it in the header Mcp-Session-Id")
+    })?;
+    let principal = &http_caller.token.principal;
+    state.ended.add(principal, &session);
+    state.running.cancel_session(principal, &session);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// An id, and the proof that it was issued to this token.
+fn new_session(token: &Token) -> String {
+    let id = uuid::Uuid::new_v4().to_string();
+    let proof = session_proof(token, &id);
+    format!("{id}-{proof}")
+}
+
+fn session_proof(token: &Token, id: &str) -> String {
+    let proof = token.session_proof(id.as_bytes());
+    proof.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The session that a request names; one that was not issued, or was ended, is an error that makes a client open another.
+fn issued_session(
+    state: &HttpState,
+    http_caller: &HttpCaller,
+    headers: &HeaderMap,
+) -> Result<Option<String>, HttpError> {
+    if !headers.contains_key(SESSION_ID) {
+        return Ok(None);
+    }
+    let token = &http_caller.token;
+    let issued = session(headers).filter(|session| {
+        let issued = session.rsplit_once('-');
+        issued.is_some_and(|(id, proof)| session_proof(token, id) == proof)
+            && !state.ended.contains(&token.principal, session)
+    });
+    match issued {
+        Some(session) => Ok(Some(session.to_owned())),
+        None => Err(HttpError::new(
+            StatusCode::NOT_FOUND,
+            "NOT_FOUND",
+            "there is no such session",
+        )
+        .hint("open one with initialize, or leave Mcp-Session-Id out")),
+    }
+}
+
+/// Writes a refusal by the gates as a JSON-RPC error, with the usual body as its data.
+pub(super) fn write_error(response: &mut Response, id: Value, body: Value) {
+    let is_clients_fault = response.status().is_client_error()
+        && ![StatusCode::TOO_MANY_REQUESTS, StatusCode::REQUEST_TIMEOUT]
+            .contains(&response.status());
+    let code = match is_clients_fault {
+        true => ErrorCode::INVALID_REQUEST,
+        // The first of the codes that JSON-RPC leaves to servers.
+        false => ErrorCode(-32000),
+    };
+    let error = object!({"code": code, "message": body["message"], "data": body});
+    let answer = object!({"jsonrpc": "2.0", "id": id, "error": error});
+    *response.body_mut() = Body::from(answer.to_string());
 }
 
 /// Refuses revisions that the server does not announce; the SDK would accept some older ones. A request that also names

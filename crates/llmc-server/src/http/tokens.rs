@@ -9,9 +9,8 @@ use std::sync::Arc;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderName};
 use llmc_config::{AuthMode, NamedToken, TokenProof};
-use llmc_tools::{App, Error, Result, catalog};
+use llmc_tools::{App, Error, Result, SlotPool, catalog};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 use super::rate_limit::RateLimiter;
 use super::token_file;
@@ -30,9 +29,22 @@ pub(crate) struct Token {
     pub(crate) read_only: bool,
     pub(crate) tools: Option<Arc<Vec<String>>>,
     pub(crate) rate: RateLimiter,
-    /// TokenLimits its requests in progress.
-    pub(crate) permits: Arc<Semaphore>,
+    /// Limits its requests in progress.
+    pub(crate) slots: SlotPool,
     digest: [u8; 32],
+}
+
+impl Token {
+    /// What proves that a session id was issued to this token: the same after a restart, and of no use to guess the token.
+    pub(super) fn session_proof(&self, session: &[u8]) -> [u8; 8] {
+        let mut hasher = Sha256::new();
+        hasher.update(b"llmc mcp session\0");
+        hasher.update(self.digest);
+        hasher.update(session);
+        let mut proof = [0; 8];
+        proof.copy_from_slice(&hasher.finalize()[..8]);
+        proof
+    }
 }
 
 #[derive(Debug)]
@@ -184,17 +196,16 @@ fn digest(token: &[u8]) -> [u8; 32] {
 struct TokenLimits {
     rps: u64,
     burst: u64,
-    places: usize,
+    slots: u64,
 }
 
 impl TokenLimits {
     fn of(app: &App) -> TokenLimits {
         let limits = &app.config().mcp.limits;
-        let places = usize::try_from(limits.concurrency_per_token).unwrap_or(usize::MAX);
         TokenLimits {
             rps: limits.rate_limit_rps,
             burst: limits.rate_limit_burst,
-            places: places.clamp(1, Semaphore::MAX_PERMITS),
+            slots: limits.concurrency_per_token,
         }
     }
 
@@ -205,7 +216,7 @@ impl TokenLimits {
             read_only: false,
             tools: None,
             rate: RateLimiter::new(self.rps, self.burst),
-            permits: Arc::new(Semaphore::new(self.places)),
+            slots: SlotPool::new(self.slots),
             digest,
         }
     }

@@ -128,6 +128,85 @@ async fn only_so_many_calls_run_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn control_messages_do_not_wait_for_calls() {
+    let mut client = Client::with_options(ConnectionLimits {
+        max_calls: 2,
+        ..ConnectionLimits::default()
+    });
+    for id in 0..2 {
+        client.call(id, "gate").await;
+        assert_eq!(client.events.recv().await, Some(Event::Started));
+    }
+    for id in 2..20 {
+        client.call(id, "echo").await;
+    }
+    client.request(json!("p"), "ping", json!({})).await;
+    let pong = json!({"jsonrpc": "2.0", "id": "p", "result": {}});
+    assert_eq!(client.answer().await, pong);
+    client.call(3, "echo").await;
+    let refusal = client.answer().await;
+    assert_eq!(refusal["error"]["code"], -32600, "its id waits: {refusal}");
+    // A waiting call is cancelled as well as one in work.
+    for id in [0, 7] {
+        let params = json!({"requestId": id});
+        let cancel =
+            json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
+        client.line(&cancel.to_string()).await;
+    }
+    assert_eq!(client.events.recv().await, Some(Event::Cancelled));
+    let mut ids = BTreeSet::new();
+    for _ in 0..17 {
+        ids.insert(client.answer().await["id"].as_u64().unwrap());
+    }
+    let expected = (2..20).filter(|id| *id != 7).collect();
+    assert_eq!(ids, expected, "in the room that the cancelled call left");
+    client.probe.gate.add_permits(1);
+    assert_eq!(client.answer().await["id"], 1);
+    assert_eq!(client.finish().await, (vec![], ConnectionEnd::InputClosed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_many_requests_wait() {
+    let mut client = Client::with_options(ConnectionLimits {
+        max_calls: 1,
+        max_waiting: 2,
+        ..ConnectionLimits::default()
+    });
+    client.call(0, "gate").await;
+    assert_eq!(client.events.recv().await, Some(Event::Started));
+    for id in 1..4 {
+        client.call(id, "echo").await;
+    }
+    let refusal = client.answer().await;
+    assert_eq!(refusal["id"], 3);
+    assert_eq!(refusal["error"]["code"], -32000, "{refusal}");
+    let message = "2 requests are waiting: try again when some are answered";
+    assert_eq!(refusal["error"]["message"], message);
+    client.probe.gate.add_permits(1);
+    for id in 0..3 {
+        assert_eq!(client.answer().await["id"], id);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_much_text_waits() {
+    let mut client = Client::with_options(ConnectionLimits {
+        max_call_bytes: 100 << 10,
+        ..ConnectionLimits::default()
+    });
+    client.call(0, "gate").await;
+    assert_eq!(client.events.recv().await, Some(Event::Started));
+    client.bytes(echo(1, 200 << 10).as_bytes()).await;
+    client.bytes(echo(2, 10 << 10).as_bytes()).await;
+    let refusal = client.answer().await;
+    assert_eq!(refusal["id"], 2, "one alone may be larger, but not two");
+    assert_eq!(refusal["error"]["code"], -32000, "{refusal}");
+    client.probe.gate.add_permits(1);
+    assert_eq!(client.answer().await["id"], 0);
+    assert_eq!(client.answer().await["id"], 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_call_counts_until_it_has_stopped() {
     let mut client = Client::with_options(ConnectionLimits {
         max_calls: 1,

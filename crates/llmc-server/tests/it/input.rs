@@ -30,14 +30,48 @@ async fn broken_lines_are_answered_with_a_null_id() {
     for line in [
         &b"{"[..],
         b"not json",
-        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"",
-        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"pi\xffng\"}",
+        b"{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"id\":1",
+        b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}{}",
         b"\x00",
         b"\xef\xbb\xbf\xef\xbb\xbf{}",
     ] {
         let error = refused(line).await;
         assert_eq!(error["code"], -32700, "{error}");
         assert_eq!(error["id"], Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn broken_lines_are_answered_with_their_id_where_it_can_be_read() {
+    for (line, id, reason) in [
+        (
+            &br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\ud800"}}"#[..],
+            json!(1),
+            "hex escape",
+        ),
+        (
+            br#"{"jsonrpc":"2.0","method":"tools/call","params":{"n":1e999},"id":"k"}"#,
+            json!("k"),
+            "number out of range",
+        ),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"pi\xffng\"}",
+            json!(3),
+            "not valid UTF-8",
+        ),
+        (
+            br#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"#,
+            json!(4),
+            "EOF",
+        ),
+    ] {
+        let error = refused(line).await;
+        assert_eq!(error["code"], -32700, "{error}");
+        assert_eq!(error["id"], id, "{error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(reason),
+            "{error}"
+        );
     }
 }
 
@@ -88,16 +122,32 @@ async fn depth_128_is_refused_with_its_own_id() {
 }
 
 #[tokio::test]
-async fn a_20_mb_line_is_refused_with_the_limit() {
-    let line = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{}"}}}}"#,
-        "x".repeat(20_000_000)
-    );
-    let error = refused(line.as_bytes()).await;
-    assert_eq!(
-        error,
-        json!({"code": -32700, "message": "line longer than 16777216 bytes", "id": null})
-    );
+async fn a_line_above_64_mib_is_refused_with_its_id_and_the_limit() {
+    for (head, tail) in [(r#""id":1,"#, ""), ("", r#","id":1"#)] {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0",{head}"method":"tools/call","params":{{"name":"{}"}}{tail}}}"#,
+            "x".repeat(64 << 20)
+        );
+        let mut client = Client::start();
+        client.line(&line).await;
+        let message = "line longer than 67108864 bytes: send less at once";
+        let error = json!({"code": -32700, "message": message});
+        assert_eq!(
+            client.answer().await,
+            json!({"jsonrpc": "2.0", "id": 1, "error": error})
+        );
+        client.is_alive().await;
+    }
+}
+
+#[tokio::test]
+async fn a_line_just_below_64_mib_is_served() {
+    let mut client = Client::start();
+    let payload = "x".repeat((64 << 20) - 200);
+    let params = json!({"name": "echo", "_meta": {"p": payload}});
+    client.request(json!(1), "tools/call", params).await;
+    assert_eq!(client.answer().await["id"], 1);
+    client.is_alive().await;
 }
 
 #[tokio::test]

@@ -125,6 +125,29 @@ async fn handshakes_of_both_older_revisions() {
 }
 
 #[tokio::test]
+async fn a_second_handshake_does_not_change_the_revision() {
+    let mut client = Client::initialized("2025-06-18").await;
+    let mut shake = async |id: u64, version: &str| {
+        let params = json!({
+            "protocolVersion": version,
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "0"},
+        });
+        client.request(json!(id), "initialize", params).await;
+        client.answer().await
+    };
+    for version in ["2025-11-25", "2099-01-01"] {
+        let error = shake(1, version).await["error"].take();
+        assert_eq!(error["code"], -32600, "{error}");
+        let message = "this connection uses revision 2025-06-18: open another one for 2025-11-25";
+        assert_eq!(error["message"], message);
+    }
+    let again = shake(2, "2025-06-18").await;
+    assert_eq!(again["result"]["protocolVersion"], "2025-06-18", "{again}");
+    client.is_alive().await;
+}
+
+#[tokio::test]
 async fn an_unknown_revision_gets_the_newest_with_a_handshake() {
     let mut client = Client::start();
     let params = json!({

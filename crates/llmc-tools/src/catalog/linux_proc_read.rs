@@ -80,7 +80,7 @@ impl Tool for LinuxProcRead {
         };
         cx.blocking(move |cx, cancel| {
             let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
-            let read = entry.read(&request, cancel)?;
+            let read = cx.waiting(|| entry.read(&request, cancel))?;
             let mut notes = notes(&read);
             if asked > request.timeout {
                 let most = request.timeout.as_secs();

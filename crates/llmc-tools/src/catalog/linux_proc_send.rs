@@ -57,11 +57,10 @@ impl Tool for LinuxProcSend {
         }
         cx.blocking(move |cx, cancel| {
             let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
-            if input.is_empty() {
-                entry.close_input(INPUT_TIMEOUT, cancel)?;
-            } else {
-                entry.send_input(&input, INPUT_TIMEOUT, cancel)?;
-            }
+            cx.waiting(|| match input.is_empty() {
+                true => entry.close_input(INPUT_TIMEOUT, cancel),
+                false => entry.send_input(&input, INPUT_TIMEOUT, cancel).map(|_| ()),
+            })?;
             Ok(Document::new(SentInput {
                 ok: true,
                 bytes: input.len(),

@@ -54,7 +54,8 @@ impl Tool for LinuxProcStop {
                 (None, Io::Terminal) => vec![TERM, HUP],
                 (None, _) => vec![TERM],
             };
-            let ending = entry.process.stop(&signals, TERM_TIMEOUT).ok_or_else(|| {
+            let ended = cx.waiting(|| entry.process.stop(&signals, TERM_TIMEOUT));
+            let ending = ended.ok_or_else(|| {
                 Error::new(
                     ErrorKind::TimedOut,
                     format!("{}: killed, but stuck in the kernel", args.proc_id),

@@ -82,7 +82,7 @@ impl Tool for TeGit {
                 owner: cx.caller().run_owner(),
                 git: GitAccess::ReadOnly,
             };
-            let report = commands.run(&spec, &mut collect, cancel)?;
+            let report = cx.waiting(|| commands.run(&spec, &mut collect, cancel))?;
             if report.cancelled {
                 cancel.check()?;
                 return Err(Error::new(ErrorKind::Cancelled, "cancelled"));

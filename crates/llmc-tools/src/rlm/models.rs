@@ -167,3 +167,18 @@ pub(super) fn translate_error(error: ModelError, limit: Option<Duration>) -> Err
         }
     }
 }
+
+/// Why an entry of `mcp.rlm.allowed_model_prefixes` allows no model; `None` if it allows some.
+pub fn useless_model_prefix(prefix: &str) -> Option<String> {
+    if EgressPolicy::can_match(prefix) {
+        return None;
+    }
+    let providers = Provider::ALL.map(|provider| format!("{provider}/"));
+    let advice = match providers.contains(&format!("{prefix}/")) {
+        true => format!("write {prefix}/"),
+        false => format!("models begin with {}", providers.join(", ")),
+    };
+    Some(format!(
+        "mcp.rlm.allowed_model_prefixes: {prefix:?} can match no model; {advice}"
+    ))
+}

@@ -124,6 +124,7 @@ pub(super) async fn system(
         progress: None,
         correlation_id: Some(tools.cx().correlation_id().to_owned()),
         approver: None,
+        slot: None,
     };
     let app = tools.cx().app();
     // Nothing has happened yet, so nothing is recorded; a refusal is, below.

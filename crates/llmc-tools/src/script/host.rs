@@ -179,6 +179,7 @@ impl ScriptHost for Tools<'_> {
             progress: None,
             correlation_id: Some(self.cx.correlation_id().to_owned()),
             approver: None,
+            slot: None,
         };
         let outcome = self.cx.app().call(call).await;
         let happened = match &outcome.result {

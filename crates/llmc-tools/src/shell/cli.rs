@@ -17,6 +17,7 @@ use super::condense::{CondenseRequest, OutputForm};
 use super::document::{DocumentParts, document};
 use super::execute::program_name;
 use super::flags::Flags;
+use super::folder::{stdin_has_input, with_folder};
 use super::report;
 use super::spool::Spool;
 use super::te_output::{OutputOwner, TeOutput};
@@ -109,7 +110,7 @@ impl<'a> Cli<'a> {
     }
 
     fn command(&mut self, flags: &Flags) -> Result<u8, Failed> {
-        let argv = &flags.command;
+        let argv = &with_folder(&flags.command, stdin_has_input());
         let known = output::condenser_name(argv).is_some() && self.app.config().mcp.te.enabled;
         if !flags.json && (flags.raw || !known) {
             return self.pass_through(argv, flags.raw);

@@ -161,16 +161,18 @@ pub(crate) fn resume(
     let wait = WaitLimit::new(cx, timeout)?;
     let entry = cx.app().processes().get(cx.caller(), proc_id)?;
     let deadline = Instant::now() + wait.duration;
-    if let Some(input) = input {
-        entry.send_input(input, wait.duration, cancel)?;
-    }
-    let waited = wait_for_end(
-        &entry.process,
-        || entry.output_bytes(),
-        deadline,
-        input.is_some(),
-        cancel,
-    )?;
+    let waited = cx.waiting(|| {
+        if let Some(input) = input {
+            entry.send_input(input, wait.duration, cancel)?;
+        }
+        wait_for_end(
+            &entry.process,
+            || entry.output_bytes(),
+            deadline,
+            input.is_some(),
+            cancel,
+        )
+    })?;
     let (spool, dropped) = entry.take_output(cx.app().stores());
     let mut notes = Vec::from_iter(wait.note.clone());
     if dropped > 0 {
@@ -297,10 +299,12 @@ fn capture(
         .commands()?
         .spawn_with_sink(spec, manner, Some(spool.sink()))?;
     let mut notes = Vec::new();
-    if let Some(input) = &request.input {
-        notes.extend(feed(&process, input.as_bytes(), wait.duration, cancel)?);
-    }
-    let waited = wait_for_end(&process, || spool.bytes(), deadline, false, cancel);
+    let waited = cx.waiting(|| {
+        if let Some(input) = &request.input {
+            notes.extend(feed(&process, input.as_bytes(), wait.duration, cancel)?);
+        }
+        wait_for_end(&process, || spool.bytes(), deadline, false, cancel)
+    });
     let mut capture = Capture {
         status: None,
         spool: Spool::new(None),

@@ -7,7 +7,7 @@
 //! - `condense`: what of it is shown; `output`: the same as a tool's output, which the seal finishes
 //! - `raw`: a command whose output a script gets byte for byte
 //! - `operator_te`: the second way to run a command, through a `te` program that the operator configured
-//! - `cli`, `te_output`: the `te` of a user's shell
+//! - `cli`, `te_output`, `folder`: the `te` of a user's shell
 //! - [`Flags`]: the command line of `te`; `document`, `report`: its other answers
 
 mod cli;
@@ -15,6 +15,7 @@ pub(crate) mod condense;
 mod document;
 mod execute;
 mod flags;
+mod folder;
 mod line;
 mod operator_te;
 pub(crate) mod output;

@@ -95,7 +95,8 @@ fn run_program(
         }
         stream => spool.push(stream, bytes),
     };
-    let mut report = cx.app().commands()?.run(&spec, &mut on_output, cancel)?;
+    let commands = cx.app().commands()?;
+    let mut report = cx.waiting(|| commands.run(&spec, &mut on_output, cancel))?;
     if report.cancelled {
         cancel.check()?;
         return Err(Error::new(ErrorKind::Cancelled, "cancelled"));

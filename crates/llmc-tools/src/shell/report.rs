@@ -13,11 +13,13 @@ te: Unix commands whose answers fit a model's context
 
 usage: te [TE FLAGS] COMMAND [ARGUMENTS]
        te --handle ID [--chunk N]
-       te analyze [--by cmd|agent|source|session] [--since DAYS] [--json]
+       te rag WORDS | te explain SYMBOL | te run COMMAND
+       te analyze [--by cmd|agent|source|session] [--since 24h] [--json]
 
 te runs the command and shows what matters of its output within the token budget (mcp.te.budget_tokens), with a header
 that counts what there was and a handle that returns the rest byte for byte. grep, rg, cat, head, tail, find, ls, git,
-diff and test runs are understood; other commands pass through unchanged. The exit code is the command's.
+diff and test runs are understood; other commands pass through unchanged. The exit code is the command's. grep without a
+path and without input from a pipe searches this folder. rag and explain ask the index of this workspace.
 
 flags, before the command word:
   --json          the answer as one JSON document

@@ -8,6 +8,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerAddress {
     Tcp(SocketAddr),
+    /// TLS, with the server's certificate in this file.
+    Tls(SocketAddr, PathBuf),
     /// A socket file.
     Unix(PathBuf),
 }
@@ -19,7 +21,8 @@ pub enum AddressError {
     )]
     Form(String),
     #[error(
-        "https is not supported here; watch the workspace itself (without --url), or a server on plain loopback"
+        "an https address is not supported; without --url `llmc health` asks the server of this configuration, also by TLS, \
+         and `llmc tui` watches the workspace itself"
     )]
     Tls,
     #[error(
@@ -85,6 +88,7 @@ impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ServerAddress::Tcp(address) => write!(f, "http://{address}"),
+            ServerAddress::Tls(address, _) => write!(f, "https://{address}"),
             ServerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }

@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-use super::ServerAddress;
+use super::{ServerAddress, tls};
 
 /// How long the head of a response and each part of its body may take. An event stream sends every two seconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ pub(super) fn get(
     path: &str,
 ) -> Result<ResponseBody, FetchError> {
     let host = match address {
-        ServerAddress::Tcp(address) => address.to_string(),
+        ServerAddress::Tcp(address) | ServerAddress::Tls(address, _) => address.to_string(),
         ServerAddress::Unix(_) => "localhost".to_owned(),
     };
     let mut request = Request::new(Empty::<Bytes>::new());
@@ -104,6 +104,10 @@ async fn send(
 ) -> Result<Response<Incoming>, FetchError> {
     match address {
         ServerAddress::Tcp(address) => exchange(TcpStream::connect(address).await?, request).await,
+        ServerAddress::Tls(address, certificate) => {
+            let stream = TcpStream::connect(address).await?;
+            exchange(tls::connect(stream, certificate).await?, request).await
+        }
         ServerAddress::Unix(path) => exchange(UnixStream::connect(path).await?, request).await,
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use llmc_config::Mode;
 use llmc_tools::mode;
 
-use super::{Failure, load, print, tools};
+use super::{Failure, config_warnings, load, print, tools};
 use crate::cli::Common;
 
 pub(super) fn show(common: &Common) -> Result<ExitCode, Failure> {
@@ -44,7 +44,8 @@ pub(super) fn check(common: &Common) -> Result<ExitCode, Failure> {
             cost.abs_diff(tokens)
         );
     }
-    for warning in warnings.iter().chain(&loaded.warnings) {
+    let unlikely = config_warnings::all(&loaded);
+    for warning in warnings.iter().chain(&loaded.warnings).chain(&unlikely) {
         let _ = writeln!(out, "warning: {warning}");
     }
     print(&out)?;

@@ -13,7 +13,7 @@ use llmc_exec::{
 use llmc_tools::state::{self, Store};
 use llmc_tools::{App, ConfinementSummary, ErrorKind, mode};
 
-use super::{Failure, load, print, tools};
+use super::{Failure, config_warnings, load, print, tools};
 use crate::cli::Common;
 use crate::log;
 
@@ -77,6 +77,7 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
     let loaded = app.loaded();
     let (list, mut warnings) = mode::listing(&loaded.config);
     warnings.extend(loaded.warnings.iter().cloned());
+    warnings.extend(config_warnings::all(loaded));
     let unusable = state::unusable(&loaded.state_dir());
     if let Some(why) = &unusable {
         warnings.push(format!(

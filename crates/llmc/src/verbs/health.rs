@@ -14,7 +14,7 @@ const UNHEALTHY_EXIT_CODE: u8 = 1;
 pub(super) fn run(common: &Common, url: Option<ServerAddress>) -> Result<ExitCode, Failure> {
     let address = match url {
         Some(address) => address,
-        None => ServerAddress::Tcp(own(common)?),
+        None => own(common)?,
     };
     let unhealthy = |message: String| Failure {
         message,
@@ -30,12 +30,19 @@ pub(super) fn run(common: &Common, url: Option<ServerAddress>) -> Result<ExitCod
 }
 
 /// Where a server with this configuration is reached from its own machine.
-fn own(common: &Common) -> Result<SocketAddr, Failure> {
-    let server = load(common)?.config.mcp.server;
+fn own(common: &Common) -> Result<ServerAddress, Failure> {
+    let loaded = load(common)?;
+    let server = &loaded.config.mcp.server;
     let host = match server.host.parse::<IpAddr>() {
         Ok(ip) if ip.is_unspecified() && ip.is_ipv6() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         Ok(ip) if !ip.is_unspecified() => ip,
         _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
     };
-    Ok(SocketAddr::new(host, server.port))
+    let address = SocketAddr::new(host, server.port);
+    Ok(match &server.tls_cert {
+        Some(certificate) if server.tls_enabled => {
+            ServerAddress::Tls(address, loaded.resolve(certificate))
+        }
+        _ => ServerAddress::Tcp(address),
+    })
 }

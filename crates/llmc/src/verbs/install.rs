@@ -273,8 +273,8 @@ fn list_clients(
         let Some(file) = client.file(scope, paths, &args.name) else {
             continue;
         };
-        let entry = entry(common, args, client, scope, paths)?;
-        let (state, style) = state(client, scope, &file, &entry);
+        let entries = entries(common, args, client, scope, paths)?;
+        let (state, style) = state(client, scope, &file, &entries);
         let _ = writeln!(
             out,
             "{:<15} {}  {}",
@@ -290,22 +290,51 @@ fn list_clients(
     Ok(ExitCode::SUCCESS)
 }
 
+/// The entry of these flags; where they name no mode, also those with one, any of which is up to date.
+fn entries(
+    common: &Common,
+    args: &InstallArgs,
+    client: Client,
+    scope: SettingsScope,
+    paths: &ClientPaths,
+) -> Result<Vec<ServerEntry>, Failure> {
+    let mut modes = vec![common.mode.clone()];
+    if common.mode.is_none() {
+        modes.extend(
+            llmc_config::Mode::NAMES
+                .iter()
+                .map(|mode| Some((*mode).to_owned())),
+        );
+    }
+    let with = |mode| {
+        let common = Common {
+            mode,
+            ..common.clone()
+        };
+        entry(&common, args, client, scope, paths)
+    };
+    modes.into_iter().map(with).collect()
+}
+
 fn state(
     client: Client,
     scope: SettingsScope,
     file: &Path,
-    entry: &ServerEntry,
+    entries: &[ServerEntry],
 ) -> (&'static str, &'static str) {
     let plan = |change: SettingsChange| {
         EditPlan::new(file, client.format(), scope, &change, NameConflict::Refuse)
     };
-    let there = plan(SettingsChange::Uninstall(entry.clone()));
-    let same = plan(SettingsChange::Install(entry.clone()));
+    let there = plan(SettingsChange::Uninstall(entries[0].clone()));
+    let is_same = |entry: &ServerEntry| {
+        plan(SettingsChange::Install(entry.clone())).map(|plan| plan.is_unchanged())
+    };
+    let same: Result<Vec<bool>, Error> = entries.iter().map(is_same).collect();
     match (there, same) {
         (Err(Error::NameTaken { .. }), _) => ("name taken", "33"),
         (Err(_), _) | (_, Err(_)) => ("unusable", "31"),
         (Ok(there), _) if there.is_unchanged() => ("-", "2"),
-        (_, Ok(same)) if same.is_unchanged() => ("installed", "32"),
+        (_, Ok(same)) if same.contains(&true) => ("installed", "32"),
         _ => ("out of date", "33"),
     }
 }

@@ -2,6 +2,7 @@
 
 mod colour;
 mod config;
+mod config_warnings;
 mod doctor;
 mod health;
 mod init;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use llmc_server::http::{self, Listen, ListeningServer, ServeOutcome};
 use llmc_tools::{App, ConfinementSummary, ErrorKind};
 
-use super::{Failure, load, start_server};
+use super::{Failure, config_warnings, load, start_server};
 use crate::cli::Common;
 use crate::log;
 
@@ -14,6 +14,11 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
     let loaded = load(common)?;
     start_server(&loaded)?;
     let mode = loaded.config.mcp.mode.as_str();
+    // On a socket file there are no foreign names.
+    let foreign_hosts = match listen {
+        Some(Listen::Unix(_)) => None,
+        _ => config_warnings::foreign_hosts(&loaded.config.mcp.server),
+    };
     let app = App::start(loaded)?;
     app.announce_commands();
     app.expect_questions();
@@ -24,8 +29,12 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
-    let on_start =
-        |started: &ListeningServer| announce(started, mode, &ConfinementSummary::confinement(&app));
+    let on_start = |started: &ListeningServer| {
+        announce(started, mode, &ConfinementSummary::confinement(&app));
+        if let Some(warning) = &foreign_hosts {
+            warn(warning);
+        }
+    };
     let listen = listen.unwrap_or(Listen::Address);
     let ended = runtime.block_on(http::serve(app.clone(), listen, on_start));
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
@@ -44,6 +53,16 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
 fn workers() -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     cores.clamp(2, 8)
+}
+
+/// Says what clients would otherwise find out by being refused.
+fn warn(warning: &str) {
+    tracing::warn!("{warning}");
+    let mut stderr = std::io::stderr();
+    if stderr.is_terminal() {
+        log::flush();
+        let _ = writeln!(stderr, "  warning: {warning}\n");
+    }
 }
 
 /// Prints address and token at any log level: without them no client can connect.

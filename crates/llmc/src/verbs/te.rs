@@ -4,12 +4,13 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Args, Parser};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use llmc_observe::{CallFilter, GroupBy, TelemetryAnalysis};
 use llmc_tools::ErrorKind;
 use llmc_tools::shell::{Cli, Flags, HELP};
+use llmc_tui::Since;
 
-use super::{Failure, print, print_clap_error, start_quietly};
+use super::{Failure, print, print_clap_error, start_quietly, tool};
 use crate::cli::Common;
 
 pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure> {
@@ -19,7 +20,14 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
             Err(error) => print_clap_error(&error),
         };
     }
-    let flags = Flags::parse(words)?;
+    let mut flags = Flags::parse(words)?;
+    match flags.command.first().map(String::as_str) {
+        Some("rag") => return ask(common, "te_rag", "--query", &flags),
+        Some("explain") => return ask(common, "te_explain", "--symbol", &flags),
+        // What `te_run` is to an agent.
+        Some("run") if flags.command.len() > 1 => drop(flags.command.remove(0)),
+        _ => {}
+    }
     if flags.help {
         print(HELP)?;
         return Ok(ExitCode::SUCCESS);
@@ -35,6 +43,19 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
     Ok(ExitCode::from(code))
 }
 
+/// Asks the index, as the tool of that name does; the words after the verb are the question.
+fn ask(common: &Common, tool: &str, flag: &str, flags: &Flags) -> Result<ExitCode, Failure> {
+    let question = flags.command[1..].join(" ");
+    if question.is_empty() {
+        let verb = &flags.command[0];
+        let message = format!("te {verb}: say what to look for, such as te {verb} parse_header");
+        return Err(Failure::new(ErrorKind::BadArgs, message));
+    }
+    let mut words = vec![tool.to_owned(), format!("{flag}={question}")];
+    words.extend(flags.json.then(|| "--json".to_owned()));
+    tool::run(common, &words)
+}
+
 /// Where tokens go, what condensing saved, and what would be worth condensing next.
 #[derive(Debug, Parser)]
 #[command(name = "te analyze")]
@@ -42,9 +63,9 @@ struct Analyze {
     /// What to add up by: cmd, agent, source or session
     #[arg(long, default_value = "cmd", value_parser = group)]
     by: GroupBy,
-    /// Only calls of the last so many days
-    #[arg(long, value_name = "DAYS")]
-    since: Option<u16>,
+    /// Only calls since: 90m, 24h, 7d (or 7), or all
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<Since>,
     /// As one JSON document
     #[arg(long)]
     json: bool,
@@ -65,11 +86,8 @@ impl Analyze {
         let mut common = common.clone();
         common.root = self.place.root.or(common.root);
         let app = start_quietly(&common)?;
-        let days = |days: u16| SignedDuration::from_hours(24 * i64::from(days));
         let filter = CallFilter {
-            since: self
-                .since
-                .and_then(|since| Timestamp::now().checked_sub(days(since)).ok()),
+            since: self.since.map(|since| since.start(Timestamp::now())),
             ..CallFilter::default()
         };
         let analysis = TelemetryAnalysis::of(&app.telemetry()?, self.by, &filter)
@@ -81,6 +99,14 @@ impl Analyze {
             analysis.text()
         })?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A number alone counts days, as it did before units were read.
+fn since(text: &str) -> Result<Since, String> {
+    match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+        true => format!("{text}d").parse(),
+        false => text.parse(),
     }
 }
 

@@ -275,6 +275,7 @@ pub(super) fn call_on(
             progress,
             correlation_id: None,
             approver: None,
+            slot: None,
         })
         .await
     });

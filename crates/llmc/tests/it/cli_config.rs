@@ -225,3 +225,71 @@ fn init_replaces_a_broken_configuration_where_it_is() {
         ok(&workspace.llmc(["config", "check"]));
     }
 }
+
+#[test]
+fn what_is_most_likely_not_meant_is_told() {
+    let workspace = workspace("//- a.txt\none\n//- plain\nno program\n");
+    let plain = format!("mcp.te.script_path={:?}", workspace.path("plain"));
+    for (set, told) in [
+        (
+            "mcp.te.script_path=\"/nowhere/te\"",
+            "mcp.te.script_path: /nowhere/te does not exist",
+        ),
+        (plain.as_str(), "is not executable"),
+        (
+            "mcp.tools.allowed_roots=[\".\", \"/nowhere\"]",
+            "mcp.tools.allowed_roots: /nowhere is no directory",
+        ),
+        (
+            "mcp.linux_ops.roots.allowed_roots=[\"/nowhere\"]",
+            "mcp.linux_ops.roots.allowed_roots: /nowhere is no directory",
+        ),
+        (
+            "mcp.rlm.allowed_model_prefixes=[\"openai\"]",
+            "\"openai\" can match no model; write openai/",
+        ),
+        (
+            "mcp.rlm.allowed_model_prefixes=[\"gemini/\"]",
+            "models begin with ollama/, openai/, anthropic/",
+        ),
+        (
+            "mcp.server.host=\"0.0.0.0\"",
+            "add the names that clients use to mcp.server.allowed_hosts",
+        ),
+    ] {
+        let checked = workspace.llmc(["config", "check", "--set", set]);
+        assert_eq!(checked.code, Some(0), "{set}: {}", checked.stderr);
+        let warning = checked
+            .stdout
+            .lines()
+            .find(|line| line.starts_with("warning: "));
+        let warning = warning.unwrap_or_else(|| panic!("{set}: {}", checked.stdout));
+        assert!(warning.contains(told), "{set}: {warning}");
+    }
+    let silent = [
+        "mcp.rlm.allowed_model_prefixes=[\"ollama/\", \"ollama_chat/a\"]",
+        "mcp.server.allowed_hosts=[\"llmc.example.org\"]",
+    ];
+    let checked = workspace.llmc([
+        "config", "check", "--host", "0.0.0.0", "--set", silent[0], "--set", silent[1],
+    ]);
+    assert!(!checked.stdout.contains("warning"), "{}", checked.stdout);
+    let found = workspace.llmc(["doctor", "--set", "mcp.te.script_path=\"/nowhere/te\""]);
+    assert!(
+        found.stdout.contains("/nowhere/te does not exist"),
+        "{}",
+        found.stdout
+    );
+}
+
+#[test]
+fn a_server_for_other_machines_says_whom_it_refuses() {
+    let workspace =
+        workspace("//- a.txt\none\n").with_env("LLMC_MCP_TOKEN", "token-0123456789-abcdef");
+    let mut server = workspace.serve(["--host", "0.0.0.0"]);
+    let told = server.process().wait_for_stderr(|stderr| {
+        let line = stderr.lines().find(|line| line.contains("allowed_hosts"));
+        line.filter(|line| line.contains("403")).map(str::to_owned)
+    });
+    assert!(told.contains("0.0.0.0"), "{told}");
+}

@@ -341,3 +341,17 @@ fn line_alike(shown: &str, got: &str) -> bool {
     }
     left.ends_with(last)
 }
+
+#[test]
+fn the_example_digest_is_that_of_its_token() {
+    let guide = include_str!("../../../../docs/guide/operator.md");
+    let line = guide.lines().find(|line| line.starts_with("sha256 = "));
+    let line = line.expect("an example of a named token");
+    let digest = line.split('"').nth(1).unwrap();
+    let token = line
+        .split("printf %s ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let token = token.filter(|token| token.len() >= 16).expect("its token");
+    assert_eq!(digest, llmc_host::sha256_hex(token.as_bytes()));
+}

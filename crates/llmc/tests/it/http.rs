@@ -15,7 +15,7 @@ pub fn f() {}
 ";
 
 /// A POST to `/mcp` in a revision, with further headers.
-fn mcp(server: &HttpServer, headers: &[(&str, &str)], message: &Value) -> HttpReply {
+pub(crate) fn mcp(server: &HttpServer, headers: &[(&str, &str)], message: &Value) -> HttpReply {
     let mut all = vec![
         ("X-LLMC-Token", server.token.as_str()),
         ("Content-Type", "application/json"),
@@ -23,6 +23,25 @@ fn mcp(server: &HttpServer, headers: &[(&str, &str)], message: &Value) -> HttpRe
     ];
     all.extend(headers);
     server.send("POST", "/mcp", &all, message.to_string().as_bytes())
+}
+
+/// The session of a new handshake.
+pub(crate) fn open_session(server: &HttpServer, token: &str, revision: &str) -> String {
+    let open = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {
+            "protocolVersion": revision, "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    });
+    let headers = [
+        ("X-LLMC-Token", token),
+        ("Content-Type", "application/json"),
+        ("Accept", "application/json, text/event-stream"),
+    ];
+    let reply = server.send("POST", "/mcp", &headers, open.to_string().as_bytes());
+    assert_eq!(reply.ok()["result"]["protocolVersion"], revision);
+    reply.header("mcp-session-id").unwrap().to_owned()
 }
 
 #[test]
@@ -369,7 +388,7 @@ fn a_client_without_clientinfo_is_named_by_its_user_agent() {
         ("coder/1.2 (linux)", "coder"),
         ("Mozilla/5.0 (X11)", "unknown"),
     ] {
-        let session = format!("session-of-{agent}");
+        let session = open_session(&server, &server.token, "2025-11-25");
         let headers = [
             ("MCP-Protocol-Version", "2025-11-25"),
             ("Mcp-Session-Id", session.as_str()),
@@ -387,6 +406,80 @@ fn a_client_without_clientinfo_is_named_by_its_user_agent() {
                 true
             })
         });
+    }
+}
+
+#[test]
+fn a_session_is_one_that_was_issued_and_not_ended() {
+    let workspace = workspace(FIXTURE).with_env("CI_TOKEN", "ci-token-0123456789");
+    let tokens = "mcp.auth.tokens=[{name=\"ci\", token_env=\"CI_TOKEN\"}]";
+    let server = workspace.serve(["--mode", "hybrid", "--set", tokens]);
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let list_in = |session: &str| mcp(&server, &[("Mcp-Session-Id", session)], &list);
+    let session = open_session(&server, &server.token, "2025-11-25");
+    let foreign = open_session(&server, "ci-token-0123456789", "2025-11-25");
+    list_in(&session).ok();
+    let forged = session.replace(|c: char| c.is_ascii_digit(), "f");
+    for unknown in ["bogus", "", &forged, &foreign] {
+        let reply = list_in(unknown);
+        let refusal = reply.refused(404, "NOT_FOUND");
+        assert!(refusal["hint"].as_str().unwrap().contains("initialize"));
+        assert_eq!(reply.json()["id"], 2);
+    }
+    let delete = |session: &str| {
+        let headers = [
+            ("X-LLMC-Token", server.token.as_str()),
+            ("Mcp-Session-Id", session),
+        ];
+        server.send("DELETE", "/mcp", &headers, b"")
+    };
+    assert_eq!(delete("bogus").status, 404);
+    assert_eq!(delete(&session).status, 204);
+    assert_eq!(delete(&session).status, 404);
+    assert_eq!(list_in(&session).status, 404);
+    let token = [("X-LLMC-Token", server.token.as_str())];
+    let none = server.send("DELETE", "/mcp", &token, b"");
+    none.refused(400, "BAD_ARGS");
+    // A session outlives the process that issued it.
+    let kept = open_session(&server, &server.token, "2025-06-18");
+    drop(server);
+    let server = workspace.serve(["--mode", "hybrid", "--set", tokens]);
+    mcp(&server, &[("Mcp-Session-Id", &kept)], &list).ok();
+}
+
+#[test]
+fn a_wrong_cursor_and_an_unknown_method_are_explained() {
+    let workspace = workspace(FIXTURE);
+    let server = workspace.serve(["--mode", "hybrid"]);
+    let ask = |method: &str, params: Value| {
+        let message = json!({"jsonrpc": "2.0", "id": 2, "method": method, "params": params});
+        mcp(&server, &[], &message).json()
+    };
+    for method in ["tools/list", "resources/list", "resources/templates/list"] {
+        let error = ask(method, json!({"cursor": "page2"}))["error"].take();
+        assert_eq!(error["code"], -32602, "{method}: {error}");
+        assert!(error["message"].as_str().unwrap().contains("cursor"));
+        let answer = ask(method, json!({"cursor": ""}));
+        assert!(answer["result"].is_object(), "{method}: {answer}");
+    }
+    for (method, named) in [
+        ("tool/list", "did you mean tools/list?"),
+        ("resource/read", "did you mean resources/read?"),
+        (
+            "prompts/list",
+            "this server has initialize, ping, resources/list",
+        ),
+        ("completion/complete", "this server has"),
+        ("zzz", "this server has"),
+    ] {
+        let params = json!({"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": "b"}});
+        let error = ask(method, params)["error"].take();
+        assert_eq!(error["code"], -32601, "{method}: {error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.contains(named) && message.contains(method),
+            "{message}"
+        );
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use llmc_testkit::{TEST_TIMEOUT, read_reply, request};
 use serde_json::{Value, json};
 
+use crate::http::mcp;
 use crate::workspace;
 
 const FIXTURE: &str = "\
@@ -368,17 +369,79 @@ fn the_rate_is_kept_and_says_when_to_come_back() {
     }
 }
 
+/// Calls that may wait without a slot; one more keeps its slot.
+const MAX_WAITING_CALLS: usize = 120;
+
 #[test]
-fn places_are_limited_and_waiting_for_one_ends() {
+fn slots_are_limited_and_waiting_for_one_ends() {
     let workspace = workspace(FIXTURE);
     let server = workspace.serve([
+        "--mode",
+        "classic",
         "--set",
         "mcp.limits.concurrency_per_token=1",
         "--set",
-        "mcp.tools.run_cmd_allowlist=[\"bash\"]",
+        "mcp.limits.rate_limit_rps=100000",
+        "--set",
+        "mcp.limits.rate_limit_burst=100000",
+    ]);
+    let script = "until test -e go; do sleep 0.05; done; echo ready; sleep 60";
+    let in_session =
+        |name: &str, args: Value| json!({"session_id": "one", "name": name, "args": args});
+    let start = in_session("linux_proc_start", json!({"argv": ["sh", "-c", script]}));
+    let started = server.post("/tool", &start);
+    let id = started.ok()["data"]["proc_id"].as_str().unwrap().to_owned();
+    let args = json!({"proc_id": id, "until": "ready", "timeout": 300, "offset": 0});
+    let body = in_session("linux_proc_read", args).to_string();
+    let headers = [
+        ("X-LLMC-Token", server.token.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    let mut waiting = Vec::new();
+    for _ in 0..=MAX_WAITING_CALLS {
+        let mut stream = server.connect();
+        let call = request("POST", "/tool", &headers, body.as_bytes());
+        stream.write_all(&call).unwrap();
+        waiting.push(stream);
+    }
+    until("the slot is taken", || {
+        server.get("/openapi.json").status == 429
+    });
+    let reply = server.get("/openapi.json");
+    reply.refused(429, "RATE_LIMITED");
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    server.send("GET", "/health", &[], b"").ok();
+    // An MCP request is refused in its own form and under its id, and control messages need no slot.
+    let list = json!({"jsonrpc": "2.0", "id": "nine", "method": "tools/list"});
+    let reply = mcp(&server, &[], &list);
+    reply.refused(429, "RATE_LIMITED");
+    assert_eq!(reply.json()["id"], "nine");
+    assert_eq!(reply.json()["error"]["code"], -32000);
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    assert_eq!(mcp(&server, &[], &ping).ok()["result"], json!({}));
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
+    assert_eq!(mcp(&server, &[], &cancel).status, 202);
+    workspace.write("go", "");
+    for stream in waiting {
+        let reply = read_reply(&mut BufReader::new(stream)).ok();
+        assert_eq!(reply["data"]["output"], "ready\n", "{reply}");
+    }
+    server.get("/openapi.json").ok();
+}
+
+#[test]
+fn a_waiting_call_occupies_no_slot() {
+    let workspace = workspace(FIXTURE);
+    let server = workspace.serve([
+        "--mode",
+        "classic",
+        "--set",
+        "mcp.limits.concurrency_per_token=1",
     ]);
     let script = "touch started; until test -e go; do sleep 0.05; done; echo done";
-    let body = json!({"name": "run_cmd", "args": {"argv": ["bash", "-c", script]}}).to_string();
+    let args = json!({"argv": ["sh", "-c", script], "timeout": 300});
+    let body = json!({"name": "run_cmd", "args": args}).to_string();
     let headers = [
         ("X-LLMC-Token", server.token.as_str()),
         ("Content-Type", "application/json"),
@@ -388,14 +451,37 @@ fn places_are_limited_and_waiting_for_one_ends() {
         .write_all(&request("POST", "/tool", &headers, body.as_bytes()))
         .unwrap();
     until("the command runs", || workspace.path("started").exists());
-    let reply = server.get("/openapi.json");
-    reply.refused(429, "RATE_LIMITED");
-    assert_eq!(reply.header("retry-after"), Some("1"));
-    server.send("GET", "/health", &[], b"").ok();
-    workspace.write("go", "");
+    server.tool("run_cmd", json!({"command": "touch go"})).ok();
     let reply = read_reply(&mut BufReader::new(first));
     assert_eq!(reply.ok()["data"]["stdout"], "done\n");
-    server.get("/openapi.json").ok();
+}
+
+#[test]
+fn mcp_is_refused_in_its_own_form() {
+    let workspace = workspace(FIXTURE);
+    let server = workspace.serve([
+        "--set",
+        "mcp.limits.max_request_bytes=1000",
+        "--set",
+        "mcp.limits.rate_limit_rps=1",
+        "--set",
+        "mcp.limits.rate_limit_burst=1",
+    ]);
+    let list = |padding: usize| {
+        let params = json!({"_meta": {"padding": "x".repeat(padding)}});
+        json!({"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": params})
+    };
+    let reply = mcp(&server, &[], &list(1000));
+    reply.refused(413, "TOO_LARGE");
+    assert_eq!(reply.json()["error"]["code"], -32600);
+    assert_eq!(reply.json()["id"], Value::Null, "its body is not read");
+    until("the rate is used up", || {
+        mcp(&server, &[], &list(0)).status == 429
+    });
+    let reply = mcp(&server, &[], &list(0));
+    reply.refused(429, "RATE_LIMITED");
+    assert_eq!(reply.json()["error"]["code"], -32000);
+    assert_eq!(reply.header("retry-after"), Some("1"));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::json;
 
+use crate::http::open_session;
 use crate::http_gates::until;
 use crate::workspace;
 
@@ -87,6 +88,34 @@ fn tls_is_spoken_with_the_configured_certificate() {
             .unwrap();
         read_reply(&mut stream).ok();
     }
+    // The health check knows the certificate by the same configuration.
+    let port = server.address().port().to_string();
+    let health = |cert: &str| {
+        let cert = set("tls_cert", cert);
+        let flags = [
+            "health",
+            "--port",
+            &port,
+            "--set",
+            "mcp.server.tls_enabled=true",
+            "--set",
+            &cert,
+        ];
+        workspace.llmc(flags.into_iter().chain(["--set", &key]))
+    };
+    let healthy = health("cert.pem");
+    assert_eq!(healthy.code, Some(0), "{}", healthy.stderr);
+    assert!(healthy.stdout.contains("\"ok\":true"), "{}", healthy.stdout);
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(workspace.outside("foreign.pem"), other.cert.pem()).unwrap();
+    let foreign = health("foreign.pem");
+    std::fs::remove_file(workspace.outside("foreign.pem")).unwrap();
+    assert_eq!(foreign.code, Some(1), "{}", foreign.stdout);
+    assert!(
+        foreign.stderr.contains("another certificate"),
+        "{}",
+        foreign.stderr
+    );
     // Plain HTTP gets no answer that could be taken for one.
     let mut plain = server.connect();
     plain
@@ -326,25 +355,35 @@ fn a_session_can_cancel_its_own_calls_only() {
         "jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "run_cmd", "arguments": {"argv": ["bash", "-c", script]}},
     });
-    let mut call = post(&server.token, "session-one", &call);
+    let ci = "ci-token-0123456789";
+    let one = open_session(&server, &server.token, "2025-11-25");
+    let two = open_session(&server, &server.token, "2025-11-25");
+    let foreign = open_session(&server, ci, "2025-11-25");
+    let mut call = post(&server.token, &one, &call);
     until("the command runs", || {
         workspace.path("started").exists() && runs(mark)
     });
     let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}});
-    for (token, session) in [
-        ("ci-token-0123456789", "session-one"),
-        (server.token.as_str(), "session-two"),
+    for (token, session, status) in [
+        (ci, &one, 404),
+        (ci, &foreign, 202),
+        (server.token.as_str(), &two, 202),
     ] {
-        assert_eq!(read_reply(&mut post(token, session, &cancel)).status, 202);
+        let reply = read_reply(&mut post(token, session, &cancel));
+        assert_eq!(reply.status, status, "{}", reply.text());
     }
-    assert!(runs(mark), "another's word does not count");
+    assert!(runs(mark), "another's request does not count");
     assert_eq!(
-        read_reply(&mut post(&server.token, "session-one", &cancel)).status,
+        read_reply(&mut post(&server.token, &one, &cancel)).status,
         202
     );
-    let body = read_reply(&mut call).ok();
-    assert_eq!(body["result"]["isError"], true, "{body}");
+    let reply = read_reply(&mut call);
+    assert_eq!(
+        (reply.status, reply.text().as_str()),
+        (202, ""),
+        "no answer"
+    );
     until("its processes are gone", || !runs(mark));
 }
 

@@ -296,11 +296,17 @@ fn without_a_client_it_reports_the_state() {
         "//- .git/HEAD\nref\n//- .cursor/mcp.json\n{broken\n//- .zed/settings.json\n{\"context_servers\": {\"llmc\": {\"command\": \"x\"}}}\n",
     );
     ok(&run(&workspace, &["gemini", "--yes"]));
-    ok(&run(&workspace, &["codex", "--mode", "te", "--yes"]));
+    ok(&run(&workspace, &["claude-code", "--mode", "te", "--yes"]));
+    ok(&run(
+        &workspace,
+        &["codex", "--log-level", "debug", "--yes"],
+    ));
     let said = run(&workspace, &[]);
     let said = ok(&said);
     for (client, state) in [
         ("gemini", "installed"),
+        // With a mode of its own it is as the user wanted it.
+        ("claude-code", "installed"),
         ("codex", "out of date"),
         ("cursor", "unusable"),
         ("zed", "name taken"),

@@ -358,3 +358,33 @@ fn the_machine_is_described() {
     assert_eq!(seen["disk"][0]["path"], ".");
     assert!(seen["disk"][0]["total_bytes"].as_u64().unwrap() > 0);
 }
+
+#[test]
+fn waiting_calls_do_not_keep_the_call_that_they_wait_for() {
+    let workspace = workspace("");
+    let flags = [
+        "--mode",
+        "classic",
+        "--set",
+        "mcp.limits.concurrency_per_token=1",
+    ];
+    let mut client = workspace.mcp(flags);
+    client.initialize("2025-11-25");
+    let id = start(&mut client, &["cat"], false);
+    let reads: Vec<i64> = (0..20)
+        .map(|_| {
+            let args = json!({"proc_id": id, "until": "hello", "timeout": 300, "offset": 0});
+            client.send_call("linux_proc_read", args)
+        })
+        .collect();
+    let script = "until test -e go; do sleep 0.05; done; echo gone";
+    let command = client.send_call("run_cmd", json!({"command": script, "timeout": 300}));
+    send(&mut client, &id, "hello\n");
+    for read in reads {
+        let (failed, text) = client.tool_answer(read);
+        assert!(!failed && text.contains("hello"), "{text}");
+    }
+    client.text("run_cmd", json!({"command": "touch go"}));
+    let (failed, text) = client.tool_answer(command);
+    assert!(!failed && text.contains("gone"), "{text}");
+}

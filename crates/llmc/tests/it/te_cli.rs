@@ -334,3 +334,103 @@ fn an_agent_gets_less_when_its_session_is_spent() {
     assert!(third["enrichment"]["handle"].is_string(), "{third}");
     assert_eq!(third["enrichment"]["match_count"], 601);
 }
+
+#[test]
+fn grep_without_a_path_searches_the_folder_unless_something_is_piped_in() {
+    let workspace = workspace("//- src/a.txt\nalpha\nbeta\n//- .git/config\nbeta\n");
+    let grep = |stdin: Stdio| {
+        let mut command = te(&workspace);
+        let output = command
+            .args(["grep", "beta"])
+            .stdin(stdin)
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let found = grep(Stdio::null());
+    assert!(
+        found.contains("src/a.txt") && found.contains("beta"),
+        "{found}"
+    );
+    assert!(!found.contains(".git"), "{found}");
+    let input = std::fs::File::open(workspace.path("src/a.txt")).unwrap();
+    let found = grep(Stdio::from(input));
+    assert!(
+        found.contains("beta") && !found.contains("a.txt"),
+        "{found}"
+    );
+}
+
+#[test]
+fn the_index_is_asked_and_commands_run_as_for_an_agent() {
+    let workspace = workspace("//- src/lib.rs\n/// Counts tokens.\npub fn count_tokens() {}\n");
+    let say = |args: &[&str]| {
+        let output = te(&workspace).args(args).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap(),
+        )
+    };
+    for args in [
+        &["rag", "counts", "tokens"][..],
+        &["explain", "count_tokens"],
+    ] {
+        let (code, found) = say(args);
+        assert_eq!(code, Some(0), "{args:?}: {found}");
+        assert!(found.contains("src/lib.rs"), "{args:?}: {found}");
+    }
+    assert_eq!(
+        say(&["run", "echo", "hello"]),
+        (Some(0), "hello\n".to_owned())
+    );
+    assert_eq!(say(&["rag"]).0, Some(2));
+}
+
+#[test]
+fn a_program_is_booked_under_one_name_and_times_have_units() {
+    let workspace = workspace("//- a.txt\nalpha\n");
+    te(&workspace)
+        .args(["grep", "alpha", "a.txt"])
+        .output()
+        .unwrap();
+    for call in [
+        &["te_grep", "--pattern", "alpha"][..],
+        &["run_cmd", "--command", "grep alpha a.txt"],
+        &["te_run", "--command", "grep alpha a.txt"],
+    ] {
+        let ended = workspace.llmc(["tool"].iter().chain(call));
+        assert_eq!(ended.code, Some(0), "{call:?}: {}", ended.stderr);
+    }
+    for since in ["24h", "7d", "7", "90m", "all"] {
+        let output = te(&workspace)
+            .args(["analyze", "--json", "--since", since])
+            .output()
+            .unwrap();
+        let analysis: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let groups = analysis["groups"].as_array().unwrap();
+        assert_eq!(groups.len(), 1, "{since}: {analysis}");
+        assert_eq!(
+            (&groups[0]["name"], &groups[0]["calls"]),
+            (&serde_json::json!("grep"), &serde_json::json!(4)),
+            "{since}"
+        );
+    }
+    let wrong = te(&workspace)
+        .args(["analyze", "--since", "yesterday"])
+        .output()
+        .unwrap();
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[test]
+fn hints_in_a_shell_are_shell_commands() {
+    let workspace = workspace("//- a.txt\nalpha\n");
+    let ended = workspace.llmc(["tool", "linux_proc_read", "--proc-id", "p_nothing"]);
+    assert!(
+        ended
+            .stderr
+            .contains("hint: llmc tool linux_proc_list shows yours"),
+        "{}",
+        ended.stderr
+    );
+}
