@@ -61,6 +61,8 @@ pub struct ContentMatches {
     pub files_searched: u64,
     /// Files with a matching line.
     pub files_matched: u64,
+    /// How many lines match in each file, in the order of their paths; of the first 20,000 files that were found.
+    pub counts: Vec<(Arc<[u8]>, u64)>,
     /// What was left out.
     pub skipped: SkippedCounts,
     /// Whether the whole tree was searched; if not, the [`CancelToken`] that was given says why.
@@ -85,6 +87,7 @@ pub fn search_content(
         total_hits: found.total_hits,
         files_searched: walked.files,
         files_matched: found.files_matched,
+        counts: found.counts,
         skipped: walked.skipped,
         complete: walked.complete,
     })
@@ -133,6 +136,7 @@ pub fn search_content_of_file(
         total_hits: found.total_hits,
         files_searched: u64::from(visit == VisitOutcome::Done),
         files_matched: found.files_matched,
+        counts: found.counts,
         skipped,
         complete: visit != VisitOutcome::Stopped,
     })
@@ -254,7 +258,7 @@ impl FileSearcher {
                 visit
             };
             if sink.lines > 0 && matches!(visit, VisitOutcome::Done | VisitOutcome::Stopped) {
-                self.hits.add(sink.lines, Vec::new());
+                self.hits.add(path, sink.lines, Vec::new());
             }
             return visit;
         }
@@ -278,7 +282,7 @@ impl FileSearcher {
             visit
         };
         if sink.count.lines > 0 && matches!(visit, VisitOutcome::Done | VisitOutcome::Stopped) {
-            self.hits.add(sink.count.lines, sink.hits);
+            self.hits.add(path, sink.count.lines, sink.hits);
         }
         visit
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use llmc_tools::{
     App, Call, CallOutcome, Caller, Error, ErrorKind, Form, Progress, Surface, ToolDef, catalog,
-    nearest,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -36,9 +35,7 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
         return Err(Failure::new(ErrorKind::UnknownTool, usage));
     };
     let Some(tool) = catalog::find(name) else {
-        let hint = nearest(name, names())
-            .map(|name| format!("; did you mean {name}?"))
-            .unwrap_or_default();
+        let hint = llmc_tools::suggestion(name);
         return Err(Failure::new(
             ErrorKind::UnknownTool,
             format!("unknown tool {name:?}{hint} (llmc tools lists them)"),
