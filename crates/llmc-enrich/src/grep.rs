@@ -32,6 +32,8 @@ pub struct Matches {
     pub total: u64,
     /// How many files they are in.
     pub files_matched: u64,
+    /// How many lines match in each file, also of those that are not at hand; empty where that is not known.
+    pub counts: Vec<(String, u64)>,
     /// How many files were looked into.
     pub files_searched: u64,
     /// How many files were not, and why: `(29, "ignored")`.
@@ -344,26 +346,23 @@ fn sections<'p>(matches: &Matches, files: &BTreeMap<&'p str, FileHits>) -> [Vec<
     })
 }
 
-fn render(
-    matches: &Matches,
-    files: &BTreeMap<&str, FileHits>,
-    sections: &[Vec<HitGroup<'_>>; 4],
+fn render<'m>(
+    matches: &'m Matches,
+    files: &BTreeMap<&'m str, FileHits>,
+    sections: &[Vec<HitGroup<'m>>; 4],
     shown: &[usize],
     total: u64,
     line: &dyn Fn(usize) -> String,
 ) -> Condensed {
     let mut chosen = vec![false; matches.hits.len()];
-    let mut left: BTreeMap<&str, u64> = files
-        .iter()
-        .map(|(path, file)| (*path, file.hits.len() as u64))
-        .collect();
+    let mut left = counts(matches, files);
+    let unplaced = total.saturating_sub(left.values().sum());
     for &hit in shown {
         chosen[hit] = true;
         if let Some(left) = left.get_mut(&*matches.hits[hit].path) {
             *left -= 1;
         }
     }
-    let unplaced = total - matches.hits.len() as u64;
     let mut last_shown: HashMap<&str, usize> = HashMap::new();
     for (rank, groups) in sections.iter().enumerate() {
         for group in groups {
@@ -443,20 +442,27 @@ fn remarks(
         .map(|(path, more)| (*path, *more))
         .collect();
     let mut remarks = Vec::new();
-    match (
-        in_files_shown,
-        place::whereabouts(&counts, unplaced, " more"),
-    ) {
-        (0, rest) => remarks.extend(rest),
-        (above, None) => remarks.push(format!("{above} more in the files above")),
-        (above, Some(_)) => {
-            let rest = place::whereabouts(&counts, unplaced, "").unwrap_or_default();
-            let nowhere = !rest.contains(" in ");
-            let elsewhere = if nowhere { " elsewhere" } else { "" };
-            remarks.push(format!(
-                "{above} more in the files above, {rest}{elsewhere}"
-            ));
-        }
+    let mut parts = Vec::new();
+    if in_files_shown > 0 {
+        parts.push(format!("{in_files_shown} more in the files above"));
+    }
+    let more = if parts.is_empty() { " more" } else { "" };
+    if let Some(rest) = place::whereabouts(&counts, 0, more) {
+        let nowhere = !parts.is_empty() && !rest.contains(" in ");
+        parts.push(if nowhere {
+            format!("{rest} elsewhere")
+        } else {
+            rest
+        });
+    }
+    if unplaced > 0 {
+        // They may be in any file, also in one that is shown.
+        let at_hand = matches.hits.len();
+        let more = if parts.is_empty() { " more" } else { "" };
+        parts.push(format!("{unplaced}{more} beyond the first {at_hand}"));
+    }
+    if !parts.is_empty() {
+        remarks.push(parts.join(", "));
     }
     let skipped = skipped(&matches.skipped);
     if !skipped.is_empty() {
@@ -484,14 +490,24 @@ pub(crate) fn skipped(skipped: &[(u64, &'static str)]) -> String {
     format!("{all} skipped: {}", why.join(", "))
 }
 
-fn hot_zone(matches: &Matches, files: &BTreeMap<&str, FileHits>) -> Option<String> {
+/// How many matches each file has, as far as that is known.
+fn counts<'m>(matches: &'m Matches, files: &BTreeMap<&'m str, FileHits>) -> BTreeMap<&'m str, u64> {
+    let at_hand = files
+        .iter()
+        .map(|(path, file)| (*path, file.hits.len() as u64));
+    let mut counts: BTreeMap<&str, u64> = at_hand.collect();
+    for (path, count) in &matches.counts {
+        let known = counts.entry(path).or_default();
+        *known = (*known).max(*count);
+    }
+    counts
+}
+
+fn hot_zone<'m>(matches: &'m Matches, files: &BTreeMap<&'m str, FileHits>) -> Option<String> {
     if matches.files_matched < 2 && files.len() < 2 {
         return None;
     }
-    let counts: Vec<_> = files
-        .iter()
-        .map(|(path, file)| (*path, file.hits.len() as u64))
-        .collect();
+    let counts: Vec<_> = counts(matches, files).into_iter().collect();
     place::hottest(&counts).map(|(place, _)| place.to_owned())
 }
 

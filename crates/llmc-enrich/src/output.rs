@@ -17,7 +17,7 @@ use crate::excerpt::{Favour, excerpt, excerpt_ends, line_count};
 use crate::preview::{self, PreviewPart, TextEnds};
 use crate::sniff::{self, ContentKind};
 use crate::{Condensed, Totals, diff, git, grep, logs, testrun};
-use program::{KnownProgram, operands};
+use program::{KnownProgram, operands, prints_matches};
 
 /// What a command printed, as much of it as is at hand.
 #[derive(Debug)]
@@ -130,7 +130,8 @@ pub fn condense_command(
         let mut found = Condensed::whole(&joined(stdout.head, stderr.head));
         // Where everything is there, its size tells nothing.
         found.totals.size = None;
-        if program == KnownProgram::Grep && matches!(exit_code, Some(0 | 1)) {
+        if program == KnownProgram::Grep && prints_matches(argv) && matches!(exit_code, Some(0 | 1))
+        {
             let lines = line_count(stdout.head);
             (found.totals.matches, found.totals.lines) = (Some(lines), None);
             found.shown = lines;
@@ -241,7 +242,7 @@ fn by_program(
     };
     let room = budget.saturating_sub(count(&complaint.body) + 2 * complaint.breadcrumbs.len() * 8);
     let (mut found, kind) = match program {
-        KnownProgram::Grep => {
+        KnownProgram::Grep if prints_matches(argv) => {
             let pattern = operands(argv).next().unwrap_or_default().to_owned();
             let file = operands(argv).skip(1).last().unwrap_or_default();
             let total = stdout.total_lines;

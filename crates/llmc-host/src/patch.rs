@@ -1,8 +1,11 @@
-//! Applies a unified diff to several files: to all of them or to none.
+//! Applies a patch to several files: to all of them or to none. It is a unified diff or in the `*** Begin Patch` form.
 //!
 //! Every file is leased, read and patched in memory first; only when all hunks fit does the first file change. Should a
 //! later file then fail (a full disk, another program), the earlier ones are restored; should the process end, the next
 //! start restores them from the journal.
+
+mod blocks;
+mod check;
 
 use std::fs::File;
 use std::io::Write;
@@ -23,6 +26,7 @@ use crate::roots::{FinalLink, RootedPath};
 use crate::rules::Access;
 use crate::scratch::{IfChanged, PlaceOutcome};
 use crate::write::{MAX_EDIT_BYTES, Workspace, WriteState};
+use blocks::BlockChange;
 
 const MAX_PATCH_FILES: usize = 1000;
 
@@ -47,8 +51,39 @@ pub struct PatchedFile {
 struct FilePatch<'a> {
     from: Option<String>,
     to: Option<String>,
-    patch: diffy::Patch<'a, str>,
+    change: FileChange<'a>,
     executable: bool,
+}
+
+/// How the content of a file changes.
+enum FileChange<'a> {
+    Hunks(diffy::Patch<'a, str>),
+    Blocks(BlockChange),
+}
+
+impl FileChange<'_> {
+    fn apply(&self, requested: &str, base: &[u8]) -> Result<Vec<u8>> {
+        let text = std::str::from_utf8(base).map_err(|_| Error::NotText {
+            path: requested.to_owned(),
+            why: "is not UTF-8 text; it cannot be patched",
+        });
+        match self {
+            FileChange::Hunks(patch) => apply(requested, text?, patch),
+            FileChange::Blocks(BlockChange::Add { content }) => Ok(content.clone().into_bytes()),
+            FileChange::Blocks(BlockChange::Delete) => Ok(Vec::new()),
+            FileChange::Blocks(BlockChange::Update { blocks }) => {
+                blocks::apply(requested, text?, blocks).map(String::into_bytes)
+            }
+        }
+    }
+
+    fn hunks(&self) -> usize {
+        match self {
+            FileChange::Hunks(patch) => patch.hunks().len(),
+            FileChange::Blocks(BlockChange::Update { blocks }) => blocks.len(),
+            FileChange::Blocks(_) => 1,
+        }
+    }
 }
 
 /// One file change that can be executed and reverted.
@@ -71,7 +106,7 @@ enum StepMode {
 }
 
 impl Workspace {
-    /// Applies a patch in git's or plain unified form.
+    /// Applies a patch in git's, plain unified or `*** Begin Patch` form.
     ///
     /// # Errors
     /// [`Error::NoMatch`] with the hunk that does not fit; nothing is written then.
@@ -82,7 +117,11 @@ impl Workspace {
         cancel: &CancelToken,
     ) -> Result<Vec<PatchedFile>> {
         let state = self.state("patch")?;
-        let patches = parse(patch)?;
+        let patches = if blocks::is_block_form(patch) {
+            parse_blocks(patch)?
+        } else {
+            parse(patch)?
+        };
         let mut paths = Vec::new();
         for file in &patches {
             let resolve = |requested: &String, access| {
@@ -241,8 +280,8 @@ fn plan(
         .as_ref()
         .or(file.to.as_ref())
         .map_or("patch", String::as_str);
-    let new = apply(requested, base, &file.patch)?;
-    let hunks = file.patch.hunks().len();
+    let new = file.change.apply(requested, base)?;
+    let hunks = file.change.hunks();
     let step = |path: RootedPath, old, new| PatchStep {
         path,
         old,
@@ -391,11 +430,7 @@ fn refuse_existing(path: &RootedPath) -> Result<()> {
 }
 
 /// Applies the hunks; one that does not fit is shown beside what is there.
-fn apply(requested: &str, base: &[u8], patch: &diffy::Patch<'_, str>) -> Result<Vec<u8>> {
-    let text = std::str::from_utf8(base).map_err(|_| Error::NotText {
-        path: requested.to_owned(),
-        why: "is not UTF-8 text; it cannot be patched",
-    })?;
+fn apply(requested: &str, text: &str, patch: &diffy::Patch<'_, str>) -> Result<Vec<u8>> {
     diffy::apply(text, patch)
         .map(String::into_bytes)
         .map_err(|error| {
@@ -422,9 +457,43 @@ fn apply(requested: &str, base: &[u8], patch: &diffy::Patch<'_, str>) -> Result<
                 path: requested.to_owned(),
                 summary,
                 found: 0,
-                nearest: edit::nearest_region(base, &expected),
+                nearest: edit::nearest_region(text.as_bytes(), &expected),
             }
         })
+}
+
+/// Reads a patch in the `*** Begin Patch` form.
+fn parse_blocks(patch: &str) -> Result<Vec<FilePatch<'_>>> {
+    let files = blocks::parse(patch)?;
+    check_count(files.len())?;
+    if files.is_empty() {
+        return Err(Error::BadRequest("the patch changes no file".to_owned()));
+    }
+    let files = files.into_iter().map(|file| FilePatch {
+        from: file.from,
+        to: file.to,
+        change: FileChange::Blocks(file.change),
+        executable: false,
+    });
+    Ok(files.collect())
+}
+
+fn check_count(files: usize) -> Result<()> {
+    if files <= MAX_PATCH_FILES {
+        return Ok(());
+    }
+    Err(Error::BadRequest(format!(
+        "more than {MAX_PATCH_FILES} files in one patch"
+    )))
+}
+
+/// What is wrong with a unified diff, and where.
+fn unreadable(patch: &str, why: &str) -> Error {
+    let place = match check::bad_line(patch) {
+        Some((line, why)) => format!("line {line}: {why}"),
+        None => why.to_owned(),
+    };
+    Error::BadRequest(format!("the patch cannot be read: {place}"))
 }
 
 /// Reads the patch. Names come as git writes them (`a/…`, `b/…`) or plain.
@@ -437,13 +506,8 @@ fn parse(patch: &str) -> Result<Vec<FilePatch<'_>>> {
     };
     let mut patches = Vec::new();
     for file in PatchSet::parse(patch, options) {
-        let file =
-            file.map_err(|error| Error::BadRequest(format!("the patch cannot be read: {error}")))?;
-        if patches.len() == MAX_PATCH_FILES {
-            return Err(Error::BadRequest(format!(
-                "more than {MAX_PATCH_FILES} files in one patch"
-            )));
-        }
+        let file = file.map_err(|error| unreadable(patch, &error.to_string()))?;
+        check_count(patches.len() + 1)?;
         if matches!(file.new_mode(), Some(FileMode::Symlink | FileMode::Gitlink)) {
             return Err(Error::BadRequest(
                 "links and submodules are not patched".to_owned(),
@@ -474,7 +538,7 @@ fn parse(patch: &str) -> Result<Vec<FilePatch<'_>>> {
                 ));
             }
         };
-        let patch = match file.into_patch() {
+        let change = match file.into_patch() {
             PatchKind::Text(patch) => patch,
             PatchKind::Binary(_) => {
                 return Err(Error::BadRequest(
@@ -482,7 +546,7 @@ fn parse(patch: &str) -> Result<Vec<FilePatch<'_>>> {
                 ));
             }
         };
-        let named_only = patch.hunks().is_empty() && !git;
+        let named_only = change.hunks().is_empty() && !git;
         if named_only {
             return Err(Error::BadRequest(
                 "the patch names a file but holds no hunk for it".to_owned(),
@@ -491,14 +555,12 @@ fn parse(patch: &str) -> Result<Vec<FilePatch<'_>>> {
         patches.push(FilePatch {
             from,
             to,
-            patch,
+            change: FileChange::Hunks(change),
             executable,
         });
     }
     if patches.is_empty() {
-        return Err(Error::BadRequest(
-            "the patch changes no file; give a unified diff".to_owned(),
-        ));
+        return Err(unreadable(patch, "it changes no file"));
     }
     Ok(patches)
 }

@@ -433,11 +433,15 @@ impl<'a> LineSlicer<'a> {
                 if self.kept.len() + part.len() > MAX_ANSWER_BYTES {
                     return Err(Error::TooLarge {
                         path: self.requested.to_owned(),
-                        why: format!(
-                            "lines {} to {} are more than 8 MiB; ask for fewer",
-                            self.skip + 1,
-                            self.end
-                        ),
+                        why: if self.line == self.skip {
+                            format!("line {} is longer than 8 MiB", self.line + 1)
+                        } else {
+                            format!(
+                                "lines {} to {} are more than 8 MiB; ask for fewer",
+                                self.skip + 1,
+                                self.line + 1
+                            )
+                        },
                     });
                 }
                 self.kept.extend_from_slice(part);

@@ -238,6 +238,9 @@ impl PathRules {
             return inside.filter(|rest| !stub(rest)).map(|_| state());
         }
         let holds = |file: &PathBuf| access == Access::Replace && below(file, path).is_some();
+        if self.roots.iter().any(holds) {
+            return Some("a root".to_owned());
+        }
         if inside.is_some() || self.state_dirs.iter().any(holds) {
             return Some(state());
         }
@@ -255,9 +258,6 @@ impl PathRules {
         }
         if self.git_dirs.iter().any(holds) {
             return Some("the repository's git directory".to_owned());
-        }
-        if self.roots.iter().any(holds) {
-            return Some("a root".to_owned());
         }
         let same = |file: &PathBuf| below(path, file).is_some_and(|rest| rest == Path::new(""));
         let hit = self.protected.iter().any(|file| same(file) || holds(file));

@@ -259,10 +259,15 @@ fn refusal(provider: Provider, response: &Response) -> AttemptError {
     let status = response.status;
     let said =
         wire::error_message(&response.body).map_or(String::new(), |text| format!(": {text}"));
-    let variable = provider.key_variable().unwrap_or("its key");
     let what = match status {
         300..=399 => format!("answered {status}, and redirects are not followed"),
-        401 | 403 => format!("refused the key ({status}); set {variable}{said}"),
+        401 | 403 => match provider.key_variable() {
+            Some(variable) => format!("refused the key ({status}); set {variable}{said}"),
+            None => format!(
+                "refused the request ({status}); no key is sent to it, so its address must be one that asks for none \
+                 (rlm.base_url){said}"
+            ),
+        },
         404 => format!("knows no such model or path (404){said}"),
         _ => format!("answered {status}{said}"),
     };

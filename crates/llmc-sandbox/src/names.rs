@@ -13,8 +13,27 @@ pub struct ScriptNames {
     pub module: Option<String>,
     /// Functions found in the module only.
     pub module_functions: Vec<String>,
+    /// Names that scripts write for functions which are called otherwise here, each with the function's own name.
+    pub meant: Vec<(String, String)>,
     /// Small values; they are copied into the worker.
     pub values: Vec<(String, Value)>,
     /// A block that binds one of these is refused before it runs.
     pub reserved: Vec<String>,
+}
+
+impl ScriptNames {
+    /// The function that a name which is not bound probably means: by what it means elsewhere, or by its spelling.
+    pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
+        let meant = self.meant.iter().find(|(known, _)| known == name);
+        if let Some((_, function)) = meant {
+            return Some(function);
+        }
+        let name: String = name.chars().take(64).collect();
+        let known = self.functions.iter().chain(&self.module_functions);
+        known
+            .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate.as_str()))
+            .filter(|(score, _)| *score > 0.8)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, candidate)| candidate)
+    }
 }

@@ -192,6 +192,7 @@ impl PythonSession {
             "functions": names.functions,
             "module": names.module,
             "module_functions": names.module_functions,
+            "meant": names.meant.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "values": names.values.iter().cloned().collect::<serde_json::Map<_, _>>(),
             "reserved": names.reserved,
             "recursion": limits.recursion,

@@ -52,13 +52,24 @@ pub(crate) fn normalise(tool: &ToolDef, given: Map<String, Value>) -> Result<Map
         if !required && says_nothing(&declared, &value) {
             continue;
         }
+        if let Some(wanted) = exceeded_bound(tool, &declared, &value) {
+            return Err(refused(
+                tool,
+                format!("{name} must be {wanted}, not {value}"),
+            ));
+        }
         named.insert(declared, value);
     }
     Ok(named)
 }
 
-/// What the argument type itself refuses, in the words of the schema.
-pub(crate) fn misfit(tool: &ToolDef, error: &serde_json::Error) -> Error {
+/// What the argument type itself refuses, in the words of the schema. `refusal` says what it refuses of other arguments.
+pub(crate) fn misfit(
+    tool: &ToolDef,
+    given: &Map<String, Value>,
+    error: &serde_json::Error,
+    refusal: impl Fn(Map<String, Value>) -> Option<String>,
+) -> Error {
     let text = error.to_string();
     let quoted = |start: &str| text.strip_prefix(start)?.split('`').next();
     let message = if let Some(name) = quoted("unknown field `") {
@@ -71,9 +82,52 @@ pub(crate) fn misfit(tool: &ToolDef, error: &serde_json::Error) -> Error {
     } else if let Some(name) = quoted("duplicate field `") {
         format!("{name} is given twice")
     } else {
-        text
+        // The type does not say which argument it means: it is the one without which it no longer complains.
+        let is_refused = |name: &&String| {
+            let mut others = given.clone();
+            others.shift_remove(*name);
+            refusal(others).is_none_or(|text| text.starts_with("missing field"))
+        };
+        match given.keys().find(is_refused) {
+            Some(name) => in_words(name, &given[name], &text),
+            None => text,
+        }
     };
     refused(tool, message)
+}
+
+/// What an argument type says about one argument, without the names of Rust's types.
+fn in_words(name: &str, value: &Value, text: &str) -> String {
+    let Some((_, expected)) = text.split_once(", expected ") else {
+        return format!("{name}: {text}");
+    };
+    let wanted = match expected {
+        "i8" | "i16" | "i32" | "i64" | "isize" => "an integer".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "usize" => "an integer of at least 0".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        other => other.trim_start_matches("one of ").replace('`', ""),
+    };
+    format!("{name} must be {wanted}, not {}", shown(value))
+}
+
+/// The bounds that a number is not within.
+fn exceeded_bound(tool: &ToolDef, name: &str, value: &Value) -> Option<String> {
+    let value = value.as_f64()?;
+    let schema = tool.arguments().get(name)?;
+    let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
+    let (low, high) = (bound("minimum"), bound("maximum"));
+    if low.is_none_or(|low| low <= value) && high.is_none_or(|high| value <= high) {
+        return None;
+    }
+    match (low, high) {
+        (Some(low), Some(high)) => Some(format!("from {low} to {high}")),
+        (Some(low), None) => Some(format!("at least {low}")),
+        (None, Some(high)) => Some(format!("at most {high}")),
+        (None, None) => None,
+    }
 }
 
 fn refused(tool: &ToolDef, message: String) -> Error {
@@ -180,7 +234,7 @@ fn integer(value: &Value) -> Option<Value> {
             let exact = float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0;
             exact.then(|| Value::from(float as i64))
         }
-        Value::Number(_) => Some(value.clone()),
+        Value::Number(number) => number.is_i64().then(|| value.clone()),
         Value::String(text) => {
             let text = text.trim();
             match text.parse::<i64>() {
@@ -378,8 +432,108 @@ mod tests {
                 "read_file: path is given twice",
             ),
         ] {
+            let given = args.as_object().unwrap().clone();
+            let refusal = |args: Map<String, Value>| {
+                let parsed = serde_json::from_value::<Args>(args.into());
+                parsed.err().map(|error| error.to_string())
+            };
             let error = serde_json::from_value::<Args>(args).unwrap_err();
-            assert_eq!(misfit(tool, &error).message, message);
+            assert_eq!(misfit(tool, &given, &error, refusal).message, message);
         }
+    }
+
+    /// Words of Rust and serde that say nothing to a caller.
+    const JARGON: &[&str] = &[
+        "i64", "u64", "u32", "f64", "usize", "serde", "sequence", "variant", "field", "struct",
+        "expected", "column", "Option", "None", "Value",
+    ];
+
+    /// Values that no argument of this type can mean.
+    fn wrong_values(schema: &Value) -> Vec<Value> {
+        let of_type = match schema["type"].as_str().unwrap() {
+            "string" => vec![json!(5.5), json!(false), json!([1])],
+            "integer" => vec![
+                json!("many"),
+                json!(1.5),
+                json!(true),
+                json!(1e300),
+                json!(u64::MAX),
+                json!("18446744073709551616"),
+            ],
+            "number" => vec![json!("many"), json!(true)],
+            "boolean" => vec![json!("perhaps"), json!(2)],
+            "array" => vec![json!(5), json!(true), json!([1]), json!([null])],
+            other => panic!("{other}"),
+        };
+        let choice = schema.get("enum").map(|_| json!("no-such-choice"));
+        of_type
+            .into_iter()
+            .chain([json!({"a": 1})])
+            .chain(choice)
+            .collect()
+    }
+
+    fn camel_case(name: &str) -> String {
+        let mut words = name.split('_');
+        let first = words.next().unwrap_or_default().to_owned();
+        words.fold(first, |done, word| {
+            let (head, rest) = word.split_at(1);
+            done + &head.to_ascii_uppercase() + rest
+        })
+    }
+
+    #[test]
+    fn every_wrong_type_of_every_argument_is_refused_in_the_callers_words() {
+        let mut checked = 0;
+        for tool in catalog::TOOLS {
+            let properties = tool.schema()["properties"].as_object().unwrap();
+            for (declared, schema) in properties {
+                for written in [declared.clone(), camel_case(declared)] {
+                    for value in wrong_values(schema) {
+                        let args = Map::from_iter([(written.clone(), value.clone())]);
+                        let error = normalise(tool, args).unwrap_err();
+                        let text = &error.message;
+                        let what = format!("{} {written}={value}: {text}", tool.name);
+                        let named = format!("{}: {written} must be ", tool.name);
+                        assert!(text.starts_with(&named), "{what}");
+                        let came = shown(&value);
+                        assert!(text.ends_with(&format!(", not {came}")), "{what}");
+                        assert!(!JARGON.iter().any(|word| text.contains(word)), "{what}");
+                        let usage = format!("usage: {}(", tool.name);
+                        assert!(error.hint.unwrap().starts_with(&usage), "{what}");
+                        checked += 1;
+                    }
+                }
+            }
+        }
+        assert!(checked > 1000, "{checked}");
+    }
+
+    #[test]
+    fn every_bound_of_every_argument_is_named_with_the_callers_name() {
+        let mut checked = 0;
+        for tool in catalog::TOOLS {
+            for (declared, schema) in tool.arguments() {
+                let bound = |key: &str| schema.get(key).and_then(Value::as_i64);
+                let beyond = [
+                    bound("minimum").map(|low| low - 1),
+                    bound("maximum").map(|high| high + 1),
+                ];
+                for value in beyond.into_iter().flatten() {
+                    // An absent time is written so.
+                    if declared == "timeout" && value == 0 {
+                        continue;
+                    }
+                    let written = camel_case(declared);
+                    let args = Map::from_iter([(written.clone(), json!(value))]);
+                    let text = normalise(tool, args).unwrap_err().message;
+                    let named = format!("{}: {written} must be ", tool.name);
+                    assert!(text.starts_with(&named), "{text}");
+                    assert!(text.ends_with(&format!(", not {value}")), "{text}");
+                    checked += 1;
+                }
+            }
+        }
+        assert!(checked > 20, "{checked}");
     }
 }

@@ -16,6 +16,7 @@ use crate::approval::Approver;
 use crate::catalog;
 use crate::cx::{Caller, Cx, Surface};
 use crate::error::{Error, ErrorKind, Family, Result};
+use crate::meant;
 use crate::observe::{self, ObservedArgs};
 use crate::reachable::{Reach, Route};
 use crate::seal::Sealed;
@@ -25,6 +26,8 @@ use crate::tool::{Effect, RunningTool, ToolDef};
 
 /// How long a call may go on past its deadline or cancellation to finish a write it has begun.
 const GRACE: Duration = Duration::from_millis(800);
+/// Characters of an unknown tool's name that an error repeats.
+const MAX_NAME_CHARS: usize = 80;
 /// How often a long call says that it is still at work.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
@@ -140,18 +143,15 @@ impl App {
         call: &Call,
     ) -> Result<&'static ToolDef> {
         let unknown = |how: &str| {
-            let known = self.listing().iter().map(|tool| tool.name);
-            let message = format!("Unknown tool: {}{how}", call.name);
-            let error = Error::new(ErrorKind::UnknownTool, message);
-            match nearest(&call.name, known) {
-                Some(name) => error.hint(format!("did you mean {name}?")),
-                None => error,
-            }
+            let name: String = call.name.chars().take(MAX_NAME_CHARS).collect();
+            Error::new(ErrorKind::UnknownTool, format!("Unknown tool: {name}{how}"))
         };
-        let tool = tool.ok_or_else(|| unknown(""))?;
+        let reach = || Reach::of(self.config(), call.caller.surface);
+        let Some(tool) = tool else {
+            return Err(unknown(&meant::suggestion_for(&call.name, &reach())));
+        };
         if call.caller.surface == Surface::Mcp {
-            let reach = Reach::of(self.config(), Surface::Mcp);
-            match reach.route(tool) {
+            match reach().route(tool) {
                 Some(Route::Direct) => {}
                 Some(Route::Script) => {
                     return Err(unknown(&format!(
@@ -159,7 +159,7 @@ impl App {
                         tool.name
                     )));
                 }
-                None => return Err(unknown("")),
+                None => return Err(unknown(&meant::suggestion_for(tool.name, &reach()))),
             }
         }
         if call

@@ -137,6 +137,8 @@ pub struct Error {
     pub retryable: bool,
     /// Data that belongs to the failure, such as output so far or the nearest lines.
     pub extra: Box<Map<String, Value>>,
+    /// The path that the failure is about, as the caller wrote it.
+    pub(crate) path: Option<String>,
     /// What ran before the failure, which a model reads first.
     pub(crate) transcript: Option<Box<Transcript>>,
 }
@@ -197,6 +199,7 @@ impl Error {
             hint: None,
             retryable: kind.row().retryable,
             extra: Box::default(),
+            path: None,
             transcript: None,
         }
     }
@@ -358,19 +361,38 @@ impl From<llmc_host::Error> for Error {
                     "the operator must list roots in mcp.tools.allowed_roots or mcp.linux_ops.roots.allowed_roots",
                 ),
             ),
-            Host::BadPath { .. } | Host::SpecialFile { .. } | Host::Denylisted { .. } => {
-                (ErrorKind::InvalidPath, None)
-            }
+            Host::BadPath { .. } => (
+                ErrorKind::InvalidPath,
+                Some("give a path relative to the workspace, such as src/main.rs"),
+            ),
+            Host::SpecialFile { .. } => (
+                ErrorKind::InvalidPath,
+                Some("give the path of a regular file or of a directory"),
+            ),
+            Host::Denylisted { .. } => (
+                ErrorKind::InvalidPath,
+                Some("its content is kept from tools; only the operator changes the denylist"),
+            ),
+            Host::Protected { what, .. } if what == "a root" => (
+                ErrorKind::InvalidPath,
+                Some("a root itself stays; name something inside it"),
+            ),
             Host::Protected { .. } => (
                 ErrorKind::InvalidPath,
                 Some("only the operator changes this, outside of tools"),
             ),
             Host::NotFound { .. } => (ErrorKind::NotFound, None),
             Host::NoParent { .. } => (ErrorKind::NotFound, Some("create it with linux_fs_mkdirs")),
-            Host::Permission { .. } => (ErrorKind::PermissionDenied, None),
+            Host::Permission { .. } => (
+                ErrorKind::PermissionDenied,
+                Some("the server's user may not do this; ask the user to change the permissions"),
+            ),
             Host::NotADirectory { .. } => (ErrorKind::NotADirectory, None),
             Host::IsDirectory { .. } => (ErrorKind::IsDirectory, None),
-            Host::AlreadyExists { .. } => (ErrorKind::AlreadyExists, None),
+            Host::AlreadyExists { .. } => (
+                ErrorKind::AlreadyExists,
+                Some("choose another name, or delete what is there first"),
+            ),
             Host::ShaMismatch { .. } => (
                 ErrorKind::PreconditionFailed,
                 Some("read the file again and redo the change"),
@@ -388,8 +410,16 @@ impl From<llmc_host::Error> for Error {
             Host::Busy { .. } => (ErrorKind::Busy, Some("try again")),
             Host::TooLarge { .. } => (ErrorKind::TooLarge, None),
             Host::NotText { .. } | Host::BadRequest(_) => (ErrorKind::BadArgs, None),
-            Host::BadPattern(_) => (ErrorKind::BadPattern, None),
-            Host::WriteFailed { .. } => (ErrorKind::WriteFailed, None),
+            Host::BadPattern(_) => (
+                ErrorKind::BadPattern,
+                Some(
+                    "escape characters that mean themselves with a backslash: \\( \\[ \\{ \\. \\* \\+ \\?",
+                ),
+            ),
+            Host::WriteFailed { .. } => (
+                ErrorKind::WriteFailed,
+                Some("the old content stands; check the free space and try again"),
+            ),
             Host::TimedOut => (
                 ErrorKind::TimedOut,
                 Some("narrow the call: a smaller directory, a glob, fewer lines"),
@@ -401,6 +431,13 @@ impl From<llmc_host::Error> for Error {
         };
         let mut translated = Error::new(kind, message);
         translated.hint = hint.map(str::to_owned);
+        translated.path = match &error {
+            Host::NotFound { path }
+            | Host::IsDirectory { path }
+            | Host::NotADirectory { path }
+            | Host::TooLarge { path, .. } => Some(path.clone()),
+            _ => None,
+        };
         match error {
             Host::NoMatch { nearest, .. } if !nearest.is_empty() => {
                 translated.with("nearest", nearest)

@@ -21,6 +21,9 @@ pub(crate) struct Reach {
     in_shell: bool,
 }
 
+/// Stands between texts of which the reader gets one.
+const ALTERNATIVE: &str = " || ";
+
 /// How a tool can be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
@@ -61,7 +64,26 @@ impl Reach {
 
     /// The text for this reader: tools that only scripts reach are named as such, and clauses (between `; `) about
     /// tools that the reader cannot call are left out. `None` when nothing is left.
+    ///
+    /// Of alternatives (between ` || `) the first is taken whose tools the reader can call directly, or else in a script.
     pub(crate) fn fit(&self, text: &str) -> Option<String> {
+        let alternatives: Vec<&str> = text.split(ALTERNATIVE).collect();
+        if alternatives.len() > 1 {
+            let is_direct = |text: &&str| {
+                let mut tools = named_tools(text).into_iter();
+                tools.all(|(_, tool)| self.route(tool) == Some(Route::Direct))
+            };
+            let is_reachable = |text: &&str| {
+                let mut tools = named_tools(text).into_iter();
+                tools.all(|(_, tool)| self.route(tool).is_some())
+            };
+            let mut all = alternatives.into_iter();
+            let first = all
+                .clone()
+                .find(is_direct)
+                .or_else(|| all.find(is_reachable));
+            return first.and_then(|text| self.fit(text));
+        }
         let clauses: Vec<String> = text
             .split("; ")
             .filter_map(|clause| self.fit_clause(clause))
@@ -188,6 +210,13 @@ mod tests {
             assert_eq!(reach(mode).fit(text).as_deref(), fitted, "{mode}");
         }
         assert_eq!(reach(Mode::Te).fit("try run_cmd"), None);
+        let either = "read_file path=a reads it || te_cat path=a shows it";
+        for (mode, fitted) in [
+            (Mode::Hybrid, "read_file path=a reads it"),
+            (Mode::Te, "te_cat path=a shows it"),
+        ] {
+            assert_eq!(reach(mode).fit(either).as_deref(), Some(fitted), "{mode}");
+        }
         let script = "tools.run_cmd(command=…) runs one";
         assert_eq!(
             reach(Mode::CodeExecution).fit(script).as_deref(),

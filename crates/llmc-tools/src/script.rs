@@ -23,6 +23,7 @@ use llmc_sandbox::{
 use crate::app::App;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
+use crate::meant;
 use crate::stubs;
 
 pub(crate) use answer::ScriptOutput;
@@ -280,6 +281,7 @@ fn names(app: &App) -> ScriptNames {
         functions: tools.iter().map(|tool| tool.name.to_owned()).collect(),
         module: Some(MODULE.to_owned()),
         module_functions: further.map(|name| (*name).to_owned()).collect(),
+        meant: meant::in_scripts(&tools),
         values: Vec::new(),
         reserved: vec![MODULE.to_owned()],
     }

@@ -8,13 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::arguments;
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Family, Result};
+use crate::remedy;
 use crate::render::Render;
 use crate::schema::{Lean, lean};
 use crate::seal::{Sealed, seal, seal_failure};
@@ -196,14 +197,21 @@ fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> RunningTool {
     Box::pin(async move {
         let tool = ToolDef::of::<T>();
         let args = arguments::normalise(&tool, args)?;
-        let args = serde_json::from_value::<T::Args>(Value::Object(args))
-            .map_err(|error| arguments::misfit(&tool, &error))?;
+        let args = T::Args::deserialize(&args).map_err(|error| {
+            arguments::misfit(&tool, &args, &error, |args| {
+                let parsed = T::Args::deserialize(&args);
+                parsed.err().map(|error| error.to_string())
+            })
+        })?;
         match T::run(&cx, args).await {
             Ok(output) => {
                 cx.blocking(move |cx, cancel| seal(cx, cancel, &output))
                     .await
             }
-            Err(error) => cx.blocking(move |cx, _| Err(seal_failure(cx, error))).await,
+            Err(error) => {
+                cx.blocking(move |cx, _| Err(seal_failure(cx, remedy::complete(cx, &tool, error))))
+                    .await
+            }
         }
     })
 }

@@ -5,6 +5,9 @@
 )]
 #![allow(clippy::unwrap_used)]
 
+#[path = "registry/errors.rs"]
+mod errors;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -337,9 +337,49 @@ fn any_matches() -> impl Strategy<Value = Matches> {
             files_matched: 3,
             files_searched: 9,
             skipped: vec![(more, "ignored")],
+            counts: Vec::new(),
             pattern,
             hits,
         })
+}
+
+#[test]
+fn matches_beyond_those_at_hand_are_counted_where_they_are() {
+    let hits: Vec<FoundLine> = (1..=1000)
+        .map(|line| FoundLine {
+            path: "big.txt".to_owned(),
+            line,
+            text: format!("needle {line}"),
+        })
+        .collect();
+    let matches = Matches {
+        total: 3000,
+        files_matched: 1,
+        counts: vec![("big.txt".to_owned(), 3000)],
+        pattern: "needle".to_owned(),
+        hits,
+        ..Matches::default()
+    };
+    let found = condense(&matches, |_| None, 200);
+    let more = 3000 - found.shown;
+    assert!(
+        found.body.ends_with(&format!("… {more} more in big.txt\n")),
+        "{}",
+        found.body
+    );
+    assert_eq!(
+        found.breadcrumbs,
+        [format!("{more} more in the files above")]
+    );
+    // Where nothing is known of the files, nothing is said about them.
+    let unknown = Matches {
+        counts: Vec::new(),
+        ..matches
+    };
+    let found = condense(&unknown, |_| None, 200);
+    let above = 1000 - found.shown;
+    let said = format!("{above} more in the files above, 2000 beyond the first 1000");
+    assert_eq!(found.breadcrumbs, [said]);
 }
 
 proptest! {

@@ -91,6 +91,50 @@ pub(super) fn operands(argv: &[String]) -> impl Iterator<Item = &str> {
         .filter(|word| !word.starts_with('-'))
 }
 
+/// Whether each line that this `grep` or `rg` prints is a matching line; not with counts, names of files or context.
+pub(super) fn prints_matches(argv: &[String]) -> bool {
+    const LONG: &[&str] = &[
+        "--count",
+        "--count-matches",
+        "--files-with-matches",
+        "--files-without-match",
+        "--name-only",
+        "--files",
+        "--quiet",
+        "--silent",
+        "--context",
+        "--after-context",
+        "--before-context",
+        "--only-matching",
+        "--json",
+        "--stats",
+        "--heading",
+        "--passthru",
+        "--help",
+        "--version",
+        "--type-list",
+        "--show-function",
+        "--function-context",
+    ];
+    // `-c`, also in a bundle such as `-rnc`; what follows `-e`, `-f`, `-m` and their like is a value.
+    let is_other = |word: &String| {
+        if let Some(long) = word.strip_prefix("--") {
+            let name = long.split('=').next().unwrap_or(long);
+            return LONG.iter().any(|known| known[2..] == *name);
+        }
+        let Some(flags) = word.strip_prefix('-') else {
+            return false;
+        };
+        let flags = flags
+            .split(['e', 'f', 'm', 'd', 'D', 'g', 't', 'T', 'j', 'M', 'O'])
+            .next();
+        flags.is_some_and(|flags| flags.contains(['c', 'l', 'L', 'q', 'A', 'B', 'C', 'o']))
+    };
+    let words = command(argv).iter().skip(1);
+    let mut words = words.take_while(|word| *word != "--");
+    !words.any(is_other)
+}
+
 fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }

@@ -229,3 +229,39 @@ fn a_diff_larger_than_memory_is_listed_by_file_and_hunk() {
         "{crumbs}"
     );
 }
+
+#[test]
+fn counts_and_names_that_grep_prints_are_no_matches() {
+    let lines = "a.rs:12\nb.rs:3\n";
+    for (line, matches) in [
+        ("grep -rn x .", Some(2)),
+        ("grep -rc x .", None),
+        ("grep -rlc x .", None),
+        ("grep -l x a b", None),
+        ("rg --count x", None),
+        ("rg --files-with-matches x", None),
+        ("grep -rn -A2 x .", None),
+        ("git grep --name-only x", None),
+        // The value of an option is no option.
+        ("grep -rne cl .", Some(2)),
+        ("grep -rn -- -c .", Some(2)),
+    ] {
+        let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let text = |text| TextEnds {
+            head: text,
+            tail: None,
+            total_bytes: text.len() as u64,
+            total_lines: text.lines().count() as u64,
+            survey: None,
+        };
+        let captured = CapturedOutput {
+            argv: &argv,
+            stdout: text(lines),
+            stderr: text(""),
+            error_lines: &ErrorLines::default(),
+            exit_code: Some(0),
+        };
+        let told = condense_command(&captured, |_| None, 1000);
+        assert_eq!(told.found.totals.matches, matches, "{line}");
+    }
+}

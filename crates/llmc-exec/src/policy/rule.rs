@@ -440,6 +440,13 @@ impl Rule {
                 Err(why) => why,
             },
         };
+        if matches!(kind, Kind::Path | Kind::Entry | Kind::Rev | Kind::Pathspec) {
+            return Err(Refusal {
+                word: word.to_owned(),
+                why: refused,
+                hint: "name a file or directory of the workspace that commands may read".to_owned(),
+            });
+        }
         no(refused)
     }
 

@@ -62,6 +62,8 @@ pub struct ContentMatches {
     pub files_searched: u64,
     /// Files with a matching line.
     pub files_matched: u64,
+    /// How many lines match in each file, in the order of their paths; of the first 20,000 files that were found.
+    pub counts: Vec<(Arc<[u8]>, u64)>,
     /// What was left out.
     pub skipped: SkippedCounts,
     /// Whether the whole tree was searched; if not, the [`CancelToken`] that was given says why.
@@ -86,6 +88,7 @@ pub fn search_content(
         total_hits: found.total_hits,
         files_searched: walked.files,
         files_matched: found.files_matched,
+        counts: found.counts,
         skipped: walked.skipped,
         complete: walked.complete,
     })
@@ -134,6 +137,7 @@ pub fn search_content_of_file(
         total_hits: found.total_hits,
         files_searched: u64::from(visit == VisitOutcome::Done),
         files_matched: found.files_matched,
+        counts: found.counts,
         skipped,
         complete: visit != VisitOutcome::Stopped,
     })
@@ -255,7 +259,7 @@ impl FileSearcher {
                 visit
             };
             if sink.lines > 0 && matches!(visit, VisitOutcome::Done | VisitOutcome::Stopped) {
-                self.hits.add(sink.lines, Vec::new());
+                self.hits.add(path, sink.lines, Vec::new());
             }
             return visit;
         }
@@ -279,7 +283,7 @@ impl FileSearcher {
             visit
         };
         if sink.count.lines > 0 && matches!(visit, VisitOutcome::Done | VisitOutcome::Stopped) {
-            self.hits.add(sink.count.lines, sink.hits);
+            self.hits.add(path, sink.count.lines, sink.hits);
         }
         visit
     }

@@ -18,6 +18,8 @@ pub struct MatchedLine {
     ///
     /// What is not UTF-8 is replaced. Of a very long line only a part is shown, with the number of bytes left out.
     pub snippet: String,
+    /// Whether part of the line is left out.
+    pub clipped: bool,
 }
 
 impl MatchedLine {
@@ -31,6 +33,9 @@ pub(super) struct MatchLimits {
     pub(super) hits: usize,
     pub(super) bytes: usize,
 }
+
+/// Files whose matches are counted one by one.
+const MAX_COUNTED_FILES: usize = 20_000;
 
 /// The matching lines of all threads.
 ///
@@ -52,6 +57,7 @@ struct MatchState {
     cutoff: Option<Arc<[u8]>>,
     total_hits: u64,
     files_matched: u64,
+    counts: BTreeMap<Arc<[u8]>, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +65,7 @@ pub(super) struct CollectedMatches {
     pub(super) hits: Vec<MatchedLine>,
     pub(super) total_hits: u64,
     pub(super) files_matched: u64,
+    pub(super) counts: Vec<(Arc<[u8]>, u64)>,
 }
 
 impl MatchCollector {
@@ -75,11 +82,14 @@ impl MatchCollector {
     }
 
     /// Adds the matches of one file: `count` matching lines, of which the first are in `hits`.
-    pub(super) fn add(&self, count: u64, hits: Vec<MatchedLine>) {
+    pub(super) fn add(&self, path: &[u8], count: u64, hits: Vec<MatchedLine>) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         state.total_hits += count;
         state.files_matched += 1;
+        if state.counts.len() < MAX_COUNTED_FILES {
+            state.counts.insert(path.into(), count);
+        }
         let Some(key) = hits.first().map(|hit| Arc::clone(&hit.path)) else {
             return;
         };
@@ -123,6 +133,7 @@ impl MatchCollector {
             hits: state.files.into_values().flatten().collect(),
             total_hits: state.total_hits,
             files_matched: state.files_matched,
+            counts: state.counts.into_iter().collect(),
         }
     }
 }

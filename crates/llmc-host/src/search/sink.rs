@@ -51,8 +51,8 @@ pub(super) struct MatchSink<'a> {
     pub(super) hits: Vec<MatchedLine>,
     /// The hits from here on may still get lines behind them.
     open: usize,
-    /// The lines seen last, without a gap, for the hits to come.
-    recent: VecDeque<(u64, String)>,
+    /// The lines seen last, without a gap, for the hits to come, and whether they are clipped.
+    recent: VecDeque<(u64, String, bool)>,
 }
 
 impl<'a> MatchSink<'a> {
@@ -81,7 +81,7 @@ impl<'a> MatchSink<'a> {
     }
 
     /// Adds a line to the snippets that reach to it.
-    fn extend(&mut self, number: u64, text: &str) {
+    fn extend(&mut self, number: u64, text: &str, clipped: bool) {
         while let Some(hit) = self.hits.get(self.open)
             && hit.line + self.context < number
         {
@@ -90,16 +90,17 @@ impl<'a> MatchSink<'a> {
         for hit in &mut self.hits[self.open..] {
             hit.snippet.push('\n');
             hit.snippet.push_str(text);
+            hit.clipped |= clipped;
             self.bytes += 1 + text.len();
         }
     }
 
-    fn remember(&mut self, number: u64, text: String) {
+    fn remember(&mut self, number: u64, text: String, clipped: bool) {
         if self.context > 0 {
             if self.recent.len() as u64 == self.context {
                 self.recent.pop_front();
             }
-            self.recent.push_back((number, text));
+            self.recent.push_back((number, text, clipped));
         }
     }
 }
@@ -110,7 +111,8 @@ impl Sink for MatchSink<'_> {
     fn matched(&mut self, searcher: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
         let number = found.line_number().unwrap_or(0);
         let line = without_line_end(found.bytes());
-        let text = if line.len() > MAX_SHOWN_LINE_BYTES {
+        let is_long = line.len() > MAX_SHOWN_LINE_BYTES;
+        let text = if is_long {
             let start = self
                 .matcher
                 .find(line)
@@ -121,14 +123,16 @@ impl Sink for MatchSink<'_> {
         } else {
             String::from_utf8_lossy(line).into_owned()
         };
-        self.extend(number, &text);
+        self.extend(number, &text, is_long);
         // One hit too many is kept on purpose: it is what tells the collector that this file was not taken in whole.
         if self.hits.len() <= self.limits.hits && self.bytes <= self.limits.bytes {
             let mut snippet = String::new();
             let mut first_line = number;
-            for (at, before) in &self.recent {
+            let mut clipped = is_long;
+            for (at, before, is_long) in &self.recent {
                 if at + self.context >= number {
                     first_line = first_line.min(*at);
+                    clipped |= is_long;
                     snippet.push_str(before);
                     snippet.push('\n');
                 }
@@ -140,22 +144,24 @@ impl Sink for MatchSink<'_> {
                 line: number,
                 first_line,
                 snippet,
+                clipped,
             });
         }
-        self.remember(number, text);
+        self.remember(number, text, is_long);
         self.count.matched(searcher, found)
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
         let number = context.line_number().unwrap_or(0);
         let line = without_line_end(context.bytes());
-        let text = if line.len() > MAX_SHOWN_LINE_BYTES {
+        let is_long = line.len() > MAX_SHOWN_LINE_BYTES;
+        let text = if is_long {
             clip(line, 0)
         } else {
             String::from_utf8_lossy(line).into_owned()
         };
-        self.extend(number, &text);
-        self.remember(number, text);
+        self.extend(number, &text, is_long);
+        self.remember(number, text, is_long);
         Ok(true)
     }
 

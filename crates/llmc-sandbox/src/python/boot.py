@@ -270,23 +270,30 @@ def module(channel, start):
         setattr(made, name, tool(channel, name))
         setattr(aio, name, awaitable(channel, name))
     made.aio, made.error_code = aio, error_code
-    made.__getattr__ = missing(made)
-    aio.__getattr__ = missing(aio)
+    made.__getattr__ = missing(made, start["meant"])
+    aio.__getattr__ = missing(aio, start["meant"])
     if start["module"]:
         sys.modules[made.__name__], sys.modules[aio.__name__] = made, aio
     return made
 
 
-def missing(module):
+def near(name, known, meant):
+    """The function that a name probably means: by what it means elsewhere, or by its spelling."""
+    if name in meant:
+        return [meant[name]]
+    import difflib
+
+    return difflib.get_close_matches(name, [other for other in known if other[0] != "_"], 1)
+
+
+def missing(module, meant):
     """What a name that the module does not have comes to."""
 
     def look(name):
         message = f"{module.__name__} has no function {name!r}"
         if not name.startswith("__"):
-            import difflib
-
-            near = difflib.get_close_matches(name, [known for known in vars(module) if known[0] != "_"], 1)
-            message += f"; did you mean {near[0]}?" if near else ""
+            found = near(name, vars(module), meant)
+            message += f"; did you mean {found[0]}?" if found else ""
         raise AttributeError(message)
 
     return look
@@ -545,7 +552,11 @@ def run(start, names):
         return {"error": described(error, source)}
     except BaseException as error:
         MEMORY_RESERVE.clear()
-        return {"error": described(error, source)}
+        report = described(error, source)
+        meant = start["meant"].get(getattr(error, "name", None)) if type(error) is NameError else None
+        if meant:
+            report["message"] += f"; did you mean {meant}?"
+        return {"error": report}
 
 
 def main():

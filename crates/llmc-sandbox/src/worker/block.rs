@@ -15,7 +15,7 @@ use super::library::Library;
 use super::module::{self, Callee};
 use super::prepare::LineMap;
 use super::printer::Printer;
-use super::{Progress, hints, prepare, script_error, values};
+use super::{Progress, prepare, script_error, values};
 use crate::host::Exception;
 use crate::limits::ScriptLimit;
 use crate::names::ScriptNames;
@@ -242,16 +242,11 @@ impl<'a> BlockDriver<'a> {
     }
 
     fn no_function(&self, name: &str) -> MontyException {
-        let all = self
-            .names
-            .functions
-            .iter()
-            .chain(&self.names.module_functions);
         let mut message = match &self.names.module {
             Some(module) => format!("{module} has no function '{name}'"),
             None => format!("there is no function '{name}'"),
         };
-        if let Some(near) = hints::nearest(name, all.map(String::as_str)) {
+        if let Some(near) = self.names.nearest(name) {
             message.push_str(&format!("; did you mean {near}?"));
         }
         MontyException::new(ExcType::AttributeError, Some(message))

@@ -141,8 +141,7 @@ pub(super) fn exception(class: &str, message: &str, names: &ScriptNames) -> Opti
         "AttributeError" if message.starts_with("module '") => Some(no_member(message)),
         "NameError" | "AttributeError" => {
             let name = message.rsplit('\'').nth(1)?;
-            let all = names.functions.iter().chain(&names.module_functions);
-            match nearest(name, all.map(String::as_str)) {
+            match names.nearest(name) {
                 Some(near) => Some(format!("did you mean {near}?")),
                 None if class == "NameError" => missing_function(name),
                 None => Some(format!(
@@ -209,14 +208,4 @@ fn missing_function(name: &str) -> Option<String> {
         _ => return None,
     };
     Some(instead.to_owned())
-}
-
-/// The name that was probably meant.
-pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let name: String = name.chars().take(64).collect();
-    known
-        .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate))
-        .filter(|(score, _)| *score > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }

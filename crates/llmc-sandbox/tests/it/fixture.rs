@@ -74,6 +74,7 @@ pub(crate) fn names() -> ScriptNames {
         functions: FUNCTIONS.map(str::to_owned).to_vec(),
         module: Some("tools".to_owned()),
         module_functions: vec!["search".to_owned()],
+        meant: Vec::new(),
         values: vec![("seven".to_owned(), json!(7))],
         reserved: vec!["tools".to_owned()],
     }

@@ -135,7 +135,7 @@ fn listed(roots: &Roots, dir: &RootedPath, entry: &ListEntry) -> Listed {
 }
 
 /// A path found below a directory, printed like every other path.
-pub(super) fn below(roots: &Roots, dir: &RootedPath, path: &[u8]) -> String {
+pub(crate) fn below(roots: &Roots, dir: &RootedPath, path: &[u8]) -> String {
     use std::os::unix::ffi::OsStrExt;
     let base = roots.display_path(dir);
     if base == "." {

@@ -99,6 +99,12 @@ impl Tool for LinuxSearchContent {
                 stop.check()?;
                 return Err(unfinished(found.files_searched, found.total_hits));
             }
+            let clipped = found
+                .hits
+                .iter()
+                .take(max)
+                .filter(|hit| hit.clipped)
+                .count();
             let all: Vec<Hit> = found
                 .hits
                 .into_iter()
@@ -112,7 +118,7 @@ impl Tool for LinuxSearchContent {
                 })
                 .collect();
             let counts = (found.total_hits, found.files_searched, found.skipped);
-            Ok(SearchHits::new(root, ListPage::new(all, max), counts))
+            Ok(SearchHits::new(root, ListPage::new(all, max), counts).clipped(clipped))
         })
         .await
     }

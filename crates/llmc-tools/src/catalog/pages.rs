@@ -79,6 +79,9 @@ pub(super) struct SearchHits<T: Serialize> {
     skipped: SkippedCounts,
     #[serde(skip_serializing_if = "Option::is_none")]
     handle_hits: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-help" = "hits with a line shown in part"))]
+    clipped_hits: Option<usize>,
     #[serde(skip)]
     root: String,
 }
@@ -93,6 +96,7 @@ impl<T: Serialize> SearchHits<T> {
             truncated: hits.is_cut(total_hits),
             handle: None,
             handle_hits: hits.stored(total_hits),
+            clipped_hits: None,
             hits,
             total_hits,
             files_searched,
@@ -100,10 +104,18 @@ impl<T: Serialize> SearchHits<T> {
             root,
         }
     }
+
+    /// Says of how many hits a line is shown in part.
+    pub(super) fn clipped(mut self, hits: usize) -> SearchHits<T> {
+        self.clipped_hits = (hits > 0).then_some(hits);
+        self.truncated |= hits > 0;
+        self
+    }
 }
 
 impl<T: Serialize + Sync> Render for SearchHits<T> {
     fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
-        Ok(self.hits.render("search_hits", &self.root, self.total_hits))
+        let rendition = self.hits.render("search_hits", &self.root, self.total_hits);
+        Ok(rendition.truncated(self.truncated))
     }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::args::{AtLeast, Count, READ_ERRORS, bounded};
 use super::linux_handle_read::open_source;
-use super::target::PathTarget;
+use super::target::{LineSpan, PathTarget};
 use super::te_handle::{about, bytes_at};
 use crate::cx::{Cx, Form};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,9 +21,9 @@ use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest, RestExtent};
 use crate::tool::{Effect, Tool};
 
 /// Lines above this many bytes are shown clipped; the handle has them whole.
-const MAX_LINE_BYTES: usize = 4096;
+pub(super) const MAX_LINE_BYTES: usize = 4096;
 /// How many budgets an answer may take when no number of lines was asked for.
-const MAX_BUDGETS_UNASKED: usize = 5;
+pub(super) const MAX_BUDGETS_UNASKED: usize = 5;
 /// Lines of a file when no number was asked for.
 const DEFAULT_LINES: i64 = 200;
 /// How much of a stored result is read at a time.
@@ -112,17 +112,11 @@ fn of_file(
     let file = roots.open_file(asked)?;
     let path = roots.display_path(&file.path);
     let base = place.map_or(0, |(first, _)| first - 1);
-    let max = match place {
-        Some((_, last)) => max.min(last.saturating_sub(base + skip)),
-        None => max,
-    };
-    let slice = file.read_lines(base + skip, max, cancel)?;
-    if place.is_some() && base >= slice.total_lines {
-        return Err(Error::bad_args(format!(
-            "{path} has {} lines, none from {} on",
-            slice.total_lines,
-            base + 1
-        )));
+    let span = place.map(|(first, last)| LineSpan { first, last });
+    let (from, take) = span.map_or((skip, max), |span| span.slice(skip, max));
+    let slice = file.read_lines(from, take, cancel)?;
+    if let Some(span) = span {
+        span.check(&path, slice.total_lines)?;
     }
     Ok(FileText {
         origin: Origin::File {
@@ -174,10 +168,12 @@ fn stored_lines(
         for part in block.split_inclusive(|byte| *byte == b'\n') {
             if (skip..end).contains(&line) {
                 if kept.len() + part.len() > MAX_ANSWER_BYTES {
-                    let message = format!(
-                        "lines {} to {end} are more than 8 MiB; ask for fewer",
-                        skip + 1
-                    );
+                    let message = if line == skip {
+                        format!("line {} is longer than 8 MiB", line + 1)
+                    } else {
+                        let (first, last) = (skip + 1, line + 1);
+                        format!("lines {first} to {last} are more than 8 MiB; ask for fewer")
+                    };
                     return Err(Error::new(ErrorKind::TooLarge, message));
                 }
                 kept.extend_from_slice(part);

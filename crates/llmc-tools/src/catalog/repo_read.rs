@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::args::{Count, READ_ERRORS, bounded};
+use super::target::lines_of;
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
@@ -35,12 +36,29 @@ impl Tool for RepoRead {
         let max = bounded("max_bytes", args.max_bytes)?;
         cx.blocking(move |cx, stop| {
             let roots = &cx.files().roots;
-            let file = roots.open_file(&args.path)?;
+            let named = lines_of(roots, &args.path)?;
+            let asked = named.as_ref().map_or(&args.path, |(path, _)| path).clone();
+            let file = roots.open_file(&asked)?;
             let path = roots.display_path(&file.path);
-            let mut bytes = file.read_range(0, usize::try_from(max).unwrap_or(65_536))?;
-            // One pass for the totals and the hash, which the handle needs; only the start is kept.
-            let whole = file.read_lines(0, 1, stop)?;
-            let truncated = (bytes.len() as u64) < whole.total_bytes;
+            let max = usize::try_from(max).unwrap_or(65_536);
+            let (mut bytes, wanted, whole) = match named {
+                Some((path, span)) => {
+                    let (from, take) = span.slice(0, u64::MAX);
+                    let mut slice = file.read_lines(from, take, stop)?;
+                    span.check(&path, slice.total_lines)?;
+                    let mut bytes = std::mem::take(&mut slice.text).into_bytes();
+                    let wanted = bytes.len() as u64;
+                    bytes.truncate(max);
+                    (bytes, wanted, slice)
+                }
+                None => {
+                    let bytes = file.read_range(0, max)?;
+                    // One pass for the totals and the hash, which the handle needs; nothing of it is kept.
+                    let whole = file.read_lines(0, 0, stop)?;
+                    (bytes, whole.total_bytes, whole)
+                }
+            };
+            let truncated = (bytes.len() as u64) < wanted;
             if truncated && let Some(end) = bytes.iter().rposition(|b| *b == b'\n') {
                 bytes.truncate(end + 1);
             }
@@ -50,7 +68,7 @@ impl Tool for RepoRead {
                 truncated,
                 text: String::from_utf8_lossy(&bytes).into_owned(),
                 path,
-                asked: args.path,
+                asked,
                 whole,
             })
         })

@@ -1,10 +1,11 @@
 //! What a `path` argument names: a file, lines of one, a definition, or a stored result.
 //!
-//! Answers print places as `src/a.rs#L10-L20` and handles as `res_…`; both are taken as paths again. A definition is
-//! `src/a.py::Class.method`, or a bare name that only one definition has. A file that really has such a name wins.
+//! Answers print places as `src/a.rs#L10-L20` or `src/a.rs:10` and handles as `res_…`; all are taken as paths again. A
+//! definition is `src/a.py::Class.method`, or a bare name that only one definition has. A file that really has such a
+//! name wins.
 
 use llmc_envelope::HandleId;
-use llmc_host::CancelToken;
+use llmc_host::{CancelToken, Roots};
 use llmc_index::IndexState;
 use llmc_syntax::{Definition, Language, ParseBudget, definitions};
 
@@ -37,19 +38,13 @@ impl PathTarget {
         if let Some(id) = handle(named) {
             return Ok(PathTarget::Handle(id));
         }
-        let missing = match cx.files().roots.open_file(named) {
-            Err(llmc_host::Error::NotFound { .. }) => true,
+        let roots = &cx.files().roots;
+        match roots.open_file(named) {
+            Err(llmc_host::Error::NotFound { .. }) => {}
             _ => return Ok(PathTarget::File),
-        };
-        debug_assert!(missing);
-        if let Some((path, first, last)) = lines(named) {
-            return if first == 0 || last < first {
-                Err(Error::bad_args(format!(
-                    "#L{first}-L{last}: lines count from 1, and the last is not before the first"
-                )))
-            } else {
-                Ok(PathTarget::Lines { path, first, last })
-            };
+        }
+        if let Some((path, LineSpan { first, last })) = lines_of(roots, named)? {
+            return Ok(PathTarget::Lines { path, first, last });
         }
         if let Some((path, symbol)) = named.split_once("::")
             && cx.files().roots.open_file(path).is_ok()
@@ -68,12 +63,70 @@ fn handle(named: &str) -> Option<HandleId> {
     HandleId::parse(named.strip_prefix(HANDLE_URI).unwrap_or(named))
 }
 
-/// `src/a.rs#L10-L20` or `src/a.rs#L10`.
-fn lines(named: &str) -> Option<(String, u64, u64)> {
-    let (path, lines) = named.rsplit_once("#L")?;
-    let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
-    let last = last.strip_prefix('L').unwrap_or(last);
-    Some((path.to_owned(), first.parse().ok()?, last.parse().ok()?))
+/// Lines of a file, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LineSpan {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+impl LineSpan {
+    /// What a read skips and takes: `skip` lines of the span itself, and at most `max` of the others.
+    pub(super) fn slice(self, skip: u64, max: u64) -> (u64, u64) {
+        let from = (self.first - 1).saturating_add(skip);
+        (from, max.min(self.last.saturating_sub(from)))
+    }
+
+    /// A span that begins behind the end of its file.
+    pub(super) fn check(self, path: &str, total_lines: u64) -> Result<()> {
+        if self.first <= total_lines {
+            return Ok(());
+        }
+        Err(Error::bad_args(format!(
+            "{path} has {total_lines} lines, none from {} on",
+            self.first
+        )))
+    }
+}
+
+/// The file and the lines that a path names: `src/a.rs:10-20`. None where a file has that very name, or no file the other.
+pub(super) fn lines_of(roots: &Roots, named: &str) -> Result<Option<(String, LineSpan)>> {
+    let Some((path, span)) = split_lines(named) else {
+        return Ok(None);
+    };
+    if roots.open_file(named).is_ok() || roots.open_file(path).is_err() {
+        return Ok(None);
+    }
+    if span.first == 0 || span.last < span.first {
+        return Err(Error::bad_args(format!(
+            "{named}: lines count from 1, and the last is not before the first"
+        )));
+    }
+    Ok(Some((path.to_owned(), span)))
+}
+
+/// `src/a.rs#L10-L20`, `src/a.rs#L10`, `src/a.rs:10-20`, `src/a.rs:10` and `src/a.rs:10:5`, which names a column.
+pub(crate) fn split_lines(named: &str) -> Option<(&str, LineSpan)> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let span = |lines: &str| {
+        let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
+        let last = last.strip_prefix('L').unwrap_or(last);
+        Some(LineSpan {
+            first: number(first)?,
+            last: number(last)?,
+        })
+    };
+    if let Some((path, lines)) = named.rsplit_once("#L") {
+        return Some((path, span(lines)?));
+    }
+    let (path, lines) = named.rsplit_once(':')?;
+    let found = span(lines)?;
+    match path.rsplit_once(':') {
+        Some((file, line)) if !lines.contains('-') && number(line).is_some() => {
+            Some((file, span(line)?))
+        }
+        _ => Some((path, found)),
+    }
 }
 
 /// Whether this can be the name of a definition: `connect`, `Pool.take`, `Pool::take`.
@@ -188,9 +241,20 @@ mod tests {
 
     #[test]
     fn places_and_names_are_distinguished_from_files() {
-        assert_eq!(lines("a.rs#L3-L9"), Some(("a.rs".to_owned(), 3, 9)));
-        assert_eq!(lines("a.rs#L3"), Some(("a.rs".to_owned(), 3, 3)));
-        assert_eq!(lines("a.rs#section"), None);
+        for (named, first, last) in [
+            ("a.rs#L3-L9", 3, 9),
+            ("a.rs#L3-9", 3, 9),
+            ("a.rs#L3", 3, 3),
+            ("a.rs:3-9", 3, 9),
+            ("a.rs:3", 3, 3),
+            ("a.rs:3:7", 3, 3),
+        ] {
+            let span = LineSpan { first, last };
+            assert_eq!(split_lines(named), Some(("a.rs", span)), "{named}");
+        }
+        for named in ["a.rs", "a.rs#section", "a.rs:x", "src/a.py::f", "C:"] {
+            assert_eq!(split_lines(named), None, "{named}");
+        }
         assert!(is_name("price_of") && is_name("Cart.total") && is_name("Pool::take"));
         assert!(!is_name("src/a.py") && !is_name("a-b") && !is_name("") && !is_name("x..y"));
         let id = "res_01ARZ3NDEKTSV4RRFFQ69G5FAV";

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::args::{AtLeast, READ_ERRORS, bounded};
-use super::target::PathTarget;
+use super::target::{LineSpan, PathTarget, lines_of};
 use crate::cx::Cx;
-use crate::error::{Error, ErrorKind, Family, Result};
+use crate::error::{ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
 use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
@@ -50,16 +50,50 @@ impl Tool for TeCat {
                 && let PathTarget::Lines { path, first, last } =
                     PathTarget::of(cx, &args.path, cancel)?
             {
-                return view_lines(cx, &path, first, last, cancel);
+                return view_lines(cx, "cat", &path, LineSpan { first, last }, cancel);
             }
-            view(cx, "cat", &args.path, asked, cancel)
+            view_part(cx, "cat", &args.path, asked, cancel)
         })
         .await
     }
 }
 
+/// Shows the first or the last lines of a file, or of the lines that a path names.
+pub(super) fn view_part(
+    cx: &Cx,
+    cmd: &'static str,
+    named: &str,
+    asked: PreviewPart,
+    cancel: &CancelToken,
+) -> Result<FileView> {
+    let Some((path, span)) = lines_of(&cx.files().roots, named)? else {
+        return view(cx, cmd, named, asked, cancel);
+    };
+    let span = match asked {
+        PreviewPart::Head(lines) => LineSpan {
+            last: span.last.min(span.first.saturating_add(lines) - 1),
+            ..span
+        },
+        PreviewPart::Tail(lines) => {
+            // A span may end behind the file.
+            let total = cx
+                .files()
+                .roots
+                .read_lines(&path, 0, 0, cancel)?
+                .total_lines;
+            let last = span.last.min(total.max(span.first));
+            LineSpan {
+                first: span.first.max((last + 1).saturating_sub(lines)),
+                last,
+            }
+        }
+        _ => span,
+    };
+    view_lines(cx, cmd, &path, span, cancel)
+}
+
 /// Shows a file, or some of its lines, in the form that says most within the budget.
-pub(super) fn view(
+fn view(
     cx: &Cx,
     cmd: &'static str,
     path: &str,
@@ -90,7 +124,7 @@ pub(super) fn view(
         _ => None,
     };
     // One pass over everything: true totals, and the hash that a handle is checked against.
-    let whole = file.read_lines(0, 1, stop)?;
+    let whole = file.read_lines(0, 0, stop)?;
     Ok(FileView {
         cmd,
         path: shown,
@@ -189,8 +223,13 @@ fn survey(file: &OpenFile, stop: &CancelToken) -> Result<LogSurvey> {
 }
 
 /// Shows lines of a file, counted from 1, as many as fit.
-fn view_lines(cx: &Cx, path: &str, first: u64, last: u64, stop: &CancelToken) -> Result<FileView> {
-    let cmd = "cat";
+fn view_lines(
+    cx: &Cx,
+    cmd: &'static str,
+    path: &str,
+    span: LineSpan,
+    stop: &CancelToken,
+) -> Result<FileView> {
     let roots = &cx.files().roots;
     let file = roots.open_file(path)?;
     let shown = roots.display_path(&file.path);
@@ -199,18 +238,14 @@ fn view_lines(cx: &Cx, path: &str, first: u64, last: u64, stop: &CancelToken) ->
         return view(cx, cmd, path, PreviewPart::Whole, stop);
     }
     let kind = sniff(&shown, &start);
-    let slice = file.read_lines(first - 1, last - first + 1, stop)?;
-    if first > slice.total_lines {
-        return Err(Error::bad_args(format!(
-            "{path} has {} lines, none from {first} on",
-            slice.total_lines
-        )));
-    }
+    let (from, take) = span.slice(0, u64::MAX);
+    let slice = file.read_lines(from, take, stop)?;
+    span.check(path, slice.total_lines)?;
     Ok(FileView {
         cmd,
         path: shown,
         asked: path.to_owned(),
-        lines: PreviewPart::From(first),
+        lines: PreviewPart::From(span.first),
         kind,
         head: slice.text.clone().into_bytes(),
         tail: None,

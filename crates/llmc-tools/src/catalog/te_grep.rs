@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use llmc_enrich::grep::{FoundLine, Matches, condense};
 use llmc_enrich::{Condensed, Totals};
 use llmc_host::search::{
@@ -15,7 +13,7 @@ use serde_json::json;
 use super::linux_fs_list::below;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
-use crate::render::{AnswerRoom, Render, Rendition, Rest};
+use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
 use crate::shape::te_output;
 use crate::te;
 use crate::tool::{Effect, Tool};
@@ -55,11 +53,16 @@ impl Tool for TeGrep {
         cx.blocking(move |cx, stop| {
             let roots = &cx.files().roots;
             let path = args.path.as_deref().unwrap_or(".");
-            let (found, hits) = search(roots, path, &args.pattern, stop)?;
+            let Found {
+                found,
+                hits,
+                counts,
+            } = search(roots, path, &args.pattern, stop)?;
             Ok(GrepMatches {
                 total: found.total_hits,
                 files: found.files_matched,
                 complete: found.complete,
+                clipped: found.hits.iter().filter(|hit| hit.clipped).count(),
                 shape: match (args.count, args.raw) {
                     (Some(true), _) => GrepShape::Counts,
                     (_, Some(true)) => GrepShape::Raw,
@@ -70,6 +73,7 @@ impl Tool for TeGrep {
                     hits,
                     total: found.total_hits,
                     files_matched: found.files_matched,
+                    counts,
                     files_searched: found.files_searched,
                     skipped: reasons(&found.skipped),
                     pattern: args.pattern,
@@ -80,13 +84,15 @@ impl Tool for TeGrep {
     }
 }
 
+/// What a search found, with paths as they are shown.
+struct Found {
+    found: ContentMatches,
+    hits: Vec<FoundLine>,
+    counts: Vec<(String, u64)>,
+}
+
 /// Every matching line below a directory, or of one file.
-fn search(
-    roots: &Roots,
-    path: &str,
-    pattern: &str,
-    stop: &CancelToken,
-) -> Result<(ContentMatches, Vec<FoundLine>)> {
+fn search(roots: &Roots, path: &str, pattern: &str, stop: &CancelToken) -> Result<Found> {
     let pattern = ContentPattern::new(pattern, PatternSyntax::Regex, Case::Sensitive)?;
     let options = ContentOptions::default();
     let (found, dir, name) = if roots.is_dir(path)? {
@@ -100,18 +106,26 @@ fn search(
             search_content_of_file(file.into_file(), name.as_bytes(), &pattern, &options, stop)?;
         (found, None, name)
     };
+    let shown = |path: &[u8]| match &dir {
+        Some(dir) => below(roots, dir, path),
+        None => name.clone(),
+    };
     let hits = found
         .hits
         .iter()
         .map(|hit| FoundLine {
-            path: dir
-                .as_ref()
-                .map_or_else(|| name.clone(), |dir| below(roots, dir, &hit.path)),
+            path: shown(&hit.path),
             line: hit.line,
             text: hit.snippet.clone(),
         })
         .collect();
-    Ok((found, hits))
+    let counts = found.counts.iter();
+    let counts = counts.map(|(path, count)| (shown(path), *count)).collect();
+    Ok(Found {
+        found,
+        hits,
+        counts,
+    })
 }
 
 /// Skipped files with their reasons, for an honest zero.
@@ -135,6 +149,9 @@ pub(super) struct GrepMatches {
     hits: Matches,
     /// Whether the whole tree was searched in time.
     complete: bool,
+    /// Lines of which the search kept a part.
+    #[serde(skip)]
+    clipped: usize,
     #[serde(skip)]
     shape: GrepShape,
 }
@@ -165,19 +182,15 @@ impl GrepMatches {
 
     /// `path: 12`, the files with most matches first.
     fn counts(&self, tokens: usize) -> Condensed {
-        let mut files: BTreeMap<&str, u64> = BTreeMap::new();
-        for hit in &self.hits.hits {
-            *files.entry(hit.path.as_str()).or_default() += 1;
-        }
-        let mut files: Vec<(&str, u64)> = files.into_iter().collect();
+        let mut files: Vec<&(String, u64)> = self.hits.counts.iter().collect();
         files.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let lines: String = files
             .iter()
             .map(|(path, count)| format!("{path}: {count}\n"))
             .collect();
         let (end, _) = llmc_tokens::lines_within(&lines, tokens);
-        let kept = self.hits.hits.len() as u64;
         let in_all = format!("{} matches in {} files", self.total, self.files);
+        let counted = self.hits.counts.len() as u64;
         Condensed {
             body: lines[..end].to_owned(),
             totals: Totals {
@@ -186,7 +199,7 @@ impl GrepMatches {
                 ..Totals::default()
             },
             shown: self.total,
-            truncated: end < lines.len() || kept < self.total,
+            truncated: end < lines.len() || counted < self.files,
             breadcrumbs: vec![in_all],
             ..Condensed::default()
         }
@@ -202,7 +215,11 @@ impl GrepMatches {
                 ..Totals::default()
             },
             shown: kept,
-            truncated: kept < self.total,
+            truncated: kept < self.total || self.clipped > 0,
+            breadcrumbs: (self.clipped > 0)
+                .then(|| format!("{} long lines clipped", self.clipped))
+                .into_iter()
+                .collect(),
             ..Condensed::default()
         }
     }
@@ -230,13 +247,14 @@ impl Render for GrepMatches {
             ));
         }
         let kept = self.hits.hits.len() as u64;
-        let rest = (found.truncated && kept > 0)
-            .then(|| Rest::text("te", self.raw()).about("root", self.path.as_str()));
-        if rest.is_some() && kept < self.total {
-            found
-                .breadcrumbs
-                .push(format!("the handle has the first {kept} of {}", self.total));
-        }
+        let rest = (found.truncated && kept > 0).then(|| {
+            let rest = Rest::text("te", self.raw()).about("root", self.path.as_str());
+            if kept < self.total {
+                rest.extent(RestExtent::First(kept))
+            } else {
+                rest
+            }
+        });
         Ok(Rendition::te("grep", found)
             .path(self.path.as_str())
             .rest(rest))

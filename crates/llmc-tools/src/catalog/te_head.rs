@@ -3,7 +3,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::args::{AtLeast, READ_ERRORS, bounded};
-use super::te_cat::{FileView, view};
+use super::te_cat::{FileView, view_part};
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Family, Result};
 use crate::tool::{Effect, Tool};
@@ -29,7 +29,9 @@ impl Tool for TeHead {
 
     async fn run(cx: &Cx, args: Args) -> Result<FileView> {
         let lines = bounded("lines", args.lines)?;
-        cx.blocking(move |cx, stop| view(cx, "head", &args.path, PreviewPart::Head(lines), stop))
-            .await
+        cx.blocking(move |cx, stop| {
+            view_part(cx, "head", &args.path, PreviewPart::Head(lines), stop)
+        })
+        .await
     }
 }

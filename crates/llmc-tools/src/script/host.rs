@@ -7,10 +7,11 @@ use serde_json::{Map, Value, json};
 
 use super::files;
 use crate::approval;
-use crate::call::{Call, nearest};
+use crate::call::Call;
 use crate::catalog;
 use crate::cx::{Caller, Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Family};
+use crate::meant;
 use crate::reachable::Reach;
 use crate::stubs;
 use crate::tool::{Effect, ToolDef};
@@ -104,14 +105,14 @@ impl Tools<'_> {
             .filter(|tool| offered.iter().any(|offered| offered.name == tool.name));
         match tool {
             Some(tool) => Ok(stubs::help(tool).into()),
-            None => {
-                let near = nearest(name, offered.iter().map(|tool| tool.name));
-                let near = near.map_or_else(String::new, |name| format!("; did you mean {name}?"));
-                Err(ScriptCallError::value(format!(
-                    "BAD_ARGS: there is no tool {name}{near}"
-                )))
-            }
+            None => Err(self.no_tool(name)),
         }
+    }
+
+    fn no_tool(&self, name: &str) -> ScriptCallError {
+        let reach = Reach::of(self.cx.app().config(), Surface::Code);
+        let near = meant::suggestion_for(name, &reach);
+        ScriptCallError::value(format!("BAD_ARGS: there is no tool {name}{near}"))
     }
 
     /// A failed call as the exception that fits it.
@@ -163,9 +164,7 @@ impl ScriptHost for Tools<'_> {
         let tool = catalog::find(&name)
             .filter(|tool| offered.iter().any(|offered| offered.name == tool.name));
         let Some(tool) = tool else {
-            return Err(ScriptCallError::value(format!(
-                "BAD_ARGS: there is no tool {name}"
-            )));
+            return Err(self.no_tool(&name));
         };
         let args = named(tool, args, kwargs)?;
         let effect = describe(tool, &args);

@@ -9,7 +9,6 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_tools::{
     App, Call, CallOutcome, Caller, Error, ErrorKind, Form, Progress, Surface, ToolDef, catalog,
-    nearest,
 };
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -37,9 +36,7 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
         return Err(Failure::new(ErrorKind::UnknownTool, usage));
     };
     let Some(tool) = catalog::find(name) else {
-        let hint = nearest(name, names())
-            .map(|name| format!("; did you mean {name}?"))
-            .unwrap_or_default();
+        let hint = llmc_tools::suggestion(name);
         return Err(Failure::new(
             ErrorKind::UnknownTool,
             format!("unknown tool {name:?}{hint} (llmc tools lists them)"),
