@@ -121,7 +121,7 @@ impl Tool for LinuxFsRead {
             };
             let (content, clipped, is_whole) = match cx.caller().form {
                 Form::Data => (slice.text.clone(), 0, true),
-                Form::Text => {
+                Form::Text | Form::Page => {
                     let shown = cut(&slice.text, limits);
                     let is_whole = shown.is_whole();
                     (shown.text.into_owned(), shown.clipped, is_whole)
