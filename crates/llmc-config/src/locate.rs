@@ -86,7 +86,7 @@ pub(crate) fn user_file_path(inputs: &ConfigInputs) -> Option<PathBuf> {
     Some(folder.join("llmc/config.toml"))
 }
 
-/// The user's own file, if there is one. Nobody else may write it.
+/// The user's own file, if there is one. Only the user may write it.
 pub(crate) fn user_file(inputs: &ConfigInputs) -> Result<Option<ConfigFile>, ConfigError> {
     let Some(path) = user_file_path(inputs) else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! Files that are read before there are roots: the configuration, the user's own files, tokens, certificates.
 //!
 //! Their paths may lie in a repository, so what is found there is not trusted to be a file. A link to `/dev/zero` has no
-//! end, a FIFO blocks whoever opens it, and a device may do something when it is opened. Only regular files are read, in
+//! end, a FIFO blocks the process that opens it, and a device may do something when it is opened. Only regular files are read, in
 //! one bounded read that cannot block.
 
 use std::fs::{Metadata, OpenOptions};

@@ -168,7 +168,7 @@ impl Run {
     }
 }
 
-/// What a caller is told about a run that was over a bound.
+/// The message about a run that was over a bound.
 pub(super) fn ended_because(bound: &str) -> String {
     format!("ended: {bound}")
 }

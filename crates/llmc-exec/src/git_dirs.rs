@@ -54,6 +54,7 @@ impl GitNames {
         let mut left = MAX_GIT_SUBDIRS;
         names.look(git_dir, &mut Vec::new(), &mut left);
         names.paths.sort();
+        names.paths.dedup();
         names
     }
 

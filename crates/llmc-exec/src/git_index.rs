@@ -1,7 +1,7 @@
 //! Whether two versions of git's index name the same files and contents.
 //!
 //! `git status` rewrites the index to remember times and sizes of files, which changes nothing that was staged. Two versions
-//! that differ in nothing else are the same to whoever merges them.
+//! that differ in nothing else are merged as the same.
 
 use std::fs::File;
 use std::io::Read;

@@ -30,7 +30,7 @@ pub struct Quarantined {
 }
 
 impl Quarantined {
-    /// What a caller is told about it; `shown` is its path as the caller knows it.
+    /// The message about it; `shown` is its path as the caller knows it.
     pub fn note(&self, shown: &str) -> String {
         let mut parts = self.path.components().rev();
         let in_git = parts.any(|part| part.as_os_str() == ".git");

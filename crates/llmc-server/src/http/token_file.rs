@@ -78,7 +78,7 @@ fn read(path: &Path) -> Result<String> {
     }
     if file.status.mode() & 0o077 != 0 {
         return Err(refused(
-            "other users may read it; delete it, and the server makes a new one, or chmod 600 if nobody has",
+            "other users may read it; delete it, and the server makes a new one, or chmod 600 if it is still secret",
         ));
     }
     let text = file.into_text().unwrap_or_default();

@@ -25,7 +25,7 @@ fn pages() -> Vec<(String, String)> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .collect();
-    for folder in ["docs", "docs/guide", "docs/decisions"] {
+    for folder in ["docs", "docs/guide", "docs/security", "docs/decisions"] {
         let entries = std::fs::read_dir(root.join(folder)).unwrap();
         found.extend(entries.map(|entry| entry.unwrap().path()));
     }
