@@ -377,12 +377,8 @@ fn a_link_that_leads_outside_can_be_deleted_and_moved_but_not_followed() {
         fs::read_link(f.path("there")).unwrap().to_str(),
         Some("../outside")
     );
-    for path in ["there/canary", "there/"] {
-        assert!(
-            f.delete(path).is_err() && f.rename(path, "x").is_err(),
-            "{path}"
-        );
-    }
+    let inside = "there/canary";
+    assert!(f.delete(inside).is_err() && f.rename(inside, "x").is_err());
     assert!(denied(f.read("there/canary")));
     let canary = f.path("../outside/canary");
     assert_eq!(fs::read_to_string(canary).unwrap(), "canary");

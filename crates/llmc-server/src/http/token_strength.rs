@@ -9,7 +9,7 @@ pub(super) const MIN_TOKEN_CHARS: usize = 16;
 const MIN_UNKNOWN_CHARS: usize = 8;
 const MIN_DIFFERENT_CHARS: usize = 6;
 /// Words that examples and people put into tokens.
-const KNOWN_WORDS: [&str; 22] = [
+const KNOWN_WORDS: [&str; 23] = [
     "changeme",
     "change",
     "password",
@@ -29,6 +29,7 @@ const KNOWN_WORDS: [&str; 22] = [
     "testing",
     "test",
     "replace",
+    "please",
     "your",
     "llmc",
     "mcp",
