@@ -94,8 +94,15 @@ pub(super) fn lines_of(roots: &Roots, named: &str) -> Result<Option<(String, Lin
     let Some((path, span)) = split_lines(named) else {
         return Ok(None);
     };
-    if roots.open_file(named).is_ok() || roots.open_file(path).is_err() {
+    if roots.open_file(named).is_ok() {
         return Ok(None);
+    }
+    if let Err(error) = roots.open_file(path).map_err(Error::from) {
+        // A file that may not be read is refused as such; about others the whole name says more.
+        return match error.kind {
+            ErrorKind::InvalidPath => Err(error),
+            _ => Ok(None),
+        };
     }
     if span.first == 0 || span.last < span.first {
         return Err(Error::bad_args(format!(

@@ -300,7 +300,8 @@ fn a_tool_that_is_not_listed_is_unknown() {
         assert_eq!(unknown(&mut client, name), said);
     }
     for name in ["nope", "x\",\"a\":\"b", "", "\u{0}", "../x"] {
-        assert_eq!(unknown(&mut client, name), format!("Unknown tool: {name}"));
+        let said = unknown(&mut client, name);
+        assert!(said.starts_with(&format!("Unknown tool: {name}")), "{said}");
     }
     let long = "n".repeat(100_000);
     unknown(&mut client, &long);
