@@ -1,5 +1,5 @@
 use llmc_enrich::{Condensed, Totals};
-use llmc_host::PatchAction;
+use llmc_host::{ExistingDir, PatchAction};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +8,9 @@ use crate::error::{ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition};
 use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
+
+/// Folders that one patch may add.
+const MAX_NEW_FOLDERS: usize = 100;
 
 pub(super) struct RepoWritePatch;
 
@@ -33,7 +36,20 @@ impl Tool for RepoWritePatch {
     async fn run(cx: &Cx, args: Args) -> Result<PatchedFiles> {
         cx.blocking(move |cx, stop| {
             let files = cx.files();
-            let patched = files.apply_patch(&args.patch, &cx.owner(), stop)?;
+            let apply = || files.apply_patch(&args.patch, &cx.owner(), stop);
+            let mut patched = apply();
+            // A folder is missing only where every change fits, so none is made for a patch that does not apply.
+            for _ in 0..MAX_NEW_FOLDERS {
+                let Err(llmc_host::Error::NoParent { path }) = &patched else {
+                    break;
+                };
+                let Some((parent, _)) = path.rsplit_once('/') else {
+                    break;
+                };
+                files.make_dirs(parent, ExistingDir::Accept)?;
+                patched = apply();
+            }
+            let patched = patched?;
             let body: String = patched
                 .iter()
                 .map(|file| {

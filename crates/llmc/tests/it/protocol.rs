@@ -301,6 +301,7 @@ fn a_tool_that_is_not_listed_is_unknown() {
     }
     for name in ["nope", "x\",\"a\":\"b", "", "\u{0}", "../x"] {
         let said = unknown(&mut client, name);
+        let said = said.as_str().unwrap();
         assert!(said.starts_with(&format!("Unknown tool: {name}")), "{said}");
     }
     let long = "n".repeat(100_000);
