@@ -143,7 +143,7 @@ fn recursion() {
         let kind = ScriptErrorKind::Limit(ScriptLimit::Recursion);
         assert_eq!(trouble.kind, kind, "{trouble:?}");
     }
-    let (outcome, _) = run_with(&format!("{}1", "1+".repeat(100)), &limits());
+    let (outcome, _) = run_with(&format!("{}1", "1+".repeat(20)), &limits());
     assert!(matches!(outcome.ending, ScriptEnd::Value(_)), "{outcome:?}");
     for code in [
         "x = []\nfor i in range(100_000): x = [x]\nprint(len(repr(x)))",
