@@ -65,9 +65,16 @@ pub(super) fn document(app: &App) -> Value {
     });
     paths["/mcp"]["post"]["responses"]["202"] =
         json!({"description": "A notification was accepted."});
-    paths["/mcp"]["post"]["responses"]["404"] =
-        either_error("A method that is not known, or an error of this server.");
-    paths["/mcp"]["post"]["responses"]["400"] = either_error("A message that is refused.");
+    // Failures are JSON-RPC errors there, but for those before the body is read.
+    for (status, response) in paths["/mcp"]["post"]["responses"]
+        .as_object_mut()
+        .into_iter()
+        .flatten()
+    {
+        if status.starts_with(['4', '5']) {
+            response["content"]["application/json"]["schema"] = json!({"type": "object"});
+        }
+    }
     paths["/api/handles/{handle}"]["get"]["parameters"]
         .as_array_mut()
         .into_iter()
@@ -149,15 +156,6 @@ fn error(status: u16) -> Value {
             json!({"schema": {"type": "integer"}, "description": "seconds"});
     }
     response
-}
-
-/// An error of the server, or one of JSON-RPC.
-fn either_error(description: &str) -> Value {
-    json!({
-        "description": description,
-        "headers": {"X-Correlation-Id": {"$ref": "#/components/headers/CorrelationId"}},
-        "content": {"application/json": {"schema": {"type": "object"}}},
-    })
 }
 
 /// Every status of a tool's errors.
