@@ -65,14 +65,30 @@ pub(super) fn document(app: &App) -> Value {
     });
     paths["/mcp"]["post"]["responses"]["202"] =
         json!({"description": "A notification was accepted."});
+    let mut end_session = operation(
+        "mcp_end_session",
+        "End an MCP session.",
+        Value::Null,
+        &[404],
+    );
+    end_session["parameters"] = json!([{
+        "name": "Mcp-Session-Id", "in": "header", "required": false, "schema": {"type": "string"},
+    }]);
+    if let Some(responses) = end_session["responses"].as_object_mut() {
+        responses.remove("200");
+        responses.insert(
+            "204".to_owned(),
+            json!({"description": "The session has ended."}),
+        );
+    }
+    paths["/mcp"]["delete"] = end_session;
     // Failures are JSON-RPC errors there, but for those before the body is read.
-    for (status, response) in paths["/mcp"]["post"]["responses"]
-        .as_object_mut()
-        .into_iter()
-        .flatten()
-    {
-        if status.starts_with(['4', '5']) {
-            response["content"]["application/json"]["schema"] = json!({"type": "object"});
+    for method in ["post", "delete"] {
+        let responses = paths["/mcp"][method]["responses"].as_object_mut();
+        for (status, response) in responses.into_iter().flatten() {
+            if status.starts_with(['4', '5']) {
+                response["content"]["application/json"]["schema"] = json!({"type": "object"});
+            }
         }
     }
     paths["/api/handles/{handle}"]["get"]["parameters"]
