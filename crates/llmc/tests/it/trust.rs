@@ -265,7 +265,7 @@ fn a_file_that_is_none_stops_the_start_at_once() {
     }
 }
 
-/// Every file that the server keeps, replaced by a FIFO that nobody writes to, or by a directory.
+/// Every file that the server keeps, replaced by a FIFO without a writer, or by a directory.
 #[test]
 fn nothing_in_the_state_directory_can_block_the_start() {
     let fill = || {
