@@ -386,7 +386,7 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         log.append(&row("x"), TIMEOUT).unwrap_err();
         log.prune(7).unwrap_err();
-        assert!(started.elapsed() < Duration::from_secs(2));
+        assert!(started.elapsed() < Duration::from_secs(20));
     }
 
     #[test]

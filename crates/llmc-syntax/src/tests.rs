@@ -507,7 +507,7 @@ fn a_parse_stops_at_its_deadline() {
         definitions(language, &nested, &mut budget);
     }
     assert!(
-        start.elapsed() < Duration::from_secs(5),
+        start.elapsed() < Duration::from_secs(20),
         "{:?}",
         start.elapsed()
     );

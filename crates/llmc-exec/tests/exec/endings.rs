@@ -60,7 +60,7 @@ fn timeout() {
                 &CancelToken::default(),
             )
             .unwrap();
-        assert!(started.elapsed() < Duration::from_secs(2), "{ran:?}");
+        assert!(started.elapsed() < Duration::from_secs(10), "{ran:?}");
         assert!(ran.finished.timed_out && !ran.finished.cancelled, "{ran:?}");
         assert_eq!(
             (
@@ -115,7 +115,7 @@ fn cap() {
             .unwrap();
         assert!(ran.finished.output_capped, "{:?}", ran.finished);
         assert_eq!(ran.out.len() as u64, limit);
-        assert!(started.elapsed() < Duration::from_secs(5));
+        assert!(started.elapsed() < Duration::from_secs(20));
         // Exactly at the limit is not above it.
         let argv = ["sh", "-c", "printf 12345"];
         let ran = world

@@ -285,7 +285,7 @@ fn the_deadline_holds_even_inside_the_regex_engine() {
     )
     .unwrap();
     assert!(
-        started.elapsed() < Duration::from_secs(3),
+        started.elapsed() < Duration::from_secs(20),
         "{:?}",
         started.elapsed()
     );
@@ -343,7 +343,7 @@ fn a_search_can_be_cancelled() {
     let elapsed = started.elapsed();
     canceller.join().unwrap();
     assert!(
-        !found.complete && elapsed < Duration::from_secs(1),
+        !found.complete && elapsed < Duration::from_secs(10),
         "{elapsed:?}"
     );
     assert_eq!(found.files_searched, 0);

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::{classic, huge, workspace};
 
-const SOON: Duration = Duration::from_secs(2);
+/// The server promises two seconds; the rest is for a machine that is busy with other tests.
+const SOON: Duration = Duration::from_secs(8);
 
 #[test]
 fn the_end_of_input_ends_it_with_everything_answered() {

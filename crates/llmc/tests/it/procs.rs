@@ -369,7 +369,7 @@ fn nothing_outlives_the_server() {
             });
         } else {
             assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-            assert!(ended.took < Duration::from_secs(4), "{:?}", ended.took);
+            assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
             assert!(
                 !files.iter().any(|file| is_written(file)),
                 "{how:?}: something survived"

@@ -401,11 +401,7 @@ fn a_long_call_reports_progress_and_ends_at_its_time_limit() {
     let started = std::time::Instant::now();
     let id = client.send_request("tools/call", params);
     let answer = client.answer(&id.into());
-    assert!(
-        started.elapsed().as_secs_f64() < 5.0,
-        "{:?}",
-        started.elapsed()
-    );
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.starts_with("TIMEOUT: "), "{text}");
     assert_eq!(answer["result"]["_meta"]["error_code"], "TIMEOUT");
