@@ -316,6 +316,9 @@ fn stubs_are_files_and_resources() {
     ] {
         assert_eq!(read(&mut client, uri).0, None, "{uri}");
     }
+    // They are written in the background.
+    let file = workspace.path(".llmc/stubs/tools.pyi");
+    crate::procs::eventually("the stubs are written", || file.exists());
     client.finish();
     assert_eq!(workspace.read(".llmc/stubs/tools.pyi"), all);
     // A start never fails for them.
