@@ -26,7 +26,7 @@ mod record;
 mod rows;
 mod writer;
 
-use blocks::{BLOCK, Packed};
+use blocks::{BLOCK, Packed, Packer};
 use rows::{Record, SCHEMA, State, find};
 
 pub use chunker::{Chunk, ChunkSpan, Chunker};
@@ -141,7 +141,10 @@ impl HandleStore {
             }
         };
         let packed: Vec<Packed> = match bytes {
-            Payload::Bytes(bytes) => bytes.chunks(BLOCK).map(Packed::new).collect(),
+            Payload::Bytes(bytes) => {
+                let mut packer = Packer::default();
+                bytes.chunks(BLOCK).map(|raw| packer.pack(raw)).collect()
+            }
             Payload::File(_) => Vec::new(),
         };
         record.payload_stored = packed.iter().map(Packed::stored_len).sum();

@@ -1,5 +1,7 @@
 //! Payloads in pieces that are compressed one by one, so that any range is read without unpacking the rest.
 
+use zstd::bulk::Compressor;
+
 use rusqlite::{Connection, params};
 
 /// Raw bytes in every block but the last.
@@ -17,17 +19,29 @@ pub(super) struct Packed {
     data: Vec<u8>,
 }
 
-impl Packed {
-    pub(super) fn new(raw: &[u8]) -> Self {
-        match zstd::bulk::compress(raw, LEVEL) {
-            Ok(data) if data.len() < raw.len() => Self { codec: ZSTD, data },
-            _ => Self {
+/// Makes the blocks of one payload. The compressor's megabyte of tables is made for the first of them.
+#[derive(Default)]
+pub(super) struct Packer {
+    compressor: Option<Compressor<'static>>,
+}
+
+impl Packer {
+    pub(super) fn pack(&mut self, raw: &[u8]) -> Packed {
+        if self.compressor.is_none() {
+            self.compressor = Compressor::new(LEVEL).ok();
+        }
+        let packed = self.compressor.as_mut().map(|one| one.compress(raw));
+        match packed {
+            Some(Ok(data)) if data.len() < raw.len() => Packed { codec: ZSTD, data },
+            _ => Packed {
                 codec: RAW,
                 data: raw.to_vec(),
             },
         }
     }
+}
 
+impl Packed {
     pub(super) fn stored_len(&self) -> u64 {
         self.data.len() as u64
     }

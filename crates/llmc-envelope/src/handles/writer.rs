@@ -4,7 +4,7 @@ use std::io;
 
 use rusqlite::params;
 
-use super::blocks::{BLOCK, Packed};
+use super::blocks::{BLOCK, Packed, Packer};
 use super::rows::{Record, State, delete, meta_text};
 use super::{Draft, Error, HandleId, HandleStore, Kept, Meta, Work};
 
@@ -17,6 +17,7 @@ pub struct HandleWriter {
     draft: Draft,
     record: Record,
     buf: Vec<u8>,
+    packer: Packer,
     blocks: u64,
     /// The pending row, once there was more than one block's worth. Always used together with the id: in a file that
     /// was started anew after damage the number may belong to another result.
@@ -32,6 +33,7 @@ impl HandleWriter {
             draft,
             record,
             buf: Vec::new(),
+            packer: Packer::default(),
             blocks: 0,
             seq: None,
             failed: None,
@@ -58,7 +60,7 @@ impl HandleWriter {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        let last = (!self.buf.is_empty()).then(|| Packed::new(&self.buf));
+        let last = (!self.buf.is_empty()).then(|| self.packer.pack(&self.buf));
         self.record.payload_stored += last.as_ref().map_or(0, Packed::stored_len);
         self.handles.check_size(self.record.payload_stored)?;
         self.record.created_ms = self.handles.now();
@@ -96,7 +98,7 @@ impl HandleWriter {
     }
 
     fn flush_block(&mut self) -> Result<(), Error> {
-        let block = Packed::new(&self.buf);
+        let block = self.packer.pack(&self.buf);
         self.record.payload_stored += block.stored_len();
         self.handles.check_size(self.record.payload_stored)?;
         self.seq = Some(self.handles.write(|conn| {

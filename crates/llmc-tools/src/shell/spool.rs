@@ -13,10 +13,13 @@ use llmc_enrich::logs::LogSurvey;
 use llmc_enrich::preview::TextEnds;
 use llmc_exec::{OutputSink, Stream};
 
-/// What is kept in memory of the beginning of each stream.
-pub(super) const HEAD_BYTES: usize = 8 << 20;
+/// A stream up to this size is held whole once the command has ended.
+pub(super) const WHOLE_BYTES: usize = 8 << 20;
+/// What is kept in memory of the beginning of each stream while the command runs. Much smaller than [`WHOLE_BYTES`]: the
+/// allocator keeps what large buffers took, once for each thread.
+const HEAD_BYTES: usize = 1 << 20;
 /// What is kept in memory of the end, when the beginning does not reach it.
-const TAIL_BYTES: usize = 1 << 20;
+const TAIL_BYTES: usize = 256 << 10;
 /// What is kept of each stream in a file; beyond, bytes are only counted.
 const MAX_SPILLED_BYTES: u64 = 512 << 20;
 /// Changes between the streams that are remembered; beyond, stdout stands before stderr.
@@ -34,9 +37,11 @@ pub(crate) struct Spool {
 }
 
 /// One stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SpooledStream {
     head: Vec<u8>,
+    /// How long `head` may become before the stream goes to a file.
+    max_head: usize,
     /// The last bytes, up to twice of what is promised.
     tail: Vec<u8>,
     bytes: u64,
@@ -57,12 +62,25 @@ enum Spilled {
 impl Spool {
     /// `dir` is where large outputs wait; without one they are not kept.
     pub(crate) fn new(dir: Option<PathBuf>) -> Spool {
+        Spool::with_max_head(dir, WHOLE_BYTES)
+    }
+
+    fn with_max_head(dir: Option<PathBuf>, max_head: usize) -> Spool {
         Spool {
-            stdout: SpooledStream::default(),
-            stderr: SpooledStream::default(),
+            stdout: SpooledStream::new(max_head),
+            stderr: SpooledStream::new(max_head),
             order: Vec::new(),
             error_lines: ErrorLines::default(),
             dir,
+        }
+    }
+
+    /// Reads streams that are small enough to be held whole back from their files.
+    fn complete(&mut self) {
+        self.stdout.complete();
+        self.stderr.complete();
+        if self.whole().is_some() {
+            self.error_lines = ErrorLines::default();
         }
     }
 
@@ -204,6 +222,31 @@ impl Spool {
 }
 
 impl SpooledStream {
+    fn new(max_head: usize) -> SpooledStream {
+        SpooledStream {
+            head: Vec::new(),
+            max_head,
+            tail: Vec::new(),
+            bytes: 0,
+            line_ends: 0,
+            last: None,
+            spilled: Spilled::Nothing,
+        }
+    }
+
+    fn complete(&mut self) {
+        if self.is_whole() || self.bytes > WHOLE_BYTES as u64 {
+            return;
+        }
+        let mut whole = Vec::with_capacity(self.bytes as usize);
+        let read = self.each_block(|block| whole.write_all(block));
+        if read.is_ok() && whole.len() as u64 == self.bytes {
+            self.head = whole;
+            self.tail = Vec::new();
+            self.spilled = Spilled::Nothing;
+        }
+    }
+
     fn is_whole(&self) -> bool {
         self.bytes == self.head.len() as u64
     }
@@ -213,14 +256,17 @@ impl SpooledStream {
         self.line_ends += memchr::memchr_iter(b'\n', bytes).count() as u64;
         self.last = bytes.last().copied().or(self.last);
         if matches!(self.spilled, Spilled::Nothing) {
-            let taken = bytes.len().min(HEAD_BYTES - self.head.len());
+            let taken = bytes
+                .len()
+                .min(self.max_head.saturating_sub(self.head.len()));
             self.head.extend_from_slice(&bytes[..taken]);
             if taken == bytes.len() {
                 return;
             }
             self.spilled = spill(&self.head, dir);
-            self.tail
-                .extend_from_slice(&self.head[HEAD_BYTES - TAIL_BYTES.min(self.head.len())..]);
+            let tail_start = self.head.len().saturating_sub(TAIL_BYTES);
+            self.tail.reserve_exact(2 * TAIL_BYTES);
+            self.tail.extend_from_slice(&self.head[tail_start..]);
             self.keep(&bytes[taken..]);
             return;
         }
@@ -240,10 +286,12 @@ impl SpooledStream {
                 self.spilled = Spilled::Lost(error.to_string());
             }
         }
-        self.tail.extend_from_slice(bytes);
-        if self.tail.len() > 2 * TAIL_BYTES {
-            self.tail.drain(..self.tail.len() - TAIL_BYTES);
+        let bytes = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
+        if self.tail.len() + bytes.len() > 2 * TAIL_BYTES {
+            let kept = TAIL_BYTES - bytes.len();
+            self.tail.drain(..self.tail.len() - kept);
         }
+        self.tail.extend_from_slice(bytes);
     }
 
     fn write_to(&mut self, out: &mut impl Write) -> io::Result<()> {
@@ -355,9 +403,19 @@ pub(crate) struct SharedSpool {
 impl SharedSpool {
     pub(crate) fn new(dir: Option<PathBuf>) -> SharedSpool {
         SharedSpool {
-            spool: Arc::new(Mutex::new(Spool::new(dir.clone()))),
+            spool: Arc::new(Mutex::new(SharedSpool::empty(dir.as_ref()))),
             dir,
         }
+    }
+
+    fn empty(dir: Option<&PathBuf>) -> Spool {
+        // Without a file all that can be shown must be in memory.
+        let max_head = if dir.is_some() {
+            HEAD_BYTES
+        } else {
+            WHOLE_BYTES
+        };
+        Spool::with_max_head(dir.cloned(), max_head)
     }
 
     /// What fills it.
@@ -372,7 +430,9 @@ impl SharedSpool {
 
     /// What has come since the last time.
     pub(crate) fn take(&self) -> Spool {
-        std::mem::replace(&mut *self.lock(), Spool::new(self.dir.clone()))
+        let mut spool = std::mem::replace(&mut *self.lock(), SharedSpool::empty(self.dir.as_ref()));
+        spool.complete();
+        spool
     }
 
     fn lock(&self) -> MutexGuard<'_, Spool> {
@@ -415,7 +475,7 @@ mod tests {
         let mut spool = Spool::new(Some(dir.path().to_owned()));
         let mut all = Vec::new();
         let mut n = 0_u32;
-        while all.len() < HEAD_BYTES + 3 * TAIL_BYTES {
+        while all.len() < WHOLE_BYTES + 3 * TAIL_BYTES {
             n += 1;
             let line = match n % 50_000 {
                 0 => format!("line {n}: error: here\n"),
@@ -461,7 +521,32 @@ mod tests {
         assert_eq!(spool.bytes(), 64 << 20);
         assert!(spool.write_to(&mut Vec::new()).is_err());
         assert!(
-            spool.stdout.head.len() + spool.stdout.tail.capacity() <= HEAD_BYTES + 5 * TAIL_BYTES
+            spool.stdout.head.len() + spool.stdout.tail.capacity() <= WHOLE_BYTES + 2 * TAIL_BYTES
         );
+    }
+
+    #[test]
+    fn an_output_of_a_few_megabytes_is_whole_when_it_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = SharedSpool::new(Some(dir.path().to_owned()));
+        let mut sink = shared.sink();
+        let all: Vec<u8> = (0..400_000_u32)
+            .flat_map(|n| format!("line {n}\n").into_bytes())
+            .collect();
+        assert!((2 * HEAD_BYTES..WHOLE_BYTES).contains(&all.len()));
+        for part in all.chunks(65_536) {
+            sink(Stream::Stdout, part);
+        }
+        sink(Stream::Stderr, b"complaint\n");
+        {
+            let held = shared.lock();
+            assert!(held.stdout.head.capacity() + held.stdout.tail.capacity() <= 3 * HEAD_BYTES);
+        }
+        let spool = shared.take();
+        let (stdout, stderr) = spool.whole().unwrap();
+        assert!(stdout == all && stderr == b"complaint\n");
+        assert_eq!(spool.stdout.lines(), 400_000);
+        // What was taken is not there a second time.
+        assert_eq!(shared.take().bytes(), 0);
     }
 }
