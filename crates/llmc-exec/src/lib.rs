@@ -34,6 +34,7 @@
 
 mod broker;
 mod cgroup;
+mod dir_watch;
 mod environment;
 mod error;
 mod exit_status;

@@ -1,18 +1,23 @@
 //! Where below the write roots protected names are.
 //!
-//! Every directory is looked at before and after every run, at any depth: one status call for each, and a directory is read
-//! again only when it has changed. The number of directories is bounded; what lies beyond is reported, not ignored.
+//! All directories are read once, at any depth, and watched from then on, so that a run costs what it has changed and not
+//! what the workspace holds. Where directories cannot be watched, each of them is looked at before and after every run:
+//! one status call for each, and a directory is read again only when it has changed. The number of directories is bounded;
+//! what lies beyond is reported, not ignored.
 //!
 //! The whole file system as a root is looked at one level deep only: other programs make repositories there all the time,
 //! and those are not a command's. Roots inside it, such as the workspace, are looked at in full.
 
-use std::ffi::OsString;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use llmc_host::is_protected_name;
 use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
+
+use super::dir_watch::{DirEvent, DirWatch, Watched};
 
 /// Levels below the file system's root, where that is a root, that are looked at.
 const FILE_SYSTEM_DEPTH: usize = 1;
@@ -25,7 +30,10 @@ const MTIME_GRANULARITY: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct ProtectedDirFinder {
     roots: Vec<PathBuf>,
-    trees: Vec<DirNode>,
+    tree: DirTree,
+    /// Nothing where directories cannot be watched.
+    watch: Option<DirWatch>,
+    is_read: bool,
     max_directories: usize,
 }
 
@@ -38,15 +46,31 @@ pub(super) struct FoundDirs {
     pub(super) is_complete: bool,
 }
 
+/// The directories that are known, by number.
+#[derive(Debug, Default)]
+struct DirTree {
+    nodes: HashMap<NodeId, DirNode>,
+    next: NodeId,
+    tops: Vec<NodeId>,
+    homes: HashSet<NodeId>,
+    /// Directories that could not be watched, such as another user's.
+    unwatched: HashSet<NodeId>,
+    by_watch: HashMap<i32, Vec<NodeId>>,
+    is_full: bool,
+}
+
+type NodeId = u64;
+
 /// What a directory held when it was last read.
 #[derive(Debug, Default)]
 struct DirNode {
     name: OsString,
+    parent: Option<NodeId>,
     /// Levels below that are looked at.
     depth: usize,
+    dirs: Vec<NodeId>,
+    watch: Option<i32>,
     stamp: Option<Stamp>,
-    is_home: bool,
-    dirs: Vec<DirNode>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,29 +94,12 @@ impl Stamp {
 
 impl ProtectedDirFinder {
     pub(super) fn new(roots: Vec<PathBuf>) -> ProtectedDirFinder {
-        // A root inside another one is looked at with that.
-        let is_inner = |root: &PathBuf| {
-            let mut others = roots.iter();
-            others.any(|other| root != other && root.starts_with(other) && !is_file_system(other))
-        };
-        let mut outer: Vec<PathBuf> = roots
-            .iter()
-            .filter(|root| !is_inner(root))
-            .cloned()
-            .collect();
-        outer.sort();
-        outer.dedup();
-        let trees = outer.iter().map(|root| DirNode {
-            name: root.clone().into_os_string(),
-            depth: match is_file_system(root) {
-                true => FILE_SYSTEM_DEPTH,
-                false => usize::MAX,
-            },
-            ..DirNode::default()
-        });
+        let watch = DirWatch::new().ok();
         ProtectedDirFinder {
-            trees: trees.collect(),
+            tree: DirTree::default(),
+            watch: watch.filter(|_| !roots.is_empty()),
             roots,
+            is_read: false,
             max_directories: MAX_DIRECTORIES,
         }
     }
@@ -102,105 +109,270 @@ impl ProtectedDirFinder {
     }
 
     pub(super) fn find(&mut self) -> FoundDirs {
-        let mut look = Look {
-            homes: Vec::new(),
-            left: self.max_directories,
-            is_complete: true,
-            now: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default(),
-        };
-        for tree in &mut self.trees {
-            let mut path = PathBuf::from(&tree.name);
-            look.visit(tree, &mut path);
+        match self.changed() {
+            Some(changed) => self.look(changed),
+            None => self.read_all(),
         }
-        look.is_complete &= !self.roots.iter().any(|root| is_file_system(root));
-        look.homes.retain(|home| !self.roots.contains(home));
-        look.homes.dedup();
-        look.homes.sort_by_key(|home| home.components().count());
-        FoundDirs {
-            homes: look.homes,
-            is_complete: look.is_complete,
-        }
-    }
-}
-
-/// One look at all directories.
-struct Look {
-    homes: Vec<PathBuf>,
-    left: usize,
-    is_complete: bool,
-    now: Duration,
-}
-
-impl Look {
-    /// Looks at a directory and everything below it. `false` if it is no directory any more.
-    fn visit(&mut self, node: &mut DirNode, path: &mut PathBuf) -> bool {
-        if self.left == 0 {
-            self.is_complete = false;
-            return true;
-        }
-        self.left -= 1;
-        let Ok(status) = statat(CWD, &*path, AtFlags::SYMLINK_NOFOLLOW) else {
-            return false;
-        };
-        if !FileType::from_raw_mode(status.st_mode).is_dir() {
-            return false;
-        }
-        let stamp = Stamp::of(&status);
-        if node.stamp != Some(stamp) {
-            self.read(node, path);
-            let changed = Duration::new(
-                u64::try_from(status.st_mtime).unwrap_or(0),
-                u32::try_from(status.st_mtime_nsec).unwrap_or(0),
-            );
-            let is_settled = self.now.saturating_sub(changed) > MTIME_GRANULARITY;
-            node.stamp = is_settled.then_some(stamp);
-        }
-        if node.is_home {
-            self.homes.push(path.clone());
-        }
-        if node.depth == 0 {
-            return true;
-        }
-        node.dirs.retain_mut(|dir| {
-            path.push(&dir.name);
-            let is_there = self.visit(dir, path);
-            path.pop();
-            is_there
+        let mut homes: Vec<PathBuf> = self
+            .tree
+            .homes
+            .iter()
+            .map(|home| self.tree.path(*home))
+            .filter(|home| !self.roots.contains(home))
+            .collect();
+        homes.sort_by(|a, b| {
+            let depth = |path: &Path| path.components().count();
+            depth(a).cmp(&depth(b)).then_with(|| a.cmp(b))
         });
-        true
+        FoundDirs {
+            homes,
+            is_complete: !self.tree.is_full && !self.roots.iter().any(|root| is_file_system(root)),
+        }
     }
 
-    /// Reads a directory's entries, and keeps what is known of the directories in it.
-    fn read(&mut self, node: &mut DirNode, path: &Path) {
-        let mut known = std::mem::take(&mut node.dirs);
-        node.is_home = false;
-        let entries = match std::fs::read_dir(path) {
-            Ok(entries) => entries,
-            // Another user's: commands, which run as this one, cannot write there either.
-            Err(_) => return,
+    /// The directories that have changed since the last look, or nothing if all must be looked at.
+    fn changed(&mut self) -> Option<Vec<NodeId>> {
+        let watch = self.watch.as_mut().filter(|_| self.is_read)?;
+        let events = watch.events()?;
+        let mut changed: HashSet<NodeId> = self.tree.unwatched.clone();
+        for event in events {
+            let DirEvent { watch, dir, .. } = &event;
+            let nodes = self.tree.by_watch.get(watch).cloned().unwrap_or_default();
+            if event.is_gone {
+                self.tree.by_watch.remove(watch);
+            }
+            for id in nodes {
+                changed.insert(id);
+                if event.is_gone {
+                    if let Some(node) = self.tree.nodes.get_mut(&id) {
+                        node.watch = None;
+                    }
+                } else if let Some(name) = dir {
+                    // Another directory may stand there under the same name.
+                    self.forget_child(id, name);
+                }
+            }
+        }
+        Some(changed.into_iter().collect())
+    }
+
+    /// Starts anew: every directory is looked at.
+    fn read_all(&mut self) {
+        if self.is_read && self.watch.is_some() {
+            // Changes were lost. What is known is worth nothing, nor are the watches.
+            self.tree = DirTree::default();
+            self.watch = DirWatch::new().ok();
+        }
+        if self.tree.tops.is_empty() {
+            self.add_roots();
+        }
+        self.is_read = true;
+        self.tree.is_full = false;
+        self.look(self.tree.tops.clone());
+    }
+
+    fn add_roots(&mut self) {
+        let roots = &self.roots;
+        // A root inside another one is looked at with that.
+        let is_inner = |root: &PathBuf| {
+            let mut others = roots.iter();
+            others.any(|other| root != other && root.starts_with(other) && !is_file_system(other))
         };
-        for entry in entries.flatten() {
+        let outer: HashSet<&PathBuf> = roots.iter().filter(|root| !is_inner(root)).collect();
+        for root in outer {
+            let depth = match is_file_system(root) {
+                true => FILE_SYSTEM_DEPTH,
+                false => usize::MAX,
+            };
+            let id = self.tree.add(root.clone().into_os_string(), None, depth);
+            self.tree.tops.push(id);
+        }
+    }
+
+    /// Looks at directories, and below them at what is new or, where directories are not watched, at everything.
+    fn look(&mut self, mut pending: Vec<NodeId>) {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        while let Some(id) = pending.pop() {
+            if !self.tree.nodes.contains_key(&id) {
+                continue;
+            }
+            let path = self.tree.path(id);
+            let is_changed = match &self.watch {
+                Some(_) => self.watch_dir(id, &path),
+                None => self.compare(id, &path, now),
+            };
+            match is_changed {
+                None => self.forget(id),
+                Some(true) => pending.extend(self.read(id, &path)),
+                Some(false) => pending.extend(&self.tree.nodes[&id].dirs),
+            }
+        }
+    }
+
+    /// Watches a directory before it is read, so that no change is missed. Nothing if it is no directory any more.
+    fn watch_dir(&mut self, id: NodeId, path: &Path) -> Option<bool> {
+        let watch = self.watch.as_mut()?;
+        let node = self.tree.nodes.get_mut(&id)?;
+        if node.watch.is_some() {
+            return Some(true);
+        }
+        match watch.add(path) {
+            Watched::Number(number) => {
+                node.watch = Some(number);
+                self.tree.unwatched.remove(&id);
+                self.tree.by_watch.entry(number).or_default().push(id);
+            }
+            Watched::Refused => {
+                self.tree.unwatched.insert(id);
+            }
+            Watched::NoDirectory if node.parent.is_some() => return None,
+            // A root that is not there now may be there later.
+            Watched::NoDirectory => {
+                self.tree.unwatched.insert(id);
+            }
+            // From now on every directory is looked at every time.
+            Watched::TooMany => self.watch = None,
+        }
+        Some(true)
+    }
+
+    /// Whether a directory must be read again. Nothing if it is no directory any more.
+    fn compare(&mut self, id: NodeId, path: &Path, now: Duration) -> Option<bool> {
+        let node = self.tree.nodes.get_mut(&id)?;
+        let status = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let Some(status) = status.filter(|status| FileType::from_raw_mode(status.st_mode).is_dir())
+        else {
+            node.stamp = None;
+            return node.parent.is_none().then_some(true);
+        };
+        let stamp = Stamp::of(&status);
+        if node.stamp == Some(stamp) {
+            return Some(false);
+        }
+        let changed = Duration::new(
+            u64::try_from(status.st_mtime).unwrap_or(0),
+            u32::try_from(status.st_mtime_nsec).unwrap_or(0),
+        );
+        let is_settled = now.saturating_sub(changed) > MTIME_GRANULARITY;
+        node.stamp = is_settled.then_some(stamp);
+        Some(true)
+    }
+
+    /// Reads a directory's entries, and keeps what is known of the directories in it. Returns those to look at next.
+    fn read(&mut self, id: NodeId, path: &Path) -> Vec<NodeId> {
+        let Some(node) = self.tree.nodes.get_mut(&id) else {
+            return Vec::new();
+        };
+        let depth = node.depth;
+        let dirs = std::mem::take(&mut node.dirs);
+        let mut known: HashMap<OsString, NodeId> = HashMap::new();
+        for dir in dirs {
+            let name = self.tree.nodes.get(&dir).map(|node| node.name.clone());
+            known.extend(name.map(|name| (name, dir)));
+        }
+        self.tree.homes.remove(&id);
+        let mut next = Vec::new();
+        // What cannot be read is another user's: commands, which run as this one, cannot write there either.
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             let name = entry.file_name();
             if is_protected_name(name.as_bytes()) {
-                node.is_home = true;
-            } else if node.depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                node.dirs.push(DirNode {
-                    name,
-                    depth: node.depth - 1,
-                    ..DirNode::default()
-                });
+                self.tree.homes.insert(id);
+            } else if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let child = match known.remove(&name) {
+                    Some(child) => {
+                        if self.watch.is_none() {
+                            next.push(child);
+                        }
+                        child
+                    }
+                    None if self.tree.nodes.len() >= self.max_directories => {
+                        self.tree.is_full = true;
+                        continue;
+                    }
+                    None => {
+                        let child = self.tree.add(name, Some(id), depth - 1);
+                        next.push(child);
+                        child
+                    }
+                };
+                if let Some(node) = self.tree.nodes.get_mut(&id) {
+                    node.dirs.push(child);
+                }
             }
         }
-        node.dirs.sort_by(|a, b| a.name.cmp(&b.name));
-        known.sort_by(|a, b| a.name.cmp(&b.name));
-        for dir in &mut node.dirs {
-            if let Ok(at) = known.binary_search_by(|other| other.name.cmp(&dir.name)) {
-                *dir = std::mem::take(&mut known[at]);
-                known[at].name.clone_from(&dir.name);
+        for gone in known.into_values() {
+            self.forget(gone);
+        }
+        next
+    }
+
+    fn forget_child(&mut self, id: NodeId, name: &OsStr) {
+        let children = self.tree.nodes.get(&id).map(|node| node.dirs.iter());
+        let is_named = |child: &&NodeId| {
+            let node = self.tree.nodes.get(child);
+            node.is_some_and(|node| node.name == name)
+        };
+        if let Some(child) = children.and_then(|mut all| all.find(is_named)).copied() {
+            self.forget(child);
+        }
+    }
+
+    /// Forgets a directory and everything below it.
+    fn forget(&mut self, id: NodeId) {
+        let mut gone = vec![id];
+        while let Some(id) = gone.pop() {
+            let Some(node) = self.tree.nodes.remove(&id) else {
+                continue;
+            };
+            gone.extend(node.dirs);
+            self.tree.homes.remove(&id);
+            self.tree.unwatched.remove(&id);
+            if let Some(parent) = node
+                .parent
+                .and_then(|parent| self.tree.nodes.get_mut(&parent))
+            {
+                parent.dirs.retain(|dir| *dir != id);
+            }
+            let Some(number) = node.watch else { continue };
+            // One that was moved is watched under the same number in its new place.
+            let Some(nodes) = self.tree.by_watch.get_mut(&number) else {
+                continue;
+            };
+            nodes.retain(|other| *other != id);
+            if nodes.is_empty() {
+                self.tree.by_watch.remove(&number);
+                if let Some(watch) = &self.watch {
+                    watch.remove(number);
+                }
             }
         }
+    }
+}
+
+impl DirTree {
+    fn add(&mut self, name: OsString, parent: Option<NodeId>, depth: usize) -> NodeId {
+        let id = self.next;
+        self.next += 1;
+        let node = DirNode {
+            name,
+            parent,
+            depth,
+            ..DirNode::default()
+        };
+        self.nodes.insert(id, node);
+        id
+    }
+
+    fn path(&self, id: NodeId) -> PathBuf {
+        let mut names = Vec::new();
+        let mut at = Some(id);
+        while let Some(node) = at.and_then(|id| self.nodes.get(&id)) {
+            names.push(&node.name);
+            at = node.parent;
+        }
+        names.into_iter().rev().collect()
     }
 }
 
@@ -212,8 +384,23 @@ fn is_file_system(root: &Path) -> bool {
 mod tests {
     use super::*;
 
+    /// With watched directories, and without.
+    fn both(roots: &[PathBuf]) -> [ProtectedDirFinder; 2] {
+        let watching = ProtectedDirFinder::new(roots.to_vec());
+        assert!(watching.watch.is_some());
+        let mut comparing = ProtectedDirFinder::new(roots.to_vec());
+        comparing.watch = None;
+        [watching, comparing]
+    }
+
     #[test]
     fn nested_repositories_are_found_and_changes_are_seen() {
+        for which in [0, 1] {
+            changes_are_seen(which);
+        }
+    }
+
+    fn changes_are_seen(which: usize) {
         let root = tempfile::tempdir().unwrap();
         let dir = |path: &str| std::fs::create_dir_all(root.path().join(path)).unwrap();
         dir("a/b/.git");
@@ -225,7 +412,8 @@ mod tests {
             dir(&format!("many/{n}"));
         }
         dir("many/zzz/.git");
-        let mut finder = ProtectedDirFinder::new(vec![root.path().to_owned()]);
+        let [watching, comparing] = both(&[root.path().to_owned()]);
+        let mut finder = if which == 0 { watching } else { comparing };
         let below = |paths: &[&str]| -> Vec<PathBuf> {
             paths.iter().map(|path| root.path().join(path)).collect()
         };
@@ -255,14 +443,15 @@ mod tests {
         std::fs::create_dir_all(home.path().join("ws/a/b/.git")).unwrap();
         std::fs::create_dir_all(home.path().join("other/.git")).unwrap();
         let workspace = home.path().join("ws");
-        let mut finder = ProtectedDirFinder::new(vec!["/".into(), workspace.clone()]);
-        let found = finder.find();
-        assert!(found.homes.contains(&workspace.join("a/b")), "{found:?}");
-        assert!(
-            !found.homes.contains(&home.path().join("other")),
-            "{found:?}"
-        );
-        assert!(!found.is_complete);
+        for mut finder in both(&["/".into(), workspace.clone()]) {
+            let found = finder.find();
+            assert!(found.homes.contains(&workspace.join("a/b")), "{found:?}");
+            assert!(
+                !found.homes.contains(&home.path().join("other")),
+                "{found:?}"
+            );
+            assert!(!found.is_complete);
+        }
     }
 
     #[test]
@@ -271,10 +460,99 @@ mod tests {
         for n in 0..20 {
             std::fs::create_dir_all(root.path().join(format!("{n}/.git"))).unwrap();
         }
+        for mut finder in both(&[root.path().to_owned()]) {
+            finder.max_directories = 10;
+            for _ in 0..2 {
+                let found = finder.find();
+                assert_eq!(found.homes.len(), 9);
+                assert!(!found.is_complete);
+            }
+        }
+    }
+
+    /// Random changes of a tree: what is found from changes is what a fresh look finds.
+    #[test]
+    fn what_is_found_from_changes_is_what_is_there() {
+        let base = tempfile::tempdir().unwrap();
+        let (root, outside) = (base.path().join("root"), base.path().join("outside"));
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::create_dir_all(&outside).unwrap();
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let mut below = |most: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % most
+        };
+        let mut finder = ProtectedDirFinder::new(vec![root.clone()]);
+        let (mut moved_out, mut seen) = (0, 0);
+        for round in 0..400 {
+            for _ in 0..below(6) {
+                let mut dir = |name: u64| {
+                    let mut path = root.clone();
+                    for _ in 0..=below(3) {
+                        path.push(format!("d{}", below(4)));
+                    }
+                    match name {
+                        0 => path,
+                        1 => path.join(".git"),
+                        _ => path.join("llmc.toml"),
+                    }
+                };
+                // Each of these may fail; what matters is what is there afterwards.
+                let (one, other, git, file) = (dir(0), dir(0), dir(1), dir(2));
+                let _ = match below(9) {
+                    0 | 1 => std::fs::create_dir_all(&one),
+                    2 => std::fs::create_dir_all(&git),
+                    3 => std::fs::write(&file, ""),
+                    4 => std::fs::rename(&one, &other),
+                    5 => std::fs::remove_dir_all(&one),
+                    6 => std::fs::remove_dir_all(&git),
+                    7 => rustix::fs::renameat_with(
+                        CWD,
+                        &one,
+                        CWD,
+                        &other,
+                        rustix::fs::RenameFlags::EXCHANGE,
+                    )
+                    .map_err(Into::into),
+                    _ => {
+                        moved_out += 1;
+                        let away = outside.join(moved_out.to_string());
+                        let gone = std::fs::rename(&one, &away);
+                        let planted = std::fs::create_dir_all(away.join("x/.git"));
+                        gone.and(planted)
+                            .and_then(|()| std::fs::rename(&away, &other))
+                    }
+                };
+            }
+            let mut fresh = ProtectedDirFinder::new(vec![root.clone()]);
+            fresh.watch = None;
+            let found = finder.find();
+            assert_eq!(found, fresh.find(), "round {round}");
+            seen += found.homes.len();
+        }
+        assert!(seen > 400, "the tree holds protected names: {seen}");
+        assert!(finder.watch.is_some());
+        let watches: usize = finder.tree.by_watch.values().map(Vec::len).sum();
+        assert_eq!(watches, finder.tree.nodes.len());
+    }
+
+    #[test]
+    fn lost_changes_are_found_by_looking_at_everything() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("a/b")).unwrap();
         let mut finder = ProtectedDirFinder::new(vec![root.path().to_owned()]);
-        finder.max_directories = 10;
-        let found = finder.find();
-        assert_eq!(found.homes.len(), 9);
-        assert!(!found.is_complete);
+        assert_eq!(finder.find().homes, Vec::<PathBuf>::new());
+        let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let limit: usize = limit.trim().parse().unwrap();
+        for n in 0..=limit {
+            std::fs::write(root.path().join(format!("a/{}", n % 2)), "").unwrap();
+            std::fs::remove_file(root.path().join(format!("a/{}", n % 2))).unwrap();
+        }
+        std::fs::create_dir_all(root.path().join("a/b/.git")).unwrap();
+        assert_eq!(finder.find().homes, [root.path().join("a/b")]);
+        std::fs::create_dir_all(root.path().join("a/b/c/.git")).unwrap();
+        assert_eq!(finder.find().homes.len(), 2);
     }
 }
