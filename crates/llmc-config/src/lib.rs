@@ -34,6 +34,8 @@ mod choices;
 mod config;
 mod declarations;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod layer_reader;
 mod layers;
 mod load;

@@ -26,6 +26,8 @@ pub mod diff;
 pub mod entries;
 pub mod error_lines;
 mod excerpt;
+#[cfg(test)]
+mod fuzz;
 pub mod git;
 pub mod grep;
 pub mod logs;

@@ -22,6 +22,8 @@
 
 pub mod clock;
 pub mod cut;
+#[cfg(test)]
+mod fuzz;
 pub mod handles;
 mod integrity;
 pub mod neutral;

@@ -21,6 +21,8 @@
 mod cancel;
 pub mod edit;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod journal;
 pub mod lease;
 pub mod machine;

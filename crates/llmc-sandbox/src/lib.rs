@@ -61,6 +61,8 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod host;
 mod limits;
 mod names;

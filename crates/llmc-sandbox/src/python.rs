@@ -7,6 +7,8 @@
 
 mod block;
 mod frames;
+#[cfg(test)]
+mod fuzz;
 mod interpreter;
 mod process;
 mod spares;

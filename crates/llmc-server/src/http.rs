@@ -17,6 +17,8 @@ mod connections;
 mod dashboard;
 mod error;
 mod exposure;
+#[cfg(test)]
+mod fuzz;
 mod gates;
 mod lifecycle;
 mod listen;

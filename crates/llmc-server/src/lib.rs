@@ -24,6 +24,8 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod approvals;
+#[cfg(test)]
+mod fuzz;
 mod hangup;
 mod head;
 pub mod http;

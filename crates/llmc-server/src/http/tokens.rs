@@ -175,7 +175,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Option<&'a [u
     Some(first.map(|value| value.as_bytes()))
 }
 
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+pub(super) fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(b"Bearer ".len())?;
     scheme
         .eq_ignore_ascii_case(b"Bearer ")
