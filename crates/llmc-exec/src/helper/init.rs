@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal as Nix};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -125,7 +125,7 @@ fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
         mounts::build(plan, stage, tmp.as_deref())
             .map_err(|error| Failure::new(Some(error.feature), &error.step, error.errno))?;
         if plan.features.fresh_proc {
-            mounts::fresh_proc()
+            mounts::fresh_proc(|| limits::bound_pids(plan.limits.processes))
                 .map_err(|errno| Failure::new(Some(Feature::FreshProc), "mounting /proc", errno))?;
         }
         stand_at(plan, &here)?;
@@ -286,8 +286,14 @@ fn introduce(command: Pid, leash: &UnixStream) -> io::Result<()> {
     { leash }.read_exact(&mut answer)
 }
 
+/// Ended children that are reaped before anything else is looked at.
+const MAX_REAPED_AT_ONCE: usize = 64;
+
 /// Reaps whatever ends until that is the command itself, or the server is gone. Passes on signals that the server sends,
 /// and calls `end` once if the run is over a bound.
+///
+/// A run that starts processes without end leaves this one little time, and may end them faster than they can be reaped.
+/// So nothing here goes on until there is no more, and the server comes before the count.
 fn watch(
     signals: &SignalFd,
     command: Pid,
@@ -299,7 +305,12 @@ fn watch(
     let mut is_over = false;
     loop {
         // First: a child may have ended before its signal was blocked.
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        let mut has_more = true;
+        for _ in 0..MAX_REAPED_AT_ONCE {
+            let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) else {
+                has_more = false;
+                break;
+            };
             if pid != command {
                 continue;
             }
@@ -314,10 +325,25 @@ fn watch(
             PollFd::new(leash, PollFlags::RDHUP | PollFlags::IN),
             PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
         ];
-        let left = next_check.saturating_duration_since(Instant::now());
+        let left = match has_more {
+            true => Duration::ZERO,
+            false => next_check.saturating_duration_since(Instant::now()),
+        };
         let timeout = Timespec::try_from(left).ok();
         if poll(&mut watched, timeout.as_ref()).is_err() {
             continue;
+        }
+        if !watched[1].revents().is_empty() {
+            let _ = signals.read_signal();
+        }
+        let leash_says = watched[0].revents();
+        if !leash_says.is_empty() {
+            let mut signal = [0];
+            let ended = leash_says != PollFlags::IN;
+            if ended || !{ leash }.read(&mut signal).is_ok_and(|read| read == 1) {
+                return None;
+            }
+            pass_on(signal[0], command);
         }
         if Instant::now() >= next_check {
             match usage.exceeded() {
@@ -329,19 +355,6 @@ fn watch(
             }
             next_check = Instant::now() + usage.interval();
         }
-        let leash_says = watched[0].revents();
-        if !watched[1].revents().is_empty() {
-            let _ = signals.read_signal();
-        }
-        if leash_says.is_empty() {
-            continue;
-        }
-        let mut signal = [0];
-        let ended = leash_says != PollFlags::IN;
-        if ended || !{ leash }.read(&mut signal).is_ok_and(|read| read == 1) {
-            return None;
-        }
-        pass_on(signal[0], command);
     }
 }
 

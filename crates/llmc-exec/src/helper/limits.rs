@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::system::uname;
 
 use crate::plan::Plan;
 
@@ -22,6 +23,33 @@ pub(super) fn set(plan: &Plan) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Numbers that the kernel gives out only once: it begins again above them when it has reached the highest.
+const RESERVED_PIDS: u64 = 300;
+/// How far the kernel's bound is above the one that ends a run, so that a run that reaches it is seen to be over.
+const SPARE_PIDS: u64 = 64;
+/// Since this version each pid namespace has its highest number; before, it is the machine's.
+const OWN_PID_MAX_VERSION: (u32, u32) = (6, 14);
+
+/// Bounds the processes and threads of this pid namespace, those of root included, by their highest number. Without it the
+/// helper's own count holds, and a run has as many as it can start between two of them.
+pub(super) fn bound_pids(processes: u64) {
+    let release = uname();
+    if release.release().to_str().ok().and_then(version) < Some(OWN_PID_MAX_VERSION) {
+        return;
+    }
+    let highest = RESERVED_PIDS
+        .saturating_add(processes)
+        .saturating_add(SPARE_PIDS);
+    // Fails where there may be more than the kernel can number anyway.
+    let _ = std::fs::write("/proc/sys/kernel/pid_max", highest.to_string());
+}
+
+/// The first two numbers of a kernel's release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 /// Lowers a limit, hard and soft; one that is lower already stays.
 pub(super) fn lower(resource: Resource, to: u64) -> Result<(), Errno> {
     let now = getrlimit(resource);
@@ -33,4 +61,19 @@ pub(super) fn lower(resource: Resource, to: u64) -> Result<(), Errno> {
             maximum: Some(to),
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_read_and_unknown_ones_are_old() {
+        assert_eq!(version("6.18.2-generic"), Some((6, 18)));
+        assert_eq!(version("5.15-rc1"), Some((5, 15)));
+        assert_eq!(version("6.1.0-13-amd64"), Some((6, 1)));
+        for odd in ["", "6", "linux", "x.6.18"] {
+            assert!(version(odd) < Some(OWN_PID_MAX_VERSION), "{odd}");
+        }
+    }
 }

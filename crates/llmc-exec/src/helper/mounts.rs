@@ -278,10 +278,13 @@ fn git_overlay(git: &GitOverlay) -> Result<OwnedFd, Errno> {
     fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, flags)
 }
 
-/// Mounts a `/proc` that knows only this pid namespace. Read-only: as root, its switches are the host's.
-pub(super) fn fresh_proc() -> Result<(), Errno> {
-    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount("proc", "/proc", "proc", flags, None)
+/// Mounts a `/proc` that knows only this pid namespace. Read-only: as root, its switches are the host's. Calls `before`
+/// while it can still be written.
+pub(super) fn fresh_proc(before: impl FnOnce()) -> Result<(), Errno> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("proc", "/proc", "proc", flags, None)?;
+    before();
+    mount_remount("/proc", flags | MountFlags::RDONLY, c"")
 }
 
 /// Paths that lie below no other of the list.

@@ -25,6 +25,8 @@ pub(super) struct UsageCheck {
     memory: Option<(u64, u64)>,
     /// Whether `/proc` shows the processes of this run and no others.
     has_own_proc: bool,
+    /// Processes at the last look.
+    seen: usize,
     is_close: bool,
 }
 
@@ -32,6 +34,7 @@ pub(super) struct UsageCheck {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Usage {
     threads: u64,
+    /// Bytes in memory, pages of files aside.
     resident: u64,
 }
 
@@ -44,6 +47,7 @@ impl UsageCheck {
                 .memory_bytes
                 .map(|bytes| (bytes, run_memory_bytes(bytes))),
             has_own_proc: plan.features.fresh_proc,
+            seen: 0,
             // A run may begin with what brings it over a bound.
             is_close: true,
         }
@@ -63,21 +67,25 @@ impl UsageCheck {
             true => listed_pids(),
             false => reaper::descendants(getpid()),
         };
+        // Before any of them is looked at, which takes long where there are many: they may be doubling meanwhile.
+        if pids.len() as u64 > self.processes {
+            return Some(self.too_many());
+        }
+        let is_growing = pids.len() > self.seen;
+        self.seen = pids.len();
         let used: Vec<(Pid, Usage)> = pids
             .into_iter()
             .filter_map(|pid| Some((pid, usage(pid)?)))
             .collect();
         let threads: u64 = used.iter().map(|(_, usage)| usage.threads).sum();
         if threads > self.processes {
-            return Some(format!(
-                "it had more than {} processes and threads",
-                self.processes
-            ));
+            return Some(self.too_many());
         }
         let resident: u64 = used.iter().map(|(_, usage)| usage.resident).sum();
         let (each, all) = self.memory.unwrap_or((u64::MAX, u64::MAX));
-        self.is_close = threads > self.processes / CLOSE_PART || resident > each / CLOSE_PART;
-        // Pages of files are counted so far, and shared ones several times: an upper bound.
+        self.is_close =
+            is_growing || threads > self.processes / CLOSE_PART || resident > each / CLOSE_PART;
+        // Shared pages are counted several times so far: an upper bound.
         if resident <= each {
             return None;
         }
@@ -92,6 +100,11 @@ impl UsageCheck {
             false => None,
         };
         over.map(|(what, bytes)| format!("{what} used more than {} MiB of memory", bytes >> 20))
+    }
+
+    fn too_many(&self) -> String {
+        let bound = self.processes;
+        format!("it had more than {bound} processes and threads")
     }
 }
 
@@ -112,7 +125,11 @@ fn usage(pid: Pid) -> Option<Usage> {
 fn parse_status(text: &str) -> Option<Usage> {
     Some(Usage {
         threads: number_after(text, "Threads:")?,
-        resident: number_after(text, "VmRSS:").unwrap_or(0) << 10,
+        resident: ["RssAnon:", "RssShmem:"]
+            .iter()
+            .filter_map(|name| number_after(text, name))
+            .sum::<u64>()
+            << 10,
     })
 }
 
@@ -149,7 +166,7 @@ mod tests {
         assert!(own.threads > 0 && own.resident > 1 << 16, "{own:?}");
         let memory = own_memory(getpid()).unwrap();
         assert!(memory > 1 << 14 && memory < 1 << 40, "{memory}");
-        let odd = "Name:\tThreads: 9\nState:\tS\nVmRSS:\t    20 kB\nThreads:\t3\n";
+        let odd = "Name:\tThreads: 9\nState:\tS\nRssAnon:\t    15 kB\nRssFile:\t 9 kB\nRssShmem:\t 5 kB\nThreads:\t3\n";
         let wanted = Usage {
             threads: 3,
             resident: 20 << 10,

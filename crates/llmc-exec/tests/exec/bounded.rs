@@ -15,6 +15,7 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     );
     add("a_run_without_children_cannot_start_processes", no_children);
     add("a_fork_bomb_is_ended", fork_bomb);
+    add("process_numbers_are_bounded_for_a_run_alone", pid_bound);
     add("too_many_processes_end_a_run", many_processes);
     add("shared_memory_is_bounded", shared_memory);
     add("input_and_output_arrive_complete", echo);
@@ -111,6 +112,34 @@ fn fork_bomb() {
     // Far above what it takes, since other trials run at the same time; a bomb that is not ended never returns.
     assert!(took < limit + Duration::from_secs(40), "{took:?}");
     assert_eq!(world.run(&runner, &["cat", "inside.txt"]).out, "inside\n");
+}
+
+/// Where a pid namespace has a highest number of its own, even root cannot have more processes at once.
+fn pid_bound() {
+    let highest = "/proc/sys/kernel/pid_max";
+    let of_host = || std::fs::read_to_string(highest).unwrap();
+    let before = of_host();
+    let world = World::new();
+    let runner = bounded(&world, Confinement::Auto);
+    if !runner.level().procfs {
+        return;
+    }
+    let inside = world.run(&runner, &["cat", highest]).out;
+    let release = rustix::system::uname();
+    let release = release.release().to_str().unwrap();
+    let numbers: Vec<u32> = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse().ok())
+        .take(2)
+        .collect();
+    match numbers >= vec![6, 14] {
+        true => assert_eq!(inside, "564\n"),
+        false => assert_eq!(inside, before),
+    }
+    let script = format!("echo 99999 > {highest}");
+    let raised = world.run(&runner, &["sh", "-c", &script]);
+    assert!(!raised.finished.status.is_success(), "{raised:?}");
+    assert_eq!(of_host(), before);
 }
 
 fn many_processes() {
