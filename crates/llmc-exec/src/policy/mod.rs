@@ -33,9 +33,7 @@ use super::settings::{Profile, Settings};
 use super::word_split::clipped;
 use crate::error::{Error, Result};
 use llmc_config::{LinkPolicy, RegularFile, read_regular_file};
-use llmc_host::OpenDir;
-use llmc_host::PathRules;
-use llmc_host::Roots;
+use llmc_host::{CancelToken, OpenDir, PathRules, Roots};
 
 pub use self::git::GitCommand;
 
@@ -192,6 +190,10 @@ impl super::Runner {
             });
         }
         if name == "git" {
+            // The kernel keeps git from reading outside the roots; this says why.
+            policy
+                .roots
+                .check_repositories(cwd, &CancelToken::default())?;
             return self.neutral_git(program, args, cwd);
         }
         let Some(rule) = policy.rule_of(name) else {
