@@ -22,10 +22,26 @@ impl ConfigProblem {
     ) -> Self {
         Self {
             place: place.into(),
-            key: key.into(),
-            message: message.into(),
+            key: visible(key.into()),
+            message: visible(message.into()),
         }
     }
+}
+
+/// Control characters as escapes. What is wrong may be quoted from a file that another person wrote, and is printed to
+/// terminals, where it must neither act nor begin a line.
+fn visible(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }
 
 impl fmt::Display for ConfigProblem {

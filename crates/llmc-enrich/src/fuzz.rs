@@ -58,7 +58,8 @@ fn condensers() {
         let mut error_lines = ErrorLines::default();
         error_lines.feed(stdout.as_bytes());
         error_lines.finish();
-        let cut = stdout[..stdout.len() / 2].rfind('\n').filter(|_| only_ends);
+        let half = stdout.floor_char_boundary(stdout.len() / 2);
+        let cut = stdout[..half].rfind('\n').filter(|_| only_ends);
         let (head, tail) = match cut {
             Some(at) => (&stdout[..=at], Some(&stdout[at + 1..])),
             None => (&*stdout, None),

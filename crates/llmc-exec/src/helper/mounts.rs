@@ -357,9 +357,10 @@ impl StandIns {
         std::fs::write(&file, text).map_err(wrong)?;
         open(file.as_os_str())
             .and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()))
-            .and_then(|clone| {
-                move_onto(&clone, &onto)?;
-                remount(&clone, MountFlags::RDONLY)
+            .and_then(|clone| match move_onto(&clone, &onto) {
+                // It was deleted after it was opened: sockets come and go.
+                Err(Errno::NOENT) => Ok(()),
+                moved => moved.and_then(|()| remount(&clone, MountFlags::RDONLY)),
             })
             .map_err(at("covering", path))
     }
