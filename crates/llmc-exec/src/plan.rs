@@ -21,6 +21,8 @@ pub(super) const BROKER: &str = "__confine-broker";
 pub(super) const INNER: &str = "__confine-init";
 /// The hidden argument of the program that attempts escapes, for escape tests.
 pub(super) const ATTEMPT: &str = "__attempt";
+/// What stands between the words of two attempts.
+pub(super) const NEXT_ATTEMPT: &str = "--";
 /// The hidden argument of the step between a helper and a program that may start no other; the program and its name follow.
 pub(super) const SINGLE_PROCESS: &str = "__single-process";
 /// How that program begins the line that reports a refusal; the errno follows.

@@ -1,7 +1,7 @@
-//! The hostile program of an escape test: makes one attempt and prints its result.
+//! The hostile program of escape tests: makes attempts and prints what came of each, with its length before it.
 //!
 //! It is this executable, so that a test needs no shell, no Python and nothing on the list of allowed programs. What it
-//! prints is what it could read; a refusal is reported as an errno in the last line.
+//! prints is what it could read, or a line that reports a refusal as an errno.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -13,20 +13,36 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::plan::REFUSED;
+use crate::plan::{NEXT_ATTEMPT, REFUSED};
 
 /// How long a connection is waited for.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Makes the attempt that the words describe.
+/// Makes the attempts that the words describe, one after the other.
 pub(super) fn run(words: &[String]) -> io::Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut out = io::stdout();
-    match attempt(&words) {
-        Ok(got) => out.write_all(&got)?,
-        Err(error) => writeln!(out, "{REFUSED}{}", error.raw_os_error().unwrap_or(0))?,
+    if let ["wait"] = words[..] {
+        return wait(&mut out);
     }
-    out.flush()
+    for words in words.split(|word| *word == NEXT_ATTEMPT) {
+        let got = match attempt(words) {
+            Ok(got) => got,
+            Err(error) => format!("{REFUSED}{}\n", error.raw_os_error().unwrap_or(0)).into_bytes(),
+        };
+        // At once: the next attempt may end this process.
+        writeln!(out, "{}", got.len())?;
+        out.write_all(&got)?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// The process of the host that attempts are aimed at: says that it runs, and lives until its input ends.
+fn wait(out: &mut impl Write) -> io::Result<()> {
+    out.write_all(b"\n")?;
+    out.flush()?;
+    io::stdin().read_to_end(&mut Vec::new()).map(|_| ())
 }
 
 #[expect(
@@ -36,12 +52,6 @@ pub(super) fn run(words: &[String]) -> io::Result<()> {
 fn attempt(words: &[&str]) -> io::Result<Vec<u8>> {
     let nothing = |()| Vec::new();
     match words {
-        // The process of the host that other attempts are aimed at: says that it runs, and lives until its input ends.
-        ["wait"] => {
-            io::stdout().write_all(b"\n")?;
-            io::stdout().flush()?;
-            io::stdin().read_to_end(&mut Vec::new()).map(|_| Vec::new())
-        }
         ["write", path, text] => fs::write(path, text).map(nothing),
         ["append", path] => OpenOptions::new()
             .append(true)

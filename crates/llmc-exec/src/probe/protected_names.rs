@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Attempt, Probe, ProbeResult, Prober, TargetKind};
+use super::trial::{Attempt, Test, Trial};
+use super::{Probe, ProbeResult, Prober};
 use crate::level::Protection;
 use llmc_host::CONFIG_FILE;
 
@@ -10,7 +11,7 @@ const CONFIG: &str = "change or plant llmc.toml";
 const HOOKS: &str = "plant a git hook";
 
 impl Prober<'_> {
-    pub(super) fn protected(&self) -> Vec<Probe> {
+    pub(super) fn protected(&self) -> Vec<Test<'_>> {
         let root = self.cwd.path.absolute();
         let (git, hooks) = (root.join(".git"), root.join(".git/hooks"));
         let hook = match git.is_dir() || !exists(&git) {
@@ -30,52 +31,45 @@ impl Prober<'_> {
     }
 
     /// Something of the user's: only where the kernel itself is to refuse, since undoing would mean moving it about.
-    fn real(&self, what: &'static str, attempt: impl FnOnce() -> Probe) -> Probe {
+    fn real<'t>(&self, what: &'static str, attempt: impl FnOnce() -> Test<'t>) -> Test<'t> {
         match self.runner.level().protected {
             Protection::Mount => attempt(),
-            Protection::Detect => Probe {
-                what,
-                result: ProbeResult::Open("no mntns; undone after each run".to_owned()),
-            },
+            Protection::Detect => open(what, "no mntns; undone after each run"),
             Protection::None => self.planted(what, attempt),
         }
     }
 
     /// Something that is not there yet.
-    fn planted(&self, what: &'static str, attempt: impl FnOnce() -> Probe) -> Probe {
+    fn planted<'t>(&self, what: &'static str, attempt: impl FnOnce() -> Test<'t>) -> Test<'t> {
         match self.runner.level().protected {
-            Protection::None => Probe {
-                what,
-                result: ProbeResult::Open("confinement is off".to_owned()),
-            },
+            Protection::None => open(what, "confinement is off"),
             Protection::Mount | Protection::Detect => attempt(),
         }
     }
 
     /// Opens a file for writing and writes nothing.
-    fn open(&self, what: &'static str, file: &Path) -> Probe {
-        let attempt = self.confined(&["append", &file.display().to_string()]);
-        let mut opened = |attempt: &Attempt| attempt.refused.is_none();
-        self.judge(what, TargetKind::File, Ok(()), attempt, &mut opened)
+    fn open(&self, what: &'static str, file: &Path) -> Test<'_> {
+        let words = ["append", &file.display().to_string()];
+        Trial::at_real_place(what, file, &words, |attempt| attempt.refused.is_none())
     }
 
-    fn create(&self, file: &Path) -> Probe {
+    fn create(&self, file: &Path) -> Test<'_> {
         let text = format!("# {}\n", self.mark);
-        let attempt = self.confined(&["write", &file.display().to_string(), &text]);
-        let mut stays = |attempt: &Attempt| {
+        let words = ["write", &file.display().to_string(), &text];
+        let (place, planted) = (file.to_owned(), text.clone());
+        Trial::at_real_place(CONFIG, file, &words, move |attempt| {
             for taken in moved(attempt) {
-                remove_file(&taken, &text);
+                remove_file(&taken, &planted);
             }
-            remove_file(file, &text)
-        };
-        self.judge(CONFIG, TargetKind::File, Ok(()), attempt, &mut stays)
+            remove_file(&place, &planted)
+        })
     }
 
-    fn plant(&self, what: &'static str, hooks: &Path, place: Place) -> Probe {
+    fn plant(&self, what: &'static str, hooks: &Path, place: Place) -> Test<'_> {
         let text = self.mark.as_str();
-        let hook = hooks.join(text);
-        let attempt = self.confined(&["plant", &hooks.display().to_string(), text, text]);
-        let mut stays = |attempt: &Attempt| {
+        let words = ["plant", &hooks.display().to_string(), text, text];
+        let dir = hooks.to_owned();
+        Trial::at_real_place(what, hooks, &words, move |attempt| {
             if place == Place::New {
                 // What was taken away is the hooks directory, or the repository around it.
                 for taken in moved(attempt) {
@@ -86,16 +80,20 @@ impl Prober<'_> {
                     let _ = std::fs::remove_dir(taken);
                 }
             }
-            let stays = remove_file(&hook, text);
+            let stays = remove_file(&dir.join(text), text);
             if stays && place == Place::New {
                 // Only if empty.
-                let _ = std::fs::remove_dir(hooks);
-                let _ = hooks.parent().map(std::fs::remove_dir);
+                let _ = std::fs::remove_dir(&dir);
+                let _ = dir.parent().map(std::fs::remove_dir);
             }
             stays
-        };
-        self.judge(what, TargetKind::File, Ok(()), attempt, &mut stays)
+        })
     }
+}
+
+fn open<'t>(what: &'static str, why: &str) -> Test<'t> {
+    let result = ProbeResult::Open(why.to_owned());
+    Probe { what, result }.into()
 }
 
 /// Whether the directory to plant in was there before.

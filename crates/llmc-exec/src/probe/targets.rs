@@ -7,9 +7,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use super::own_program;
+use super::trial::own_program;
 use crate::settings::Settings;
 use llmc_host::OpenDir;
 
@@ -97,10 +98,12 @@ pub(super) struct Sockets {
     udp: Option<UdpSocket>,
     unix: Option<(UnixListener, String)>,
     unnamed: Option<(UnixListener, String)>,
+    /// Where one of them is.
+    _outside: Option<Rc<Outside>>,
 }
 
 impl Sockets {
-    pub(super) fn new(outside: Option<&Outside>, mark: &str) -> Sockets {
+    pub(super) fn new(outside: Option<Rc<Outside>>, mark: &str) -> Sockets {
         let tcp = TcpListener::bind("127.0.0.1:0").and_then(|socket| {
             socket.set_nonblocking(true)?;
             Ok(socket)
@@ -109,7 +112,7 @@ impl Sockets {
             socket.set_nonblocking(true)?;
             Ok(socket)
         });
-        let unix = outside.and_then(|outside| {
+        let unix = outside.as_ref().and_then(|outside| {
             let path = outside.0.join("socket");
             let socket = quiet(UnixListener::bind(&path)).ok()?;
             Some((socket, path.display().to_string()))
@@ -122,6 +125,7 @@ impl Sockets {
             udp: udp.ok(),
             unix,
             unnamed: unnamed.ok(),
+            _outside: outside,
         }
     }
 
@@ -189,7 +193,7 @@ pub(super) struct Victim {
 
 impl Victim {
     pub(super) fn new(mark: &str) -> io::Result<Victim> {
-        let mut process = own_program(&["wait"])
+        let mut process = own_program(&["wait".to_owned()])
             .env("LLMC_MCP_TOKEN", mark)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
