@@ -13,6 +13,7 @@ use tracing::Instrument;
 
 use crate::app::App;
 use crate::approval::Approver;
+use crate::call_thread::run_on_call_thread;
 use crate::catalog;
 use crate::cx::{Caller, Cx, Surface};
 use crate::error::{Error, ErrorKind, Family, Result};
@@ -253,7 +254,12 @@ impl App {
         let stop = CancelToken::with_deadline(Instant::now() + limit);
         let mut texts = cx.progress_texts();
         let work = work(tool, cx.with_stop(stop.clone()), call.args);
-        let mut task = tokio::spawn(work.in_current_span());
+        let work = work.in_current_span();
+        let mut task = match tool.effect {
+            Effect::Reads | Effect::Writes => run_on_call_thread(work),
+            // These mostly wait.
+            Effect::Runs | Effect::SendsOut | Effect::Scripts => tokio::spawn(work),
+        };
         let started = Instant::now();
         let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
         let deadline = tokio::time::sleep(limit + GRACE);

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::approval::Approver;
 use crate::call::Call;
+use crate::call_thread::is_call_thread;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handle_access::ReadRules;
 use crate::slots::CallSlot;
@@ -231,6 +232,9 @@ impl Cx {
         &self,
         work: impl FnOnce(&Cx, &CancelToken) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        if is_call_thread() {
+            return work(self, &self.stop);
+        }
         let (cx, span) = (self.clone(), tracing::Span::current());
         match tokio::task::spawn_blocking(move || span.in_scope(|| work(&cx, &cx.stop))).await {
             Ok(result) => result,

@@ -25,6 +25,7 @@ mod arguments;
 mod bootload;
 mod budget;
 mod call;
+mod call_thread;
 pub mod catalog;
 mod command_keeper;
 mod committed;
