@@ -99,6 +99,10 @@ const GAPS: &[(&str, &str)] = &[
         "give the exception one string",
     ),
     ("is not an iterator", "use iter(xs) first"),
+    (
+        "do not take turns",
+        "each task runs to its end when it is awaited; leave sleep(0) out if the order does not matter",
+    ),
     ("no such group", "look at m.groups() for what there is"),
 ];
 
@@ -130,6 +134,12 @@ pub(super) fn construct(message: &str) -> String {
     let found = CONSTRUCTS.iter().find(|(word, _)| message.contains(word));
     let hint = found.map_or("write it in plainer Python", |(_, hint)| hint);
     hint.to_owned()
+}
+
+/// The hint about an exception of a call that was awaited with others.
+pub(super) fn gathered(traceback: &str) -> Option<String> {
+    let hint = "inside of gather no exception of a call can be caught: give gather return_exceptions=True, or await one call after the other";
+    traceback.contains("gather(").then(|| hint.to_owned())
 }
 
 /// The hint about an uncaught exception.

@@ -328,6 +328,10 @@ impl<'a> Rewriter<'a> {
                 let function = if self.paths && self.files && PATH_METHODS.contains(&name) {
                     self.libraries.insert(Library::Files);
                     format!("p_{name}")
+                } else if name == "sleep" && self.takes_turns(call, method) {
+                    let function = self.core("take_turns");
+                    self.replace(call.range(), format!("{function}()"));
+                    return true;
                 } else if name == "translate" && arguments.args.len() == 1 {
                     "m_translate".to_owned()
                 } else if name == "sort" && (has("key") || self.paths) {
@@ -345,6 +349,19 @@ impl<'a> Rewriter<'a> {
             }
             _ => false,
         }
+    }
+
+    /// Whether this is `asyncio.sleep(0)` among several tasks, which lets the others go on.
+    fn takes_turns(&self, call: &ExprCall, method: &ExprAttribute) -> bool {
+        let makes_tasks = ["create_task", "ensure_future", "gather"];
+        let is_zero = call
+            .arguments
+            .args
+            .first()
+            .is_some_and(|seconds| self.source(seconds) == "0");
+        is_zero
+            && self.source(&*method.value) == "asyncio"
+            && makes_tasks.iter().any(|name| self.code.contains(name))
     }
 
     /// `x.method(a)` as `function(x, a)`.

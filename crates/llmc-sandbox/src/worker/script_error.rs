@@ -62,7 +62,10 @@ pub(super) fn from_exception(
         ExcType::TimeoutError if error.message.starts_with("time limit exceeded") => {
             error.kind = ScriptErrorKind::Limit(ScriptLimit::Cpu);
         }
-        _ => error.hint = hints::exception(&error.exception, &error.message, names),
+        _ => {
+            let hint = hints::exception(&error.exception, &error.message, names);
+            error.hint = hint.or_else(|| hints::gathered(&error.traceback));
+        }
     }
     error
 }

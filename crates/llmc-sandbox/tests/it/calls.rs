@@ -74,6 +74,20 @@ fn failures() {
         ),
         "caught\n"
     );
+    let each = "import asyncio\nr = await asyncio.gather(*(f() for f in (tools.aio.add, tools.aio.fail, tools.aio.add)), return_exceptions=True)\nprint([type(x).__name__ for x in r])";
+    assert_eq!(shows(each), "['int', 'FileNotFoundError', 'int']\n");
+    // What cannot be caught where Python would catch it is said.
+    let inside = "import asyncio\nasync def f():\n  try:\n    await tools.aio.fail()\n  except FileNotFoundError:\n    return 1\nawait asyncio.gather(f(), f())";
+    let trouble = fails(inside, ScriptErrorKind::Exception);
+    assert!(trouble.hint.unwrap().contains("return_exceptions"));
+    let turns = "import asyncio\nasync def f():\n  await asyncio.sleep(0)\ntasks = [asyncio.create_task(f()) for _ in range(2)]\nfor task in tasks: await task";
+    let trouble = fails(turns, ScriptErrorKind::Exception);
+    assert_eq!(trouble.line, Some(3), "{trouble:?}");
+    assert!(trouble.hint.unwrap().contains("to its end"));
+    assert_eq!(
+        shows("import asyncio\nasync def f():\n  await asyncio.sleep(0)\n  return 1\nawait f()"),
+        "1"
+    );
 }
 
 fn together() {

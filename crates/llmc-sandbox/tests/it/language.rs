@@ -51,6 +51,14 @@ fn values() {
             "d = {'a': 1, 'b': 2}\ndel d['a']\nxs = [1, 2, 3, 4]\ndel xs[1:3]\nprint(d, xs)",
             "{'b': 2} [1, 4]\n",
         ),
+        (
+            "y, z = 1, 2\ndef f():\n  y = 1\n  del y; return 'left'\nprint(f())\ndel y, z\ntry:\n  y\nexcept NameError as e:\n  print(e)",
+            "left\nname 'y' is not defined\n",
+        ),
+        (
+            "try:\n  del nothing\nexcept NameError as e:\n  print(e)",
+            "name 'nothing' is not defined\n",
+        ),
         ("xs = [1, 2, 3]\nxs[1:] = 'ab'\nxs", "[1, 'a', 'b']"),
         ("{'a': 1} | {'b': 2}", "{'a': 1, 'b': 2}"),
         ("({1} <= {1, 2}, {1, 2} < {1, 2})", "(True, False)"),
@@ -95,6 +103,14 @@ fn values() {
         (
             "import hashlib\nhashlib.sha256(b'abc').hexdigest()[:8] + hashlib.md5(b'abc').hexdigest()[:8]",
             "ba7816bf90015098",
+        ),
+        (
+            "from abc import ABC, abstractmethod\nclass A(ABC):\n  @abstractmethod\n  def f(self): ...\n  @abstractmethod\n  def g(self): ...\nclass B(A):\n  def f(self): return 1\nclass C(B):\n  def g(self): return 2\nfor make in (lambda: A(), lambda: B(), lambda: C()):\n  try:\n    print(make().g())\n  except TypeError as e:\n    print(e)",
+            "Can't instantiate abstract class A without an implementation for abstract methods 'f', 'g'\nCan't instantiate abstract class B without an implementation for abstract method 'g'\n2\n",
+        ),
+        (
+            "import asyncio\nasync def f(n):\n  if n > 1: raise ValueError('no')\n  return n\nr = await asyncio.gather(f(1), f(2), return_exceptions=True)\n(r[0], type(r[1]).__name__)",
+            "(1, 'ValueError')",
         ),
         (
             "import textwrap, statistics\n(textwrap.fill('a b c', 3), statistics.median([3, 1, 2]))",

@@ -328,3 +328,11 @@ def _llmc_m_translate(x, table):
         to = table.get(ord(c), c)
         out.append("" if to is None else to if isinstance(to, str) else chr(to))
     return "".join(out)
+
+
+def _llmc_abstract(message, *args, **options):
+    raise TypeError(message)
+
+
+def _llmc_take_turns():
+    raise RuntimeError("asyncio.sleep(0): tasks do not take turns here")

@@ -217,8 +217,17 @@ async def _llmc_ready(x=None):
     return x
 
 
+# One after the other, since an exception inside of the interpreter's gather cannot be caught there. Calls of tools are
+# under way already.
+async def _llmc_gather_all(xs):
+    results = []
+    for x in xs:
+        results.append(await _llmc_guard(x))
+    return results
+
+
 def _llmc_gather(*xs, return_exceptions=False):
-    return _llmc_a.gather(*[_llmc_guard(x) for x in xs]) if return_exceptions else _llmc_a.gather(*xs)
+    return _llmc_gather_all(xs) if return_exceptions else _llmc_a.gather(*xs)
 
 
 class _llmc_Semaphore:

@@ -21,6 +21,9 @@ const EMPTY_BASES: [&str; 6] = [
     "typing.Protocol",
 ];
 
+/// Bases, and metaclasses, whose abstract methods must be there.
+const ABSTRACT_BASES: [&str; 4] = ["ABC", "abc.ABC", "ABCMeta", "abc.ABCMeta"];
+
 /// What is known of the classes of a block.
 #[derive(Debug, Default)]
 pub(in super::super) struct Classes {
@@ -34,6 +37,9 @@ struct ClassFacts {
     statics: Vec<String>,
     class_methods: Vec<String>,
     properties: Vec<String>,
+    abstract_methods: Vec<String>,
+    /// Whether abstract methods keep it from being instantiated.
+    is_abc: bool,
     is_dataclass: bool,
     /// It can be rewritten, or needs nothing.
     simple: bool,
@@ -87,6 +93,37 @@ impl Classes {
         owners.first().copied()
     }
 
+    /// Methods that a class only declares, of its own and of its bases.
+    fn abstract_methods(&self, class: &str, depth: usize) -> Vec<String> {
+        let Some(facts) = self.known.get(class).filter(|_| depth < 32) else {
+            return Vec::new();
+        };
+        let mut found = facts.abstract_methods.clone();
+        let mut have = facts.members.clone();
+        for base in &facts.bases {
+            let of_base = self.abstract_methods(base, depth + 1);
+            found.extend(of_base.into_iter().filter(|name| !have.contains(name)));
+            have.extend(self.members(base, 0));
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// What Python says when this class is instantiated, if it must not be.
+    fn refusal(&self, class: &str) -> Option<String> {
+        let facts = self.known.get(class)?;
+        let missing = self.abstract_methods(class, 0);
+        if !(facts.simple && facts.is_abc) || missing.is_empty() {
+            return None;
+        }
+        let plural = if missing.len() > 1 { "s" } else { "" };
+        let names = missing.join("', '");
+        Some(format!(
+            "Can't instantiate abstract class {class} without an implementation for abstract method{plural} '{names}'"
+        ))
+    }
+
     pub(super) fn is_property(&self, name: &str) -> bool {
         self.owner(|facts| facts.properties.iter().any(|known| known == name))
             .is_some()
@@ -115,6 +152,12 @@ fn facts(class: &StmtClassDef, known: &Classes) -> ClassFacts {
         simple: true,
         ..ClassFacts::default()
     };
+    let keywords = class.keywords().iter().map(|keyword| &keyword.value);
+    facts.is_abc = class.bases().iter().chain(keywords).any(|base| {
+        let name = path(base);
+        let is_abc = known.known.get(&name).is_some_and(|base| base.is_abc);
+        is_abc || ABSTRACT_BASES.contains(&name.as_str())
+    });
     for base in class.bases() {
         let name = path(base);
         if known
@@ -140,7 +183,9 @@ fn facts(class: &StmtClassDef, known: &Classes) -> ClassFacts {
                         "property" => facts.properties.push(name.clone()),
                         "staticmethod" => facts.statics.push(name.clone()),
                         "classmethod" => facts.class_methods.push(name.clone()),
-                        "abstractmethod" | "abc.abstractmethod" => {}
+                        "abstractmethod" | "abc.abstractmethod" => {
+                            facts.abstract_methods.push(name.clone());
+                        }
                         _ => facts.simple = false,
                     }
                 }
@@ -240,6 +285,12 @@ impl Rewriter<'_> {
                 _ => false,
             },
             Expr::Attribute(method) => self.bound_call(call, method),
+            Expr::Name(class) if let Some(refusal) = self.classes.refusal(&class.id) => {
+                let function = self.core("abstract");
+                self.replace(class.range, function);
+                self.first_argument(call, &format!("\"{refusal}\""));
+                true
+            }
             Expr::Name(_) if self.is_builtin(&call.func, "isinstance") => {
                 let Some(Expr::Name(class)) = arguments.args.get(1) else {
                     return false;

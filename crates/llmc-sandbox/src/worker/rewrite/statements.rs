@@ -119,11 +119,19 @@ impl Rewriter<'_> {
         })
     }
 
+    /// Names are deleted by the end of a handler that binds them, which is a statement of several lines.
     pub(super) fn delete(&mut self, delete: &StmtDelete) -> bool {
+        let indent = self.indent(delete.start());
         let mut parts = Vec::new();
         for target in &delete.targets {
             parts.push(match target {
-                Expr::Name(name) => format!("{} = None", name.id),
+                Expr::Name(name) => match indent {
+                    Some(indent) => format!(
+                        "try:\n{indent} {0}\n{indent} raise ValueError\n{indent}except ValueError as {0}:\n{indent} pass",
+                        name.id
+                    ),
+                    None => format!("{} = None", name.id),
+                },
                 Expr::Subscript(item) => {
                     let of = self.source(&*item.value);
                     match &*item.slice {
@@ -140,7 +148,8 @@ impl Rewriter<'_> {
                 _ => return false,
             });
         }
-        self.replace(delete.range, parts.join("; "));
+        let next = indent.map_or("; ".to_owned(), |indent| format!("\n{indent}"));
+        self.replace(delete.range, parts.join(&next));
         true
     }
 
