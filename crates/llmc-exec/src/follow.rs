@@ -52,6 +52,8 @@ pub(super) struct Terms {
     pub(super) program: String,
     pub(super) timeout: Duration,
     pub(super) max_output: u64,
+    /// How often `go_on` is asked.
+    pub(super) check_interval: Duration,
 }
 
 /// Follows a run to its end, or until `go_on` returns an error. Protected names are checked by the caller.
@@ -64,6 +66,7 @@ pub(super) fn follow(
     let started = Instant::now();
     let run = Run {
         deadline: started + terms.timeout.min(MAX_RUN_TIME),
+        check_interval: terms.check_interval,
         left: terms.max_output,
         over: None,
         report: None,
@@ -92,6 +95,7 @@ pub(super) fn follow(
 #[derive(Debug)]
 struct Run {
     deadline: Instant,
+    check_interval: Duration,
     left: u64,
     over: Option<Over>,
     report: Option<Report>,
@@ -140,7 +144,7 @@ impl Run {
             }
             let timeout = match gone {
                 Some(deadline) => deadline - now,
-                None => CANCEL_CHECK_INTERVAL.min(
+                None => self.check_interval.min(
                     self.deadline
                         .saturating_duration_since(now)
                         .max(Duration::from_millis(1)),

@@ -1,52 +1,55 @@
-//! A run whose standard input the caller writes while it runs.
+//! A run whose pipes the caller reads and writes while it goes on.
 //!
-//! The calling thread follows the run to its end, and every byte the run prints is passed on, so that a protocol over
-//! its outputs loses nothing: a run that prints faster than its output is read waits.
+//! The calling thread follows the run to its end and touches neither pipe, so that a protocol over them needs no thread
+//! between the two sides and loses nothing: a run that prints faster than its output is read waits.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
-use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, broken, failed, follow};
+use super::exit_status::ExitStatus;
+use super::follow::{MAX_RUN_TIME, RunReport, broken, failed, follow};
 use super::plan::Input;
-use super::process::wait_for_room;
 use super::runner::{ExecRequest, Runner};
 use crate::error::Result;
 use llmc_host::CancelToken;
 
-/// Where a run's input is written. Dropping it closes the input.
+/// The caller's ends of a run.
 #[derive(Debug)]
-pub struct CommandInput(File);
+pub struct RunPipes {
+    /// The run's standard input; writing does not block. Dropping it closes the input.
+    pub input: File,
+    /// Both outputs of the run as one.
+    pub output: File,
+    pub leash: RunLeash,
+}
 
-impl CommandInput {
-    /// Writes all of it, waiting for the run to read. `false` if the input is closed or the call is cancelled.
-    pub fn write(&mut self, bytes: &[u8], stop: &CancelToken) -> bool {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            match self.0.write(rest) {
-                Ok(written) => rest = &rest[written..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !stop.is_cancelled() => {
-                    wait_for_room(&self.0, CANCEL_CHECK_INTERVAL);
-                }
-                Err(_) => return false,
-            }
-        }
-        true
+/// Ends its run when it is dropped.
+#[derive(Debug)]
+pub struct RunLeash {
+    socket: UnixStream,
+    let_go: CancelToken,
+}
+
+impl Drop for RunLeash {
+    fn drop(&mut self) {
+        self.let_go.cancel();
+        // An error means that the run has ended already.
+        let _ = self.socket.shutdown(Shutdown::Write);
     }
 }
 
 impl Runner {
-    /// As [`Runner::run`], for a program with an input. `begin` receives that input once the program runs; both outputs
-    /// arrive as one.
+    /// As [`Runner::run`], for a program whose input and output are the caller's: `begin` receives both once the program
+    /// runs. Its end is the end of the program, its time limit, or the end of the [`RunLeash`].
     ///
     /// # Errors
     /// As [`Runner::run`].
     pub fn run_interactive(
         &self,
         spec: &ExecRequest<'_>,
-        begin: impl FnOnce(CommandInput),
-        on_output: &mut dyn FnMut(&[u8]),
-        stop: &CancelToken,
+        begin: impl FnOnce(RunPipes),
     ) -> Result<RunReport> {
         let wrong = |error| broken("starting the process", error);
         let launched = self.launch_with(spec, Input::Pipe)?;
@@ -55,11 +58,33 @@ impl Runner {
                 .map_err(wrong)?
                 .map_err(|failure| failed(&failure, &terms.program))?;
             tree.seen().map_err(wrong)?;
-            if let Some(input) = tree.take_input() {
-                begin(CommandInput(input));
+            let (started, let_go) = (Instant::now(), CancelToken::default());
+            let leash = RunLeash {
+                socket: tree.leash().map_err(wrong)?,
+                let_go: let_go.clone(),
+            };
+            if let (Some(input), Some(output)) = (tree.take_input(), tree.take_output()) {
+                begin(RunPipes {
+                    input,
+                    output,
+                    leash,
+                });
             }
-            let on_output = &mut |_: Stream, bytes: &[u8]| on_output(bytes);
-            follow(tree, terms, on_output, &|| stop.check())
+            // Nothing but the leash ends it early, so nothing has to be looked at in between.
+            terms.check_interval = MAX_RUN_TIME;
+            match follow(tree, terms, &mut |_, _| {}, &|| Ok(())) {
+                // The helper has gone without a report, as it was told to.
+                Err(_) if let_go.is_cancelled() => Ok(RunReport {
+                    status: ExitStatus::Stopped,
+                    timed_out: false,
+                    cancelled: true,
+                    output_capped: false,
+                    duration: started.elapsed(),
+                    quarantined: Vec::new(),
+                    notes: Vec::new(),
+                }),
+                ended => ended,
+            }
         })
     }
 }

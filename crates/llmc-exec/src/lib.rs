@@ -15,7 +15,7 @@
 //! - [`ConfinementLevel`]: what the kernel enforces, in one line
 //! - [`Program`]: an allowed name and the file it stands for
 //! - [`RunReport`], [`ExitStatus`], [`Stream`]: the result of a run
-//! - [`CommandInput`]: the standard input of a run
+//! - [`RunPipes`], [`RunLeash`]: a run that its caller talks to
 //! - [`GitAccess`], [`Quarantined`]: what a run may change in git directories, and what it tried
 //! - [`ProcessOptions`]: how a background process is kept
 //! - [`RunOwner`], [`PrivateLayer`]: whose private folders a run uses
@@ -81,7 +81,7 @@ pub use exit_status::ExitStatus;
 pub use follow::{RunReport, Stream};
 pub use helper::helper_main;
 pub use home::{HIDDEN_PLACES, user_home};
-pub use interactive::CommandInput;
+pub use interactive::{RunLeash, RunPipes};
 pub use interpreters::is_interpreter;
 pub use level::{ConfinementLevel, Protection};
 pub use pids::{NotKilled, SignalTarget, find_signal_target, signal_number};

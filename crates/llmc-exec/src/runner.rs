@@ -292,7 +292,7 @@ impl Runner {
         &self,
         launched: Launched,
         spec: &ExecRequest<'_>,
-        work: impl FnOnce(&mut Tree, &Terms) -> Result<RunReport>,
+        work: impl FnOnce(&mut Tree, &mut Terms) -> Result<RunReport>,
     ) -> Result<RunReport> {
         let Launched {
             program,
@@ -300,12 +300,13 @@ impl Runner {
             tmp,
             watch,
         } = launched;
-        let terms = Terms {
+        let mut terms = Terms {
             program: program.name,
             timeout: spec.timeout,
             max_output: spec.max_output,
+            check_interval: CANCEL_CHECK_INTERVAL,
         };
-        let ended = work(&mut tree, &terms);
+        let ended = work(&mut tree, &mut terms);
         // Reaps the helper: no process of the run is left that could race with the check of protected names.
         drop(tree);
         drop(tmp);

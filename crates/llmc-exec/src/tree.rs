@@ -146,6 +146,11 @@ impl Tree {
         self.input.take()
     }
 
+    /// The command's output, for a caller that reads it itself; none of it is an event then.
+    pub(super) fn take_output(&mut self) -> Option<File> {
+        self.out.take()
+    }
+
     /// What happens next, waiting at most `timeout`.
     pub(super) fn next(&mut self, timeout: Duration) -> io::Result<Event> {
         match plan::take(&mut self.inbox)? {

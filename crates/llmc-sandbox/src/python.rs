@@ -6,6 +6,7 @@
 //! the embedded backend.
 
 mod block;
+mod boot;
 mod frames;
 #[cfg(test)]
 mod fuzz;
@@ -29,10 +30,14 @@ use crate::limits::ScriptLimits;
 use crate::names::ScriptNames;
 use crate::outcome::ScriptOutcome;
 
+/// The oldest Python that scripts run in.
+const MIN_VERSION: (u32, u32) = (3, 8);
+
 /// A Python of this machine inside a boundary that passed its probes.
 #[derive(Debug)]
 pub struct PythonBackend {
     interpreter: Arc<Interpreter>,
+    version: String,
     spares: Arc<Spares>,
     /// Why the workspace's own interpreter is not the one.
     passed_over: Option<String>,
@@ -51,14 +56,14 @@ impl PythonBackend {
         let (candidates, mut passed_over) = visible.candidates();
         let mut why = None;
         for candidate in candidates {
-            let mut interpreter = visible.confine(&candidate)?;
-            match interpreter.start_once() {
-                Ok(version) => {
-                    interpreter.version = version;
-                    interpreter.check_boundary()?;
+            let interpreter = Arc::new(visible.confine(&candidate)?);
+            match Spare::try_out(&interpreter)? {
+                Ok(spare) => {
+                    let (major, minor, micro) = spare.version;
                     return Ok(PythonBackend {
-                        interpreter: Arc::new(interpreter),
-                        spares: Arc::default(),
+                        interpreter,
+                        version: format!("{major}.{minor}.{micro}"),
+                        spares: Arc::new(Spares::beginning_with(spare.process)),
                         passed_over,
                     });
                 }
@@ -84,13 +89,8 @@ impl PythonBackend {
 
     /// The interpreter in a few words, and why it is not the workspace's own where that exists.
     pub fn describe(&self) -> String {
-        let Interpreter {
-            version,
-            program,
-            venv,
-            ..
-        } = &*self.interpreter;
-        let mut words = format!("Python {version} ({})", program.path.display());
+        let Interpreter { program, venv, .. } = &*self.interpreter;
+        let mut words = format!("Python {} ({})", self.version, program.path.display());
         if let Some(venv) = venv {
             words.push_str(&format!(" with {}", venv.display()));
         }
@@ -118,12 +118,19 @@ impl PythonBackend {
         self.spares.fill(&self.interpreter);
     }
 
+    /// Ends the interpreters that were started ahead.
+    pub fn rest(&self) {
+        self.spares.clear();
+    }
+
     /// A process for one script, or for those of one session: one that was started ahead if there is any. No process is
-    /// ever used by two.
+    /// ever used by two. The next is started at once, so that it gets ready while this one works. Needs a tokio runtime.
     pub fn session(&self) -> PythonSession {
         let ready = self.spares.take();
+        let process = ready.unwrap_or_else(|| PythonProcess::start(&self.interpreter));
+        self.prepare();
         PythonSession {
-            process: ready.unwrap_or_else(|| PythonProcess::start(&self.interpreter)),
+            process,
             is_over: false,
             memory_bytes: 0,
         }
@@ -139,13 +146,38 @@ impl PythonBackend {
         host: &H,
         cancel: &CancellationToken,
     ) -> ScriptOutcome {
-        let mut session = self.session();
-        let outcome = session
+        self.session()
             .run_block(code, names, limits, host, cancel, AfterBlock::End)
-            .await;
-        drop(session);
-        self.prepare();
-        outcome
+            .await
+    }
+}
+
+/// The first interpreter, which is also the first spare.
+struct Spare {
+    process: PythonProcess,
+    version: (u32, u32, u32),
+}
+
+impl Spare {
+    /// Starts the interpreter while the boundary around it is probed; why it does not run, if it does not.
+    fn try_out(interpreter: &Arc<Interpreter>) -> llmc_exec::Result<Result<Spare, String>> {
+        std::thread::scope(|scope| {
+            let probing = scope.spawn(|| interpreter.check_boundary());
+            let started = PythonProcess::start(interpreter).wait_for_hello();
+            let (process, version) = match started {
+                Ok(started) => started,
+                Err(reason) => return Ok(Err(reason)),
+            };
+            let (major, minor, micro) = version;
+            if (major, minor) < MIN_VERSION {
+                return Ok(Err(format!("version {major}.{minor}.{micro} is too old")));
+            }
+            match probing.join() {
+                Ok(checked) => checked?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+            Ok(Ok(Spare { process, version }))
+        })
     }
 }
 

@@ -191,9 +191,6 @@ async fn run_in_kept_process(
     let outcome = process
         .run(block.code, &names, block.limits, block.tools, cx.cancel())
         .await;
-    if !is_kept {
-        python.prepare();
-    }
     if process.can_go_on() {
         let principal = &cx.caller().principal;
         scripts.kept.keep(session.key(), principal, process);

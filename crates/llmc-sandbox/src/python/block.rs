@@ -127,6 +127,7 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
         let ending = 'run: loop {
             let has_room =
                 content_bytes < frames::MAX_SYSTEM_FRAME_BYTES && running.len() < MAX_PENDING_CALLS;
+            let may_move = has_room || process.has_unsent();
             let waited = Instant::now();
             // The clock of the script stands still until its interpreter is ready, and while it has calls under way.
             let left = match (process.is_ready, running.is_empty()) {
@@ -135,9 +136,8 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
                 (true, false) => &mut self.calls_left,
             };
             tokio::select! {
-                chunk = process.output.recv(), if has_room => match chunk {
-                    Some(chunk) => process.inbox.add(&chunk),
-                    None => break None,
+                moved = process.advance(has_room), if may_move => if moved.is_none() {
+                    break None;
                 },
                 Some((id, bytes, reply)) = running.next() => {
                     cancels.remove(&id);

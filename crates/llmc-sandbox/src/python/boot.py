@@ -3,8 +3,10 @@
 #
 # What is imported here delays every script. `ast`, `asyncio`, `inspect` and `traceback` are half of a start.
 import _ast
+import _thread
 import builtins
 import io
+import itertools
 import json
 import os
 import select
@@ -22,6 +24,11 @@ USUAL_MODULES = (
     "re collections itertools functools datetime pathlib linecache traceback ast glob fnmatch shutil subprocess"
     " tempfile textwrap csv math random time string typing dataclasses enum contextlib"
 ).split()
+LENGTH = struct.Struct("<I")
+MAIN_THREAD = _thread.get_ident()
+# Made once: `json.dumps` and `json.loads` make theirs for each message.
+parsed = json.JSONDecoder(object_hook=Fields).scan_once
+written = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 VALUE = "_llmc_value"
 SPARE = 64 << 10
 # Freed when memory runs out, so that the end can still be reported.
@@ -83,8 +90,10 @@ def editable(folder):
 class Reply:
     """The answer to one request, once it has come."""
 
+    __slots__ = "message", "done"
+
     def __init__(self):
-        self.message, self.done = None, threading.Lock()
+        self.message, self.done = None, _thread.allocate_lock()
         self.done.acquire()
 
     def __call__(self, message):
@@ -99,51 +108,57 @@ class Channel:
         self.input, self.output = private(0), private(1)
         self.lock, self.reading = threading.Lock(), threading.Lock()
         self.listening, self.unread = False, bytearray()
-        self.waiting, self.last = {}, 0
+        self.waiting, self.numbers = {}, itertools.count(1)
         self.blocks, self.has_block = [], threading.Semaphore(0)
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, 0)
         os.close(null)
 
+    def read(self, size):
+        part = os.read(self.input, max(size, SPARE))
+        if not part:
+            os._exit(1)
+        return part
+
     def exactly(self, size):
         while len(self.unread) < size:
-            part = os.read(self.input, max(size - len(self.unread), SPARE))
-            if not part:
-                os._exit(1)
-            self.unread += part
+            self.unread += self.read(size - len(self.unread))
         taken = bytes(self.unread[:size])
         del self.unread[:size]
         return taken
 
     def hear(self):
-        size = struct.unpack("<I", self.exactly(4))[0]
-        message = json.loads(self.exactly(size), object_hook=Fields)
+        if not self.unread:
+            part = self.read(SPARE)
+            # Mostly one whole message and nothing else.
+            if len(part) > 4 and LENGTH.unpack_from(part)[0] == len(part) - 4:
+                message = parsed(part[4:].decode(), 0)[0]
+                if "contents" not in message:
+                    return message
+            self.unread += part
+        size = LENGTH.unpack(self.exactly(4))[0]
+        message = parsed(self.exactly(size).decode(), 0)[0]
         if "contents" in message:
             message["contents"] = [self.exactly(size) for size in message["contents"]]
         return message
 
     def say(self, kind, *parts):
-        frame = kind + struct.pack("<I", sum(map(len, parts)))
-        if sum(map(len, parts)) <= SPARE:
+        size = sum(map(len, parts))
+        frame = kind + LENGTH.pack(size)
+        if size <= SPARE:
             frame, parts = frame + b"".join(parts), ()
         with self.lock:
             for part in (frame,) + parts:
-                part = memoryview(part)
-                while part:
-                    part = part[Native.write(self.output, part) :]
+                done = Native.write(self.output, part)
+                while done < len(part):
+                    done += Native.write(self.output, memoryview(part)[done:])
 
     def send(self, kind, message, answered, *contents):
         """Sends a request and returns its number."""
-        with self.lock:
-            self.last += 1
-            number = message["id"] = self.last
-            self.waiting[number] = answered
-        try:
-            head = json.dumps(message, allow_nan=False, ensure_ascii=False).encode()
-        except BaseException:
-            del self.waiting[number]
-            raise
-        size = [struct.pack("<I", len(head))] if contents else []
+        number = message["id"] = next(self.numbers)
+        head = written(message).encode()
+        self.waiting[number] = answered
+        size = [LENGTH.pack(len(head))] if contents else []
         self.say(kind, *size, head, *contents)
         return number
 
@@ -181,7 +196,7 @@ class Channel:
     def wait(self, reply):
         """Waits for a reply. The main thread reads by itself while nothing else reads, since passing a reply from thread
         to thread takes longer than the call."""
-        is_main = threading.current_thread() is threading.main_thread()
+        is_main = _thread.get_ident() == MAIN_THREAD
         if not is_main or self.listening or not self.reading.acquire(False):
             self.start_listening()
             reply.done.acquire()
@@ -217,7 +232,8 @@ def tool(channel, name):
     """A function of the host, to be called."""
 
     def call(*args, **kwargs):
-        barrier()
+        if Image.open:
+            barrier()
         reply = Reply()
         channel.ask(name, args, kwargs, reply)
         return result(channel.wait(reply))

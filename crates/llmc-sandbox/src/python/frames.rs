@@ -12,7 +12,10 @@ use crate::outcome::ScriptValue;
 const MAX_FRAME_BYTES: usize = 32 << 20;
 /// The largest file that a script writes, with the names of the operation.
 pub(super) const MAX_SYSTEM_FRAME_BYTES: usize = (128 << 20) + (64 << 10);
-const HEADER_BYTES: usize = 5;
+/// Memory of a buffer that is empty.
+const MAX_KEPT_BYTES: usize = 256 << 10;
+const LENGTH_BYTES: usize = 4;
+const HEADER_BYTES: usize = 1 + LENGTH_BYTES;
 
 /// Received bytes that are not a whole frame yet.
 #[derive(Debug, Default)]
@@ -83,7 +86,14 @@ pub(super) struct ErrorFrame {
 
 impl FrameBuffer {
     pub(super) fn add(&mut self, bytes: &[u8]) {
-        if self.at > 0 {
+        if self.at == self.bytes.len() {
+            // What a large frame took is not held for the small ones after it.
+            if self.bytes.capacity() > MAX_KEPT_BYTES {
+                self.bytes = Vec::new();
+            }
+            self.bytes.clear();
+            self.at = 0;
+        } else if self.at > 0 {
             self.bytes.drain(..self.at);
             self.at = 0;
         }
@@ -138,25 +148,20 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| error.to_string())
 }
 
-/// A reply with contents: a message that names their lengths, and the contents behind it.
-pub(super) fn pack_with(message: &mut Value, contents: &[Vec<u8>]) -> Vec<u8> {
+/// Adds a message to the script as a frame: the message, which names the lengths of the contents, and those behind it.
+pub(super) fn pack_with(frames: &mut Vec<u8>, message: &mut Value, contents: &[Vec<u8>]) {
     if !contents.is_empty() {
         message["contents"] = contents.iter().map(Vec::len).collect();
     }
-    let mut frame = pack(message);
+    let at = frames.len();
+    frames.extend([0; LENGTH_BYTES]);
+    // Writing JSON to memory does not fail.
+    let _ = serde_json::to_writer(&mut *frames, message);
+    let length = u32::try_from(frames.len() - at - LENGTH_BYTES).unwrap_or(u32::MAX);
+    frames[at..at + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
     for content in contents {
-        frame.extend_from_slice(content);
+        frames.extend_from_slice(content);
     }
-    frame
-}
-
-/// A message to the script as a frame.
-pub(super) fn pack(message: &Value) -> Vec<u8> {
-    let text = message.to_string();
-    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-    let mut frame = length.to_le_bytes().to_vec();
-    frame.extend_from_slice(text.as_bytes());
-    frame
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use llmc_exec::{
     CacheMode, Children, Confinement, Limits as ExecLimits, ProbeResult, Profile, Program, Runner,
@@ -51,11 +51,10 @@ const MAX_VENV_CONFIG_BYTES: u64 = 16 << 10;
 pub(super) struct Interpreter {
     pub(super) runner: Runner,
     pub(super) program: Program,
-    /// The program that it runs first: source, or a loader and the compiled form.
-    pub(super) program_arguments: Vec<String>,
+    /// The program that it runs first.
+    pub(super) boot: OnceLock<Vec<String>>,
     /// What `boot.py` finds on its command line.
     pub(super) argument: String,
-    pub(super) version: String,
     pub(super) venv: Option<PathBuf>,
     roots: Arc<Roots>,
 }
@@ -232,9 +231,8 @@ impl Visible {
         Ok(Interpreter {
             runner,
             program,
-            program_arguments: Vec::new(),
+            boot: OnceLock::new(),
             argument: argument.to_string(),
-            version: String::new(),
             venv: venv.map(|venv| venv.dir.clone()),
             roots: self.roots.clone(),
         })

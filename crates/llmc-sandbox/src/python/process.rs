@@ -1,70 +1,71 @@
 //! One Python process: started ahead or for a script, kept for a session, ended when this is dropped.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use llmc_exec::{CommandInput, ExecRequest, GitAccess, RunOwner, RunReport};
-use llmc_host::CancelToken;
+use llmc_exec::{RunLeash, RunPipes, RunReport};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::net::unix::pipe;
+use tokio::sync::oneshot;
 
-use super::frames::{self, Frame, FrameBuffer};
+use super::frames::{self, Frame, FrameBuffer, HelloFrame};
 use super::interpreter::Interpreter;
 
-/// The program that Python runs first.
-const BOOT_SCRIPT: &str = concat!(
-    include_str!("images.py"),
-    include_str!("files.py"),
-    include_str!("programs.py"),
-    include_str!("results.py"),
-    include_str!("boot.py"),
-);
-/// The kernel's bound on one argument is 128 KiB.
-const _: () = assert!(BOOT_SCRIPT.len() < 120 << 10);
-/// Prints the compiled form of the program that follows. Compiling takes most of a start.
-const COMPILE: &str = "import sys,marshal,binascii as b\n\
-    code = compile(sys.argv[1], '<boot>', 'exec', 0, True, 2)\n\
-    sys.stdout.write(b.b2a_base64(marshal.dumps(code), newline=False).decode())\n";
-/// Runs a compiled program: how many arguments hold it, and those.
-const LOAD: &str = "import sys,marshal,binascii as b\n\
-    exec(marshal.loads(b.a2b_base64(''.join(sys.argv.pop(1) for _ in range(int(sys.argv.pop(1)))))))\n";
-/// The compiled program in one argument.
-const MAX_PART_BYTES: usize = 100 << 10;
-const MAX_COMPILED_BYTES: usize = 1 << 20;
-/// More than an interpreter says before its first script.
-const MAX_HELLO_BYTES: usize = 64 << 10;
-/// The oldest Python that scripts run in.
-const MIN_VERSION: (u32, u32) = (3, 8);
 /// How long an interpreter may take to start.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// No process lives longer; the clock of each script ends it far earlier.
 const MAX_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long the end of a process is waited for once its output has ended.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// How much is read at a time: the size of a pipe.
+const READ_BLOCK_BYTES: usize = 64 << 10;
+/// More than an interpreter says before its first script.
+const MAX_HELLO_BYTES: usize = 64 << 10;
 
 /// A running interpreter.
 #[derive(Debug)]
 pub(super) struct PythonProcess {
-    /// What it says, in pieces of any size.
-    pub(super) output: mpsc::Receiver<Vec<u8>>,
+    connection: Connection,
+    /// What it has said and what is not read yet.
     pub(super) inbox: FrameBuffer,
     /// Whether it has said that it is ready.
     pub(super) is_ready: bool,
-    answers: std::sync::mpsc::Sender<Vec<u8>>,
+    /// What it is to be told; bytes before `sent` are on their way.
+    outbox: Vec<u8>,
+    sent: usize,
     ended: oneshot::Receiver<llmc_exec::Result<RunReport>>,
-    stop: CancelToken,
+}
+
+/// The way to a process.
+#[derive(Debug)]
+enum Connection {
+    Starting(oneshot::Receiver<RunPipes>),
+    /// It runs; its pipes are not used by a runtime yet.
+    Started(RunPipes),
+    Open {
+        input: pipe::Sender,
+        output: pipe::Receiver,
+        block: Box<[u8]>,
+        _leash: RunLeash,
+    },
+    /// It has ended, or is being ended.
+    Closed,
 }
 
 impl PythonProcess {
     /// Starts one; whether that works is found out later.
     pub(super) fn start(interpreter: &Arc<Interpreter>) -> PythonProcess {
-        let stop = CancelToken::default();
-        let (chunks, output) = mpsc::channel(16);
-        let (answers, messages) = std::sync::mpsc::channel::<Vec<u8>>();
+        let (connect, pipes) = oneshot::channel();
         let (report, ended) = oneshot::channel();
-        let (interpreter, cancelled) = (interpreter.clone(), stop.clone());
+        let interpreter = interpreter.clone();
         let live = move || {
-            let finished = interpreter.run(MAX_LIFE, messages, &cancelled, &mut |bytes| {
-                // A full channel makes the script wait; a closed one means that it is being ended.
-                let _ = chunks.blocking_send(bytes.to_vec());
+            let finished = interpreter.run(MAX_LIFE, |pipes| {
+                // Pipes that are not wanted any more end the run here.
+                let _ = connect.send(pipes);
             });
             let _ = report.send(finished);
         };
@@ -75,19 +76,169 @@ impl PythonProcess {
             tracing::warn!(%error, "no thread for a script");
         }
         PythonProcess {
-            output,
+            connection: Connection::Starting(pipes),
             inbox: FrameBuffer::default(),
             is_ready: false,
-            answers,
+            outbox: Vec::new(),
+            sent: 0,
             ended,
-            stop,
         }
     }
 
-    /// Sends a message.
-    pub(super) fn say(&self, message: &mut Value, contents: &[Vec<u8>]) {
+    /// Waits until it is ready, without a runtime; also its version.
+    pub(super) fn wait_for_hello(mut self) -> Result<(PythonProcess, (u32, u32, u32)), String> {
+        const NO_PYTHON: &str = "it does not start as Python 3.8 or newer";
+        let deadline = Instant::now() + START_TIMEOUT;
+        let mut pipes = match self.connection {
+            Connection::Starting(pipes) => match (pipes.blocking_recv(), self.ended) {
+                (Ok(pipes), ended) => {
+                    self.ended = ended;
+                    pipes
+                }
+                (Err(_), ended) => {
+                    return Err(match ended.blocking_recv() {
+                        Ok(Err(error)) => error.to_string(),
+                        _ => NO_PYTHON.to_owned(),
+                    });
+                }
+            },
+            _ => return Err(NO_PYTHON.to_owned()),
+        };
+        let mut block = [0; 4096];
+        let mut received = 0;
+        while received < MAX_HELLO_BYTES {
+            let read = read_until(&mut pipes.output, &mut block, deadline);
+            let read = read.map_err(|error| error.to_string())?;
+            if read == 0 {
+                break;
+            }
+            received += read;
+            self.inbox.add(&block[..read]);
+            match self.inbox.next() {
+                Ok(None) => {}
+                Ok(Some(Frame::Hello(HelloFrame { version }))) => {
+                    self.is_ready = true;
+                    self.connection = Connection::Started(pipes);
+                    return Ok((self, version));
+                }
+                _ => break,
+            }
+        }
+        Err(NO_PYTHON.to_owned())
+    }
+
+    /// Sends a message, now or as soon as it is read.
+    pub(super) fn say(&mut self, message: &mut Value, contents: &[Vec<u8>]) {
+        frames::pack_with(&mut self.outbox, message, contents);
         // That it has ended shows in its output.
-        let _ = self.answers.send(frames::pack_with(message, contents));
+        let _ = self.send();
+    }
+
+    /// Whether it has not been sent everything.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.sent < self.outbox.len()
+    }
+
+    /// Moves bytes: reads what there is if `may_read`, and writes what can be written. `None` when its output has ended.
+    ///
+    /// Waits for either; loses nothing when it is dropped.
+    pub(super) async fn advance(&mut self, may_read: bool) -> Option<()> {
+        self.connect().await?;
+        loop {
+            let has_unsent = self.has_unsent();
+            let Connection::Open {
+                input,
+                output,
+                block,
+                ..
+            } = &mut self.connection
+            else {
+                return None;
+            };
+            tokio::select! {
+                ready = output.readable(), if may_read => match ready.and_then(|()| output.try_read(block)) {
+                    Ok(0) => return None,
+                    Ok(read) => {
+                        self.inbox.add(&block[..read]);
+                        return Some(());
+                    }
+                    Err(error) if is_passing(&error) => {}
+                    Err(_) => return None,
+                },
+                ready = input.writable(), if has_unsent => {
+                    if ready.is_err() || self.send().is_err() {
+                        self.forget_unsent();
+                    }
+                    if !may_read {
+                        return Some(());
+                    }
+                }
+                else => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Waits for the pipes of a process that starts, and gives them to the runtime.
+    async fn connect(&mut self) -> Option<()> {
+        let pipes = match &mut self.connection {
+            Connection::Open { .. } => return Some(()),
+            Connection::Closed => return None,
+            Connection::Starting(pipes) => pipes.await.ok(),
+            Connection::Started(_) => None,
+        };
+        let before = std::mem::replace(&mut self.connection, Connection::Closed);
+        let pipes = match (pipes, before) {
+            (Some(pipes), _) | (None, Connection::Started(pipes)) => pipes,
+            _ => return None,
+        };
+        let RunPipes {
+            input,
+            output,
+            leash,
+        } = pipes;
+        let opened = pipe::Sender::from_file(input)
+            .and_then(|input| Ok((input, pipe::Receiver::from_file(output)?)));
+        match opened {
+            Ok((input, output)) => {
+                self.connection = Connection::Open {
+                    input,
+                    output,
+                    block: vec![0; READ_BLOCK_BYTES].into_boxed_slice(),
+                    _leash: leash,
+                };
+                Some(())
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no pipes to a script");
+                None
+            }
+        }
+    }
+
+    /// Writes what can be written now.
+    fn send(&mut self) -> io::Result<()> {
+        let Connection::Open { input, .. } = &self.connection else {
+            return Ok(());
+        };
+        while self.sent < self.outbox.len() {
+            match input.try_write(&self.outbox[self.sent..]) {
+                Ok(written) => self.sent += written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.forget_unsent();
+        Ok(())
+    }
+
+    fn forget_unsent(&mut self) {
+        self.sent = 0;
+        // What a large message took is not held for the small ones after it.
+        if self.outbox.capacity() > READ_BLOCK_BYTES {
+            self.outbox = Vec::new();
+        }
+        self.outbox.clear();
     }
 
     /// Whether it runs, as far as is known.
@@ -98,115 +249,35 @@ impl PythonProcess {
         )
     }
 
-    /// How it ended by itself; `None` if that is not known.
+    /// How it ended, after its output has; one that has only closed its output is ended. `None` if that is not known.
     pub(super) async fn end(&mut self) -> Option<llmc_exec::Result<RunReport>> {
-        (&mut self.ended).await.ok()
+        if let Ok(ended) = tokio::time::timeout(END_TIMEOUT, &mut self.ended).await {
+            return ended.ok();
+        }
+        self.connection = Connection::Closed;
+        let ended = tokio::time::timeout(START_TIMEOUT, &mut self.ended).await;
+        ended.ok()?.ok()
     }
 }
 
-impl Drop for PythonProcess {
-    fn drop(&mut self) {
-        self.stop.cancel();
-    }
-}
-
-impl Interpreter {
-    /// Starts the interpreter and lets it end: its version if it runs.
-    pub(super) fn start_once(&mut self) -> Result<String, String> {
-        self.program_arguments = vec![COMPILE.to_owned(), BOOT_SCRIPT.to_owned()];
-        let (compiled, _) = self.run_silent(MAX_COMPILED_BYTES);
-        let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
-        self.program_arguments = match String::from_utf8(compiled) {
-            Ok(text) if !text.is_empty() && text.bytes().all(|byte| is_base64(&byte)) => {
-                let parts = text.as_bytes().chunks(MAX_PART_BYTES);
-                let parts = parts.map(|part| String::from_utf8_lossy(part).into_owned());
-                let count = text.len().div_ceil(MAX_PART_BYTES).to_string();
-                [LOAD.to_owned(), count].into_iter().chain(parts).collect()
-            }
-            _ => vec![BOOT_SCRIPT.to_owned()],
-        };
-        let mut inbox = FrameBuffer::default();
-        let (hello, ended) = self.run_silent(MAX_HELLO_BYTES);
-        inbox.add(&hello);
-        match (inbox.next(), ended) {
-            (Ok(Some(Frame::Hello(hello))), _) => {
-                let (major, minor, micro) = hello.version;
-                let version = format!("{major}.{minor}.{micro}");
-                match (major, minor) >= MIN_VERSION {
-                    true => Ok(version),
-                    false => Err(format!("version {version} is too old")),
-                }
-            }
-            (_, Err(error)) => Err(error.to_string()),
-            _ => Err("it does not start as Python 3.8 or newer".to_owned()),
+/// Reads what comes before the deadline.
+fn read_until(from: &mut File, block: &mut [u8], deadline: Instant) -> io::Result<usize> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&*from, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return from.read(block),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
+}
 
-    /// What the interpreter prints when nothing is sent to it, and how it ended.
-    fn run_silent(&self, max_bytes: usize) -> (Vec<u8>, llmc_exec::Result<RunReport>) {
-        let (_, silence) = std::sync::mpsc::channel();
-        let (stop, mut printed) = (CancelToken::default(), Vec::new());
-        let ended = self.run(
-            START_TIMEOUT,
-            silence,
-            &stop,
-            &mut |bytes| match printed.len() + bytes.len() <= max_bytes {
-                true => printed.extend_from_slice(bytes),
-                false => stop.cancel(),
-            },
-        );
-        (printed, ended)
-    }
-
-    /// Runs the interpreter to its end, sending it messages and passing on its output.
-    fn run(
-        &self,
-        timeout: Duration,
-        messages: std::sync::mpsc::Receiver<Vec<u8>>,
-        stop: &CancelToken,
-        on_output: &mut dyn FnMut(&[u8]),
-    ) -> llmc_exec::Result<RunReport> {
-        let options = ["python3", "-I", "-S", "-B", "-X", "utf8", "-c"].map(str::to_owned);
-        let argv: Vec<String> = options
-            .into_iter()
-            .chain(self.program_arguments.iter().cloned())
-            .chain([self.argument.clone()])
-            .collect();
-        let cwd = self.cwd()?;
-        let env = [
-            ("HOME", "/tmp"),
-            ("USER", "nobody"),
-            ("LOGNAME", "nobody"),
-            ("MALLOC_ARENA_MAX", "2"),
-        ];
-        let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let spec = ExecRequest {
-            argv: &argv,
-            program: Some(&self.program),
-            cwd: &cwd,
-            timeout,
-            env: &env,
-            max_output: u64::MAX,
-            owner: RunOwner::default(),
-            git: GitAccess::ReadOnly,
-        };
-        let cancel = stop.clone();
-        let begin = move |mut input: CommandInput| {
-            // A thread of its own, since a script may not read its messages.
-            let send = move || {
-                while let Ok(bytes) = messages.recv() {
-                    if !input.write(&bytes, &cancel) {
-                        break;
-                    }
-                }
-            };
-            let spawned = std::thread::Builder::new()
-                .name("llmc-python-in".to_owned())
-                .spawn(send);
-            if let Err(error) = spawned {
-                tracing::warn!(%error, "no thread to send messages to a script");
-            }
-        };
-        self.runner.run_interactive(&spec, begin, on_output, stop)
-    }
+/// Whether an error says only that there is nothing to read or to write just now.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }

@@ -18,6 +18,18 @@ pub(super) struct Spares {
 }
 
 impl Spares {
+    /// With one that was started already.
+    pub(super) fn beginning_with(process: PythonProcess) -> Spares {
+        Spares {
+            waiting: Mutex::new(VecDeque::from([(Instant::now(), process)])),
+        }
+    }
+
+    /// Ends all that wait.
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
     /// One that waits.
     pub(super) fn take(&self) -> Option<PythonProcess> {
         let mut waiting = self.lock();

@@ -1,6 +1,7 @@
 //! The system's Python: the same scripts, and the same ways out, tried against the kernel.
 
 mod boundary;
+mod versions;
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -44,6 +45,16 @@ pub(crate) fn list(add: &mut impl FnMut(&'static str, fn())) {
         "python::virtual_environments_are_used_and_never_trusted",
         boundary::virtual_environments,
     );
+    add(
+        "python::a_damaged_python_is_passed_over_or_used_as_it_is",
+        versions::damaged,
+    );
+    if std::env::var_os(versions::INTERPRETERS).is_some() {
+        add(
+            "python::every_version_runs_scripts",
+            versions::every_version,
+        );
+    }
     add(
         "python::a_client_that_goes_away_ends_the_script",
         cancelling,
@@ -341,6 +352,11 @@ fn deaths() {
         (
             "import os\nfor fd in range(100, 110):\n  try: os.write(fd, b'c\\x02\\x00\\x00\\x00{}')\n  except OSError: pass\nhang()",
             "broke its channel",
+        ),
+        // Without the channel there is nothing to wait for.
+        (
+            "import os, time\nos.closerange(100, 110)\ntime.sleep(10**6)",
+            "was ended",
         ),
     ] {
         let outcome = run(code);

@@ -11,8 +11,9 @@ use crate::app::App;
 use crate::cx::Cx;
 use crate::error::Result;
 
-/// How long after a client has listed the tools Python is looked for: a client that goes at once costs nothing.
-const PREPARE_DELAY: Duration = Duration::from_millis(500);
+/// How long after a client has listed the tools Python is looked for, so that the list is answered first and a client
+/// that goes at once costs nothing.
+const PREPARE_DELAY: Duration = Duration::from_millis(50);
 
 /// What runs a script.
 #[derive(Debug)]
@@ -78,8 +79,14 @@ impl App {
         if let Some(why) = without_python(self) {
             return format!("the embedded interpreter: {why}");
         }
+        let is_expected = self.scripts().is_expected.load(Ordering::Relaxed);
         match (self.python(), self.config().mcp.code_execution.sandbox) {
-            (Ok(python), _) => describe(&python),
+            (Ok(python), _) => {
+                if !is_expected {
+                    python.rest();
+                }
+                describe(&python)
+            }
             (Err(error), ScriptBackend::Python) => format!("refused: {}", error.message),
             (Err(error), _) => format!("the embedded interpreter: {}", error.message),
         }

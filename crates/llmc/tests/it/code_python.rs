@@ -1,5 +1,7 @@
 //! `execute_code` in the system's Python: the same tools, and the kernel in place of an interpreter that knows no files.
 
+use std::time::{Duration, Instant};
+
 use llmc_testkit::{McpClient, TestProcess, TestWorkspace, skip};
 use serde_json::{Value, json};
 
@@ -354,4 +356,65 @@ fn a_client_that_cancels_and_a_server_that_ends_leave_no_interpreter() {
     let pid = client.process().pid();
     assert_eq!(client.finish().code, Some(0));
     assert!(rustix::process::test_kill_process(pid).is_err());
+}
+
+/// Command lines of the processes below one, however deep.
+fn below(parent: i32) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        // Processes may end while this looks.
+        let status = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let fields = status.rsplit(')').next().unwrap_or_default();
+        if fields.split_whitespace().nth(1) == Some(parent.to_string().as_str()) {
+            let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push(String::from_utf8_lossy(&words).replace('\0', " "));
+            found.extend(below(pid));
+        }
+    }
+    found
+}
+
+#[test]
+fn interpreters_are_started_when_a_client_lists_the_tool_and_not_before() {
+    let workspace = workspace("//- a.txt\none\n");
+    if server(&workspace, &[]).is_none() {
+        return;
+    }
+    let interpreters = |client: &mut McpClient| {
+        let all = below(client.process().pid().as_raw_pid());
+        all.iter().filter(|words| words.contains("-X utf8")).count()
+    };
+    let client = |mode: &str| {
+        let mut client = workspace.mcp(vec!["--mode", mode, "--set", PYTHON]);
+        client.initialize("2025-11-25");
+        client
+    };
+    let mut listed = client("hybrid");
+    listed.assert_starts("read_file", json!({"path": "a.txt"}), "one\n");
+    assert_eq!(interpreters(&mut listed), 0, "before the list");
+    listed.request("tools/list", json!({}));
+    let wait = |client: &mut McpClient, reached: &dyn Fn(usize) -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !reached(interpreters(client)) {
+            assert!(Instant::now() < deadline, "{}", interpreters(client));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait(&mut listed, &|count| count > 0);
+    assert_eq!(run(&mut listed, "print(1)"), "1");
+    // A script that comes at once waits for the probe and for no second one.
+    let mut hasty = client("hybrid");
+    hasty.request("tools/list", json!({}));
+    assert_eq!(run(&mut hasty, "print(2)"), "2");
+    // An answer that describes the interpreter leaves none behind.
+    let mut other = client("hybrid");
+    assert!(!other.call_tool("init", json!({})).0);
+    wait(&mut other, &|count| count == 0);
 }
