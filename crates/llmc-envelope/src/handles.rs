@@ -29,10 +29,15 @@ mod writer;
 use blocks::{BLOCK, Packed, Packer};
 use rows::{Record, SCHEMA, State, find};
 
+pub use rows::HANDLES_VERSION;
+
 pub use chunker::{Chunk, ChunkSpan, Chunker};
 pub use id::HandleId;
 pub use record::{Draft, HandleInfo, Kept, Meta, Page, Payload, SourceStamp, Swept, Usage};
 pub use writer::HandleWriter;
+
+/// The store's file in its directory.
+pub const HANDLES_FILE: &str = "handles.db";
 
 /// A file above this size is kept as [`Payload::File`], by stamp instead of by bytes.
 pub const BYTES_KEPT_LIMIT: u64 = 8 * 1024 * 1024;
@@ -109,7 +114,7 @@ pub struct HandleStore {
 impl HandleStore {
     /// Opens `handles.db` in this folder, making both when they are not there, and removes what has expired.
     pub fn open(dir: &Path, options: Options) -> Result<Self, Error> {
-        Self::at(SqlLocation::File(dir.join("handles.db")), options)
+        Self::at(SqlLocation::File(dir.join(HANDLES_FILE)), options)
     }
 
     /// A store that ends with the process.

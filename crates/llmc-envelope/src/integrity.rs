@@ -9,26 +9,33 @@ use rusqlite::{Connection, OpenFlags};
 /// How long a look waits for another process.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reads through a SQLite file and says what is wrong with it.
+/// Reads through a SQLite file and says what is wrong with it: damage, or another version than `version`, if that is known.
 ///
 /// # Errors
-/// The first thing that is wrong, in SQLite's words: damage, a lock held too long, no database at all.
-pub fn integrity(path: &Path) -> Result<(), String> {
+/// The first thing that is wrong: damage and locks held too long in SQLite's words, or the version.
+pub fn integrity(path: &Path, version: Option<i32>) -> Result<(), String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let verdict = Connection::open_with_flags(path, flags).and_then(|conn| {
+    let looked = Connection::open_with_flags(path, flags).and_then(|conn| {
         conn.busy_timeout(LOCK_TIMEOUT)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        conn.query_row("PRAGMA integrity_check(1)", [], |row| {
+        let verdict = conn.query_row("PRAGMA integrity_check(1)", [], |row| {
             row.get::<_, String>(0)
-        })
+        })?;
+        let written_by = conn.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0))?;
+        let objects = "SELECT count(*) FROM sqlite_schema";
+        let objects = conn.query_row(objects, [], |row| row.get::<_, i64>(0))?;
+        Ok((verdict, written_by, objects > 0))
     });
-    match verdict {
-        Ok(verdict) if verdict == "ok" => Ok(()),
-        Ok(verdict) => Err(verdict),
-        Err(error) => Err(error.to_string()),
+    match looked {
+        Ok((verdict, ..)) if verdict != "ok" => Err(format!("damaged ({verdict})")),
+        Ok((_, written_by, true)) if version.is_some_and(|version| version != written_by) => {
+            Err(format!("of another version ({written_by})"))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("damaged ({error})")),
     }
 }
 
@@ -42,14 +49,17 @@ mod tests {
         let store = crate::HandleStore::open(dir.path(), crate::handles::Options::default());
         drop(store.unwrap());
         let path = dir.path().join("handles.db");
-        assert_eq!(integrity(&path), Ok(()));
+        assert_eq!(integrity(&path, Some(1)), Ok(()));
+        assert_eq!(integrity(&path, None), Ok(()));
+        let other = integrity(&path, Some(2)).unwrap_err();
+        assert_eq!(other, "of another version (1)");
         let mut bytes = std::fs::read(&path).unwrap();
         let half = bytes.len() / 2;
         bytes[100..half].fill(0xa5);
         std::fs::write(&path, bytes).unwrap();
-        assert!(integrity(&path).is_err());
+        assert!(integrity(&path, Some(1)).is_err());
         std::fs::write(&path, "no database at all, whatever its name says").unwrap();
-        assert!(integrity(&path).is_err());
-        assert!(integrity(&dir.path().join("none")).is_err());
+        assert!(integrity(&path, Some(1)).is_err());
+        assert!(integrity(&dir.path().join("none"), None).is_err());
     }
 }

@@ -1,8 +1,8 @@
 //! Opens a versioned SQLite file so that nothing found on disk can stop the server.
 //!
 //! What these files hold is worth keeping but never worth a failed start: a file that is damaged, or written by another
-//! version, is moved aside as `<name>.corrupt-<n>` (the latest one is kept for inspection) and a new one
-//! begins. What cannot be helped by that, such as a full disk or a lock held too long, is an [`StoreUnavailable`] that the
+//! version, is moved aside as `<name>.corrupt-<n>` or `<name>.version<v>-<n>` with a warning in the log, and a new one begins.
+//! The first and the latest of these are kept. What cannot be helped by that, such as a full disk or a lock held too long, is an [`StoreUnavailable`] that the
 //! caller reports and survives.
 //!
 //! Several processes share a file. Opening and moving aside happen under `<name>.lock`, so no process can move away
@@ -191,10 +191,17 @@ enum Trust {
     None,
 }
 
+/// Why a file is moved aside.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum WhyAside {
+    Damaged,
+    OtherVersion(i32),
+}
+
 enum Opened {
     Ready(Connection),
-    /// Damaged, or another version's.
-    Foreign,
+    /// Not ours to use.
+    Foreign(WhyAside),
 }
 
 impl SqlLocation {
@@ -204,7 +211,7 @@ impl SqlLocation {
                 let conn = Connection::open_in_memory().map_err(|e| describe(&e))?;
                 return match prepare(conn, schema, trust).map_err(|e| describe(&e))? {
                     Opened::Ready(conn) => Ok(conn),
-                    Opened::Foreign => Err(StoreUnavailable("a new store is not empty".into())),
+                    Opened::Foreign(_) => Err(StoreUnavailable("a new store is not empty".into())),
                 };
             }
             SqlLocation::File(path) => path,
@@ -214,7 +221,7 @@ impl SqlLocation {
         for trust in [trust, Trust::Check] {
             match try_open(&path, schema, trust)? {
                 Opened::Ready(conn) => return Ok(conn),
-                Opened::Foreign => move_aside(&path).map_err(|e| describe_io(&e))?,
+                Opened::Foreign(why) => move_aside(&path, why).map_err(|e| describe_io(&e))?,
             }
         }
         Err(StoreUnavailable("a new store could not be started".into()))
@@ -279,7 +286,7 @@ fn try_open(path: &Path, schema: &SqlSchema, trust: Trust) -> Result<Opened, Sto
         Connection::open_with_flags(path, flags).and_then(|conn| prepare(conn, schema, trust));
     match opened {
         Ok(opened) => Ok(opened),
-        Err(error) if is_damage(&error) => Ok(Opened::Foreign),
+        Err(error) if is_damage(&error) => Ok(Opened::Foreign(WhyAside::Damaged)),
         Err(error) => Err(describe(&error)),
     }
 }
@@ -290,12 +297,12 @@ fn prepare(conn: Connection, schema: &SqlSchema, trust: Trust) -> rusqlite::Resu
     let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
     let fresh = version == 0 && objects == 0;
     if !fresh && version != schema.version {
-        return Ok(Opened::Foreign);
+        return Ok(Opened::Foreign(WhyAside::OtherVersion(version)));
     }
     if trust == Trust::None {
         let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         if verdict != "ok" || shape(&conn)? != expected_shape(schema)? {
-            return Ok(Opened::Foreign);
+            return Ok(Opened::Foreign(WhyAside::Damaged));
         }
     }
     if fresh {
@@ -338,21 +345,54 @@ fn expected_shape(schema: &SqlSchema) -> rusqlite::Result<Vec<Option<String>>> {
     shape(&model)
 }
 
-/// Keeps the unreadable file under a numbered name, and only the newest of these.
-fn move_aside(path: &Path) -> io::Result<()> {
+/// The number of a file that was moved aside, from what follows its store's name.
+fn aside_number(suffix: &str) -> Option<u64> {
+    let (why, number) = suffix.strip_prefix('.')?.rsplit_once('-')?;
+    let is_ours = match why.strip_prefix("version") {
+        Some(version) => version.parse::<i32>().is_ok(),
+        None => why == "corrupt",
+    };
+    number.parse().ok().filter(|_| is_ours)
+}
+
+/// Whether a file of this name was a store that was moved aside.
+pub fn is_moved_aside(name: &str) -> bool {
+    name.rfind(".db.")
+        .is_some_and(|at| aside_number(&name[at + 3..]).is_some())
+}
+
+/// Keeps a file that cannot be used under a numbered name. The first of these and the newest stay.
+fn move_aside(path: &Path, why: WhyAside) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let prefix = format!("{name}.corrupt-");
-    let mut last = 0u64;
+    let mut earlier: Vec<(u64, PathBuf)> = Vec::new();
     for entry in fs::read_dir(path.parent().unwrap_or(Path::new(".")))? {
         let entry = entry?;
         let found = entry.file_name();
-        let Some(number) = found.to_str().and_then(|n| n.strip_prefix(&prefix)) else {
-            continue;
-        };
-        last = last.max(number.parse().unwrap_or(0));
-        fs::remove_file(entry.path())?;
+        let suffix = found.to_str().and_then(|found| found.strip_prefix(&*name));
+        if let Some(number) = suffix.and_then(aside_number) {
+            earlier.push((number, entry.path()));
+        }
     }
-    fs::rename(path, beside(path, &format!(".corrupt-{}", last + 1)))?;
+    earlier.sort();
+    for (_, between) in earlier.iter().skip(1) {
+        fs::remove_file(between)?;
+    }
+    let number = earlier.last().map_or(0, |(number, _)| *number) + 1;
+    let (why, suffix) = match why {
+        WhyAside::Damaged => ("it is damaged".to_owned(), format!(".corrupt-{number}")),
+        WhyAside::OtherVersion(version) => (
+            format!("it was written by another version ({version})"),
+            format!(".version{version}-{number}"),
+        ),
+    };
+    let aside = beside(path, &suffix);
+    fs::rename(path, &aside)?;
+    tracing::warn!(
+        store = %name,
+        kept_as = %aside.file_name().unwrap_or_default().display(),
+        why,
+        "a store cannot be used; a new one is begun"
+    );
     // Without their database the logs mean nothing, and the next one must not find them.
     for suffix in ["-wal", "-shm", "-journal"] {
         match fs::remove_file(beside(path, suffix)) {
@@ -446,7 +486,7 @@ mod tests {
         let mut names: Vec<_> = fs::read_dir(path.parent().unwrap())
             .unwrap()
             .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .filter(|n| n.contains(".corrupt-"))
+            .filter(|n| is_moved_aside(n))
             .collect();
         names.sort();
         names
@@ -469,21 +509,24 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_other_versions_are_moved_aside_and_one_is_kept() {
+    fn garbage_and_other_versions_are_moved_aside_and_the_first_is_never_deleted() {
         let tmp = tempfile::tempdir().unwrap();
         let path = tmp.path().join("s.db");
         insert(&open(&path, 1).unwrap()).unwrap();
         assert_eq!(rows(&open(&path, 2).unwrap()), 0, "newer than the file");
-        assert_eq!(aside(&path), ["s.db.corrupt-1"]);
+        assert_eq!(aside(&path), ["s.db.version1-1"]);
+        let first = fs::read(tmp.path().join("s.db.version1-1")).unwrap();
         assert_eq!(rows(&open(&path, 1).unwrap()), 0, "older than the file");
-        assert_eq!(aside(&path), ["s.db.corrupt-2"]);
+        assert_eq!(aside(&path), ["s.db.version1-1", "s.db.version2-2"]);
         fs::write(
             &path,
             "not a database at all, and long enough to be read".repeat(100),
         )
         .unwrap();
         insert(&open(&path, 1).unwrap()).unwrap();
-        assert_eq!(aside(&path), ["s.db.corrupt-3"]);
+        assert_eq!(aside(&path), ["s.db.corrupt-3", "s.db.version1-1"]);
+        let kept = fs::read(tmp.path().join("s.db.version1-1")).unwrap();
+        assert_eq!(kept, first);
         // Right number, wrong tables: seen at the first use, healed at the second.
         drop(fs::remove_file(&path));
         let other = Connection::open(&path).unwrap();

@@ -44,4 +44,6 @@ pub use summary::{
     CallTotals, ErrorCount, LatencyQuantiles, OverTime, SessionSummary, Summary, TimeStep,
     TokenCounts, ToolSummary,
 };
-pub use telemetry::{CallFilter, Error, Telemetry, TelemetryFollower, TelemetryOptions};
+pub use telemetry::{
+    CallFilter, Error, TELEMETRY_VERSION, Telemetry, TelemetryFollower, TelemetryOptions,
+};

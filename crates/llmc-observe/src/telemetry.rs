@@ -35,8 +35,11 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
 /// Pages given back to the file system at a time.
 const MAX_FREED_PAGES: u32 = 1024;
 
+/// The version of the store's file.
+pub const TELEMETRY_VERSION: i32 = 1;
+
 const SCHEMA: SqlSchema = SqlSchema {
-    version: 1,
+    version: TELEMETRY_VERSION,
     sql: "
 CREATE TABLE calls (
     seq                 INTEGER PRIMARY KEY,

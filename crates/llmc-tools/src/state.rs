@@ -3,9 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use llmc_config::LoadedConfig;
+use llmc_envelope::handles::{HANDLES_FILE, HANDLES_VERSION};
 use llmc_envelope::integrity;
+use llmc_envelope::store::is_moved_aside;
 use llmc_host::{CONFIG_FILE, PathRules, STATE_DIR};
+use llmc_observe::TELEMETRY_VERSION;
 
+use crate::app::TELEMETRY;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How deep stores lie below the state directory at most.
@@ -28,15 +32,40 @@ pub struct Store {
 pub fn stores(dir: &Path) -> Vec<Store> {
     let mut stores = Vec::new();
     find(dir, DEPTH, &mut |path| {
+        if path.extension().is_none_or(|end| end != "db") {
+            return;
+        }
         let name = path.strip_prefix(dir).unwrap_or(path).display().to_string();
         stores.push(Store {
             name,
             bytes: size(path) + size(&path.with_extension("db-wal")),
-            damage: integrity(path).err(),
+            damage: integrity(path, version_of(path)).err(),
         });
     });
     stores.sort_by(|a, b| a.name.cmp(&b.name));
     stores
+}
+
+/// The version of a store that this program writes.
+fn version_of(path: &Path) -> Option<i32> {
+    match path.file_name()?.to_str()? {
+        TELEMETRY => Some(TELEMETRY_VERSION),
+        HANDLES_FILE => Some(HANDLES_VERSION),
+        _ => None,
+    }
+}
+
+/// Files below a state directory that were stores until they could not be used.
+pub fn moved_aside(dir: &Path) -> Vec<String> {
+    let mut files = Vec::new();
+    find(dir, DEPTH, &mut |path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if is_moved_aside(&name) {
+            files.push(path.strip_prefix(dir).unwrap_or(path).display().to_string());
+        }
+    });
+    files.sort();
+    files
 }
 
 /// Why nothing can be kept in a state directory, if so: tries to write there.
@@ -65,9 +94,7 @@ fn find(dir: &Path, depth: usize, found: &mut impl FnMut(&Path)) {
             Ok(kind) if kind.is_dir() && depth > 0 && entry.file_name() != "quarantine" => {
                 find(&path, depth - 1, found);
             }
-            Ok(kind) if kind.is_file() && path.extension().is_some_and(|end| end == "db") => {
-                found(&path);
-            }
+            Ok(kind) if kind.is_file() => found(&path),
             _ => {}
         }
     }

@@ -12,8 +12,11 @@ use crate::store::SqlSchema;
 /// What a record weighs besides its payload, so that empty results cannot fill the store unseen.
 const RECORD_BYTES: u64 = 512;
 
+/// The version of the store's file.
+pub const HANDLES_VERSION: i32 = 1;
+
 pub(super) const SCHEMA: SqlSchema = SqlSchema {
-    version: 1,
+    version: HANDLES_VERSION,
     sql: "
 CREATE TABLE handles (
     seq          INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -87,10 +87,15 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
     for store in &stores {
         if let Some(damage) = &store.damage {
             warnings.push(format!(
-                "{} is damaged ({damage}); it was moved aside",
+                "{} is {damage}; a server keeps it beside and begins a new one",
                 store.name
             ));
         }
+    }
+    for file in state::moved_aside(&loaded.state_dir()) {
+        warnings.push(format!(
+            "{file} was kept because it could not be used; delete it when you need it no more"
+        ));
     }
     let mut problems = Vec::new();
     let opened = app.commands();

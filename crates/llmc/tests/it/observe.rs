@@ -535,3 +535,83 @@ fn links_that_came_with_the_repository_lead_no_store_outside() {
         std::fs::remove_dir_all(state).unwrap();
     }
 }
+
+#[test]
+fn telemetry_that_cannot_be_used_is_kept_and_reported() {
+    let workspace = workspace(FIXTURE);
+    let store = workspace.path(".llmc/te_telemetry.db");
+    let read = || {
+        let mut client = classic(&workspace);
+        client.text("read_file", json!({"path": "a.txt"}));
+        client.finish().stderr
+    };
+    read();
+    let doctor = || {
+        let ended = workspace.llmc(["doctor", "--json"]);
+        let document: Value = serde_json::from_str(&ended.stdout).unwrap();
+        document["warnings"].to_string()
+    };
+    assert!(!doctor().contains("te_telemetry"), "{}", doctor());
+    // Written by another version, then damaged twice.
+    rusqlite::Connection::open(&store)
+        .unwrap()
+        .execute_batch("PRAGMA user_version = 9")
+        .unwrap();
+    let warned = doctor();
+    assert!(
+        warned.contains("te_telemetry.db is of another version (9)"),
+        "{warned}"
+    );
+    let log = read();
+    let kept = "te_telemetry.db.version9-1";
+    assert!(
+        log.contains(kept) && log.contains("another version (9)"),
+        "{log}"
+    );
+    let first = std::fs::read(workspace.path(".llmc").join(kept)).unwrap();
+    for number in [2, 3] {
+        for log in ["db-wal", "db-shm"] {
+            let _ = std::fs::remove_file(store.with_extension(log));
+        }
+        std::fs::write(&store, vec![0xa5; 16384]).unwrap();
+        let log = read();
+        let aside = format!("te_telemetry.db.corrupt-{number}");
+        assert!(log.contains(&aside) && log.contains("damaged"), "{log}");
+        assert!(workspace.path(".llmc").join(aside).exists());
+    }
+    let kept_bytes = std::fs::read(workspace.path(".llmc").join(kept)).unwrap();
+    assert!(kept_bytes == first, "the first copy stays as it is");
+    let warned = doctor();
+    assert!(
+        warned.contains(kept) && warned.contains("te_telemetry.db.corrupt-3"),
+        "{warned}"
+    );
+}
+
+#[test]
+fn what_a_script_reads_is_not_served_to_the_model() {
+    let workspace = workspace(FIXTURE);
+    workspace.write("big.txt", "many words in a line\n".repeat(5_000));
+    let mut client = workspace.mcp(["--mode", "hybrid"]);
+    client.initialize("2025-11-25");
+    let code = "print(len(tools.read_file(path='big.txt')), len(str(tools.run_cmd(command='cat big.txt'))) > 90000)";
+    let text = client.text("execute_code", json!({"code": code}));
+    assert_eq!(text, "105000 True");
+    assert_eq!(client.finish().code, Some(0));
+    let ended = workspace.llmc(["te", "analyze", "--by", "source", "--json"]);
+    let analysis: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let group = |name: &str| {
+        let groups = analysis["groups"].as_array().unwrap();
+        let group = groups.iter().find(|group| group["name"] == name);
+        group
+            .unwrap_or_else(|| panic!("{name} in {analysis}"))
+            .clone()
+    };
+    let inside = group("code");
+    assert_eq!(inside["calls"], 2, "{analysis}");
+    for key in ["tokens_served", "tokens_withheld", "tokens_fetched_back"] {
+        assert_eq!(inside[key], 0, "{key}: {analysis}");
+    }
+    let served = group("mcp")["tokens_served"].as_u64().unwrap();
+    assert!(served < 50, "{analysis}");
+}
