@@ -57,6 +57,20 @@ pub(crate) fn edit_text(
     Ok(after.map(|after| format!("{mark}{after}")))
 }
 
+/// The arguments with which an entry in this text starts the same server.
+pub(crate) fn args_of(
+    format: SettingsFormat,
+    text: &str,
+    entry: &ServerEntry,
+) -> Option<Vec<String>> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match format {
+        SettingsFormat::Json { servers, .. } => json::args_of(text, servers, entry),
+        SettingsFormat::Toml { servers } => toml::args_of(text, servers, entry),
+        SettingsFormat::YamlFile => yaml::args_of(text, entry),
+    }
+}
+
 /// A file with this entry and nothing else.
 pub(crate) fn new_file(format: SettingsFormat, entry: &ServerEntry) -> Result<String, EditError> {
     match format {

@@ -59,6 +59,16 @@ pub(crate) fn insert_entry(
     Ok(after)
 }
 
+/// The arguments of an entry that starts the same server.
+pub(crate) fn args_of(text: &str, servers: &str, entry: &ServerEntry) -> Option<Vec<String>> {
+    let root = parse(text).ok()?;
+    let container = find_property(&top(&root).ok()?, servers).ok()??;
+    let there = find_property(&object(&container, servers).ok()?, entry.name()).ok()??;
+    let fields = there.object_value()?;
+    let args = fields.to_serde_value().unwrap_or_default()["args"].take();
+    is_ours(&fields, entry).then(|| serde_json::from_value(args).ok())?
+}
+
 pub(crate) fn remove_entry(
     text: &str,
     servers: &str,

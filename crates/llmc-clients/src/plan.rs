@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use similar::TextDiff;
 
 use crate::client::{SettingsFormat, SettingsScope};
-use crate::edit::{EditError, edit_text, new_file};
+use crate::edit::{EditError, args_of, edit_text, new_file};
 use crate::entry::ServerEntry;
 use crate::error::Error;
 use crate::file::SettingsFile;
@@ -90,6 +90,15 @@ impl EditPlan {
             after,
             scope,
         })
+    }
+
+    /// The arguments with which a settings file starts the server of this entry; `None` where it does not.
+    pub fn installed_args(
+        path: &Path,
+        format: SettingsFormat,
+        entry: &ServerEntry,
+    ) -> Option<Vec<String>> {
+        args_of(format, SettingsFile::read(path).ok()?.text()?, entry)
     }
 
     /// A file that holds this entry and nothing else.

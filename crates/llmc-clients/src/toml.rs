@@ -40,6 +40,16 @@ pub(crate) fn insert_entry(
     Ok(after)
 }
 
+/// The arguments of an entry that starts the same server.
+pub(crate) fn args_of(text: &str, servers: &str, entry: &ServerEntry) -> Option<Vec<String>> {
+    let document = parse(text).ok()?;
+    let there = document.get(servers)?.get(entry.name())?;
+    let fields = there.as_table_like()?;
+    let args = fields.get("args")?.as_array()?;
+    let args = args.iter().map(|arg| arg.as_str().map(str::to_owned));
+    is_ours(fields, entry).then(|| args.collect())?
+}
+
 pub(crate) fn remove_entry(
     text: &str,
     servers: &str,

@@ -40,6 +40,13 @@ pub(crate) fn insert_entry(
     }
 }
 
+/// The arguments of an entry that this module wrote.
+pub(crate) fn args_of(text: &str, entry: &ServerEntry) -> Option<Vec<String>> {
+    renew_lines(text, entry)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(ARGS))?;
+    serde_json::from_str(line).ok()
+}
+
 /// `None` when the file is to be removed.
 pub(crate) fn remove_entry(
     text: &str,

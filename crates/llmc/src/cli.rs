@@ -129,7 +129,7 @@ pub(crate) enum Verb {
     /// For containers and service managers: exit code 0 and what the server says, or 1 and why not. Needs no token.
     /// Without --url it asks at mcp.server.port of this machine.
     #[command(
-        after_help = "Examples:\n  llmc health\n  llmc health --port 8080\n  llmc health --url unix:/run/user/1000/llmc.sock"
+        after_help = "Examples:\n  llmc health\n  llmc health --port 8080\n  llmc health --url unix:/run/user/1000/llmc.sock\n  llmc health --url https://127.0.0.1:8443   with the certificate of mcp.server.tls_cert"
     )]
     Health {
         /// Which server: http://127.0.0.1:PORT (loopback only) or unix:PATH

@@ -8,8 +8,8 @@ use std::str::FromStr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerAddress {
     Tcp(SocketAddr),
-    /// TLS, with the server's certificate in this file.
-    Tls(SocketAddr, PathBuf),
+    /// TLS, with the server's certificate in this file; a URL names none.
+    Tls(SocketAddr, Option<PathBuf>),
     /// A socket file.
     Unix(PathBuf),
 }
@@ -17,14 +17,11 @@ pub enum ServerAddress {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     #[error(
-        "{0:?} is no server address; expected a form such as http://127.0.0.1:8080 or unix:/run/llmc.sock"
+        "{0:?} is no server address; expected a form such as http://127.0.0.1:8080, https://127.0.0.1:8443 or unix:/run/llmc.sock"
     )]
     Form(String),
-    #[error(
-        "an https address is not supported; without --url `llmc health` asks the server of this configuration, also by TLS, \
-         and `llmc tui` watches the workspace itself"
-    )]
-    Tls,
+    #[error("{0:?} is a name; give the IP address of the server")]
+    Name(String),
     #[error(
         "{0:?} is not on this machine's loopback, and a token is not sent there unencrypted; forward the port (ssh -L)"
     )]
@@ -42,10 +39,10 @@ impl FromStr for ServerAddress {
             }
             return Ok(ServerAddress::Unix(path.into()));
         }
-        if text.starts_with("https:") {
-            return Err(AddressError::Tls);
-        }
-        let rest = text.strip_prefix("http://").ok_or_else(form)?;
+        let (rest, is_tls) = match text.strip_prefix("https://") {
+            Some(rest) => (rest, true),
+            None => (text.strip_prefix("http://").ok_or_else(form)?, false),
+        };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -53,6 +50,7 @@ impl FromStr for ServerAddress {
         };
         let digits = |port: &&str| port.bytes().all(|byte| byte.is_ascii_digit());
         let port: u16 = match port {
+            None if is_tls => 443,
             None => 80,
             Some(port) => {
                 (Some(port).filter(digits).and_then(|port| port.parse().ok())).ok_or_else(form)?
@@ -66,10 +64,17 @@ impl FromStr for ServerAddress {
             (_, Some(inner)) => IpAddr::V6(inner.parse().map_err(|_| form())?),
             (host, None) => match host.parse::<Ipv4Addr>() {
                 Ok(ip) => ip.into(),
+                Err(_) if is_name(host) && is_tls => {
+                    return Err(AddressError::Name(host.to_owned()));
+                }
                 Err(_) if is_name(host) => return Err(AddressError::NotLoopback(host.to_owned())),
                 Err(_) => return Err(form()),
             },
         };
+        // The certificate says whose server it is, wherever it runs.
+        if is_tls {
+            return Ok(ServerAddress::Tls(SocketAddr::new(ip, port), None));
+        }
         if !ip.is_loopback() {
             return Err(AddressError::NotLoopback(host.to_owned()));
         }
@@ -122,9 +127,16 @@ mod tests {
                 "{text}: {error}"
             );
         }
+        for (text, address) in [
+            ("https://127.0.0.1", "https://127.0.0.1:443"),
+            ("https://localhost:8443/", "https://127.0.0.1:8443"),
+            ("https://10.0.0.1:8443", "https://10.0.0.1:8443"),
+        ] {
+            assert_eq!(text.parse::<ServerAddress>().unwrap().to_string(), address);
+        }
         assert_eq!(
-            "https://127.0.0.1".parse::<ServerAddress>(),
-            Err(AddressError::Tls)
+            "https://example.org".parse::<ServerAddress>(),
+            Err(AddressError::Name("example.org".to_owned()))
         );
         for text in [
             "",

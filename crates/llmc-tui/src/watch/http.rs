@@ -105,6 +105,9 @@ async fn send(
     match address {
         ServerAddress::Tcp(address) => exchange(TcpStream::connect(address).await?, request).await,
         ServerAddress::Tls(address, certificate) => {
+            let certificate = certificate.as_deref().ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidInput, "no certificate is configured")
+            })?;
             let stream = TcpStream::connect(address).await?;
             exchange(tls::connect(stream, certificate).await?, request).await
         }

@@ -1,7 +1,7 @@
-//! TLS to a server on the same machine, which is known by the certificate in its own configuration.
+//! TLS to a server that is known by the certificate in the configuration, which is its own on the same machine.
 //!
-//! Neither names nor authorities are checked: a client that reads the file which the server reads knows which certificate it
-//! must present, and loopback has no name that a certificate could vouch for.
+//! Neither names nor authorities are checked: a client that has the certificate knows what the server must present, and an
+//! address has no name that a certificate could vouch for.
 
 use std::io;
 use std::path::Path;

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
+use llmc_config::LoadedConfig;
+use llmc_tools::ErrorKind;
 use llmc_tui::ServerAddress;
 
 use super::{Failure, load, print};
@@ -13,6 +15,7 @@ const UNHEALTHY_EXIT_CODE: u8 = 1;
 
 pub(super) fn run(common: &Common, url: Option<ServerAddress>) -> Result<ExitCode, Failure> {
     let address = match url {
+        Some(address @ ServerAddress::Tls(_, None)) => with_certificate(&load(common)?, address)?,
         Some(address) => address,
         None => own(common)?,
     };
@@ -41,8 +44,29 @@ fn own(common: &Common) -> Result<ServerAddress, Failure> {
     let address = SocketAddr::new(host, server.port);
     Ok(match &server.tls_cert {
         Some(certificate) if server.tls_enabled => {
-            ServerAddress::Tls(address, loaded.resolve(certificate))
+            ServerAddress::Tls(address, Some(loaded.resolve(certificate)))
         }
         _ => ServerAddress::Tcp(address),
     })
+}
+
+/// An https address with the certificate of this configuration, which is the only one that is trusted.
+pub(super) fn with_certificate(
+    loaded: &LoadedConfig,
+    address: ServerAddress,
+) -> Result<ServerAddress, Failure> {
+    let ServerAddress::Tls(address, None) = address else {
+        return Ok(address);
+    };
+    let certificate = loaded.config.mcp.server.tls_cert.as_deref();
+    let certificate = certificate.ok_or_else(|| {
+        let message = format!(
+            "https://{address}: mcp.server.tls_cert is not set\n  hint: name the server's certificate with --set mcp.server.tls_cert='\"FILE\"'"
+        );
+        Failure::new(ErrorKind::BadArgs, message)
+    })?;
+    Ok(ServerAddress::Tls(
+        address,
+        Some(loaded.resolve(certificate)),
+    ))
 }

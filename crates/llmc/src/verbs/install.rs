@@ -273,7 +273,7 @@ fn list_clients(
         let Some(file) = client.file(scope, paths, &args.name) else {
             continue;
         };
-        let entries = entries(common, args, client, scope, paths)?;
+        let entries = entries(common, args, client, scope, paths, &file)?;
         let (state, style) = state(client, scope, &file, &entries);
         let _ = writeln!(
             out,
@@ -290,30 +290,41 @@ fn list_clients(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The entry of these flags; where they name no mode, also those with one, any of which is up to date.
+/// The entry of these flags, and that with the flags of the installed one: what the user chose for it is not out of date.
 fn entries(
     common: &Common,
     args: &InstallArgs,
     client: Client,
     scope: SettingsScope,
     paths: &ClientPaths,
+    file: &Path,
 ) -> Result<Vec<ServerEntry>, Failure> {
-    let mut modes = vec![common.mode.clone()];
-    if common.mode.is_none() {
-        modes.extend(
-            llmc_config::Mode::NAMES
-                .iter()
-                .map(|mode| Some((*mode).to_owned())),
-        );
-    }
-    let with = |mode| {
-        let common = Common {
-            mode,
-            ..common.clone()
-        };
-        entry(&common, args, client, scope, paths)
+    let fresh = entry(common, args, client, scope, paths)?;
+    let Some(installed) = EditPlan::installed_args(file, client.format(), &fresh) else {
+        return Ok(vec![fresh]);
     };
-    modes.into_iter().map(with).collect()
+    let values = |flag: &str| {
+        let pairs = installed.windows(2).filter(|pair| pair[0] == flag);
+        pairs.map(|pair| pair[1].clone()).collect::<Vec<_>>()
+    };
+    let value = |flag: &str| values(flag).into_iter().next();
+    let kept = Common {
+        mode: common.mode.clone().or_else(|| value("--mode")),
+        log_level: common.log_level.clone().or_else(|| value("--log-level")),
+        config: common
+            .config
+            .clone()
+            .or_else(|| value("--config").map(PathBuf::from)),
+        sets: match common.sets.is_empty() {
+            true => values("--set"),
+            false => common.sets.clone(),
+        },
+        ..common.clone()
+    };
+    let mut entries = vec![fresh];
+    // A mode that is none any more is out of date.
+    entries.extend(entry(&kept, args, client, scope, paths));
+    Ok(entries)
 }
 
 fn state(

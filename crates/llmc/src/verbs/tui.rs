@@ -7,13 +7,14 @@ use llmc_server::http::generated_token;
 use llmc_tools::ErrorKind;
 use llmc_tui::{ServerAddress, TerminalError, Theme, TuiSetup, WatchTarget, summary_text};
 
+use super::health::with_certificate;
 use super::{Failure, load, print};
 use crate::cli::{Common, TuiArgs};
 
 pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> {
     let loaded = load(common)?;
     let target = match &args.url {
-        Some(address) => server(&loaded, address.clone())?,
+        Some(address) => server(&loaded, with_certificate(&loaded, address.clone())?)?,
         None => store(&loaded, args)?,
     };
     let setup = TuiSetup {

@@ -106,6 +106,20 @@ fn tls_is_spoken_with_the_configured_certificate() {
     let healthy = health("cert.pem");
     assert_eq!(healthy.code, Some(0), "{}", healthy.stderr);
     assert!(healthy.stdout.contains("\"ok\":true"), "{}", healthy.stdout);
+    // By its address, with TLS off in the configuration that is read.
+    let url = format!("https://127.0.0.1:{port}");
+    let by_url = workspace.llmc(["health", "--url", &url, "--set", &cert]);
+    assert_eq!(by_url.code, Some(0), "{}", by_url.stderr);
+    assert!(by_url.stdout.contains("\"ok\":true"), "{}", by_url.stdout);
+    let unknown = workspace.llmc(["health", "--url", &url]);
+    assert_eq!(unknown.code, Some(2), "{}", unknown.stdout);
+    assert!(
+        unknown.stderr.contains("mcp.server.tls_cert is not set"),
+        "{}",
+        unknown.stderr
+    );
+    let watched = workspace.llmc(["tui", "--summary", "--url", &url, "--set", &cert]);
+    assert_eq!(watched.code, Some(0), "{}", watched.stderr);
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(workspace.outside("foreign.pem"), other.cert.pem()).unwrap();
     let foreign = health("foreign.pem");

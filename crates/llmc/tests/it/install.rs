@@ -297,20 +297,35 @@ fn without_a_client_it_reports_the_state() {
     );
     ok(&run(&workspace, &["gemini", "--yes"]));
     ok(&run(&workspace, &["claude-code", "--mode", "te", "--yes"]));
+    let flags = ["--log-level", "debug", "--set", "mcp.te.budget_tokens=500"];
+    for client in ["codex", "continue"] {
+        ok(&run(&workspace, &[&[client, "--yes"], &flags[..]].concat()));
+    }
+    // Another executable, and a mode that there is not.
+    let other = ["--command", "/elsewhere/llmc", "--yes"];
+    ok(&run(&workspace, &[&["windsurf"], &other[..]].concat()));
     ok(&run(
         &workspace,
-        &["codex", "--log-level", "debug", "--yes"],
+        &["claude-desktop", "--mode", "te", "--yes"],
     ));
+    let desktop = workspace
+        .base()
+        .join("home/.config/Claude/claude_desktop_config.json");
+    let text = std::fs::read_to_string(&desktop).unwrap();
+    std::fs::write(&desktop, text.replace("\"te\"", "\"fast\"")).unwrap();
     let said = run(&workspace, &[]);
     let said = ok(&said);
     for (client, state) in [
         ("gemini", "installed"),
         // With a mode of its own it is as the user wanted it.
         ("claude-code", "installed"),
-        ("codex", "out of date"),
+        ("codex", "installed"),
         ("cursor", "unusable"),
         ("zed", "name taken"),
-        ("windsurf", "-"),
+        ("continue", "installed"),
+        ("windsurf", "out of date"),
+        ("claude-desktop", "out of date"),
+        ("vscode", "-"),
     ] {
         let row = said.lines().find(|line| line.starts_with(client)).unwrap();
         assert!(row[client.len()..].trim_start().starts_with(state), "{row}");
