@@ -16,10 +16,11 @@ pub struct FileGlob {
     // A set of one: unlike a lone matcher it recognises `*.rs` and plain names without running a regex.
     set: GlobSet,
     whole_path: bool,
+    ending: Option<String>,
 }
 
 impl FileGlob {
-    /// Reads a glob.
+    /// Reads a glob. A bare `py` or `.py` means the ending of a name as well as a whole name.
     pub fn new(glob: &str) -> Result<Self> {
         let error =
             |err: globset::Error| Error::BadPattern(format!("glob `{glob}`: {}", err.kind()));
@@ -27,14 +28,25 @@ impl FileGlob {
             .strip_prefix("./")
             .or(glob.strip_prefix('/'))
             .unwrap_or(glob);
-        let parsed = GlobBuilder::new(anchored)
-            .literal_separator(true)
-            .build()
-            .map_err(error)?;
+        let parse = |glob: &str| {
+            let parsed = GlobBuilder::new(glob).literal_separator(true).build();
+            parsed.map_err(error)
+        };
+        let ending = bare_ending(glob).map(|ending| format!("*.{ending}"));
+        let mut globs = vec![parse(anchored)?];
+        if let Some(ending) = &ending {
+            globs.push(parse(ending)?);
+        }
         Ok(Self {
-            set: GlobSet::new([parsed]).map_err(error)?,
+            set: GlobSet::new(globs).map_err(error)?,
             whole_path: glob.contains('/'),
+            ending,
         })
+    }
+
+    /// The glob that a bare ending was read as, too: `*.py` for `py`.
+    pub fn ending(&self) -> Option<&str> {
+        self.ending.as_deref()
     }
 
     /// Whether the file at `path`, relative to the start of the walk, is meant.
@@ -46,6 +58,16 @@ impl FileGlob {
         };
         self.set.is_match(Path::new(OsStr::from_bytes(text)))
     }
+}
+
+/// `py` of `py` and `.py`: a word without anything that makes a glob, a path or a longer name of it.
+fn bare_ending(glob: &str) -> Option<&str> {
+    let word = glob.strip_prefix('.').unwrap_or(glob);
+    let is_bare = !word.is_empty()
+        && word
+            .chars()
+            .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '+'));
+    is_bare.then_some(word)
 }
 
 /// The part of a path behind its last `/`.
@@ -72,6 +94,12 @@ mod tests {
             ("src/*.rs", "other/src/a.rs", false),
             ("src/**/*.rs", "src/deep/er/a.rs", true),
             ("**/b?.txt", "x/y/b1.txt", true),
+            ("py", "src/a.py", true),
+            (".py", "src/a.py", true),
+            ("py", "src/a.pyc", false),
+            ("py", "bin/py", true),
+            (".gitignore", "src/.gitignore", true),
+            ("a.py", "src/a.py.py", false),
             ("[ab].c", "b.c", true),
         ] {
             let found = FileGlob::new(glob).unwrap().matches(path.as_bytes());

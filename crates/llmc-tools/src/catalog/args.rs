@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use llmc_exec::signal_number;
+use llmc_host::walk::FileGlob;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -86,6 +87,29 @@ pub(crate) fn bounded_by(
         }));
     }
     Ok(u64::try_from(value).unwrap_or(0))
+}
+
+/// What is to be said about a glob: how it was read where that is not what it says, and why nothing was found.
+pub(super) fn glob_note(
+    given: Option<&str>,
+    glob: Option<&FileGlob>,
+    files: u64,
+) -> Option<String> {
+    let (given, glob) = (given?, glob?);
+    let mut notes = Vec::new();
+    if let Some(ending) = glob.ending() {
+        notes.push(format!("file_glob {given} read as {given} or {ending}"));
+    }
+    if files == 0 {
+        let against = match given.contains('/') {
+            true => "paths below the root; src/**/*.py is one",
+            false => "file names; *.py is one",
+        };
+        notes.push(format!(
+            "no file matches file_glob {given}: it is compared with {against}"
+        ));
+    }
+    (!notes.is_empty()).then(|| notes.join("; "))
 }
 
 /// What a tool answers that did something to one path.

@@ -5,7 +5,7 @@ use llmc_host::{RootedPath, Roots};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Count, PATH_ERRORS, bounded};
+use super::args::{Count, PATH_ERRORS, bounded, glob_note};
 use super::pages::ListPage;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
@@ -54,6 +54,8 @@ pub(super) struct Listing {
     handle_entries: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unreadable: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     #[serde(skip)]
     root: String,
 }
@@ -80,6 +82,7 @@ impl Tool for LinuxFsList {
         cx.blocking(move |cx, stop| {
             let roots = &cx.linux().roots;
             let dir = roots.open_dir(&args.path)?;
+            let glob = args.file_glob.as_deref().map(FileGlob::new).transpose()?;
             let options = ListOptions {
                 depth: usize::try_from(depth).unwrap_or(0),
                 hidden: if args.include_hidden == Some(true) {
@@ -87,7 +90,7 @@ impl Tool for LinuxFsList {
                 } else {
                     Hidden::Skip
                 },
-                file_glob: args.file_glob.as_deref().map(FileGlob::new).transpose()?,
+                file_glob: glob.clone(),
                 max_entries: MAX_STORED_ENTRIES,
                 guard: Some(dir.guard(roots)),
                 detail: ListDetail::Status,
@@ -114,6 +117,7 @@ impl Tool for LinuxFsList {
                 handle: None,
                 handle_entries: entries.stored(listing.total),
                 unreadable: (listing.unreadable > 0).then_some(listing.unreadable),
+                note: glob_note(args.file_glob.as_deref(), glob.as_ref(), listing.total),
                 entries,
                 root,
             })

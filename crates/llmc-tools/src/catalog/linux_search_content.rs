@@ -5,7 +5,7 @@ use llmc_host::walk::{FileGlob, WalkOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Count, OnUnlessFalse, bounded};
+use super::args::{Count, OnUnlessFalse, bounded, glob_note};
 use super::linux_fs_list::below;
 use super::linux_search_files::unfinished;
 use super::pages::{ListPage, SearchHits};
@@ -78,7 +78,7 @@ impl Tool for LinuxSearchContent {
             let (found, root, dir) = if roots.is_dir(&args.root)? {
                 let dir = roots.open_dir(&args.root)?;
                 let walk = WalkOptions {
-                    file_glob: glob,
+                    file_glob: glob.clone(),
                     ..dir.walk_options(roots)?
                 };
                 let found = search_content(&dir.fd, &pattern, &walk, &options, stop)?;
@@ -118,7 +118,17 @@ impl Tool for LinuxSearchContent {
                 })
                 .collect();
             let counts = (found.total_hits, found.files_searched, found.skipped);
-            Ok(SearchHits::new(root, ListPage::new(all, max), counts).clipped(clipped))
+            let given = args.file_glob.as_deref();
+            let note = match (&dir, given) {
+                (None, Some(_)) => Some("root is a file; file_glob is not used".to_owned()),
+                _ => {
+                    let looked_at =
+                        found.files_searched + found.skipped.binary + found.skipped.too_large;
+                    glob_note(given, glob.as_ref(), looked_at)
+                }
+            };
+            let hits = SearchHits::new(root, ListPage::new(all, max), counts);
+            Ok(hits.clipped(clipped).note(note))
         })
         .await
     }

@@ -3,7 +3,7 @@ use llmc_host::walk::{FileGlob, WalkOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Count, PATH_ERRORS, bounded};
+use super::args::{Count, PATH_ERRORS, bounded, glob_note};
 use super::linux_fs_list::below;
 use super::pages::{ListPage, SearchHits};
 use crate::cx::Cx;
@@ -48,8 +48,9 @@ impl Tool for LinuxSearchFiles {
         cx.blocking(move |cx, stop| {
             let roots = &cx.linux().roots;
             let dir = roots.open_dir(&args.root)?;
+            let glob = args.file_glob.as_deref().map(FileGlob::new).transpose()?;
             let options = WalkOptions {
-                file_glob: args.file_glob.as_deref().map(FileGlob::new).transpose()?,
+                file_glob: glob.clone(),
                 ..dir.walk_options(roots)?
             };
             let found = search_files(
@@ -72,7 +73,12 @@ impl Tool for LinuxSearchFiles {
                 })
                 .collect();
             let counts = (found.total_hits, found.files_searched, found.skipped);
-            Ok(SearchHits::new(root, ListPage::new(all, max), counts))
+            let note = glob_note(
+                args.file_glob.as_deref(),
+                glob.as_ref(),
+                found.files_searched,
+            );
+            Ok(SearchHits::new(root, ListPage::new(all, max), counts).note(note))
         })
         .await
     }

@@ -82,6 +82,8 @@ pub(super) struct SearchHits<T: Serialize> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-help" = "hits with a line shown in part"))]
     clipped_hits: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     #[serde(skip)]
     root: String,
 }
@@ -97,6 +99,7 @@ impl<T: Serialize> SearchHits<T> {
             handle: None,
             handle_hits: hits.stored(total_hits),
             clipped_hits: None,
+            note: None,
             hits,
             total_hits,
             files_searched,
@@ -109,6 +112,14 @@ impl<T: Serialize> SearchHits<T> {
     pub(super) fn clipped(mut self, hits: usize) -> SearchHits<T> {
         self.clipped_hits = (hits > 0).then_some(hits);
         self.truncated |= hits > 0;
+        self
+    }
+}
+
+impl<T: Serialize> SearchHits<T> {
+    /// Adds what is to be said about the arguments.
+    pub(super) fn note(mut self, note: Option<String>) -> SearchHits<T> {
+        self.note = note;
         self
     }
 }

@@ -437,6 +437,18 @@ fn searches_give_true_totals_and_what_they_skipped() {
             json!({"root": ".", "pattern": "^t", "file_glob": "*.rs"}),
             0,
         ),
+        (
+            json!({"root": ".", "pattern": "fn|one", "file_glob": "*.rs"}),
+            1,
+        ),
+        (
+            json!({"root": ".", "pattern": "fn|one", "file_glob": "src/**"}),
+            1,
+        ),
+        (
+            json!({"root": ".", "pattern": "fn|one", "file_glob": "*.{rs,txt}"}),
+            2,
+        ),
     ] {
         let found = client.json("linux_search_content", args.clone());
         assert_eq!(found["total_hits"], total, "{args}: {found}");
@@ -464,6 +476,24 @@ fn searches_give_true_totals_and_what_they_skipped() {
         );
         assert_eq!(found["total_hits"], total, "{pattern}: {found}");
     }
+    for (glob, total) in [("*.rs", 1), ("*.txt", 1), ("src/*", 1), ("*.md", 0)] {
+        let args = json!({"root": ".", "pattern": "*", "file_glob": glob});
+        let found = client.json("linux_search_files", args);
+        assert_eq!(found["total_hits"], total, "{glob}: {found}");
+    }
+    // The roots hold for what is searched, whichever way leads out.
+    std::os::unix::fs::symlink(workspace.outside(""), workspace.path("out")).unwrap();
+    for root in ["..", "/", "/etc", "out", "src/../.."] {
+        for tool in ["linux_search_files", "linux_search_content"] {
+            let args = json!({"root": root, "pattern": "canary"});
+            client.assert_code(tool, args, "INVALID_PATH");
+        }
+    }
+    for tool in ["linux_search_files", "linux_search_content"] {
+        let found = client.json(tool, json!({"root": ".", "pattern": "canary"}));
+        assert_eq!(found["total_hits"], 0, "a link is not followed: {found}");
+    }
+    std::fs::remove_file(workspace.path("out")).unwrap();
     let cut = client.json(
         "linux_search_files",
         json!({"root": ".", "pattern": "*", "max_results": 1}),
