@@ -51,6 +51,15 @@ impl Version {
     }
 }
 
+/// The first and the last line of the new version in a hunk: `@@ -1,4 +2,5 @@`.
+fn new_lines_of(line: &str) -> Option<(u64, u64)> {
+    let new = line.strip_prefix("@@ -")?.split(' ').nth(1)?;
+    let new = new.strip_prefix('+')?;
+    let (first, count) = new.split_once(',').unwrap_or((new, "1"));
+    let (first, count): (u64, u64) = (first.parse().ok()?, count.parse().ok()?);
+    Some((first, first + count.saturating_sub(1)))
+}
+
 /// A diff that grows file by file.
 #[derive(Default)]
 pub(crate) struct Comparison {
@@ -66,6 +75,34 @@ impl Comparison {
     /// Whether the diff still takes hunks.
     pub(crate) fn has_room(&self) -> bool {
         self.text.len() < DIFF_LIMIT
+    }
+
+    /// Keeps the hunks that touch these lines of the new version, in a diff of one file.
+    pub(crate) fn keep_hunks(&mut self, first: u64, last: u64) {
+        let mut kept = String::new();
+        let (mut head, mut is_in, mut hunks) = (String::new(), true, 0_u64);
+        for line in self.text.split_inclusive('\n') {
+            match new_lines_of(line) {
+                Some((from, to)) => {
+                    is_in = from <= last && first <= to;
+                    hunks += u64::from(is_in);
+                    if is_in {
+                        kept.push_str(line);
+                    }
+                }
+                None if hunks == 0 && is_in => head.push_str(line),
+                None if is_in => kept.push_str(line),
+                None => {}
+            }
+        }
+        // A diff without hunks says that the files differ, not where.
+        let is_without_hunks = !self.text.lines().any(|line| new_lines_of(line).is_some());
+        if hunks == 0 && !is_without_hunks {
+            self.text.clear();
+            self.files = 0;
+        } else {
+            self.text = head + &kept;
+        }
     }
 
     /// Adds a file that differs, or may; nothing when it does not.

@@ -495,6 +495,9 @@ const MEANINGS: &[(&[&str], &[&str])] = &[
     ),
 ];
 
+/// Shorter names are not guessed at.
+const MIN_MEANT_CHARS: usize = 3;
+
 /// What to say about a name that no tool has, where every tool can be called: `; did you mean te_grep?`, or nothing.
 pub fn suggestion(name: &str) -> String {
     suggestion_for(name, &Reach::of(&Config::default(), Surface::Cli))
@@ -536,8 +539,16 @@ fn meant(name: &str, reach: &Reach) -> Option<(&'static ToolDef, Route)> {
         .iter()
         .filter(|tool| reach.route(tool).is_some() && tool.name != wanted)
         .collect();
+    // A letter or two resemble everything, and mean nothing.
+    if wanted.len() < MIN_MEANT_CHARS {
+        return None;
+    }
     let spelt = nearest(&wanted, all.iter().map(|tool| tool.name)).map(str::to_owned);
     let by_words = || {
+        let is_word = |word: &str| word.len() >= MIN_MEANT_CHARS && word.parse::<u64>().is_err();
+        if !wanted.split('_').any(is_word) {
+            return None;
+        }
         let found = stubs::search(&all, &wanted.replace('_', " "));
         found.into_iter().next().map(|found| found.name)
     };
@@ -705,7 +716,14 @@ mod tests {
                 }
             }
         }
-        assert_eq!(suggestion_for("xyzzy", &reach(Mode::Hybrid)), "");
+        for nonsense in [
+            "xyzzy", "x", "b", "a_b", "1", "zz", "_", "", "x9", "q_7_z", "foobar",
+        ] {
+            for mode in Mode::ALL {
+                assert_eq!(suggestion_for(nonsense, &reach(*mode)), "", "{nonsense}");
+            }
+            assert_eq!(suggestion(nonsense), "", "{nonsense}");
+        }
         assert_eq!(suggestion("bash"), "; did you mean run_cmd?");
     }
 }

@@ -5,6 +5,7 @@
 //! reader; [`Reach::unreachable`] tells whether it needs that.
 
 use llmc_config::Config;
+use serde_json::Value;
 
 use crate::catalog;
 use crate::cx::Surface;
@@ -145,10 +146,45 @@ impl Reach {
     }
 }
 
+/// The flags of the arguments that a tool requires, or of its first one, as a shell takes them; ` --help` lists the others.
+fn usage_flags(tool: &ToolDef) -> String {
+    let required = tool.schema().get("required").and_then(Value::as_array);
+    let required: Vec<&str> = required
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let names = tool.argument_names();
+    let shown = match required.is_empty() {
+        true => &names[..names.len().min(1)],
+        false => &required[..],
+    };
+    let flag = |name: &&str| match *name {
+        // A command's own words stand behind the tool's name.
+        "args" => " WORDS".to_owned(),
+        name => format!(" --{} {}", name.replace('_', "-"), name.to_uppercase()),
+    };
+    let flags: String = shown.iter().map(flag).collect();
+    match names.len() > shown.len() {
+        true => format!("{flags}; llmc tool {} --help lists all flags", tool.name),
+        false => flags,
+    }
+}
+
 /// The call that begins at `at` as a command, and where it ends: `run_cmd proc=p1` is `llmc tool run_cmd --proc p1`.
 fn shell_command(clause: &str, at: usize, tool: &ToolDef) -> (String, usize) {
     let mut end = at + tool.name.len();
     let mut command = format!("llmc tool {}", tool.name);
+    if let Some(names) = clause[end..].strip_prefix('(')
+        && let Some((names, _)) = names.split_once(')')
+    {
+        end += names.len() + 2;
+        let note = ", * required";
+        if clause[end..].starts_with(note) {
+            end += note.len();
+        }
+        return (command + &usage_flags(tool), end);
+    }
     while let Some(word) = clause[end..].strip_prefix(' ') {
         let word = word.split(' ').next().unwrap_or_default();
         let Some((name, value)) = word.split_once('=') else {
@@ -160,7 +196,7 @@ fn shell_command(clause: &str, at: usize, tool: &ToolDef) -> (String, usize) {
     (command, end)
 }
 
-/// Every tool that a text names, and where. Names that are English words as well (`stat`, `inspect`) do not count.
+/// Every tool that a text names, and where. Names that are English words as well (`stat`, `inspect`) count only as calls.
 fn named_tools(text: &str) -> Vec<(usize, &'static ToolDef)> {
     let mut found = Vec::new();
     let mut start = None;
@@ -170,7 +206,7 @@ fn named_tools(text: &str) -> Vec<(usize, &'static ToolDef)> {
             (None, true) => start = Some(at),
             (Some(from), false) => {
                 let word = &text[from..at];
-                if word.contains('_')
+                if (word.contains('_') || c == '(')
                     && let Some(tool) = catalog::find(word)
                     && tool.name == word
                 {
@@ -237,8 +273,39 @@ mod tests {
                 "llmc tool run_cmd --proc p_1 --wait-s 5 waits on; narrow the call",
             ),
             ("llmc tool te_cat reads it", "llmc tool te_cat reads it"),
+            (
+                "usage: stat(path*), * required",
+                "usage: llmc tool stat --path PATH",
+            ),
+            (
+                "usage: linux_fs_mkdirs(path*, exist_ok), * required",
+                "usage: llmc tool linux_fs_mkdirs --path PATH; llmc tool linux_fs_mkdirs --help lists all flags",
+            ),
         ] {
             assert_eq!(reach.fit(text).as_deref(), Some(fitted));
+        }
+    }
+
+    #[test]
+    fn in_a_shell_usage_is_a_line_that_can_be_pasted() {
+        let reach = Reach::of(&Config::default(), Surface::Cli);
+        for tool in catalog::TOOLS {
+            let hint = format!("usage: {}, * required", tool.signature());
+            let fitted = reach.fit(&hint).unwrap();
+            let line = fitted.split(';').next().unwrap();
+            let words: Vec<&str> = line.split(' ').collect();
+            assert_eq!(
+                words[..4],
+                ["usage:", "llmc", "tool", tool.name],
+                "{fitted}"
+            );
+            let shell_signs = ['(', ')', '*', '[', '<', '>', '|', '&', '…'];
+            assert!(!fitted.contains(shell_signs), "{fitted}");
+            let names = tool.argument_names();
+            for word in words.iter().filter_map(|word| word.strip_prefix("--")) {
+                let name = word.replace('-', "_");
+                assert!(names.contains(&name.as_str()), "{fitted}");
+            }
         }
     }
 

@@ -7,6 +7,8 @@
 
 #[path = "registry/errors.rs"]
 mod errors;
+#[path = "registry/strict.rs"]
+mod strict;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -159,6 +161,45 @@ fn the_core_of_the_tool_envelope_is_cheaper_still() {
         "{}",
         llmc_tokens::count(&text)
     );
+}
+
+/// S0's R1: what writes costs little to list, and answers in a line.
+#[tokio::test]
+async fn tools_that_write_are_lean() {
+    let dir = tempfile::tempdir().unwrap();
+    let app = app(dir.path(), "[mcp]\nmode = \"classic\"\n");
+    let long = "a line of text\n".repeat(2_000);
+    for (name, args) in [
+        ("linux_fs_write", json!({"path": "a.txt", "content": long})),
+        (
+            "linux_fs_write",
+            json!({"path": "a.txt", "content": "end\n", "mode": "append"}),
+        ),
+        (
+            "linux_fs_edit",
+            json!({"path": "a.txt", "old_text": "end\n", "new_text": long}),
+        ),
+        ("linux_fs_mkdirs", json!({"path": "new/folder"})),
+        (
+            "linux_fs_move",
+            json!({"source": "a.txt", "target": "b.txt"}),
+        ),
+        (
+            "repo_write_patch",
+            json!({"patch": "--- /dev/null\n+++ b/c.txt\n@@ -0,0 +1 @@\n+x\n"}),
+        ),
+        ("linux_fs_delete", json!({"path": "b.txt"})),
+    ] {
+        let tool = TOOLS.iter().find(|tool| tool.name == name).unwrap();
+        assert!(tool.effect == Effect::Writes, "{name}");
+        let listed = llmc_tokens::count(&tool.listing());
+        assert!(listed <= 80, "{name}: {listed} tokens in the list");
+        let outcome = call(&app, Surface::Mcp, name, args).await;
+        let text = outcome.text();
+        assert!(outcome.result.is_ok(), "{name}: {text}");
+        let answered = llmc_tokens::count(&text);
+        assert!(answered <= 50, "{name}: {answered} tokens: {text}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use std::fmt::Write as _;
 
+use llmc_host::{CancelToken, Roots};
 use llmc_index::Inspection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,6 +8,7 @@ use serde_json::json;
 
 use super::args::INDEX_ERRORS;
 use super::relations::{FEW, Related, cut};
+use super::target::{LineSpan, lines_of};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rag;
@@ -67,7 +69,13 @@ impl Tool for Inspect {
             let budget = cx.app().config().mcp.rag.token_budget;
             let budget = usize::try_from(budget).unwrap_or(usize::MAX);
             let (roots, index) = (&cx.files().roots, cx.app().index());
-            let mut found = match (&args.symbol, &args.path) {
+            let lines = args.path.as_deref().map(|path| lines_of(roots, path));
+            let lines = lines.transpose()?.flatten();
+            let path = match &lines {
+                Some((path, _)) => Some(path),
+                None => args.path.as_ref(),
+            };
+            let mut found = match (&args.symbol, path) {
                 (Some(symbol), path) => {
                     rag::await_index(cx, stop)?;
                     let id = match path {
@@ -76,7 +84,13 @@ impl Tool for Inspect {
                     };
                     index.inspect(roots, &id, budget, stop)?
                 }
-                (None, Some(path)) => index.inspect_file(roots, path, budget)?,
+                (None, Some(path)) => {
+                    let mut found = index.inspect_file(roots, path, budget)?;
+                    if let Some((_, span)) = &lines {
+                        show_lines(roots, &mut found, *span, budget, stop)?;
+                    }
+                    found
+                }
                 (None, None) => return Err(Error::bad_args("give symbol or path")),
             };
             let truncated = found.unread_files > 0 || found.lines_total.is_some();
@@ -96,6 +110,27 @@ impl Tool for Inspect {
         })
         .await
     }
+}
+
+/// Puts the lines that a path names in the place of a file's outline.
+fn show_lines(
+    roots: &Roots,
+    found: &mut Inspection,
+    span: LineSpan,
+    budget: usize,
+    stop: &CancelToken,
+) -> Result<()> {
+    let (skip, max) = span.slice(0, u64::MAX);
+    let slice = roots.open_file(&found.path)?.read_lines(skip, max, stop)?;
+    span.check(&found.path, slice.total_lines)?;
+    let (end, _) = llmc_tokens::lines_within(&slice.text, budget);
+    let shown = slice.text[..end].lines().count() as u64;
+    found.src = format!("{}#L{}-L{}", found.path, span.first, skip + shown);
+    found.lines_total =
+        (shown < slice.lines).then(|| usize::try_from(slice.lines).unwrap_or(usize::MAX));
+    found.text = slice.text[..end].to_owned();
+    found.doc.clear();
+    Ok(())
 }
 
 /// What it is and where, its relations, and its text.

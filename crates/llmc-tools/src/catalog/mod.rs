@@ -60,7 +60,7 @@ use crate::tool::ToolDef;
 
 pub(crate) use args::bounded_by;
 pub(crate) use linux_fs_list::below;
-pub(crate) use target::split_lines;
+pub(crate) use target::{LineSpan, lines_of, split_lines};
 
 /// Every tool, in the order clients see.
 pub static TOOLS: &[ToolDef] = &[

@@ -72,13 +72,13 @@ pub(crate) struct LineSpan {
 
 impl LineSpan {
     /// What a read skips and takes: `skip` lines of the span itself, and at most `max` of the others.
-    pub(super) fn slice(self, skip: u64, max: u64) -> (u64, u64) {
+    pub(crate) fn slice(self, skip: u64, max: u64) -> (u64, u64) {
         let from = (self.first - 1).saturating_add(skip);
         (from, max.min(self.last.saturating_sub(from)))
     }
 
     /// A span that begins behind the end of its file.
-    pub(super) fn check(self, path: &str, total_lines: u64) -> Result<()> {
+    pub(crate) fn check(self, path: &str, total_lines: u64) -> Result<()> {
         if self.first <= total_lines {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl LineSpan {
 }
 
 /// The file and the lines that a path names: `src/a.rs:10-20`. None where a file has that very name, or no file the other.
-pub(super) fn lines_of(roots: &Roots, named: &str) -> Result<Option<(String, LineSpan)>> {
+pub(crate) fn lines_of(roots: &Roots, named: &str) -> Result<Option<(String, LineSpan)>> {
     let Some((path, span)) = split_lines(named) else {
         return Ok(None);
     };

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::args::READ_ERRORS;
 use super::linux_fs_list::below;
+use super::target::{LineSpan, lines_of};
 use crate::committed::{Committed, Head, Reach, is_same};
 use crate::compare::{Comparison, FILE_LIMIT, Version};
 use crate::cx::Cx;
@@ -19,6 +20,9 @@ use crate::render::{AnswerRoom, Render, Rendition, Rest};
 use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
+/// How the hunks of a comparison of lines are numbered.
+const NUMBERED_FROM_FIRST: &str =
+    "only the lines that were named are compared, counted from the first of each";
 /// Files below one directory that are compared.
 const MAX_COMPARED_FILES: usize = 50_000;
 
@@ -50,9 +54,14 @@ impl Tool for TeDiff {
     async fn run(cx: &Cx, args: Args) -> Result<DiffOutput> {
         cx.blocking(move |cx, stop| {
             let (a, b) = (args.a.as_str(), args.b.as_deref());
-            let found = match b {
-                Some(b) => two_paths(cx, a, b, stop)?,
-                None => with_head(cx, a, stop)?,
+            let roots = &cx.files().roots;
+            let (old, new) = (
+                Side::of(roots, a)?,
+                b.map(|b| Side::of(roots, b)).transpose()?,
+            );
+            let found = match new {
+                Some(new) => two_paths(cx, &old, &new, stop)?,
+                None => with_head(cx, &old, stop)?,
             };
             let Compared { diff, mut notes } = found;
             if diff.odd > 0 {
@@ -67,6 +76,45 @@ impl Tool for TeDiff {
             })
         })
         .await
+    }
+}
+
+/// One side of a comparison: a path, or lines of a file.
+#[derive(Debug, Clone)]
+struct Side {
+    path: String,
+    lines: Option<LineSpan>,
+}
+
+impl Side {
+    fn of(roots: &Roots, named: &str) -> Result<Side> {
+        Ok(match lines_of(roots, named)? {
+            Some((path, span)) => Side {
+                path,
+                lines: Some(span),
+            },
+            None => Side::whole(named),
+        })
+    }
+
+    fn whole(path: impl Into<String>) -> Side {
+        Side {
+            path: path.into(),
+            lines: None,
+        }
+    }
+
+    /// The version with only the lines that this side names.
+    fn cut(&self, version: Version) -> Result<Version> {
+        let (Some(span), Version::Bytes(bytes)) = (self.lines, &version) else {
+            return Ok(version);
+        };
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        span.check(&self.path, lines.len() as u64)?;
+        let at = |line: u64| usize::try_from(line).unwrap_or(usize::MAX).min(lines.len());
+        Ok(Version::Bytes(
+            lines[at(span.first - 1)..at(span.last)].concat(),
+        ))
     }
 }
 
@@ -132,21 +180,34 @@ impl Serialize for DiffOutput {
     }
 }
 
-fn two_paths(cx: &Cx, a: &str, b: &str, stop: &CancelToken) -> Result<Compared> {
+fn two_paths(cx: &Cx, a: &Side, b: &Side, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
-    let is_dir = |path: &str| roots.is_dir(path).map_err(|error| only_paths(error.into()));
+    let is_dir = |side: &Side| {
+        let is_dir = roots.is_dir(&side.path);
+        is_dir.map_err(|error| only_paths(error.into()))
+    };
+    let beside = |dir: &Side, file: &Side| {
+        let path = inside(roots, &dir.path, &file.path)?;
+        Ok::<_, Error>(Side {
+            path,
+            ..file.clone()
+        })
+    };
     match (is_dir(a)?, is_dir(b)?) {
-        (true, true) => two_directories(cx, a, b, stop),
+        (true, true) => two_directories(cx, &a.path, &b.path, stop),
         // As diff does: the file of the same name in the directory.
-        (true, false) => two_files(roots, &inside(roots, a, b)?, b, stop),
-        (false, true) => two_files(roots, a, &inside(roots, b, a)?, stop),
+        (true, false) => two_files(roots, &beside(a, b)?, b, stop),
+        (false, true) => two_files(roots, a, &beside(b, a)?, stop),
         (false, false) => two_files(roots, a, b, stop),
     }
 }
 
-fn two_files(roots: &Roots, a: &str, b: &str, stop: &CancelToken) -> Result<Compared> {
+fn two_files(roots: &Roots, a: &Side, b: &Side, stop: &CancelToken) -> Result<Compared> {
     let mut found = Compared::default();
     add_pair(&mut found.diff, roots, (a, b), stop)?;
+    if a.lines.is_some() || b.lines.is_some() {
+        found.notes.push(NUMBERED_FROM_FIRST.to_owned());
+    }
     Ok(found)
 }
 
@@ -161,11 +222,11 @@ fn inside(roots: &Roots, dir: &str, file: &str) -> Result<String> {
 fn add_pair(
     diff: &mut Comparison,
     roots: &Roots,
-    pair: (&str, &str),
+    pair: (&Side, &Side),
     stop: &CancelToken,
 ) -> Result<()> {
-    let open = |path: &str| {
-        let file = roots.open_file(path);
+    let open = |side: &Side| {
+        let file = roots.open_file(&side.path);
         file.map_err(|error| only_paths(error.into()))
     };
     let (old, new) = (open(pair.0)?, open(pair.1)?);
@@ -177,7 +238,10 @@ fn add_pair(
         }
         (Version::Large(size), Version::Large(size))
     } else {
-        (Version::of(old, stop)?, Version::of(new, stop)?)
+        (
+            pair.0.cut(Version::of(old, stop)?)?,
+            pair.1.cut(Version::of(new, stop)?)?,
+        )
     };
     diff.add((&a, &b), &old, &new);
     Ok(())
@@ -194,7 +258,10 @@ fn two_directories(cx: &Cx, a: &str, b: &str, stop: &CancelToken) -> Result<Comp
         stop.check()?;
         let (old, new) = (below(roots, &a.path, name), below(roots, &b.path, name));
         let added = match (in_a.contains(name), in_b.contains(name)) {
-            (true, true) => add_pair(&mut found.diff, roots, (&old, &new), stop),
+            (true, true) => {
+                let sides = (Side::whole(&old), Side::whole(&new));
+                add_pair(&mut found.diff, roots, (&sides.0, &sides.1), stop)
+            }
             (true, false) => version(roots, &old, stop)
                 .map(|was| found.diff.add((&old, &new), &was, &Version::Absent)),
             (false, _) => version(roots, &new, stop)
@@ -243,11 +310,19 @@ fn files_below(cx: &Cx, dir: &OpenDir, stop: &CancelToken) -> Result<(BTreeSet<V
     Ok((paths.collect(), ignored))
 }
 
-fn with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
+fn with_head(cx: &Cx, a: &Side, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
-    match roots.is_dir(a) {
-        Ok(true) => directory_with_head(cx, a, stop),
-        Ok(false) | Err(llmc_host::Error::NotFound { .. }) => file_with_head(cx, a, stop),
+    match roots.is_dir(&a.path) {
+        Ok(true) => directory_with_head(cx, &a.path, stop),
+        Ok(false) | Err(llmc_host::Error::NotFound { .. }) => {
+            let mut found = file_with_head(cx, &a.path, stop)?;
+            if let Some(span) = a.lines {
+                found.diff.keep_hunks(span.first, span.last);
+                let lines = format!("only what touches lines {} to {}", span.first, span.last);
+                found.notes.push(lines);
+            }
+            Ok(found)
+        }
         Err(error) => Err(error.into()),
     }
 }

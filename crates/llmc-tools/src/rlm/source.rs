@@ -10,6 +10,7 @@ use llmc_rlm::SourceText;
 use llmc_syntax::Language;
 use serde_json::{Map, Value};
 
+use crate::catalog::{LineSpan, lines_of};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -21,7 +22,11 @@ const SNIFFED_BYTES: usize = 64 << 10;
 /// A text that passed every check possible before reading it.
 pub(super) enum TextSource {
     Context(String),
-    File { asked: String, max_bytes: usize },
+    File {
+        asked: String,
+        lines: Option<LineSpan>,
+        max_bytes: usize,
+    },
 }
 
 pub(super) struct LoadedText {
@@ -55,6 +60,7 @@ impl TextSource {
         }
         let asked = path.unwrap_or_default();
         cx.blocking(move |cx, _| {
+            let (asked, lines) = named_lines(cx, asked)?;
             let file = open(cx, &asked)?;
             if file.size() > max_bytes as u64 {
                 return Err(too_large(&format!(
@@ -62,7 +68,11 @@ impl TextSource {
                     file.size()
                 )));
             }
-            Ok(TextSource::File { asked, max_bytes })
+            Ok(TextSource::File {
+                asked,
+                lines,
+                max_bytes,
+            })
         })
         .await
     }
@@ -79,11 +89,23 @@ impl TextSource {
                     source,
                 })
             }
-            TextSource::File { asked, max_bytes } => {
+            TextSource::File {
+                asked,
+                lines,
+                max_bytes,
+            } => {
                 cx.blocking(move |cx, stop| {
                     let (bytes, path) = read_unchanged(cx, &asked, max_bytes, stop)?;
-                    let text = decoded(bytes)?;
+                    let mut text = decoded(bytes)?;
                     let language = Language::detect(&path, &text);
+                    if let Some(span) = lines {
+                        let all: Vec<&str> = text.split_inclusive('\n').collect();
+                        span.check(&path, all.len() as u64)?;
+                        let last = span.last.min(all.len() as u64);
+                        let at = |line: u64| usize::try_from(line).unwrap_or(usize::MAX);
+                        text = all[at(span.first - 1)..at(last)].concat();
+                        source.insert("lines".to_owned(), format!("{}-{last}", span.first).into());
+                    }
                     source.insert("type".to_owned(), "path".into());
                     source.insert("path".to_owned(), path.clone().into());
                     Ok(LoadedText {
@@ -97,6 +119,19 @@ impl TextSource {
             }
         }
     }
+}
+
+/// The file and the lines that a path names. The policy decides first: a refused path is refused as it is written.
+fn named_lines(cx: &Cx, asked: String) -> Result<(String, Option<LineSpan>)> {
+    match open(cx, &asked) {
+        Err(error) if error.kind == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+        Ok(_) => return Ok((asked, None)),
+    }
+    Ok(match lines_of(&cx.files().roots, &asked)? {
+        Some((path, span)) => (path, Some(span)),
+        None => (asked, None),
+    })
 }
 
 /// Opens a file that the policy lets queries read.

@@ -98,6 +98,106 @@ async fn a_path_may_name_lines_in_every_tool_that_reads() {
 }
 
 #[tokio::test]
+async fn a_path_may_name_lines_where_a_file_is_inspected_or_compared() {
+    let dir = project();
+    std::fs::write(
+        dir.path().join("src/new.py"),
+        "one\nTWO\nthree\nFOUR\nfive\nsix\n",
+    )
+    .unwrap();
+    let app = app(dir.path(), CLASSIC);
+    for path in ["src/app.py:3-5", "src/app.py#L3-L5"] {
+        let text = call(&app, Surface::Mcp, "inspect", json!({"path": path}))
+            .await
+            .text();
+        let found: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(found["text"], "three\nfour\nfive\n", "{path}: {found}");
+        assert_eq!(found["src"], "src/app.py#L3-L5", "{path}");
+        let args = json!({"a": path, "b": path.replace("app", "new")});
+        let text = call(&app, Surface::Mcp, "te_diff", args).await.text();
+        assert!(text.contains("-four\n+FOUR\n"), "{path}: {text}");
+        assert!(
+            !text.contains("TWO") && !text.contains("six"),
+            "{path}: {text}"
+        );
+    }
+    for tool in ["inspect", "te_diff"] {
+        let args = |path: &str| match tool {
+            "inspect" => json!({"path": path}),
+            _ => json!({"a": path, "b": "src/new.py"}),
+        };
+        for (path, why) in [
+            ("src/app.py:0", "lines count from 1"),
+            ("src/app.py:7", "src/app.py has 6 lines, none from 7 on"),
+        ] {
+            let text = said(call(&app, Surface::Mcp, tool, args(path)).await);
+            assert!(text.contains(why), "{tool} {path}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_glob_that_finds_nothing_says_why_and_a_bare_ending_is_one() {
+    let dir = project();
+    let app = app(dir.path(), CLASSIC);
+    let searches = |glob: &str| {
+        [
+            (
+                "linux_fs_list",
+                json!({"path": ".", "depth": 5, "file_glob": glob}),
+            ),
+            (
+                "linux_search_files",
+                json!({"root": ".", "pattern": "*", "file_glob": glob}),
+            ),
+            (
+                "linux_search_content",
+                json!({"root": ".", "pattern": ".", "file_glob": glob}),
+            ),
+        ]
+    };
+    // Every tool that takes one is looked at.
+    let with_globs = TOOLS
+        .iter()
+        .filter(|tool| tool.schema()["properties"].get("file_glob").is_some());
+    let with_globs: Vec<&str> = with_globs.map(|tool| tool.name).collect();
+    assert_eq!(with_globs.len(), 3, "{with_globs:?}");
+    for glob in ["*.py", "py", ".py", "", "*.zig", "zig", "src", "lib/*.py"] {
+        for (tool, args) in searches(glob) {
+            assert!(with_globs.contains(&tool));
+            let text = call(&app, Surface::Mcp, tool, args).await.text();
+            let found: Value = serde_json::from_str(&text).unwrap();
+            let note = found["note"].as_str().unwrap_or_default();
+            let names = found.get("hits").unwrap_or(&found["entries"]).to_string();
+            let what = format!("{tool} {glob:?}: {text}");
+            match glob {
+                "" => {
+                    assert!(
+                        names.contains("app.py") && names.contains("index.ts"),
+                        "{what}"
+                    );
+                    assert_eq!(note, "", "{what}");
+                }
+                "*.py" | "py" | ".py" => {
+                    assert!(
+                        names.contains("app.py") && names.contains("models.py"),
+                        "{what}"
+                    );
+                    assert!(!names.contains("index.ts"), "{what}");
+                    let read = format!("file_glob {glob} read as {glob} or *.py");
+                    assert_eq!(note, if glob == "*.py" { "" } else { &read }, "{what}");
+                }
+                _ => {
+                    assert_eq!(names, "[]", "{what}");
+                    let why = format!("no file matches file_glob {glob}");
+                    assert!(note.contains(&why), "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_there_names_the_closest_that_is() {
     let dir = project();
     let app = app(dir.path(), CLASSIC);

@@ -177,3 +177,41 @@ fn a_key_given_twice_is_refused_at_any_level() {
     }
     assert!(workspace.path("a.txt").exists());
 }
+
+#[test]
+fn what_strict_clients_send_for_the_arguments_of_commands_and_writes() {
+    let workspace = workspace(FIXTURE);
+    let mut client = classic(&workspace);
+    for (tool, args) in [
+        (
+            "run_cmd",
+            json!({"command": "cat a.txt", "argv": [], "cwd": "", "timeout": 0, "proc": "", "input": ""}),
+        ),
+        (
+            "run_cmd",
+            json!({"command": "", "argv": ["cat", "a.txt"], "cwd": "", "timeout": "0"}),
+        ),
+        (
+            "te_run",
+            json!({"command": "cat a.txt", "argv": [], "cwd": "", "timeout": 0.0}),
+        ),
+        (
+            "linux_fs_write",
+            json!({"path": "a.txt", "content": "one\n", "mode": "", "expected_sha256": ""}),
+        ),
+        (
+            "linux_fs_edit",
+            json!({"path": "a.txt", "old_text": "one", "new_text": "1", "expected_replacements": null, "expected_sha256": ""}),
+        ),
+        (
+            "execute_code",
+            json!({"code": "print(1)", "session": "", "timeout": 0}),
+        ),
+    ] {
+        let (failed, text) = client.call_tool(tool, args.clone());
+        assert!(!failed, "{tool} {args}: {text}");
+    }
+    // Nothing at all is still too little.
+    let args = json!({"command": "", "argv": [], "cwd": "", "timeout": 0});
+    refused(&mut client, "run_cmd", &args);
+}

@@ -356,3 +356,37 @@ fn outside_of_a_repository_the_hint_names_the_argument() {
         );
     }
 }
+
+#[test]
+fn lines_of_a_file_against_head() {
+    let numbered = |changed: &[u32]| -> String {
+        let line = |n| match changed.contains(&n) {
+            true => format!("CHANGED {n}\n"),
+            false => format!("line {n}\n"),
+        };
+        (1..=60).map(line).collect()
+    };
+    let workspace = workspace("//- b.txt\nx\n");
+    workspace.write("a.txt", numbered(&[]));
+    git(&workspace, &["init", "-q"]);
+    commit(&workspace);
+    workspace.write("a.txt", numbered(&[10, 50]));
+    let mut client = classic(&workspace);
+    for (path, shown, hidden) in [
+        ("a.txt:8-12", "CHANGED 10", "CHANGED 50"),
+        ("a.txt#L50-L60", "CHANGED 50", "CHANGED 10"),
+    ] {
+        let answer = diff(&mut client, json!({"a": path}));
+        assert!(answer.body.contains(shown), "{path}: {}", answer.body);
+        assert!(!answer.body.contains(hidden), "{path}: {}", answer.body);
+        assert!(
+            answer.body.contains("--- a/a.txt"),
+            "{path}: {}",
+            answer.body
+        );
+    }
+    let answer = diff(&mut client, json!({"a": "a.txt:25-35"}));
+    assert!(answer.body.starts_with("identical"), "{}", answer.body);
+    let (code, ..) = failed(&mut client, json!({"a": "gone.txt:3"}));
+    assert_eq!(code, "not_found");
+}
