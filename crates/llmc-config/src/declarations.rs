@@ -326,6 +326,8 @@ settings! {
         max_depth: u32 = int(0..=8, 1).widens(IfLarger),
         /// Texts of up to so many tokens are answered in one plain call.
         direct_tokens: u64 = int(0..=1_000_000, 16_000),
+        /// Characters of a longer text that the first prompt shows, two thirds from its start and a third from its end.
+        preview_chars: u32 = int(0..=10_000, 900).widens(IfLarger),
         /// Dollars per million tokens sent to `rlm.model`, or to a model without a known price.
         price_per_mtok_in: Option<f64> = unset(number(3.0)).widens(IfChanged),
         /// Dollars per million tokens received, likewise.

@@ -7,16 +7,20 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 /// How long a line waits while another server prunes.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Files with other columns that are kept beside the present one.
+const MAX_MOVED_ASIDE: u32 = 99;
 
 /// A CSV file with a fixed header; the first cell of each row is its time.
 pub struct CsvLog {
@@ -105,7 +109,7 @@ impl CsvLog {
 
     pub(crate) fn append(&self, cells: &[String], timeout: Duration) -> io::Result<()> {
         let folder = self.folder(true)?;
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE;
         let started = Instant::now();
         loop {
             let mut file = self.open(&folder, flags)?;
@@ -117,6 +121,10 @@ impl CsvLog {
                 continue;
             }
             let before = file.metadata()?.len();
+            if before > 0 && !self.has_header(&file)? {
+                self.move_aside(&folder)?;
+                continue;
+            }
             let mut text = Vec::new();
             if before == 0 {
                 text.extend_from_slice(&header_line(self.header));
@@ -127,6 +135,39 @@ impl CsvLog {
                 let _ = file.set_len(before);
             });
         }
+    }
+
+    /// Whether the file has the columns that are written now.
+    fn has_header(&self, file: &File) -> io::Result<bool> {
+        let header = header_line(self.header);
+        let mut first = vec![0; header.len()];
+        match file.read_exact_at(&mut first, 0) {
+            Ok(()) => Ok(first == header),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps a file with other columns under the first free name `NAME.1`, `NAME.2`, …
+    fn move_aside(&self, folder: &OwnedFd) -> io::Result<()> {
+        for number in 1..=MAX_MOVED_ASIDE {
+            let mut name = self.name.clone();
+            name.push(format!(".{number}"));
+            let flags = RenameFlags::NOREPLACE;
+            match rustix::fs::renameat_with(folder, &self.name, folder, &name, flags) {
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+                Ok(()) => {
+                    tracing::warn!(
+                        file = %self.name.display(),
+                        kept_as = %name.display(),
+                        "the file has other columns; a new one is begun"
+                    );
+                    return Ok(());
+                }
+            }
+        }
+        Err(io::Error::other("too many files with other columns"))
     }
 
     /// Drops lines older than so many days; 0 keeps them all.
@@ -307,6 +348,22 @@ mod tests {
         let mode = path.metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640, "who may read it stays");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_with_other_columns_is_kept_and_a_new_one_begun() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.csv");
+        for number in 1..=2 {
+            let earlier = format!("timestamp\n2020-01-0{number}T00:00:00Z\n");
+            std::fs::write(&path, &earlier).unwrap();
+            open(dir.path(), &path).append(&row("x"), TIMEOUT).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with("timestamp,x\n"), "{text}");
+            assert_eq!(text.lines().count(), 2, "{text}");
+            let kept = dir.path().join(format!("audit.csv.{number}"));
+            assert_eq!(std::fs::read_to_string(kept).unwrap(), earlier);
+        }
     }
 
     #[test]

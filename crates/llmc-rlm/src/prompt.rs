@@ -5,9 +5,6 @@ use crate::trace::sha256;
 
 /// Output of one turn that the model is shown.
 pub(crate) const SHOWN_OUTPUT_TOKENS: usize = 2_000;
-/// Characters of the text's beginning and end that the first prompt shows.
-const SHOWN_HEAD_CHARS: i64 = 600;
-const SHOWN_TAIL_CHARS: i64 = 300;
 
 /// The system prompt of a leading model.
 pub(crate) fn system(max_turns: u32, children: bool) -> String {
@@ -53,20 +50,30 @@ answer, say that."
     )
 }
 
-/// The first message to a leading model.
-pub(crate) fn opening(task: &str, text: &SourceText, name: Option<&str>) -> String {
-    let (head, tail) = (
-        text.part(0, Some(SHOWN_HEAD_CHARS)),
-        text.part(-SHOWN_TAIL_CHARS, None),
-    );
+/// The first message to a leading model: two thirds of `preview_chars` are the text's beginning, one third is its end.
+pub(crate) fn opening(
+    task: &str,
+    text: &SourceText,
+    name: Option<&str>,
+    preview_chars: u32,
+) -> String {
     let named = name.map_or(String::new(), |name| format!(" ({name})"));
     let lines = text.as_str().lines().count();
-    format!(
-        "Task: {task}\n\nThe text{named} has {} characters in {lines} lines. It begins with:\n{}\n\nand ends with:\n{}\n",
-        text.chars(),
-        marked(head.as_str()),
-        marked(tail.as_str()),
-    )
+    let size = format!(
+        "Task: {task}\n\nThe text{named} has {} characters in {lines} lines.",
+        text.chars()
+    );
+    if preview_chars == 0 {
+        return size + "\n";
+    }
+    let tail = i64::from(preview_chars / 3);
+    let head = text.part(0, Some(i64::from(preview_chars) - tail));
+    let mut opening = format!("{size} It begins with:\n{}\n", marked(head.as_str()));
+    if tail > 0 {
+        let tail = text.part(-tail, None);
+        opening.push_str(&format!("\nand ends with:\n{}\n", marked(tail.as_str())));
+    }
+    opening
 }
 
 /// The system prompt of a model that is sent the text, or a part of it.
@@ -129,10 +136,31 @@ mod tests {
                 &"why? ".repeat(100),
                 &SourceText::new(text),
                 Some("a/b.log"),
+                900,
             );
             let tokens = llmc_tokens::count(&words) + llmc_tokens::count(&opening);
             assert!(tokens <= 3_000, "{tokens}");
         }
+    }
+
+    #[test]
+    fn the_first_prompt_shows_no_more_of_the_text_than_configured() {
+        let text = SourceText::new("0123456789".repeat(1_000));
+        let shown = |preview_chars| {
+            let opening = opening("why?", &text, None, preview_chars);
+            let parts = opening.split("<text ").skip(1);
+            let parts = parts.map(|part| part.lines().nth(1).unwrap_or_default().len());
+            parts.collect::<Vec<_>>()
+        };
+        assert_eq!(shown(900), [600, 300]);
+        assert_eq!(shown(90), [60, 30]);
+        assert_eq!(shown(2), [2]);
+        assert_eq!(shown(0), [0_usize; 0]);
+        let none = opening("why?", &text, Some("a.log"), 0);
+        assert_eq!(
+            none,
+            "Task: why?\n\nThe text (a.log) has 10000 characters in 1 lines.\n"
+        );
     }
 
     #[test]

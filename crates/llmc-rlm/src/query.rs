@@ -41,6 +41,8 @@ pub struct QueryLimits {
     pub max_depth: u32,
     /// Texts of at most this many tokens are answered by one call.
     pub direct_tokens: u64,
+    /// Characters of a text that the first prompt about it shows.
+    pub preview_chars: u32,
     pub deadline: Instant,
     /// Whether a partial answer is returned when money or time runs out.
     pub allow_partial: bool,

@@ -69,7 +69,7 @@ pub(crate) fn converse(
         {
             return direct(&state, &task, &text, depth).await;
         }
-        let opening = prompt::opening(&task, &text, name.as_deref());
+        let opening = prompt::opening(&task, &text, name.as_deref(), state.limits.preview_chars);
         let conversation = Conversation::open(state, text, language, depth).await?;
         conversation.lead(opening).await
     })

@@ -28,6 +28,7 @@ use crate::catalog::rlm_query::Args as RlmQueryArgs;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, Render, Rendition};
+pub(crate) use audit::write_refused;
 use models::QueryModels;
 pub use models::useless_model_prefix;
 use source::TextSource;
@@ -119,6 +120,10 @@ struct AnalysisData {
     structured: Option<Value>,
     session_id: String,
     budget_summary: BudgetSummary,
+    /// Filled in for scripts; elsewhere it stands beside the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-help" = "source, model_used; partial and partial_reason of an answer that was cut short"))]
+    meta: Option<Map<String, Value>>,
 }
 
 /// What an analysis has spent.
@@ -205,6 +210,7 @@ async fn answer(
             max_turns: checked.max_turns,
             max_depth: config.rlm.max_depth,
             direct_tokens: config.rlm.direct_tokens,
+            preview_chars: config.rlm.preview_chars,
             deadline: started + checked.timeout,
             allow_partial: config.mcp.rlm.allow_partial,
         },
@@ -260,6 +266,7 @@ fn document(
         structured: found.structured,
         session_id: session.to_owned(),
         budget_summary: budget,
+        meta: None,
     };
     AnalysisOutput { data, meta, path }
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::arguments;
 use crate::cx::Cx;
-use crate::error::{ErrorKind, Family, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::remedy;
 use crate::render::Render;
 use crate::schema::{Lean, lean};
@@ -63,6 +63,11 @@ pub(crate) trait Tool: 'static {
 
     /// Does it. Authentication, time limits, logging, cutting, storing and counting are the call path's work.
     fn run(cx: &Cx, args: Self::Args) -> impl Future<Output = Result<Self::Output>> + Send;
+
+    /// Records a call whose arguments were refused, where every call leaves a record of its own.
+    fn refused(_: &Cx, _: &Error) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 
     /// How long it may take.
     fn time_limit(cx: &Cx) -> Duration {
@@ -196,13 +201,13 @@ impl fmt::Debug for ToolDef {
 fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> RunningTool {
     Box::pin(async move {
         let tool = ToolDef::of::<T>();
-        let args = arguments::normalise(&tool, args)?;
-        let args = T::Args::deserialize(&args).map_err(|error| {
-            arguments::misfit(&tool, &args, &error, |args| {
-                let parsed = T::Args::deserialize(&args);
-                parsed.err().map(|error| error.to_string())
-            })
-        })?;
+        let args = match parsed::<T>(&tool, args) {
+            Ok(args) => args,
+            Err(error) => {
+                T::refused(&cx, &error).await;
+                return Err(error);
+            }
+        };
         match T::run(&cx, args).await {
             Ok(output) => {
                 cx.blocking(move |cx, cancel| seal(cx, cancel, &output))
@@ -213,5 +218,16 @@ fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> RunningTool {
                     .await
             }
         }
+    })
+}
+
+/// The arguments as the tool's own type.
+fn parsed<T: Tool>(tool: &ToolDef, args: Map<String, Value>) -> Result<T::Args> {
+    let args = arguments::normalise(tool, args)?;
+    T::Args::deserialize(&args).map_err(|error| {
+        arguments::misfit(tool, &args, &error, |args| {
+            let parsed = T::Args::deserialize(&args);
+            parsed.err().map(|error| error.to_string())
+        })
     })
 }

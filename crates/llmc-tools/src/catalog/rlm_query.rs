@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::cx::Cx;
-use crate::error::{ErrorKind, Family, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::rlm::{self, AnalysisOutput};
 use crate::tool::{Effect, Tool};
 
@@ -49,5 +49,9 @@ impl Tool for RlmQuery {
 
     async fn run(cx: &Cx, args: Args) -> Result<AnalysisOutput> {
         rlm::query(cx, args).await
+    }
+
+    async fn refused(cx: &Cx, error: &Error) {
+        rlm::write_refused(cx, error).await;
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use llmc_model::SpendingReport;
 use llmc_observe::CsvLog;
 
 use super::AuditFacts;
@@ -29,19 +30,37 @@ const HEADER: &[&str] = &[
     "tokens_cached",
     "cost_usd",
     "error_code",
+    "models",
 ];
+
+/// Every model that was asked and how often: `ollama/lead=2 ollama/part=5`.
+fn calls_by_model(spent: &SpendingReport) -> String {
+    let models: Vec<String> = spent
+        .by_model
+        .iter()
+        .map(|one| format!("{}={}", one.model, one.calls + one.unconfirmed_calls))
+        .collect();
+    models.join(" ")
+}
+
+/// Writes the row of a call whose arguments were refused.
+pub(crate) async fn write_refused(cx: &Cx, error: &Error) {
+    write(cx, &AuditFacts::default(), Duration::ZERO, Some(error)).await;
+}
 
 /// Writes the row, and the same into the log.
 pub(super) async fn write(cx: &Cx, facts: &AuditFacts, took: Duration, error: Option<&Error>) {
     let total = &facts.spent.total;
     let code = error.map_or("", |error| error.kind.code(Family::Rlm));
     let duration_ms = took.as_secs_f64() * 1000.0;
+    let models = calls_by_model(&facts.spent);
     tracing::info!(
         target: "llmc::rlm",
         tool = "rlm_query",
         duration_ms = duration_ms.round(),
         bytes_read = facts.bytes_read,
         model = facts.model.as_str(),
+        models = models.as_str(),
         calls = total.calls,
         turns = facts.turns,
         tokens_in = total.tokens_in,
@@ -75,6 +94,7 @@ pub(super) async fn write(cx: &Cx, facts: &AuditFacts, took: Duration, error: Op
         total.tokens_cached.to_string(),
         format!("{:.9}", total.cost_usd),
         code.to_owned(),
+        models,
     ];
     let (root, path) = (app.root().to_owned(), dir.join(FILE));
     let days = app.config().mcp.observability.retention_days;

@@ -193,7 +193,15 @@ impl ScriptHost for Tools<'_> {
             self.note_effect(effect);
         }
         match outcome.result {
-            Ok(answer) => Ok(answer.data().into_owned()),
+            Ok(answer) => {
+                let mut data = answer.data().into_owned();
+                let meta = &answer.facts().meta;
+                // What a tool says beside its data, such as that an answer is partial.
+                if let Some(fields) = data.as_object_mut().filter(|_| !meta.is_empty()) {
+                    fields.insert("meta".to_owned(), meta.clone().into());
+                }
+                Ok(data)
+            }
             Err(error) => Err(self.raised(&error, tool.family)),
         }
     }

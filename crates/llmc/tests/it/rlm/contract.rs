@@ -147,13 +147,36 @@ fn files_that_cannot_be_read_have_codes_of_their_own() {
     );
     let context = json!({"task": "?", "context": "x".repeat(101), "max_bytes": 100});
     client.assert_code("rlm_query", context, "file_too_large");
-    workspace.write("big.txt", "x\n".repeat(200_000));
+    // The default is 262,144 bytes, for both.
+    workspace.write("big.txt", "x".repeat(262_145));
     client.assert_code(
         "rlm_query",
         json!({"task": "?", "path": "big.txt"}),
         "file_too_large",
     );
+    let context = json!({"task": "?", "context": "x".repeat(262_145)});
+    client.assert_code("rlm_query", context, "file_too_large");
+    // A file of no more bytes on disk than it needs for its size.
+    let sparse = std::fs::File::create(workspace.path("sparse.txt")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    client.assert_code(
+        "rlm_query",
+        json!({"task": "?", "path": "sparse.txt", "max_bytes": 268_435_456}),
+        "file_too_large",
+    );
     assert_eq!(server.requests().len(), 0);
+    workspace.write("fits.txt", "x".repeat(262_144));
+    for args in [
+        json!({"task": "?", "path": "fits.txt"}),
+        json!({"task": "?", "context": "x".repeat(262_144)}),
+    ] {
+        let fits = client.json("rlm_query", args);
+        assert_eq!(fits["meta"]["source"]["bytes_read"], 262_144);
+    }
+    assert_eq!(
+        llmc_config::Config::default().mcp.rlm.default_timeout_s,
+        300
+    );
     let odd = client.json("rlm_query", json!({"task": "?", "path": "latin.txt"}));
     assert_eq!(odd["data"]["answer"], "found");
 }
@@ -310,6 +333,138 @@ fn progress_says_turn_tokens_cost_and_what_it_looks_at() {
 }
 
 #[test]
+fn the_audit_names_every_model_that_was_asked_and_every_refused_call() {
+    let server = super::leading(
+        &["parts = llm_query_batched(['a?', 'b?', 'c?', 'd?', 'e?'])\nFINAL(str(len(parts)))"],
+        |_| ModelAction::Say("part".to_owned()),
+    );
+    let workspace = with_models(&server, "");
+    let mut client = client(&workspace);
+    client.json("rlm_query", json!({"task": "How many?", "path": "hay.txt"}));
+    let calls = server.requests().len() as u64;
+    client.error("rlm_query", json!({"path": "hay.txt"}));
+    client.error("rlm_query", json!({"task": 5, "path": "hay.txt"}));
+    client.error("rlm_query", json!({"task": "?", "no_such": 1}));
+    let log = client.finish().stderr;
+    let audit = workspace.read(".llmc/rlm_audit.csv");
+    let mut reader = csv::Reader::from_reader(audit.as_bytes());
+    let titles = reader.headers().unwrap().clone();
+    let at = |name: &str| titles.iter().position(|title| title == name).unwrap();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 4, "{audit}");
+    assert_eq!(
+        &rows[0][at("models")],
+        "ollama/lead=1 ollama/part=5",
+        "{audit}"
+    );
+    assert_eq!(&rows[0][at("model")], "ollama/lead");
+    assert_eq!(rows[0][at("calls")], calls.to_string());
+    assert_eq!(rows[0][at("cost_usd")].parse::<f64>().unwrap(), 0.0);
+    for row in &rows[1..] {
+        assert_eq!(
+            (&row[at("error_code")], &row[at("calls")]),
+            ("invalid_args", "0"),
+            "{audit}"
+        );
+        assert_eq!(&row[at("models")], "", "{audit}");
+        assert!(row[at("correlation_id")].len() >= 32, "{audit}");
+        assert!(log.contains(&row[at("correlation_id")]), "{log}");
+    }
+    assert!(log.contains("ollama/lead=1 ollama/part=5"), "{log}");
+}
+
+#[test]
+fn the_preview_is_as_long_as_configured_for_children_too() {
+    for (preview, shown) in [("", true), ("preview_chars = 0\n", false)] {
+        let server = super::leading(
+            &["print(context_len)", "FINAL(rlm_query('part?', 0, 50000))"],
+            |_| ModelAction::code("FINAL('child')"),
+        );
+        let workspace = with_models(&server, preview);
+        ask(&workspace);
+        let asked = server.requests();
+        let first = asked.iter().find(|one| one.model() == "lead").unwrap();
+        let child = asked
+            .iter()
+            .find(|one| one.model() == "part")
+            .expect("a child");
+        for one in [first, child] {
+            assert_eq!(
+                one.prompt().contains("of hay, nothing to see"),
+                shown,
+                "{}",
+                one.prompt()
+            );
+        }
+    }
+}
+
+#[test]
+fn through_a_script_it_takes_its_own_time_and_keeps_its_meta() {
+    for sandbox in ["embedded", "auto"] {
+        // Twice as long as the script itself may compute.
+        let server = ModelServer::start(|_| {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+            ModelAction::code("FINAL('slow but sure')")
+        });
+        let workspace = with_models(&server, "");
+        let sandbox = format!("mcp.code_execution.sandbox=\"{sandbox}\"");
+        let mut client = workspace.mcp([
+            "--mode",
+            "hybrid",
+            "--set",
+            &sandbox,
+            "--set",
+            "mcp.code_execution.timeout=1",
+        ]);
+        client.initialize("2025-11-25");
+        let code = "r = tools.rlm_query(task='Where?', path='hay.txt')\n\
+                    print(r['answer'], r['meta']['model_used'], r['meta'].get('partial', False))\n\
+                    print(r['meta']['source']['path'])";
+        let text = client.text("execute_code", json!({"code": code}));
+        assert_eq!(
+            text, "slow but sure ollama/lead False\nhay.txt",
+            "{sandbox}"
+        );
+        let help = client.text(
+            "execute_code",
+            json!({"code": "print(tools.help('rlm_query'))"}),
+        );
+        assert!(
+            help.contains("meta") && help.contains("partial"),
+            "{sandbox}: {help}"
+        );
+    }
+}
+
+#[test]
+fn a_path_may_name_lines() {
+    let server = final_server();
+    let workspace = with_models(&server, "");
+    let mut client = client(&workspace);
+    for path in ["hay.txt:2-3", "hay.txt#L2-L3"] {
+        let answer = client.json("rlm_query", json!({"task": "?", "path": path}));
+        let bytes = "line 1 of hay, nothing to see\nline 2 of hay, nothing to see\n".len();
+        let source = json!({"type": "path", "path": "hay.txt", "lines": "2-3", "bytes_read": bytes, "truncated": false});
+        assert_eq!(answer["meta"]["source"], source, "{path}");
+    }
+    client.assert_code(
+        "rlm_query",
+        json!({"task": "?", "path": "hay.txt:9000"}),
+        "invalid_args",
+    );
+    workspace.write(".env", "SECRET=1\n");
+    for path in [".env:1", "../hay.txt:1", "/etc/passwd:1"] {
+        client.assert_code(
+            "rlm_query",
+            json!({"task": "?", "path": path}),
+            "path_denied",
+        );
+    }
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[test]
 fn rows_end_with_their_time() {
     let server = ModelServer::start(|_| ModelAction::code("FINAL('done')"));
     let workspace = with_models(&server, "");
@@ -399,7 +554,28 @@ fn every_call_leaves_a_row_and_no_word_of_its_content() {
             assert!(!place.contains(word), "{word} in {place}");
         }
     }
-    let telemetry = std::fs::read(workspace.path(".llmc/te_telemetry.db")).unwrap();
-    let telemetry = String::from_utf8_lossy(&telemetry);
-    assert!(!telemetry.contains("canary"));
+    // Through SQLite: a row may be in the write-ahead log and not yet in the file.
+    let telemetry = rusqlite::Connection::open(workspace.path(".llmc/te_telemetry.db")).unwrap();
+    let mut query = telemetry
+        .prepare("SELECT * FROM calls WHERE cmd = 'rlm_query'")
+        .unwrap();
+    let columns = query.column_count();
+    let mut calls = query.query([]).unwrap();
+    let mut seen = 0;
+    while let Some(row) = calls.next().unwrap() {
+        let cells = (0..columns).map(|column| format!("{:?}", row.get_ref(column).unwrap()));
+        let cells: Vec<String> = cells.collect();
+        // SQLite's text is shown as its bytes.
+        let text = cells.join(" ");
+        for word in ["canary", "Where is it", "needle", "of hay"] {
+            let bytes = format!("{:?}", word.as_bytes());
+            let bytes = bytes.trim_matches(['[', ']']);
+            assert!(
+                !text.contains(word) && !text.contains(bytes),
+                "{word} in {text}"
+            );
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 3, "every call has its row");
 }

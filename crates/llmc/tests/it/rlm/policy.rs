@@ -273,6 +273,32 @@ fn paths_go_through_the_same_door_as_everywhere() {
         json!({"task": "?", "path": "pipe"}),
         "path_denied",
     );
+    let _socket = std::os::unix::net::UnixListener::bind(workspace.path("socket")).unwrap();
+    for (link, target) in [
+        ("zero", "/dev/zero"),
+        ("loop", "loop"),
+        ("fd", "/proc/self/fd/0"),
+    ] {
+        symlink(target, workspace.path(link)).unwrap();
+    }
+    for path in ["socket", "zero", "loop", "fd"] {
+        let code = client.code("rlm_query", json!({"task": "?", "path": path}));
+        assert_eq!(code, "path_denied", "{path:?}");
+    }
+    assert_eq!(server.requests().len(), 0);
+    // Where the whole disk is a root, devices and the kernel's files are still none of its files.
+    let open = "[mcp.rlm]\nallow_absolute_paths = true\n[mcp.tools]\nallowed_roots = [\"/\"]\n";
+    let workspace = with_models(&server, open);
+    let mut everywhere = super::client(&workspace);
+    for path in [
+        "/dev/zero",
+        "/dev/tty",
+        "/proc/self/environ",
+        "/sys/kernel/uevent_seqnum",
+    ] {
+        let code = everywhere.code("rlm_query", json!({"task": "?", "path": path}));
+        assert_eq!(code, "path_denied", "{path:?}");
+    }
     assert_eq!(server.requests().len(), 0);
     let workspace = with_models(&server, "[mcp.rlm]\nallow_path = false\n");
     assert_eq!(code_of(&fail(&workspace, json!({}))), "path_denied");

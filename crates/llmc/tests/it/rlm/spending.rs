@@ -121,6 +121,31 @@ fn partial_answers_are_for_operators_who_ask_for_them() {
             .unwrap()
             .contains("dollar cap")
     );
+    // The audit has what it cost, of both models.
+    let spent = answer["data"]["budget_summary"]["total_cost_usd"].as_f64();
+    let audit = workspace.read(".llmc/rlm_audit.csv");
+    let mut reader = csv::Reader::from_reader(audit.as_bytes());
+    let titles = reader.headers().unwrap().clone();
+    let at = |name: &str| titles.iter().position(|title| title == name).unwrap();
+    let row = reader.records().next().unwrap().unwrap();
+    let cost: f64 = row[at("cost_usd")].parse().unwrap();
+    assert!(
+        spent.is_some_and(|spent| spent > 0.0 && (spent - cost).abs() < 1e-8),
+        "{audit}"
+    );
+    assert!(
+        row[at("models")].starts_with("openai/lead=1 openai/part="),
+        "{audit}"
+    );
+    // A script can tell a partial answer from a whole one.
+    let mut client = workspace.mcp(["--mode", "hybrid"]);
+    client.initialize("2025-11-25");
+    let code = "r = tools.rlm_query(task='?', path='hay.txt', budget_usd=0.2)\nprint(r['meta']['partial'], r['meta']['partial_reason'])";
+    let text = client.text("execute_code", json!({"code": code}));
+    assert!(
+        text.starts_with("True ") && text.contains("dollar cap"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -194,7 +219,12 @@ fn cancelling_stops_every_call_at_once() {
     assert_eq!(server.requests().len(), 9);
     client.finish();
     let audit = workspace.read(".llmc/rlm_audit.csv");
-    assert!(audit.trim_end().ends_with(",cancelled"), "{audit}");
+    assert!(
+        audit
+            .trim_end()
+            .ends_with(",cancelled,ollama/lead=1 ollama/part=8"),
+        "{audit}"
+    );
 }
 
 #[test]
