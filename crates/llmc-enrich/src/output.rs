@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use llmc_tokens::{count, fits};
 
-use crate::budget::{crumb_cost, plural, thousands};
+use crate::budget::{clip, crumb_cost, plural, thousands};
 use crate::entries::{FoundPath, FoundPaths, condense_find};
 use crate::error_lines::ErrorLines;
 use crate::excerpt::{Favour, excerpt, excerpt_ends, line_count};
@@ -49,8 +49,8 @@ pub fn is_test_run(argv: &[String]) -> bool {
 
 /// The test run that a command printed: only if the program is that runner, or the output ends with that runner's
 /// summary. Else the counts of one program would be taken for the result of another. Without words, several programs
-/// printed, and the run would hide what the others say.
-pub fn test_run(argv: &[String], text: &str) -> Option<testrun::TestRun> {
+/// printed, and the run would hide what the others say. Nor does a run without a failure tell why a command failed.
+pub fn test_run(argv: &[String], text: &str, exit_code: Option<i32>) -> Option<testrun::TestRun> {
     if argv.is_empty() {
         return None;
     }
@@ -61,16 +61,92 @@ pub fn test_run(argv: &[String], text: &str) -> Option<testrun::TestRun> {
     };
     let run = testrun::parse(text)?;
     let is_runner = runner.is_some_and(|name| run.framework.is_run_by(name));
-    (is_runner || ends_with_summary(text, run.framework)).then_some(run)
+    let run = match is_runner {
+        true => run,
+        // What another program prints after the summary is not of the run.
+        false if ends_with_summary(text, run.framework) => {
+            testrun::parse(&text[..summary_end(text)])?
+        }
+        false => return None,
+    };
+    let is_explained = exit_code.is_none_or(|code| code == 0) || run.wrong() > 0;
+    is_explained.then_some(run)
 }
+
+/// Prints a test run within `budget` tokens, and every line after its summary that looks like an error.
+pub fn condense_test_run(
+    run: &testrun::TestRun,
+    text: &str,
+    raw_len: u64,
+    budget: usize,
+) -> Condensed {
+    let errors = errors_after_summary(text);
+    let mut after = String::new();
+    for line in &errors {
+        after.push_str(&clip(line, MAX_ERROR_LINE_BYTES));
+        after.push('\n');
+    }
+    let mut found = testrun::condense(run, raw_len, budget.saturating_sub(count(&after)));
+    let is_shown = |line: &&str| found.body.contains(line.trim());
+    if !errors.iter().all(is_shown) {
+        found.body.push_str("[after the summary]\n");
+        found.body.push_str(&after);
+    }
+    found
+}
+
+/// Bytes shown of a line after the summary.
+const MAX_ERROR_LINE_BYTES: usize = 300;
+/// Lines at the end of an output among which a summary must be.
+const SUMMARY_LINES: usize = 5;
 
 /// Whether the last lines are a summary of this framework.
 fn ends_with_summary(text: &str, framework: testrun::Framework) -> bool {
-    const SUMMARY_LINES: usize = 5;
-    let lines = text.lines().rev().filter(|line| !line.trim().is_empty());
-    let mut lines: Vec<&str> = lines.take(SUMMARY_LINES).collect();
-    lines.reverse();
+    let lines: Vec<&str> = last_lines(text).into_iter().map(|(_, line)| line).collect();
     testrun::parse(&lines.join("\n")).is_some_and(|run| run.framework == framework)
+}
+
+/// The last lines that are not blank, each with where it begins.
+fn last_lines(text: &str) -> Vec<(usize, &str)> {
+    let begin = |line: &str| line.as_ptr() as usize - text.as_ptr() as usize;
+    let lines = text.lines().rev().filter(|line| !line.trim().is_empty());
+    let lines = lines.take(SUMMARY_LINES).map(|line| (begin(line), line));
+    let mut lines: Vec<(usize, &str)> = lines.collect();
+    lines.reverse();
+    lines
+}
+
+/// Where the summary at the end of a text ends: after it, the same tests have passed and failed. Without a summary, all of
+/// the last lines are after it.
+fn summary_end(text: &str) -> usize {
+    let lines = last_lines(text);
+    let counts = |lines: &[(usize, &str)]| {
+        let lines: Vec<&str> = lines.iter().map(|(_, line)| *line).collect();
+        let run = testrun::parse(&lines.join("\n"))?;
+        Some((run.framework, run.passed, run.failed, run.skipped))
+    };
+    let whole = counts(&lines);
+    let is_read = |end: &usize| whole.is_some() && counts(&lines[..*end]) == whole;
+    let read = (1..=lines.len()).find(is_read).unwrap_or(0);
+    match lines.get(read) {
+        Some((begin, _)) => *begin,
+        None => text.len(),
+    }
+}
+
+/// Lines after the summary that look like errors.
+fn errors_after_summary(text: &str) -> Vec<&str> {
+    let is_error = |line: &&str| {
+        let mut errors = ErrorLines::default();
+        errors.feed(line.as_bytes());
+        errors.finish();
+        errors.count() > 0
+    };
+    let after = text[summary_end(text)..].lines();
+    after
+        .filter(|line| !line.trim().is_empty())
+        .filter(is_error)
+        .collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,8 +231,9 @@ pub fn condense_command(
     };
     // A long run's verdict stands at its end.
     let end = larger.tail.unwrap_or(larger.head);
-    if let Some(run) = test_run(argv, end).filter(|run| run.wrong() > 0) {
-        let mut found = testrun::condense(&run, stdout.total_bytes + stderr.total_bytes, budget);
+    if let Some(run) = test_run(argv, end, *exit_code).filter(|run| run.wrong() > 0) {
+        let raw_len = stdout.total_bytes + stderr.total_bytes;
+        let mut found = condense_test_run(&run, end, raw_len, budget);
         found.breadcrumbs.push(format!(
             "{} lines in all; failures are those of the last {} bytes",
             stdout.total_lines + stderr.total_lines,
@@ -363,8 +440,8 @@ pub fn condense(
         return Some(diff::condense(&both, budget));
     }
     // Before diffs, for a failed comparison is often printed as one.
-    if let Some(run) = test_run(argv, &both) {
-        return Some(testrun::condense(&run, raw_len, budget));
+    if let Some(run) = test_run(argv, &both, exit_code) {
+        return Some(condense_test_run(&run, &both, raw_len, budget));
     }
     if !argv.is_empty() && diff::looks_like_diff(&both) {
         return Some(diff::condense(&both, budget));

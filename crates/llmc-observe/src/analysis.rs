@@ -27,14 +27,16 @@ pub enum GroupBy {
     /// The surface that the calls came through.
     Source,
     Session,
+    Model,
 }
 
 impl GroupBy {
-    const ALL: [GroupBy; 4] = [
+    const ALL: [GroupBy; 5] = [
         GroupBy::Cmd,
         GroupBy::Agent,
         GroupBy::Source,
         GroupBy::Session,
+        GroupBy::Model,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -43,6 +45,7 @@ impl GroupBy {
             GroupBy::Agent => "agent",
             GroupBy::Source => "source",
             GroupBy::Session => "session",
+            GroupBy::Model => "model",
         }
     }
 
@@ -56,6 +59,7 @@ impl GroupBy {
             GroupBy::Agent => &call.agent,
             GroupBy::Source => &call.source,
             GroupBy::Session => &call.session,
+            GroupBy::Model => &call.model,
         }
     }
 }

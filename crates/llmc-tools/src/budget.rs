@@ -7,6 +7,9 @@ use crate::cx::{Caller, Cx, Surface};
 
 /// What a script's call is given: a script asked for data, and what its reader gets is what it prints.
 const SCRIPT_CALL_TOKENS: u64 = 1_000_000;
+/// What an answer says that the session's budget has cut.
+pub(crate) const SESSION_SPENT: &str =
+    "cut: the session's token budget (mcp.te.session_budget_tokens) is spent";
 /// Sessions whose budgets are tracked at the same time.
 const MAX_TRACKED_SESSIONS: usize = 4096;
 
@@ -50,6 +53,36 @@ pub(crate) fn session_budget_left(cx: &Cx) -> Option<u64> {
     let te = &cx.app().config().mcp.te;
     let all = te.session_budget_for(&cx.caller().agent)?;
     Some(all.saturating_sub(cx.app().sessions().served_to(cx.caller())))
+}
+
+/// Tokens that an answer may take whose length its caller has chosen: what the session has left.
+pub(crate) fn session_room(cx: &Cx) -> usize {
+    if cx.caller().surface == Surface::Code {
+        return usize::MAX;
+    }
+    let left = session_budget_left(cx).unwrap_or(u64::MAX);
+    usize::try_from(left).unwrap_or(usize::MAX)
+}
+
+/// What the session has left after an answer that names that number itself.
+pub(crate) fn naming_what_is_left(
+    left: Option<u64>,
+    answer: impl Fn(Option<u64>) -> String,
+    cost: impl Fn(&str) -> u64,
+) -> String {
+    let mut text = answer(left);
+    let Some(before) = left else { return text };
+    // The number's own digits cost tokens; a second or third try agrees with itself.
+    let mut named = before;
+    for _ in 0..3 {
+        let after = before.saturating_sub(cost(&text));
+        if after == named {
+            break;
+        }
+        named = after;
+        text = answer(Some(named));
+    }
+    text
 }
 
 /// Tokens that the next answer may take. A spent session still gets its header and its handle: answers shrink, they never

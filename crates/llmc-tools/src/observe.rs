@@ -113,7 +113,8 @@ fn event<'a>(
             session: caller.session.clone(),
             model: caller.model.clone(),
             tool: outcome.tool.map_or("unknown", |tool| tool.name).to_owned(),
-            is_te: family == Family::Te,
+            // Commands pass the envelope whatever their tool is called.
+            is_te: family == Family::Te || facts.program.is_some(),
             error_code: error.map(|error| error.kind.code(family).to_owned()),
             duration_ms: (latency.as_secs_f64() * 1_000_000.0).round() / 1000.0,
             path: facts.path,

@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use crate::budget;
 use crate::cx::{Cx, Form};
 use crate::error::Result;
+use crate::seal::body_room;
 
 /// Text with more bytes a token than this is not expected: a longer one is not tried whole.
 const MAX_BYTES_PER_TOKEN: usize = 8;
@@ -80,6 +81,21 @@ impl AnswerRoom<'_> {
         })
     }
 
+    /// The room of an answer whose length the caller has chosen (lines, a chunk, everything): only the session's budget
+    /// limits it.
+    pub(crate) fn for_chosen_length(&self) -> AnswerRoom<'_> {
+        let left = budget::session_room(self.cx);
+        if left <= self.answer_budget() {
+            // It limits every answer already.
+            return *self;
+        }
+        AnswerRoom {
+            tokens: body_room(left),
+            whole_tokens: left,
+            ..*self
+        }
+    }
+
     /// Tokens of one answer to this agent, whatever its session has left.
     pub(crate) fn answer_budget(&self) -> usize {
         usize::try_from(budget::answer_budget(self.cx)).unwrap_or(usize::MAX)
@@ -125,6 +141,8 @@ pub(crate) struct Rendition<'a> {
     pub(crate) encoding: Option<&'static str>,
     /// What the tool itself says beside its data.
     pub(crate) meta: Map<String, Value>,
+    /// What a program gets in place of the serialized output.
+    pub(crate) data: Option<Value>,
 }
 
 /// The form of an answer's text.

@@ -24,6 +24,9 @@ use crate::render::{
     AnswerRoom, FileScope, Layout, Render, Rendition, Rest, RestExtent, RestSource, TeLayout,
 };
 
+/// A document up to this size is given even when the session's budget is spent: what stands for a larger one is no smaller.
+const MAX_BYTES_WHEN_SPENT: usize = 300;
+
 /// An answer as every surface reads it: bounded, escaped, with an account of what it leaves out.
 ///
 /// Only the seal makes one:
@@ -137,12 +140,20 @@ pub(crate) fn seal<O: Render + Serialize>(
         None => None,
     };
     let sealed = match std::mem::take(&mut rendition.layout) {
-        Layout::Document => document(rendition, stored, serialized(output)?),
-        Layout::Data => Sealed {
-            text: String::new(),
-            data: Some(serialized(output)?),
-            facts: facts(rendition, stored, 0),
-        },
+        Layout::Document => document(cx, rendition, stored, serialized(output)?),
+        Layout::Data => {
+            let data = match rendition.data.take() {
+                Some(data) => data,
+                None => serialized(output)?,
+            };
+            let sealed = Sealed {
+                text: String::new(),
+                data: Some(data),
+                facts: facts(rendition, stored, 0),
+            };
+            budget::count_served(cx, &sealed.text());
+            sealed
+        }
         Layout::Text { body, receipt } => {
             let note = stored.as_ref().and_then(|stored| rest_note(cx, stored));
             let receipt = rendition
@@ -249,7 +260,12 @@ fn check_size(sealed: Sealed) -> Result<Sealed> {
     Err(Error::new(ErrorKind::TooLarge, message).hint("ask for less at a time"))
 }
 
-fn document(rendition: Rendition<'_>, stored: Option<StoredRest>, mut data: Value) -> Sealed {
+fn document(
+    cx: &Cx,
+    mut rendition: Rendition<'_>,
+    mut stored: Option<StoredRest>,
+    mut data: Value,
+) -> Sealed {
     if let Some(fields) = data.as_object_mut() {
         // In place where the document has the key, at its end where not.
         if let Some(stored) = &stored
@@ -258,11 +274,37 @@ fn document(rendition: Rendition<'_>, stored: Option<StoredRest>, mut data: Valu
             fields.insert("handle".to_owned(), stored.id.to_string().into());
         }
     }
-    let text = if rendition.meta.is_empty() {
+    let mut text = if rendition.meta.is_empty() {
         data.to_string()
     } else {
         json!({"data": data, "meta": rendition.meta}).to_string()
     };
+    if cx.caller().form != Form::Data
+        && text.len() > MAX_BYTES_WHEN_SPENT
+        && !llmc_tokens::fits(&text, budget::session_room(cx))
+        && let Some(id) = cx.keep(|draft| draft, "document", text.as_bytes())
+    {
+        let bytes = text.len() as u64;
+        let note = format!(
+            "{}; {} returns it",
+            budget::SESSION_SPENT,
+            rest_call(cx, id)
+        );
+        data = json!({
+            "truncated": true,
+            "handle": id.to_string(),
+            "total_bytes": bytes,
+            "note": note,
+        });
+        text = data.to_string();
+        rendition.truncated = true;
+        stored = Some(StoredRest {
+            id,
+            bytes,
+            extent: RestExtent::Everything,
+        });
+    }
+    budget::count_served(cx, &text);
     Sealed {
         facts: facts(rendition, stored, text.len()),
         text,

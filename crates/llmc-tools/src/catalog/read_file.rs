@@ -15,6 +15,7 @@ use super::args::{AtLeast, Count, READ_ERRORS, bounded};
 use super::linux_handle_read::open_source;
 use super::target::{LineSpan, PathTarget};
 use super::te_handle::{about, bytes_at};
+use crate::budget::SESSION_SPENT;
 use crate::cx::{Cx, Form};
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest, RestExtent};
@@ -263,12 +264,18 @@ impl Render for FileText {
         // Bytes that are no text cost tokens and tell a model nothing.
         let text = if self.is_binary() { "" } else { &slice.text };
         // A caller who asks for lines gets them; one who does not should not be flooded by two hundred long ones.
+        let most = match self.lines_asked {
+            true => usize::MAX,
+            false => room.answer_budget().saturating_mul(MAX_BUDGETS_UNASKED),
+        };
+        let session = room.for_chosen_length();
+        let is_within_session = llmc_tokens::fits(text, session.whole_tokens);
+        let left = match is_within_session {
+            true => session.whole_tokens,
+            false => session.tokens,
+        };
         let limits = CutLimits {
-            tokens: if self.lines_asked {
-                usize::MAX
-            } else {
-                room.answer_budget().saturating_mul(MAX_BUDGETS_UNASKED)
-            },
+            tokens: most.min(left),
             line_bytes: MAX_LINE_BYTES,
         };
         let shown = cut(text, limits);
@@ -284,6 +291,9 @@ impl Render for FileText {
         let mut receipt = self
             .receipt(lines)
             .clipped_lines(shown.clipped, clipped_bytes);
+        if !is_within_session && left < most {
+            receipt = receipt.note(SESSION_SPENT);
+        }
         if self.goes_on_after(last) && !text.is_empty() {
             receipt = receipt.next(format!("offset_lines={}", last - self.base));
         }
@@ -311,6 +321,8 @@ impl FileText {
             receipt.note(format!("binary file of {bytes} bytes, not shown"))
         } else if skip == 0 && last >= total {
             receipt.total(total, "lines")
+        } else if lines == 0 && slice.lines > 0 {
+            receipt.note(format!("0 of {total} lines"))
         } else if lines == 0 {
             receipt.note(format!("no lines after {skip}; the file has {total}"))
         } else {

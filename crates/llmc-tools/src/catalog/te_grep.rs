@@ -205,10 +205,17 @@ impl GrepMatches {
         }
     }
 
-    fn unranked(&self) -> Condensed {
-        let kept = self.hits.hits.len() as u64;
+    /// Every line that was kept, as far as the session's budget goes.
+    fn unranked(&self, tokens: usize) -> Condensed {
+        let mut body = self.raw();
+        let mut kept = self.hits.hits.len() as u64;
+        if !llmc_tokens::fits(&body, tokens) {
+            let (end, _) = llmc_tokens::lines_within(&body, tokens);
+            body.truncate(end);
+            kept = body.lines().count() as u64;
+        }
         Condensed {
-            body: self.raw(),
+            body,
             totals: Totals {
                 matches: Some(self.total),
                 files: Some(self.files),
@@ -237,7 +244,8 @@ impl Render for GrepMatches {
             let source = |path: &str| te::source(room.cx, path, room.cancel());
             room.condense(bytes, |tokens| condense(&self.hits, source, tokens))
         } else {
-            self.unranked()
+            let room = room.for_chosen_length();
+            room.condense(0, |tokens| self.unranked(tokens))
         };
         if !self.complete {
             found.truncated = true;

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::linux_handle_read::{is_stale, open_source};
+use crate::budget::SESSION_SPENT;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::handle_access::open_handle;
-use crate::render::{AnswerRoom, ChunkPosition, Layout, Render, Rendition, Rest, TeLayout};
+use crate::render::{AnswerRoom, ChunkPosition, Fitted, Layout, Render, Rendition, Rest, TeLayout};
 use crate::shape::te_output;
 use crate::te;
 use crate::tool::{Effect, Tool};
@@ -87,11 +88,24 @@ pub(crate) struct HandleChunk {
 te_output!(HandleChunk);
 
 impl Render for HandleChunk {
-    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         let last = self.count == Some(self.number + 1);
+        // A session that has spent its budget still learns what there is.
+        let fitted = room.for_chosen_length().fit(0, |tokens| {
+            if llmc_tokens::fits(&self.text, tokens) {
+                return Fitted::Whole(self.text.as_str());
+            }
+            let (end, _) = llmc_tokens::lines_within(&self.text, tokens);
+            Fitted::Cut(&self.text[..end])
+        });
+        let is_cut = fitted.len() < self.text.len();
+        let shown = match is_cut {
+            true => fitted.len() as u64,
+            false => self.shown,
+        };
         let layout = TeLayout {
             cmd: "handle",
-            body: self.text.clone(),
+            body: fitted.to_owned(),
             chunk: Some(ChunkPosition {
                 number: self.number,
                 count: self.count,
@@ -105,14 +119,16 @@ impl Render for HandleChunk {
                 size: Some(self.size),
                 ..Totals::default()
             },
-            shown: self.shown,
-            truncated: !last,
+            shown,
+            truncated: !last || is_cut,
             path: self.path.clone(),
             rest: Some(Rest::stored(self.handle)),
             fetched_back: true,
             ..Rendition::default()
         };
-        Ok(if last {
+        Ok(if is_cut {
+            rendition.note(SESSION_SPENT)
+        } else if last {
             rendition
         } else {
             rendition.note(format!("more: chunk {}", self.number + 1))

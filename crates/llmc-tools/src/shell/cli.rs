@@ -24,7 +24,7 @@ use super::te_output::{OutputOwner, TeOutput};
 use crate::app::App;
 use crate::catalog::te_handle::{about, bytes_at, piece};
 use crate::cx::{Caller, Cx, Surface};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Family, Result};
 use crate::te::SOURCE_LIMIT;
 
 /// How long the end waits for the record of the call to be written.
@@ -65,6 +65,25 @@ struct Served {
     fetched_back: bool,
     truncated: bool,
     handle: Option<llmc_envelope::HandleId>,
+    error: Option<&'static str>,
+}
+
+impl Served {
+    /// A call without an answer.
+    fn failed(cmd: String, error: &'static str) -> Served {
+        Served {
+            cmd,
+            mode: Mode::Passthrough,
+            bytes_in: 0,
+            bytes_out: 0,
+            tokens_out: 0,
+            withheld: 0,
+            fetched_back: false,
+            truncated: false,
+            handle: None,
+            error: Some(error),
+        }
+    }
 }
 
 impl<'a> Cli<'a> {
@@ -104,7 +123,14 @@ impl<'a> Cli<'a> {
         };
         match done {
             Err(Failed::Unread) => Ok(UNREAD as u8),
-            Err(Failed::Other(error)) => Err(error),
+            Err(Failed::Other(error)) => {
+                let cmd = match flags.command.is_empty() {
+                    true => "handle".to_owned(),
+                    false => program_name(&flags.command),
+                };
+                self.record(Served::failed(cmd, error.kind.code(Family::Te)));
+                Err(error)
+            }
             Ok(code) => Ok(code),
         }
     }
@@ -175,11 +201,12 @@ impl<'a> Cli<'a> {
             mode,
             bytes_in: argv.join(" ").len(),
             bytes_out: output.stdout.len() as u64,
-            tokens_out: llmc_tokens::estimate(output.stdout.as_bytes()).tokens as u64,
+            tokens_out: tokens_of(&output.stdout),
             withheld: output.withheld_bytes,
             fetched_back: false,
             truncated: output.truncated,
             handle: output.handle,
+            error: None,
         });
         Ok(code(status))
     }
@@ -197,9 +224,12 @@ impl<'a> Cli<'a> {
                 argv,
                 mode,
                 output,
+                enrichment: None,
                 latency: self.started.elapsed(),
                 agent: &self.cx.caller().agent,
-                budget_remaining: self.remaining(),
+                budget_remaining: self
+                    .remaining()
+                    .map(|left| left.saturating_sub(tokens_of(&output.stdout))),
             })
             .to_string(),
         };
@@ -243,6 +273,7 @@ impl<'a> Cli<'a> {
             fetched_back: false,
             truncated: false,
             handle: None,
+            error: None,
         });
         Ok(code(status))
     }
@@ -258,6 +289,11 @@ impl<'a> Cli<'a> {
             io::ErrorKind::NotFound => ("command not found".to_owned(), NOT_FOUND),
             _ => (error.to_string(), NOT_STARTED),
         };
+        let kind = match code {
+            NOT_FOUND => ErrorKind::NotFound,
+            _ => ErrorKind::Internal,
+        };
+        self.record(Served::failed(program_name(argv), kind.code(Family::Te)));
         let message = format!("te: {}: {why}\n", argv[0]);
         if flags.json {
             let output = TeOutput {
@@ -284,6 +320,7 @@ impl<'a> Cli<'a> {
             fetched_back: true,
             truncated: false,
             handle: None,
+            error: None,
         };
         if flags.chunk.is_some() || flags.json {
             let piece = match flags.chunk {
@@ -401,6 +438,7 @@ impl<'a> Cli<'a> {
             duration_ms: self.started.elapsed().as_secs_f64() * 1000.0,
             truncated: served.truncated,
             handle: served.handle,
+            error_code: served.error.map(str::to_owned),
             ..CallEvent::default()
         };
         row.estimate_withheld(served.withheld, served.fetched_back);
@@ -419,6 +457,13 @@ impl<'a> Cli<'a> {
     }
 }
 
+/// Records a call of `te` whose flags cannot be read.
+pub fn record_refused(app: &Arc<App>, error: &Error) {
+    let (mut out, mut err) = (io::sink(), io::sink());
+    let cli = Cli::new(app.clone(), &mut out, &mut err, false);
+    cli.record(Served::failed("te".to_owned(), error.kind.code(Family::Te)));
+}
+
 /// Why a call ended early.
 enum Failed {
     /// Standard output is closed.
@@ -430,6 +475,11 @@ impl From<Error> for Failed {
     fn from(error: Error) -> Failed {
         Failed::Other(error)
     }
+}
+
+/// What a text counts as in the record of calls.
+fn tokens_of(text: &str) -> u64 {
+    llmc_tokens::estimate(text.as_bytes()).tokens as u64
 }
 
 /// The exit code, as a shell gives it.

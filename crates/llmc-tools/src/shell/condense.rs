@@ -3,10 +3,10 @@
 //! A test run is condensed to its counts and failures even where it fits. Whatever is recognised, the last lines of a
 //! command that failed are always shown.
 
+use llmc_enrich::Condensed;
 use llmc_enrich::output::{self, CapturedOutput, OutputStream};
 use llmc_enrich::preview::TextEnds;
 use llmc_enrich::sniff::ContentKind as FileKind;
-use llmc_enrich::{Condensed, testrun};
 use llmc_envelope::cut::{CutLimits, Extent, clip_line, cut, cut_ends, last_lines};
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::te::ContentType;
@@ -36,9 +36,12 @@ pub(crate) enum OutputForm {
     Plain,
     /// Untouched, up to what one answer can hold.
     Raw,
+    /// Untouched within the budget, condensed above it; for a program, which gets no header.
+    Streams,
 }
 
 /// How an output is condensed.
+#[derive(Clone, Copy)]
 pub(crate) struct CondenseRequest<'a> {
     /// The words of the program that printed it.
     pub(crate) argv: &'a [String],
@@ -92,8 +95,19 @@ pub(super) fn view(
     request: &CondenseRequest<'_>,
     spool: &mut Spool,
     status: Option<ExitStatus>,
-    source: impl FnMut(&str) -> Option<String>,
+    mut source: impl FnMut(&str) -> Option<String>,
 ) -> OutputView {
+    if request.form == OutputForm::Streams {
+        if let Some(whole) = untouched(request, spool, status) {
+            return OutputView::Whole(whole);
+        }
+        let condensed = CondenseRequest {
+            form: OutputForm::Envelope,
+            ..*request
+        };
+        let source: &mut dyn FnMut(&str) -> Option<String> = &mut source;
+        return view(&condensed, spool, status, source);
+    }
     if let Some(mut found) = condense_test_run(request, spool, status) {
         add_status(&mut found.body, request, status);
         return OutputView::Condensed(found, None);
@@ -148,10 +162,10 @@ fn condense_test_run(
     }
     let text = spool.merged()?;
     let text = String::from_utf8_lossy(&text);
-    let run = output::test_run(request.argv, &text)?;
+    let run = output::test_run(request.argv, &text, status.and_then(ExitStatus::exit_code))?;
     let reserved = FAILURE_TAIL_TOKENS.min(request.budget / 5);
     let budget = request.budget.saturating_sub(RECEIPT_TOKENS + reserved);
-    let mut found = testrun::condense(&run, text.len() as u64, budget);
+    let mut found = output::condense_test_run(&run, &text, text.len() as u64, budget);
     add_failure_tail(&mut found.body, spool, status, reserved);
     found.truncated = true;
     (found.body.len() + ENVELOPE_BYTES < text.len()).then_some(found)
@@ -261,8 +275,8 @@ fn untouched(
     let is_counted = match request.form {
         OutputForm::Raw => false,
         OutputForm::Envelope => return None,
-        OutputForm::Fit | OutputForm::Plain if !is_small => return None,
-        OutputForm::Fit | OutputForm::Plain => true,
+        OutputForm::Fit | OutputForm::Plain | OutputForm::Streams if !is_small => return None,
+        OutputForm::Fit | OutputForm::Plain | OutputForm::Streams => true,
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let merged = (!stdout.is_empty() && !stderr.is_empty())
@@ -371,6 +385,45 @@ mod tests {
         let (condensed, text) = shown("./deploy", &log, "deploy: no such host\n", 1);
         assert!(!condensed, "{text}");
         assert!(text.ends_with("deploy: no such host\nexit 1"), "{text}");
+    }
+
+    #[test]
+    fn an_error_after_the_summary_is_never_dropped() {
+        let summary = "============= 240 passed in 1.20s =============\n";
+        let padding = format!("{}\n", "uploaded part ".repeat(40));
+        for after in [
+            "ERROR: deploy failed\n".to_owned(),
+            format!("ERROR: deploy failed\n{padding}{padding}{padding}"),
+        ] {
+            let log = pytest_log(&format!("{summary}{after}"));
+            for (line, code) in [
+                ("./deploy", 0),
+                ("./deploy", 1),
+                ("pytest", 0),
+                ("pytest", 1),
+            ] {
+                let (_, text) = shown(line, &log, "", code);
+                assert!(
+                    text.contains("ERROR: deploy failed"),
+                    "{line} {code}: {text}"
+                );
+            }
+        }
+        // Counts without a failure are no account of why a command failed.
+        let mut log = "ERROR: no such host\n".to_owned();
+        log.push_str(&pytest_log(summary));
+        let (condensed, text) = shown("./deploy", &log, "", 1);
+        assert!(
+            !condensed && text.starts_with("ERROR: no such host"),
+            "{text}"
+        );
+        // A failed run keeps its counts, whatever its caller prints after them.
+        let log = pytest_log(
+            "FAILED tests/test_1.py::test_a - assert 1 == 2\n============= 1 failed, 239 passed in 1.20s =============\nmake: *** [check] Error 1\n",
+        );
+        let (condensed, text) = shown("make check", &log, "", 2);
+        assert!(condensed && text.contains("1 failed, 239 passed"), "{text}");
+        assert!(text.contains("make: *** [check] Error 1"), "{text}");
     }
 
     #[test]

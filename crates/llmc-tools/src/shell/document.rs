@@ -13,6 +13,8 @@ pub(crate) struct DocumentParts<'a> {
     pub(crate) argv: &'a [String],
     pub(crate) mode: Mode,
     pub(crate) output: &'a TeOutput,
+    /// What the operator's `te` program said, in the place of our own.
+    pub(crate) enrichment: Option<&'a Value>,
     pub(crate) latency: Duration,
     pub(crate) agent: &'a str,
     pub(crate) budget_remaining: Option<u64>,
@@ -21,6 +23,9 @@ pub(crate) struct DocumentParts<'a> {
 pub(crate) fn document(parts: &DocumentParts<'_>) -> Value {
     let output = parts.output;
     let enrichment = (parts.mode == Mode::Enriched).then(|| {
+        if let Some(enrichment) = parts.enrichment {
+            return enrichment.clone();
+        }
         json!({
             "match_count": output.matches,
             "truncated": output.truncated,

@@ -10,6 +10,7 @@ use llmc_config::OnTimeout;
 use llmc_exec::{ExecRequest, ExitStatus, Io, Process, ProcessOptions, Program, Quarantined};
 use llmc_host::{CancelToken, OpenDir};
 use llmc_observe::{CallFilter, EnvelopeMode as Mode};
+use serde_json::Value;
 
 use super::condense::{CondenseRequest, OutputForm};
 use super::document::{DocumentParts, document};
@@ -20,6 +21,7 @@ use super::spool::{SharedSpool, Spool};
 use super::te_output::{OutputOwner, TeOutput};
 use super::wait::{WaitLimit, Waited, wait_for_end};
 use super::{TE, operator_te, report};
+use crate::budget;
 use crate::catalog::te_handle;
 use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Result};
@@ -53,6 +55,8 @@ pub(crate) struct Capture {
     pub(crate) notes: Vec<String>,
     pub(crate) output_capped: bool,
     pub(super) proc_id: Option<String>,
+    /// What the operator's `te` program says about its output.
+    pub(super) enrichment: Option<Value>,
 }
 
 /// The command's name without its directory, for statistics.
@@ -65,7 +69,9 @@ pub(super) fn program_name(argv: &[String]) -> String {
 /// In which form a caller of a plain tool takes output.
 pub(crate) fn output_form(cx: &Cx) -> OutputForm {
     match cx.caller().form {
-        Form::Data => OutputForm::Raw,
+        // A script asked for data; what it prints is what is cut.
+        Form::Data if cx.caller().surface == Surface::Code => OutputForm::Raw,
+        Form::Data => OutputForm::Streams,
         Form::Text | Form::Page if !cx.app().config().mcp.te.enabled => OutputForm::Plain,
         Form::Text | Form::Page => OutputForm::Fit,
     }
@@ -134,19 +140,25 @@ fn te_document(cx: &Cx, output: &CommandOutput, started: Instant, cancel: &Cance
     };
     let source = |path: &str| te::source(cx, path, cancel);
     let printed = TeOutput::new(&request, &mut output.spool(), output.status, &owner, source);
-    let parts = DocumentParts {
-        argv: &output.words.argv,
-        mode: if printed.enriched {
-            Mode::Enriched
-        } else {
-            Mode::Raw
-        },
-        output: &printed,
-        latency: started.elapsed(),
-        agent: &cx.caller().agent,
-        budget_remaining: crate::budget::session_budget_left(cx),
+    let latency = started.elapsed();
+    let text = |budget_remaining| {
+        let parts = DocumentParts {
+            argv: &output.words.argv,
+            mode: if printed.enriched || output.enrichment.is_some() {
+                Mode::Enriched
+            } else {
+                Mode::Raw
+            },
+            output: &printed,
+            enrichment: output.enrichment.as_ref(),
+            latency,
+            agent: &cx.caller().agent,
+            budget_remaining,
+        };
+        document(&parts).to_string()
     };
-    document(&parts).to_string()
+    let left = budget::session_budget_left(cx);
+    budget::naming_what_is_left(left, text, |text| llmc_tokens::count(text) as u64)
 }
 
 /// Waits on for a process of this session and answers with what it has printed since the last answer.
@@ -185,6 +197,7 @@ pub(crate) fn resume(
         notes,
         output_capped: false,
         proc_id: None,
+        enrichment: None,
     };
     match waited {
         Waited::Ended(end) => {
@@ -312,6 +325,7 @@ fn capture(
         notes,
         output_capped: false,
         proc_id: None,
+        enrichment: None,
     };
     match waited? {
         Waited::Ended(end) => {
@@ -419,6 +433,7 @@ fn present(
         spool: Mutex::new(capture.spool),
         notes,
         output_capped: capture.output_capped,
+        enrichment: capture.enrichment,
     }))
 }
 

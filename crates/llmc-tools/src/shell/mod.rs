@@ -25,7 +25,7 @@ pub(crate) mod spool;
 mod te_output;
 mod wait;
 
-pub use cli::{Cli, CliAnswer};
+pub use cli::{Cli, CliAnswer, record_refused};
 pub(crate) use condense::OutputForm;
 pub(crate) use execute::{Capture, CommandRequest, answer, output_form, resume, run_program};
 pub use flags::Flags;

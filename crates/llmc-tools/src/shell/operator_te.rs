@@ -8,6 +8,7 @@ use std::time::Duration;
 use llmc_exec::{ExecRequest, ExitStatus, Program, Stream};
 use llmc_host::CancelToken;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::execute::{Capture, MAX_OUTPUT_BYTES};
 use super::spool::Spool;
@@ -25,6 +26,8 @@ struct TeAnswer {
     #[serde(default)]
     stderr: String,
     exit_code: Option<i32>,
+    #[serde(default)]
+    enrichment: Option<Value>,
 }
 
 pub(super) fn is_configured(cx: &Cx) -> bool {
@@ -106,6 +109,7 @@ fn run_program(
         return Err(Error::new(ErrorKind::TimedOut, message)
             .hint("give a longer timeout; the operator's limit is mcp.te.timeout"));
     }
+    let mut enrichment = None;
     if json {
         let answer: TeAnswer = serde_json::from_slice(&answer).map_err(|error| {
             Error::new(
@@ -119,6 +123,7 @@ fn run_program(
         if let Some(code) = answer.exit_code {
             report.status = ExitStatus::Exited(code);
         }
+        enrichment = answer.enrichment.filter(Value::is_object);
     }
     Ok(Capture {
         status: Some(report.status),
@@ -127,5 +132,6 @@ fn run_program(
         notes: report.notes,
         output_capped: report.output_capped,
         proc_id: None,
+        enrichment,
     })
 }

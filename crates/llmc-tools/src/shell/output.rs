@@ -9,6 +9,7 @@ use llmc_envelope::receipt::Receipt;
 use llmc_exec::ExitStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::condense::{CondenseRequest, OutputForm, OutputView, view};
 use super::execute::program_name;
@@ -19,6 +20,9 @@ use crate::cx::Form;
 use crate::error::Result;
 use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
 use crate::te;
+
+/// Bytes of an operator's `enrichment` that the notes of an answer may hold.
+const MAX_ENRICHMENT_BYTES: usize = 400;
 
 /// The answer of a tool that runs commands.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub(crate) struct CommandOutput {
     pub(super) notes: Vec<String>,
     /// Whether it was ended because it printed too much.
     pub(super) output_capped: bool,
+    /// What the operator's `te` program says about its output.
+    pub(super) enrichment: Option<Value>,
 }
 
 impl CommandOutput {
@@ -67,7 +73,8 @@ impl CommandOutput {
             form,
             budget: room.tokens,
             whole_budget: room.whole_tokens,
-            show_status: true,
+            // A program reads `exit_code`.
+            show_status: self.form != OutputForm::Streams,
         };
         let source = |path: &str| match &self.cwd {
             Some(cwd) => te::source(room.cx, &format!("{cwd}/{path}"), room.cancel),
@@ -94,6 +101,35 @@ impl CommandOutput {
             .extent(extent))
     }
 
+    /// For a program: both streams within the budget, else what matters of them in `stdout`.
+    fn streams(&self, room: &AnswerRoom<'_>) -> Rendition<'_> {
+        let form = match room.cx.app().config().mcp.te.enabled {
+            true => OutputForm::Streams,
+            false => OutputForm::Plain,
+        };
+        let (stdout, stderr, truncated) = match self.view(room, form) {
+            OutputView::Whole(whole) => (whole.stdout, whole.stderr, false),
+            OutputView::BothEnds { text, .. } => (text, String::new(), true),
+            OutputView::Condensed(found, _) => (found.body, String::new(), found.truncated),
+        };
+        let shown = stdout.len();
+        let document = self.document(stdout, stderr);
+        let rendition = Rendition {
+            data: serde_json::to_value(document).ok(),
+            ..Rendition::data().truncated(truncated)
+        };
+        self.finish(rendition, shown)
+    }
+
+    fn document(&self, stdout: String, stderr: String) -> CommandDocument {
+        CommandDocument {
+            stdout,
+            stderr,
+            exit_code: self.status.and_then(ExitStatus::shell_code),
+            proc_id: self.proc_id.clone(),
+        }
+    }
+
     fn finish<'a>(&'a self, mut rendition: Rendition<'a>, shown_bytes: usize) -> Rendition<'a> {
         if rendition.truncated {
             match self.rest() {
@@ -104,6 +140,15 @@ impl CommandOutput {
             rendition.withheld_bytes = Some(withheld);
         }
         rendition.truncated |= self.output_capped;
+        if let Some(enrichment) = &self.enrichment {
+            rendition.truncated |= enrichment["truncated"] == true;
+            let text = enrichment.to_string();
+            if text.len() <= MAX_ENRICHMENT_BYTES {
+                rendition.notes.push(format!("te: {text}"));
+            }
+            let key = "enrichment".to_owned();
+            rendition.meta.insert(key, enrichment.clone());
+        }
         rendition.notes.extend(self.notes.iter().cloned());
         rendition.program = Some(self.program());
         rendition
@@ -117,6 +162,9 @@ impl Render for CommandOutput {
             let shown = self.spool().heads_len();
             let rendition = Rendition::data().truncated(!whole);
             return Ok(self.finish(rendition, shown));
+        }
+        if self.form == OutputForm::Streams {
+            return Ok(self.streams(room));
         }
         let name = output::condenser_name(&self.words.printed_by).unwrap_or("run");
         Ok(match self.view(room, self.form) {
@@ -168,13 +216,8 @@ struct CommandDocument {
 impl Serialize for CommandOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         let spool = self.spool();
-        let document = CommandDocument {
-            stdout: spool.stdout.parts().head,
-            stderr: spool.stderr.parts().head,
-            exit_code: self.status.and_then(ExitStatus::shell_code),
-            proc_id: self.proc_id.clone(),
-        };
-        document.serialize(serializer)
+        let streams = (spool.stdout.parts().head, spool.stderr.parts().head);
+        self.document(streams.0, streams.1).serialize(serializer)
     }
 }
 

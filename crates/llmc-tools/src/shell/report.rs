@@ -14,7 +14,7 @@ te: Unix commands whose answers fit a model's context
 usage: te [TE FLAGS] COMMAND [ARGUMENTS]
        te --handle ID [--chunk N]
        te rag WORDS | te explain SYMBOL | te run COMMAND
-       te analyze [--by cmd|agent|source|session] [--since 24h] [--json]
+       te analyze [--by cmd|agent|source|session|model] [--since 24h] [--json]
 
 te runs the command and shows what matters of its output within the token budget (mcp.te.budget_tokens), with a header
 that counts what there was and a handle that returns the rest byte for byte. grep, rg, cat, head, tail, find, ls, git,

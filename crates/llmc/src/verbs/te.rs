@@ -20,7 +20,15 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
             Err(error) => print_clap_error(&error),
         };
     }
-    let mut flags = Flags::parse(words)?;
+    let mut flags = match Flags::parse(words) {
+        Ok(flags) => flags,
+        Err(error) => {
+            if let Ok(app) = start_quietly(common) {
+                llmc_tools::shell::record_refused(&app, &error);
+            }
+            return Err(error.into());
+        }
+    };
     match flags.command.first().map(String::as_str) {
         Some("rag") => return ask(common, "te_rag", "--query", &flags),
         Some("explain") => return ask(common, "te_explain", "--symbol", &flags),
@@ -60,7 +68,7 @@ fn ask(common: &Common, tool: &str, flag: &str, flags: &Flags) -> Result<ExitCod
 #[derive(Debug, Parser)]
 #[command(name = "te analyze")]
 struct Analyze {
-    /// What to add up by: cmd, agent, source or session
+    /// What to add up by: cmd, agent, source, session or model
     #[arg(long, default_value = "cmd", value_parser = group)]
     by: GroupBy,
     /// Only calls since: 90m, 24h, 7d (or 7), or all
@@ -111,5 +119,5 @@ fn since(text: &str) -> Result<Since, String> {
 }
 
 fn group(text: &str) -> Result<GroupBy, String> {
-    GroupBy::parse(text).ok_or_else(|| "one of cmd, agent, source, session".to_owned())
+    GroupBy::parse(text).ok_or_else(|| "one of cmd, agent, source, session, model".to_owned())
 }

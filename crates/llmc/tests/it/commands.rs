@@ -244,10 +244,32 @@ fn time_limits_end_the_whole_tree_where_the_operator_wants_that() {
     let kill = "mcp.exec.on_timeout=\"kill\"";
     let mut client = workspace.mcp(["--mode", "hybrid", "--set", kill]);
     client.initialize("2025-11-25");
-    let script = "trap '' TERM; echo started; (setsid sleep 300 &) ; sleep 300";
+    const POLL: std::time::Duration = std::time::Duration::from_millis(50);
+    // A number that no other process on the machine sleeps for.
+    let seconds = format!("300.{}", std::process::id());
+    let script = format!(
+        "trap '' TERM; echo started; (setsid sleep {seconds} &) ; (setsid nohup sleep {seconds} & exit) ; sleep {seconds}"
+    );
+    let survivors = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        let wanted = format!("sleep\0{seconds}\0");
+        lines.filter(|line| *line == wanted.as_bytes()).count()
+    };
+    // While it runs they can be found, so that not to find them means something.
+    let id = client.send_request(
+        "tools/call",
+        json!({"name": "run_cmd", "arguments": {"argv": ["sh", "-c", &script], "timeout": 20}}),
+    );
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while survivors() < 3 && std::time::Instant::now() < end {
+        std::thread::sleep(POLL);
+    }
+    assert_eq!(survivors(), 3);
+    client.notify("notifications/cancelled", json!({"requestId": id}));
     let (failed, text) = client.call_tool(
         "run_cmd",
-        json!({"argv": ["sh", "-c", script], "timeout": 1}),
+        json!({"argv": ["sh", "-c", &script], "timeout": 1}),
     );
     assert!(failed, "{text}");
     let document = error_document(&text);
@@ -256,7 +278,11 @@ fn time_limits_end_the_whole_tree_where_the_operator_wants_that() {
         document["meta"]["stdout"], "started\n",
         "the output so far is reported"
     );
-    // Once all processes have ended, the descriptor count is back and the next call runs.
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while survivors() > 0 {
+        assert!(std::time::Instant::now() < end, "{} survived", survivors());
+        std::thread::sleep(POLL);
+    }
     assert_eq!(sh(&mut client, "echo next"), "next\n");
 }
 

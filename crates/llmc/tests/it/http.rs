@@ -168,9 +168,32 @@ fn a_message_for_an_agent_is_received() {
     server
         .post("/invoke_agent", &json!({"session_id": "S"}))
         .refused(422, "BAD_ARGS");
+    // With an index, what the message is about comes with it.
+    drop(server);
+    workspace.write(
+        "src/pool.rs",
+        "/// Takes an idle connection.\npub fn take_connection() {}\n",
+    );
+    drop(crate::rag::ready(&workspace));
+    let server = workspace.serve(["--mode", "hybrid"]);
+    let about = json!({"session_id": "S", "role": "Otto", "user_msg": "take an idle connection", "inject_context": ""});
+    let body = server.post("/invoke_agent", &about).ok();
+    let first = &body["context"][0];
+    assert_eq!(first["symbol"], "take_connection", "{body}");
+    assert!(
+        first["text"]
+            .as_str()
+            .unwrap()
+            .contains("pub fn take_connection"),
+        "{body}"
+    );
+    assert!(
+        first["src"].as_str().unwrap().starts_with("src/pool.rs#L"),
+        "{body}"
+    );
     drop(server);
     let server = workspace.serve(["--set", "mcp.rag.jit_context_enabled=false"]);
-    let body = server.post("/invoke_agent", &message).ok();
+    let body = server.post("/invoke_agent", &about).ok();
     assert_eq!(body, json!({"text": text}));
 }
 
@@ -181,6 +204,8 @@ fn metrics_count_calls_requests_and_refusals() {
     server.tool("read_file", json!({"path": "a.txt"})).ok();
     server.tool("read_file", json!({"path": "gone"}));
     server.tool("te_cat", json!({"path": "a.txt"})).ok();
+    // A command passes the envelope whichever tool runs it.
+    server.tool("run_cmd", json!({"command": "sleep 0.3"})).ok();
     server
         .send("GET", "/metrics", &[], b"")
         .refused(401, "AUTH_FAILED");
@@ -195,17 +220,22 @@ fn metrics_count_calls_requests_and_refusals() {
     for line in [
         "llmc_tool_calls_total{tool=\"read_file\"} 2",
         "llmc_tool_duration_seconds_count{tool=\"read_file\"} 2",
-        "llmc_http_request_duration_seconds_count{route=\"/tool\"} 3",
+        "llmc_http_request_duration_seconds_count{route=\"/tool\"} 4",
         "llmc_http_requests_total{route=\"/tool\",status=\"404\"} 1",
         "llmc_errors_total{code=\"NOT_FOUND\"} 1",
         "llmc_errors_total{code=\"AUTH_FAILED\"} 1",
         "llmc_auth_failures_total 1",
         "llmc_rate_limited_total 0",
-        "llmc_te_duration_seconds_count 1",
+        "llmc_te_duration_seconds_count 2",
         "llmc_handle_store_handles 0",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
+    let sum = text
+        .lines()
+        .find_map(|line| line.strip_prefix("llmc_te_duration_seconds_sum "));
+    let sum: f64 = sum.expect("a sum").parse().unwrap();
+    assert!(sum >= 0.3, "{sum}: the time of the command is in it");
     assert!(text.contains("llmc_confinement_info{level="));
     for direction in ["in", "served", "withheld", "fetched_back"] {
         assert!(text.contains(&format!("llmc_tokens_total{{direction=\"{direction}\"}}")));

@@ -231,6 +231,83 @@ fn a_spent_session_still_gets_its_header_and_handle() {
 }
 
 #[test]
+fn a_spent_session_binds_every_way_to_ask_for_more() {
+    let config = "//- llmc.toml\n[mcp]\nmode = \"classic\"\n[mcp.te]\nsession_budget_tokens = 900\n//- a.txt\n";
+    let workspace = workspace(config);
+    let lines: String = (1..=500).map(|n| format!("needle {n}\n")).collect();
+    workspace.write("a.txt", &lines);
+    let mut client = te(&workspace);
+    let calls = [
+        ("te_grep", json!({"pattern": "needle", "raw": true})),
+        ("read_file", json!({"path": "a.txt", "max_lines": 400})),
+        ("read_file", json!({"path": "a.txt"})),
+        ("te_cat", json!({"path": "a.txt"})),
+        ("linux_fs_read", json!({"path": "a.txt", "max_lines": 400})),
+        (
+            "linux_search_content",
+            json!({"root": ".", "pattern": "needle"}),
+        ),
+        ("run_cmd", json!({"command": "cat a.txt"})),
+    ];
+    // Whatever is asked first gets what there is, and everything after it only counts and handles.
+    let mut served = 0;
+    for (tool, args) in &calls {
+        let text = client.text(tool, args.clone());
+        served += llmc_tokens::count(&text);
+        assert!(served < 900 + 200 * calls.len(), "{tool} {args}: {served}");
+    }
+    let mut handle = None;
+    for (tool, args) in &calls {
+        let text = client.text(tool, args.clone());
+        let tokens = llmc_tokens::count(&text);
+        assert!(tokens <= 200, "{tool} {args}: {tokens}: {text}");
+        let id = text
+            .split(['"', '=', ' ', '\n'])
+            .find(|word| word.starts_with("res_"));
+        let id = id.unwrap_or_else(|| panic!("no handle: {tool} {args}: {text}"));
+        handle = Some(id.trim_end_matches([';', ',']).to_owned());
+    }
+    let handle = handle.unwrap();
+    for (tool, args) in [
+        ("te_handle", json!({"handle": handle})),
+        ("te_handle", json!({"handle": handle, "chunk": 0})),
+        ("read_file", json!({"path": handle})),
+        (
+            "run_cmd",
+            json!({"command": format!("te --handle {handle}")}),
+        ),
+    ] {
+        let text = client.text(tool, args.clone());
+        assert!(llmc_tokens::count(&text) <= 200, "{tool} {args}: {text}");
+        assert!(text.contains("token budget"), "{tool} {args}: {text}");
+    }
+    // Another session of the same server has a budget of its own.
+    let mut other = te(&workspace);
+    let text = other.text("read_file", json!({"path": "a.txt", "max_lines": 100}));
+    assert!(text.contains("needle 100\n"), "{text}");
+}
+
+#[test]
+fn the_remaining_budget_is_that_after_the_call() {
+    let config = "//- llmc.toml\n[mcp]\nmode = \"classic\"\n[mcp.te]\nsession_budget_tokens = 5000\n//- a.txt\none\n";
+    let workspace = workspace(config);
+    let mut client = te(&workspace);
+    let mut left = 5000;
+    for _ in 0..3 {
+        let text = client.text("run_cmd", json!({"command": "te --json cat a.txt"}));
+        let document: Value = serde_json::from_str(&text).unwrap();
+        let remaining = document["telemetry"]["budget_remaining"].as_u64().unwrap();
+        assert_eq!(remaining, left - llmc_tokens::count(&text) as u64, "{text}");
+        left = remaining;
+    }
+    let read = client.text("read_file", json!({"path": "a.txt"}));
+    let text = client.text("run_cmd", json!({"command": "te --json cat a.txt"}));
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let used = (llmc_tokens::count(&read) + llmc_tokens::count(&text)) as u64;
+    assert_eq!(document["telemetry"]["budget_remaining"], left - used);
+}
+
+#[test]
 fn mode_te_lists_the_core_first_and_costs_next_to_nothing() {
     let workspace = workspace("//- a.txt\none\n");
     let mut client = workspace.mcp(["--mode", "te"]);

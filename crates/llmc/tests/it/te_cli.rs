@@ -333,6 +333,51 @@ fn an_agent_gets_less_when_its_session_is_spent() {
     assert!(tokens(&third) < tokens(&first), "{second} {third}");
     assert!(third["enrichment"]["handle"].is_string(), "{third}");
     assert_eq!(third["enrichment"]["match_count"], 601);
+    // What is left is told as it is after the call.
+    let left = |answer: &Value| answer["telemetry"]["budget_remaining"].as_u64().unwrap();
+    assert!(left(&first) < 500, "{first}");
+    assert!(left(&first).abs_diff(500 - tokens(&first)) < 40, "{first}");
+    assert!(left(&second) < left(&first), "{second}");
+}
+
+#[test]
+fn failed_calls_are_recorded_and_models_are_told_apart() {
+    let workspace = workspace("//- a.txt\none\n");
+    let unknown = "res_01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    for (model, args) in [
+        ("opus", &["cat", "a.txt"][..]),
+        ("opus", &["no-such-program-here"]),
+        ("opus", &["--json", "no-such-program-here"]),
+        ("haiku", &["--handle", unknown]),
+        ("haiku", &["--no-such-flag"]),
+        ("haiku", &["--chunk", "1"]),
+    ] {
+        te(&workspace)
+            .env("TE_MODEL", model)
+            .args(args)
+            .output()
+            .unwrap();
+    }
+    let analysis = |by: &str| -> Value {
+        let output = run(&workspace, &["analyze", "--json", "--by", by]);
+        serde_json::from_str(&text(&output)).unwrap()
+    };
+    let by_model = analysis("model");
+    let calls = |name: &str| {
+        let groups = by_model["groups"].as_array().unwrap();
+        let group = groups.iter().find(|group| group["name"] == name);
+        let group = group.unwrap_or_else(|| panic!("{name} in {by_model}"));
+        (
+            group["calls"].as_u64().unwrap(),
+            group["errors"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!(calls("opus"), (3, 2), "{by_model}");
+    assert_eq!(calls("haiku"), (3, 3), "{by_model}");
+    let words = text(&run(&workspace, &["analyze", "--by", "model"]));
+    assert!(words.contains("opus") && words.contains("haiku"), "{words}");
+    let wrong = run(&workspace, &["analyze", "--by", "colour"]);
+    assert_eq!(wrong.status.code(), Some(2));
 }
 
 #[test]
@@ -433,4 +478,19 @@ fn hints_in_a_shell_are_shell_commands() {
         "{}",
         ended.stderr
     );
+    // The usage of a tool is a line that can be pasted.
+    for (tool, name) in [("read_file", "PATH"), ("stat", "PATH")] {
+        let ended = workspace.llmc(["tool", tool, "--args", "{}"]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        let usage = ended
+            .stderr
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("hint: usage: "));
+        let usage = usage.unwrap_or_else(|| panic!("{}", ended.stderr));
+        let line = usage.split(';').next().unwrap().replace(name, "a.txt");
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[0], "llmc", "{line}");
+        let pasted = workspace.llmc(&words[1..]);
+        assert_eq!(pasted.code, Some(0), "{line}: {}", pasted.stderr);
+    }
 }

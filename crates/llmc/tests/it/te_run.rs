@@ -146,6 +146,32 @@ fn an_operators_te_is_gated_confined_and_given_the_caller() {
     let mut client = server(&workspace, &["mcp.te.script_path=\"scripts/te\""]);
     let text = client.text("run_cmd", json!({"command": "cat a.txt"}));
     assert_eq!(text, "foreign testkit session unknown: one\n");
+    let text = client.text("te_run", json!({"command": "cat a.txt"}));
+    assert!(
+        text.contains("foreign testkit session unknown: one\n"),
+        "{text}"
+    );
+    // The caller of each request, not of the server.
+    script(
+        &workspace,
+        "scripts/who",
+        "#!/bin/sh\necho \"$TE_AGENT_ID/$TE_SESSION_ID/$TE_MODEL\"\n",
+    );
+    let who = [
+        "mcp.te.script_path=\"scripts/who\"",
+        "mcp.te.json_mode=false",
+    ];
+    let mut asked = server(&workspace, &who);
+    for (tool, agent) in [("te_run", "ann"), ("run_cmd", "bob")] {
+        let meta = json!({"llmc/agentId": agent, "llmc/sessionId": "s-7", "llmc/model": "opus"});
+        let params = json!({"name": tool, "arguments": {"command": "cat a.txt"}, "_meta": meta});
+        let answer = asked.request("tools/call", params);
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(
+            text.contains(&format!("{agent}/s-7/opus")),
+            "{tool}: {text}"
+        );
+    }
     // The list decides on what it would run, before it runs.
     let (failed, text) = client.call_tool("run_cmd", json!({"argv": ["no-such-program"]}));
     assert!(failed);
@@ -184,6 +210,39 @@ fn an_operators_te_is_gated_confined_and_given_the_caller() {
             .starts_with("foreign testkit"),
         "{page}"
     );
+}
+
+#[test]
+fn what_an_operators_te_says_about_its_output_is_kept() {
+    let workspace = workspace("//- a.txt\none\n");
+    let enrichment =
+        json!({"match_count": 47, "truncated": true, "handle": "theirs_7", "hot_zone": "src/"});
+    let answer = format!(
+        r#"{{"success":true,"mode":"enriched","command":"x","stdout":"ranked\n","stderr":"","exit_code":0,"enrichment":{enrichment},"telemetry":{{}}}}"#
+    );
+    workspace.write("answer.json", &answer);
+    script(&workspace, "scripts/te", "#!/bin/sh\ncat answer.json\n");
+    let set = "mcp.te.script_path=\"scripts/te\"";
+    let mut client = server(&workspace, &[set]);
+    for tool in ["run_cmd", "te_run"] {
+        let text = client.text(tool, json!({"command": "grep x a.txt"}));
+        assert!(text.contains("ranked"), "{tool}: {text}");
+        assert!(
+            text.contains("\"match_count\":47") && text.contains("\"hot_zone\":\"src/\""),
+            "{tool}: {text}"
+        );
+    }
+    let text = client.text("run_cmd", json!({"command": "te --json grep x a.txt"}));
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["enrichment"], enrichment, "{document}");
+    assert_eq!(document["mode"], "enriched");
+    let server = workspace.serve(["--mode", "classic", "--set", set]);
+    let body = server
+        .tool("run_cmd", json!({"command": "grep x a.txt"}))
+        .ok();
+    assert_eq!(body["data"]["stdout"], "ranked\n", "{body}");
+    assert_eq!(body["meta"]["enrichment"], enrichment, "{body}");
+    assert_eq!(body["meta"]["truncated"], true, "{body}");
 }
 
 #[test]
@@ -237,4 +296,48 @@ fn without_the_envelope_much_output_is_cut_under_a_receipt() {
         receipt.contains("handle=res_") && text.contains("\nexit 4"),
         "{receipt}"
     );
+}
+
+#[test]
+fn commands_are_enveloped_over_rest_as_over_mcp() {
+    let workspace = workspace("//- a.txt\none\n");
+    for te in [true, false] {
+        let set = format!("mcp.te.enabled={te}");
+        let server = workspace.serve(["--mode", "classic", "--set", &set]);
+        let lines = "for i in $(seq 1 9000); do echo step $i; done; echo warned >&2; exit 3";
+        let body = server.tool("run_cmd", json!({"command": lines})).ok();
+        assert_eq!(body["meta"]["truncated"], true, "{te}");
+        assert_eq!(body["data"]["exit_code"], 3);
+        let (stdout, stderr) = (&body["data"]["stdout"], &body["data"]["stderr"]);
+        let shown = format!("{}{}", stdout.as_str().unwrap(), stderr.as_str().unwrap());
+        assert!(llmc_tokens::count(&shown) <= 2000, "{} bytes", shown.len());
+        assert!(
+            shown.contains("step 1\n") && shown.contains("step 9000"),
+            "{shown}"
+        );
+        assert!(
+            !shown.contains("# LLMC:") && !shown.contains("# TE:"),
+            "{shown}"
+        );
+        let handle = body["meta"]["handle"].as_str().expect("a handle");
+        let page = server.tool(
+            "linux_handle_read",
+            json!({"handle": handle, "limit": 1_000_000}),
+        );
+        let page = page.ok()["data"]["data"].as_str().unwrap().to_owned();
+        assert_eq!(page.lines().count(), 9001);
+        // What fits is there as it was printed, a test run too.
+        let small = "echo '=== 3 passed in 0.1s ==='; echo no >&2";
+        let body = server.tool("run_cmd", json!({"command": small})).ok();
+        let printed =
+            json!({"stdout": "=== 3 passed in 0.1s ===\n", "stderr": "no\n", "exit_code": 0});
+        assert_eq!(body["data"], printed);
+        assert_eq!(body["meta"]["truncated"], false);
+        assert!(body["meta"].get("handle").is_none(), "{body}");
+    }
+    // A shell's user gets the same body.
+    let ended = workspace.llmc(["tool", "run_cmd", "--command", "seq 1 60000", "--json"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.len() < 20_000, "{} bytes", ended.stdout.len());
+    assert!(ended.stdout.contains("\"truncated\":true"));
 }
