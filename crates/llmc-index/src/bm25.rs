@@ -41,13 +41,28 @@ fn rarity(all: f32, with: f32) -> f32 {
     (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
 }
 
+/// How many files without units in the index were searched, and how many of them have each word.
+#[derive(Debug, Default)]
+pub(crate) struct FileCounts {
+    pub(crate) files: u64,
+    pub(crate) with_word: HashMap<String, u64>,
+}
+
+impl FileCounts {
+    fn with_word(&self, word: &str) -> u64 {
+        self.with_word.get(word).copied().unwrap_or(0)
+    }
+}
+
 impl WordWeights {
+    /// From the index and from files that it does not have.
     pub(crate) fn from_index(
         question: &Question,
         text: &TextSearcher,
         realms: &[Realm],
+        others: &FileCounts,
     ) -> WordWeights {
-        let all = text.units() as f32;
+        let all = (text.units() + others.files) as f32;
         let average = WordField::ALL.map(|field| {
             let averages = realms.iter().map(|realm| text.average(*realm, field));
             averages.fold(1.0, f32::max)
@@ -56,22 +71,16 @@ impl WordWeights {
             let counts = realms
                 .iter()
                 .map(|realm| text.with_word(*realm, field, word));
-            counts.sum::<u64>() as f32
+            (counts.sum::<u64>() + others.with_word(word)) as f32
         })
     }
 
     /// From counts of files, where there is no index.
-    pub(crate) fn from_files(
-        question: &Question,
-        files: u64,
-        with_word: &HashMap<String, u64>,
-    ) -> WordWeights {
-        Self::new(
-            question,
-            files.max(1) as f32,
-            [3.0, 8.0, 120.0],
-            |_, word| with_word.get(word).copied().unwrap_or(0) as f32,
-        )
+    pub(crate) fn from_files(question: &Question, counts: &FileCounts) -> WordWeights {
+        let all = counts.files.max(1) as f32;
+        Self::new(question, all, [3.0, 8.0, 120.0], |_, word| {
+            counts.with_word(word) as f32
+        })
     }
 
     fn new(

@@ -10,7 +10,7 @@
 mod rows;
 mod vectors;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(crate) use rows::{file_of, language_name, unit_id};
 use rows::{file_row, pick, signed, stamp, symbol_row, unit_row, unsigned};
 
 /// Increased with every change of the tables, of the words or of the units: an older index is built again.
-pub(crate) const FORMAT_VERSION: i32 = 2;
+pub(crate) const FORMAT_VERSION: i32 = 3;
 
 const SCHEMA: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -43,6 +43,7 @@ CREATE TABLE files (
     origin INTEGER NOT NULL,
     language TEXT NOT NULL,
     passed INTEGER,
+    crashed INTEGER NOT NULL,
     generation INTEGER NOT NULL
 );
 CREATE INDEX files_name ON files (name);
@@ -246,6 +247,15 @@ impl Catalog {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// The paths of all files that were added up to this generation.
+    pub(crate) fn paths(&self, generation: i64) -> Result<HashSet<String>> {
+        let mut rows = self
+            .conn
+            .prepare("SELECT path FROM files WHERE generation <= ?")?;
+        let rows = rows.query_map([generation], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
     pub(crate) fn indexed_file(&self, path: &str) -> Result<Option<IndexedFile>> {
         let mut row = self
             .conn
@@ -264,8 +274,8 @@ impl Catalog {
     pub(crate) fn add(&self, file: &NewFile, parts: &FileParts, generation: i64) -> Result<u64> {
         let language = parts.language.map_or("", language_name);
         let mut put = self.conn.prepare_cached(
-            "INSERT INTO files (path, name, hash, size, mtime, ctime, realm, origin, language, passed, generation)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO files (path, name, hash, size, mtime, ctime, realm, origin, language, passed, crashed,
+             generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?;
         put.execute(params![
             file.path,
@@ -278,6 +288,7 @@ impl Catalog {
             file.origin as u8,
             language,
             file.skipped.map(|reason| reason as u8),
+            parts.parser_crashed,
             generation,
         ])?;
         let id = self.conn.last_insert_rowid();
@@ -430,6 +441,15 @@ impl Catalog {
             }
         }
         Ok(folders)
+    }
+
+    /// Files over which the parser crashed.
+    pub(crate) fn unparsed_files(&self, limit: usize) -> Result<Vec<String>> {
+        let mut rows = self
+            .conn
+            .prepare("SELECT path FROM files WHERE crashed ORDER BY path LIMIT ?")?;
+        let rows = rows.query_map([signed(limit as u64)], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     pub(crate) fn counts(&self) -> Result<Counts> {

@@ -8,15 +8,17 @@ use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::SystemTime;
 
 use llmc_host::{CancelToken, Roots};
 use rustix::fs::statvfs;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::builder::BuilderRole;
 use crate::catalog::Catalog;
-use crate::crash_log;
 use crate::error::{Error, Result};
 use crate::progress::IndexProgress;
 use crate::text::{TextIndex, TextSearcher};
@@ -40,6 +42,12 @@ pub struct Index {
     pub(crate) embedder: Option<Embedder>,
     /// Why the last update failed.
     failure: Mutex<Option<String>>,
+    /// The right to build the index, while this process has it.
+    pub(crate) role: Mutex<Option<BuilderRole>>,
+    /// When a caller of this process last waited for the index.
+    pub(crate) awaited: Mutex<Option<SystemTime>>,
+    /// Whether this process keeps the index current, or waits for the right to.
+    kept: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -66,6 +74,9 @@ impl Index {
             progress: Arc::default(),
             embedder: None,
             failure: Mutex::default(),
+            role: Mutex::default(),
+            awaited: Mutex::default(),
+            kept: AtomicBool::new(false),
         }
     }
 
@@ -87,9 +98,25 @@ impl Index {
         let complete = self.with(|catalog, _| catalog.number("complete"));
         match complete {
             Ok(Some(1)) => IndexState::Ready,
-            _ if update::is_locked(&self.paths.lock()) => IndexState::Building,
+            _ if update::is_locked(&self.paths.lock())
+                || update::is_locked(&self.paths.builder()) =>
+            {
+                IndexState::Building
+            }
             _ => IndexState::None,
         }
+    }
+
+    /// Says that this process is about to keep the index current.
+    pub fn mark_kept(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an index can be expected soon.
+    pub(crate) fn is_expected(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
+            && self.paths.unavailable.is_none()
+            && self.failure().is_none()
     }
 
     /// Updates the index with all files of the workspace.
@@ -99,7 +126,6 @@ impl Index {
     pub fn update(&self, roots: &Roots, stop: &CancelToken) -> Result<UpdateReport> {
         let done = self.record_failure(|| {
             let writer = UpdateWriter::open(&self.paths)?;
-            crash_log::start(&self.paths.parsing());
             self.progress.begin();
             let done = writer.update_all(roots, &self.progress, stop);
             self.progress.end();
@@ -370,9 +396,14 @@ impl IndexPaths {
         self.dir.join("writer.lock")
     }
 
-    /// The folder of the crash log.
-    pub(crate) fn parsing(&self) -> PathBuf {
-        self.dir.join("parsing")
+    /// The lock of the process that builds the index.
+    pub(crate) fn builder(&self) -> PathBuf {
+        self.dir.join("builder.lock")
+    }
+
+    /// Its time is when a caller last waited for the index.
+    pub(crate) fn awaited(&self) -> PathBuf {
+        self.dir.join("awaited")
     }
 
     fn damaged(&self) -> PathBuf {

@@ -21,10 +21,11 @@
 //! hash differs from the catalogue's is split and scored again on the spot, so lines are right even when the index is
 //! behind; a file that changed while the answer was made is named in it.
 //!
-//! One process writes at a time (`update`, with files made ready by `prepare` and sorted by `classify`), under a lock and
+//! One process of those that serve a workspace keeps the index current (`builder`), and one process writes at a time
+//! (`update`, with files made ready by `prepare` and sorted by `classify`), under a lock and
 //! in steps that survive a kill; any number read. A damaged index, or one of another version, is built again; until then,
-//! and where it cannot be written, questions are answered from the files themselves (`live`). A source whose parsing
-//! crashed two processes is not parsed again (`crash_log`). `watch` follows the files while a server runs.
+//! and where it cannot be written, questions are answered from the files themselves (`live`). A source over which its parser
+//! crashes is split into windows and named in the statistics. `watch` follows the files while a server runs.
 //!
 //! # Questions
 //!
@@ -36,9 +37,9 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod bm25;
+mod builder;
 mod catalog;
 mod classify;
-mod crash_log;
 mod decimals;
 mod error;
 mod graph;

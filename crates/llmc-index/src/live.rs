@@ -1,7 +1,7 @@
-//! Searches the files themselves while there is no index.
+//! Searches the files themselves: all of them while there is no index, those it does not have yet while it is built.
 //!
-//! One pass over all files counts the question's words in each; the best files are then split into units and scored like
-//! those of the index.
+//! One pass over the files counts the question's words in each; the best files are then split into units and scored like
+//! those of the index. Both have a time limit, and the answer says when it was reached.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -12,127 +12,196 @@ use std::time::{Duration, Instant};
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
 use llmc_host::{CancelToken, Roots, names};
 
-use crate::bm25::WordWeights;
+use crate::bm25::{FileCounts, WordWeights};
 use crate::classify;
 use crate::error::Result;
 use crate::question::Question;
 use crate::rank::Candidate;
 use crate::search::SearchScope;
 use crate::source::Sources;
-use crate::stack_trace::{self, LocatedPlace};
+use crate::stack_trace;
 use crate::words::each_word;
 
 /// Files that are split into units.
 const MAX_SPLIT_FILES: usize = 40;
 /// Larger files are skipped to answer soon.
 const MAX_SCANNED_BYTES: u64 = 1 << 20;
-const SCAN_TIMEOUT: Duration = Duration::from_secs(8);
 
-pub(crate) fn search(
-    roots: &Roots,
-    question: &Question,
-    scope: SearchScope,
-    sources: &mut Sources<'_>,
-    stop: &CancelToken,
-) -> Result<(Vec<Candidate>, WordWeights, Vec<LocatedPlace>)> {
-    let seen = Arc::new(Mutex::new(ScanResult::default()));
-    let words: Vec<String> = question
-        .words
-        .iter()
-        .map(|(word, _)| word.clone())
-        .collect();
-    let places: HashMap<String, usize> = words
-        .iter()
-        .enumerate()
-        .map(|(place, word)| (word.clone(), place))
-        .collect();
-    let places = Arc::new(places);
-    let named = Arc::new(stack_trace::file_names(&question.places));
-    let dir = roots.open_dir(".")?;
-    let options = dir.walk_options(roots)?;
-    let deadline = Instant::now() + SCAN_TIMEOUT;
-    walk::walk(&dir.fd, &options, stop, || WordCounter {
-        places: places.clone(),
-        seen: seen.clone(),
-        named: named.clone(),
-        scope,
-        deadline,
-    })?;
-    stop.check()?;
-    let seen = std::mem::take(&mut *llmc_host::lock(&seen));
-    let mut with_word: HashMap<String, u64> = HashMap::new();
-    for (_, counts) in &seen.hits {
-        for (place, count) in counts.iter().enumerate() {
-            if *count > 0 {
-                *with_word.entry(words[place].clone()).or_default() += 1;
-            }
-        }
-    }
-    let weights = WordWeights::from_files(question, seen.files, &with_word);
-    let mut best: Vec<(f32, &String)> = seen
-        .hits
-        .iter()
-        .map(|(path, counts)| {
-            let score = counts.iter().enumerate().map(|(place, count)| {
-                let often = *count as f32;
-                weights.rarity(&words[place]) * often / (often + 2.0)
-            });
-            (score.sum(), path)
-        })
-        .collect();
-    best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-    let mut candidates = Vec::new();
-    for (_, path) in best.into_iter().take(MAX_SPLIT_FILES) {
+/// How long a search may take, and how much of the machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LiveLimits {
+    scan: Duration,
+    split: Duration,
+    threads: Option<usize>,
+}
+
+impl LiveLimits {
+    /// Where there will be no index soon.
+    pub(crate) const WITHOUT_INDEX: LiveLimits = LiveLimits {
+        scan: Duration::from_secs(8),
+        split: Duration::from_secs(8),
+        threads: None,
+    };
+    /// While an index is built, which needs the processors more than a search.
+    pub(crate) const DURING_BUILD: LiveLimits = LiveLimits {
+        scan: Duration::from_secs(1),
+        split: Duration::from_millis(700),
+        threads: Some(1),
+    };
+}
+
+/// What a pass over the files found.
+pub(crate) struct LiveScan {
+    pub(crate) counts: FileCounts,
+    /// The question's words.
+    words: Vec<String>,
+    /// The count of each word, for files that have one.
+    hits: Vec<(String, Vec<u32>)>,
+    /// Files with a name that a stack trace has.
+    named: Vec<String>,
+    limits: LiveLimits,
+    /// Whether all files were searched.
+    pub(crate) complete: bool,
+}
+
+impl LiveScan {
+    /// Searches the files that are not `indexed`.
+    pub(crate) fn run(
+        roots: &Roots,
+        question: &Question,
+        scope: SearchScope,
+        indexed: HashSet<String>,
+        limits: LiveLimits,
+        stop: &CancelToken,
+    ) -> Result<LiveScan> {
+        let words: Vec<String> = question
+            .words
+            .iter()
+            .map(|(word, _)| word.clone())
+            .collect();
+        let places = words.iter().cloned().zip(0..).collect();
+        let shared = Arc::new(ScanShared {
+            places,
+            indexed,
+            named: stack_trace::file_names(&question.places),
+            scope,
+            deadline: Instant::now() + limits.scan,
+            seen: Mutex::default(),
+        });
+        let dir = roots.open_dir(".")?;
+        let mut options = dir.walk_options(roots)?;
+        options.threads = limits.threads.unwrap_or(options.threads);
+        walk::walk(&dir.fd, &options, stop, || WordCounter(shared.clone()))?;
         stop.check()?;
-        let Some(source) = sources.get(path) else {
-            continue;
-        };
-        let origin = classify::origin(path, &source.text);
-        for unit in &source.parts().units {
-            let score = weights.score(path, unit, &source.lines());
-            if score > 0.0 {
-                let base = weights.share(score);
-                candidates.push(Candidate::new(source.clone(), unit.clone(), origin, base));
+        let seen = std::mem::take(&mut *llmc_host::lock(&shared.seen));
+        let mut with_word: HashMap<String, u64> = HashMap::new();
+        for (_, counts) in &seen.hits {
+            for (word, count) in words.iter().zip(counts) {
+                if *count > 0 {
+                    *with_word.entry(word.clone()).or_default() += 1;
+                }
             }
         }
+        Ok(LiveScan {
+            counts: FileCounts {
+                files: seen.files,
+                with_word,
+            },
+            words,
+            hits: seen.hits,
+            named: seen.named,
+            limits,
+            complete: !seen.stopped,
+        })
     }
-    let located = stack_trace::locate(&question.places, |name| {
-        let named = seen.named.iter();
-        let named = named.filter(|path| classify::file_name(path) == name);
-        Ok(named.cloned().collect())
-    })?;
-    Ok((candidates, weights, located))
+
+    /// The scanned files with this name.
+    pub(crate) fn files_named(&self, name: &str) -> impl Iterator<Item = String> {
+        let named = self.named.iter();
+        named
+            .filter(move |path| classify::file_name(path) == name)
+            .cloned()
+    }
+
+    /// The units of the best files; fewer of them when the time is up.
+    pub(crate) fn candidates(
+        &mut self,
+        weights: &WordWeights,
+        sources: &mut Sources<'_>,
+        stop: &CancelToken,
+    ) -> Result<Vec<Candidate>> {
+        let mut best: Vec<(f32, &String)> = self
+            .hits
+            .iter()
+            .map(|(path, counts)| {
+                let score = self.words.iter().zip(counts).map(|(word, count)| {
+                    let often = *count as f32;
+                    weights.rarity(word) * often / (often + 2.0)
+                });
+                (score.sum(), path)
+            })
+            .collect();
+        best.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        let deadline = Instant::now() + self.limits.split;
+        let mut candidates = Vec::new();
+        for (_, path) in best.into_iter().take(MAX_SPLIT_FILES) {
+            stop.check()?;
+            if Instant::now() > deadline && !candidates.is_empty() {
+                self.complete = false;
+                break;
+            }
+            let Some(source) = sources.get(path) else {
+                continue;
+            };
+            let origin = classify::origin(path, &source.text);
+            for unit in &source.parts().units {
+                let score = weights.score(path, unit, &source.lines());
+                if score > 0.0 {
+                    let base = weights.share(score);
+                    candidates.push(Candidate::new(source.clone(), unit.clone(), origin, base));
+                }
+            }
+        }
+        Ok(candidates)
+    }
 }
 
 #[derive(Default)]
 struct ScanResult {
     files: u64,
-    /// The count of each word of the question, for files that have one.
     hits: Vec<(String, Vec<u32>)>,
-    /// Files with a name that a stack trace has.
     named: Vec<String>,
+    /// Whether the time was up.
+    stopped: bool,
 }
 
-struct WordCounter {
-    places: Arc<HashMap<String, usize>>,
-    seen: Arc<Mutex<ScanResult>>,
-    named: Arc<HashSet<String>>,
+struct ScanShared {
+    /// The place of each word of the question.
+    places: HashMap<String, usize>,
+    indexed: HashSet<String>,
+    named: HashSet<String>,
     scope: SearchScope,
     deadline: Instant,
+    seen: Mutex<ScanResult>,
 }
+
+struct WordCounter(Arc<ScanShared>);
 
 impl FileVisitor for WordCounter {
     fn visit(&mut self, file: &walk::WalkFile<'_>) -> VisitOutcome {
-        if Instant::now() > self.deadline {
-            return VisitOutcome::Stopped;
-        }
+        let shared = &*self.0;
         let path = names::escape(file.path());
-        if !self.scope.realms().contains(&classify::realm(&path)) {
+        if !shared.scope.realms().contains(&classify::realm(&path))
+            || shared.indexed.contains(&path)
+        {
             return VisitOutcome::Done;
         }
-        if self.named.contains(classify::file_name(&path)) {
-            let mut seen = llmc_host::lock(&self.seen);
-            seen.named.push(path.clone());
+        if Instant::now() > shared.deadline {
+            llmc_host::lock(&shared.seen).stopped = true;
+            return VisitOutcome::Stopped;
+        }
+        if shared.named.contains(classify::file_name(&path)) {
+            llmc_host::lock(&shared.seen).named.push(path.clone());
         }
         let Ok((fd, stat)) = file.open() else {
             return VisitOutcome::Unreadable;
@@ -151,17 +220,17 @@ impl FileVisitor for WordCounter {
         if classify::skip_reason(&path, &bytes).is_some() {
             return VisitOutcome::Binary;
         }
-        let mut counts = vec![0; self.places.len()];
+        let mut counts = vec![0; shared.places.len()];
         let mut count = |text: &str| {
             each_word(text, |word| {
-                if let Some(place) = self.places.get(word) {
+                if let Some(place) = shared.places.get(word) {
                     counts[*place] += 1;
                 }
             });
         };
         count(&String::from_utf8_lossy(&bytes));
         count(&path);
-        let mut seen = llmc_host::lock(&self.seen);
+        let mut seen = llmc_host::lock(&shared.seen);
         seen.files += 1;
         if counts.iter().any(|count| *count > 0) {
             seen.hits.push((path, counts));

@@ -60,7 +60,7 @@ impl Index {
         let question = Question::new(query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
         let (vector, no_vectors) = self.question_vector(query, stop);
-        let (ranked, _, state) = self.ranked(
+        let found = self.ranked(
             roots,
             &question,
             vector.as_ref(),
@@ -68,6 +68,7 @@ impl Index {
             &mut sources,
             stop,
         )?;
+        let (ranked, state) = (&found.candidates, found.state);
         let best = ranked.first().map_or(0.0, |first| first.score);
         let mut steps: Vec<ReadingStep> = ranked
             .iter()
@@ -97,7 +98,7 @@ impl Index {
             confidence: best,
             steps,
             index: state,
-            note: self.note(state).or(no_vectors),
+            note: self.note(&found).or(no_vectors),
         })
     }
 }

@@ -8,6 +8,7 @@ pub struct IndexProgress {
     done: AtomicU64,
     total: AtomicU64,
     running: AtomicBool,
+    urgent: AtomicBool,
 }
 
 impl IndexProgress {
@@ -24,6 +25,15 @@ impl IndexProgress {
     /// Whether an update of the whole tree is running.
     pub fn is_running(&self) -> bool {
         self.running.load(Ordering::Relaxed)
+    }
+
+    /// Whether it runs at normal priority because a caller waits for it.
+    pub fn is_urgent(&self) -> bool {
+        self.urgent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_urgent(&self, urgent: bool) {
+        self.urgent.store(urgent, Ordering::Relaxed);
     }
 
     pub(crate) fn step(&self) {

@@ -1,18 +1,18 @@
 //! Answers a question: candidates from the index or from the files themselves, checked against the disk, ranked, and cut
 //! to the budget.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use llmc_host::{CancelToken, Roots};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::bm25::WordWeights;
+use crate::bm25::{FileCounts, WordWeights};
 use crate::catalog::{Catalog, FileRow};
 use crate::classify::Realm;
 use crate::error::{Error, Result};
 use crate::index::{Index, IndexState};
-use crate::live;
+use crate::live::{LiveLimits, LiveScan};
 use crate::question::Question;
 use crate::rank::{self, Candidate};
 use crate::snippet::{self, OmittedHits, Snippet};
@@ -97,7 +97,7 @@ impl Index {
         let question = Question::new(request.query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
         let (vector, no_vectors) = self.question_vector(request.query, stop);
-        let (ranked, weights, state) = self.ranked(
+        let ranked = self.ranked(
             roots,
             &question,
             vector.as_ref(),
@@ -105,11 +105,16 @@ impl Index {
             &mut sources,
             stop,
         )?;
-        let (snippets, omitted) =
-            snippet::within_budget(&question, &weights, &ranked, request.k, request.budget);
+        let (snippets, omitted) = snippet::within_budget(
+            &question,
+            &ranked.weights,
+            &ranked.candidates,
+            request.k,
+            request.budget,
+        );
         let notes = [
             omitted.as_ref().map(OmittedHits::to_string),
-            self.note(state).or(no_vectors),
+            self.note(&ranked).or(no_vectors),
         ];
         let notes: Vec<String> = notes.into_iter().flatten().collect();
         let unverified = snippets
@@ -122,7 +127,7 @@ impl Index {
             unverified,
             omitted,
             note: (!notes.is_empty()).then(|| notes.join("; ")),
-            index: state,
+            index: ranked.state,
         })
     }
 
@@ -138,26 +143,40 @@ impl Index {
         }
     }
 
-    pub(crate) fn note(&self, state: IndexState) -> Option<String> {
-        match state {
-            IndexState::Ready => self.failure(),
+    /// Why the index is missing or not up to date, and what was not searched.
+    pub(crate) fn note(&self, ranked: &RankedUnits) -> Option<String> {
+        let mut note = match ranked.state {
+            IndexState::Ready => return self.failure(),
             IndexState::Building => {
-                let (done, total) = (self.progress().done(), self.progress().total());
-                let counted = self.progress().is_running() && total > 0;
-                Some(if counted {
-                    format!("searched live; the index has {done} of {total} files")
-                } else {
-                    "searched live; the index is being built".to_owned()
-                })
+                let total = self.progress().total();
+                let files = ranked.indexed;
+                let of_all = match self.progress().is_running() && total > 0 {
+                    true => format!(" of {total}"),
+                    false => String::new(),
+                };
+                format!("searched live; the index is being built, it has {files}{of_all} files")
             }
-            IndexState::None => Some(match self.unavailable_reason() {
+            IndexState::None => match self.unavailable_reason() {
                 Some(why) => format!("searched live; {why}"),
                 None => "searched live; there is no index yet".to_owned(),
-            }),
+            },
+        };
+        if !ranked.complete {
+            note.push_str("; not all files were searched in the time there is");
         }
+        Some(note)
     }
 
-    /// The units that answer a question, best first.
+    /// The files that both parts of the index have; the catalogue is committed first.
+    fn searchable_files(&self) -> Result<HashSet<String>> {
+        self.with_parts(|catalog, text| {
+            let generation = text.generation()?.unwrap_or(0);
+            catalog.paths(generation)
+        })
+    }
+
+    /// The units that answer a question, best first. While an index is built, they come from the files that it has and from
+    /// a scan of the others with a time limit, so that no question has to wait for it.
     pub(crate) fn ranked(
         &self,
         roots: &Roots,
@@ -166,41 +185,116 @@ impl Index {
         scope: SearchScope,
         sources: &mut Sources<'_>,
         stop: &CancelToken,
-    ) -> Result<(Vec<Candidate>, WordWeights, IndexState)> {
+    ) -> Result<RankedUnits> {
         let state = self.state();
-        let proposed = if state == IndexState::Ready {
-            match self.with(|catalog, text| propose(question, vector, scope, catalog, text)) {
-                Ok(proposed) => Some(proposed),
+        if state == IndexState::Ready {
+            let none = FileCounts::default();
+            match self.with(|catalog, text| propose(question, vector, scope, catalog, text, &none))
+            {
+                Ok(Proposals {
+                    units,
+                    weights,
+                    named,
+                }) => {
+                    let by_words = word_share(vector);
+                    let candidates = check_proposals(units, &weights, by_words, sources, stop)?;
+                    let located = stack_trace::locate(&question.places, |name| {
+                        Ok(named.get(name).cloned().unwrap_or_default())
+                    })?;
+                    return Ok(RankedUnits::new(
+                        question, candidates, weights, located, sources, state,
+                    ));
+                }
                 // The files are still there to be searched.
                 Err(error @ (Error::BadRequest(_) | Error::Host(_))) => return Err(error),
-                Err(_) => None,
+                Err(_) => {}
             }
         } else {
-            None
+            self.request_build();
+        }
+        let building = state == IndexState::Building;
+        let limits = if building || state == IndexState::None && self.is_expected() {
+            LiveLimits::DURING_BUILD
+        } else {
+            LiveLimits::WITHOUT_INDEX
         };
-        let (mut candidates, weights, located, state) = match proposed {
-            Some((proposals, weights, located)) => {
-                let by_words = if vector.is_some() {
-                    1.0 - VECTOR_WEIGHT
-                } else {
-                    1.0
-                };
-                let candidates = check_proposals(proposals, &weights, by_words, sources, stop)?;
-                (candidates, weights, located, state)
-            }
-            None => {
-                let (candidates, weights, located) =
-                    live::search(roots, question, scope, sources, stop)?;
-                let state = if state == IndexState::Ready {
-                    IndexState::None
-                } else {
-                    state
-                };
-                (candidates, weights, located, state)
-            }
+        let indexed = match building {
+            true => self.searchable_files().unwrap_or_default(),
+            false => HashSet::new(),
         };
+        let indexed_count = indexed.len();
+        let mut scan = LiveScan::run(roots, question, scope, indexed, limits, stop)?;
+        let proposed = match indexed_count {
+            0 => None,
+            _ => self
+                .with(|catalog, text| propose(question, vector, scope, catalog, text, &scan.counts))
+                .ok(),
+        };
+        let Proposals {
+            units,
+            weights,
+            named,
+        } = proposed.unwrap_or_else(|| Proposals {
+            units: Vec::new(),
+            weights: WordWeights::from_files(question, &scan.counts),
+            named: HashMap::new(),
+        });
+        let mut candidates = check_proposals(units, &weights, word_share(vector), sources, stop)?;
+        candidates.extend(scan.candidates(&weights, sources, stop)?);
+        let located = stack_trace::locate(&question.places, |name| {
+            let indexed = named.get(name).into_iter().flatten().cloned();
+            Ok(indexed.chain(scan.files_named(name)).collect())
+        })?;
+        // An index that could not be read did not answer.
+        let state = match building {
+            true => IndexState::Building,
+            false => IndexState::None,
+        };
+        Ok(RankedUnits {
+            indexed: indexed_count,
+            complete: scan.complete,
+            ..RankedUnits::new(question, candidates, weights, located, sources, state)
+        })
+    }
+}
+
+/// What a question's ranking found.
+pub(crate) struct RankedUnits {
+    /// Best first.
+    pub(crate) candidates: Vec<Candidate>,
+    weights: WordWeights,
+    pub(crate) state: IndexState,
+    /// How many files the index has, while it is built.
+    indexed: usize,
+    /// Whether all files were searched.
+    complete: bool,
+}
+
+impl RankedUnits {
+    fn new(
+        question: &Question,
+        mut candidates: Vec<Candidate>,
+        weights: WordWeights,
+        located: Vec<LocatedPlace>,
+        sources: &mut Sources<'_>,
+        state: IndexState,
+    ) -> RankedUnits {
         stack_trace::mark_candidates(&located, &mut candidates, sources);
-        Ok((rank::rank(question, &weights, candidates), weights, state))
+        RankedUnits {
+            candidates: rank::rank(question, &weights, candidates),
+            weights,
+            state,
+            indexed: 0,
+            complete: true,
+        }
+    }
+}
+
+/// How much words count, beside vectors.
+fn word_share(vector: Option<&QuestionVector>) -> f32 {
+    match vector {
+        Some(_) => 1.0 - VECTOR_WEIGHT,
+        None => 1.0,
     }
 }
 
@@ -208,15 +302,24 @@ pub(crate) fn no_words() -> Error {
     Error::BadRequest("query has no words to look for".to_owned())
 }
 
-/// The candidates of the index.
+/// What the index proposes.
+struct Proposals {
+    units: Vec<Proposal>,
+    weights: WordWeights,
+    /// The files with each name that a stack trace has.
+    named: HashMap<String, Vec<String>>,
+}
+
+/// The candidates of the index; `others` are files that it does not have.
 fn propose(
     question: &Question,
     vector: Option<&QuestionVector>,
     scope: SearchScope,
     catalog: &Catalog,
     text: &TextSearcher,
-) -> Result<(Vec<Proposal>, WordWeights, Vec<LocatedPlace>)> {
-    let weights = WordWeights::from_index(question, text, scope.realms());
+    others: &FileCounts,
+) -> Result<Proposals> {
+    let weights = WordWeights::from_index(question, text, scope.realms(), others);
     let wanted = weights.weighted_words();
     let found = if wanted.is_empty() {
         Vec::new()
@@ -281,12 +384,18 @@ fn propose(
     };
     proposals.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
     proposals.truncate(MAX_PROPOSALS);
-    let located = stack_trace::locate(&question.places, |name| {
-        let files = catalog.files_named(name)?.into_iter();
+    let mut named = HashMap::new();
+    for name in stack_trace::file_names(&question.places) {
+        let files = catalog.files_named(&name)?.into_iter();
         let files = files.filter(|file| scope.realms().contains(&file.realm));
-        Ok(files.map(|file| file.path).collect())
-    })?;
-    Ok((proposals, weights, located))
+        let paths = files.map(|file| file.path).collect();
+        named.insert(name, paths);
+    }
+    Ok(Proposals {
+        units: proposals,
+        weights,
+        named,
+    })
 }
 
 /// Reads the files of the proposals. Units of a file that has changed are found and scored again.

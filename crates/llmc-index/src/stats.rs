@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use crate::crash_log;
 use crate::error::{Error, Result};
 use crate::index::{Index, IndexState};
+
+const MAX_UNPARSED_LISTED: usize = 100;
 
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct IndexStats {
@@ -25,7 +26,7 @@ pub struct IndexStats {
     pub updated: i64,
     /// Files whose content is not indexed, by reason.
     pub passed: Vec<(&'static str, u64)>,
-    /// Files that are not parsed because that crashed two processes.
+    /// Files that are split into windows because the parser crashed over them; at most a hundred.
     pub unparsed: Vec<String>,
 }
 
@@ -51,7 +52,7 @@ impl Index {
                     .into_iter()
                     .map(|(why, count)| (why.as_str(), count))
                     .collect(),
-                unparsed: crash_log::skipped_files(&self.paths().parsing()),
+                unparsed: catalog.unparsed_files(MAX_UNPARSED_LISTED)?,
             })
         });
         match counted {

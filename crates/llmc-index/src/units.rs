@@ -12,9 +12,7 @@ mod windows;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use llmc_syntax::{DefinitionKind, Language, ParseBudget, SyntaxAnalysis};
-
-use crate::crash_log;
+use llmc_syntax::{DefinitionKind, Language, ParseBudget, ParseFailure, SyntaxAnalysis};
 
 /// CPU time for one file; a grammar that takes longer falls back to windows.
 const MAX_PARSE_TIME: Duration = Duration::from_millis(1500);
@@ -92,14 +90,16 @@ pub(crate) struct FileParts {
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) references: Vec<llmc_syntax::Reference>,
     pub(crate) definitions: Vec<llmc_syntax::Definition>,
+    /// Whether the parser crashed over it.
+    pub(crate) parser_crashed: bool,
 }
 
 pub(crate) fn split(path: &str, text: &str) -> FileParts {
     let lines = Lines::new(text);
     let language = Language::detect(path, text);
-    let analysis = language.and_then(|language| {
+    let analysis = language.map(|language| {
         if text.len() > MAX_PARSED_BYTES {
-            return None;
+            return Err(ParseFailure::Declined);
         }
         let _lock = (text.len() >= LARGE_SOURCE_BYTES).then(|| {
             LARGE_SOURCE_LOCK
@@ -107,12 +107,20 @@ pub(crate) fn split(path: &str, text: &str) -> FileParts {
                 .unwrap_or_else(PoisonError::into_inner)
         });
         let mut budget = ParseBudget::new(usize::MAX, MAX_PARSE_TIME);
-        crash_log::with_path(path, || llmc_syntax::analyze(language, text, &mut budget))
+        llmc_syntax::analyze(language, text, &mut budget)
     });
+    let parser_crashed = matches!(analysis, Some(Err(ParseFailure::Crashed)));
+    if parser_crashed {
+        tracing::warn!(
+            path,
+            "the parser crashed over this file; it is split into windows"
+        );
+    }
     let mut parts = match (language, analysis) {
-        (Some(language), Some(found)) => from_code(language, found, &lines),
+        (Some(language), Some(Ok(found))) => from_code(language, found, &lines),
         _ => FileParts {
             units: sections::by_file_name(path, &lines).unwrap_or_else(|| windows::all(&lines)),
+            parser_crashed,
             ..FileParts::default()
         },
     };
@@ -134,6 +142,7 @@ fn from_code(language: Language, found: SyntaxAnalysis, lines: &Lines<'_>) -> Fi
         symbols,
         references: found.references,
         definitions: found.definitions,
+        parser_crashed: false,
     }
 }
 

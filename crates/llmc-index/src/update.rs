@@ -11,16 +11,16 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
 use llmc_host::{CancelToken, Roots, names};
 use rustix::fs::Stat;
 
+use crate::builder::open_private;
 use crate::catalog::{Catalog, IndexedFile, unit_id};
 use crate::error::{Error, Result};
 use crate::index::{FileVersion, IndexPaths};
@@ -31,6 +31,10 @@ use crate::text::{TextIndex, TextWriter, WriteScale};
 /// A step is committed after this many files or bytes; a crash costs at most one step.
 const STEP_FILES: usize = 4000;
 const STEP_BYTES: u64 = 48 << 20;
+/// The first build also commits after this time, and then after twice as long each time up to the maximum, because
+/// questions are answered from what it has committed.
+const FIRST_STEP_TIME: Duration = Duration::from_millis(500);
+const MAX_STEP_TIME: Duration = Duration::from_secs(10);
 /// Prepared files that wait for the writer.
 const MAX_QUEUED_FILES: usize = 16;
 
@@ -73,16 +77,29 @@ pub(crate) struct UpdateWriter {
     generation: i64,
     /// The open transaction.
     step: Option<OpenStep>,
+    /// A step is committed after this time.
+    step_time: Duration,
     report: UpdateReport,
     _lock: File,
 }
 
-#[derive(Default)]
 struct OpenStep {
+    since: Instant,
     files: usize,
     bytes: u64,
     /// Whether the text part changes too.
     text: bool,
+}
+
+impl OpenStep {
+    fn begin() -> OpenStep {
+        OpenStep {
+            since: Instant::now(),
+            files: 0,
+            bytes: 0,
+            text: false,
+        }
+    }
 }
 
 impl UpdateWriter {
@@ -131,10 +148,10 @@ impl UpdateWriter {
     ) -> Result<Self> {
         let generation = catalog.number("generation")?.unwrap_or(0);
         let done = text.generation()?.unwrap_or(0);
-        let size = if generation == 0 {
-            WriteScale::Build
+        let (size, step_time) = if catalog.number("complete")? == Some(1) {
+            (WriteScale::Update, Duration::MAX)
         } else {
-            WriteScale::Update
+            (WriteScale::Build, FIRST_STEP_TIME)
         };
         let mut writer = Self {
             paths: paths.clone(),
@@ -144,6 +161,7 @@ impl UpdateWriter {
             out: None,
             generation,
             step: None,
+            step_time,
             report: UpdateReport::default(),
             _lock: lock,
         };
@@ -165,7 +183,7 @@ impl UpdateWriter {
         if self.step.is_none() {
             self.catalog.begin()?;
         }
-        let step = self.step.get_or_insert_default();
+        let step = self.step.get_or_insert_with(OpenStep::begin);
         step.files += 1;
         step.bytes += bytes;
         Ok(())
@@ -226,9 +244,16 @@ impl UpdateWriter {
         }
         self.report.changed += 1;
         self.report.bytes += file.stamp.size;
-        let full = |step: &OpenStep| step.files >= STEP_FILES || step.bytes >= STEP_BYTES;
-        if self.step.as_ref().is_some_and(full) {
+        let is_over = self.step.as_ref().is_some_and(|step| {
+            step.files >= STEP_FILES
+                || step.bytes >= STEP_BYTES
+                || step.since.elapsed() >= self.step_time
+        });
+        if is_over {
             self.commit()?;
+            if self.step_time < MAX_STEP_TIME {
+                self.step_time *= 2;
+            }
         }
         Ok(())
     }
@@ -269,7 +294,7 @@ impl UpdateWriter {
         let known = Arc::new(self.catalog.indexed_files()?);
         let dir = roots.open_dir(".")?;
         let options = dir.walk_options(roots)?;
-        if known.is_empty() {
+        if self.catalog.number("complete")? != Some(1) {
             count_files(&dir.fd, &options, progress, stop);
         }
         let (sender, receiver) = sync_channel::<FileChange>(MAX_QUEUED_FILES);
@@ -419,14 +444,7 @@ pub(crate) fn clear(paths: &IndexPaths) -> Result<()> {
 
 fn open_lock(paths: &IndexPaths) -> Result<File> {
     paths.create_dir()?;
-    Ok(OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0))
-        .open(paths.lock())?)
+    Ok(open_private(&paths.lock())?)
 }
 
 fn lock(paths: &IndexPaths) -> Result<File> {

@@ -2,7 +2,7 @@
 //!
 //! Only folders with indexed files are watched, so a build that fills `target/` causes no update. A change of a known file
 //! updates that file; anything else (a new name, a removed one, an ignore file) causes a scan of the whole tree, at low
-//! priority and with pauses. Where the kernel gives no more watches, and for changes that events miss, the tree is
+//! priority and with pauses. The first build runs at normal priority while a caller waits for it. Where the kernel gives no more watches, and for changes that events miss, the tree is
 //! scanned periodically.
 
 use std::collections::{BTreeSet, HashMap};
@@ -19,8 +19,9 @@ use rustix::io::Errno;
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
 
+use crate::builder::{BuilderRole, Claim};
 use crate::error::Error;
-use crate::index::Index;
+use crate::index::{Index, IndexState};
 use crate::update::UpdateReport;
 
 /// Changes are collected until none comes for this long, or until the maximum.
@@ -28,6 +29,10 @@ const SETTLE_TIME: Duration = Duration::from_millis(100);
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(1);
 /// How often cancellation is checked while waiting.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a process that does not build the index checks whether it should.
+const ROLE_INTERVAL: Duration = Duration::from_millis(500);
+/// How often a build checks whether a caller waits for it.
+const URGENCY_INTERVAL: Duration = Duration::from_millis(50);
 /// Between scans of the tree without watches, and with them.
 const UNWATCHED_RESCAN_INTERVAL: Duration = Duration::from_secs(15);
 const RESCAN_INTERVAL: Duration = Duration::from_secs(600);
@@ -40,25 +45,36 @@ const MIN_PAUSE: Duration = Duration::from_millis(200);
 impl Index {
     /// Keeps the index up to date until cancelled.
     pub fn keep_current(&self, roots: &Roots, stop: &CancelToken) {
+        self.mark_kept();
         let mut watch: Option<FolderWatch> = None;
         let mut checked = false;
         let mut logged = None;
         while !stop.is_cancelled() {
+            if !self.may_build() {
+                // What changed while another process kept the index is found by a scan.
+                watch = None;
+                std::thread::sleep(ROLE_INTERVAL);
+                continue;
+            }
             let started = Instant::now();
             match self.update_in_the_background(roots, !checked, stop) {
                 Ok(done) => {
                     logged = None;
                     tracing::debug!(?done, "index updated");
                 }
-                // Another process keeps it current; this one tries again in case that one ends.
-                Err(Error::Busy) => {}
-                Err(Error::Host(_)) if stop.is_cancelled() => return,
+                // A command of the shell writes, or a process that found the builder suspended.
+                Err(Error::Busy) => {
+                    std::thread::sleep(ROLE_INTERVAL);
+                    continue;
+                }
+                Err(Error::Host(_)) if stop.is_cancelled() => break,
                 Err(error @ (Error::Full(_) | Error::Unwritable(_))) => {
                     let why = error.to_string();
                     if logged.as_ref() != Some(&why) {
                         tracing::warn!(why, "the index waits until it can be written");
                         logged = Some(why);
                     }
+                    self.leave_role();
                     self.wait_until_writable(&error, started.elapsed() * PAUSE_FACTOR, stop);
                     continue;
                 }
@@ -81,30 +97,94 @@ impl Index {
             }
             self.update_until_rescan(roots, watch.as_mut(), not_before, stop);
         }
+        self.leave_role();
     }
 
-    /// A scan of the whole tree at low priority: it may take minutes, and questions must not wait for it.
+    /// Whether it is for this process to build the index: it has the role, or no process at work has it.
+    fn may_build(&self) -> bool {
+        let mut role = llmc_host::lock(&self.role);
+        if role.is_none() {
+            match BuilderRole::claim(self.paths()) {
+                Ok(Claim::Own(own)) => *role = Some(own),
+                Ok(Claim::Taken) => return false,
+                // Without the role, or where it cannot be had: the update itself says why it cannot be written.
+                Ok(Claim::Open) | Err(_) => {}
+            }
+        }
+        if let Some(role) = &*role {
+            role.renew();
+        }
+        true
+    }
+
+    fn leave_role(&self) {
+        *llmc_host::lock(&self.role) = None;
+    }
+
+    fn renew_role(&self) {
+        if let Some(role) = &*llmc_host::lock(&self.role) {
+            role.renew();
+        }
+    }
+
+    /// A scan of the whole tree, at low priority unless a caller waits for the first build.
+    ///
+    /// A process without privileges cannot raise the priority of its threads again, so a build at low priority for
+    /// which a caller begins to wait is ended and taken up by new threads at normal priority.
     fn update_in_the_background(
         &self,
         roots: &Roots,
         check: bool,
         stop: &CancelToken,
     ) -> crate::Result<UpdateReport> {
-        std::thread::scope(|scope| {
-            let updated = std::thread::Builder::new()
-                .name("index-update".to_owned())
-                .spawn_scoped(scope, || {
-                    // Threads started by this one inherit the priority.
-                    let _ = setpriority_process(Some(gettid()), SCAN_NICE);
-                    if check {
-                        self.check_for_damage();
+        let is_urgent = || self.is_awaited() && self.state() != IndexState::Ready;
+        let mut urgent = is_urgent();
+        loop {
+            self.progress().set_urgent(urgent);
+            let pause = CancelToken::default();
+            let mut hurried = false;
+            let this_thread = std::thread::current();
+            let updated = std::thread::scope(|scope| {
+                let update = std::thread::Builder::new()
+                    .name("index-update".to_owned())
+                    .spawn_scoped(scope, || {
+                        if !urgent {
+                            // Threads and parsers started by this thread inherit the priority.
+                            let _ = setpriority_process(Some(gettid()), SCAN_NICE);
+                        }
+                        if check {
+                            self.check_for_damage();
+                        }
+                        let done = self.update(roots, &pause);
+                        this_thread.unpark();
+                        done
+                    })?;
+                let mut renewed = Instant::now();
+                while !update.is_finished() {
+                    if stop.is_cancelled() {
+                        pause.cancel();
+                    } else if !urgent && is_urgent() {
+                        hurried = true;
+                        pause.cancel();
                     }
-                    self.update(roots, stop)
-                })?;
-            updated
-                .join()
-                .unwrap_or_else(|_| Err(Error::Unwritable("the update failed".into())))
-        })
+                    if renewed.elapsed() >= POLL_INTERVAL {
+                        self.renew_role();
+                        renewed = Instant::now();
+                    }
+                    std::thread::park_timeout(URGENCY_INTERVAL);
+                }
+                update
+                    .join()
+                    .unwrap_or_else(|_| Err(Error::Unwritable("the update failed".into())))
+            });
+            match updated {
+                Err(Error::Host(_)) if hurried && !stop.is_cancelled() => urgent = true,
+                done => {
+                    self.progress().set_urgent(false);
+                    return done;
+                }
+            }
+        }
     }
 
     /// Waits until another attempt to write the index may succeed. On a full disk that is when there is clearly more free
@@ -136,6 +216,7 @@ impl Index {
     ) {
         let wait_until = |time: Instant| {
             while Instant::now() < time && !stop.is_cancelled() {
+                self.renew_role();
                 std::thread::sleep(
                     POLL_INTERVAL.min(time.saturating_duration_since(Instant::now())),
                 );
@@ -147,6 +228,7 @@ impl Index {
         let rescan = Instant::now() + RESCAN_INTERVAL;
         let mut untidy = false;
         while Instant::now() < rescan && !stop.is_cancelled() {
+            self.renew_role();
             let Changes { files, needs_scan } = watch.changes(stop);
             if files.is_empty() && !needs_scan && untidy && !stop.is_cancelled() {
                 let tidied = self.tidy();

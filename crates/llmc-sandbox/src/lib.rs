@@ -1,7 +1,9 @@
-//! Runs Python code that a model wrote, in a process that can only compute and call functions of the host.
+//! Runs what must not have the user's rights, in processes that can only compute: Python code that a model wrote, and the
+//! parsers of source files.
 //!
 //! The crate owns the script interpreter (monty, a subset of Python), the worker processes it runs in, their limits and
-//! their protocol. It must not know tools, MCP or models: what a script may call is decided by its host.
+//! their protocol, and the worker processes that run tree-sitter. It must not know tools, MCP or models: what a script may
+//! call is decided by its host.
 //!
 //! A worker is this executable, started again before it has a thread or a runtime. It gives up files, sockets, programs
 //! and every other system call it does not need before it reads its first message. An interpreter that aborts ends its
@@ -14,7 +16,8 @@
 //!
 //! Parts: `names` is what a script finds beside Python, `limits` what it may spend, `outcome` how it ended, `host` the
 //! calls; `pool` keeps workers, `session` runs blocks in one, `wire` is their protocol, `worker` the other side of it.
-//! `python` is the second backend, the system's Python inside a kernel boundary. `main` calls [`worker_main`] first, and
+//! `python` is the second backend, the system's Python inside a kernel boundary. `parser` parses source files in workers of
+//! its own. `main` calls [`worker_main`] first, and
 //! [`CountingAllocator`] is the executable's global allocator, without which no memory limit would hold.
 //!
 //! ```no_run
@@ -67,6 +70,7 @@ mod host;
 mod limits;
 mod names;
 mod outcome;
+mod parser;
 mod pool;
 mod python;
 mod session;
@@ -79,6 +83,10 @@ pub use limits::{ScriptLimit, ScriptLimits, SessionBudget};
 pub use monty_alloc::LimitedAllocator as CountingAllocator;
 pub use names::ScriptNames;
 pub use outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome, ScriptValue};
+pub use parser::{
+    ParserConfinement, ParserOptions, ParserPool, ParserRole, check_parsers, parse_in_workers,
+    parser_confinement, serve_parser,
+};
 pub use pool::{Sandbox, SandboxOptions};
 pub use python::{PythonBackend, PythonSession};
 pub use session::{Session, SessionSetup};

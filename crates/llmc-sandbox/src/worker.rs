@@ -26,6 +26,7 @@ use monty_types::{CompileOptions, ResourceLimits, ResourceTracker};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::names::ScriptNames;
+use crate::parser::parser_main;
 use crate::wire::{self, WorkerLimits, WorkerReport, WorkerRequest};
 use block::BlockDriver;
 
@@ -44,6 +45,10 @@ files, commands and the usual small modules work";
 ///
 /// `main` calls this before it starts a thread or a runtime: confinement applies per thread.
 pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    if let Some(code) = parser_main(args.iter().cloned()) {
+        return Some(code);
+    }
     let mut args = args.into_iter().skip(1);
     if args.next()?.to_str()? != WORKER_ARGUMENT {
         return None;
@@ -60,7 +65,9 @@ pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode>
 fn serve(memory: u64) -> io::Result<()> {
     llmc_exec::close_inherited()?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    exit_with_server(socket.try_clone()?, memory)?;
+    // File calls take precedence over scripts, which only compute.
+    let _ = rustix::process::setpriority_process(None, 5);
+    exit_with_server(socket.try_clone()?, memory, llmc_exec::restrict_to_compute)?;
     if let Err(error) = llmc_exec::restrict_to_compute(memory) {
         let why = format!("the kernel does not filter its system calls: {error}");
         return wire::send(&socket, &WorkerReport::Refused(why), &[]);
@@ -103,17 +110,22 @@ fn serve(memory: u64) -> io::Result<()> {
     }
 }
 
-/// Ends this process when the server closes the socket, also while a script computes.
+/// Ends this process when the server closes the socket, also while it computes. Returns when the thread that does so is
+/// confined: code that takes over this process could make a thread that is not do anything.
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing in a worker is worth keeping without its server"
 )]
-fn exit_with_server(socket: UnixStream, memory: u64) -> io::Result<()> {
+pub(crate) fn exit_with_server(
+    socket: UnixStream,
+    memory: u64,
+    confine: fn(u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let (confined, is_confined) = std::sync::mpsc::channel();
     let watch = move || {
-        if llmc_exec::restrict_to_compute(memory).is_err() {
-            // The main thread fails the same way and reports it.
-            return;
-        }
+        // The main thread fails the same way and reports it.
+        let _ = confine(memory);
+        let _ = confined.send(());
         loop {
             let mut fds = [PollFd::new(&socket, PollFlags::RDHUP)];
             match poll(&mut fds, None) {
@@ -127,7 +139,7 @@ fn exit_with_server(socket: UnixStream, memory: u64) -> io::Result<()> {
         .name("server-watch".to_owned())
         .stack_size(64 << 10)
         .spawn(watch)?;
-    Ok(())
+    is_confined.recv().map_err(io::Error::other)
 }
 
 struct InterpreterState {

@@ -3,71 +3,15 @@
 mod macro_items;
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
 
 use tree_sitter::{Node, ParseOptions, Parser, Range, Tree, TreeCursor};
 
+use crate::budget::{ParseBudget, ParseClock};
 use crate::language::Language;
 use crate::names::{declares_function, name_of};
-use crate::parse_gate;
 use crate::references::{Reference, ReferenceCollector};
+use crate::service::{ParseFailure, ParseGoal, parse_within};
 use crate::table::{self, DefinitionNode, DefinitionScope, NameLocation};
-
-/// The bytes and the CPU time that parsing may take in all, over any number of files.
-///
-/// CPU time of this thread is measured, so that the same search finds the same definitions on a busy machine; a multiple
-/// of it in wall-clock time is the hard limit.
-#[derive(Debug, Clone, Copy)]
-pub struct ParseBudget {
-    bytes: usize,
-    cpu_deadline: Duration,
-    deadline: Instant,
-}
-
-impl ParseBudget {
-    pub const MAX_BYTES: usize = 2 * 1024 * 1024;
-    pub const MAX_CPU_TIME: Duration = Duration::from_millis(80);
-
-    const WALL_CLOCK_FACTOR: u32 = 20;
-
-    /// At most this much source, in at most this much processor time from now.
-    pub fn new(bytes: usize, time: Duration) -> Self {
-        Self {
-            bytes,
-            cpu_deadline: thread_cpu_time() + time,
-            deadline: Instant::now() + time * Self::WALL_CLOCK_FACTOR,
-        }
-    }
-
-    /// The bytes that may still be parsed; none once the time is up.
-    pub fn left(&self) -> usize {
-        if self.has_time() { self.bytes } else { 0 }
-    }
-
-    fn take(&mut self, bytes: usize) -> bool {
-        let enough = bytes <= self.left();
-        if enough {
-            self.bytes -= bytes;
-        }
-        enough
-    }
-
-    fn has_time(&self) -> bool {
-        thread_cpu_time() < self.cpu_deadline && Instant::now() < self.deadline
-    }
-}
-
-impl Default for ParseBudget {
-    fn default() -> Self {
-        Self::new(Self::MAX_BYTES, Self::MAX_CPU_TIME)
-    }
-}
-
-/// CPU time this thread has used.
-pub fn thread_cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DefinitionKind {
@@ -124,27 +68,26 @@ pub struct Definition {
 }
 
 /// Definitions kept of one file; a file with more holds data rather than code.
-const MAX_DEFINITIONS: usize = 20_000;
+pub(crate) const MAX_DEFINITIONS: usize = 20_000;
 
 /// The definitions in a source file, in their order.
 ///
-/// Empty for a language without grammar in this build, and when the budget is used up.
+/// Empty for a language without grammar in this build, when the budget is used up, and when the parser crashes.
 pub fn definitions(language: Language, source: &str, budget: &mut ParseBudget) -> Vec<Definition> {
-    walk_source(language, source, ParseGoal::Definitions, budget)
-        .map_or_else(Vec::new, |found| found.0)
+    parse_within(language, source, ParseGoal::Definitions, budget)
+        .map_or_else(|_| Vec::new(), |found| found.definitions)
 }
 
-/// What a file defines and which names it uses, from one pass over its tree; `None` as for [`definitions`].
+/// What a file defines and which names it uses, from one pass over its tree.
+///
+/// # Errors
+/// Why the file is treated as plain text.
 pub fn analyze(
     language: Language,
     source: &str,
     budget: &mut ParseBudget,
-) -> Option<SyntaxAnalysis> {
-    let (definitions, references) = walk_source(language, source, ParseGoal::References, budget)?;
-    Some(SyntaxAnalysis {
-        definitions,
-        references,
-    })
+) -> Result<SyntaxAnalysis, ParseFailure> {
+    parse_within(language, source, ParseGoal::References, budget)
 }
 
 /// See [`analyze`].
@@ -154,24 +97,15 @@ pub struct SyntaxAnalysis {
     pub references: Vec<Reference>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum ParseGoal {
-    Definitions,
-    References,
-}
-
-fn walk_source(
+/// Parses a source with its grammar, in this process.
+pub(crate) fn walk_source(
     language: Language,
     source: &str,
     want: ParseGoal,
-    budget: &mut ParseBudget,
-) -> Option<(Vec<Definition>, Vec<Reference>)> {
+    clock: &ParseClock,
+) -> Option<SyntaxAnalysis> {
     let grammar = language.grammar()?;
-    if !budget.take(source.len()) {
-        return None;
-    }
-    let _noted = parse_gate::enter(source)?;
-    let tree = parse(&grammar, source, None, budget)?;
+    let tree = parse(&grammar, source, None, clock)?;
     let mut walk = TreeWalk {
         source,
         grammar: &grammar,
@@ -184,11 +118,13 @@ fn walk_source(
             .then(|| grammar.id_for_node_kind("macro_invocation", true)),
         wraps: 0,
     };
-    if !walk.run_from(0, budget) && want == ParseGoal::References {
+    if !walk.run_from(0, clock) && want == ParseGoal::References {
         return None;
     }
-    let uses = walk.uses.map_or_else(Vec::new, |uses| uses.found);
-    Some((walk.found, uses))
+    Some(SyntaxAnalysis {
+        definitions: walk.found,
+        references: walk.uses.map_or_else(Vec::new, |uses| uses.found),
+    })
 }
 
 /// Parses a source, or the part of it that is named.
@@ -196,7 +132,7 @@ pub(crate) fn parse(
     grammar: &tree_sitter::Language,
     source: &str,
     part: Option<Range>,
-    budget: &ParseBudget,
+    clock: &ParseClock,
 ) -> Option<Tree> {
     let mut parser = Parser::new();
     parser.set_language(grammar).ok()?;
@@ -207,7 +143,7 @@ pub(crate) fn parse(
     let mut asked = 0_u32;
     let mut progress = |_: &_| {
         asked = asked.wrapping_add(1);
-        if asked.is_multiple_of(32) && !budget.has_time() {
+        if asked.is_multiple_of(32) && !clock.has_time() {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -246,11 +182,11 @@ struct TreeWalk<'t> {
 impl TreeWalk<'_> {
     /// Goes over all nodes without recursion, since a file can nest arbitrarily deep; returns whether it reached
     /// the end. What it finds lies in `depth` definitions already.
-    fn run_from(&mut self, mut depth: usize, budget: &mut ParseBudget) -> bool {
+    fn run_from(&mut self, mut depth: usize, clock: &ParseClock) -> bool {
         let (mut local, mut steps) = (0_usize, 0_u32);
         loop {
             steps = steps.wrapping_add(1);
-            if (steps.is_multiple_of(4096) && !budget.has_time())
+            if (steps.is_multiple_of(4096) && !clock.has_time())
                 || self.found.len() >= MAX_DEFINITIONS
             {
                 return false;
@@ -277,7 +213,7 @@ impl TreeWalk<'_> {
             open.local = self.table.is_local(node.kind_id());
             let macro_items = local == 0
                 && self.macros == Some(node.kind_id())
-                && self.walk_macro_items(node, depth, budget);
+                && self.walk_macro_items(node, depth, clock);
             if !macro_items && self.cursor.goto_first_child() {
                 local += usize::from(open.local);
                 depth += usize::from(open.definition);
@@ -422,7 +358,7 @@ const WRAPPERS: &[&str] = &[
     "type_declaration",
 ];
 
-const MAX_SIGNATURE_CHARS: usize = 160;
+pub(crate) const MAX_SIGNATURE_CHARS: usize = 160;
 
 /// White space joined, attribute lines before the name left out, what opens the body left out.
 fn one_line_signature(text: &str, before_name: usize) -> String {

@@ -73,6 +73,23 @@ impl Language {
     /// How many there are.
     pub(super) const COUNT: usize = Self::Bash as usize + 1;
 
+    /// All of them, by their number.
+    pub(super) const ALL: [Language; Self::COUNT] = [
+        Self::Rust,
+        Self::Python,
+        Self::JavaScript,
+        Self::TypeScript,
+        Self::Tsx,
+        Self::Go,
+        Self::Java,
+        Self::C,
+        Self::Cpp,
+        Self::CSharp,
+        Self::Ruby,
+        Self::Php,
+        Self::Bash,
+    ];
+
     /// By name and extension alone.
     pub fn of_path(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -110,6 +127,11 @@ impl Language {
         let program = program.rsplit('/').next()?;
         let bare = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         look_up(INTERPRETERS, bare)
+    }
+
+    /// Whether this build can parse it.
+    pub(super) fn has_grammar(self) -> bool {
+        self.grammar().is_some()
     }
 
     /// The grammar, if this build has it.

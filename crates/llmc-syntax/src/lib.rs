@@ -10,22 +10,27 @@
 //!
 //! - [`definitions`], [`analyze`]: what a file defines, and also which names it uses ([`Reference`])
 //! - [`outline()`]: the definitions as indented lines
-//! - [`set_parse_gate`]: a hook around every parse, for the crash log
+//! - [`set_parse_service`], [`parse_here`]: where parsing happens; the program passes every source to a worker process, and
+//!   `encoding` is the form in which a worker's answer comes back
 
+mod budget;
 mod definitions;
+mod encoding;
 mod language;
 mod names;
 mod outline;
-mod parse_gate;
 mod references;
+mod service;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use definitions::{
-    Definition, DefinitionKind, ParseBudget, SyntaxAnalysis, analyze, definitions, thread_cpu_time,
-};
+pub use budget::{ParseBudget, thread_cpu_time};
+pub use definitions::{Definition, DefinitionKind, SyntaxAnalysis, analyze, definitions};
+pub use encoding::MAX_ANALYSIS_BYTES;
 pub use language::Language;
 pub use outline::{FileOutline, outline};
-pub use parse_gate::set_parse_gate;
 pub use references::{Reference, ReferenceKind};
+pub use service::{
+    ParseFailure, ParseGoal, ParseReply, ParseRequest, ParseService, parse_here, set_parse_service,
+};

@@ -63,9 +63,9 @@ impl Reference {
 const MEMBER_SEPARATORS: [&str; 4] = ["::", "->", "?.", "."];
 
 /// References kept of one file, as for definitions.
-const MAX_REFERENCES: usize = 200_000;
+pub(crate) const MAX_REFERENCES: usize = 200_000;
 /// The longest name worth keeping.
-const MAX_NAME_BYTES: usize = 96;
+pub(crate) const MAX_NAME_BYTES: usize = 96;
 
 const NAME: u8 = 1;
 const CALL: u8 = 1 << 1;

@@ -95,6 +95,7 @@ impl App {
         if self.index_keeper().is_kept.swap(true, Ordering::Relaxed) {
             return;
         }
+        self.index().mark_kept();
         let app = Arc::clone(self);
         let spawned = std::thread::Builder::new()
             .name("index".to_owned())

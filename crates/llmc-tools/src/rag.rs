@@ -276,7 +276,12 @@ pub(crate) fn await_index(cx: &Cx, stop: &CancelToken) -> Result<()> {
         return Ok(());
     }
     let mut told: Option<Instant> = None;
+    let mut requested: Option<Instant> = None;
     while index.state() != IndexState::Ready {
+        if requested.is_none_or(|requested| requested.elapsed() >= TELL) {
+            index.request_build();
+            requested = Some(Instant::now());
+        }
         if !index.progress().is_running()
             && let Some(why) = index.failure()
         {

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     if let Some(code) = llmc_exec::helper_main(std::env::args_os()) {
         return code;
     }
-    // Scripts run in it, too, started once more.
+    // Scripts and parsers run in it, too, started once more.
     if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {
         return code;
     }
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, handled) {
         tracing::debug!(%error, "no handler for SIGXFSZ");
     }
+    llmc_sandbox::parse_in_workers();
     let done = match cli::Cli::try_parse_from(words()) {
         Ok(cli) => verbs::run(cli),
         Err(error) => verbs::print_clap_error(&error),

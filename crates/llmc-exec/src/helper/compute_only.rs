@@ -1,10 +1,10 @@
-//! Restricts a worker that runs an untrusted script to computing.
+//! Restricts a worker that runs an untrusted script, or a parser of untrusted files, to computing.
 
 use std::io;
 
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
 use nix::libc;
-use rustix::process::{Resource, setpriority_process};
+use rustix::process::Resource;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities,
 };
@@ -83,8 +83,6 @@ pub fn restrict_to_compute(memory_bytes: u64) -> io::Result<()> {
     lower(Resource::Core, 0)?;
     lower(Resource::Fsize, 0)?;
     lower(Resource::Data, memory_bytes)?;
-    // File calls take precedence over scripts, which only compute.
-    let _ = setpriority_process(None, 5);
     let _ = clear_ambient_capability_set();
     let none = CapabilitySet::empty();
     let _ = set_capabilities(

@@ -6,6 +6,7 @@
 )]
 
 mod answers;
+mod builders;
 mod fuzz;
 mod graph;
 mod languages;

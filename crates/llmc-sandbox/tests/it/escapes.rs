@@ -84,36 +84,41 @@ fn kernel() {
     runtime().block_on(async {
         let session = open().await;
         let pid = session.worker_id().unwrap();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let field = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name));
-            line.unwrap_or_default()
-                .split_whitespace()
-                .nth(1)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        assert_eq!(field("Seccomp:"), "2", "{status}");
-        assert_eq!(field("NoNewPrivs:"), "1");
-        for set in ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"] {
-            assert_eq!(field(set).trim_matches('0'), "", "{set}");
-        }
-        for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
-            let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
-            assert!(status.contains("Seccomp:\t2"), "{status}");
-        }
-        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
-        assert!(environ.is_empty(), "{}", String::from_utf8_lossy(&environ));
-        // The socket and the null device, nothing of the server's.
-        for fd in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
-            let target = std::fs::read_link(fd.unwrap().path()).unwrap();
-            let target = target.to_string_lossy().into_owned();
-            assert!(
-                target.starts_with("socket:") || target == "/dev/null",
-                "{target}"
-            );
-        }
+        assert_held(pid);
     });
+}
+
+/// Checks what the kernel says about a worker.
+pub(crate) fn assert_held(pid: u32) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name));
+        line.unwrap_or_default()
+            .split_whitespace()
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(field("Seccomp:"), "2", "{status}");
+    assert_eq!(field("NoNewPrivs:"), "1");
+    for set in ["CapPrm:", "CapEff:", "CapInh:", "CapAmb:"] {
+        assert_eq!(field(set).trim_matches('0'), "", "{set}");
+    }
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let status = std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        assert!(status.contains("Seccomp:\t2"), "{status}");
+    }
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    assert!(environ.is_empty(), "{}", String::from_utf8_lossy(&environ));
+    // The socket and the null device, nothing of the server's.
+    for fd in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap() {
+        let target = std::fs::read_link(fd.unwrap().path()).unwrap();
+        let target = target.to_string_lossy().into_owned();
+        assert!(
+            target.starts_with("socket:") || target == "/dev/null",
+            "{target}"
+        );
+    }
 }
 
 /// The hidden arguments of a worker that has been taken over, with and without what holds it.
@@ -129,11 +134,33 @@ pub(crate) fn attacker_main() -> Option<ExitCode> {
     }
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let mut socket = UnixStream::from(stdin);
-    let parent = i32::try_from(std::os::unix::process::parent_id()).unwrap();
-    let parent = rustix::process::Pid::from_raw(parent).unwrap();
     if args.next().as_deref() != Some(FREE) {
         restrict_to_compute(1 << 30).unwrap();
     }
+    let mut worked = what_works();
+    worked.push("end");
+    socket.write_all(worked.join(" ").as_bytes()).unwrap();
+    Some(ExitCode::SUCCESS)
+}
+
+/// The names of all attempts of [`what_works`].
+pub(crate) const ATTEMPTS: [&str; 12] = [
+    "read",
+    "list",
+    "stat",
+    "write",
+    "environment",
+    "internet",
+    "unix",
+    "pair",
+    "program",
+    "thread",
+    "signal",
+    "directory",
+];
+
+/// Tries to reach beyond this process, and returns what worked.
+pub(crate) fn what_works() -> Vec<&'static str> {
     let attempts: [(&str, &dyn Fn() -> bool); 12] = [
         ("read", &|| std::fs::read("/etc/passwd").is_ok()),
         ("list", &|| std::fs::read_dir("/").is_ok()),
@@ -158,15 +185,13 @@ pub(crate) fn attacker_main() -> Option<ExitCode> {
             std::thread::Builder::new().spawn(|| ()).is_ok()
         }),
         ("signal", &|| {
-            rustix::process::test_kill_process(parent).is_ok()
+            rustix::process::test_kill_process(rustix::process::getpid()).is_ok()
         }),
         ("directory", &|| std::env::set_current_dir("/tmp").is_ok()),
     ];
+    assert!(attempts.iter().map(|(name, _)| *name).eq(ATTEMPTS));
     let worked = attempts.iter().filter(|(_, attempt)| attempt());
-    let mut worked: Vec<&str> = worked.map(|(name, _)| *name).collect();
-    worked.push("end");
-    socket.write_all(worked.join(" ").as_bytes()).unwrap();
-    Some(ExitCode::SUCCESS)
+    worked.map(|(name, _)| *name).collect()
 }
 
 fn native() {

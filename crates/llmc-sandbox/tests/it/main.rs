@@ -1,4 +1,4 @@
-//! Scripts, hostile ones above all, in real workers.
+//! Scripts and parsers, hostile ones above all, in real workers.
 //!
 //! The test binary plays both parts: it is the server under test and the worker that this starts.
 
@@ -15,6 +15,7 @@ mod endings;
 mod escapes;
 mod fixture;
 mod language;
+mod parsers;
 mod python;
 mod sessions;
 
@@ -35,6 +36,9 @@ fn main() -> ExitCode {
     if let Some(code) = escapes::attacker_main() {
         return code;
     }
+    if let Some(code) = parsers::parser_main() {
+        return code;
+    }
     let mut trials = Vec::new();
     let mut add = |name: &'static str, test: fn()| {
         trials.push(Trial::test(name, move || {
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
     sessions::list(&mut add);
     endings::list(&mut add);
     escapes::list(&mut add);
+    parsers::list(&mut add);
     python::list(&mut add);
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

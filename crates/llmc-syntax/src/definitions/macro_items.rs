@@ -5,7 +5,8 @@
 
 use tree_sitter::{Node, Point, Range};
 
-use super::{ParseBudget, TreeWalk, parse};
+use super::{TreeWalk, parse};
+use crate::budget::ParseClock;
 
 /// How many wrapping macros may lie in one another.
 const MAX_MACRO_NESTING: usize = 3;
@@ -16,7 +17,7 @@ impl TreeWalk<'_> {
         &mut self,
         call: Node<'_>,
         depth: usize,
-        budget: &mut ParseBudget,
+        clock: &ParseClock,
     ) -> bool {
         if self.wraps >= MAX_MACRO_NESTING {
             return false;
@@ -24,10 +25,7 @@ impl TreeWalk<'_> {
         let Some(body) = body_of(call, self.source) else {
             return false;
         };
-        if !budget.take(body.end_byte - body.start_byte) {
-            return false;
-        }
-        let Some(tree) = parse(self.grammar, self.source, Some(body), budget) else {
+        let Some(tree) = parse(self.grammar, self.source, Some(body), clock) else {
             return false;
         };
         let before = self.found.len();
@@ -51,7 +49,7 @@ impl TreeWalk<'_> {
                 uses.leave();
             }
         }
-        let done = inner.run_from(depth, budget);
+        let done = inner.run_from(depth, clock);
         self.found = inner.found;
         self.uses = inner.uses;
         let any = done && self.found.len() > before;

@@ -32,6 +32,9 @@ pub(crate) struct HealthReport {
     index_progress: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     index_error: Option<String>,
+    /// Why the parsers of source files are not confined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parsers: Option<String>,
 }
 
 impl HealthReport {
@@ -45,6 +48,7 @@ impl HealthReport {
             index: app.index_state(),
             index_progress: app.index_progress(),
             index_error: app.index().failure(),
+            parsers: llmc_sandbox::parser_confinement().and_then(|found| found.weakness()),
         }
     }
 }

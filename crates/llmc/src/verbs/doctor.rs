@@ -10,6 +10,7 @@ use llmc_exec::{
     Confinement, ConfinementLevel, PrivateLayer, Probe, ProbeResult, Profile, Program, Runner,
     Settings, ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
 };
+use llmc_sandbox::ParserConfinement;
 use llmc_tools::state::{self, Store};
 use llmc_tools::{App, ConfinementSummary, ErrorKind, mode};
 
@@ -33,6 +34,8 @@ struct Findings {
     confinement: ConfinementSummary,
     /// What runs scripts.
     scripts: String,
+    /// What confines the parsers of source files.
+    parsers: &'static str,
     /// What this kernel gives if everything is asked for.
     offered: Option<ConfinementLevel>,
     /// What the configuration makes of it; `None` if it makes nothing of it because its demands are not met.
@@ -97,6 +100,8 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
             "{file} was kept because it could not be used; delete it when you need it no more"
         ));
     }
+    let parsers = llmc_sandbox::check_parsers();
+    warnings.extend(parsers.weakness());
     let mut problems = Vec::new();
     let opened = app.commands();
     if let Err(error) = &opened {
@@ -133,6 +138,11 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         stores,
         confinement: ConfinementSummary::of(app),
         scripts: app.script_backend(),
+        parsers: match parsers {
+            ParserConfinement::Confined => "in confined processes",
+            ParserConfinement::ProcessOnly(_) => "in processes that the kernel does not confine",
+            ParserConfinement::Unavailable(_) => "not at all",
+        },
         offered: offered.as_ref().map(|runner| *runner.level()),
         level: opened.ok().map(|runner| *runner.level()),
         programs,

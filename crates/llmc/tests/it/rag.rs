@@ -547,3 +547,47 @@ fn a_killed_update_costs_nothing() {
     let gone = workspace.llmc(["rag", "where-used", "unit_0_0"]);
     assert_eq!(gone.code, Some(3), "{}", gone.stdout);
 }
+
+#[test]
+fn servers_that_ask_during_a_build_are_all_answered() {
+    let workspace = workspace(SHOP);
+    for n in 0..200 {
+        let text: String = (0..40)
+            .map(|i| format!("fn unit_{n}_{i}() {{\n    call_{i}()\n}}\n"))
+            .collect();
+        workspace.write(format!("src/part_{n}.rs"), text);
+    }
+    let mut clients: Vec<McpClient> = (0..4).map(|_| classic(&workspace)).collect();
+    let end = Instant::now() + Duration::from_secs(120);
+    let mut states = Vec::new();
+    // All ask at the same time, until the index is there.
+    loop {
+        let ids: Vec<i64> = clients
+            .iter_mut()
+            .map(|client| client.send_call("rag_search", json!({"query": "unit_150_20"})))
+            .collect();
+        for (client, id) in clients.iter_mut().zip(ids) {
+            let (is_error, text) = client.tool_answer(id);
+            assert!(!is_error, "{text}");
+            let found: Value = serde_json::from_str(&text).unwrap();
+            states.push(found["index"].as_str().unwrap().to_owned());
+            let note = found["note"].as_str().unwrap_or_default();
+            let whole = !note.contains("not all files");
+            let first = found["snippets"][0]["symbol"] == "unit_150_20";
+            assert!(first || !whole, "{found}");
+        }
+        if states.iter().rev().take(4).all(|state| state == "ready") {
+            break;
+        }
+        assert!(Instant::now() < end, "{states:?}");
+    }
+    let builder = std::fs::read_to_string(workspace.path(".llmc/index/builder.lock")).unwrap();
+    let servers = clients.iter_mut().map(|client| client.process().pid());
+    let ids: Vec<String> = servers
+        .map(|pid| pid.as_raw_nonzero().to_string())
+        .collect();
+    assert!(
+        ids.contains(&builder.trim().to_owned()),
+        "{builder} {ids:?}"
+    );
+}

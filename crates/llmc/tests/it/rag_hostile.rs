@@ -157,44 +157,52 @@ fn strange_files_are_passed_over_with_and_without_an_index() {
     assert_eq!(stats["not_indexed"]["binary"], 1, "{stats}");
 }
 
+/// The processes that this one has started to parse sources.
+fn parsers_of(server: u32) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_parser = |id: &u32| {
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{id}/{name}"));
+        let parent = format!("PPid:\t{server}\n");
+        read("status").is_ok_and(|status| status.contains(&parent))
+            && read("cmdline").is_ok_and(|line| line.contains("__parser"))
+    };
+    ids.filter(is_parser).collect()
+}
+
+/// Whether a parser is confined and in the middle of a source: it has used some CPU time since.
+fn is_parsing(id: u32) -> bool {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{id}/{name}"));
+    let confined = read("status").is_ok_and(|status| status.contains("Seccomp:\t2"));
+    let stat = read("stat").unwrap_or_default();
+    let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+    let ticks = fields.nth(11).and_then(|ticks| ticks.parse::<u64>().ok());
+    confined && ticks.unwrap_or(0) >= 10
+}
+
 #[test]
 fn a_file_that_kills_the_parser_is_left_to_windows() {
-    let workspace = workspace(SHOP);
+    let workspace = workspace("//- notes.md\n# Notes\n");
     // Long enough to be met in the middle of it.
     let long: String = (0..40_000)
         .map(|n| format!("fn deadly_{n}(a: u8) -> u8 {{ a }}\n"))
         .collect();
     workspace.write("src/deadly.rs", long);
-    let stats = || {
-        let ended = workspace.llmc(["rag", "stats", "--json"]);
-        serde_json::from_str::<Value>(&ended.stdout).unwrap()
-    };
-    for deaths in 0..2 {
-        let mut command = workspace.command();
-        command.args(["rag", "index"]);
-        let child = TestProcess::start(command);
-        let end = Instant::now() + Duration::from_secs(60);
-        let its = format!("run-{}-", child.pid().as_raw_nonzero());
-        // Its own notes say when it is in the middle.
-        let parses = || {
-            let notes = std::fs::read_dir(workspace.path(".llmc/index/parsing"));
-            notes.into_iter().flatten().flatten().any(|note| {
-                note.file_name().to_string_lossy().starts_with(&its)
-                    && std::fs::read(note.path())
-                        .is_ok_and(|text| String::from_utf8_lossy(&text).contains("src/deadly.rs"))
-            })
-        };
-        while !parses() {
-            assert!(Instant::now() < end, "{}", child.stderr());
+    let mut command = workspace.command();
+    command.args(["rag", "index"]);
+    let child = TestProcess::start(command);
+    let id = u32::try_from(child.pid().as_raw_nonzero().get()).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    let parser = loop {
+        if let Some(parser) = parsers_of(id).into_iter().find(|id| is_parsing(*id)) {
+            break parser;
         }
-        child.signal(Signal::ABORT);
-        assert_eq!(child.wait().code, None, "{deaths}");
-        assert!(stats().get("parser_crashed_on").is_none());
-    }
-    let ended = workspace.llmc(["rag", "index"]);
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert_eq!(stats()["parser_crashed_on"], json!(["src/deadly.rs"]));
-    assert_eq!(stats()["state"], "ready");
+        assert!(Instant::now() < end, "{}", child.stderr());
+    };
+    let parser = rustix::process::Pid::from_raw(i32::try_from(parser).unwrap()).unwrap();
+    rustix::process::kill_process(parser, Signal::ABORT).unwrap();
+    // The server goes on.
+    assert_eq!(child.wait().code, Some(0));
     let mut client = ready(&workspace);
     let stats = document(&mut client, "rag_stats", json!({}));
     assert_eq!(stats["parser_crashed_on"], json!(["src/deadly.rs"]));
@@ -206,11 +214,31 @@ fn a_file_that_kills_the_parser_is_left_to_windows() {
     assert_eq!(found["snippets"][0]["kind"], "text", "{found}");
     let text = found["snippets"][0]["text"].as_str().unwrap();
     assert!(text.contains("fn deadly_777("), "{found}");
-    // Another text is another source.
+    // Another text is parsed again.
     workspace.write("src/deadly.rs", "fn deadly_no_more() {}\n");
     let end = Instant::now() + Duration::from_secs(30);
     let inspect = json!({"symbol": "deadly_no_more"});
     while client.call_tool("inspect", inspect.clone()).0 {
         assert!(Instant::now() < end);
     }
+    let stats = document(&mut client, "rag_stats", json!({}));
+    assert!(stats.get("parser_crashed_on").is_none(), "{stats}");
+}
+
+#[test]
+fn sources_are_parsed_in_confined_processes_started_late() {
+    let workspace = workspace(SHOP);
+    let long: String = (0..2_000)
+        .map(|n| format!("pub fn item_{n}(a: u8) -> u8 {{\n    a\n}}\n"))
+        .collect();
+    workspace.write("src/long.rs", long);
+    let mut client = classic(&workspace);
+    let server = u32::try_from(client.process().pid().as_raw_nonzero().get()).unwrap();
+    assert!(parsers_of(server).is_empty());
+    let (failed, answer) = client.call_tool("te_cat", json!({"path": "src/long.rs"}));
+    assert!(!failed && answer.contains("definitions"), "{answer}");
+    let parsers = parsers_of(server);
+    assert_eq!(parsers.len(), 1);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", parsers[0])).unwrap();
+    assert!(status.contains("Seccomp:\t2"), "{status}");
 }

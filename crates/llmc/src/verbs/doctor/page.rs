@@ -60,6 +60,7 @@ pub(super) fn text(found: &Findings) -> String {
     );
     row("home", or_none(layers(found).join(", ")));
     row("scripts", found.scripts.clone());
+    row("parsing", found.parsers.to_owned());
     for missing in &found.unresolved {
         row("not there", format!("{}: {}", missing.name, missing.why));
     }
@@ -159,6 +160,7 @@ pub(super) fn document(found: &Findings) -> String {
             "network": settings.network,
         },
         "scripts": found.scripts,
+        "parsing": found.parsers,
         "probes": probes,
         "warnings": found.warnings,
         "problems": found.problems,

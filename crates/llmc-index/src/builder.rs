@@ -1,0 +1,119 @@
+//! Which process keeps an index current, and how urgent that is.
+//!
+//! One of the servers of a workspace builds and watches the index; the others use what it has committed. The role is a
+//! lock on a file that holds the builder's process id, so the kernel frees it when the process ends. The builder renews
+//! the time of that file; when it has not done so for a while (it may be suspended), the others update the index
+//! themselves, one at a time under the writer's lock.
+//!
+//! A build runs at low priority unless a caller waits for it. Callers of all processes say so by the time of a second
+//! file.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "these are the index's own files, not the agent's"
+)]
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::OFlags;
+
+use crate::error::Result;
+use crate::index::{Index, IndexPaths};
+
+/// A builder that has not renewed its role for this long is taken for suspended.
+const BUILDER_TIMEOUT: Duration = Duration::from_secs(60);
+/// A caller is taken to wait for this long after it has said so.
+const AWAITED_TIME: Duration = Duration::from_secs(10);
+/// Another process may hold a lock for the moment it takes to look at it.
+const LOCK_ATTEMPTS: u32 = 4;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+
+/// The right to build the index; free again when dropped.
+#[derive(Debug)]
+pub(crate) struct BuilderRole {
+    file: File,
+}
+
+/// What became of an attempt to get the role.
+pub(crate) enum Claim {
+    Own(BuilderRole),
+    /// Another process has it and is at work.
+    Taken,
+    /// No process that is at work has it.
+    Open,
+}
+
+impl BuilderRole {
+    pub(crate) fn claim(paths: &IndexPaths) -> Result<Claim> {
+        paths.create_dir()?;
+        let path = paths.builder();
+        let mut file = open_private(&path)?;
+        for _ in 0..LOCK_ATTEMPTS {
+            match file.try_lock() {
+                Ok(()) => {
+                    // The id is for people; a full disk is no reason not to build.
+                    let _ = file.set_len(0);
+                    let _ = writeln!(file, "{}", std::process::id());
+                    return Ok(Claim::Own(BuilderRole { file }));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+        }
+        Ok(if is_recent(&path, BUILDER_TIMEOUT) {
+            Claim::Taken
+        } else {
+            Claim::Open
+        })
+    }
+
+    /// Shows that the builder is at work.
+    pub(crate) fn renew(&self) {
+        let _ = self.file.set_modified(SystemTime::now());
+    }
+}
+
+impl Index {
+    /// Says that a caller waits for the index, to whichever process builds it.
+    pub fn request_build(&self) {
+        *llmc_host::lock(&self.awaited) = Some(SystemTime::now());
+        // Before the first build there is no directory, and the builder will be this process or read this file later.
+        if let Ok(file) = open_private(&self.paths().awaited()) {
+            let _ = file.set_modified(SystemTime::now());
+        }
+    }
+
+    /// Whether a caller waits, here or in another process.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let here = *llmc_host::lock(&self.awaited);
+        here.is_some_and(|time| is_within(time, AWAITED_TIME))
+            || is_recent(&self.paths().awaited(), AWAITED_TIME)
+    }
+}
+
+/// Opens an existing or new file of the index, not through a link.
+pub(crate) fn open_private(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0))
+        .open(path)
+}
+
+fn is_recent(path: &Path, age: Duration) -> bool {
+    let modified = fs::symlink_metadata(path).and_then(|found| found.modified());
+    modified.is_ok_and(|time| is_within(time, age))
+}
+
+/// Whether a time is at most this old. A time in the future is not: the clock was set back.
+fn is_within(time: SystemTime, age: Duration) -> bool {
+    SystemTime::now()
+        .duration_since(time)
+        .is_ok_and(|since| since <= age)
+}
