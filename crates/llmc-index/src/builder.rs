@@ -16,7 +16,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::OFlags;
 
@@ -27,14 +27,14 @@ use crate::index::{Index, IndexPaths};
 const BUILDER_TIMEOUT: Duration = Duration::from_secs(60);
 /// A caller is taken to wait for this long after it has said so.
 const AWAITED_TIME: Duration = Duration::from_secs(10);
-/// Another process may hold a lock for the moment it takes to look at it.
-const LOCK_ATTEMPTS: u32 = 4;
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// The role is renewed no more often than this.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The right to build the index; free again when dropped.
 #[derive(Debug)]
 pub(crate) struct BuilderRole {
     file: File,
+    renewed: Instant,
 }
 
 /// What became of an attempt to get the role.
@@ -51,28 +51,29 @@ impl BuilderRole {
         paths.create_dir()?;
         let path = paths.builder();
         let mut file = open_private(&path)?;
-        for _ in 0..LOCK_ATTEMPTS {
-            match file.try_lock() {
-                Ok(()) => {
-                    // The id is for people; a full disk is no reason not to build.
-                    let _ = file.set_len(0);
-                    let _ = writeln!(file, "{}", std::process::id());
-                    return Ok(Claim::Own(BuilderRole { file }));
-                }
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
-                Err(TryLockError::Error(error)) => return Err(error.into()),
+        match file.try_lock() {
+            Ok(()) => {
+                // The id is for people; a full disk is no reason not to build.
+                let _ = file.set_len(0);
+                let _ = writeln!(file, "{}", std::process::id());
+                let _ = file.set_modified(SystemTime::now());
+                Ok(Claim::Own(BuilderRole {
+                    file,
+                    renewed: Instant::now(),
+                }))
             }
+            Err(TryLockError::WouldBlock) if is_recent(&path, BUILDER_TIMEOUT) => Ok(Claim::Taken),
+            Err(TryLockError::WouldBlock) => Ok(Claim::Open),
+            Err(TryLockError::Error(error)) => Err(error.into()),
         }
-        Ok(if is_recent(&path, BUILDER_TIMEOUT) {
-            Claim::Taken
-        } else {
-            Claim::Open
-        })
     }
 
     /// Shows that the builder is at work.
-    pub(crate) fn renew(&self) {
-        let _ = self.file.set_modified(SystemTime::now());
+    pub(crate) fn renew(&mut self) {
+        if self.renewed.elapsed() >= RENEWAL_INTERVAL {
+            let _ = self.file.set_modified(SystemTime::now());
+            self.renewed = Instant::now();
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+use llmc_syntax::ParseFailure;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
@@ -288,7 +289,7 @@ impl Catalog {
             file.origin as u8,
             language,
             file.skipped.map(|reason| reason as u8),
-            parts.parser_crashed,
+            parts.parse_failure == Some(ParseFailure::Crashed),
             generation,
         ])?;
         let id = self.conn.last_insert_rowid();

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use llmc_syntax::ReferenceKind;
+use llmc_syntax::{ParseFailure, ReferenceKind};
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};
 
@@ -16,6 +17,9 @@ use crate::units::{self, FileParts, Lines};
 
 /// A file changed this recently may change again without a new timestamp.
 const RACY_WINDOW: Duration = Duration::from_secs(2);
+/// Sources from this size on are parsed one at a time, since a syntax tree takes eighty times its source in memory.
+const LARGE_SOURCE_BYTES: usize = 256 << 10;
+static LARGE_SOURCE_LOCK: Mutex<()> = Mutex::new(());
 /// The text of all names that one unit uses.
 const MAX_USES_BYTES: usize = 32 << 10;
 
@@ -60,7 +64,7 @@ pub(crate) fn find_change(
         return FileChange::Touched(known.id, stamp);
     }
     let text = read.as_deref().unwrap_or_default();
-    let file = NewFile {
+    let mut file = NewFile {
         hash,
         stamp,
         realm: classify::realm(&path),
@@ -73,6 +77,11 @@ pub(crate) fn find_change(
     } else {
         (FileParts::default(), Vec::new())
     };
+    if parts.parse_failure == Some(ParseFailure::Unavailable) {
+        // Neither stamp nor hash are those of the file, so answers and the next scan split it again.
+        file.stamp.ctime = -1;
+        file.hash = file.hash.map(|byte| !byte);
+    }
     FileChange::Changed(Box::new(PreparedFile {
         file,
         parts,
@@ -146,7 +155,10 @@ pub(crate) fn decoded(bytes: Vec<u8>) -> String {
 
 /// Splits a text and gathers the words of each unit.
 fn split_with_words(file: &NewFile, text: &str) -> (FileParts, Vec<UnitWords>) {
-    let parts = units::split(&file.path, text);
+    let parts = {
+        let _lock = (text.len() >= LARGE_SOURCE_BYTES).then(|| llmc_host::lock(&LARGE_SOURCE_LOCK));
+        units::split(&file.path, text)
+    };
     let lines = Lines::new(text);
     let mut uses = uses_by_unit(&parts, &lines);
     let words = parts.units.iter().zip(&mut uses).map(|(unit, uses)| {

@@ -9,7 +9,6 @@ mod code;
 mod sections;
 mod windows;
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use llmc_syntax::{DefinitionKind, Language, ParseBudget, ParseFailure, SyntaxAnalysis};
@@ -18,9 +17,6 @@ use llmc_syntax::{DefinitionKind, Language, ParseBudget, ParseFailure, SyntaxAna
 const MAX_PARSE_TIME: Duration = Duration::from_millis(1500);
 /// Larger sources are mostly tables, and a syntax tree takes eighty times their size in memory.
 const MAX_PARSED_BYTES: usize = 2 << 20;
-/// Sources from this size on are parsed one at a time.
-const LARGE_SOURCE_BYTES: usize = 256 << 10;
-static LARGE_SOURCE_LOCK: Mutex<()> = Mutex::new(());
 /// Of one file; ids leave room for no more.
 pub(crate) const MAX_UNITS: usize = 1 << 16;
 
@@ -90,8 +86,8 @@ pub(crate) struct FileParts {
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) references: Vec<llmc_syntax::Reference>,
     pub(crate) definitions: Vec<llmc_syntax::Definition>,
-    /// Whether the parser crashed over it.
-    pub(crate) parser_crashed: bool,
+    /// Why it was split as plain text although it is in a known language.
+    pub(crate) parse_failure: Option<ParseFailure>,
 }
 
 pub(crate) fn split(path: &str, text: &str) -> FileParts {
@@ -101,16 +97,13 @@ pub(crate) fn split(path: &str, text: &str) -> FileParts {
         if text.len() > MAX_PARSED_BYTES {
             return Err(ParseFailure::Declined);
         }
-        let _lock = (text.len() >= LARGE_SOURCE_BYTES).then(|| {
-            LARGE_SOURCE_LOCK
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        });
         let mut budget = ParseBudget::new(usize::MAX, MAX_PARSE_TIME);
         llmc_syntax::analyze(language, text, &mut budget)
     });
-    let parser_crashed = matches!(analysis, Some(Err(ParseFailure::Crashed)));
-    if parser_crashed {
+    let parse_failure = analysis
+        .as_ref()
+        .and_then(|found| found.as_ref().err().copied());
+    if parse_failure == Some(ParseFailure::Crashed) {
         tracing::warn!(
             path,
             "the parser crashed over this file; it is split into windows"
@@ -120,7 +113,7 @@ pub(crate) fn split(path: &str, text: &str) -> FileParts {
         (Some(language), Some(Ok(found))) => from_code(language, found, &lines),
         _ => FileParts {
             units: sections::by_file_name(path, &lines).unwrap_or_else(|| windows::all(&lines)),
-            parser_crashed,
+            parse_failure,
             ..FileParts::default()
         },
     };
@@ -142,7 +135,7 @@ fn from_code(language: Language, found: SyntaxAnalysis, lines: &Lines<'_>) -> Fi
         symbols,
         references: found.references,
         definitions: found.definitions,
-        parser_crashed: false,
+        parse_failure: None,
     }
 }
 

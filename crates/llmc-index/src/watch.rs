@@ -2,8 +2,8 @@
 //!
 //! Only folders with indexed files are watched, so a build that fills `target/` causes no update. A change of a known file
 //! updates that file; anything else (a new name, a removed one, an ignore file) causes a scan of the whole tree, at low
-//! priority and with pauses. The first build runs at normal priority while a caller waits for it. Where the kernel gives no more watches, and for changes that events miss, the tree is
-//! scanned periodically.
+//! priority and with pauses. The first build runs at normal priority while a caller waits for it. Where the kernel gives no
+//! more watches, and for changes that events miss, the tree is scanned periodically.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ const MAX_SETTLE_TIME: Duration = Duration::from_secs(1);
 /// How often cancellation is checked while waiting.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a process that does not build the index checks whether it should.
-const ROLE_INTERVAL: Duration = Duration::from_millis(500);
+const ROLE_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a build checks whether a caller waits for it.
 const URGENCY_INTERVAL: Duration = Duration::from_millis(50);
 /// Between scans of the tree without watches, and with them.
@@ -111,7 +111,7 @@ impl Index {
                 Ok(Claim::Open) | Err(_) => {}
             }
         }
-        if let Some(role) = &*role {
+        if let Some(role) = &mut *role {
             role.renew();
         }
         true
@@ -122,7 +122,7 @@ impl Index {
     }
 
     fn renew_role(&self) {
-        if let Some(role) = &*llmc_host::lock(&self.role) {
+        if let Some(role) = &mut *llmc_host::lock(&self.role) {
             role.renew();
         }
     }
@@ -159,7 +159,6 @@ impl Index {
                         this_thread.unpark();
                         done
                     })?;
-                let mut renewed = Instant::now();
                 while !update.is_finished() {
                     if stop.is_cancelled() {
                         pause.cancel();
@@ -167,10 +166,7 @@ impl Index {
                         hurried = true;
                         pause.cancel();
                     }
-                    if renewed.elapsed() >= POLL_INTERVAL {
-                        self.renew_role();
-                        renewed = Instant::now();
-                    }
+                    self.renew_role();
                     std::thread::park_timeout(URGENCY_INTERVAL);
                 }
                 update

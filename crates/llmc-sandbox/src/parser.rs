@@ -25,8 +25,7 @@ static PARSERS: OnceLock<Arc<ParserPool>> = OnceLock::new();
 /// Makes this process parse sources in workers from now on; `main` calls this once, after
 /// [`worker_main`](crate::worker_main). Starts nothing yet.
 pub fn parse_in_workers() {
-    let pool = PARSERS.get_or_init(|| ParserPool::new(ParserOptions::default()));
-    llmc_syntax::set_parse_service(|request, deadline| pool.parse(request, deadline));
+    llmc_syntax::set_parse_service(|request, deadline| parsers().parse(request, deadline));
 }
 
 /// What confines the parsers of this process, as far as one has been started.
@@ -36,6 +35,9 @@ pub fn parser_confinement() -> Option<ParserConfinement> {
 
 /// Starts a parser, if none is running, and says what confines it.
 pub fn check_parsers() -> ParserConfinement {
-    let pool = PARSERS.get_or_init(|| ParserPool::new(ParserOptions::default()));
-    pool.check()
+    parsers().check()
+}
+
+fn parsers() -> &'static Arc<ParserPool> {
+    PARSERS.get_or_init(|| ParserPool::new(ParserOptions::default()))
 }

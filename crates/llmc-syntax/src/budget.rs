@@ -56,6 +56,11 @@ impl ParseBudget {
         enough
     }
 
+    /// Postpones the hard limit by a time in which nothing could be parsed.
+    pub(crate) fn extend(&mut self, time: Duration) {
+        self.deadline += time;
+    }
+
     pub(crate) fn spend(&mut self, cpu_time: Duration) {
         self.cpu_time = self.cpu_time.saturating_sub(cpu_time);
     }

@@ -35,6 +35,8 @@ pub struct ParseReply {
     pub analysis: Option<SyntaxAnalysis>,
     /// CPU time it took.
     pub cpu_time: Duration,
+    /// Time until there was a process to parse it in.
+    pub waited: Duration,
 }
 
 /// Why a source has no definitions.
@@ -48,7 +50,7 @@ pub enum ParseFailure {
     Unavailable,
 }
 
-/// Parses a source in another process, until the given time at the latest.
+/// Parses a source in another process, until the given time at the latest once there is a process.
 pub type ParseService =
     dyn Fn(&ParseRequest<'_>, Instant) -> Result<ParseReply, ParseFailure> + Send + Sync;
 
@@ -71,6 +73,7 @@ pub fn parse_here(request: &ParseRequest<'_>) -> ParseReply {
     ParseReply {
         analysis,
         cpu_time: clock.used(),
+        waited: Duration::ZERO,
     }
 }
 
@@ -94,5 +97,6 @@ pub(crate) fn parse_within(
         None => parse_here(&request),
     };
     budget.spend(reply.cpu_time);
+    budget.extend(reply.waited);
     reply.analysis.ok_or(ParseFailure::Declined)
 }

@@ -198,7 +198,7 @@ fn questions_during_a_build_end_in_time_and_say_what_they_left_out() {
     let started = Instant::now();
     let found = work.ask("words alpha_wolf_pack", SearchScope::Both);
     assert!(
-        started.elapsed() < Duration::from_secs(7),
+        started.elapsed() < Duration::from_secs(25),
         "{:?}",
         started.elapsed()
     );

@@ -101,6 +101,7 @@ pub(super) fn receive_reply(mut from: impl Read, source: &str) -> io::Result<Par
     Ok(ParseReply {
         analysis,
         cpu_time: Duration::from_micros(u64::from_le_bytes(time)),
+        waited: Duration::ZERO,
     })
 }
 

@@ -112,7 +112,8 @@ impl ParserPool {
         })
     }
 
-    /// Parses a source in a worker, until the deadline at the latest.
+    /// Parses a source in a worker. The time until the deadline is for parsing: what it takes to start a worker is
+    /// added, so that a busy machine finds the same.
     ///
     /// # Errors
     /// [`ParseFailure::Crashed`] if the worker ends, hangs or answers nonsense; it is then replaced.
@@ -121,9 +122,12 @@ impl ParserPool {
         request: &ParseRequest<'_>,
         deadline: Instant,
     ) -> Result<ParseReply, ParseFailure> {
+        let called = Instant::now();
         let mut parser = self.take(deadline)?;
-        match parser.exchange(request, deadline) {
-            Ok(reply) => {
+        let waited = called.elapsed();
+        match parser.exchange(request, deadline + waited) {
+            Ok(mut reply) => {
+                reply.waited = waited;
                 if request.source.len() >= LARGE_SOURCE_BYTES || parser.uses >= MAX_PARSER_USES {
                     self.discard(parser);
                 } else {

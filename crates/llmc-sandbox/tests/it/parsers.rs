@@ -109,7 +109,7 @@ fn attack(request: &ParseRequest<'_>) -> ParseReply {
             definitions: definitions.collect(),
             references: Vec::new(),
         }),
-        cpu_time: Duration::ZERO,
+        ..ParseReply::default()
     }
 }
 
@@ -260,7 +260,7 @@ fn hang() {
     let started = Instant::now();
     let failed = pool.parse(&request, started + Duration::from_millis(300));
     assert_eq!(failed.unwrap_err(), ParseFailure::Crashed);
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(25));
     assert_eq!(names(&ask(&pool, "fn after() {}").unwrap()), ["after"]);
 }
 

@@ -239,6 +239,69 @@ fn sources_are_parsed_in_confined_processes_started_late() {
     assert!(!failed && answer.contains("definitions"), "{answer}");
     let parsers = parsers_of(server);
     assert_eq!(parsers.len(), 1);
-    let status = std::fs::read_to_string(format!("/proc/{}/status", parsers[0])).unwrap();
-    assert!(status.contains("Seccomp:\t2"), "{status}");
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", parsers[0]));
+    assert!(status().unwrap().contains("Seccomp:\t2"));
+    // It ends with the server.
+    assert_eq!(client.finish().code, Some(0));
+    let end = Instant::now() + Duration::from_secs(60);
+    while status().is_ok_and(|status| status.contains("Seccomp:\t2")) {
+        assert!(Instant::now() < end);
+    }
+}
+
+/// A value of `/proc/ID/status` in MB; 0 for a process that has ended.
+fn status_mb(id: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name));
+    let kb = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kb.unwrap_or(0) / 1024
+}
+
+#[test]
+fn hostile_sources_do_not_take_the_servers_memory() {
+    let workspace = workspace(SHOP);
+    let size = (2 << 20) - 64;
+    for (n, (name, part)) in [
+        ("rs", "("),
+        ("rs", "mod a{"),
+        ("rs", "a!{"),
+        ("py", "["),
+        ("py", "x=1;"),
+        ("js", "{"),
+        ("js", "`${"),
+        ("c", "((*"),
+        ("c", "]}"),
+        ("cpp", "a<"),
+        ("tsx", "<a>"),
+        ("rb", "def a "),
+        ("php", "<?php ("),
+        ("sh", "$("),
+        ("sh", "<<A\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let source = format!("\n{part}").repeat(size / (part.len() + 1));
+        workspace.write(format!("src/hostile_{n}.{name}"), source);
+    }
+    let mut client = classic(&workspace);
+    let server = u32::try_from(client.process().pid().as_raw_nonzero().get()).unwrap();
+    let (failed, answer) = client.call_tool("rag_search", json!({"query": "idle connection"}));
+    assert!(!failed, "{answer}");
+    let end = Instant::now() + Duration::from_secs(500);
+    let mut together = 0;
+    loop {
+        let stats = document(&mut client, "rag_stats", json!({}));
+        let parsers = parsers_of(server).into_iter();
+        let parsing = parsers.map(|id| status_mb(id, "VmHWM:")).sum::<u64>();
+        together = together.max(parsing + status_mb(server, "VmRSS:"));
+        if stats["state"] == "ready" {
+            break;
+        }
+        assert!(Instant::now() < end, "{stats}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let server = status_mb(server, "VmHWM:");
+    assert!(server > 0 && server < 700, "{server} MB");
+    assert!(together < 1300, "{together} MB with all parsers");
 }
