@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use llmc_syntax::{Definition, Language, ParseBudget, definitions};
+use llmc_syntax::{Definition, Language, ParseBudget, find_definitions};
 use serde_json::{Value, json};
 
 use crate::text::SourceText;
@@ -61,7 +61,8 @@ impl DefinitionIndex {
             ));
         }
         let mut effort = ParseBudget::new(MAX_PARSED_BYTES, MAX_PARSE_TIME);
-        let definitions = definitions(language, text.as_str(), &mut effort);
+        let definitions = find_definitions(language, text.as_str(), &mut effort)
+            .map_err(|why| format!("the definitions are not known: {why}; use context_search"))?;
         let ends = memchr::memchr_iter(b'\n', text.as_str().as_bytes()).map(|at| at + 1);
         Ok(DefinitionIndex {
             definitions,

@@ -74,8 +74,20 @@ pub(crate) const MAX_DEFINITIONS: usize = 20_000;
 ///
 /// Empty for a language without grammar in this build, when the budget is used up, and when the parser crashes.
 pub fn definitions(language: Language, source: &str, budget: &mut ParseBudget) -> Vec<Definition> {
-    parse_within(language, source, ParseGoal::Definitions, budget)
-        .map_or_else(|_| Vec::new(), |found| found.definitions)
+    find_definitions(language, source, budget).unwrap_or_default()
+}
+
+/// The definitions in a source file, in their order, as far as the budget allows.
+///
+/// # Errors
+/// Why there are none.
+pub fn find_definitions(
+    language: Language,
+    source: &str,
+    budget: &mut ParseBudget,
+) -> Result<Vec<Definition>, ParseFailure> {
+    let found = parse_within(language, source, ParseGoal::Definitions, budget)?;
+    Ok(found.definitions)
 }
 
 /// What a file defines and which names it uses, from one pass over its tree.

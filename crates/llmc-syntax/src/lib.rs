@@ -26,7 +26,9 @@ mod table;
 mod tests;
 
 pub use budget::{ParseBudget, thread_cpu_time};
-pub use definitions::{Definition, DefinitionKind, SyntaxAnalysis, analyze, definitions};
+pub use definitions::{
+    Definition, DefinitionKind, SyntaxAnalysis, analyze, definitions, find_definitions,
+};
 pub use encoding::MAX_ANALYSIS_BYTES;
 pub use language::Language;
 pub use outline::{FileOutline, outline};

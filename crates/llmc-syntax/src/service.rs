@@ -4,6 +4,7 @@
 //! plain data; a crash there costs one source. In a process without a service, such as a unit test or the worker itself,
 //! [`parse_here`] runs the grammar.
 
+use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,18 @@ pub enum ParseFailure {
     Crashed,
     /// No parser could be started or was free in time.
     Unavailable,
+}
+
+impl fmt::Display for ParseFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Declined => {
+                "this build has no grammar for it, or it exceeds the limits of parsing"
+            }
+            Self::Crashed => "the parser failed over it",
+            Self::Unavailable => "no parser could be started",
+        })
+    }
 }
 
 /// Parses a source in another process, until the given time at the latest once there is a process.

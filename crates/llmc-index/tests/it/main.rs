@@ -10,6 +10,7 @@ mod builders;
 mod fuzz;
 mod graph;
 mod languages;
+mod parsing;
 mod updates;
 mod watching;
 mod work;

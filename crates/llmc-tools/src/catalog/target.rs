@@ -7,7 +7,7 @@
 use llmc_envelope::HandleId;
 use llmc_host::{CancelToken, Roots};
 use llmc_index::IndexState;
-use llmc_syntax::{Definition, Language, ParseBudget, definitions};
+use llmc_syntax::{Definition, Language, ParseBudget, find_definitions};
 
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
@@ -159,9 +159,16 @@ fn in_file(cx: &Cx, path: &str, symbol: &str, cancel: &CancelToken) -> Result<Pa
     let source = String::from_utf8_lossy(&bytes);
     let language = Language::of_path(path);
     let mut budget = ParseBudget::default();
-    let all = language.map_or_else(Vec::new, |language| {
-        definitions(language, &source, &mut budget)
-    });
+    let all = match language {
+        Some(language) => find_definitions(language, &source, &mut budget).map_err(|why| {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("the definitions of {path} are not known: {why}"),
+            )
+            .hint(format!("name lines instead: {path}:3-9"))
+        })?,
+        None => Vec::new(),
+    };
     let parts = parts(symbol);
     let mut found: Vec<&Definition> = all
         .iter()

@@ -232,21 +232,39 @@ fn sources_are_parsed_in_confined_processes_started_late() {
         .map(|n| format!("pub fn item_{n}(a: u8) -> u8 {{\n    a\n}}\n"))
         .collect();
     workspace.write("src/long.rs", long);
-    let mut client = classic(&workspace);
-    let server = u32::try_from(client.process().pid().as_raw_nonzero().get()).unwrap();
-    assert!(parsers_of(server).is_empty());
-    let (failed, answer) = client.call_tool("te_cat", json!({"path": "src/long.rs"}));
-    assert!(!failed && answer.contains("definitions"), "{answer}");
-    let parsers = parsers_of(server);
-    assert_eq!(parsers.len(), 1);
-    let status = || std::fs::read_to_string(format!("/proc/{}/status", parsers[0]));
-    assert!(status().unwrap().contains("Seccomp:\t2"));
-    // It ends with the server.
-    assert_eq!(client.finish().code, Some(0));
-    let end = Instant::now() + Duration::from_secs(60);
-    while status().is_ok_and(|status| status.contains("Seccomp:\t2")) {
-        assert!(Instant::now() < end);
+    for (tool, path, found) in [
+        ("te_cat", "src/long.rs", "definitions"),
+        ("linux_fs_read", "src/long.rs::item_77", "fn item_77("),
+    ] {
+        let mut client = classic(&workspace);
+        let server = u32::try_from(client.process().pid().as_raw_nonzero().get()).unwrap();
+        assert!(parsers_of(server).is_empty());
+        let (failed, answer) = client.call_tool(tool, json!({"path": path}));
+        assert!(!failed && answer.contains(found), "{answer}");
+        let parsers = parsers_of(server);
+        assert_eq!(parsers.len(), 1);
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", parsers[0]));
+        assert!(status().unwrap().contains("Seccomp:\t2"));
+        // It ends with the server.
+        assert_eq!(client.finish().code, Some(0));
+        let end = Instant::now() + Duration::from_secs(60);
+        while status().is_ok_and(|status| status.contains("Seccomp:\t2")) {
+            assert!(Instant::now() < end);
+        }
     }
+}
+
+#[test]
+fn a_definition_in_a_file_that_is_not_parsed_says_why() {
+    let workspace = workspace(SHOP);
+    workspace.write("src/huge.rs", "pub fn item() {}\n".repeat((3 << 20) / 17));
+    let mut client = classic(&workspace);
+    let (failed, answer) = client.call_tool("linux_fs_read", json!({"path": "src/huge.rs::item"}));
+    assert!(
+        failed && answer.contains("src/huge.rs are not known"),
+        "{answer}"
+    );
+    assert!(answer.contains("limits of parsing"), "{answer}");
 }
 
 /// A value of `/proc/ID/status` in MB; 0 for a process that has ended.
@@ -281,7 +299,9 @@ fn hostile_sources_do_not_take_the_servers_memory() {
     .into_iter()
     .enumerate()
     {
-        let source = format!("\n{part}").repeat(size / (part.len() + 1));
+        // Longer lines would make it data that is not parsed.
+        let line = format!("{}\n", part.repeat(60 / part.len()));
+        let source = line.repeat(size / line.len());
         workspace.write(format!("src/hostile_{n}.{name}"), source);
     }
     let mut client = classic(&workspace);
