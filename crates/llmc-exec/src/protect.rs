@@ -254,6 +254,12 @@ impl Guard {
         undone
     }
 
+    /// Reads the folders below the roots, so that the first run does not wait for that.
+    pub(super) fn read_folders(&self) {
+        lock(&self.finder).find();
+        lock(&self.read_finder).find();
+    }
+
     fn homes(&self) -> FoundDirs {
         let found = lock(&self.finder).find();
         let mut homes = self.roots.clone();

@@ -18,7 +18,7 @@ use super::error::{Error, Result};
 use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, failed, follow};
 use super::home::{layered_folders, shared_folders};
 use super::layer_limit::disk_bytes;
-use super::level::{ConfinementLevel, Feature, Features};
+use super::level::{ConfinementLevel, Feature, Features, Protection};
 use super::plan::{Failure, Input, LayerStore, Plan, Report, SINGLE_PROCESS, Target, os};
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved, find_program};
@@ -176,6 +176,13 @@ impl Runner {
     /// starts new ones.
     pub fn rest(&mut self) {
         self.let_brokers_go();
+    }
+
+    /// Reads the folders of the workspace, which are watched from then on, so that the first run does not wait for that.
+    pub fn read_folders(&self) {
+        if self.level.protected != Protection::None {
+            self.guard.read_folders();
+        }
     }
 
     fn let_brokers_go(&mut self) {

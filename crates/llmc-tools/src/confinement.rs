@@ -79,14 +79,19 @@ impl std::fmt::Display for ConfinementSummary {
 
 impl App {
     /// Logs what bounds commands: what the settings decide at once, and what the kernel enforces when it is known, from
-    /// a thread of its own.
+    /// a thread of its own, which then reads the folders that commands may change.
     pub fn announce_commands(self: &Arc<App>) {
         tracing::info!("{}", ConfinementSummary::of_settings(self));
         let app = self.clone();
         // Left behind when the process ends first; the helpers it has started then end by themselves.
         let asked = std::thread::Builder::new()
             .name("llmc-kernel".to_owned())
-            .spawn(move || tracing::info!("{}", ConfinementSummary::of(&app)));
+            .spawn(move || {
+                tracing::info!("{}", ConfinementSummary::of(&app));
+                if let Ok(runner) = app.look_at_commands() {
+                    runner.read_folders();
+                }
+            });
         if let Err(error) = asked {
             tracing::warn!(%error, "the kernel is asked about confinement when a command runs");
         }
