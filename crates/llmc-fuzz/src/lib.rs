@@ -6,6 +6,7 @@
 //! - Under `cargo test` the property is checked on every seed: the same inputs in every run.
 //! - Under `scripts/fuzz` libFuzzer searches for inputs that fail, guided by the code that each input reaches.
 //! - With `LLMC_FUZZ_INPUT=FILE` only that input is checked.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod input;
 
@@ -84,6 +85,10 @@ fn seeds(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an input of a test, not a file of the agent"
+)]
 fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

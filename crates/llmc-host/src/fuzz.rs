@@ -122,7 +122,7 @@ fn paths() {
         // A printed path that exists leads back to the file.
         if path.lstat().is_ok() {
             let shown = roots.display_path(&path);
-            let again = roots.resolve(&shown, FinalLink::NoFollow, Access::Read);
+            let again = roots.resolve(&shown, FinalLink::NoFollow, access);
             assert_eq!(again.unwrap().absolute(), absolute, "{shown:?}");
         }
     });
@@ -153,7 +153,7 @@ fn patches() {
             fs::read_dir(fixture.top.join("outside")).unwrap().count(),
             1
         );
-        assert_eq!(fs::read_dir(&*fixture.dir.path()).unwrap().count(), 2);
+        assert_eq!(fs::read_dir(fixture.dir.path()).unwrap().count(), 2);
         let differs = |path: &&PathBuf| before.get(*path) != after.get(*path);
         let changed = || before.keys().chain(after.keys()).filter(differs);
         match applied {

@@ -5,11 +5,11 @@
 //! an overlay mount refers to the same overlay, so an upper layer is never part of two.
 
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
@@ -145,13 +145,10 @@ fn mount_overlay(layer: &Layer, store: &Path, merged: &Path) -> io::Result<()> {
     options.push(escaped(work.as_os_str()));
     let options = CString::new(options.into_vec())?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    Ok(mount(
-        "overlay",
-        merged,
-        "overlay",
-        flags,
-        options.as_c_str(),
-    )?)
+    mount("overlay", merged, "overlay", flags, options.as_c_str())?;
+    // The kernel makes it without permissions, and then its owner can neither list nor delete the state directory.
+    let _ = std::fs::set_permissions(work.join("work"), Permissions::from_mode(0o700));
+    Ok(())
 }
 
 /// The kernel cuts its options at commas and lower layers at colons.
