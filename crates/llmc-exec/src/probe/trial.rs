@@ -290,13 +290,10 @@ mod tests {
 
     #[test]
     fn attempts_are_read_as_far_as_they_are_whole() {
-        let said = b"0\n5\na\nb\nc17\nllmc-refused 13\n9\ncut";
+        let said = b"0\n5\na\nb\nc16\nllmc-refused 13\n9\ncut";
         let found: Vec<Attempt> = attempts_of(said).collect();
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found.len(), 3, "{found:?}");
         assert_eq!(found[1].got, b"a\nb\nc");
-        let said = b"16\nllmc-refused 13\n9\ncut";
-        let found: Vec<Attempt> = attempts_of(said).collect();
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].refused, Some(13));
+        assert_eq!(found[2].refused, Some(13));
     }
 }
