@@ -73,7 +73,7 @@ impl Runner {
             // Nothing but the leash ends it early, so nothing has to be looked at in between.
             terms.check_interval = MAX_RUN_TIME;
             match follow(tree, terms, &mut |_, _| {}, &|| Ok(())) {
-                // The helper has gone without a report, as it was told to.
+                // The helper has ended without a report, since its socket was closed.
                 Err(_) if let_go.is_cancelled() => Ok(RunReport {
                     status: ExitStatus::Stopped,
                     timed_out: false,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::broadcast;
@@ -31,6 +31,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(320);
 const CLOSE_TIMEOUT_WITHOUT_TELEMETRY: Duration = Duration::from_millis(80);
 /// How long reading the metrics waits for calls that are queued.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Calls that come faster than this are taken together, after a pause: waking a thread takes longer than recording a call.
+const BURST_INTERVAL: Duration = Duration::from_millis(2);
+const BURST_PAUSE: Duration = Duration::from_millis(5);
 
 /// What an observer records.
 #[derive(Debug, Default)]
@@ -314,6 +318,20 @@ impl Drop for QueueReservation {
     }
 }
 
+/// The next of what is queued; `woken` is when the thread last had to wait for one.
+fn next_in_burst<T>(queue: &Receiver<T>, woken: &mut Option<Instant>) -> Option<T> {
+    if let Ok(next) = queue.try_recv() {
+        return Some(next);
+    }
+    let next = queue.recv().ok()?;
+    let now = Instant::now();
+    if woken.is_some_and(|before| now.duration_since(before) < BURST_INTERVAL + BURST_PAUSE) {
+        std::thread::sleep(BURST_PAUSE);
+    }
+    *woken = Some(now);
+    Some(next)
+}
+
 /// Counts, and writes what is quick to write.
 struct CountingThread {
     live: Option<Arc<LiveSummaries>>,
@@ -326,7 +344,8 @@ struct CountingThread {
 
 impl CountingThread {
     fn run(&mut self, queue: &Receiver<Message>) {
-        while let Ok(message) = queue.recv() {
+        let mut woken = None;
+        while let Some(message) = next_in_burst(queue, &mut woken) {
             match message {
                 Message::Call(call) => self.write(*call),
                 Message::Flush(done) => drop(done.send(())),
@@ -394,7 +413,8 @@ enum LazyStore {
 
 impl TelemetryThread {
     fn run(&mut self, rows: &Receiver<CallEvent>) {
-        while let Ok(call) = rows.recv() {
+        let mut woken = None;
+        while let Some(call) = next_in_burst(rows, &mut woken) {
             if !self.closing.load(Ordering::Relaxed) {
                 self.write(&call);
             }

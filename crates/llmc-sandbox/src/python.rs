@@ -14,6 +14,7 @@ mod interpreter;
 mod process;
 mod spares;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -131,6 +132,7 @@ impl PythonBackend {
         self.prepare();
         PythonSession {
             process,
+            known_names: None,
             is_over: false,
             memory_bytes: 0,
         }
@@ -185,6 +187,8 @@ impl Spare {
 #[derive(Debug)]
 pub struct PythonSession {
     process: PythonProcess,
+    /// The names that the process knows.
+    known_names: Option<ScriptNames>,
     is_over: bool,
     memory_bytes: u64,
 }
@@ -223,16 +227,21 @@ impl PythonSession {
         let mut first = json!({
             "code": code,
             "keep": keep,
-            "functions": names.functions,
-            "module": names.module,
-            "module_functions": names.module_functions,
-            "meant": names.meant.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
             "values": names.values.iter().cloned().collect::<serde_json::Map<_, _>>(),
-            "reserved": names.reserved,
             "recursion": limits.recursion,
             "cpu": limits.cpu.as_secs().max(1),
             "output": limits.output_bytes,
         });
+        // Names are many and rarely change: the process keeps them from block to block.
+        if self.known_names.as_ref() != Some(names) {
+            let meant = names.meant.iter().cloned();
+            first["functions"] = json!(names.functions);
+            first["module"] = json!(names.module);
+            first["module_functions"] = json!(names.module_functions);
+            first["meant"] = json!(meant.collect::<BTreeMap<_, _>>());
+            first["reserved"] = json!(names.reserved);
+            self.known_names = keep.then(|| names.clone());
+        }
         self.is_over = true;
         self.process.say(&mut first, &[]);
         let end = ScriptRun::new(limits, host, cancel)

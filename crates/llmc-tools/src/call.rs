@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use llmc_host::CancelToken;
 use serde_json::{Map, Value};
+use tokio::time::{Interval, interval_at};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -261,7 +262,8 @@ impl App {
             Effect::Runs | Effect::SendsOut | Effect::Scripts => tokio::spawn(work),
         };
         let started = Instant::now();
-        let mut beat = tokio::time::interval_at(tokio::time::Instant::now() + HEARTBEAT, HEARTBEAT);
+        let tells = call.progress.is_some();
+        let mut beat = tells.then(|| interval_at((started + HEARTBEAT).into(), HEARTBEAT));
         let deadline = tokio::time::sleep(limit + GRACE);
         tokio::pin!(deadline);
         let joined = loop {
@@ -276,8 +278,8 @@ impl App {
                     stop.cancel();
                     return Err(Error::new(ErrorKind::TimedOut, format!("{}: no answer within {} s", tool.name, limit.as_secs())));
                 }
-                _ = beat.tick() => tell(&call.progress, tool, started, &texts.borrow()),
-                Ok(()) = texts.changed() => {
+                () = next_beat(&mut beat) => tell(&call.progress, tool, started, &texts.borrow()),
+                Ok(()) = texts.changed(), if tells => {
                     tell(&call.progress, tool, started, &texts.borrow_and_update());
                 }
             }
@@ -293,6 +295,14 @@ impl App {
                 ))
             }
         }
+    }
+}
+
+/// Waits for the next heartbeat; there is none for a call without progress, whose timer would only wake threads.
+async fn next_beat(beat: &mut Option<Interval>) {
+    match beat {
+        Some(beat) => drop(beat.tick().await),
+        None => std::future::pending().await,
     }
 }
 

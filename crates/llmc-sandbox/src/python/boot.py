@@ -115,7 +115,7 @@ class Channel:
         os.close(null)
 
     def read(self, size):
-        part = os.read(self.input, max(size, SPARE))
+        part = Native.read(self.input, max(size, SPARE))
         if not part:
             os._exit(1)
         return part
@@ -521,8 +521,11 @@ def limit_time(seconds):
 
 def memory_in_use():
     try:
-        with Native.open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
+        file = Native.os_open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return int(Native.read(file, 200).split()[1]) * 4096
+        finally:
+            Native.close(file)
     except (OSError, ValueError, IndexError):
         return 0
 
@@ -584,9 +587,10 @@ def main():
     finish = forwarded(channel)
     preload(channel)
     install_files(channel, known)
-    names = None
+    names, start = None, {}
     while True:
-        start = channel.next_block()
+        # What a message leaves out is as it was.
+        start = {**start, **channel.next_block()}
         if names is None:
             names = names_of(channel, start)
         before = os.times()

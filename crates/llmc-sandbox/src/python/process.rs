@@ -34,7 +34,7 @@ pub(super) struct PythonProcess {
     pub(super) inbox: FrameBuffer,
     /// Whether it has said that it is ready.
     pub(super) is_ready: bool,
-    /// What it is to be told; bytes before `sent` are on their way.
+    /// Messages to it; bytes before `sent` are written.
     outbox: Vec<u8>,
     sent: usize,
     ended: oneshot::Receiver<llmc_exec::Result<RunReport>>,
