@@ -165,7 +165,7 @@ async fn run_in_kept_process(
         Found::Running(process) => process,
         Found::Lost(why) => {
             notes.push(lost(name, &why));
-            python.session()
+            Box::new(python.session())
         }
         Found::Nothing => {
             notes.push(match session.load() {
@@ -176,7 +176,7 @@ async fn run_in_kept_process(
                 Ok(Some(_)) => lost(name, "it was one of the embedded interpreter"),
                 Err(error) => lost(name, &error.message),
             });
-            python.session()
+            Box::new(python.session())
         }
     };
     if !is_kept {

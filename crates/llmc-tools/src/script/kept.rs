@@ -34,14 +34,14 @@ struct Kept {
 #[derive(Debug)]
 struct KeptProcess {
     principal: String,
-    session: PythonSession,
+    session: Box<PythonSession>,
     used: Instant,
 }
 
 /// What is left of a session's process.
 #[derive(Debug)]
 pub(super) enum Found {
-    Running(PythonSession),
+    Running(Box<PythonSession>),
     /// It has ended, and why.
     Lost(String),
     Nothing,
@@ -69,7 +69,7 @@ impl KeptProcesses {
     }
 
     /// Keeps a process until the next script of its session. Needs a tokio runtime.
-    pub(super) fn keep(&self, key: &str, principal: &str, session: PythonSession) {
+    pub(super) fn keep(&self, key: &str, principal: &str, session: Box<PythonSession>) {
         let used = Instant::now();
         let process = KeptProcess {
             principal: principal.to_owned(),
