@@ -234,7 +234,7 @@ fn sources_are_parsed_in_confined_processes_started_late() {
     workspace.write("src/long.rs", long);
     for (tool, path, found) in [
         ("te_cat", "src/long.rs", "definitions"),
-        ("linux_fs_read", "src/long.rs::item_77", "fn item_77("),
+        ("read_file", "src/long.rs::item_77", "fn item_77("),
     ] {
         let mut client = classic(&workspace);
         let server = u32::try_from(client.process().pid().as_raw_nonzero().get()).unwrap();
@@ -259,7 +259,7 @@ fn a_definition_in_a_file_that_is_not_parsed_says_why() {
     let workspace = workspace(SHOP);
     workspace.write("src/huge.rs", "pub fn item() {}\n".repeat((3 << 20) / 17));
     let mut client = classic(&workspace);
-    let (failed, answer) = client.call_tool("linux_fs_read", json!({"path": "src/huge.rs::item"}));
+    let (failed, answer) = client.call_tool("read_file", json!({"path": "src/huge.rs::item"}));
     assert!(
         failed && answer.contains("src/huge.rs are not known"),
         "{answer}"
