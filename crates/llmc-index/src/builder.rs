@@ -6,7 +6,8 @@
 //! themselves, one at a time under the writer's lock.
 //!
 //! A build runs at low priority unless a caller waits for it. Callers of all processes say so by the time of a second
-//! file.
+//! file. Their scans of files that the index does not have yet take turns by a lock on a third, or the scans of many
+//! servers would take the processors from the build.
 #![allow(
     clippy::disallowed_methods,
     reason = "these are the index's own files, not the agent's"
@@ -18,10 +19,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use llmc_host::CancelToken;
 use rustix::fs::OFlags;
 
 use crate::error::Result;
-use crate::index::{Index, IndexPaths};
+use crate::index::{Index, IndexPaths, IndexState};
 
 /// A builder that has not renewed its role for this long is taken for suspended.
 const BUILDER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,6 +31,10 @@ const BUILDER_TIMEOUT: Duration = Duration::from_secs(60);
 const AWAITED_TIME: Duration = Duration::from_secs(10);
 /// The role is renewed no more often than this.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long a question waits for its turn to scan, and how often it looks.
+const MAX_TURN_WAIT: Duration = Duration::from_secs(3);
+const TURN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The right to build the index; free again when dropped.
 #[derive(Debug)]
@@ -87,12 +93,42 @@ impl Index {
         }
     }
 
+    /// Waits for the turn to scan files while the index is built, or until the index is ready.
+    pub(crate) fn await_scan_turn(&self, stop: &CancelToken) -> Result<ScanTurn> {
+        let Ok(file) = open_private(&self.paths().scan_lock()) else {
+            // Before the first build there is no directory, and nothing to take the processors from.
+            return Ok(ScanTurn::Own(None));
+        };
+        let end = Instant::now() + MAX_TURN_WAIT;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(ScanTurn::Own(Some(file))),
+                Err(TryLockError::Error(_)) => return Ok(ScanTurn::Own(None)),
+                Err(TryLockError::WouldBlock) => {}
+            }
+            stop.check()?;
+            if Instant::now() >= end || self.state() == IndexState::Ready {
+                return Ok(ScanTurn::Missed);
+            }
+            std::thread::sleep(TURN_INTERVAL);
+        }
+    }
+
     /// Whether a caller waits, here or in another process.
     pub(crate) fn is_awaited(&self) -> bool {
         let here = *llmc_host::lock(&self.awaited);
         here.is_some_and(|time| is_within(time, AWAITED_TIME))
             || is_recent(&self.paths().awaited(), AWAITED_TIME)
     }
+}
+
+/// Whether a question may scan files while the index is built.
+#[derive(Debug)]
+pub(crate) enum ScanTurn {
+    /// Its turn lasts until this is dropped.
+    Own(#[expect(dead_code, reason = "held for its lock")] Option<File>),
+    /// Others scanned all the time that there is.
+    Missed,
 }
 
 /// Opens an existing or new file of the index, not through a link.

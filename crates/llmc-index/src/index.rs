@@ -401,6 +401,11 @@ impl IndexPaths {
         self.dir.join("builder.lock")
     }
 
+    /// The lock of the question that scans files while the index is built.
+    pub(crate) fn scan_lock(&self) -> PathBuf {
+        self.dir.join("scan.lock")
+    }
+
     /// Its time is when a caller last waited for the index.
     pub(crate) fn awaited(&self) -> PathBuf {
         self.dir.join("awaited")

@@ -115,6 +115,18 @@ impl LiveScan {
         })
     }
 
+    /// What a scan that did not take place found.
+    pub(crate) fn skipped(limits: LiveLimits) -> LiveScan {
+        LiveScan {
+            counts: FileCounts::default(),
+            words: Vec::new(),
+            hits: Vec::new(),
+            named: Vec::new(),
+            limits,
+            complete: false,
+        }
+    }
+
     /// The scanned files with this name.
     pub(crate) fn files_named(&self, name: &str) -> impl Iterator<Item = String> {
         let named = self.named.iter();

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bm25::{FileCounts, WordWeights};
+use crate::builder::ScanTurn;
 use crate::catalog::{Catalog, FileRow};
 use crate::classify::Realm;
 use crate::error::{Error, Result};
@@ -186,7 +187,15 @@ impl Index {
         sources: &mut Sources<'_>,
         stop: &CancelToken,
     ) -> Result<RankedUnits> {
-        let state = self.state();
+        let mut state = self.state();
+        let mut turn = None;
+        if state != IndexState::Ready {
+            self.request_build();
+            if state == IndexState::Building || self.is_expected() {
+                turn = Some(self.await_scan_turn(stop)?);
+                state = self.state();
+            }
+        }
         if state == IndexState::Ready {
             let none = FileCounts::default();
             match self.with(|catalog, text| propose(question, vector, scope, catalog, text, &none))
@@ -209,8 +218,6 @@ impl Index {
                 Err(error @ (Error::BadRequest(_) | Error::Host(_))) => return Err(error),
                 Err(_) => {}
             }
-        } else {
-            self.request_build();
         }
         let building = state == IndexState::Building;
         let limits = if building || state == IndexState::None && self.is_expected() {
@@ -223,7 +230,11 @@ impl Index {
             false => HashSet::new(),
         };
         let indexed_count = indexed.len();
-        let mut scan = LiveScan::run(roots, question, scope, indexed, limits, stop)?;
+        let mut scan = match turn {
+            // What is committed has to do.
+            Some(ScanTurn::Missed) if indexed_count > 0 => LiveScan::skipped(limits),
+            _ => LiveScan::run(roots, question, scope, indexed, limits, stop)?,
+        };
         let proposed = match indexed_count {
             0 => None,
             _ => self

@@ -208,6 +208,39 @@ fn questions_during_a_build_end_in_time_and_say_what_they_left_out() {
 }
 
 #[test]
+fn questions_of_many_servers_do_not_scan_at_the_same_time() {
+    let work = Work::new("//- a.rs\npub fn alpha_wolf() {}\n");
+    work.update();
+    make_incomplete(&work);
+    work.write("b.rs", "pub fn beta_carotene() {}\n");
+    let _role = occupy(&work);
+    // Another server scans all the time.
+    let scan = fs::File::create(work.index_dir().join("scan.lock")).unwrap();
+    scan.lock().unwrap();
+    let found = work.ask("alpha_wolf beta_carotene", SearchScope::Repo);
+    assert_eq!(found.index, IndexState::Building);
+    assert_eq!(found.snippets[0].src(), "a.rs#L1-L1");
+    assert_eq!(found.snippets.len(), 1);
+    let note = found.note.unwrap();
+    assert!(note.contains("not all files were searched"), "{note}");
+    // Where nothing is committed yet, the files are searched nevertheless.
+    let catalog = rusqlite::Connection::open(work.index_dir().join("catalog.db")).unwrap();
+    catalog
+        .execute("UPDATE files SET generation = generation + 1", [])
+        .unwrap();
+    drop(catalog);
+    assert_eq!(
+        work.found("beta_carotene", SearchScope::Repo)[0],
+        "b.rs#L1-L1"
+    );
+    drop(scan);
+    assert_eq!(
+        work.found("beta_carotene", SearchScope::Repo)[0],
+        "b.rs#L1-L1"
+    );
+}
+
+#[test]
 fn a_file_that_only_the_catalogue_has_is_still_searched() {
     let work = Work::new("//- a.rs\npub fn alpha_wolf() {}\n");
     work.update();
