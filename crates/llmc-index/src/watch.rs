@@ -75,7 +75,7 @@ impl Index {
                         logged = Some(why);
                     }
                     self.leave_role();
-                    self.wait_until_writable(&error, started.elapsed() * PAUSE_FACTOR, stop);
+                    self.wait_until_writable(&error, started.elapsed(), stop);
                     continue;
                 }
                 Err(error) => tracing::warn!(error = %error, "index not updated"),
@@ -184,8 +184,9 @@ impl Index {
     }
 
     /// Waits until another attempt to write the index may succeed. On a full disk that is when there is clearly more free
-    /// space than before: a failing attempt fills the disk for all programs.
-    fn wait_until_writable(&self, error: &Error, rest: Duration, stop: &CancelToken) {
+    /// space than before: a failing attempt fills the disk for all programs. The next attempt comes earlier when a caller
+    /// waits for it.
+    fn wait_until_writable(&self, error: &Error, took: Duration, stop: &CancelToken) {
         let had = self.free_bytes();
         let enough = had.saturating_add((had / 4).max(1));
         let again = match error {
@@ -193,8 +194,12 @@ impl Index {
             _ => UNWATCHED_RESCAN_INTERVAL,
         };
         let started = Instant::now();
-        while started.elapsed() < again.max(rest) && !stop.is_cancelled() {
+        while started.elapsed() < again.max(took * PAUSE_FACTOR) && !stop.is_cancelled() {
             std::thread::sleep(POLL_INTERVAL);
+            let rest = match self.is_awaited() {
+                true => took,
+                false => took * PAUSE_FACTOR,
+            };
             let fits = matches!(error, Error::Full(_)) && self.free_bytes() >= enough;
             if fits && started.elapsed() >= rest {
                 return;
