@@ -65,7 +65,13 @@ pub fn test_run(argv: &[String], text: &str, exit_code: Option<i32>) -> Option<t
         true => run,
         // What another program prints after the summary is not of the run.
         false if ends_with_summary(text, run.framework) => {
-            testrun::parse(&text[..summary_end(text)])?
+            let text = &text[..summary_end(text)];
+            let run = testrun::parse(text)?;
+            // Nor is what it prints before, where the summary counts no failure.
+            if run.wrong() > 0 && counts_no_failure(text, run.framework) {
+                return None;
+            }
+            run
         }
         false => return None,
     };
@@ -104,6 +110,13 @@ const SUMMARY_LINES: usize = 5;
 fn ends_with_summary(text: &str, framework: testrun::Framework) -> bool {
     let lines: Vec<&str> = last_lines(text).into_iter().map(|(_, line)| line).collect();
     testrun::parse(&lines.join("\n")).is_some_and(|run| run.framework == framework)
+}
+
+/// Whether the summary at the end of a text is of the whole run and counts no failure.
+fn counts_no_failure(text: &str, framework: testrun::Framework) -> bool {
+    let lines: Vec<&str> = last_lines(text).into_iter().map(|(_, line)| line).collect();
+    let summary = testrun::parse(&lines.join("\n"));
+    framework.has_one_summary() && summary.is_some_and(|summary| summary.wrong() == 0)
 }
 
 /// The last lines that are not blank, each with where it begins.

@@ -59,6 +59,11 @@ impl Framework {
         }
     }
 
+    /// Whether its last lines count everything that ran; cargo and go count each part on its own.
+    pub(crate) fn has_one_summary(self) -> bool {
+        !matches!(self, Self::Cargo | Self::Go | Self::Tsc)
+    }
+
     /// Whether a program of this name prints it.
     pub(crate) fn is_run_by(self, program: &str) -> bool {
         match self {
