@@ -6,9 +6,11 @@ mod blame;
 mod log;
 mod status;
 
+use std::borrow::Cow;
+
 use llmc_tokens::{count, fits};
 
-use crate::budget::{clip, plural};
+use crate::budget::{clip, cost, plural};
 use crate::excerpt::{Favour, excerpt};
 use crate::terminal::settled;
 use crate::{Condensed, diff};
@@ -48,6 +50,7 @@ fn untouched(subcommand: &str, text: &str, budget: usize) -> Condensed {
 /// The commit's header and message, then its diff.
 fn show(text: &str, budget: usize) -> Option<Condensed> {
     const MAX_MESSAGE_LINES: usize = 12;
+    const MAX_FIRST_LINE_BYTES: usize = 60;
     let start = ["diff --git ", "diff --cc ", "diff --combined "]
         .iter()
         .filter_map(|lead| {
@@ -65,7 +68,23 @@ fn show(text: &str, budget: usize) -> Option<Condensed> {
         .map(|line| clip(line.trim_end(), 300))
         .collect();
     let all = lines.len();
-    lines.truncate(MAX_MESSAGE_LINES);
+    // As much as takes half of the room; of the first line always its beginning.
+    let mut room = budget / 2;
+    let has_room = |line: &&Cow<'_, str>| {
+        let tokens = cost(line);
+        let fits = tokens <= room;
+        room = room.saturating_sub(tokens);
+        fits
+    };
+    let fitting = lines
+        .iter()
+        .take(MAX_MESSAGE_LINES)
+        .take_while(has_room)
+        .count();
+    lines.truncate(fitting.max(1));
+    if let (0, Some(first)) = (fitting, lines.first_mut()) {
+        *first = clip(first, MAX_FIRST_LINE_BYTES).into_owned().into();
+    }
     let mut shown = lines.join("\n");
     if shown.is_empty() {
         return Some(diff::condense(text, budget));

@@ -38,12 +38,17 @@ pub fn unified(a_name: &str, a: &str, b_name: &str, b: &str, context: usize) -> 
             .find_map(|line| opens_symbol(line))
             .unwrap_or(symbol);
         searched = start.max(searched);
-        let text = hunk.to_string();
-        match text.split_once('\n') {
-            Some((header, lines)) if !symbol.is_empty() => {
-                out.push_str(&format!("{header} {symbol}\n{lines}"))
+        out.push_str(&hunk.header().to_string());
+        if !symbol.is_empty() {
+            out.push_str(&format!(" {symbol}"));
+        }
+        out.push('\n');
+        // Written here, for `similar` would take a last carriage return for a line end.
+        for change in hunk.iter_changes() {
+            out.push_str(&format!("{}{}", change.tag(), change.value()));
+            if !change.value().ends_with('\n') {
+                out.push_str("\n\\ No newline at end of file\n");
             }
-            _ => out.push_str(&text),
         }
     }
     out
