@@ -84,7 +84,7 @@ fn condensers() {
         if !found.truncated && argv[0] == "tool" {
             assert!(
                 found.body.len() + 1 >= together - 1,
-                "cut without a word: {found:?}"
+                "cut and not marked as such: {found:?}"
             );
         }
     });

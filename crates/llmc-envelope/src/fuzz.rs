@@ -39,7 +39,7 @@ fn te_text() {
             .map(|crumb| one_line(crumb).into_owned())
             .collect();
         assert_eq!(back.breadcrumbs, shown);
-        // Two lines around the header, one for each breadcrumb, and no other marker, whoever reads the line ends.
+        // Two lines around the header, one for each breadcrumb, and no other marker, for any reading of the line ends.
         assert_eq!(
             lines(&text).filter(|line| is_marker(line)).count(),
             2 + crumbs.len()

@@ -12,7 +12,7 @@ fn worker_messages() {
         let stream = input.rest();
         let mut whole = stream.to_vec();
         let first = take::<WorkerReport>(&mut whole);
-        // The same message comes out when the rest of it arrives later.
+        // The same message comes out when its second part arrives later.
         let (begin, rest) = stream.split_at(cut.min(stream.len()));
         let mut inbox = begin.to_vec();
         let mut later = take::<WorkerReport>(&mut inbox);
