@@ -200,7 +200,7 @@ fn echo() {
     let runner = world.runner(Confinement::Auto);
     let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
     let text = sent.clone();
-    let (received, finished) = talked_to(&runner, &world, &["cat"], move |pipes| {
+    let ((received, _leash), finished) = talked_to(&runner, &world, &["cat"], move |pipes| {
         let RunPipes {
             mut input,
             mut output,
@@ -210,8 +210,8 @@ fn echo() {
         let mut received = Vec::new();
         output.read_to_end(&mut received).unwrap();
         writing.join().unwrap();
-        drop(leash);
-        received
+        // Without its leash the program would be ended while it ends by itself.
+        (received, leash)
     });
     assert_eq!(finished.status.exit_code(), Some(0));
     assert!(received == sent, "{} of {}", received.len(), sent.len());
