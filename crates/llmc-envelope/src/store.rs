@@ -2,8 +2,8 @@
 //!
 //! What these files hold is worth keeping but never worth a failed start: a file that is damaged, or written by another
 //! version, is moved aside as `<name>.corrupt-<n>` or `<name>.version<v>-<n>` with a warning in the log, and a new one begins.
-//! The first and the latest of these are kept. What cannot be helped by that, such as a full disk or a lock held too long, is an [`StoreUnavailable`] that the
-//! caller reports and survives.
+//! The first and the latest of these are kept. What cannot be helped by that, such as a full disk or a lock held too long,
+//! is a [`StoreUnavailable`] that the caller reports and survives.
 //!
 //! Several processes share a file. Opening and moving aside happen under `<name>.lock`, so no process can move away
 //! what another one has just created. SQLite itself notices that a file it has open was renamed and then leaves the
@@ -14,13 +14,14 @@
 )]
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use llmc_host::open_private;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
@@ -248,22 +249,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Opens or creates a private file. SQLite gives its log files the mode of the database.
-fn private(path: &Path) -> io::Result<File> {
-    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-}
-
 fn lock(path: &Path) -> io::Result<File> {
-    let file = private(path)?;
+    let file = open_private(path)?;
     let until = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
@@ -278,7 +265,8 @@ fn lock(path: &Path) -> io::Result<File> {
 }
 
 fn try_open(path: &Path, schema: &SqlSchema, trust: Trust) -> Result<Opened, StoreUnavailable> {
-    private(path).map_err(|e| describe_io(&e))?;
+    // SQLite gives its log files the mode of the database.
+    open_private(path).map_err(|e| describe_io(&e))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;

@@ -29,6 +29,7 @@ pub mod machine;
 mod mounts;
 pub mod names;
 mod patch;
+mod private_file;
 mod read;
 mod repository;
 mod roots;
@@ -43,6 +44,7 @@ mod write;
 pub use cancel::CancelToken;
 pub use error::{Error, Result};
 pub use patch::{PatchAction, PatchedFile};
+pub use private_file::open_private;
 pub use read::{
     Encoding, FileSlice, MAX_ANSWER_BYTES, OpenDir, OpenFile, TAG_DIGITS, mtime_ns, read_below_cwd,
     sha256_hex,

@@ -13,14 +13,12 @@
     reason = "these are the index's own files, not the agent's"
 )]
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use llmc_host::CancelToken;
-use rustix::fs::OFlags;
+use llmc_host::{CancelToken, open_private};
 
 use crate::error::Result;
 use crate::index::{Index, IndexPaths, IndexState};
@@ -129,18 +127,6 @@ pub(crate) enum ScanTurn {
     Own(#[expect(dead_code, reason = "held for its lock")] Option<File>),
     /// Others scanned all the time that there is.
     Missed,
-}
-
-/// Opens an existing or new file of the index, not through a link.
-pub(crate) fn open_private(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0))
-        .open(path)
 }
 
 fn is_recent(path: &Path, age: Duration) -> bool {

@@ -17,10 +17,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
-use llmc_host::{CancelToken, Roots, names};
+use llmc_host::{CancelToken, Roots, names, open_private};
 use rustix::fs::Stat;
 
-use crate::builder::open_private;
 use crate::catalog::{Catalog, IndexedFile, unit_id};
 use crate::error::{Error, Result};
 use crate::index::{FileVersion, IndexPaths};
