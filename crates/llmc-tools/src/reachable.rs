@@ -226,10 +226,13 @@ mod tests {
 
     use super::*;
 
-    fn reach(mode: Mode) -> Reach {
-        let mut config = Config::default();
-        config.mcp.mode = mode;
-        Reach::of(&config, Surface::Mcp)
+    impl Reach {
+        /// What a client over MCP reaches in a mode.
+        pub(crate) fn of_mode(mode: Mode) -> Reach {
+            let mut config = Config::default();
+            config.mcp.mode = mode;
+            Reach::of(&config, Surface::Mcp)
+        }
     }
 
     #[test]
@@ -243,19 +246,23 @@ mod tests {
             ),
             (Mode::Te, Some("narrow the call")),
         ] {
-            assert_eq!(reach(mode).fit(text).as_deref(), fitted, "{mode}");
+            assert_eq!(Reach::of_mode(mode).fit(text).as_deref(), fitted, "{mode}");
         }
-        assert_eq!(reach(Mode::Te).fit("try run_cmd"), None);
+        assert_eq!(Reach::of_mode(Mode::Te).fit("try run_cmd"), None);
         let either = "read_file path=a reads it || te_cat path=a shows it";
         for (mode, fitted) in [
             (Mode::Hybrid, "read_file path=a reads it"),
             (Mode::Te, "te_cat path=a shows it"),
         ] {
-            assert_eq!(reach(mode).fit(either).as_deref(), Some(fitted), "{mode}");
+            assert_eq!(
+                Reach::of_mode(mode).fit(either).as_deref(),
+                Some(fitted),
+                "{mode}"
+            );
         }
         let script = "tools.run_cmd(command=…) runs one";
         assert_eq!(
-            reach(Mode::CodeExecution).fit(script).as_deref(),
+            Reach::of_mode(Mode::CodeExecution).fit(script).as_deref(),
             Some(script)
         );
     }
@@ -316,11 +323,11 @@ mod tests {
             .map(|tool| format!("use {}; ", tool.name))
             .collect();
         for mode in Mode::ALL {
-            let reach = reach(*mode);
+            let reach = Reach::of_mode(*mode);
             let fitted = reach.fit(&every).unwrap_or_default();
             assert_eq!(reach.unreachable(&fitted), [""; 0], "{mode}: {fitted}");
         }
-        assert_eq!(reach(Mode::Te).unreachable("run_cmd"), ["run_cmd"]);
+        assert_eq!(Reach::of_mode(Mode::Te).unreachable("run_cmd"), ["run_cmd"]);
     }
 
     #[test]
