@@ -12,13 +12,9 @@
 //!   server is alive and cancel what it has asked for;
 //! - while too much output is unread, nothing more is taken that wants an answer.
 
-use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+mod pending;
+
+use std::{collections::VecDeque, sync::Arc};
 
 use rmcp::{
     RoleServer,
@@ -26,14 +22,16 @@ use rmcp::{
         CancelledNotification, CancelledNotificationParam, ClientCapabilities,
         ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, GetExtensions, GetMeta,
         Implementation, InitializeRequest, InitializeRequestParams, InitializedNotification,
-        JsonRpcMessage, ProtocolVersion, RequestId, ServerJsonRpcMessage,
+        JsonRpcMessage, ProtocolVersion, ServerJsonRpcMessage,
     },
     transport::Transport,
 };
 use serde_json::Value;
-use tokio::{io::AsyncRead, sync::Notify};
+use tokio::io::AsyncRead;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::pending::RequestInWork;
+use self::pending::{PendingKind, PendingRequests, WorkLoad, own_handshake_id};
 use crate::{
     json::{self, MessageRefusal, MessageShape},
     line::{LineRead, LineReader},
@@ -52,9 +50,6 @@ const SERVER_BUSY: ErrorCode = ErrorCode(-32000);
 
 /// Why a second request with the id of a first one is refused.
 const ID_IN_USE: &str = "a request with this id is still running";
-
-/// The id of the handshake that is made up for a client without one.
-const OWN_HANDSHAKE_ID: &str = "llmc:handshake";
 
 /// Methods that a request of a revision without a handshake must not name; rmcp would answer some of them.
 const HANDSHAKE_METHODS: &[&str] = &[
@@ -505,135 +500,6 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     async fn close(&mut self) -> Result<(), OutputClosed> {
         Ok(())
     }
-}
-
-/// Requests that rmcp has and we have not yet seen answered.
-#[derive(Debug, Default)]
-struct PendingRequests {
-    running: Mutex<PendingState>,
-    changed: Notify,
-}
-
-#[derive(Debug, Default)]
-struct PendingState {
-    ids: HashMap<RequestId, PendingKind>,
-    own_handshake: bool,
-}
-
-/// What a request means for the end of input.
-#[derive(Debug)]
-enum PendingKind {
-    /// Is answered first; in work at least until then.
-    Call(RequestInWork),
-    /// Stays open until the client ends it, so it is ended.
-    Subscription,
-}
-
-impl PendingRequests {
-    fn running(&self) -> std::sync::MutexGuard<'_, PendingState> {
-        llmc_observe::lock(&self.running)
-    }
-
-    /// False when the id is taken.
-    fn begin(&self, id: &RequestId, kind: PendingKind) -> bool {
-        match self.running().ids.entry(id.clone()) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(entry) => {
-                entry.insert(kind);
-                true
-            }
-        }
-    }
-
-    fn subscriptions(&self) -> Vec<RequestId> {
-        let running = self.running();
-        let open = running.ids.iter();
-        open.filter(|(_, kind)| matches!(kind, PendingKind::Subscription))
-            .map(|(id, _)| id.clone())
-            .collect()
-    }
-
-    fn end(&self, id: &RequestId) {
-        let ended = self.running().ids.remove(id);
-        drop(ended);
-        self.changed.notify_waiters();
-    }
-
-    async fn all_answered(&self) {
-        loop {
-            let changed = self.changed.notified();
-            let calls_left = {
-                let running = self.running();
-                let mut kinds = running.ids.values();
-                kinds.any(|kind| matches!(kind, PendingKind::Call(_)))
-            };
-            if !calls_left {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    fn expect_own_handshake(&self) {
-        self.running().own_handshake = true;
-    }
-
-    /// True once, for the answer to the handshake we made up. rmcp answers it before it reads on, so a client
-    /// that happens to use the same id is not confused with it.
-    fn is_own_handshake(&self, id: &RequestId) -> bool {
-        let mut running = self.running();
-        let is_own = running.own_handshake && *id == own_handshake_id();
-        running.own_handshake &= !is_own;
-        is_own
-    }
-}
-
-/// The requests in work and the text they came in.
-#[derive(Debug, Default)]
-struct WorkLoad {
-    calls: AtomicUsize,
-    bytes: AtomicUsize,
-    eased: Notify,
-}
-
-impl WorkLoad {
-    fn begin(self: &Arc<Self>, bytes: usize) -> RequestInWork {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let load = self.clone();
-        RequestInWork(Arc::new(WorkShare { load, bytes }))
-    }
-
-    /// Whether a request of this size can be begun; one alone always can.
-    fn fits(&self, bytes: usize, limits: &ConnectionLimits) -> bool {
-        let calls = self.calls.load(Ordering::Relaxed);
-        let held = self.bytes.load(Ordering::Relaxed);
-        calls == 0
-            || calls < limits.max_calls && held.saturating_add(bytes) <= limits.max_call_bytes
-    }
-}
-
-/// A request in work: until its answer is queued and its handler has ended, whichever is later. A cancelled
-/// request has no answer, and its handler may take a while to notice.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestInWork(#[expect(dead_code, reason = "held for its drop")] Arc<WorkShare>);
-
-#[derive(Debug)]
-struct WorkShare {
-    load: Arc<WorkLoad>,
-    bytes: usize,
-}
-
-impl Drop for WorkShare {
-    fn drop(&mut self) {
-        self.load.calls.fetch_sub(1, Ordering::Relaxed);
-        self.load.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.load.eased.notify_waiters();
-    }
-}
-
-fn own_handshake_id() -> RequestId {
-    RequestId::String(OWN_HANDSHAKE_ID.into())
 }
 
 /// What the params of a known method must look like.
