@@ -2,6 +2,10 @@
 
 use super::*;
 
+thread_local! {
+    static RACE: std::cell::RefCell<Option<(Workspace, PathBuf)>> = const { std::cell::RefCell::new(None) };
+}
+
 #[test]
 fn many_writers_lose_nothing() {
     let f = Fixture::new();
