@@ -120,7 +120,7 @@ struct AnalysisData {
     structured: Option<Value>,
     session_id: String,
     budget_summary: BudgetSummary,
-    /// Filled in for scripts; elsewhere it stands beside the data.
+    /// Only for scripts, whose value is this document; other callers get it in the answer's `meta`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-help" = "source, model_used; partial and partial_reason of an answer that was cut short"))]
     meta: Option<Map<String, Value>>,

@@ -137,7 +137,10 @@ fn a_question_makes_a_running_build_urgent() {
         scope.spawn(|| work.index.keep_current(&work.roots, &stops[0]));
         let _end = EndOnDrop(&stops);
         until("running", || work.index.progress().is_running());
-        assert!(!work.index.progress().is_urgent(), "nobody asked yet");
+        assert!(
+            !work.index.progress().is_urgent(),
+            "no caller has asked yet"
+        );
         let found = ask(&work, &asking, "alpha_wolf");
         assert_eq!(found.snippets[0].src(), "a.rs#L1-L1");
         if found.index != IndexState::Ready {

@@ -170,7 +170,7 @@ impl ParserPool {
         // Of this thread; a process that it starts has the same.
         let nice = rustix::process::getpriority_process(None).unwrap_or(0);
         let mut state = self.state();
-        loop {
+        let replaced = loop {
             let own = |idle: &IdleParser| idle.parser.nice == nice;
             if let Some(at) = state.idle.iter().rposition(own) {
                 let mut parser = state.idle.swap_remove(at).parser;
@@ -183,11 +183,11 @@ impl ParserPool {
             }
             if state.live < self.options.workers {
                 state.live += 1;
-                break;
+                break None;
             }
             // One of another priority makes room.
-            if state.idle.pop().is_some() {
-                break;
+            if let Some(other) = state.idle.pop() {
+                break Some(other);
             }
             let wait = deadline.saturating_duration_since(Instant::now());
             if wait.is_zero() {
@@ -195,8 +195,10 @@ impl ParserPool {
             }
             let waited = self.freed.wait_timeout(state, wait);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        };
         drop(state);
+        // Ends its process, for which other callers do not wait.
+        drop(replaced);
         let started = ParserProcess::start(&self.options, nice);
         let confinement = match &started {
             Ok((_, Ok(()))) => ParserConfinement::Confined,
