@@ -7,6 +7,7 @@ use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
+use llmc_host::ReadBlock;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::exit_status::ExitStatus;
@@ -54,7 +55,7 @@ fn command(name: &str) -> Command {
 /// Reads both outputs to their ends, in the order in which they come.
 fn pump(pipes: [(PipeReader, Stream); 2], sink: Sink<'_>) -> io::Result<()> {
     let mut open: Vec<(PipeReader, Stream)> = pipes.into();
-    let mut block = vec![0; READ_BLOCK_BYTES];
+    let mut block = ReadBlock::new(READ_BLOCK_BYTES);
     while !open.is_empty() {
         let mut watched: Vec<PollFd<'_>> = open
             .iter()

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use llmc_host::ReadBlock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -40,7 +41,7 @@ pub(super) struct Tree {
     err: Option<File>,
     input: Option<File>,
     gone: bool,
-    block: Vec<u8>,
+    block: ReadBlock,
     /// Removed last, when no process is left in it.
     _cgroup: Option<RunCgroup>,
 }
@@ -111,7 +112,7 @@ impl Tree {
             err: ours.err,
             input: ours.input,
             gone: false,
-            block: vec![0; READ_BLOCK_BYTES],
+            block: ReadBlock::new(READ_BLOCK_BYTES),
             _cgroup: None,
         }
     }

@@ -31,6 +31,7 @@ pub mod names;
 mod patch;
 mod private_file;
 mod read;
+mod read_block;
 mod repository;
 mod roots;
 mod rules;
@@ -49,6 +50,7 @@ pub use read::{
     Encoding, FileSlice, MAX_ANSWER_BYTES, OpenDir, OpenFile, TAG_DIGITS, mtime_ns, read_below_cwd,
     sha256_hex,
 };
+pub use read_block::ReadBlock;
 pub use repository::RepositoryStamp;
 pub use roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 pub use rules::{

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
+use crate::read_block::ReadBlock;
 use crate::roots::{FinalLink, RootedPath, Roots, file_type, refuse_kernel_file_system};
 use crate::rules::Access;
 use crate::walk::{AncestorIgnores, WalkGuard, WalkOptions};
@@ -210,7 +211,7 @@ impl OpenFile {
             return Err(too_large(self.size()));
         }
         let mut all = Vec::with_capacity(usize::try_from(self.size()).unwrap_or(0).min(limit) + 1);
-        let mut block = vec![0; READ_BLOCK_BYTES];
+        let mut block = ReadBlock::new(READ_BLOCK_BYTES);
         loop {
             cancel.check()?;
             match self.file.read(&mut block).map_err(|source| Error::Io {
@@ -378,7 +379,7 @@ pub(crate) fn for_each_block(
     cancel: &CancelToken,
     mut feed: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut block = vec![0; READ_BLOCK_BYTES];
+    let mut block = ReadBlock::new(READ_BLOCK_BYTES);
     let mut file = file.take(size);
     loop {
         cancel.check()?;

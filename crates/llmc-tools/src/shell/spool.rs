@@ -12,6 +12,7 @@ use llmc_enrich::error_lines::ErrorLines;
 use llmc_enrich::logs::LogSurvey;
 use llmc_enrich::preview::TextEnds;
 use llmc_exec::{OutputSink, Stream};
+use llmc_host::ReadBlock;
 
 /// A stream up to this size is held whole once the command has ended.
 pub(super) const WHOLE_BYTES: usize = 8 << 20;
@@ -316,7 +317,7 @@ impl SpooledStream {
             Spilled::Lost(why) => Err(io::Error::other(why.clone())),
             Spilled::File(file) => {
                 file.rewind()?;
-                let mut block = vec![0; 256 << 10];
+                let mut block = ReadBlock::new(256 << 10);
                 loop {
                     match file.read(&mut block)? {
                         0 => return Ok(()),
