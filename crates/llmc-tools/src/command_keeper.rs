@@ -17,6 +17,8 @@ use crate::state;
 #[derive(Debug, Default)]
 pub(crate) struct CommandKeeper {
     runner: OnceLock<Result<Runner>>,
+    /// What `health` says about it.
+    pub(crate) confinement: OnceLock<String>,
 }
 
 impl App {

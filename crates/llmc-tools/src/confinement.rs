@@ -54,14 +54,17 @@ impl ConfinementSummary {
         }
     }
 
-    /// The value of `confinement` in `health`: the level first, for programs; the rest for people.
-    pub fn confinement(app: &App) -> String {
-        let summary = ConfinementSummary::of_settings(app);
-        let level = match app.look_at_commands().map(Runner::level) {
-            Ok(level) => level.to_string(),
-            Err(error) => format!("commands are refused: {}", error.message),
-        };
-        format!("{level}; {}; {}", summary.reach, summary.list)
+    /// The value of `confinement` in `health`: the level first, for programs; the rest for people. It does not change
+    /// while the server runs.
+    pub fn confinement(app: &App) -> &str {
+        app.command_keeper().confinement.get_or_init(|| {
+            let summary = ConfinementSummary::of_settings(app);
+            let level = match app.look_at_commands().map(Runner::level) {
+                Ok(level) => level.to_string(),
+                Err(error) => format!("commands are refused: {}", error.message),
+            };
+            format!("{level}; {}; {}", summary.reach, summary.list)
+        })
     }
 }
 

@@ -89,7 +89,10 @@ pub async fn serve(
     let listener = Listener::open(&app, &listen).await?;
     // The kernel is probed now, not while the first client waits for its health check.
     let probed = app.clone();
-    let _ = tokio::task::spawn_blocking(move || ConfinementSummary::confinement(&probed)).await;
+    let _ = tokio::task::spawn_blocking(move || {
+        ConfinementSummary::confinement(&probed);
+    })
+    .await;
     started(&ListeningServer {
         url: listener.url(tls.is_some()),
         token: source,

@@ -212,7 +212,7 @@ impl HttpMetrics {
         let _ = writeln!(
             out,
             "{name}{{level=\"{}\",profile=\"{}\"}} 1",
-            escape_label(&ConfinementSummary::confinement(app)),
+            escape_label(ConfinementSummary::confinement(app)),
             app.config().mcp.exec.profile.as_str()
         );
         out

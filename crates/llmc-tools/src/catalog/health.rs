@@ -42,7 +42,7 @@ impl HealthReport {
         HealthReport {
             ok: true,
             version: "v0",
-            confinement: ConfinementSummary::confinement(app),
+            confinement: ConfinementSummary::confinement(app).to_owned(),
             profile: app.config().mcp.exec.profile.as_str(),
             config_warning: app.loaded().trust.ignored(),
             index: app.index_state(),

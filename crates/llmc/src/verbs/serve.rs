@@ -30,7 +30,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
     let on_start = |started: &ListeningServer| {
-        announce(started, mode, &ConfinementSummary::confinement(&app));
+        announce(started, mode, ConfinementSummary::confinement(&app));
         if let Some(warning) = &foreign_hosts {
             warn(warning);
         }
