@@ -249,11 +249,11 @@ def count():
         f"How many lines under `{under}` raise `NetworkXError`?",
         {
             HYBRID: lambda s, p: s.shell(command),
-            TE: lambda s, p: s.call("te_grep", pattern=pattern, path=under),
+            TE: lambda s, p: s.call("te_grep", pattern=pattern, path=under, count=True),
             COMMANDER: lambda s, p: s.shell(command),
             SHELL: lambda s, p: s.shell(command),
         },
-        lambda answer, p: re.search(rf'(^|matches":){len(p.lines(pattern, under))}\b', answer, re.MULTILINE),
+        lambda answer, p: re.search(rf'(^|matches":|^# TE: ){len(p.lines(pattern, under))}\b', answer, re.MULTILINE),
     )
 
 
@@ -261,8 +261,8 @@ def located(answer, p, name, number):
     """Whether the answer shows that line of that file: as `name:number`, under the file's name, or in the file itself."""
     if re.search(rf"{re.escape(name)}\D{{1,3}}{number}\b", answer):
         return True
-    under = re.search(rf"^(?:\./)?{re.escape(name)}\n((?:.+\n?)*)", answer, re.MULTILINE)
-    if under and re.search(rf"^{number}\b", under[1], re.MULTILINE):
+    under = re.search(rf"^(?:\./)?{re.escape(name)}\n((?: *\d+[:-].*\n?)*)", answer, re.MULTILINE)
+    if under and re.search(rf"^ *{number}\b", under[1], re.MULTILINE):
         return True
     lines = (p.root / name).read_text().splitlines()
     return name in answer and "\n".join(lines[max(number - 8, 0):number]) in answer

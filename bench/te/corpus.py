@@ -37,7 +37,7 @@ def entries(pytest):
     cargo, rustc = shutil.which("cargo") or "cargo", shutil.which("rustc") or "rustc"
     node = shutil.which("node") or "node"
     all_entries = [
-        grep("grep: a function's name", "spawn", "src/tokio", [r"runtime/handle\.rs:\d+: pub fn spawn<F>.*# definition", r'"matches":{lines}']),
+        grep("grep: a function's name", "spawn", "src/tokio", [r"runtime/handle\.rs(:|\n(  .*\n)*?  )\d+: pub fn spawn<F>.*# definition", r'"matches":{lines}']),
         grep("grep: a trait's name", "Deserialize", "src", [r"pub trait Deserialize<'de>.*# definition", r'"matches":{lines}']),
         grep("grep: a word everywhere", "error", "src", [r'"matches":\d{4}', r'"hot_zone":"src/']),
         grep("grep: a common call", r"fn new\(", "src", [r'"matches":{lines}', "# definition"]),

@@ -51,12 +51,9 @@ def make_environment():
     if done.returncode != 0:
         return None
     site = done.stdout.strip()
-    python = next(path for path in ("/usr/local/bin/python3", "/usr/bin/python3") if Path(path).exists())
-    version = subprocess.run(
-        [python, "-c", "import sys; print('python%d.%d' % sys.version_info[:2])"], stdout=subprocess.PIPE, text=True,
-    ).stdout.strip()
-    shutil.copytree(site, WORLD / ".venv" / "lib" / version / "site-packages")
-    (WORLD / ".venv" / "pyvenv.cfg").write_text(f"home = {Path(python).parent}\n")
+    subprocess.run([shutil.which("python3"), "-m", "venv", "--without-pip", WORLD / ".venv"], check=True)
+    (packages,) = (WORLD / ".venv" / "lib").glob("python*/site-packages")
+    shutil.copytree(site, packages, dirs_exist_ok=True)
     return site
 
 
