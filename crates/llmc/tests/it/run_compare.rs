@@ -286,11 +286,11 @@ fn nothing_of_the_repository_runs_on_the_way_to_its_base() {
 
 #[test]
 fn a_nested_repository_is_compared_with_its_own_commits() {
-    let workspace = repository("//- .gitignore\nsub/\n//- a.txt\none\n");
+    let workspace = repository("//- .gitignore\nsub/\n//- a.txt\nold a\n");
     if !has_views(&workspace) {
         return;
     }
-    workspace.write("sub/b.txt", "one\n");
+    workspace.write("sub/b.txt", "old b\n");
     let sub = workspace.path("sub");
     for words in [
         vec!["init", "-q", "sub"],
@@ -299,16 +299,16 @@ fn a_nested_repository_is_compared_with_its_own_commits() {
     ] {
         git(&workspace, &words);
     }
-    std::fs::write(sub.join("b.txt"), "two\n").unwrap();
-    workspace.write("a.txt", "two\n");
+    std::fs::write(sub.join("b.txt"), "new b\n").unwrap();
+    workspace.write("a.txt", "new a\n");
     let mut client = classic(&workspace);
     let text = compare(
         &mut client,
         json!({"command": "cat b.txt ../a.txt", "cwd": "sub"}),
     );
-    assert!(text.contains("-one\n+two\n two\n"), "{text}");
+    assert!(text.contains("-old b\n+new b\n new a\n"), "{text}");
     let text = compare(&mut client, json!({"command": "cat sub/b.txt a.txt"}));
-    assert!(text.contains(" two\n-one\n+two\n"), "{text}");
+    assert!(text.contains(" new b\n-old a\n+new a\n"), "{text}");
 }
 
 #[test]

@@ -311,7 +311,10 @@ fn programs_and_the_shell_get_the_same() {
         data["diff"].as_str().unwrap().ends_with(" one\n+two\n"),
         "{data}"
     );
+    assert_eq!(snapshot(&workspace), before);
     // In a shell the exit code is the command's, and the folder the one the user is in.
+    git(&workspace, &["init", "-q"]);
+    let before = snapshot(&workspace);
     let mut command = workspace.command();
     command.args(["te", "--preview", "sh", "-c", "rm b.txt; exit 5"]);
     command.current_dir(workspace.path("sub"));
