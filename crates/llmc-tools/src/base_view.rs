@@ -47,8 +47,8 @@ pub(crate) struct BaseView<'a> {
 }
 
 impl<'a> BaseView<'a> {
-    /// Turns a caller's `base` into a view of the repository that `dir` belongs to. A commit for now; the id of a history
-    /// entry is told apart here, by its first letters.
+    /// Turns a caller's `base` into a view of the repository that `dir` belongs to. A commit for now; this is
+    /// where the id of a history entry, which begins with `h_`, is recognised.
     ///
     /// # Errors
     /// No such base, no repository, or a base that differs in too much.

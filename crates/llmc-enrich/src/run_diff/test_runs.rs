@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::budget::plural;
 use crate::testrun::{FailureKind, Framework, TestFailure, TestRun};
 
 /// What differs between two test runs.
@@ -128,10 +129,11 @@ fn module(id: &str) -> &str {
 /// `2 failed, 1 error, 40 passed`, without the time that it took.
 fn counts(run: &TestRun) -> String {
     let mut parts = Vec::new();
-    for (count, what) in [(run.failed, "failed"), (run.errors, "errors")] {
-        if count > 0 {
-            parts.push(format!("{count} {what}"));
-        }
+    if run.failed > 0 {
+        parts.push(format!("{} failed", run.failed));
+    }
+    if run.errors > 0 {
+        parts.push(plural(run.errors, "error"));
     }
     if run.passed > 0 || parts.is_empty() {
         parts.push(format!("{} passed", run.passed));

@@ -59,7 +59,7 @@ FAILED tests/test_a.py::test_new - assert 2 == 3
 fn tests_are_sorted_by_what_changed() {
     let said = text("pytest -q", (PYTEST_BASE, 1), (PYTEST_NOW, 1));
     let expected = "\
-pytest: 2 failed, 1 errors, 7 passed at the base; 2 failed, 10 passed now
+pytest: 2 failed, 1 error, 7 passed at the base; 2 failed, 10 passed now
 newly failing (1):
 FAIL tests/test_a.py::test_new (tests/test_a.py:23)
     assert add(1, 1) == 3

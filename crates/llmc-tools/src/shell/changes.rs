@@ -81,7 +81,7 @@ impl ViewChanges {
         for (at, change) in changes.list.iter().enumerate() {
             stop.check()?;
             if change.after.is_none() && gone.is_some_and(|dir| change.path.starts_with(dir)) {
-                // Told by the folder that goes with it.
+                // Counted with the folder that is deleted.
                 continue;
             }
             let later = changes.list[at + 1..].iter();
@@ -280,7 +280,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Refs are listed with what they would point to; of the rest only the number is told.
+    /// Refs are listed with what they would point to; of the rest only the number is given.
     fn add_git(
         &mut self,
         change: &LayerChange,
@@ -349,7 +349,7 @@ impl Collector<'_> {
             Side::After => (change.after, self.changes.content_after(change, FILE_LIMIT)),
         };
         let size = entry.map_or(0, |entry| entry.size);
-        // A file of the host that cannot be read any more is told by its size.
+        // A file of the host that cannot be read any more is described by its size.
         Ok(match content {
             Ok(Some(bytes)) => Version::Bytes(bytes),
             Ok(None) | Err(_) => Version::Large(size),

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use llmc_enrich::diff;
 use llmc_enrich::run_diff::{Diagnostic, FinishedRun, RunDiff, RunDifference};
 use llmc_enrich::testrun::TestFailure;
 use llmc_exec::{ExitStatus, Stream};
@@ -20,7 +21,7 @@ use super::spool::Spool;
 use super::viewed::{NotViewed, ViewedCommand, command_words, run_on_view};
 use super::wait::WaitLimit;
 use crate::base_view::{BaseView, repository_dir};
-use crate::cx::{Cx, Form};
+use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 
@@ -28,6 +29,8 @@ use crate::render::{AnswerRoom, Render, Rendition, Rest};
 const ENVIRONMENT: &[(&str, &str)] = &[("PYTEST_ADDOPTS", "--continue-on-collection-errors")];
 /// Bytes of the end of each stream that are compared where an output is too large to be held whole.
 const TAIL_BYTES: usize = 512 << 10;
+/// Tests and diagnostics of a kind that are listed for a program that is no script.
+const MAX_LISTED: usize = 200;
 /// The exit code of a program that is not there, as shells have it.
 const NOT_FOUND: i32 = 127;
 
@@ -214,6 +217,33 @@ impl RunComparison {
         }
         document
     }
+
+    /// What a program gets: everything in a script, what fits the budget elsewhere.
+    fn data(&self, room: &AnswerRoom<'_>) -> Rendition<'_> {
+        if room.cx.caller().surface == Surface::Code {
+            return Rendition::data();
+        }
+        let mut document = self.document();
+        for list in [
+            &mut document.newly_failing,
+            &mut document.newly_passing,
+            &mut document.failing_in_both,
+            &mut document.not_collected,
+            &mut document.not_collected_at_base,
+            &mut document.not_run,
+            &mut document.new,
+            &mut document.gone,
+        ] {
+            list.truncate(MAX_LISTED);
+        }
+        let fitted = diff::condense(document.diff, room.tokens).body;
+        document.diff = &fitted;
+        let data = serde_json::to_value(document).ok();
+        Rendition {
+            data,
+            ..Rendition::data()
+        }
+    }
 }
 
 impl Render for RunComparison {
@@ -226,7 +256,7 @@ impl Render for RunComparison {
             })
             .sum();
         let mut rendition = if room.form() == Form::Data {
-            Rendition::data()
+            self.data(room)
         } else {
             let first = format!(
                 "{}: {}; now: {}\n",

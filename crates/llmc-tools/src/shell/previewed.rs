@@ -22,8 +22,10 @@ use crate::cx::{Cx, Form, Surface};
 use crate::error::Result;
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 
-/// The most of an output that a program is given.
+/// The most of an output that a script is given.
 const MAX_DATA_BYTES: usize = 4 << 20;
+/// Changes that are listed for a program that is no script.
+const MAX_LISTED_CHANGES: usize = 200;
 
 /// A command to be previewed.
 pub(crate) struct PreviewRequest {
@@ -185,10 +187,31 @@ impl Preview {
         }
     }
 
-    fn is_cut_for_programs(&self) -> bool {
+    /// What a program gets: everything in a script, what fits the budget elsewhere.
+    fn data(&self, room: &AnswerRoom<'_>) -> Rendition<'_> {
+        let mut document = self.document();
         let merged = self.output.spool().merged();
-        merged.is_none_or(|text| text.len() > MAX_DATA_BYTES)
-            || self.changes.diff.len() > MAX_DATA_BYTES
+        let mut is_cut = merged.is_none_or(|text| text.len() > MAX_DATA_BYTES)
+            || self.changes.diff.len() > MAX_DATA_BYTES;
+        if room.cx.caller().surface == Surface::Code {
+            return Rendition::data().truncated(is_cut);
+        }
+        if is_cut || !llmc_tokens::fits(&document.output, room.whole_tokens / 2) {
+            document.output = self.printed(room).text;
+            is_cut = true;
+        }
+        let left = room
+            .tokens
+            .saturating_sub(llmc_tokens::count(&document.output));
+        let found = diff::condense(&self.changes.diff, left);
+        let is_listed = self.changes.list.len() <= MAX_LISTED_CHANGES;
+        is_cut |= found.truncated || !is_listed;
+        document.diff = Cow::Owned(found.body);
+        document.changes = &self.changes.list[..self.changes.list.len().min(MAX_LISTED_CHANGES)];
+        Rendition {
+            data: serde_json::to_value(document).ok(),
+            ..Rendition::data().truncated(is_cut)
+        }
     }
 
     fn finish<'a>(&'a self, mut rendition: Rendition<'a>, room: &AnswerRoom<'_>) -> Rendition<'a> {
@@ -206,8 +229,7 @@ impl Preview {
 impl Render for Preview {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         if room.form() == Form::Data {
-            let rendition = Rendition::data().truncated(self.is_cut_for_programs());
-            return Ok(self.finish(rendition, room));
+            return Ok(self.finish(self.data(room), room));
         }
         let printed = self.printed(room);
         let taken = llmc_tokens::count(&printed.text);
@@ -224,7 +246,7 @@ impl Render for Preview {
             body: printed.text + &changed,
             breadcrumbs: printed.notes,
             totals: Totals {
-                files: Some(files),
+                files: Some(files).filter(|files| *files > 0),
                 ..Totals::default()
             },
             shown: files,

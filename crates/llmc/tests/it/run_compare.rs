@@ -70,7 +70,7 @@ fn tests_that_newly_fail_and_newly_pass_are_told() {
     assert!(text.starts_with("HEAD ("), "{text}");
     assert!(text.contains("): exit 1; now: exit 1\n"), "{text}");
     for line in [
-        "\npytest: 2 failed, 1 errors, 1 passed at the base; 2 failed, 2 passed now\n",
+        "\npytest: 2 failed, 1 error, 1 passed at the base; 2 failed, 2 passed now\n",
         "\nnewly failing (1):\nFAIL tests/test_calc.py::test_add",
         "\nnewly passing (1): tests/test_calc.py::test_sub\n",
         "\ncould not be collected at the base (1): tests/test_later.py\n",
