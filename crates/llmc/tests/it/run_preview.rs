@@ -332,7 +332,7 @@ fn programs_and_the_shell_get_the_same() {
     let code = "r = tools.run_preview(command='rm a.txt')\nprint(r.exit_code, [c['path'] for c in r['changes']])";
     assert_eq!(
         client.text("execute_code", json!({"code": code})),
-        "0 ['a.txt']\n"
+        "0 ['a.txt']"
     );
     assert_eq!(snapshot(&workspace), before);
     let mode = std::fs::metadata(workspace.path("sub/b.txt"))
