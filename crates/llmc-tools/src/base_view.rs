@@ -89,7 +89,7 @@ impl<'a> BaseView<'a> {
         stop: &CancelToken,
     ) -> Result<()> {
         let roots = &cx.files().roots;
-        let (there, _) = files_below(cx, dir, stop)?;
+        let (there, _) = files_below(cx, dir, stop).map_err(for_base)?;
         let (mut refused, mut large) = (0_u64, 0_u64);
         let mut submodules: BTreeSet<&[u8]> = BTreeSet::new();
         for (name, was) in &listed {

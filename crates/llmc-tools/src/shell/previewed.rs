@@ -246,7 +246,7 @@ impl Render for Preview {
             body: printed.text + &changed,
             breadcrumbs: printed.notes,
             totals: Totals {
-                files: Some(files).filter(|files| *files > 0),
+                files: Some(files),
                 ..Totals::default()
             },
             shown: files,
