@@ -207,6 +207,10 @@ fn single_paths_are_ignored_as_a_walk_ignores_them() {
         ("new/folder/file", false, false),
         ("new/folder/x.log", false, true),
     ] {
-        assert_eq!(ignores.is_ignored(path.as_bytes(), is_dir), is_ignored, "{path}");
+        assert_eq!(
+            ignores.is_ignored(path.as_bytes(), is_dir),
+            is_ignored,
+            "{path}"
+        );
     }
 }
