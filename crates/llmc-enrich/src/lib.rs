@@ -14,6 +14,7 @@
 //! - [`git`]: output of git
 //! - [`logs`]: logs by level and kind of line
 //! - [`error_lines`]: lines that look like errors in a text too large to keep
+//! - [`run_diff`]: two runs of one command, as what differs between them
 //! - [`output`]: any command, by its name or by what it printed
 //!
 //! Inside, `terminal` reads text as a terminal would leave it, `budget` distributes tokens over lines, and `excerpt` cuts
@@ -34,6 +35,7 @@ pub mod logs;
 pub mod output;
 mod place;
 pub mod preview;
+pub mod run_diff;
 pub mod sniff;
 mod terminal;
 pub mod testrun;

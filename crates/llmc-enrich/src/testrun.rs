@@ -318,7 +318,8 @@ fn counts(run: &TestRun) -> String {
     line
 }
 
-fn block(failure: &TestFailure) -> LineBlock<'_> {
+/// A failure with its details, most telling first.
+pub(crate) fn block(failure: &TestFailure) -> LineBlock<'_> {
     let mut lines: Vec<Cow<'_, str>> = Vec::with_capacity(2 + failure.message.len());
     let label = failure.kind.label();
     lines.push(Cow::Owned(match &failure.location {

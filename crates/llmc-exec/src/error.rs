@@ -42,6 +42,16 @@ pub enum Error {
         /// What the operator can do.
         hint: String,
     },
+    /// A run that changes nothing is not possible here.
+    #[error("commands cannot be run on a copy-on-write view: {why}")]
+    NoView {
+        why: String,
+        /// What the operator can do.
+        hint: &'static str,
+    },
+    /// As many runs on views as may be are under way.
+    #[error("{0} commands already run on copy-on-write views")]
+    TooManyViews(usize),
     /// The helper, or a step of preparing a run, failed.
     #[error("{step}: {source}")]
     Failed { step: String, source: io::Error },

@@ -4,7 +4,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::exit_status::ExitStatus;
-use super::plan::{Failure, Report};
+use super::layered_run::VIEW_HINT;
+use super::plan::{Failure, LAYERED_STEP, Report};
 use super::quarantine::Quarantined;
 use super::tree::{Event, Tree};
 use crate::error::{Error, Result};
@@ -185,6 +186,10 @@ pub(super) fn failed(failure: &Failure, program: &str) -> Error {
             source: failure.io(),
         },
         ("the working directory", _) => Error::NoWorkingDirectory,
+        (step, _) if step.starts_with(LAYERED_STEP) => Error::NoView {
+            why: format!("{}: {}", &step[LAYERED_STEP.len()..], failure.io()),
+            hint: VIEW_HINT,
+        },
         (step, _) => broken(step, failure.io()),
     }
 }

@@ -17,6 +17,7 @@
 //! - [`RunReport`], [`ExitStatus`], [`Stream`]: the result of a run
 //! - [`RunPipes`], [`RunLeash`]: a run that its caller talks to
 //! - [`GitAccess`], [`Quarantined`]: what a run may change in git directories, and what it tried
+//! - [`LayeredRun`], [`BaseLayer`], [`LayerChanges`]: a run that changes nothing, what it saw, and what it would have changed
 //! - [`ProcessOptions`]: how a background process is kept
 //! - [`RunOwner`], [`PrivateLayer`]: whose private folders a run uses
 //! - [`tool_search_path`], [`user_home`], [`HIDDEN_PLACES`]: the user's tool chains, and the credentials beside them
@@ -48,7 +49,9 @@ mod helper;
 mod home;
 mod interactive;
 mod interpreters;
+mod layer_changes;
 mod layer_limit;
+mod layered_run;
 mod level;
 mod memory;
 mod outer;
@@ -83,6 +86,8 @@ pub use helper::helper_main;
 pub use home::{HIDDEN_PLACES, user_home};
 pub use interactive::{RunLeash, RunPipes};
 pub use interpreters::is_interpreter;
+pub use layer_changes::{LayerChange, LayerChanges, LayerEntry, LayerEntryKind};
+pub use layered_run::{BaseLayer, LayeredRun};
 pub use level::{ConfinementLevel, Protection};
 pub use pids::{NotKilled, SignalTarget, find_signal_target, signal_number};
 pub use plain::{Sink, run_plain};

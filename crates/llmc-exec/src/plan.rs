@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,8 @@ pub(super) struct Plan {
     pub(super) sockets: Sockets,
     pub(super) limits: Limits,
     pub(super) view: View,
+    /// Set for a run that changes layers over its writable places, not the places.
+    pub(super) layered: Option<LayeredWrites>,
     /// Seconds of processor time per process.
     pub(super) cpu_seconds: u64,
     /// Where the command starts. The helper already stands there, but on the wrong side of the mounts.
@@ -108,6 +110,22 @@ pub(super) struct Places {
     /// All that may be read; everything without.
     pub(super) seen: Option<Vec<OsString>>,
 }
+
+/// Layers over writable places, in a file system in memory that ends with the run and its last reader.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct LayeredWrites {
+    /// The places, none inside another. The layers of the first are in a directory named `0`, and so on.
+    pub(super) places: Vec<OsString>,
+    /// Bounds what the layers hold.
+    pub(super) bytes: u64,
+}
+
+/// In each of those directories: what a run writes, what the kernel needs for that, and what is shown over the place as it is.
+pub(super) const UPPER_DIR: &str = "upper";
+pub(super) const WORK_DIR: &str = "work";
+pub(super) const BASE_DIR: &str = "base";
+/// How a failure to make such layers begins.
+pub(super) const LAYERED_STEP: &str = "a copy-on-write view: ";
 
 /// A git directory and the directory that holds the layer over it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -197,6 +215,9 @@ pub(super) enum Report {
     Slot,
     /// A probe: everything is in force.
     Ready { landlock: Option<u32> },
+    /// The file system for the layers of a run is there; a descriptor of it follows. The helper mounts them after the server
+    /// has answered.
+    Layers,
     /// A command that the server must know runs; a descriptor of its process follows. The helper reaps it only after the
     /// server has answered.
     Running,
@@ -308,6 +329,19 @@ pub(super) fn file_name_of(text: impl AsRef<OsStr>) -> String {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")
+}
+
+/// Paths that lie below no other of the list.
+pub(super) fn outermost(paths: &[OsString]) -> Vec<&OsStr> {
+    let below = |path: &OsStr, other: &OsStr| path != other && Path::new(path).starts_with(other);
+    let mut list: Vec<&OsStr> = Vec::new();
+    for path in paths {
+        let covered = paths.iter().any(|other| below(path, other));
+        if !covered && !list.contains(&path.as_os_str()) {
+            list.push(path);
+        }
+    }
+    list
 }
 
 /// Paths for a message: not all of them are UTF-8.

@@ -87,6 +87,8 @@ type FileId = (u64, u64);
 enum GitView {
     Layered,
     ReadOnly,
+    /// In a layer over the whole place, of which nothing reaches the host.
+    Discarded,
     /// As they are, with protected names that exist read-only or copied.
     Direct,
 }
@@ -131,8 +133,30 @@ impl Guard {
         }
     }
 
+    /// Every place that runs may write.
+    pub(super) fn writable(&self) -> &[OsString] {
+        &self.places.write
+    }
+
     /// Records what is there, and returns how the run is to see it.
     pub(super) fn before(&self, level: &ConfinementLevel, git: GitAccess) -> Watch {
+        let view = match (level.protected, git) {
+            (Protection::Mount, GitAccess::ReadOnly) => GitView::ReadOnly,
+            (Protection::Mount, GitAccess::Merged) if level.git_overlay => GitView::Layered,
+            _ => GitView::Direct,
+        };
+        self.watch(level, view)
+    }
+
+    /// How a run sees what is there that changes nothing of it, so that nothing has to be looked at afterwards.
+    pub(super) fn before_view(&self, level: &ConfinementLevel) -> Watch {
+        Watch {
+            places: self.watch(level, GitView::Discarded).places,
+            ..Watch::default()
+        }
+    }
+
+    fn watch(&self, level: &ConfinementLevel, view: GitView) -> Watch {
         let mut watch = Watch {
             places: self.places.clone(),
             on: level.protected != Protection::None,
@@ -141,11 +165,6 @@ impl Guard {
         if !watch.on {
             return watch;
         }
-        let view = match (level.protected, git) {
-            (Protection::Mount, GitAccess::ReadOnly) => GitView::ReadOnly,
-            (Protection::Mount, GitAccess::Merged) if level.git_overlay => GitView::Layered,
-            _ => GitView::Direct,
-        };
         let found = self.homes();
         watch.note_coverage(&found);
         let mut git_dirs_found = Vec::new();
@@ -307,6 +326,8 @@ impl Guard {
                 });
                 watch.layers.push(layer);
             }
+            // Protected names that exist stay read-only, so that git says what it would say in a real run.
+            (GitView::Discarded, None) => watch.places.kept.extend(os(GitNames::of(&dir).paths)),
             (_, None) => watch.places.kept.push(dir.into_os_string()),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,9 @@ use super::follow::{CANCEL_CHECK_INTERVAL, RunReport, Stream, Terms, broken, fai
 use super::home::{layered_folders, shared_folders};
 use super::layer_limit::disk_bytes;
 use super::level::{ConfinementLevel, Feature, Features, Protection};
-use super::plan::{Failure, Input, LayerStore, Plan, Report, SINGLE_PROCESS, Target, os};
+use super::plan::{
+    Failure, Input, LayerStore, LayeredWrites, Plan, Report, SINGLE_PROCESS, Target, os,
+};
 use super::policy::{Allowed, Choice, Policy};
 use super::programs::{Program, Programs, Unresolved, find_program};
 use super::protect::{GitAccess, Guard, Undone, Watch};
@@ -28,6 +31,7 @@ use super::settings::{Children, Confinement, Profile, Settings};
 use super::tmp::OwnTmp;
 use super::tree::{Event, Tree};
 
+mod layered;
 mod prepare;
 mod slots;
 
@@ -109,6 +113,8 @@ pub struct Runner {
     cgroups: Cgroups,
     /// One for each principal, since private layers are theirs.
     brokers: Mutex<BTreeMap<String, Broker>>,
+    /// Runs on copy-on-write views that are under way.
+    views: AtomicUsize,
 }
 
 impl Runner {
@@ -158,6 +164,7 @@ impl Runner {
             has_view: true,
             cgroups: Cgroups::find(),
             brokers: Mutex::default(),
+            views: AtomicUsize::new(0),
         };
         match runner.settings.confinement {
             Confinement::Off => {}
@@ -326,13 +333,24 @@ impl Runner {
 
     /// Starts a run with an input.
     pub(super) fn launch_with(&self, spec: &ExecRequest<'_>, input: Input) -> Result<Launched> {
-        let Vetted { program, argv, env } = self.vetted(spec)?;
-        let slot_request = SlotRequest::new(self, spec.owner.principal);
         let git = match self.settings.profile {
             Profile::Restricted => GitAccess::ReadOnly,
             Profile::Unrestricted => spec.git,
         };
-        let watch = self.guard.before(&self.level, git);
+        self.launch(spec, input, None, || self.guard.before(&self.level, git))
+    }
+
+    /// Starts a run, in the places that `watch` gives or in layers over them.
+    fn launch(
+        &self,
+        spec: &ExecRequest<'_>,
+        input: Input,
+        layered: Option<LayeredWrites>,
+        watch: impl FnOnce() -> Watch,
+    ) -> Result<Launched> {
+        let Vetted { program, argv, env } = self.vetted(spec)?;
+        let slot_request = SlotRequest::new(self, spec.owner.principal);
+        let watch = watch();
         let argv = argv.into_iter().map(OsString::from);
         let (file, argv) = match self.settings.children {
             Children::Allowed => (program.path.clone(), argv.collect()),
@@ -365,7 +383,10 @@ impl Runner {
             places.write.push(tmp.path().into());
             target.env.push(("TMPDIR".into(), tmp.path().into()));
         }
-        let plan = self.plan(places, spec, target);
+        let plan = Plan {
+            layered,
+            ..self.plan(places, spec, target)
+        };
         let tree = self
             .start(&spec.cwd.fd, &plan, input, slot_request)
             .map_err(|error| broken("starting the helper", error))?
@@ -428,6 +449,7 @@ impl Runner {
             sockets: kinds,
             limits: self.settings.limits,
             view: self.view(RunOwner::default(), sockets),
+            layered: None,
             cpu_seconds: 10,
             cwd: "/".into(),
             target: None,

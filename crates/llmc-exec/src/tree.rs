@@ -121,18 +121,30 @@ impl Tree {
         plan::forgive_gone(plan::send(&self.leash, message))
     }
 
-    /// Waits for the start of a command that has an input. Returns a descriptor of its process.
-    pub(super) fn running(&mut self) -> io::Result<Result<OwnedFd, Failure>> {
-        match plan::receive(&self.leash)? {
-            Report::Running => {}
-            Report::Failed(failure) => return Ok(Err(failure)),
-            _ => return Err(io::ErrorKind::InvalidData.into()),
-        }
-        let pidfd = fds::receive(&self.leash)?.pop();
-        Ok(Ok(pidfd.ok_or(io::ErrorKind::InvalidData)?))
+    /// Waits for the file system that holds the layers of a run. Returns a descriptor of its root.
+    pub(super) fn layers(&mut self) -> io::Result<Result<OwnedFd, Failure>> {
+        self.descriptor_after(|report| matches!(report, Report::Layers))
     }
 
-    /// Tells the helper that the process may end now, as far as the server is concerned.
+    /// Waits for the start of a command that has an input. Returns a descriptor of its process.
+    pub(super) fn running(&mut self) -> io::Result<Result<OwnedFd, Failure>> {
+        self.descriptor_after(|report| matches!(report, Report::Running))
+    }
+
+    fn descriptor_after(
+        &mut self,
+        is_expected: impl FnOnce(&Report) -> bool,
+    ) -> io::Result<Result<OwnedFd, Failure>> {
+        match plan::receive(&self.leash)? {
+            Report::Failed(failure) => return Ok(Err(failure)),
+            report if is_expected(&report) => {}
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+        let fd = fds::receive(&self.leash)?.pop();
+        Ok(Ok(fd.ok_or(io::ErrorKind::InvalidData)?))
+    }
+
+    /// Tells the helper to go on: the server has what it needs of what was reported.
     pub(super) fn seen(&self) -> io::Result<()> {
         plan::forgive_gone((&self.leash).write_all(&[SEEN]))
     }

@@ -190,6 +190,11 @@ impl OpenFile {
         u64::try_from(self.stat.st_size).unwrap_or(0)
     }
 
+    /// Whether its owner may start it.
+    pub fn is_executable(&self) -> bool {
+        self.stat.st_mode & 0o100 != 0
+    }
+
     /// Last change, nanoseconds since 1970.
     pub fn mtime_ns(&self) -> i64 {
         mtime_ns(&self.stat)

@@ -1,4 +1,4 @@
-//! What the last commit has, read without running anything that the repository could name.
+//! What a commit has, read without running anything that the repository could name.
 //!
 //! git is started as a fixed program, confined like any command, with plumbing that knows no filters, drivers, hooks or
 //! pagers and with no configuration but the repository's own. What comes back is bytes; comparing is done here.
@@ -14,6 +14,10 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// A list of more bytes than this is not read.
 const LIST_LIMIT: u64 = 64 << 20;
+/// git's name of a commit, with its line end.
+const MAX_ID_BYTES: u64 = 200;
+/// What git says where there is no repository.
+const NO_REPOSITORY: &str = "not a git repository";
 /// Objects asked for in one run.
 const BATCH: usize = 500;
 /// Bytes asked for in one run.
@@ -85,29 +89,90 @@ pub(crate) enum Reach {
     All,
 }
 
-/// One name in the last commit.
+/// One name in a commit.
 #[derive(Debug, Clone)]
 pub(crate) struct Committed {
     /// git's name of the content.
     pub(crate) id: String,
     /// Bytes.
     pub(crate) size: u64,
-    /// Whether it is a plain file: not a link, a directory or another repository.
-    pub(crate) is_file: bool,
+    pub(crate) kind: CommittedKind,
 }
 
-/// The last commit of the repository that a directory belongs to.
-pub(crate) struct Head<'a> {
+/// What a name in a commit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CommittedKind {
+    File,
+    Executable,
+    Link,
+    /// Another repository.
+    Submodule,
+    Directory,
+}
+
+impl Committed {
+    /// Whether it is a plain file.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.kind, CommittedKind::File | CommittedKind::Executable)
+    }
+}
+
+/// A commit of the repository that a directory belongs to.
+pub(crate) struct CommitTree<'a> {
     runner: &'a Runner,
     git: Program,
     dir: &'a OpenDir,
     cx: &'a Cx,
     repository: CheckedRepository<'a>,
+    /// What git calls the commit.
+    revision: String,
 }
 
-impl<'a> Head<'a> {
-    /// Of the repository that `dir` belongs to.
-    pub(crate) fn of(cx: &'a Cx, dir: &'a OpenDir, stop: &CancelToken) -> Result<Head<'a>> {
+impl<'a> CommitTree<'a> {
+    /// The commit that a revision names in the repository that `dir` belongs to.
+    ///
+    /// # Errors
+    /// There is no such repository or commit.
+    pub(crate) fn at(
+        cx: &'a Cx,
+        dir: &'a OpenDir,
+        revision: &str,
+        stop: &CancelToken,
+    ) -> Result<CommitTree<'a>> {
+        let mut tree = CommitTree::head(cx, dir, stop)?;
+        let unknown = || {
+            let shown: String = revision.chars().take(80).collect();
+            Error::new(
+                ErrorKind::NotFound,
+                format!("{shown:?} names no commit here"),
+            )
+        };
+        let is_plain = |c: char| !c.is_control() && c != '\0';
+        if revision.is_empty() || revision.starts_with('-') || !revision.chars().all(is_plain) {
+            return Err(unknown());
+        }
+        let name = format!("{revision}^{{commit}}");
+        let words = ["rev-parse", "--verify", "--quiet", name.as_str()];
+        let (code, stdout, stderr) = tree.git(&words, MAX_ID_BYTES, stop)?;
+        if String::from_utf8_lossy(&stderr).contains(NO_REPOSITORY) {
+            return Err(tree.no_repository());
+        }
+        let id = String::from_utf8_lossy(&stdout).trim().to_owned();
+        let is_id = matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if code != Some(0) || !is_id {
+            return Err(unknown());
+        }
+        tree.revision = id;
+        Ok(tree)
+    }
+
+    /// What git calls the commit.
+    pub(crate) fn revision(&self) -> &str {
+        &self.revision
+    }
+
+    /// The last commit.
+    pub(crate) fn head(cx: &'a Cx, dir: &'a OpenDir, stop: &CancelToken) -> Result<CommitTree<'a>> {
         let repository = CheckedRepository::of(cx, dir, stop)?;
         let runner = cx.app().commands()?;
         let git = runner.find("git").map_err(|_| {
@@ -117,12 +182,13 @@ impl<'a> Head<'a> {
             )
             .hint("give b, the path to compare with, or install git")
         })?;
-        Ok(Head {
+        Ok(CommitTree {
             runner,
             git,
             dir,
             cx,
             repository,
+            revision: "HEAD".to_owned(),
         })
     }
 
@@ -136,24 +202,29 @@ impl<'a> Head<'a> {
         if reach == Reach::All {
             words.push("-r");
         }
-        words.push("HEAD");
+        words.push(&self.revision);
         let (code, stdout, stderr) = self.git(&words, LIST_LIMIT, stop)?;
         if code == Some(0) {
             let entries = stdout.split(|byte| *byte == 0).filter_map(entry);
             return Ok(Some(entries.collect()));
         }
         let stderr = String::from_utf8_lossy(&stderr);
-        if stderr.contains("not a git repository") {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                format!("{} is in no git repository", self.dir.path.requested()),
-            )
-            .hint("give b, the path to compare with"));
+        if stderr.contains(NO_REPOSITORY) {
+            return Err(self.no_repository());
         }
         if stderr.contains("Not a valid object name HEAD") {
             return Ok(None);
         }
         Err(unreadable(code))
+    }
+
+    fn no_repository(&self) -> Error {
+        let dir = self.dir.path.requested();
+        Error::new(
+            ErrorKind::NotFound,
+            format!("{dir} is in no git repository"),
+        )
+        .hint("give b, the path to compare with")
     }
 
     /// The contents, by git's names for them.
@@ -270,7 +341,13 @@ fn entry(line: &[u8]) -> Option<(Vec<u8>, Committed)> {
     let committed = Committed {
         id: id.to_owned(),
         size: words.next()?.parse().unwrap_or(0),
-        is_file: mode.starts_with("100"),
+        kind: match mode {
+            "100755" => CommittedKind::Executable,
+            "120000" => CommittedKind::Link,
+            "160000" => CommittedKind::Submodule,
+            "040000" => CommittedKind::Directory,
+            _ => CommittedKind::File,
+        },
     };
     Some((line[tab + 1..].to_vec(), committed))
 }

@@ -468,6 +468,14 @@ impl From<llmc_exec::Error> for Error {
                 "correct mcp.exec.policy_file; docs/policy.md describes the form".to_owned(),
             ),
             Exec::IsolationRequired { hint, .. } => (ErrorKind::IsolationRequired, hint),
+            Exec::NoView { hint, .. } => {
+                return Error::new(ErrorKind::Unavailable, message)
+                    .hint(hint)
+                    .retry(false);
+            }
+            Exec::TooManyViews(_) => {
+                return Error::new(ErrorKind::Busy, message).hint("try again when one has ended");
+            }
             Exec::BadRequest(_) => return Error::bad_args(message),
             Exec::NoWorkingDirectory => return Error::new(ErrorKind::NotFound, message),
             Exec::Host(error) => return error.into(),

@@ -22,6 +22,7 @@
 mod app;
 mod approval;
 mod arguments;
+mod base_view;
 mod bootload;
 mod budget;
 mod call;

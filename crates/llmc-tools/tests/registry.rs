@@ -516,6 +516,8 @@ const WITHOUT_ANSWER: &[&str] = &[
     "repo_write_patch",
     "rlm_query",
     "run_cmd",
+    "run_compare",
+    "run_preview",
     "run_pytest",
     "te_diff",
     "te_git",

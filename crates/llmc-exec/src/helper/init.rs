@@ -20,6 +20,7 @@ use rustix::process::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT};
 
+use super::layered::{self, Layers};
 use super::outer::leash;
 use super::usage::UsageCheck;
 use super::{caps, landlock, limits, mounts, namespaces, reaper, seccomp, stage};
@@ -100,7 +101,7 @@ fn carry_out(
     leash: &UnixStream,
     ends: CommandStdio,
 ) -> io::Result<()> {
-    let reports = match confine(plan, stage) {
+    let reports = match confine(plan, stage, leash) {
         Ok(landlock) => match &plan.target {
             Some(target) => live(target, plan, leash, ends),
             None => vec![Report::Ready { landlock }],
@@ -111,7 +112,7 @@ fn carry_out(
 }
 
 /// Puts the boundary up around this process. Returns the Landlock ABI in force.
-fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
+fn confine(plan: &Plan, stage: Option<&Stage>, leash: &UnixStream) -> Result<Option<u32>, Failure> {
     let here =
         rustix::fs::stat(".").map_err(|errno| Failure::new(None, "looking around", errno))?;
     if plan.features.mount {
@@ -121,14 +122,21 @@ fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
             .map(|session| stage::session_tmp(session, plan.limits.tmp_bytes))
             .transpose()
             .map_err(|error| Failure::new(None, "the session's /tmp", error))?;
+        let layers_dir = layered::mount_point(plan, stage)?;
         namespaces::mount(plan.features)?;
-        mounts::build(plan, stage, tmp.as_deref())
+        let layers = match (&plan.layered, layers_dir) {
+            (Some(writes), Some(dir)) => Some(Layers::make(writes, &dir, leash)?),
+            _ => None,
+        };
+        mounts::build(plan, stage, tmp.as_deref(), layers.as_ref())
             .map_err(|error| Failure::new(Some(error.feature), &error.step, error.errno))?;
         if plan.features.fresh_proc {
             mounts::fresh_proc(|| limits::bound_pids(plan.limits.processes))
                 .map_err(|errno| Failure::new(Some(Feature::FreshProc), "mounting /proc", errno))?;
         }
         stand_at(plan, &here)?;
+    } else if plan.layered.is_some() {
+        return Err(layered::failure("no mount namespace", Errno::NOSYS));
     }
     limits::set(plan).map_err(|errno| Failure::new(None, "resource limits", errno))?;
     if plan.features == Features::default() {
@@ -154,7 +162,9 @@ fn confine(plan: &Plan, stage: Option<&Stage>) -> Result<Option<u32>, Failure> {
 fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
     let failed = |errno| Failure::new(None, "the working directory", errno);
     rustix::process::chdir(&plan.cwd).map_err(failed)?;
-    let mut overlaid = plan.places.git.iter().map(|git| Path::new(&git.git_dir));
+    let layered = plan.layered.iter().flat_map(|writes| &writes.places);
+    let git_dirs = plan.places.git.iter().map(|git| &git.git_dir);
+    let mut overlaid = git_dirs.chain(layered).map(Path::new);
     if overlaid.any(|dir| Path::new(&plan.cwd).starts_with(dir)) {
         // An overlay shows the directory under numbers of its own.
         return Ok(());

@@ -14,6 +14,7 @@ mod caps;
 mod compute_only;
 mod init;
 mod landlock;
+mod layered;
 mod limits;
 mod loopback;
 mod mounts;

@@ -5,7 +5,7 @@
 //! another run may be moving directories about at this very moment.
 
 use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{CString, OsStr};
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -20,9 +20,10 @@ use rustix::mount::{
     mount_change, mount_remount, move_mount, open_tree,
 };
 
+use super::layered::Layers;
 use super::stage::layer_dir;
 use crate::level::Feature;
-use crate::plan::{GitOverlay, HiddenPlace, LINKS_DIR, Plan, Stage};
+use crate::plan::{GitOverlay, HiddenPlace, LINKS_DIR, Plan, Stage, outermost};
 
 /// Where a daemon's sockets are. `/var/run` is a link to the other almost everywhere.
 const RUN_DIRS: [&str; 2] = ["/run", "/var/run"];
@@ -33,6 +34,7 @@ const STAND_INS: &str = "/dev/.llmc";
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// What went wrong, and where.
+#[derive(Debug)]
 pub(super) struct MountError {
     pub(super) feature: Feature,
     pub(super) step: String,
@@ -43,7 +45,12 @@ type Result<T, E = MountError> = std::result::Result<T, E>;
 
 /// Builds the view from what the host has and the broker has staged; `tmp` is the session's. `/proc` comes later, from
 /// [`fresh_proc`].
-pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> Result<()> {
+pub(super) fn build(
+    plan: &Plan,
+    stage: Option<&Stage>,
+    tmp: Option<&Path>,
+    own_layers: Option<&Layers>,
+) -> Result<()> {
     let root = OsStr::new("/");
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(at("making mounts private", root))?;
@@ -53,7 +60,10 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
     let own_tmp = !writable
         .iter()
         .any(|path| Path::new("/tmp").starts_with(path));
-    let clones = cloned(&writable)?;
+    let clones = match own_layers {
+        Some(own) => own.overlays(&writable)?,
+        None => cloned(&writable)?,
+    };
     let is_written = |path: &Path| writable.iter().any(|root| path.starts_with(root));
     let layers = stage
         .map(|stage| stage.layers.as_slice())
@@ -116,9 +126,12 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
     let nodes = device_nodes()?;
     let session_tmp = match tmp.filter(|_| own_tmp) {
         Some(dir) => {
-            let clone =
-                open(dir.as_os_str()).and_then(|fd| clone_mount(&fd, OpenTreeFlags::empty()));
-            Some(clone.map_err(at("opening", dir.as_os_str()))?)
+            let opened = open(dir.as_os_str()).map_err(at("opening", dir.as_os_str()))?;
+            Some(match own_layers {
+                Some(own) => own.over_tmp(&opened)?,
+                None => clone_mount(&opened, OpenTreeFlags::empty())
+                    .map_err(at("opening", dir.as_os_str()))?,
+            })
         }
         None => None,
     };
@@ -138,7 +151,13 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
         }
     }
     // Mounts of the host below a layer, which shows only what lies in the folder itself.
-    let inner = inner_mounts(mounted.keys(), &layers, &is_written);
+    let layer_dirs: Vec<&OsStr> = layers.iter().map(|(dir, _)| *dir).collect();
+    let inner = inner_mounts(mounted.keys(), &layer_dirs, &is_written);
+    // The same for the run's own layers: those mounts are shown, and stay read-only.
+    let inner_written = match own_layers {
+        Some(_) => inner_mounts(mounted.keys(), &writable, &|_| false),
+        None => Vec::new(),
+    };
 
     if own_tmp {
         let tmp = OsStr::new("/tmp");
@@ -184,6 +203,12 @@ pub(super) fn build(plan: &Plan, stage: Option<&Stage>, tmp: Option<&Path>) -> R
     for (path, clone) in clones.iter().filter(|(path, _)| *path != root) {
         attach(path, clone, &covered)?;
         remount(clone, MountFlags::empty()).map_err(at("mounting", path))?;
+    }
+    for (path, clone) in &inner_written {
+        // A base may have nothing at that place.
+        if let Ok(onto) = open(path.as_os_str()) {
+            move_onto(clone, &onto).map_err(at("mounting", path.as_os_str()))?;
+        }
     }
     for (path, clone) in &shown_clones {
         attach(path, clone, &covered)?;
@@ -287,19 +312,6 @@ pub(super) fn fresh_proc(before: impl FnOnce()) -> Result<(), Errno> {
     mount_remount("/proc", flags | MountFlags::RDONLY, c"")
 }
 
-/// Paths that lie below no other of the list.
-fn outermost(paths: &[OsString]) -> Vec<&OsStr> {
-    let below = |path: &OsStr, other: &OsStr| path != other && Path::new(path).starts_with(other);
-    let mut list: Vec<&OsStr> = Vec::new();
-    for path in paths {
-        let covered = paths.iter().any(|other| below(path, other));
-        if !covered && !list.contains(&path.as_os_str()) {
-            list.push(path);
-        }
-    }
-    list
-}
-
 fn cloned<'a>(paths: &[&'a OsStr]) -> Result<Vec<(&'a OsStr, OwnedFd)>> {
     let clone = |path: &&'a OsStr| {
         let fd = open(path).and_then(|fd| clone_mount(&fd, OpenTreeFlags::AT_RECURSIVE));
@@ -309,7 +321,7 @@ fn cloned<'a>(paths: &[&'a OsStr]) -> Result<Vec<(&'a OsStr, OwnedFd)>> {
 }
 
 /// Opens a place without following a link anywhere on the way.
-fn open(path: &OsStr) -> Result<OwnedFd, Errno> {
+pub(super) fn open(path: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     loop {
         match rfs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
@@ -369,14 +381,14 @@ impl StandIns {
 /// Mounts strictly below a layer, as they are now. The ones out of this user's reach are left out.
 fn inner_mounts<'a>(
     mounted: impl Iterator<Item = &'a PathBuf>,
-    layers: &[(&OsStr, OwnedFd)],
+    layers: &[&OsStr],
     is_written: &dyn Fn(&Path) -> bool,
 ) -> Vec<(&'a PathBuf, OwnedFd)> {
     let mut found: Vec<(&PathBuf, OwnedFd)> = Vec::new();
     for path in mounted {
         let below = |dir: &Path| path != dir && path.starts_with(dir);
         let known = found.iter().any(|(dir, _)| below(dir));
-        if known || is_written(path) || !layers.iter().any(|(dir, _)| below(Path::new(dir))) {
+        if known || is_written(path) || !layers.iter().any(|dir| below(Path::new(dir))) {
             continue;
         }
         let clone =

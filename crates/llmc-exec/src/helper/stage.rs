@@ -193,6 +193,13 @@ fn clear_store(store: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Where a run mounts the file system for its layers, in a mount namespace of its own; made if need be.
+pub(super) fn layers_mount_point() -> io::Result<PathBuf> {
+    let dir = Path::new(STAGE_DIR).join("layers");
+    make_dir(&dir)?;
+    Ok(dir)
+}
+
 /// The staged `/tmp` of a session, made if need be. For a process that still shares the broker's mounts.
 pub(super) fn session_tmp(session: &str, bytes: u64) -> io::Result<PathBuf> {
     let stage = Path::new(STAGE_DIR);

@@ -55,6 +55,7 @@ impl Runner {
             sockets: kinds,
             limits: self.settings.limits,
             view: self.view(spec.owner, sockets),
+            layered: None,
             // The server ends a run at its time limit; this is a second bound.
             cpu_seconds: (spec.timeout.min(MAX_RUN_TIME).as_secs() + 5) * processors,
             cwd: spec.cwd.path.absolute().into_os_string(),

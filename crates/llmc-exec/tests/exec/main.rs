@@ -19,6 +19,7 @@ mod escapes;
 mod git_layer;
 mod guarding;
 mod home;
+mod layered;
 mod policy;
 mod probes;
 mod processes;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
     guarding::list(&mut add);
     home::list(&mut add);
     endings::list(&mut add);
+    layered::list(&mut add);
     policy::list(&mut add);
     processes::list(&mut add);
     probes::list(&mut add);

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -203,6 +203,86 @@ impl IgnoreRules {
             next = rules.parent.as_deref();
         }
         from_git.or(from_exclude).unwrap_or(false)
+    }
+}
+
+/// Answers for single paths whether the ignore files of a tree leave them out, as a walk would.
+#[derive(Debug)]
+pub struct PathIgnores {
+    root: OwnedFd,
+    compiler: IgnoreCompiler,
+    /// Of each directory that was asked about, whether it is left out, and the rules inside.
+    dirs: HashMap<Vec<u8>, (bool, Option<Arc<IgnoreRules>>)>,
+}
+
+impl PathIgnores {
+    /// For paths below this directory.
+    pub fn new(root: OwnedFd) -> Self {
+        Self {
+            root,
+            compiler: IgnoreCompiler::default(),
+            dirs: HashMap::new(),
+        }
+    }
+
+    /// Whether a path below the directory is left out, or one of the directories that it is in. It need not exist.
+    pub fn is_ignored(&mut self, path: &[u8], is_dir: bool) -> bool {
+        let (dir, _) = split_last(path);
+        let (is_ignored, rules) = self.dir(dir);
+        let kind = match is_dir {
+            true => IgnoreTarget::Dir,
+            false => IgnoreTarget::File,
+        };
+        is_ignored || rules.is_some_and(|rules| rules.ignore(path, kind))
+    }
+
+    fn dir(&mut self, path: &[u8]) -> (bool, Option<Arc<IgnoreRules>>) {
+        if let Some(known) = self.dirs.get(path) {
+            return known.clone();
+        }
+        let (is_ignored, above) = match path.is_empty() {
+            true => (false, None),
+            false => {
+                let (parent, _) = split_last(path);
+                let (is_ignored, above) = self.dir(parent);
+                let by_rules = above
+                    .as_ref()
+                    .is_some_and(|rules| rules.ignore(path, IgnoreTarget::Dir));
+                (is_ignored || by_rules, above)
+            }
+        };
+        let rules = match self.open(path).and_then(|fd| Some((fstat(&fd).ok()?, fd))) {
+            Some((stat, fd)) => IgnoreRules::inside(
+                above.as_ref(),
+                fd.as_fd(),
+                stat.st_dev,
+                path,
+                &IgnoreFilesPresent::Unknown,
+                &self.compiler,
+            ),
+            None => above,
+        };
+        self.dirs.insert(path.to_vec(), (is_ignored, rules.clone()));
+        (is_ignored, rules)
+    }
+
+    fn open(&self, path: &[u8]) -> Option<OwnedFd> {
+        let mut fd = self.root.try_clone().ok()?;
+        for step in path
+            .split(|byte| *byte == b'/')
+            .filter(|step| !step.is_empty())
+        {
+            fd = open_dir(fd.as_fd(), step).ok()?;
+        }
+        Some(fd)
+    }
+}
+
+/// A path's directory and its last part.
+fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memrchr(b'/', path) {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use llmc_host::walk::{AncestorIgnores, FileGlob, Hidden, SkippedCounts, WalkGuard, WalkOptions};
+use llmc_host::walk::{
+    AncestorIgnores, FileGlob, Hidden, PathIgnores, SkippedCounts, WalkGuard, WalkOptions,
+};
 use llmc_host::{Access, FinalLink, PathRules, Roots};
 
 use super::{add, find_with, open, paths, tree};
@@ -176,4 +178,39 @@ fn what_the_agent_may_not_read_is_kept_from_walks() {
     let found = find_with(dir.path(), "*", &options);
     assert_eq!(paths(&found), ["b.txt", "c/state/db"]);
     assert_eq!(found.skipped, skipped(3, 0));
+}
+
+#[test]
+fn single_paths_are_ignored_as_a_walk_ignores_them() {
+    let fixture = "//- .gitignore\n*.log\n/target/\n!keep.log\n\
+         //- sub/.gitignore\n!*.log\nbuild/\n\
+         //- a.log\n//- keep.log\n//- target/x\n//- target/deep/y\n//- sub/b.log\n//- sub/build/z\n//- src/target/x\n";
+    let dir = tree(fixture);
+    let options = WalkOptions {
+        hidden: Hidden::Include,
+        ..WalkOptions::default()
+    };
+    let walked = find_with(dir.path(), "*", &options);
+    let walked: Vec<&str> = paths(&walked);
+    let mut ignores = PathIgnores::new(open(dir.path()).into());
+    for line in fixture.lines().filter_map(|line| line.strip_prefix("//- ")) {
+        let is_ignored = ignores.is_ignored(line.as_bytes(), false);
+        assert_eq!(is_ignored, !walked.contains(&line), "{line}");
+    }
+    // Names that are not there follow the same rules.
+    for (path, is_dir, is_ignored) in [
+        ("new.log", false, true),
+        ("sub/new.log", false, false),
+        ("sub/build", true, true),
+        ("sub/build", false, false),
+        ("target/new/deep/file", false, true),
+        ("new/folder/file", false, false),
+        ("new/folder/x.log", false, true),
+    ] {
+        assert_eq!(
+            ignores.is_ignored(path.as_bytes(), is_dir),
+            is_ignored,
+            "{path}"
+        );
+    }
 }

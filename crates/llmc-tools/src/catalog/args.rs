@@ -21,6 +21,15 @@ pub(super) const WRITE_ERRORS: &[ErrorKind] =
     &[InvalidPath, NotFound, PreconditionFailed, Busy, WriteFailed];
 /// What goes wrong when a program is started.
 pub(super) const RUN_ERRORS: &[ErrorKind] = &[CommandDenied, IsolationRequired, InvalidPath];
+/// What goes wrong when a program is started on a copy-on-write view.
+pub(super) const VIEW_ERRORS: &[ErrorKind] = &[
+    CommandDenied,
+    IsolationRequired,
+    InvalidPath,
+    NotFound,
+    Unavailable,
+    Busy,
+];
 /// What goes wrong when the index is asked.
 pub(super) const INDEX_ERRORS: &[ErrorKind] = &[NotFound, Busy];
 

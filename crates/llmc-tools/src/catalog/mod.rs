@@ -36,6 +36,8 @@ mod repo_read;
 mod repo_write_patch;
 pub(crate) mod rlm_query;
 mod run_cmd;
+mod run_compare;
+mod run_preview;
 mod run_pytest;
 mod stat;
 mod te_cat;
@@ -61,6 +63,7 @@ use crate::tool::ToolDef;
 pub(crate) use args::bounded_by;
 pub(crate) use linux_fs_list::below;
 pub(crate) use target::{LineSpan, lines_of, split_lines};
+pub(crate) use te_diff::files_below;
 
 /// Every tool, in the order clients see.
 pub static TOOLS: &[ToolDef] = &[
@@ -78,6 +81,8 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<linux_search_content::LinuxSearchContent>(),
     ToolDef::of::<linux_handle_read::LinuxHandleRead>(),
     ToolDef::of::<run_cmd::RunCmd>(),
+    ToolDef::of::<run_preview::RunPreview>(),
+    ToolDef::of::<run_compare::RunCompare>(),
     ToolDef::of::<linux_proc_start::LinuxProcStart>(),
     ToolDef::of::<linux_proc_read::LinuxProcRead>(),
     ToolDef::of::<linux_proc_send::LinuxProcSend>(),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::args::READ_ERRORS;
 use super::linux_fs_list::below;
 use super::target::{LineSpan, lines_of};
-use crate::committed::{Committed, Head, Reach, is_same};
+use crate::committed::{CommitTree, Committed, Reach, is_same};
 use crate::compare::{Comparison, FILE_LIMIT, Version};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
@@ -279,7 +279,11 @@ fn version(roots: &Roots, path: &str, stop: &CancelToken) -> Result<Version> {
 }
 
 /// The files below a directory, hidden ones too, and how many ignored ones were passed over.
-fn files_below(cx: &Cx, dir: &OpenDir, stop: &CancelToken) -> Result<(BTreeSet<Vec<u8>>, u64)> {
+pub(crate) fn files_below(
+    cx: &Cx,
+    dir: &OpenDir,
+    stop: &CancelToken,
+) -> Result<(BTreeSet<Vec<u8>>, u64)> {
     let roots = &cx.files().roots;
     let mut options = dir.walk_options(roots)?;
     options.hidden = Hidden::Include;
@@ -343,7 +347,7 @@ fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
         Err(llmc_host::Error::NotFound { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let head = Head::of(cx, &dir, stop)?;
+    let head = CommitTree::head(cx, &dir, stop)?;
     let listed = match head.list(Reach::Here, stop) {
         // For a revision or a typing error that message helps more than a missing repository does.
         Err(error) if file.is_none() && error.kind == ErrorKind::NotFound => return Err(missing()),
@@ -354,7 +358,7 @@ fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
         found.notes.push("there is no commit yet".to_owned());
     }
     let was = listed.and_then(|mut list| list.remove(name.as_encoded_bytes()));
-    let was = was.filter(|entry| entry.is_file);
+    let was = was.filter(Committed::is_file);
     let shown = roots.display_path(&path);
     let names = (format!("a/{shown}"), format!("b/{shown}"));
     let old = match (&file, &was) {
@@ -376,7 +380,7 @@ fn file_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
 fn directory_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
     let dir = roots.open_dir(a)?;
-    let head = Head::of(cx, &dir, stop)?;
+    let head = CommitTree::head(cx, &dir, stop)?;
     let mut found = Compared::default();
     let listed = head.list(Reach::All, stop)?.unwrap_or_else(|| {
         found.notes.push("there is no commit yet".to_owned());
@@ -390,7 +394,7 @@ fn directory_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared>
         stop.check()?;
         let (path, was) = (below(roots, &dir.path, name), listed.get(name));
         match (was, roots.open_file(&path)) {
-            (Some(was), _) if !was.is_file => links += 1,
+            (Some(was), _) if !was.is_file() => links += 1,
             (Some(was), Ok(file)) if is_same(&file, was, stop)? => {}
             (was, Ok(_)) | (was @ Some(_), Err(llmc_host::Error::NotFound { .. })) => {
                 new_files += u64::from(was.is_none());

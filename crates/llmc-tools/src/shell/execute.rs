@@ -33,7 +33,7 @@ pub(super) const MAX_OUTPUT_BYTES: u64 = 256 << 20;
 /// Bytes of output that a background process keeps for `linux_proc_read`.
 pub(super) const RING_BYTES: usize = 1 << 20;
 /// How much of each stream a command that timed out shows.
-const TIMEOUT_TAIL_BYTES: usize = 4096;
+pub(super) const TIMEOUT_TAIL_BYTES: usize = 4096;
 
 /// A command as a caller asks for it.
 #[derive(Debug)]
@@ -90,6 +90,12 @@ pub(crate) fn answer(
     if let Some(handle) = &flags.handle {
         let chunk = te_handle::retrieve(cx, handle, flags.chunk, cancel)?;
         return Ok(RunOutput::Stored(chunk));
+    }
+    if flags.preview || flags.compare {
+        return Err(
+            Error::bad_args("te --preview and te --compare are for a user's shell")
+                .hint("run_preview and run_compare take the command"),
+        );
     }
     if flags.help || flags.version {
         return Ok(RunOutput::Text(report::HELP.to_owned()));

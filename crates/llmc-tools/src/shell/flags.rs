@@ -17,6 +17,12 @@ pub struct Flags {
     pub list_handles: bool,
     /// Print what was served and saved.
     pub stats: bool,
+    /// Run the command on a copy-on-write view and print what it would change.
+    pub preview: bool,
+    /// Run the command on a base and as it is, and print what differs.
+    pub compare: bool,
+    /// What to compare with.
+    pub base: Option<String>,
     /// Print how to use it.
     pub help: bool,
     /// Print the version.
@@ -49,6 +55,9 @@ impl Flags {
                 "--stats" => flags.stats = true,
                 "--help" | "-h" => flags.help = true,
                 "--version" | "-V" => flags.version = true,
+                "--preview" => flags.preview = true,
+                "--compare" => flags.compare = true,
+                "--base" => flags.base = Some(value()?),
                 "--handle" => flags.handle = Some(value()?),
                 "--chunk" => {
                     let text = value()?;
@@ -63,7 +72,7 @@ impl Flags {
                 }
                 _ if word.starts_with('-') && word.len() > 1 => {
                     return Err(Error::bad_args(format!("unknown flag {name}")).hint(
-                        "te's own flags are --json, --raw, --handle, --chunk, --list-handles and --stats; the command's follow it",
+                        "te's own flags are --json, --raw, --preview, --compare, --base, --handle, --chunk, --list-handles and --stats; the command's follow it",
                     ));
                 }
                 _ => {
@@ -94,6 +103,18 @@ impl Flags {
         if asked == 0 {
             return Err(Error::bad_args("give a command").hint("te grep -rn TODO src; te --help"));
         }
+        if self.base.is_some() && !self.compare {
+            return Err(Error::bad_args("--base needs --compare"));
+        }
+        let views = u8::from(self.preview) + u8::from(self.compare);
+        if views + u8::from(self.raw) > 1 {
+            return Err(Error::bad_args(
+                "give one of --preview, --compare and --raw",
+            ));
+        }
+        if views > 0 && self.command.is_empty() {
+            return Err(Error::bad_args("--preview and --compare need a command"));
+        }
         if self.chunk.is_some() && self.handle.is_none() {
             return Err(Error::bad_args("--chunk needs --handle"));
         }
@@ -121,6 +142,10 @@ mod tests {
             (flags.handle.as_deref(), flags.chunk),
             (Some("res_1"), Some(-1))
         );
+        let flags = parse("--compare --base HEAD~1 make -k --base x").unwrap();
+        assert!(flags.compare && !flags.preview);
+        assert_eq!(flags.base.as_deref(), Some("HEAD~1"));
+        assert_eq!(flags.command, ["make", "-k", "--base", "x"]);
         for bad in [
             "",
             "--jsno grep",
@@ -129,6 +154,11 @@ mod tests {
             "--chunk 1 ls",
             "--chunk x --handle y",
             "--stats --list-handles",
+            "--preview",
+            "--preview --compare ls",
+            "--preview --raw ls",
+            "--base HEAD ls",
+            "--compare --stats",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }

@@ -5,12 +5,16 @@
 //! - `wait`: how long a call waits
 //! - `spool`: the output while it arrives, in bounded memory
 //! - `condense`: what of it is shown; `output`: the same as a tool's output, which the seal finishes
+//! - `viewed`: a command on a copy-on-write view; `changes`, `previewed`: what it would have changed; `compared`: what
+//!   differs from the same command on a base
 //! - `raw`: a command whose output a script gets byte for byte
 //! - `operator_te`: the second way to run a command, through a `te` program that the operator configured
 //! - `cli`, `te_output`, `folder`: the `te` of a user's shell
 //! - [`Flags`]: the command line of `te`; `document`, `report`: its other answers
 
+mod changes;
 mod cli;
+mod compared;
 pub(crate) mod condense;
 mod document;
 mod execute;
@@ -19,18 +23,22 @@ mod folder;
 mod line;
 mod operator_te;
 pub(crate) mod output;
+mod previewed;
 mod raw;
 mod report;
 pub(crate) mod spool;
 mod te_output;
+mod viewed;
 mod wait;
 
 pub use cli::{Cli, CliAnswer, record_refused};
+pub(crate) use compared::{CompareRequest, RunComparison, compare_runs};
 pub(crate) use condense::OutputForm;
 pub(crate) use execute::{Capture, CommandRequest, answer, output_form, resume, run_program};
 pub use flags::Flags;
 pub(crate) use line::CommandWords;
 pub(crate) use output::RunOutput;
+pub(crate) use previewed::{Preview, PreviewRequest, preview};
 pub(crate) use raw::{RawOutput, RawRequest, run_raw};
 pub use report::HELP;
 pub(crate) use wait::call_limit;

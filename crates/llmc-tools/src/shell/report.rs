@@ -12,6 +12,7 @@ pub const HELP: &str = "\
 te: Unix commands whose answers fit a model's context
 
 usage: te [TE FLAGS] COMMAND [ARGUMENTS]
+       te --preview COMMAND | te --compare [--base COMMIT] COMMAND
        te --handle ID [--chunk N]
        te rag WORDS | te explain SYMBOL | te run COMMAND
        te analyze [--by cmd|agent|source|session|model] [--since 24h] [--json]
@@ -24,6 +25,8 @@ path and without input from a pipe searches this folder. rag and explain ask the
 flags, before the command word:
   --json          the answer as one JSON document
   --raw           the output as it is
+  --preview       run the command, confined, on a copy-on-write view: its output and the diff of what it would change
+  --compare       run it, confined, on the workspace as it was at --base (a commit, HEAD without) and as it is: what differs
   --handle ID     print a stored result; --chunk N one chunk of it, from 0
   --list-handles  what is stored
   --stats         calls, tokens served, withheld and fetched back
@@ -31,6 +34,8 @@ flags, before the command word:
 examples:
   te grep -rn TODO src
   te git log -p
+  te --preview cargo fmt
+  te --compare pytest -q
   te --handle res_01H... --chunk 1 | less
 
 TE_AGENT_ID, TE_SESSION_ID and TE_MODEL say for whom it runs.

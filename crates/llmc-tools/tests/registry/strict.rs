@@ -24,7 +24,9 @@ fn required_only(tool: &ToolDef) -> Value {
         "linux_proc_read" | "linux_proc_stop" => json!({"proc_id": unknown}),
         "linux_proc_send" => json!({"proc_id": unknown, "input": "x"}),
         "linux_proc_kill" => json!({"pid": 1}),
-        "linux_proc_start" | "run_cmd" | "te_run" => json!({"command": "cat a.txt"}),
+        "linux_proc_start" | "run_cmd" | "run_preview" | "run_compare" | "te_run" => {
+            json!({"command": "cat a.txt"})
+        }
         "run_pytest" | "te_ls" | "health" | "get_metrics" | "init" | "linux_proc_list"
         | "linux_sys_snapshot" | "rag_stats" => json!({}),
         "te_grep" => json!({"pattern": "two"}),

@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser};
 use jiff::Timestamp;
+use llmc_host::names::escape;
 use llmc_observe::{CallFilter, GroupBy, TelemetryAnalysis};
-use llmc_tools::ErrorKind;
 use llmc_tools::shell::{Cli, Flags, HELP};
+use llmc_tools::{ErrorKind, Form, catalog};
 use llmc_tui::Since;
+use serde_json::{Map, Value};
 
 use super::{Failure, print, print_clap_error, start_quietly, tool};
 use crate::cli::Common;
@@ -44,6 +46,9 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
         print(concat!("te ", env!("CARGO_PKG_VERSION")))?;
         return Ok(ExitCode::SUCCESS);
     }
+    if flags.preview || flags.compare {
+        return on_view(common, &flags);
+    }
     let app = start_quietly(common)?;
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     let terminal = out.is_terminal();
@@ -62,6 +67,50 @@ fn ask(common: &Common, tool: &str, flag: &str, flags: &Flags) -> Result<ExitCod
     let mut words = vec![tool.to_owned(), format!("{flag}={question}")];
     words.extend(flags.json.then(|| "--json".to_owned()));
     tool::run(common, &words)
+}
+
+/// Runs the command on a copy-on-write view, as the tool of that name does, and ends with the command's exit code.
+fn on_view(common: &Common, flags: &Flags) -> Result<ExitCode, Failure> {
+    let name = match flags.preview {
+        true => "run_preview",
+        false => "run_compare",
+    };
+    let Some(tool) = catalog::find(name) else {
+        return Err(Failure::new(ErrorKind::UnknownTool, name));
+    };
+    let app = start_quietly(common)?;
+    let mut args = Map::new();
+    match flags.command.as_slice() {
+        // A line in quotes is for a shell.
+        [line] if line.contains(char::is_whitespace) => {
+            args.insert("command".to_owned(), line.as_str().into())
+        }
+        words => args.insert("argv".to_owned(), words.into()),
+    };
+    if let Some(base) = &flags.base {
+        args.insert("base".to_owned(), base.as_str().into());
+    }
+    if let Some(cwd) = std::env::current_dir()
+        .ok()
+        .filter(|cwd| cwd.starts_with(app.root()))
+    {
+        let cwd = escape(cwd.as_os_str().as_encoded_bytes());
+        args.insert("cwd".to_owned(), cwd.into());
+    }
+    let form = if flags.json { Form::Data } else { Form::Text };
+    let outcome = tool::call_on(&app, tool, args, form, None)?;
+    let code = tool::show(tool, &outcome, flags.json)?;
+    let meta = outcome
+        .result
+        .as_ref()
+        .ok()
+        .map(|answer| &answer.facts().meta);
+    let own = meta
+        .and_then(|meta| meta.get("exit_code"))
+        .and_then(Value::as_i64);
+    Ok(own
+        .and_then(|own| u8::try_from(own).ok())
+        .map_or(code, ExitCode::from))
 }
 
 /// Where tokens go, what condensing saved, and what would be worth condensing next.

@@ -54,6 +54,11 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
     let json = matches.get_flag("json output");
     let form = if json { Form::Data } else { Form::Text };
     let outcome = call(&common, tool, args, form)?;
+    show(tool, &outcome, json)
+}
+
+/// Prints an answer, or an error on stderr, and returns the exit code.
+pub(super) fn show(tool: &ToolDef, outcome: &CallOutcome, json: bool) -> Result<ExitCode, Failure> {
     match &outcome.result {
         Ok(answer) => {
             print(&if json {

@@ -179,6 +179,16 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("run_cmd", json!({"command": "true", "timeout": 100000})),
         ("run_cmd", json!({"command": "true", "cwd": "gone"})),
         ("run_cmd", json!({"proc": "p_gone"})),
+        ("run_cmd", json!({"command": "te --preview ls"})),
+        ("run_preview", json!({})),
+        ("run_preview", json!({"command": "seq 20000"})),
+        ("run_preview", json!({"command": "true", "cwd": "gone"})),
+        ("run_compare", json!({"command": "true"})),
+        (
+            "run_compare",
+            json!({"command": "true", "base": "no-such-commit"}),
+        ),
+        ("run_compare", json!({"command": "true", "base": "h_1"})),
         ("run_cmd", json!({"proc": "p_gone", "command": "true"})),
         (
             "run_cmd",

@@ -20,6 +20,7 @@
 //! - `te`: the Tool Envelope
 //! - `envelope`: what every enveloped answer keeps, whatever is in the files
 //! - `te_diff`, `run_pytest`: two of its tools, on real repositories and test runs
+//! - `run_preview`, `run_compare`: commands on copy-on-write views, which change nothing
 //! - `foreign_repositories`: git is not led outside the roots; `handle_policy`: handles under a narrowed policy
 //! - `http_flood`: very many connections without a token
 //! - `http`: every route's answer; `http_gates`: who gets none; `http_hostile`: requests that mean harm;
@@ -82,6 +83,8 @@ mod rag_hostile;
 mod rag_whole;
 mod resources;
 mod rlm;
+mod run_compare;
+mod run_preview;
 mod run_pytest;
 mod shapes;
 mod shell;

@@ -9,7 +9,7 @@ const TE: &str =
     "te_grep te_cat te_find te_ls te_head te_tail te_handle te_rag te_explain te_diff te_git";
 const CLASSIC: &str = "\
     read_file list_dir stat linux_fs_read linux_fs_write linux_fs_edit linux_fs_list linux_fs_move \
-    linux_fs_delete linux_fs_mkdirs linux_search_files linux_search_content linux_handle_read run_cmd \
+    linux_fs_delete linux_fs_mkdirs linux_search_files linux_search_content linux_handle_read run_cmd run_preview run_compare \
     linux_proc_start linux_proc_read linux_proc_send linux_proc_stop linux_proc_list linux_proc_kill \
     linux_sys_snapshot te_grep te_cat te_find te_ls te_head te_tail te_handle te_run te_rag te_explain te_diff \
     te_git repo_read repo_write_patch run_pytest rag_search rag_query rag_search_enriched rag_where_used \
@@ -129,6 +129,8 @@ fn tool_annotations_state_effects() {
         ("linux_fs_mkdirs", false, true),
         ("repo_write_patch", true, false),
         ("run_cmd", true, false),
+        ("run_preview", false, true),
+        ("run_compare", false, true),
         ("te_run", true, false),
         ("run_pytest", true, false),
         ("linux_proc_start", true, false),

@@ -37,7 +37,7 @@ def test_later():
 ";
 
 /// Gives the workspace an environment with pytest in it; false where there is none to be had.
-fn with_pytest(workspace: &TestWorkspace) -> bool {
+pub(crate) fn with_pytest(workspace: &TestWorkspace) -> bool {
     let Some(site) = std::env::var_os("LLMC_TEST_PYTHON_SITE") else {
         skip("pytest, which scripts/test provides in LLMC_TEST_PYTHON_SITE");
         return false;

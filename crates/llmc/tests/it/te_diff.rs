@@ -42,7 +42,7 @@ fn failed(client: &mut McpClient, args: Value) -> (String, String, String) {
     )
 }
 
-fn git(workspace: &TestWorkspace, words: &[&str]) {
+pub(crate) fn git(workspace: &TestWorkspace, words: &[&str]) {
     let done = Command::new("git")
         .args(["-c", "user.name=T", "-c", "user.email=t@example.org"])
         .args([
@@ -60,7 +60,7 @@ fn git(workspace: &TestWorkspace, words: &[&str]) {
     assert!(done.status.success(), "{words:?}: {done:?}");
 }
 
-fn commit(workspace: &TestWorkspace) {
+pub(crate) fn commit(workspace: &TestWorkspace) {
     git(workspace, &["add", "-A"]);
     git(workspace, &["commit", "-q", "-m", "a state"]);
 }

@@ -1,0 +1,234 @@
+use super::*;
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+fn compared(line: &str, base: (&str, i32), now: (&str, i32)) -> RunDiff {
+    let run = |(text, code)| FinishedRun {
+        text,
+        exit_code: Some(code),
+    };
+    RunDiff::of(&words(line), run(base), run(now))
+}
+
+fn text(line: &str, base: (&str, i32), now: (&str, i32)) -> String {
+    compared(line, base, now).condense(1000).body
+}
+
+const PYTEST_BASE: &str = "\
+============================= test session starts ==============================
+collected 3 items / 1 error
+
+==================================== ERRORS ====================================
+____________________ ERROR collecting tests/test_later.py _____________________
+ImportError while importing test module '/w/tests/test_later.py'.
+E   ModuleNotFoundError: No module named 'later'
+=================================== FAILURES ===================================
+___________________________________ test_old ___________________________________
+tests/test_a.py:3: in test_old
+    assert 1 == 2
+E   assert 1 == 2
+=========================== short test summary info ============================
+ERROR tests/test_later.py
+FAILED tests/test_a.py::test_old - assert 1 == 2
+FAILED tests/test_a.py::test_fixed - assert 0
+==================== 2 failed, 7 passed, 1 error in 0.12s =====================
+";
+
+const PYTEST_NOW: &str = "\
+============================= test session starts ==============================
+collected 12 items
+
+=================================== FAILURES ===================================
+___________________________________ test_old ___________________________________
+tests/test_a.py:13: in test_old
+    assert 1 == 2
+E   assert 1 == 2
+___________________________________ test_new ___________________________________
+tests/test_a.py:23: in test_new
+    assert add(1, 1) == 3
+E   assert 2 == 3
+=========================== short test summary info ============================
+FAILED tests/test_a.py::test_old - assert 1 == 2
+FAILED tests/test_a.py::test_new - assert 2 == 3
+======================== 2 failed, 10 passed in 4.56s =========================
+";
+
+#[test]
+fn tests_are_sorted_by_what_changed() {
+    let said = text("pytest -q", (PYTEST_BASE, 1), (PYTEST_NOW, 1));
+    let expected = "\
+pytest: 2 failed, 1 error, 7 passed at the base; 2 failed, 10 passed now
+newly failing (1):
+FAIL tests/test_a.py::test_new (tests/test_a.py:23)
+    assert add(1, 1) == 3
+    assert 2 == 3
+newly passing (1): tests/test_a.py::test_fixed
+could not be collected at the base (1): tests/test_later.py
+failing in both (1): tests/test_a.py::test_old
+";
+    assert_eq!(said, expected);
+    // The other way round, a test of a module that cannot be collected has not passed.
+    let broken = PYTEST_BASE.replace("test_later.py", "test_a.py");
+    let RunDifference::Tests(back) = compared("pytest", (PYTEST_NOW, 1), (&broken, 1)).found else {
+        panic!("a test run");
+    };
+    assert_eq!(back.not_run_now, ["tests/test_a.py::test_new"]);
+    assert!(back.newly_passing.is_empty(), "{back:?}");
+    assert_eq!(back.not_collected_now.len(), 1);
+}
+
+#[test]
+fn equal_runs_differ_in_nothing_though_their_times_do() {
+    let slower = PYTEST_NOW.replace("4.56s", "9.99s");
+    let said = text("pytest", (PYTEST_NOW, 1), (&slower, 1));
+    assert_eq!(
+        said,
+        "pytest: 2 failed, 10 passed at the base; 2 failed, 10 passed now\n\
+         failing in both (2): tests/test_a.py::test_new, tests/test_a.py::test_old\n"
+    );
+    let passed = "===== 3 passed in 0.01s =====\n";
+    assert_eq!(
+        text("pytest", (passed, 0), (&passed.replace("0.01", "3.00"), 0)),
+        "pytest: 3 passed at the base; 3 passed now\nno test changed its result\n"
+    );
+}
+
+#[test]
+fn a_run_without_tests_says_so_and_shows_its_end() {
+    let usage = "ERROR: file or directory not found: tests/test_new.py\n";
+    let said = text("pytest tests/test_new.py", (usage, 4), (PYTEST_NOW, 1));
+    assert!(
+        said.starts_with("pytest: no test run at the base; 2 failed"),
+        "{said}"
+    );
+    assert!(said.contains("newly failing (2)"), "{said}");
+    let said = text("pytest", (PYTEST_NOW, 1), ("Segmentation fault\n", 139));
+    assert!(said.contains("no test run now"), "{said}");
+    assert!(
+        said.contains("did not run now, failed at the base (2)"),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("[last lines now]\nSegmentation fault\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn shifted_lines_are_no_change_of_a_diagnostic() {
+    let base = "\
+a.c: In function 'main':
+a.c:3:5: warning: unused variable 'x' [-Wunused-variable]
+    3 |     int x;
+a.c:9:1: error: expected ';' before '}' token
+a.c:2:1: note: declared here
+";
+    let now = "\
+a.c: In function 'main':
+a.c:13:5: warning: unused variable 'x' [-Wunused-variable]
+   13 |     int x;
+a.c:12:1: note: declared here
+b.c:4:7: error: 'y' undeclared (first use in this function)
+";
+    for line in ["gcc -c a.c", "make", "/usr/bin/x86_64-cc a.c", "gcc-13 a.c"] {
+        assert_eq!(
+            text(line, (base, 1), (now, 1)),
+            "1 new diagnostic, 1 gone, 1 unchanged\n\
+             new (1):\nb.c:4: error: 'y' undeclared (first use in this function)\n\
+             gone (1):\na.c:9: error: expected ';' before '}' token\n",
+            "{line}"
+        );
+    }
+    // The same complaint once more is new.
+    let twice = format!("{base}a.c:40:5: warning: unused variable 'x' [-Wunused-variable]\n");
+    assert!(
+        text("gcc a.c", (base, 1), (&twice, 1))
+            .starts_with("1 new diagnostic, 0 gone, 2 unchanged")
+    );
+}
+
+#[test]
+fn each_compiler_and_linter_is_read() {
+    let cases: [(&str, &str, &str); 7] = [
+        (
+            "cargo clippy",
+            "warning: unused variable: `x`\n --> src/main.rs:2:9\n  |\nwarning: `demo` (bin \"demo\") generated 1 warning\n",
+            "src/main.rs:2: warning: unused variable: `x`",
+        ),
+        (
+            "rustc a.rs",
+            "error[E0308]: mismatched types\n --> a.rs:3:18\n  |\nerror: aborting due to 1 previous error\n",
+            "a.rs:3: error: mismatched types [E0308]",
+        ),
+        (
+            "npx tsc --noEmit",
+            "src/a.ts(1,7): error TS2322: Type 'string' is not assignable to type 'number'.\n",
+            "src/a.ts:1: error: TS2322: Type 'string' is not assignable to type 'number'.",
+        ),
+        (
+            "npx eslint .",
+            "\n/w/src/a.js\n  12:5  error  Unexpected var  no-var\n\n1 problem\n",
+            "/w/src/a.js:12: error: Unexpected var no-var",
+        ),
+        (
+            "python -m mypy .",
+            "a.py:3: error: Name \"x\" is not defined  [name-defined]\nFound 1 error in 1 file\n",
+            "a.py:3: error: Name \"x\" is not defined  [name-defined]",
+        ),
+        (
+            "ruff check --output-format concise",
+            "a.py:1:8: F401 [*] `os` imported but unused\nFound 1 error.\n",
+            "a.py:1: F401 [*] `os` imported but unused",
+        ),
+        (
+            "ruff check",
+            "F401 [*] `os` imported but unused\n --> a.py:1:8\n  |\n1 | import os\n",
+            "a.py:1: F401 [*] `os` imported but unused",
+        ),
+    ];
+    for (line, output, expected) in cases {
+        let said = text(line, ("", 0), (output, 1));
+        assert_eq!(
+            said,
+            format!("1 new diagnostic, 0 gone, 0 unchanged\nnew (1):\n{expected}\n"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn other_output_is_a_diff() {
+    assert_eq!(
+        text("ls", ("a\nb\n", 0), ("a\nb\n", 0)),
+        "the output is the same\n"
+    );
+    let said = text("ls", ("a\nb\n", 0), ("a\nc\n", 0));
+    assert_eq!(said, "--- base\n+++ now\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
+    // What looks like a diagnostic without its words is text.
+    let grep = "src/a.rs:12: fn main()\n";
+    let RunDifference::Output(diff) = compared("grep -n main src/a.rs", ("", 1), (grep, 0)).found
+    else {
+        panic!("text");
+    };
+    assert!(diff.contains("+src/a.rs:12: fn main()"));
+}
+
+#[test]
+fn a_small_budget_counts_what_it_leaves_out() {
+    let many: String = (0..500)
+        .map(|n| {
+            format!(
+                "src/file_{n}.c:{n}:1: error: something is wrong with number {}\n",
+                n * 7
+            )
+        })
+        .collect();
+    let found = compared("gcc x.c", ("", 0), (&many, 1)).condense(200);
+    assert!(found.truncated);
+    assert_eq!(found.totals.matches, Some(500));
+    assert!(found.shown < 500 && found.shown > 2, "{found:?}");
+    assert!(found.body.contains(" more\n"), "{}", found.body);
+    assert!(llmc_tokens::count(&found.body) <= 200, "{}", found.body);
+}

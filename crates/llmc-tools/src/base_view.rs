@@ -1,0 +1,405 @@
+//! The workspace as it was: which files a view has to show, and which to hide, so that a command finds the tracked files of a
+//! base and everything that git ignores as it is now.
+//!
+//! Only what differs is shown. Contents come from git's objects without any filter, so a repository runs nothing here; names
+//! come from the repository and are checked before they are used.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use llmc_exec::BaseLayer;
+use llmc_host::walk::{FileKind, Hidden, ListDetail, ListOptions, list};
+use llmc_host::{CancelToken, OpenDir, Roots};
+
+use crate::catalog::{below, files_below};
+use crate::committed::{CommitTree, Committed, CommittedKind, Reach, is_same};
+use crate::cx::Cx;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Files that a base may differ in.
+const MAX_SHOWN_FILES: usize = 20_000;
+/// A larger file of a base is not shown.
+const MAX_SHOWN_BYTES: u64 = 64 << 20;
+/// Entries of a new folder that are looked at before it is hidden as a whole.
+const MAX_FOLDER_ENTRIES: usize = 10_000;
+/// Contents that are in memory at the same time.
+const BATCH_BYTES: u64 = 16 << 20;
+/// How git-lfs begins what it puts in place of a file.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/spec/";
+/// What an interpreter writes beside its sources.
+const BYTECODE_DIR: &[u8] = b"__pycache__";
+
+/// What a command is to see of a base.
+pub(crate) struct BaseView<'a> {
+    /// The base as an answer calls it: `HEAD (1a2b3c4d)`.
+    pub(crate) name: String,
+    /// git's name of the commit.
+    pub(crate) id: String,
+    tree: CommitTree<'a>,
+    dir: PathBuf,
+    shown: Vec<(Vec<u8>, Committed)>,
+    hidden: Vec<Vec<u8>>,
+    /// What a reader should know about the view.
+    pub(crate) notes: Vec<String>,
+}
+
+impl<'a> BaseView<'a> {
+    /// Turns a caller's `base` into a view of the repository that `dir` belongs to. A commit for now; this is
+    /// where the id of a history entry, which begins with `h_`, is recognised.
+    ///
+    /// # Errors
+    /// No such base, no repository, or a base that differs in too much.
+    pub(crate) fn of(
+        cx: &'a Cx,
+        dir: &'a OpenDir,
+        base: &str,
+        stop: &CancelToken,
+    ) -> Result<BaseView<'a>> {
+        if base.starts_with("h_") {
+            let message = format!("{base:?}: no history is kept, so base must be a commit");
+            return Err(
+                Error::new(ErrorKind::NotFound, message).hint("give a commit such as HEAD~1")
+            );
+        }
+        let tree = CommitTree::at(cx, dir, base, stop).map_err(for_base)?;
+        let listed = tree.list(Reach::All, stop).map_err(for_base)?;
+        let id = tree.revision().to_owned();
+        let mut view = BaseView {
+            name: format!("{base} ({})", &id[..8]),
+            id,
+            tree,
+            dir: dir.path.absolute(),
+            shown: Vec::new(),
+            hidden: Vec::new(),
+            notes: Vec::new(),
+        };
+        view.compare(cx, dir, listed.unwrap_or_default(), stop)?;
+        Ok(view)
+    }
+
+    /// Finds out what differs from what is there.
+    fn compare(
+        &mut self,
+        cx: &Cx,
+        dir: &OpenDir,
+        listed: HashMap<Vec<u8>, Committed>,
+        stop: &CancelToken,
+    ) -> Result<()> {
+        let roots = &cx.files().roots;
+        let (there, _) = files_below(cx, dir, stop).map_err(for_base)?;
+        let (mut refused, mut large) = (0_u64, 0_u64);
+        let mut submodules: BTreeSet<&[u8]> = BTreeSet::new();
+        for (name, was) in &listed {
+            stop.check()?;
+            if !is_plain(name) {
+                refused += 1;
+                continue;
+            }
+            let is_shown = match was.kind {
+                CommittedKind::Submodule => {
+                    submodules.insert(name);
+                    false
+                }
+                CommittedKind::Directory => false,
+                CommittedKind::Link => true,
+                CommittedKind::File | CommittedKind::Executable => {
+                    !is_there(roots, dir, name, was, stop)?
+                }
+            };
+            match is_shown {
+                true if was.size > MAX_SHOWN_BYTES => large += 1,
+                true => self.shown.push((name.clone(), was.clone())),
+                false => {}
+            }
+        }
+        if self.shown.len() > MAX_SHOWN_FILES {
+            let message = format!(
+                "{}: {} files differ, {MAX_SHOWN_FILES} can be shown",
+                self.name,
+                self.shown.len()
+            );
+            return Err(Error::new(ErrorKind::TooLarge, message).hint("give a base that is nearer"));
+        }
+        self.shown.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut nested = NestedRepositories::default();
+        let absent = there.iter().filter(|name| {
+            !listed.contains_key(*name)
+                && !folders(name).any(|folder| submodules.contains(folder))
+                && !nested.holds(roots, dir, name)
+        });
+        let absent: BTreeSet<&[u8]> = absent.map(Vec::as_slice).collect();
+        self.hidden = hidden_names(dir, &listed, &absent, stop)?;
+        for (count, what) in [
+            (submodules.len() as u64, "submodules are as they are now"),
+            (
+                refused,
+                "names of the base are no plain paths and are left out",
+            ),
+            (
+                large,
+                "files of the base are too large and are as they are now",
+            ),
+        ] {
+            if count > 0 {
+                self.notes.push(format!("{count} {what}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the view over what is there. Returns what a reader should know beside [`BaseView::notes`].
+    ///
+    /// # Errors
+    /// The repository cannot be read, or the view does not fit.
+    pub(crate) fn fill(&self, layer: &BaseLayer<'_>, stop: &CancelToken) -> Result<Vec<String>> {
+        let mut pointers = 0_u64;
+        let mut rest = self.shown.as_slice();
+        while !rest.is_empty() {
+            stop.check()?;
+            let mut bytes = 0;
+            let fits = |(_, was): &&(Vec<u8>, Committed)| {
+                let is_first = bytes == 0;
+                bytes += was.size.max(1);
+                is_first || bytes <= BATCH_BYTES
+            };
+            let (batch, later) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+            rest = later;
+            let wanted: Vec<&Committed> = batch.iter().map(|(_, was)| was).collect();
+            let contents = self.tree.contents(&wanted, stop).map_err(for_base)?;
+            for (name, was) in batch {
+                let Some(content) = contents.get(&was.id) else {
+                    continue;
+                };
+                let path = self.dir.join(OsStr::from_bytes(name));
+                let made = match was.kind {
+                    CommittedKind::Link => layer.show_link(&path, content),
+                    _ if content.starts_with(LFS_POINTER) => {
+                        pointers += 1;
+                        Ok(())
+                    }
+                    kind => layer.show_file(&path, content, kind == CommittedKind::Executable),
+                };
+                made.map_err(|error| self.unfilled(&error))?;
+            }
+        }
+        for name in &self.hidden {
+            let hidden = layer.hide(&self.dir.join(OsStr::from_bytes(name)));
+            hidden.map_err(|error| self.unfilled(&error))?;
+        }
+        let note = format!("{pointers} files that git-lfs keeps elsewhere are as they are now");
+        Ok((pointers > 0).then_some(note).into_iter().collect())
+    }
+
+    fn unfilled(&self, error: &io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::StorageFull => Error::new(
+                ErrorKind::TooLarge,
+                format!("{} differs in more than a view can hold", self.name),
+            )
+            .hint("give a base that is nearer"),
+            _ => Error::new(
+                ErrorKind::Internal,
+                format!("{} cannot be shown: {error}", self.name),
+            ),
+        }
+    }
+}
+
+/// The directory whose repository a base is looked for in: the nearest one upwards with a repository of its own.
+///
+/// # Errors
+/// The directory has vanished.
+pub(crate) fn repository_dir(roots: &Roots, cwd: &OpenDir) -> Result<OpenDir> {
+    let start = cwd.path.absolute();
+    let root = roots
+        .paths()
+        .filter(|root| start.starts_with(root))
+        .min_by_key(|root| root.components().count())
+        .unwrap_or(&start)
+        .to_owned();
+    let inside = start.ancestors().take_while(|dir| dir.starts_with(&root));
+    let own = inside
+        .map(|dir| roots.display_absolute(dir))
+        .find(|dir| roots.stat(&format!("{dir}/.git")).is_ok());
+    Ok(roots.open_dir(&own.unwrap_or_else(|| roots.display_absolute(&root)))?)
+}
+
+/// Hints of other tools would lead elsewhere.
+fn for_base(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::NotFound => {
+            error.hint("base is a commit of the repository around cwd, HEAD without")
+        }
+        ErrorKind::TimedOut | ErrorKind::TooLarge | ErrorKind::Internal => {
+            error.hint("the repository is too large or damaged to be compared")
+        }
+        _ => error,
+    }
+}
+
+/// Whether a name of a commit is a path below the directory, outside of git's own.
+fn is_plain(name: &[u8]) -> bool {
+    let path = Path::new(OsStr::from_bytes(name));
+    let is_normal = |part: Component<'_>| match part {
+        Component::Normal(part) => !part.as_bytes().eq_ignore_ascii_case(b".git"),
+        _ => false,
+    };
+    !name.is_empty()
+        && !name.ends_with(b"/")
+        && !name.contains(&0)
+        && path.components().all(is_normal)
+        && path.as_os_str().len() == path.components().collect::<PathBuf>().as_os_str().len()
+}
+
+/// Whether the file is there as the commit has it.
+fn is_there(
+    roots: &Roots,
+    dir: &OpenDir,
+    name: &[u8],
+    was: &Committed,
+    stop: &CancelToken,
+) -> Result<bool> {
+    let Ok(file) = roots.open_file(&below(roots, &dir.path, name)) else {
+        return Ok(false);
+    };
+    let is_executable = was.kind == CommittedKind::Executable;
+    Ok(file.is_executable() == is_executable && is_same(&file, was, stop)?)
+}
+
+/// The folders that a path is in, outermost first.
+fn folders(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    ends.map(|(at, _)| &path[..at])
+}
+
+/// Remembers which folders are repositories of their own, whose files no other tracks.
+#[derive(Default)]
+struct NestedRepositories {
+    known: HashMap<Vec<u8>, bool>,
+}
+
+impl NestedRepositories {
+    fn holds(&mut self, roots: &Roots, dir: &OpenDir, path: &[u8]) -> bool {
+        folders(path).any(|folder| {
+            *self.known.entry(folder.to_vec()).or_insert_with(|| {
+                let git = [folder, b"/.git"].concat();
+                roots.stat(&below(roots, &dir.path, &git)).is_ok()
+            })
+        })
+    }
+}
+
+/// What to hide for these files not to be there: a folder that the base does not have goes as a whole, or it could still be
+/// imported as a package, unless something in it is ignored and therefore stays.
+fn hidden_names(
+    dir: &OpenDir,
+    listed: &HashMap<Vec<u8>, Committed>,
+    absent: &BTreeSet<&[u8]>,
+    stop: &CancelToken,
+) -> Result<Vec<Vec<u8>>> {
+    let known: HashSet<&[u8]> = listed.keys().flat_map(|name| folders(name)).collect();
+    let mut whole: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
+    let mut hidden = BTreeSet::new();
+    for name in absent {
+        stop.check()?;
+        // Where the base has a file for one of its folders, or a folder of its own name, that is shown over it.
+        if known.contains(name) || folders(name).any(|folder| listed.contains_key(folder)) {
+            continue;
+        }
+        let Some(folder) = folders(name).find(|folder| !known.contains(folder)) else {
+            hidden.insert(name.to_vec());
+            continue;
+        };
+        let is_whole = match whole.get(folder) {
+            Some(is_whole) => *is_whole,
+            None => {
+                let is_whole = holds_only(dir, folder, absent, stop)?;
+                whole.insert(folder.to_vec(), is_whole);
+                is_whole
+            }
+        };
+        hidden.insert(match is_whole {
+            true => folder.to_vec(),
+            false => name.to_vec(),
+        });
+    }
+    Ok(hidden.into_iter().collect())
+}
+
+/// Whether everything in a folder is among these files, bytecode aside.
+fn holds_only(
+    dir: &OpenDir,
+    folder: &[u8],
+    absent: &BTreeSet<&[u8]>,
+    stop: &CancelToken,
+) -> Result<bool> {
+    use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    let path = OsStr::from_bytes(folder);
+    let Ok(inner) = openat2(&dir.fd, path, flags, Mode::empty(), resolve) else {
+        return Ok(false);
+    };
+    let options = ListOptions {
+        depth: usize::MAX,
+        hidden: Hidden::Include,
+        file_glob: None,
+        max_entries: MAX_FOLDER_ENTRIES,
+        guard: None,
+        detail: ListDetail::Name,
+    };
+    let found = list(&inner, &options, stop)?;
+    stop.check()?;
+    let is_known = |path: &[u8]| {
+        let whole = [folder, b"/", path].concat();
+        let is_bytecode = path
+            .split(|byte| *byte == b'/')
+            .any(|part| part == BYTECODE_DIR);
+        is_bytecode || absent.contains(whole.as_slice())
+    };
+    let is_whole = found.complete && found.total <= MAX_FOLDER_ENTRIES as u64;
+    let mut files = found
+        .entries
+        .iter()
+        .filter(|entry| entry.kind != FileKind::Dir);
+    Ok(is_whole && files.all(|entry| is_known(&entry.path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_paths_of_a_commit_are_used() {
+        for name in ["a", "a/b.py", "..a/b", "dir/.github/x", "\u{e9}", " "] {
+            assert!(is_plain(name.as_bytes()), "{name:?}");
+        }
+        assert!(is_plain(b"\xff\xfe"));
+        for name in [
+            "",
+            "/etc/passwd",
+            "../x",
+            "a/../../x",
+            "a/./b",
+            ".git",
+            ".git/config",
+            "a/.GIT/hooks/x",
+            "a//b",
+            "a/",
+            ".",
+            "a\0b",
+        ] {
+            assert!(!is_plain(name.as_bytes()), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn folders_of_a_path_come_outermost_first() {
+        let all: Vec<&[u8]> = folders(b"a/b/c").collect();
+        assert_eq!(all, [b"a".as_slice(), b"a/b"]);
+        assert_eq!(folders(b"c").count(), 0);
+    }
+}
