@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::exit_status::ExitStatus;
 use super::plan::{Failure, Report};
+use super::protect::SWEEP_INTERVAL;
 use super::quarantine::Quarantined;
 use super::tree::{Event, Tree};
 use crate::error::{Error, Result};
@@ -56,12 +57,14 @@ pub(super) struct Terms {
     pub(super) check_interval: Duration,
 }
 
-/// Follows a run to its end, or until `go_on` returns an error. Protected names are checked by the caller.
+/// Follows a run to its end, or until `go_on` returns an error or `sweep`, which takes planted names away, a reason to end
+/// it. What is planted at the end is left to the caller.
 pub(super) fn follow(
     tree: &mut Tree,
     terms: &Terms,
     on_output: &mut dyn FnMut(Stream, &[u8]),
     go_on: &dyn Fn() -> llmc_host::Result<()>,
+    sweep: &mut dyn FnMut() -> Option<String>,
 ) -> Result<RunReport> {
     let started = Instant::now();
     let run = Run {
@@ -72,7 +75,7 @@ pub(super) fn follow(
         report: None,
         notes: Vec::new(),
     };
-    let run = run.follow(tree, on_output, go_on)?;
+    let run = run.follow(tree, on_output, go_on, sweep)?;
     let status = match (run.over, run.report) {
         (Some(_), _) => ExitStatus::Stopped,
         (None, Some(Report::Exited(code))) => ExitStatus::Exited(code),
@@ -108,6 +111,7 @@ enum Over {
     TimedOut,
     Cancelled,
     Capped,
+    Planting,
 }
 
 impl Run {
@@ -116,8 +120,10 @@ impl Run {
         tree: &mut Tree,
         on_output: &mut dyn FnMut(Stream, &[u8]),
         go_on: &dyn Fn() -> llmc_host::Result<()>,
+        sweep: &mut dyn FnMut() -> Option<String>,
     ) -> Result<Run> {
         let wrong = |error| broken("following the helper", error);
+        let mut next_sweep = Instant::now() + SWEEP_INTERVAL;
         let mut gone: Option<Instant> = None;
         let mut stuck: Option<Instant> = None;
         loop {
@@ -138,6 +144,13 @@ impl Run {
                     Ok(()) if now >= self.deadline => Some(Over::TimedOut),
                     Ok(()) => None,
                 };
+                if self.over.is_none() && now >= next_sweep {
+                    if let Some(reason) = sweep() {
+                        self.over = Some(Over::Planting);
+                        self.notes.push(ended_because(&reason));
+                    }
+                    next_sweep = Instant::now() + SWEEP_INTERVAL;
+                }
                 if self.over.is_some() {
                     tree.end();
                 }

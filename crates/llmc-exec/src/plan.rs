@@ -107,6 +107,8 @@ pub(super) struct Places {
     pub(super) masked: Vec<OsString>,
     /// All that may be read; everything without.
     pub(super) seen: Option<Vec<OsString>>,
+    /// What may not be read where no mount can hide it.
+    pub(super) unreadable: Vec<OsString>,
 }
 
 /// A git directory and the directory that holds the layer over it.
@@ -139,6 +141,8 @@ pub(super) const LINKS_DIR: &str = "/run/llmc/bin";
 pub(super) struct HiddenPlace {
     pub(super) path: OsString,
     pub(super) text: String,
+    /// Whether programs need the rest of it.
+    pub(super) is_settings: bool,
 }
 
 /// Which sockets a run may make.
