@@ -141,7 +141,7 @@ pub(super) const LINKS_DIR: &str = "/run/llmc/bin";
 pub(super) struct HiddenPlace {
     pub(super) path: OsString,
     pub(super) text: String,
-    /// Whether programs need the rest of it.
+    /// Whether it is a settings file, of which programs need more than its secrets.
     pub(super) is_settings: bool,
 }
 

@@ -77,10 +77,7 @@ pub(super) fn unreadable_places(settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// Where variables say that a place of the home directory is, with its name there.
-fn moved_places<'a>(
-    name: &'a str,
-    variable: impl Fn(&str) -> Option<OsString>,
-) -> Vec<(PathBuf, &'a str)> {
+fn moved_places(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Vec<(PathBuf, &str)> {
     let mut found = Vec::new();
     for (moved, variable) in MOVED_PLACES
         .iter()

@@ -160,6 +160,6 @@ mod tests {
         wanted.extend(["/abs".into(), git.join("x]y")]);
         wanted.sort();
         assert_eq!(found, wanted);
-        assert_eq!(included_git_configs(dir.path()), [PathBuf::new(); 0]);
+        assert!(included_git_configs(dir.path()).is_empty());
     }
 }
