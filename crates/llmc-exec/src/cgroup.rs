@@ -18,9 +18,9 @@ use super::settings::Limits;
 const MOUNT: &str = "/sys/fs/cgroup";
 /// What a group must bound.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
-/// How often, and with what pauses, a group whose processes have ended is removed: the kernel takes a moment.
-const REMOVE_ATTEMPTS: u32 = 20;
-const REMOVE_PAUSE: Duration = Duration::from_millis(1);
+/// How often, and with what pauses, a group whose processes were killed is removed: the kernel takes a moment.
+const REMOVE_ATTEMPTS: u32 = 200;
+const REMOVE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Where groups for runs can be made.
 #[derive(Debug, Default)]
@@ -139,7 +139,15 @@ fn write(file: &Path, value: &str) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "tests start programs and read the kernel's files"
+)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Child, Command, Stdio};
+    use std::time::Instant;
+
     use super::*;
 
     fn group(mount: &Path, path: &str, controllers: &str) {
@@ -168,5 +176,132 @@ mod tests {
         assert_eq!(left.count(), 2, "a failed attempt leaves nothing");
         assert!(has_controllers(&mount.path().join("user/app")));
         assert!(!has_controllers(&mount.path().join("user/app/server")));
+    }
+
+    /// Where the kernel's hierarchy is mounted, and the group of this process in it.
+    fn own_group() -> Option<(PathBuf, PathBuf)> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mount = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let place = words.next()?;
+            (words.next()? == "cgroup2").then(|| PathBuf::from(place))
+        })?;
+        let own = std::fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        let own = mount.join(own.trim_end_matches('/'));
+        Some((mount, own))
+    }
+
+    /// A group of this test in another one; removed with everything in it.
+    struct TestGroup(PathBuf);
+
+    impl TestGroup {
+        /// Nothing where this user may make none.
+        fn new(parent: &Path) -> Option<TestGroup> {
+            let dir = parent.join(format!("llmc-test-{}", Ulid::new()));
+            std::fs::create_dir(&dir).ok().map(|()| TestGroup(dir))
+        }
+    }
+
+    impl Drop for TestGroup {
+        fn drop(&mut self) {
+            for inner in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+                if inner.path().is_dir() {
+                    let _ = std::fs::remove_dir(inner.path());
+                }
+            }
+            let _ = std::fs::remove_dir(&self.0);
+        }
+    }
+
+    /// A shell that joins a group and runs a script there.
+    fn shell_in(group: &Path, script: &str) -> Child {
+        let script = format!("echo 0 > \"$1/cgroup.procs\" && {{ {script}; }}");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "sh"]).arg(group);
+        shell.stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Waits until a group has this many processes.
+    fn wait_for_processes(group: &Path, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let there = || {
+            let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+            text.lines().count()
+        };
+        while there() < count {
+            assert!(
+                Instant::now() < deadline,
+                "{} of {count} processes",
+                there()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_dropped_group_takes_its_processes_along() {
+        // Without the hierarchy, or the right to make a group in it, no run ever has a group.
+        let Some(outer) = own_group().and_then(|(_, own)| TestGroup::new(&own)) else {
+            return;
+        };
+        let dir = outer.0.join("run");
+        std::fs::create_dir(&dir).unwrap();
+        let processes = File::options().write(true).open(dir.join("cgroup.procs"));
+        let group = RunCgroup {
+            dir: dir.clone(),
+            processes: processes.unwrap(),
+        };
+        let mut shell = shell_in(
+            &dir,
+            "setsid sleep 1000 & trap '' TERM HUP; sleep 1000 & wait",
+        );
+        wait_for_processes(&dir, 3);
+        drop(group);
+        assert!(!dir.exists(), "the group is left");
+        assert_eq!(shell.wait().unwrap().signal(), Some(9));
+    }
+
+    #[test]
+    fn a_group_bounds_the_processes_and_the_memory_of_a_run() {
+        let Some((mount, own)) = own_group() else {
+            return;
+        };
+        // A group with processes cannot pass controllers on, so it is made beside this one.
+        let around = own.parent().filter(|dir| dir.starts_with(&mount));
+        let Some(outer) = around
+            .filter(|dir| has_controllers(dir))
+            .and_then(TestGroup::new)
+        else {
+            return;
+        };
+        write(&outer.0.join("cgroup.subtree_control"), "+memory +pids").unwrap();
+        let server = outer.0.join("server");
+        std::fs::create_dir(&server).unwrap();
+        let name = server.strip_prefix(&mount).unwrap().display();
+        let groups = Cgroups::find_in(&format!("0::/{name}\n"), &mount);
+        assert_eq!(groups.parent.as_deref(), Some(outer.0.as_path()));
+        let limits = Limits {
+            processes: 20,
+            memory_bytes: Some(64 << 20),
+            ..Limits::default()
+        };
+        let group = groups.make(&limits).unwrap();
+        let dir = group.dir.clone();
+        let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+        assert_eq!(read("pids.max"), "20\n");
+        let bytes = read("memory.max").trim().parse::<u64>().unwrap();
+        assert!(bytes <= run_memory_bytes(64 << 20), "{bytes}");
+        let mut shell = shell_in(
+            &dir,
+            "for n in $(seq 100); do sleep 1000 & done; sleep 1000",
+        );
+        // A shell that may start no more may end.
+        wait_for_processes(&dir, 19);
+        let current = read("pids.current").trim().parse::<u64>().unwrap();
+        assert!(current <= 20, "{current}");
+        drop(group);
+        assert!(!dir.exists(), "the group is left");
+        shell.wait().unwrap();
     }
 }

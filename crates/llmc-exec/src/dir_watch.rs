@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use llmc_host::is_protected_name;
+use llmc_host::{GitDirParts, is_protected_name};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
@@ -19,7 +19,7 @@ pub(super) struct DirWatch {
     inotify: OwnedFd,
 }
 
-/// A change that matters here: of a directory, or of a protected name.
+/// A change that matters here: of a directory, of a protected name, or of a part of a git directory.
 #[derive(Debug)]
 pub(super) struct DirEvent {
     /// The number of the directory in which it happened.
@@ -90,8 +90,11 @@ impl DirWatch {
                 .map(|name| OsStr::from_bytes(name.to_bytes()));
             let is_gone = flags.contains(ReadFlags::IGNORED);
             let is_dir = flags.contains(ReadFlags::ISDIR);
-            let is_protected = name.is_some_and(|name| is_protected_name(name.as_bytes()));
-            if is_gone || is_dir || is_protected {
+            let name_counts = name.is_some_and(|name| {
+                let name = name.as_bytes();
+                is_protected_name(name) || GitDirParts::default().add(name)
+            });
+            if is_gone || is_dir || name_counts {
                 events.push(DirEvent {
                     watch: event.wd(),
                     dir: name.filter(|_| is_dir).map(OsStr::to_owned),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::exit_status::ExitStatus;
 use super::layered_run::VIEW_HINT;
 use super::plan::{Failure, LAYERED_STEP, Report};
+use super::protect::SWEEP_INTERVAL;
 use super::quarantine::Quarantined;
 use super::tree::{Event, Tree};
 use crate::error::{Error, Result};
@@ -57,12 +58,14 @@ pub(super) struct Terms {
     pub(super) check_interval: Duration,
 }
 
-/// Follows a run to its end, or until `go_on` returns an error. Protected names are checked by the caller.
+/// Follows a run to its end, or until `go_on` returns an error or `sweep`, which takes planted names away, a reason to end
+/// it. What is planted at the end is left to the caller.
 pub(super) fn follow(
     tree: &mut Tree,
     terms: &Terms,
     on_output: &mut dyn FnMut(Stream, &[u8]),
     go_on: &dyn Fn() -> llmc_host::Result<()>,
+    sweep: &mut dyn FnMut() -> Option<String>,
 ) -> Result<RunReport> {
     let started = Instant::now();
     let run = Run {
@@ -73,7 +76,7 @@ pub(super) fn follow(
         report: None,
         notes: Vec::new(),
     };
-    let run = run.follow(tree, on_output, go_on)?;
+    let run = run.follow(tree, on_output, go_on, sweep)?;
     let status = match (run.over, run.report) {
         (Some(_), _) => ExitStatus::Stopped,
         (None, Some(Report::Exited(code))) => ExitStatus::Exited(code),
@@ -109,6 +112,7 @@ enum Over {
     TimedOut,
     Cancelled,
     Capped,
+    Planting,
 }
 
 impl Run {
@@ -117,8 +121,10 @@ impl Run {
         tree: &mut Tree,
         on_output: &mut dyn FnMut(Stream, &[u8]),
         go_on: &dyn Fn() -> llmc_host::Result<()>,
+        sweep: &mut dyn FnMut() -> Option<String>,
     ) -> Result<Run> {
         let wrong = |error| broken("following the helper", error);
+        let mut next_sweep = Instant::now() + SWEEP_INTERVAL;
         let mut gone: Option<Instant> = None;
         let mut stuck: Option<Instant> = None;
         loop {
@@ -139,6 +145,13 @@ impl Run {
                     Ok(()) if now >= self.deadline => Some(Over::TimedOut),
                     Ok(()) => None,
                 };
+                if self.over.is_none() && now >= next_sweep {
+                    if let Some(reason) = sweep() {
+                        self.over = Some(Over::Planting);
+                        self.notes.push(ended_because(&reason));
+                    }
+                    next_sweep = Instant::now() + SWEEP_INTERVAL;
+                }
                 if self.over.is_some() {
                     tree.end();
                 }

@@ -137,6 +137,40 @@ pub const HIDDEN_PLACES: &[&str] = &[
     "~/.ICEauthority",
 ];
 
+/// Variables that say where a program keeps what it else keeps in this place of the home directory.
+pub(super) const MOVED_PLACES: &[(&str, &str)] = &[
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_CACHE_HOME", ".cache"),
+    ("GNUPGHOME", ".gnupg"),
+    ("PASSWORD_STORE_DIR", ".password-store"),
+    ("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials"),
+    ("AWS_CONFIG_FILE", ".aws/config"),
+    ("AZURE_CONFIG_DIR", ".azure"),
+    ("CLOUDSDK_CONFIG", ".config/gcloud"),
+    ("GOOGLE_APPLICATION_CREDENTIALS", ".config/gcloud/key.json"),
+    ("KUBECONFIG", ".kube/config"),
+    ("DOCKER_CONFIG", ".docker"),
+    ("REGISTRY_AUTH_FILE", ".config/containers/auth.json"),
+    ("GH_CONFIG_DIR", ".config/gh"),
+    ("NETRC", ".netrc"),
+    ("GIT_CONFIG_GLOBAL", ".gitconfig"),
+    ("NPM_CONFIG_USERCONFIG", ".npmrc"),
+    ("npm_config_userconfig", ".npmrc"),
+    ("PIP_CONFIG_FILE", ".config/pip/pip.conf"),
+    ("CARGO_HOME", ".cargo"),
+    ("GRADLE_USER_HOME", ".gradle"),
+    ("COMPOSER_HOME", ".composer"),
+    ("PGPASSFILE", ".pgpass"),
+    ("HF_HOME", ".cache/huggingface"),
+    ("HF_TOKEN_PATH", ".cache/huggingface/token"),
+    ("KAGGLE_CONFIG_DIR", ".kaggle"),
+    ("CLAUDE_CONFIG_DIR", ".claude"),
+    ("CODEX_HOME", ".codex"),
+    ("HISTFILE", ".bash_history"),
+    ("XAUTHORITY", ".Xauthority"),
+];
+
 /// The home directory of this process's user: `HOME`, or what the system's list of users says. `None` where neither names
 /// an existing directory other than `/`.
 pub fn user_home() -> Option<PathBuf> {

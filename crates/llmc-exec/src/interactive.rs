@@ -53,7 +53,7 @@ impl Runner {
     ) -> Result<RunReport> {
         let wrong = |error| broken("starting the process", error);
         let launched = self.launch_with(spec, Input::Pipe)?;
-        self.finish(launched, spec, |tree, terms| {
+        self.finish(launched, spec, |tree, terms, _| {
             tree.running()
                 .map_err(wrong)?
                 .map_err(|failure| failed(&failure, &terms.program))?;
@@ -72,7 +72,7 @@ impl Runner {
             }
             // Nothing but the leash ends it early, so nothing has to be looked at in between.
             terms.check_interval = MAX_RUN_TIME;
-            match follow(tree, terms, &mut |_, _| {}, &|| Ok(())) {
+            match follow(tree, terms, &mut |_, _| {}, &|| Ok(()), &mut || None) {
                 // The helper has ended without a report, since its socket was closed.
                 Err(_) if let_go.is_cancelled() => Ok(RunReport {
                     status: ExitStatus::Stopped,

@@ -109,6 +109,8 @@ pub(super) struct Places {
     pub(super) masked: Vec<OsString>,
     /// All that may be read; everything without.
     pub(super) seen: Option<Vec<OsString>>,
+    /// What may not be read where no mount can hide it.
+    pub(super) unreadable: Vec<OsString>,
 }
 
 /// Layers over writable places, in a file system in memory that ends with the run and its last reader.
@@ -157,6 +159,8 @@ pub(super) const LINKS_DIR: &str = "/run/llmc/bin";
 pub(super) struct HiddenPlace {
     pub(super) path: OsString,
     pub(super) text: String,
+    /// Whether it is a settings file, of which programs need more than its secrets.
+    pub(super) is_settings: bool,
 }
 
 /// Which sockets a run may make.

@@ -26,7 +26,7 @@ use super::follow::{
 };
 use super::pids;
 use super::plan::{Input, Report};
-use super::protect::{Guard, Undone, Watch};
+use super::protect::{Guard, SWEEP_INTERVAL, Undone, Watch};
 use super::quarantine::Quarantined;
 use super::ring::Ring;
 use super::runner::{ExecRequest, Launched, Runner};
@@ -425,6 +425,7 @@ impl Follower {
         let mut gone: Option<Instant> = None;
         let mut ended: Option<Instant> = None;
         let mut idle = false;
+        let mut next_sweep = Instant::now() + SWEEP_INTERVAL;
         loop {
             let now = Instant::now();
             let late = |deadline: Option<Instant>| deadline.is_some_and(|deadline| now >= deadline);
@@ -441,7 +442,16 @@ impl Follower {
                         ended = Some(now + RUN_END_TIMEOUT);
                         continue;
                     }
-                    bored.min(self.deadline) - now
+                    if now >= next_sweep {
+                        if let Some(reason) = self.guard.while_running(&mut self.watch) {
+                            self.notes.push(ended_because(&reason));
+                            self.tree.end();
+                            ended = Some(now + RUN_END_TIMEOUT);
+                        }
+                        next_sweep = Instant::now() + SWEEP_INTERVAL;
+                        continue;
+                    }
+                    bored.min(self.deadline).min(next_sweep) - now
                 }
             };
             match self.tree.next(timeout) {

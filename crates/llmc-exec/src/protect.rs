@@ -2,17 +2,17 @@
 //!
 //! What exists before a run is mounted read-only for it. Git directories are overlaid: the run changes a layer of its own, of
 //! which everything but protected names is merged when it has ended, so a planted name never reaches the host. What else
-//! does not exist cannot be mounted over, so it is looked for after the run and moved away. Without a mount namespace the
-//! same look finds changes to what did exist, and puts the copy back that was taken before.
+//! does not exist cannot be mounted over, so it is looked for while the run goes on and after it, and moved away. Without a
+//! mount namespace the look afterwards finds changes to what did exist, and puts the copy back that was taken before.
 //!
-//! Known gaps: hard links made before the run, a bare repository made in a working tree, a state directory without a mount
-//! namespace.
+//! Known gaps: hard links made before the run, a state directory without a mount namespace.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use super::git_dirs::{GitNames, git_dirs};
 use super::git_merge::merge;
@@ -22,12 +22,18 @@ use super::plan::{GitOverlay, Places, os};
 use super::protected_dirs::{FoundDirs, ProtectedDirFinder};
 use super::quarantine::{Copy, Quarantined, Store};
 use super::settings::Settings;
-use llmc_host::{CONFIG_FILE, PROTECTED_NAMES, STATE_DIR, lock};
+use llmc_host::{CONFIG_FILE, PROTECTED_NAMES, STATE_DIR, included_git_configs, lock};
 
 /// Git directories of one run that are overlaid; further ones are read-only.
 const MAX_GIT_OVERLAYS: usize = 16;
 /// Directories with protected names that are covered by mounts; what is beyond is checked after the run only.
 const MAX_MOUNTED_HOMES: usize = 256;
+/// How often a run is looked at for what it has planted.
+pub(super) const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
+/// How much longer than a look the pause after it is: looks must not take the processor from the run.
+const LOOK_PAUSE_FACTOR: u32 = 10;
+/// Names that are taken away from a run while it goes on; one that plants more is ended.
+const MAX_TAKEN_WHILE_RUNNING: usize = 200;
 
 /// What a run may change in git directories, protected names aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,6 +73,12 @@ pub(super) struct Watch {
     layers: Vec<GitLayer>,
     /// Git directories that the run changes directly, and the protected names in each.
     git_names: Vec<(PathBuf, GitNames)>,
+    /// Git directories that are not called `.git`.
+    bare: Vec<BareRepository>,
+    /// What was taken away while the run went on.
+    taken: Vec<Quarantined>,
+    /// When to look for that again.
+    next_look: Option<Instant>,
     /// What could not be covered.
     notes: Vec<String>,
     on: bool,
@@ -78,6 +90,13 @@ struct Home {
     path: PathBuf,
     id: Option<FileId>,
     git_id: Option<FileId>,
+}
+
+/// A git directory that is not called `.git`: which one it is, and the protected names in it, relative to it.
+#[derive(Debug)]
+struct BareRepository {
+    id: Option<FileId>,
+    names: BTreeSet<PathBuf>,
 }
 
 type FileId = (u64, u64);
@@ -185,8 +204,26 @@ impl Guard {
                 watch.homes.len() - MAX_MOUNTED_HOMES
             ));
         }
+        let configs: BTreeSet<PathBuf> = git_dirs_found
+            .iter()
+            .flat_map(|dir| included_git_configs(dir))
+            .flat_map(|file| canonical_names(&file))
+            .collect();
+        for file in configs {
+            self.note_file(&file, &mut watch);
+        }
         for dir in self.own_git_dirs(git_dirs_found) {
             self.note_git_dir(dir, view, &mut watch);
+        }
+        for (at, dir) in found.bare.iter().enumerate() {
+            let names = GitNames::of(dir).paths;
+            watch.bare.push(BareRepository {
+                id: identity(dir),
+                names: below(&names, dir),
+            });
+            if at < MAX_MOUNTED_HOMES || level.protected == Protection::Detect {
+                watch.places.kept.extend(os(names));
+            }
         }
         for file in &self.files {
             self.note_file(file, &mut watch);
@@ -214,8 +251,43 @@ impl Guard {
         watch
     }
 
+    /// Moves away git directories that a run has made so far, so that they last no longer than a moment. Returns why the
+    /// run is to end, if it must.
+    pub(super) fn while_running(&self, watch: &mut Watch) -> Option<String> {
+        let begun = Instant::now();
+        let is_due = watch.on && watch.next_look.is_none_or(|at| begun >= at);
+        let mut finder = self.finder.try_lock().ok().filter(|_| is_due)?;
+        // Where directories are not watched a look takes too long.
+        if !finder.is_watching() {
+            return None;
+        }
+        let found = finder.find();
+        drop(finder);
+        let planted = watch.planted(&found).into_iter();
+        for path in planted.filter(|path| self.is_in_git(path) && exists(path)) {
+            let is_stuck = |taken: &Quarantined| taken.path == path && taken.moved_to.is_none();
+            if watch.taken.iter().any(is_stuck) {
+                continue;
+            }
+            if watch.taken.len() >= MAX_TAKEN_WHILE_RUNNING {
+                return Some("it made git directories without end".to_owned());
+            }
+            watch.taken.push(self.store.take_away(path));
+        }
+        let now = Instant::now();
+        watch.next_look = Some(now + (now - begun) * LOOK_PAUSE_FACTOR);
+        None
+    }
+
+    /// Whether a protected name is git's, and not the server's own.
+    fn is_in_git(&self, path: &Path) -> bool {
+        !path.ends_with(CONFIG_FILE)
+            && !path.ends_with(STATE_DIR)
+            && !self.files.iter().any(|file| file == path)
+    }
+
     /// Compares once the run has ended: merges its layers, moves away what it planted and restores what it changed.
-    pub(super) fn after(&self, watch: Watch) -> Undone {
+    pub(super) fn after(&self, mut watch: Watch) -> Undone {
         let mut undone = Undone::default();
         if !watch.on {
             return undone;
@@ -225,27 +297,12 @@ impl Guard {
             undone.quarantined.extend(merged.quarantined);
             undone.notes.extend(merged.notes);
         }
-        let mut planted = BTreeSet::new();
-        // A directory moved away takes its mounts along; what stands in its place is an impostor.
-        for home in &watch.homes {
-            if identity(&home.path) != home.id {
-                planted.extend(names_in(&home.path));
-            }
-        }
-        let known = |home: &PathBuf| watch.homes.iter().any(|other| other.path == *home);
         let found = self.homes();
-        undone.notes.extend(watch.notes);
+        let mut planted = watch.planted(&found);
+        undone.notes.append(&mut watch.notes);
         if !found.is_complete && undone.notes.is_empty() {
             undone.notes.push(TOO_MANY_DIRECTORIES.to_owned());
         }
-        for home in found.homes.into_iter().filter(|home| !known(home)) {
-            planted.extend(names_in(&home));
-        }
-        // A repository that was moved with the directory around it is the one that was covered.
-        planted.retain(|path| {
-            let id = identity(path).filter(|_| path.ends_with(".git"));
-            id.is_none() || !watch.homes.iter().any(|home| home.git_id == id)
-        });
         for (git_dir, before) in &watch.git_names {
             let after = GitNames::of(git_dir);
             let is_new = |path: &PathBuf| before.paths.binary_search(path).is_err();
@@ -257,13 +314,15 @@ impl Guard {
                 ));
             }
         }
-        planted.extend(watch.absent);
-        let planted = planted
-            .into_iter()
-            .filter(|path| std::fs::symlink_metadata(path).is_ok());
-        undone
-            .quarantined
-            .extend(planted.map(|path| self.store.take_away(path)));
+        let planted: BTreeSet<PathBuf> = planted.into_iter().filter(|path| exists(path)).collect();
+        // A name that was planted again and again is reported once, as it is now.
+        let mut reported = BTreeSet::new();
+        watch
+            .taken
+            .retain(|taken| !planted.contains(&taken.path) && reported.insert(taken.path.clone()));
+        undone.quarantined.append(&mut watch.taken);
+        let taken = planted.into_iter().map(|path| self.store.take_away(path));
+        undone.quarantined.extend(taken);
         for (path, copy) in watch.copies {
             if Copy::of(&path).as_ref() != Some(&copy) {
                 undone.quarantined.push(self.store.take_away(path.clone()));
@@ -342,14 +401,23 @@ impl Guard {
             .collect()
     }
 
-    /// A file of the server below a write root: it and the way to it stay where they are.
+    /// A file of the server, or one that git's configuration includes, below a write root: it and the way to it stay where
+    /// they are.
     fn note_file(&self, file: &Path, watch: &mut Watch) {
         let Some(root) = self.roots.iter().find(|root| file.starts_with(root)) else {
             return;
         };
-        if std::fs::symlink_metadata(file).is_err() {
-            watch.absent.insert(file.to_owned());
-            return;
+        match std::fs::symlink_metadata(file) {
+            Ok(status) if status.is_symlink() => {
+                let copy = Copy::of(file).map(|copy| (file.to_owned(), copy));
+                watch.copies.extend(copy);
+                return;
+            }
+            Ok(_) => {}
+            Err(_) => {
+                watch.absent.insert(file.to_owned());
+                return;
+            }
         }
         let way = file.ancestors().skip(1).take_while(|dir| dir != root);
         watch.places.pinned.extend(os(way.map(Path::to_owned)));
@@ -362,6 +430,36 @@ const TOO_MANY_DIRECTORIES: &str = "not all folders were checked for protected n
 impl Watch {
     pub(super) fn places(&self) -> Places {
         self.places.clone()
+    }
+
+    /// Protected names, existing or not, that were not there before the run; those in git directories that it changes
+    /// directly aside.
+    fn planted(&self, found: &FoundDirs) -> BTreeSet<PathBuf> {
+        let mut planted = BTreeSet::new();
+        // A directory moved away takes its mounts along; what stands in its place is an impostor.
+        for home in &self.homes {
+            if identity(&home.path) != home.id {
+                planted.extend(names_in(&home.path));
+            }
+        }
+        let known = |home: &PathBuf| self.homes.iter().any(|other| other.path == *home);
+        for home in found.homes.iter().filter(|home| !known(home)) {
+            planted.extend(names_in(home));
+        }
+        // A repository that was moved with the directory around it is the one that was covered.
+        planted.retain(|path| {
+            let id = identity(path).filter(|_| path.ends_with(".git"));
+            id.is_none() || !self.homes.iter().any(|home| home.git_id == id)
+        });
+        for dir in &found.bare {
+            let id = identity(dir);
+            let before = self.bare.iter().find(|bare| bare.id == id);
+            let names = below(&GitNames::of(dir).paths, dir);
+            let is_new = |name: &&PathBuf| before.is_none_or(|bare| !bare.names.contains(*name));
+            planted.extend(names.iter().filter(is_new).map(|name| dir.join(name)));
+        }
+        planted.extend(self.absent.iter().cloned());
+        planted
     }
 
     fn note_coverage(&mut self, found: &FoundDirs) {
@@ -402,6 +500,26 @@ fn note(path: PathBuf, watch: &mut Watch, list: fn(&mut Places) -> &mut Vec<OsSt
 /// Every protected name a directory can hold, existing or not.
 fn names_in(home: &Path) -> Vec<PathBuf> {
     PROTECTED_NAMES.map(|name| home.join(name)).to_vec()
+}
+
+/// A file under its own name and under that of what it is a link to, both in folders that are free of links.
+fn canonical_names(file: &Path) -> Vec<PathBuf> {
+    let own = file.parent().zip(file.file_name()).and_then(|(dir, name)| {
+        let dir = std::fs::canonicalize(dir).ok()?;
+        Some(dir.join(name))
+    });
+    let target = std::fs::canonicalize(file).ok();
+    own.into_iter().chain(target).collect()
+}
+
+/// The paths relative to a directory that they lie in.
+fn below(paths: &[PathBuf], dir: &Path) -> BTreeSet<PathBuf> {
+    let inner = paths.iter().filter_map(|path| path.strip_prefix(dir).ok());
+    inner.map(Path::to_owned).collect()
+}
+
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 fn identity(path: &Path) -> Option<FileId> {

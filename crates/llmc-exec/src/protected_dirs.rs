@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use llmc_host::is_protected_name;
+use llmc_host::{GitDirParts, is_protected_name};
 use rustix::fs::{AtFlags, CWD, FileType, Stat, statat};
 
 use super::dir_watch::{DirEvent, DirWatch, Watched};
@@ -42,6 +42,8 @@ pub(super) struct ProtectedDirFinder {
 pub(super) struct FoundDirs {
     /// Directories below the roots (not the roots themselves) that hold a protected name right now, outer ones first.
     pub(super) homes: Vec<PathBuf>,
+    /// Directories that git takes for a repository's although they are not called `.git`, roots among them.
+    pub(super) bare: Vec<PathBuf>,
     /// Whether every directory was looked at.
     pub(super) is_complete: bool,
 }
@@ -53,6 +55,7 @@ struct DirTree {
     next: NodeId,
     tops: Vec<NodeId>,
     homes: HashSet<NodeId>,
+    bare: HashSet<NodeId>,
     /// Directories that could not be watched, such as another user's.
     unwatched: HashSet<NodeId>,
     by_watch: HashMap<i32, Vec<NodeId>>,
@@ -108,6 +111,11 @@ impl ProtectedDirFinder {
         &self.roots
     }
 
+    /// Whether a look costs what has changed, and not what there is.
+    pub(super) fn is_watching(&self) -> bool {
+        self.watch.is_some() && self.is_read
+    }
+
     pub(super) fn find(&mut self) -> FoundDirs {
         match self.changed() {
             Some(changed) => self.look(changed),
@@ -124,8 +132,12 @@ impl ProtectedDirFinder {
             let depth = |path: &Path| path.components().count();
             depth(a).cmp(&depth(b)).then_with(|| a.cmp(b))
         });
+        let bare = self.tree.bare.iter().map(|dir| self.tree.path(*dir));
+        let mut bare: Vec<PathBuf> = bare.collect();
+        bare.sort();
         FoundDirs {
             homes,
+            bare,
             is_complete: !self.tree.is_full && !self.roots.iter().any(|root| is_file_system(root)),
         }
     }
@@ -273,10 +285,12 @@ impl ProtectedDirFinder {
             known.extend(name.map(|name| (name, dir)));
         }
         self.tree.homes.remove(&id);
+        let mut parts = GitDirParts::default();
         let mut next = Vec::new();
         // What cannot be read is another user's: commands, which run as this one, cannot write there either.
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             let name = entry.file_name();
+            parts.add(name.as_bytes());
             if is_protected_name(name.as_bytes()) {
                 self.tree.homes.insert(id);
             } else if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -302,6 +316,10 @@ impl ProtectedDirFinder {
                 }
             }
         }
+        match parts.is_git_dir() {
+            true => self.tree.bare.insert(id),
+            false => self.tree.bare.remove(&id),
+        };
         for gone in known.into_values() {
             self.forget(gone);
         }
@@ -328,6 +346,7 @@ impl ProtectedDirFinder {
             };
             gone.extend(node.dirs);
             self.tree.homes.remove(&id);
+            self.tree.bare.remove(&id);
             self.tree.unwatched.remove(&id);
             if let Some(parent) = node
                 .parent
@@ -432,7 +451,8 @@ mod tests {
             finder.find(),
             FoundDirs {
                 homes,
-                is_complete: true
+                is_complete: true,
+                ..FoundDirs::default()
             }
         );
     }
@@ -485,7 +505,7 @@ mod tests {
             random % most
         };
         let mut finder = ProtectedDirFinder::new(vec![root.clone()]);
-        let (mut moved_out, mut seen) = (0, 0);
+        let (mut moved_out, mut seen, mut bare) = (0, 0, 0);
         for round in 0..400 {
             for _ in 0..below(6) {
                 let mut dir = |name: u64| {
@@ -501,7 +521,8 @@ mod tests {
                 };
                 // Each of these may fail; what matters is what is there afterwards.
                 let (one, other, git, file) = (dir(0), dir(0), dir(1), dir(2));
-                let _ = match below(9) {
+                let part = ["HEAD", "objects", "refs"][below(3) as usize];
+                let _ = match below(14) {
                     0 | 1 => std::fs::create_dir_all(&one),
                     2 => std::fs::create_dir_all(&git),
                     3 => std::fs::write(&file, ""),
@@ -516,6 +537,9 @@ mod tests {
                         rustix::fs::RenameFlags::EXCHANGE,
                     )
                     .map_err(Into::into),
+                    9..12 if part == "HEAD" => std::fs::write(one.join(part), ""),
+                    9..12 => std::fs::create_dir(one.join(part)),
+                    12 => std::fs::remove_file(one.join("HEAD")),
                     _ => {
                         moved_out += 1;
                         let away = outside.join(moved_out.to_string());
@@ -531,7 +555,9 @@ mod tests {
             let found = finder.find();
             assert_eq!(found, fresh.find(), "round {round}");
             seen += found.homes.len();
+            bare += found.bare.len();
         }
+        assert!(bare > 20, "the tree holds bare repositories: {bare}");
         assert!(seen > 400, "the tree holds protected names: {seen}");
         assert!(finder.watch.is_some());
         let watches: usize = finder.tree.by_watch.values().map(Vec::len).sum();

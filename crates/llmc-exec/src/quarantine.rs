@@ -6,9 +6,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
 use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use llmc_host::protected_git_entry;
 use rustix::fs::{self as rfs, AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use ulid::Ulid;
@@ -33,13 +35,16 @@ impl Quarantined {
     /// The message about it; `shown` is its path as the caller knows it.
     pub fn note(&self, shown: &str) -> String {
         let mut parts = self.path.components().rev();
-        let in_git = parts.any(|part| part.as_os_str() == ".git");
+        // What else is taken away inside a git directory lies in one that is not called `.git`.
+        let name = self.path.file_name().unwrap_or_default();
+        let in_git = parts.any(|part| part.as_os_str() == ".git")
+            || protected_git_entry(&[name.as_bytes()]).is_some();
         match (&self.moved_to, in_git) {
             (None, _) => format!("{shown} is protected and could not be taken away: delete it"),
             (_, false) => format!("{shown} is protected; the change was undone"),
             (_, true) => format!(
                 "{shown} is protected; the change was undone (git config, hooks, worktree add, submodule add, clone and a \
-                 rebase that stops need it: ask the user to run those)"
+                 rebase that stops need it: ask the user to run those, or work in /tmp)"
             ),
         }
     }

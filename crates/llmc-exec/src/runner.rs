@@ -296,8 +296,9 @@ impl Runner {
         stop: &CancelToken,
     ) -> Result<RunReport> {
         let launched = self.launch_with(spec, Input::Nothing)?;
-        self.finish(launched, spec, |tree, terms| {
-            follow(tree, terms, on_output, &|| stop.check())
+        self.finish(launched, spec, |tree, terms, watch| {
+            let mut sweep = || self.guard.while_running(watch);
+            follow(tree, terms, on_output, &|| stop.check(), &mut sweep)
         })
     }
 
@@ -306,13 +307,13 @@ impl Runner {
         &self,
         launched: Launched,
         spec: &ExecRequest<'_>,
-        work: impl FnOnce(&mut Tree, &mut Terms) -> Result<RunReport>,
+        work: impl FnOnce(&mut Tree, &mut Terms, &mut Watch) -> Result<RunReport>,
     ) -> Result<RunReport> {
         let Launched {
             program,
             mut tree,
             tmp,
-            watch,
+            mut watch,
         } = launched;
         let mut terms = Terms {
             program: program.name,
@@ -320,7 +321,7 @@ impl Runner {
             max_output: spec.max_output,
             check_interval: CANCEL_CHECK_INTERVAL,
         };
-        let ended = work(&mut tree, &mut terms);
+        let ended = work(&mut tree, &mut terms, &mut watch);
         // Reaps the helper: no process of the run is left that could race with the check of protected names.
         drop(tree);
         drop(tmp);

@@ -1,8 +1,10 @@
 //! What of the host a run does not see, or sees otherwise than it is: credentials and sockets.
 
+use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use super::home::MOVED_PLACES;
 use super::plan::HiddenPlace;
 use super::redact::redacted;
 use super::settings::Settings;
@@ -30,31 +32,74 @@ const MAX_HOST_SOCKETS: usize = 512;
 /// Folders of which a run has its own, so that nothing in them needs to be covered.
 const PRIVATE_DIRS: [&str; 4] = ["/tmp", "/run", "/dev", "/proc"];
 
-/// The hidden places that exist right now.
+/// The hidden places that exist right now, also where a variable of the server's says that they are.
 pub(super) fn hidden_places(settings: &Settings) -> Vec<HiddenPlace> {
-    let Some(home) = &settings.home else {
-        let absolute = settings
-            .hidden
-            .iter()
-            .filter(|place| place.starts_with('/'));
-        return absolute
-            .flat_map(|place| existing(Path::new(place)))
-            .collect();
-    };
-    let places = settings.hidden.iter().filter_map(|place| {
-        let path = match place.strip_prefix("~/") {
-            Some(rest) => home.join(rest),
-            None => PathBuf::from(place),
+    let mut places: Vec<HiddenPlace> = Vec::new();
+    for place in &settings.hidden {
+        let found = match (place.strip_prefix("~/"), &settings.home) {
+            (Some(name), Some(home)) => {
+                let moved = moved_places(name, |variable| std::env::var_os(variable));
+                // A variable can name anything, such as a device or a folder around everything.
+                let is_place =
+                    |path: &PathBuf| (path.is_file() || path.is_dir()) && !home.starts_with(path);
+                let moved = moved
+                    .iter()
+                    .flat_map(|(pattern, name)| existing(pattern, name))
+                    .filter(|place| is_place(&PathBuf::from(&place.path)));
+                let mut found = existing(&home.join(name), name);
+                found.extend(moved);
+                found
+            }
+            (None, _) if place.starts_with('/') => existing(Path::new(place), place),
+            _ => Vec::new(),
         };
-        path.is_absolute().then_some(path)
-    });
-    places.flat_map(|path| existing(&path)).collect()
+        for place in found {
+            if !places.iter().any(|known| known.path == place.path) {
+                places.push(place);
+            }
+        }
+    }
+    places
 }
 
-/// The existing places that a pattern stands for, under their real names: a mount covers what a link points to.
-fn existing(pattern: &Path) -> Vec<HiddenPlace> {
-    let name = pattern.file_name().unwrap_or_default().to_string_lossy();
-    let found: Vec<PathBuf> = match (name.strip_suffix('*'), pattern.parent()) {
+/// The hidden places that Landlock can keep commands from opening where no mount hides them: it can leave out nothing of a
+/// folder in which they make files, and no part of a settings file.
+pub(super) fn unreadable_places(settings: &Settings) -> Vec<PathBuf> {
+    let places = hidden_places(settings).into_iter();
+    let places = places.filter(|place| !place.is_settings);
+    places
+        .map(|place| PathBuf::from(place.path))
+        .filter(|place| {
+            let mut roots = settings.writable().chain(&settings.read_roots);
+            !roots.any(|root| place.starts_with(root) || root.starts_with(place))
+        })
+        .collect()
+}
+
+/// Where variables say that a place of the home directory is, with its name there.
+fn moved_places(name: &str, variable: impl Fn(&str) -> Option<OsString>) -> Vec<(PathBuf, &str)> {
+    let mut found = Vec::new();
+    for (moved, variable) in MOVED_PLACES
+        .iter()
+        .filter_map(|(name, moved)| Some((*moved, variable(name)?)))
+    {
+        for place in std::env::split_paths(&variable).filter(|place| place.is_absolute()) {
+            match Path::new(name).strip_prefix(moved) {
+                Ok(rest) if rest != Path::new("") => found.push((place.join(rest), name)),
+                Ok(_) => found.push((place, name)),
+                Err(_) if Path::new(moved).starts_with(name) => found.push((place, moved)),
+                Err(_) => {}
+            }
+        }
+    }
+    found
+}
+
+/// The existing places that a pattern stands for, under their real names: a mount covers what a link points to. `name` is
+/// what the place is called in the home directory.
+fn existing(pattern: &Path, name: &str) -> Vec<HiddenPlace> {
+    let last = pattern.file_name().unwrap_or_default().to_string_lossy();
+    let found: Vec<PathBuf> = match (last.strip_suffix('*'), pattern.parent()) {
         (Some(start), Some(dir)) => std::fs::read_dir(dir)
             .into_iter()
             .flatten()
@@ -64,17 +109,18 @@ fn existing(pattern: &Path) -> Vec<HiddenPlace> {
             .collect(),
         _ => vec![pattern.to_owned()],
     };
+    let is_redacted = REDACTED_FILES
+        .iter()
+        .any(|end| Path::new(name).ends_with(end));
     let real = found.iter().filter_map(|path| {
         // Most places do not exist, and one status call says so; finding a real name takes one call for each component.
         path.symlink_metadata().ok()?;
         let real = std::fs::canonicalize(path).ok()?;
-        let text = REDACTED_FILES
-            .iter()
-            .any(|end| path.ends_with(end))
-            .then(|| redacted_file(&real));
+        let text = is_redacted.then(|| redacted_file(&real));
         Some(HiddenPlace {
             path: real.into_os_string(),
             text: text.unwrap_or_default(),
+            is_settings: is_redacted,
         })
     });
     real.collect()
@@ -124,4 +170,41 @@ pub(super) fn host_sockets() -> Option<Vec<PathBuf>> {
     sockets.sort();
     sockets.dedup();
     (sockets.len() <= MAX_HOST_SOCKETS).then_some(sockets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_say_where_places_are() {
+        let moved = |name: &'static str, wanted: &'static str, value: &'static str| {
+            let variable = |name: &str| (name == wanted).then(|| value.into());
+            let found = moved_places(name, variable).into_iter();
+            let shown = found.map(|(path, name)| format!("{} {name}", path.display()));
+            shown.collect::<Vec<_>>()
+        };
+        let cargo = moved(".cargo/credentials*", "CARGO_HOME", "/c");
+        assert_eq!(cargo, ["/c/credentials* .cargo/credentials*"]);
+        let npm = moved(".npmrc", "NPM_CONFIG_USERCONFIG", "/n/rc");
+        assert_eq!(npm, ["/n/rc .npmrc"]);
+        let kube = moved(".kube", "KUBECONFIG", "/a:relative:/b");
+        assert_eq!(kube, ["/a .kube/config", "/b .kube/config"]);
+        let config = moved(".config/gh", "XDG_CONFIG_HOME", "/x");
+        assert_eq!(config, ["/x/gh .config/gh"]);
+        assert_eq!(moved(".ssh", "CARGO_HOME", "/c"), [""; 0]);
+    }
+
+    #[test]
+    fn every_moved_place_is_hidden_or_holds_a_hidden_one() {
+        for (variable, moved) in MOVED_PLACES {
+            let moved = Path::new(moved);
+            let mut hidden = crate::HIDDEN_PLACES
+                .iter()
+                .filter_map(|place| place.strip_prefix("~/"));
+            let is_used =
+                hidden.any(|place| moved.starts_with(place) || Path::new(place).starts_with(moved));
+            assert!(is_used, "{variable} says nothing about a hidden place");
+        }
+    }
 }

@@ -11,18 +11,20 @@
 //! - [`edit`], [`PatchedFile`]: replacing text, applying patches
 //! - [`lease`]: leases between agents and processes
 //! - [`walk`], [`search`]: listing and searching by descriptor
-//! - [`RepositoryStamp`]: whether git would stay inside the roots
+//! - [`RepositoryStamp`]: whether git would stay inside the roots; [`included_git_configs`]: what else configures it
 //! - [`machine`]: processors, memory and disks
 //! - [`names`]: file names as text, without loss
 //! - [`CancelToken`]: cancellation flag and deadline of a call
 //! - [`lock`]: a mutex without poisoning
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod bare_repository;
 mod cancel;
 pub mod edit;
 mod error;
 #[cfg(test)]
 mod fuzz;
+mod git_config;
 mod journal;
 pub mod lease;
 pub mod machine;
@@ -42,8 +44,10 @@ mod tree;
 pub mod walk;
 mod write;
 
+pub use bare_repository::GitDirParts;
 pub use cancel::CancelToken;
 pub use error::{Error, Result};
+pub use git_config::included_git_configs;
 pub use patch::{PatchAction, PatchedFile};
 pub use private_file::open_private;
 pub use read::{

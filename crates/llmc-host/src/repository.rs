@@ -11,12 +11,13 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{self, FileType, OFlags, Stat};
 
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
+use crate::git_config::without_dots;
 use crate::read::{OpenDir, open_regular};
 use crate::roots::{FinalLink, RootedPath, Roots, file_type};
 use crate::rules::Access;
@@ -321,23 +322,10 @@ enum StampTime {
     LeftOut,
 }
 
-fn without_dots(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            std::path::Component::ParentDir => {
-                out.pop();
-            }
-            std::path::Component::CurDir => {}
-            other => out.push(other),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
     use std::sync::Arc;
 
     use super::*;

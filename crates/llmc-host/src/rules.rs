@@ -13,7 +13,9 @@ use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
+use crate::bare_repository::bare_repository_part;
 use crate::error::{Error, Result};
+use crate::git_config::included_git_configs;
 
 /// The state directory's name inside a workspace.
 pub const STATE_DIR: &str = ".llmc";
@@ -65,6 +67,7 @@ pub struct PathRules {
     state_dirs: Vec<PathBuf>,
     protected: Vec<PathBuf>,
     git_dirs: Vec<PathBuf>,
+    git_configs: Vec<PathBuf>,
     roots: Vec<PathBuf>,
     denylist: GlobSet,
     denied_names: Vec<String>,
@@ -134,10 +137,21 @@ impl PathRules {
     }
 
     fn add_common_dir(&mut self, git_dir: &Path) {
+        self.add_included_files(git_dir);
         if let Some(common) = first_line(&git_dir.join("commondir")) {
-            self.git_dirs
-                .extend(alias_paths(&git_dir.join(OsStr::from_bytes(&common))));
+            let names = alias_paths(&git_dir.join(OsStr::from_bytes(&common)));
+            if let Some(common) = names.last() {
+                self.add_included_files(common);
+            }
+            self.git_dirs.extend(names);
         }
+    }
+
+    /// Files that the repository's configuration includes are as good as the configuration itself.
+    fn add_included_files(&mut self, git_dir: &Path) {
+        let files = included_git_configs(git_dir);
+        self.git_configs
+            .extend(files.iter().flat_map(|file| alias_paths(file)));
     }
 
     /// Adds the denylist. Globs match the file name alone, in any case; `on_reads` applies them to every file tool.
@@ -206,7 +220,8 @@ impl PathRules {
     }
 
     fn refuse_protected(&self, path: &Path, requested: &str, access: Access) -> Result<()> {
-        match self.protected_part(path, access) {
+        let by_name = self.protected_part(path, access);
+        match by_name.or_else(|| bare_repository_part(path, access)) {
             Some(what) => Err(Error::Protected {
                 path: requested.to_owned(),
                 what,
@@ -260,8 +275,11 @@ impl PathRules {
             return Some("the repository's git directory".to_owned());
         }
         let same = |file: &PathBuf| below(path, file).is_some_and(|rest| rest == Path::new(""));
-        let hit = self.protected.iter().any(|file| same(file) || holds(file));
-        hit.then(|| "a file of the server".to_owned())
+        let is_touched = |files: &[PathBuf]| files.iter().any(|file| same(file) || holds(file));
+        if is_touched(&self.git_configs) {
+            return Some("a file that git's config includes".to_owned());
+        }
+        is_touched(&self.protected).then(|| "a file of the server".to_owned())
     }
 
     /// The parts of a path below the outermost git directory on its way.
@@ -340,7 +358,7 @@ fn protected_git_holder(inner: &[&[u8]]) -> Option<&'static str> {
     })
 }
 
-fn eq_name(part: &[u8], name: &str) -> bool {
+pub(crate) fn eq_name(part: &[u8], name: &str) -> bool {
     part.eq_ignore_ascii_case(name.as_bytes())
 }
 

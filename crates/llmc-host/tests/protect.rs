@@ -329,6 +329,97 @@ fn directories_are_not_made_in_the_kernel_nor_as_a_repository() {
 }
 
 #[test]
+fn what_gits_configuration_includes_is_protected_like_it() {
+    let f = Fixture::new();
+    f.make(".git/HEAD", "ref: refs/heads/main\n");
+    f.make(
+        ".git/config",
+        "[include]\n\tpath = ../conf/shared\n\tpath = ../later\n",
+    );
+    f.make("conf/shared", "[include]\n\tpath = more\n");
+    f.make("conf/more", "[core]\n");
+    f.make("plain.txt", "x");
+    let ws = f.start();
+    ws.assert_out_of_reach(&["conf/shared", "conf/more"]);
+    assert_protected(ws.write("later"), "one that does not exist");
+    assert_protected(ws.rename("plain.txt", "later"), "one that does not exist");
+    assert_protected(ws.rename("conf", "away"), "its folder");
+    ws.write("conf/other").unwrap();
+}
+
+#[test]
+fn no_tool_makes_a_bare_repository_or_changes_what_one_runs() {
+    // Whatever comes last completes it.
+    let parts = ["HEAD", "objects/x", "refs/heads/x"];
+    for last in 0..parts.len() {
+        let f = Fixture::new();
+        f.make("plain.txt", "x");
+        f.make("dir/x", "x");
+        let ws = f.start();
+        f.make("bare/config", "x");
+        for (at, part) in parts.iter().enumerate() {
+            if at != last {
+                f.make(&format!("bare/{part}"), "x");
+            }
+        }
+        let last = parts[last];
+        let name = format!("bare/{}", last.split('/').next().unwrap());
+        assert_protected(ws.write(&format!("bare/{last}")), last);
+        assert_protected(ws.rename("plain.txt", &name), last);
+        assert_protected(ws.rename("dir", &name), last);
+        if name != "bare/HEAD" {
+            let made = ws.0.make_dirs(&name, ExistingDir::Accept).map(drop);
+            assert_protected(made, last);
+        }
+        assert!(!f.path(&name).exists());
+    }
+    // Another directory may have the objects.
+    let f = Fixture::new();
+    let ws = f.start();
+    f.make("other/HEAD", "x");
+    assert_protected(ws.write("other/commondir"), "commondir");
+
+    for name in [
+        "HEAD",
+        "config",
+        "hooks/post-checkout",
+        "refs/heads/main",
+        "objects/ab/x",
+    ] {
+        f.make(&format!("bare.git/{name}"), "old");
+    }
+    f.make("plain.txt", "x");
+    ws.assert_out_of_reach(&[
+        "bare.git/config",
+        "bare.git/hooks",
+        "bare.git/hooks/post-checkout",
+    ]);
+    for name in [
+        "commondir",
+        "config.worktree",
+        "modules/a/config",
+        "info/attributes",
+    ] {
+        let path = format!("bare.git/{name}");
+        assert_protected(ws.write(&path), &path);
+    }
+    ws.write("bare.git/refs/heads/topic").unwrap();
+    ws.write("bare.git/description").unwrap();
+    // Such names are ordinary ones elsewhere.
+    for path in [
+        "src/config/x",
+        "src/hooks/x",
+        "src/HEAD",
+        "src/refs/x",
+        "info/attributes",
+    ] {
+        f.make(path, "x");
+        ws.write(path).unwrap();
+    }
+    ws.delete("bare.git").unwrap();
+}
+
+#[test]
 fn a_file_keeps_its_attributes_on_the_way_to_another_file_system() {
     let f = Fixture::new();
     let Ok(away) = tempfile::tempdir_in("/dev/shm") else {

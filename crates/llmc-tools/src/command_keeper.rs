@@ -66,10 +66,13 @@ impl App {
                 folders.map(|folder| loaded.resolve(folder)).collect()
             }
         };
-        let hidden = mcp.exec.hidden.clone().unwrap_or_else(|| {
+        let mut hidden = mcp.exec.hidden.clone().unwrap_or_else(|| {
             let places = HIDDEN_PLACES.iter();
             places.map(|&place| place.to_owned()).collect()
         });
+        // The server's own key, whatever the operator's list says.
+        let key = mcp.server.tls_key.iter().map(|key| loaded.resolve(key));
+        hidden.extend(key.map(|key| key.display().to_string()));
         Settings {
             profile,
             home,

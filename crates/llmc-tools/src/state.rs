@@ -150,6 +150,7 @@ pub(crate) fn make(dir: &Path) -> Result<()> {
         .mode(0o700)
         .create(dir)
         .map_err(failed)?;
+    close_to_others(dir).map_err(failed)?;
     // A new file only: through a link that came with the repository it would be written elsewhere.
     let ignore = std::fs::OpenOptions::new()
         .write(true)
@@ -160,4 +161,17 @@ pub(crate) fn make(dir: &Path) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Takes away other users' right to write in a state directory of this user, which may have come with an archive.
+fn close_to_others(dir: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    const WRITE_BY_OTHERS: u32 = 0o022;
+    let status = dir.symlink_metadata()?;
+    let is_own = status.uid() == rustix::process::geteuid().as_raw();
+    if is_own && status.mode() & WRITE_BY_OTHERS != 0 {
+        let mode = status.mode() & 0o7777 & !WRITE_BY_OTHERS;
+        std::fs::set_permissions(dir, PermissionsExt::from_mode(mode))?;
+    }
+    Ok(())
 }

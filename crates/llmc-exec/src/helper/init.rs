@@ -103,7 +103,7 @@ fn carry_out(
 ) -> io::Result<()> {
     let reports = match confine(plan, stage, leash) {
         Ok(landlock) => match &plan.target {
-            Some(target) => live(target, plan, leash, ends),
+            Some(target) => live(target, plan, landlock, leash, ends),
             None => vec![Report::Ready { landlock }],
         },
         Err(failure) => vec![Report::Failed(failure)],
@@ -178,22 +178,28 @@ fn stand_at(plan: &Plan, here: &Stat) -> Result<(), Failure> {
 }
 
 /// Starts the command and stays until it is over. Nothing to report if the server went first.
-fn live(target: &Target, plan: &Plan, leash: &UnixStream, ends: CommandStdio) -> Vec<Report> {
+fn live(
+    target: &Target,
+    plan: &Plan,
+    landlock: Option<u32>,
+    leash: &UnixStream,
+    ends: CommandStdio,
+) -> Vec<Report> {
     let mut reports = Vec::new();
     let over = start(target, plan, ends).and_then(|command| {
         let signals = only_wait()?;
         if target.input == Input::Nothing || introduce(command, leash).is_ok() {
-            let mut usage = UsageCheck::new(plan);
+            let mut usage = UsageCheck::new(plan, landlock);
             Ok(watch(&signals, command, leash, &mut usage, |bound| {
                 reports.push(Report::Exceeded(bound));
-                end_command(plan);
+                end_command(plan, landlock);
             }))
         } else {
             Ok(None)
         }
     });
     if !plan.features.pid {
-        reaper::end_all();
+        reaper::end_all(landlock);
     }
     match over {
         Ok(Some(report)) if plan.features.pid && alone() => {
@@ -206,13 +212,13 @@ fn live(target: &Target, plan: &Plan, leash: &UnixStream, ends: CommandStdio) ->
 }
 
 /// Kills every process of the run but this one.
-fn end_command(plan: &Plan) {
+fn end_command(plan: &Plan, landlock: Option<u32>) {
     if plan.features.pid {
         // In one step for all of them, so that none can fork away.
         let everyone = nix::unistd::Pid::from_raw(-1);
         let _ = nix::sys::signal::kill(everyone, Nix::SIGKILL);
     } else {
-        reaper::kill_all();
+        reaper::kill_all(landlock);
     }
 }
 

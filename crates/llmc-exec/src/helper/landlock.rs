@@ -9,7 +9,7 @@ use landlock::{
     RulesetStatus, Scope, path_beneath_rules,
 };
 
-use crate::plan::{Places, Plan, Sockets, Stage};
+use crate::plan::{Plan, Sockets, Stage};
 
 /// The newest rules known here; an older kernel enforces what it knows.
 const NEWEST_ABI: ABI = ABI::V9;
@@ -38,9 +38,11 @@ const ALWAYS_READABLE: [&str; 6] = [
 pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
     let written = AccessFs::from_write(NEWEST_ABI);
     let read = AccessFs::from_read(NEWEST_ABI);
-    let handled = match plan.places.seen {
-        Some(_) => AccessFs::from_all(NEWEST_ABI),
-        None => written,
+    let has_bounds = plan.places.seen.is_some();
+    let leaves_out = !has_bounds && !plan.places.unreadable.is_empty();
+    let handled = match has_bounds || leaves_out {
+        true => AccessFs::from_all(NEWEST_ABI),
+        false => written,
     };
     let mut ruleset = Ruleset::default().handle_access(handled).map_err(other)?;
     ruleset = ruleset.scope(Scope::from_all(NEWEST_ABI)).map_err(other)?;
@@ -52,7 +54,7 @@ pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
     let mut places: Vec<OsString> = if plan.features.mount {
         plan.places.write.clone()
     } else {
-        around(&plan.places)
+        around(&plan.places.write, &plan.places.read_only)
     };
     places.extend(DEVICES.map(OsString::from));
     // Only a /tmp of its own: the host's holds other people's files.
@@ -65,13 +67,22 @@ pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
         places.extend(layers.iter().map(|layer| layer.path.clone()));
     }
     let mut seen = plan.places.seen.clone().unwrap_or_default();
-    if plan.places.seen.is_some() {
+    let mut listed = None;
+    if has_bounds {
         seen.extend(ALWAYS_READABLE.map(OsString::from));
+    }
+    if leaves_out {
+        let root = OsString::from("/");
+        seen = around(std::slice::from_ref(&root), &plan.places.unreadable);
+        seen.extend(plan.places.write.iter().cloned());
+        // Names can be seen everywhere.
+        listed = Some(root);
     }
     let status = ruleset
         .create()
         .and_then(|created| created.add_rules(path_beneath_rules(places, written)))
         .and_then(|created| created.add_rules(path_beneath_rules(seen, read)))
+        .and_then(|created| created.add_rules(path_beneath_rules(listed, AccessFs::ReadDir)))
         .and_then(|created| created.restrict_self())
         .map_err(other)?;
     // Best effort may well have enforced nothing.
@@ -82,17 +93,17 @@ pub(super) fn restrict(plan: &Plan, stage: Option<&Stage>) -> io::Result<u32> {
     }
 }
 
-/// The writable places without the system's directories in them. A rule cannot be narrowed, so where no mount makes those
-/// read-only, a place that holds one is given entry by entry; new entries cannot be made beside them then.
-fn around(places: &Places) -> Vec<OsString> {
+/// Places without those to be left out of them. A rule cannot be narrowed, so where no mount covers what is left out, a place
+/// that holds such a thing is given entry by entry; new entries beside them are not part of it then.
+fn around(places: &[OsString], left_out: &[OsString]) -> Vec<OsString> {
     let mut found = Vec::new();
-    let mut next: Vec<PathBuf> = places.write.iter().map(PathBuf::from).collect();
+    let mut next: Vec<PathBuf> = places.iter().map(PathBuf::from).collect();
     while let Some(dir) = next.pop() {
         let below = |inner: &OsString| Path::new(inner).starts_with(&dir);
-        if places.read_only.iter().any(|outer| dir.starts_with(outer)) {
+        if left_out.iter().any(|outer| dir.starts_with(outer)) {
             continue;
         }
-        match places.read_only.iter().any(below) {
+        match left_out.iter().any(below) {
             true => {
                 let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
                 // A rule on a link would be one on what it leads to.

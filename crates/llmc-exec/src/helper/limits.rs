@@ -1,7 +1,10 @@
 //! Resource limits of a run.
 
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 use rustix::system::uname;
 
 use crate::plan::Plan;
@@ -16,11 +19,26 @@ pub(super) fn set(plan: &Plan) -> Result<(), Errno> {
     if let Some(bytes) = limits.memory_bytes {
         lower(Resource::Data, bytes)?;
     }
-    // Outside a namespace of its own this would count every process the user has anywhere.
-    if plan.features.user {
-        lower(Resource::Nproc, limits.processes)?;
-    }
-    Ok(())
+    // Outside a namespace of its own this counts every process the user has anywhere. Root is exempt.
+    let others = match plan.features.user {
+        true => 0,
+        false => threads_of_user(),
+    };
+    lower(Resource::Nproc, others.saturating_add(limits.processes))
+}
+
+/// Threads that this user has anywhere right now.
+fn threads_of_user() -> u64 {
+    let user = geteuid().as_raw();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter(|entry| {
+        let name = entry.file_name();
+        let is_process = name.as_bytes().first().is_some_and(u8::is_ascii_digit);
+        is_process && entry.metadata().is_ok_and(|status| status.uid() == user)
+    });
+    // A directory has a link for each directory in it, and two of its own.
+    let threads = processes.filter_map(|entry| entry.path().join("task").metadata().ok());
+    threads.map(|status| status.nlink().saturating_sub(2)).sum()
 }
 
 /// Numbers that the kernel gives out only once: it begins again above them when it has reached the highest.

@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::process::{Pid, getpid};
+use rustix::process::{Pid, Signal, getpid};
+use rustix::system::sysinfo;
 
 use super::reaper;
 use crate::memory::run_memory_bytes;
@@ -25,6 +26,10 @@ pub(super) struct UsageCheck {
     memory: Option<(u64, u64)>,
     /// Whether `/proc` shows the processes of this run and no others.
     has_own_proc: bool,
+    /// The Landlock ABI in force, which may bound signals to this run.
+    landlock: Option<u32>,
+    /// Processes and threads of the machine when the run began; the kernel counts to this type's highest number.
+    machine_before: u16,
     /// Processes at the last look.
     seen: usize,
     is_close: bool,
@@ -39,8 +44,10 @@ struct Usage {
 }
 
 impl UsageCheck {
-    pub(super) fn new(plan: &Plan) -> UsageCheck {
+    pub(super) fn new(plan: &Plan, landlock: Option<u32>) -> UsageCheck {
         UsageCheck {
+            landlock,
+            machine_before: sysinfo().procs,
             processes: plan.limits.processes,
             memory: plan
                 .limits
@@ -63,9 +70,19 @@ impl UsageCheck {
 
     /// Which bound the run is over, if any.
     pub(super) fn exceeded(&mut self) -> Option<String> {
+        let enough = usize::try_from(self.processes).unwrap_or(usize::MAX);
         let pids = match self.has_own_proc {
             true => listed_pids(),
-            false => reaper::descendants(getpid()),
+            // Listed one by one: among as many as there may be now this process gets too little time for that while they
+            // run, so they pause.
+            false if self.may_be_too_many() && reaper::signal_run(self.landlock, Signal::STOP) => {
+                let pids = reaper::descendants(getpid(), enough);
+                if pids.len() <= enough {
+                    reaper::signal_run(self.landlock, Signal::CONT);
+                }
+                pids
+            }
+            false => reaper::descendants(getpid(), enough),
         };
         // Before any of them is looked at, which takes long where there are many: they may be doubling meanwhile.
         if pids.len() as u64 > self.processes {
@@ -100,6 +117,15 @@ impl UsageCheck {
             false => None,
         };
         over.map(|(what, bytes)| format!("{what} used more than {} MiB of memory", bytes >> 20))
+    }
+
+    /// Whether the whole machine has as many more processes than before as this run may have. One system call.
+    fn may_be_too_many(&self) -> bool {
+        let more = sysinfo()
+            .procs
+            .wrapping_sub(self.machine_before)
+            .cast_signed();
+        u64::try_from(more).is_ok_and(|more| more > self.processes)
     }
 
     fn too_many(&self) -> String {

@@ -10,7 +10,7 @@ use crate::follow::{MAX_RUN_TIME, broken};
 use crate::plan::{LINKS_DIR, Layer, Places, Plan, Sockets, Stage, Target, View, file_name_of, os};
 use crate::settings::Profile;
 use crate::tmp::OwnTmp;
-use crate::view::{hidden_places, host_sockets};
+use crate::view::{hidden_places, host_sockets, unreadable_places};
 
 impl Runner {
     /// What a run starts with: the usual variables, the caller's, and last those the policy wants.
@@ -46,7 +46,10 @@ impl Runner {
         Ok(env)
     }
 
-    pub(super) fn plan(&self, places: Places, spec: &ExecRequest<'_>, target: Target) -> Plan {
+    pub(super) fn plan(&self, mut places: Places, spec: &ExecRequest<'_>, target: Target) -> Plan {
+        if self.features.landlock && !self.features.mount {
+            places.unreadable = os(unreadable_places(&self.settings));
+        }
         let (kinds, sockets) = self.sockets();
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         Plan {

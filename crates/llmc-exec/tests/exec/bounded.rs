@@ -91,8 +91,9 @@ fn bounded(world: &World, confinement: Confinement) -> Runner {
 fn fork_bomb() {
     let world = World::new();
     let runner = bounded(&world, Confinement::Auto);
-    if !runner.level().pidns {
-        // Known gap: without a pid namespace the helper cannot end processes faster than they start others.
+    let level = runner.level();
+    if !level.pidns && level.landlock.is_none_or(|abi| abi < 6) {
+        // Known gap: with neither, the helper cannot end processes faster than they start others.
         return;
     }
     let limit = Duration::from_secs(2);

@@ -15,6 +15,16 @@ pub(crate) fn list(add: &mut dyn FnMut(&'static str, fn())) {
     add("planted_git_names_never_reach_the_host", planted);
     add("nested_repositories_are_taken_away_at_any_depth", nested);
     add("a_repository_that_is_moved_stays", moved);
+    add(
+        "new_repositories_are_taken_away_while_a_run_goes_on",
+        at_once,
+    );
+    add(
+        "a_run_that_makes_repositories_without_end_is_ended",
+        endless,
+    );
+    add("bare_repositories_run_nothing_new", bare);
+    add("what_gits_configuration_includes_stays", included);
     add("what_git_does_reaches_the_host", work);
     add("what_the_host_changed_meanwhile_stays", conflict);
     add("an_index_that_was_only_refreshed_is_no_conflict", refreshed);
@@ -91,14 +101,161 @@ fn nested() {
         "mkdir -p {deep}/.git node_modules/x/y/.git; for n in $(seq 600); do mkdir -p many/$n; done
          mkdir -p many/zzz/.git; for d in {deep} node_modules/x/y many/zzz; do echo x > $d/.git/config; done"
     );
+    // Some may be gone before it writes to them.
     let ran = world.run(&runner, &["sh", "-c", &script]);
-    assert!(ran.finished.status.is_success(), "{ran:?}");
     for dir in [deep, "node_modules/x/y", "many/zzz"] {
         let path = world.workspace.join(dir).join(".git");
         assert!(!path.exists(), "{dir}: {ran:?}");
         let mut taken = ran.finished.quarantined.iter();
         assert!(taken.any(|taken| taken.path == path), "{dir}: {ran:?}");
     }
+}
+
+/// Makes a repository and a bare one whose configuration runs a program, and a harmless folder.
+const MAKE_REPOSITORIES: &str =
+    "mkdir -p sub/.git/objects sub/.git/refs deep/bare/objects deep/bare/refs other/objects
+    for d in sub/.git deep/bare; do
+        echo 'ref: refs/heads/main' > $d/HEAD
+        printf '[core]\\n fsmonitor = ./evil\\n worktree = .\\n' > $d/config
+    done
+    echo x > other/config\n";
+
+fn at_once() {
+    let world = World::new();
+    let runner = world.runner(Confinement::Auto);
+    let script = format!("{MAKE_REPOSITORIES}{WAIT}");
+    let process = start(&world, &runner, &script, GitAccess::ReadOnly);
+    wait_for(&world.workspace.join("ready"));
+    let planted = ["sub/.git", "deep/bare/config"].map(|name| world.workspace.join(name));
+    for path in &planted {
+        wait_until(|| !path.exists(), &format!("{path:?} stays while it runs"));
+    }
+    let end = let_go_on(&world, &process);
+    for path in &planted {
+        let mut taken = end.quarantined.iter();
+        let reported = taken.any(|taken| taken.path == *path && taken.moved_to.is_some());
+        assert!(reported, "{path:?} is not reported: {end:?}");
+    }
+    assert!(world.workspace.join("deep/bare/HEAD").exists());
+    assert!(world.workspace.join("other/config").exists());
+    // Without a boundary they stay.
+    let world = World::new();
+    let runner = world.runner(Confinement::Off);
+    let process = start(&world, &runner, &script, GitAccess::ReadOnly);
+    wait_for(&world.workspace.join("ready"));
+    let_go_on(&world, &process);
+    assert!(world.workspace.join("sub/.git/config").exists());
+    assert!(world.workspace.join("deep/bare/config").exists());
+}
+
+fn endless() {
+    let world = World::new();
+    let runner = world.runner(Confinement::Auto);
+    let script = "i=0; while :; do i=$((i + 1)); mkdir -p many/$((i % 500))/.git; done";
+    let ran = world.run(&runner, &["sh", "-c", script]);
+    let notes = ran.finished.notes.join(" ");
+    assert!(notes.contains("without end"), "{:?}", ran.finished);
+    assert!(!ran.finished.timed_out, "{:?}", ran.finished);
+    for n in 0..500 {
+        let name = format!("many/{n}/.git");
+        assert!(!world.workspace.join(&name).exists(), "{name}");
+    }
+}
+
+/// A repository without `.git` that was there before, and attempts to make it run something.
+fn bare() {
+    for attempt in [
+        "echo planted > store.git/config",
+        "mkdir -p store.git/hooks; echo planted > store.git/hooks/post-checkout",
+        "echo planted > store.git/config.worktree",
+        "echo planted > store.git/commondir",
+        "mkdir -p store.git/modules/a/b; echo planted > store.git/modules/a/b/config",
+        "mv store.git away; mkdir -p store.git/objects store.git/refs; touch store.git/HEAD; echo planted > store.git/config",
+        "mkdir -p objects refs; touch HEAD; echo planted > config",
+    ] {
+        let make = |world: &World| {
+            let store = world.workspace.join("store.git");
+            std::fs::create_dir_all(store.join("objects")).unwrap();
+            std::fs::create_dir_all(store.join("refs")).unwrap();
+            std::fs::write(store.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+            std::fs::write(store.join("config"), "[core]\n bare = true\n").unwrap();
+        };
+        let world = World::new();
+        make(&world);
+        let runner = world.runner(Confinement::Auto);
+        let ran = world.run(&runner, &["sh", "-c", attempt]);
+        let left = texts_below(&world.workspace);
+        assert!(!left.contains("planted"), "{attempt}: {left} {ran:?}");
+        // What may change in it still does.
+        let ran = world.run(
+            &runner,
+            &[
+                "sh",
+                "-c",
+                "mkdir -p store.git/refs/heads && echo x > store.git/refs/heads/x",
+            ],
+        );
+        assert!(ran.finished.status.is_success(), "{attempt}: {ran:?}");
+        assert!(ran.finished.quarantined.is_empty(), "{attempt}: {ran:?}");
+        let world = World::new();
+        make(&world);
+        world.run(&world.runner(Confinement::Off), &["sh", "-c", attempt]);
+        let left = texts_below(&world.workspace);
+        assert!(left.contains("planted"), "{attempt} proves nothing");
+    }
+}
+
+fn included() {
+    for attempt in [
+        "echo planted > conf/shared",
+        "echo planted > new; mv new conf/shared",
+        "mv conf away; mkdir conf; echo planted > conf/shared",
+        "echo planted > later",
+        "ln -sf inside.txt link; echo planted > inside.txt",
+    ] {
+        let make = |world: &World| {
+            let dir = &world.workspace;
+            let config =
+                "[include]\n\tpath = ../conf/shared\n\tpath = ../later\n\tpath = ../link\n";
+            std::fs::write(dir.join(".git/config"), config).unwrap();
+            std::fs::create_dir(dir.join("conf")).unwrap();
+            std::fs::write(dir.join("conf/shared"), "[core]\n").unwrap();
+            std::os::unix::fs::symlink("conf/shared", dir.join("link")).unwrap();
+        };
+        let reached = |world: &World| {
+            let names = ["conf/shared", "later", "link"].map(|name| world.workspace.join(name));
+            let texts = names
+                .iter()
+                .filter_map(|name| std::fs::read_to_string(name).ok());
+            texts.collect::<String>().contains("planted")
+        };
+        let world = World::new();
+        make(&world);
+        let runner = world.runner(Confinement::Auto);
+        let ran = world.run(&runner, &["sh", "-c", attempt]);
+        // Moves of whole directories are not covered without mounts, as the level states.
+        if runner.level().mountns || !attempt.starts_with("mv conf") {
+            assert!(!reached(&world), "{attempt}: {ran:?}");
+        }
+        let world = World::new();
+        make(&world);
+        world.run(&world.runner(Confinement::Off), &["sh", "-c", attempt]);
+        assert!(reached(&world), "{attempt} proves nothing");
+    }
+}
+
+/// The contents of all files below a directory, the state directory aside.
+fn texts_below(dir: &Path) -> String {
+    let mut found = String::new();
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() && entry.file_name() != ".llmc" {
+            found.push_str(&texts_below(&entry.path()));
+        } else if kind.is_file() {
+            found.push_str(&std::fs::read_to_string(entry.path()).unwrap_or_default());
+        }
+    }
+    found
 }
 
 fn moved() {
@@ -292,9 +449,13 @@ fn start(world: &World, runner: &Runner, script: &str, git: GitAccess) -> Proces
 }
 
 fn wait_for(path: &Path) {
+    wait_until(|| path.exists(), &format!("{path:?} does not appear"));
+}
+
+fn wait_until(is_so: impl Fn() -> bool, otherwise: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !path.exists() {
-        assert!(Instant::now() < deadline, "{path:?} does not appear");
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{otherwise}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -119,12 +119,8 @@ fn planting() {
     for ((program, script), name) in cases.iter().zip(planted) {
         let world = World::new();
         let runner = world.runner(Confinement::Auto);
+        // It may be gone before the script has done everything.
         let ran = world.run(&runner, &[program, "-c", script]);
-        assert_eq!(
-            ran.finished.status.exit_code(),
-            Some(0),
-            "{script}: {ran:?}"
-        );
         let path = world.workspace.join(name);
         assert!(
             path.symlink_metadata().is_err(),

@@ -61,7 +61,8 @@ impl Failure {
 
     /// Prints the message to standard error.
     pub(crate) fn report(self) -> ExitCode {
-        let _ = writeln!(std::io::stderr(), "llmc: {}", self.message);
+        let message = colour::for_terminal(&self.message);
+        let _ = writeln!(std::io::stderr(), "llmc: {message}");
         ExitCode::from(self.code)
     }
 }
@@ -181,6 +182,11 @@ fn start_quietly(common: &Common) -> Result<Arc<App>, Failure> {
 /// Writes to standard output; a closed pipe is fine, a full disk is an error.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
+    let shown = match out.is_terminal() {
+        true => colour::for_terminal(text),
+        false => text.into(),
+    };
+    let text = shown.as_ref();
     let written = out.write_all(text.as_bytes()).and_then(|()| {
         if !text.ends_with('\n') {
             out.write_all(b"\n")?;

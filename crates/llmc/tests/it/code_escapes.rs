@@ -100,7 +100,7 @@ fn every_escape_fails_and_the_server_goes_on() {
         let (_, text) = client.call_tool("execute_code", json!({"code": code}));
         let shown = &code[..code.len().min(80)];
         assert!(!text.contains("canary-"), "{shown}: {text}");
-        assert!(started.elapsed() < Duration::from_secs(20), "{shown}");
+        assert!(started.elapsed() < Duration::from_secs(60), "{shown}");
         assert_eq!(
             client
                 .text("read_file", json!({"path": "a.txt"}))

@@ -30,7 +30,7 @@
 //! - `trust`: what a repository's own files cannot do to configuration, start and tokens
 //! - `tui`: the live picture, in a real terminal
 //! - `deploy`: what containers rely on
-//! - `names`: names and words across the workspace
+//! - `names`: names and words across the workspace; `threat_model`: the tests that it names
 //! - `goldens`: recorded answers of every tool on every surface
 //! - `docs`: the generated reference pages; `guides`: the written ones, whose examples are run
 
@@ -93,6 +93,7 @@ mod te;
 mod te_cli;
 mod te_diff;
 mod te_run;
+mod threat_model;
 mod tool_chains;
 mod trust;
 mod tui;

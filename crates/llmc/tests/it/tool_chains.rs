@@ -466,3 +466,53 @@ fn bad_requests_cost_nothing() {
     client.finish();
     assert!(project.path("detached").exists());
 }
+
+#[test]
+fn credentials_are_hidden_where_variables_say_that_they_are() {
+    const MARK: &str = "M4RK-0F-A-CREDENTIAL";
+    let mut project = project("//- a.txt\n");
+    let home = project.base().join("home");
+    let places = [
+        ("CARGO_HOME", "rust", "rust/credentials.toml"),
+        ("XDG_CONFIG_HOME", "settings", "settings/gh/hosts.yml"),
+        ("KUBECONFIG", "cluster.yaml", "cluster.yaml"),
+        ("GNUPGHOME", "keys", "keys/secring.gpg"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "cloud.ini", "cloud.ini"),
+    ];
+    for (variable, place, file) in places {
+        write_home(&project, file, &format!("token = {MARK}\n"));
+        let place = home.join(place).display().to_string();
+        project = project.with_env(variable, &place);
+    }
+    // What else a file holds is shown.
+    let settings = format!("//r.example/:_authToken={MARK}\nfund=false\n");
+    write_home(&project, "npm", &settings);
+    let npm = home.join("npm").display().to_string();
+    let project = project
+        .with_env("NPM_CONFIG_USERCONFIG", &npm)
+        .with_env("PIP_CONFIG_FILE", "/dev/null");
+    let seek = format!("grep -rsF {MARK} $HOME; cat $HOME/npm; echo x > /dev/null && echo done");
+    let text = hybrid(&project).text("run_cmd", json!({"command": seek}));
+    assert_eq!(text.trim(), "fund=false\ndone");
+    let mut open = project.mcp(["--set", "mcp.exec.hidden=[]"]);
+    open.initialize("2025-11-25");
+    let count = format!("grep -rslF {MARK} $HOME | wc -l");
+    let text = open.text("run_cmd", json!({"command": count}));
+    assert_eq!(text.trim(), (places.len() + 1).to_string());
+}
+
+#[test]
+fn the_servers_own_key_is_hidden_whatever_the_list_says() {
+    let project = project("//- a.txt\n");
+    write_home(&project, "server.pem", "M4RK-0F-A-KEY\n");
+    let key = project.base().join("home/server.pem");
+    let key = format!("mcp.server.tls_key={key:?}");
+    let command = json!({"command": "cat $HOME/server.pem; echo done"});
+    for (set, is_shown) in [(key.as_str(), false), ("mcp.server.port=0", true)] {
+        let mut client = project.mcp(["--set", "mcp.exec.hidden=[]", "--set", set]);
+        client.initialize("2025-11-25");
+        let text = client.text("run_cmd", command.clone());
+        assert!(text.trim().ends_with("done"), "{text}");
+        assert_eq!(text.contains("M4RK"), is_shown, "{set}: {text}");
+    }
+}

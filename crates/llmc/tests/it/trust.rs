@@ -22,7 +22,7 @@ const IGNORED: [&str; 5] = [
 ];
 const STRONG_TOKEN: &str = "9f8c1b7e4a2d6053bb1c7d90e4f2a861";
 /// A start error comes at once; this is for a loaded machine.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(25);
 
 fn names_all_ignored(text: &str) -> bool {
     text.contains("llmc trust") && IGNORED.iter().all(|key| text.contains(key))
@@ -439,4 +439,16 @@ fn agents_cannot_write_the_users_files_in_a_workspace_that_contains_them() {
         );
     }
     assert!(!workspace.path(".config/llmc/config.toml").exists());
+}
+
+#[test]
+fn a_state_directory_that_others_could_write_is_closed_to_them() {
+    let workspace = workspace("//- a.txt\none\n");
+    workspace.write(".llmc/.gitignore", "*\n");
+    let state = workspace.path(".llmc");
+    std::fs::set_permissions(&state, PermissionsExt::from_mode(0o777)).unwrap();
+    let read = workspace.llmc(["tool", "read_file", "--path", "a.txt"]);
+    assert_eq!(read.code, Some(0), "{}", read.stderr);
+    let mode = state.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o755);
 }

@@ -236,7 +236,10 @@ fn without_a_terminal_only_the_summary_is_there() {
 fn what_an_agent_wrote_does_not_act_on_the_terminal() {
     let workspace = workspace(FIXTURE).with_env("TE_AGENT_ID", "\x1b]0;owned\x07");
     let evil = json!({"path": "\u{1b}[2J\u{202e}\u{9b}31mx"}).to_string();
-    workspace.llmc(["tool", "stat", "--args", &evil]);
+    // On a loaded machine a process that ends may not wait for its record.
+    for _ in 0..5 {
+        workspace.llmc(["tool", "stat", "--args", &evil]);
+    }
     let mut tui = start(&workspace, &[]);
     tui.shows("NOT_FOUND");
     tui.press("q");

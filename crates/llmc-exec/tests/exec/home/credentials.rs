@@ -74,6 +74,19 @@ pub(super) fn credentials() {
             assert_eq!(out, "", "{way}");
         }
     }
+    if !runner.level().mountns && runner.level().landlock.is_some() {
+        // Landlock leaves out no part of a file, and programs need the rest of their settings.
+        let settings = [".npmrc", ".yarnrc.yml", ".config/pip/pip.conf"];
+        let settings = settings.into_iter().chain([
+            ".cargo/config.toml",
+            ".m2/settings.xml",
+            ".gradle/gradle.properties",
+        ]);
+        assert_eq!(found(&runner), settings.count(), "what else is readable");
+        let line = "echo x > new && cat new inside.txt /etc/hostname > /dev/null && ls $HOME/.ssh";
+        let (code, out) = shell(&home.world, &runner, RunOwner::default(), line);
+        assert_eq!((code, out.as_str()), (Some(0), "config\nid_ed25519\n"));
+    }
     // What the home directory holds is not touched by hiding it.
     for place in USUAL_PLACES {
         let kept = std::fs::read_to_string(home.dir.join(place)).unwrap();
