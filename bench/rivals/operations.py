@@ -6,7 +6,7 @@ from pathlib import Path
 
 import plot
 from mcp import Server, scratch
-from report import megabytes, milliseconds, table, verdict
+from report import megabytes, milliseconds, ratio, table, verdict
 
 from project import Project
 from servers import COMMANDER, FILES, Kind, Session, command
@@ -17,6 +17,8 @@ WARM = 3
 # What one server still does after its answer is not to count against the next one.
 PAUSE = 0.01
 NO_OP, TOOL, RETRIEVAL = 0.015, 0.150, 0.200
+# What S1 asks of its tools "for typical directory trees and search operations on medium-sized repos".
+S1 = 0.500
 
 
 def measure(bench, plots):
@@ -103,6 +105,36 @@ def operations():
                 "edit_file", path=f"{s.root}/{copy(s)}", edits=[turned(turn, "oldText", "newText")]
             ),
         },
+        # The tools of S1.
+        "`linux_fs_list`, a tree": {
+            LLMC: lambda s, _: s.call("linux_fs_list", path="networkx", depth=3),
+            COMMANDER: lambda s, _: s.call("list_directory", path=f"{s.root}/networkx", depth=4),
+            FILES: lambda s, _: s.call("directory_tree", path=f"{s.root}/networkx"),
+        },
+        "`linux_search_files`": {
+            LLMC: lambda s, _: s.call("linux_search_files", root=".", pattern="*weighted*.py"),
+            COMMANDER: lambda s, _: s.search("*weighted*.py", thinking=0, kind="files"),
+            FILES: lambda s, _: s.call("search_files", path=s.root, pattern="**/*weighted*.py"),
+        },
+        "`linux_search_content`, with context": {
+            LLMC: lambda s, _: s.call("linux_search_content", root=".", pattern="backend_priority", context_lines=2),
+            COMMANDER: lambda s, _: s.search("backend_priority", thinking=0, context=2),
+        },
+        "`linux_fs_read` 60 lines": {
+            LLMC: lambda s, _: s.call("linux_fs_read", path=WEIGHTED, offset_lines=FIRST - 1, max_lines=length),
+            COMMANDER: lambda s, _: s.call("read_file", path=f"{s.root}/{WEIGHTED}", offset=FIRST - 1, length=length),
+            FILES: lambda s, _: s.call("read_text_file", path=f"{s.root}/{WEIGHTED}", head=LAST),
+        },
+        "`linux_fs_write` a file": {
+            LLMC: lambda s, turn: s.call("linux_fs_write", path="written_by_llmc.txt", content=f"{turn}\n" * 50),
+            COMMANDER: lambda s, turn: s.call(
+                "write_file", path=f"{s.root}/written_by_dc.txt", content=f"{turn}\n" * 50, mode="rewrite"
+            ),
+            FILES: lambda s, turn: s.call(
+                "write_file", path=f"{s.root}/written_by_files.txt", content=f"{turn}\n" * 50
+            ),
+        },
+        "`linux_fs_mkdirs`, `_move`, `_delete`": {LLMC: made_moved_and_deleted},
         "run `echo hi`": {
             LLMC: lambda s, _: s.call("run_cmd", argv=["bash", "-c", "echo hi"]),
             COMMANDER: lambda s, _: s.call("start_process", command="echo hi", timeout_ms=5000),
@@ -129,6 +161,12 @@ def copy(session):
     return name
 
 
+def made_moved_and_deleted(session, turn):
+    session.call("linux_fs_mkdirs", path=f"made_{turn}/inner")
+    session.call("linux_fs_move", source=f"made_{turn}", target=f"moved_{turn}")
+    session.call("linux_fs_delete", path=f"moved_{turn}", recursive=True)
+
+
 def title(kind):
     return kind.title.partition(",")[0]
 
@@ -149,8 +187,15 @@ def goals(seconds):
     no_op = p95(seconds[names[0], LLMC])
     tool = max(p95(seconds[name, LLMC]) for name in names[1:-1])
     retrieval = p95(seconds[names[-1], LLMC])
+    of_s1 = [name for name in names if name.startswith("`linux_")]
+    s1 = max(p95(seconds[name, LLMC]) for name in of_s1)
+    ratios = [
+        f"{ratio(seconds[name, LLMC], seconds[name, COMMANDER]):.2f} {name}"
+        for name in of_s1 if (name, COMMANDER) in seconds
+    ]
     return (
         f"LLMC's p95: no-op {milliseconds(no_op)}, target ≤ 15 ms: {verdict(no_op <= NO_OP)}; the slowest tool call "
         f"{milliseconds(tool)}, target ≤ 150 ms: {verdict(tool <= TOOL)}; retrieval {milliseconds(retrieval)}, "
-        f"target ≤ 200 ms: {verdict(retrieval <= RETRIEVAL)}."
+        f"target ≤ 200 ms: {verdict(retrieval <= RETRIEVAL)}. The slowest of the `linux_*` tools {milliseconds(s1)}, target of "
+        f"S1 < 500 ms: {verdict(s1 < S1)}; medians as a share of Desktop Commander's: {', '.join(ratios) or 'not measured'}."
     )

@@ -97,11 +97,11 @@ class Session:
             del self.steps[before:]
         return text
 
-    def search(self, pattern, path="", thinking=0.5):
-        """Desktop Commander's search, without context lines, read to its end."""
+    def search(self, pattern, path="", thinking=0.5, kind="content", context=0):
+        """Desktop Commander's search, read to its end."""
         text = self.call(
-            "start_search", path=f"{self.root}/{path}".rstrip("/"), pattern=pattern, searchType="content",
-            ignoreCase=False, contextLines=0,
+            "start_search", path=f"{self.root}/{path}".rstrip("/"), pattern=pattern, searchType=kind,
+            ignoreCase=False, contextLines=context,
         )
         identity = re.search(r"session: (\S+)", text)[1]
         # The first answer shows ten results, of a search that may still be running. A model takes its time to ask on, and

@@ -129,14 +129,20 @@ fn last_lines(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Where the summary at the end of a text ends: after it, the same tests have passed and failed. Without a summary, all of
-/// the last lines are after it.
+/// Where the summary at the end of a text ends: after it, the same tests have passed and failed, and the run is as
+/// complete. Without a summary, all of the last lines are after it.
 fn summary_end(text: &str) -> usize {
     let lines = last_lines(text);
     let counts = |lines: &[(usize, &str)]| {
         let lines: Vec<&str> = lines.iter().map(|(_, line)| *line).collect();
         let run = testrun::parse(&lines.join("\n"))?;
-        Some((run.framework, run.passed, run.failed, run.skipped))
+        Some((
+            run.framework,
+            run.passed,
+            run.failed,
+            run.skipped,
+            run.notes,
+        ))
     };
     let whole = counts(&lines);
     let is_read = |end: &usize| whole.is_some() && counts(&lines[..*end]) == whole;

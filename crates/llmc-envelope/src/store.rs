@@ -27,6 +27,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 /// How long a call waits for another process before it fails as busy.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+const LOCKED: &str = "locked by another process";
 
 /// The shape of one kind of file.
 pub struct SqlSchema {
@@ -41,10 +42,18 @@ pub struct SqlSchema {
 #[error("{0}")]
 pub struct StoreUnavailable(pub String);
 
+impl StoreUnavailable {
+    /// Whether another process holds the store, so that a later try may succeed.
+    pub fn is_locked(&self) -> bool {
+        self.0 == LOCKED
+    }
+}
+
 /// An open store: one connection behind a lock, reopened after the file turned out to be damaged.
 pub struct SqlStore {
     place: SqlLocation,
     schema: SqlSchema,
+    lock_timeout: Duration,
     state: Mutex<State>,
 }
 
@@ -63,10 +72,20 @@ enum State {
 
 impl SqlStore {
     pub fn open(place: SqlLocation, schema: SqlSchema) -> Result<Self, StoreUnavailable> {
-        let conn = place.open(&schema, Trust::Check)?;
+        Self::open_within(place, schema, LOCK_TIMEOUT)
+    }
+
+    /// The same with another limit on the wait for other processes.
+    pub fn open_within(
+        place: SqlLocation,
+        schema: SqlSchema,
+        lock_timeout: Duration,
+    ) -> Result<Self, StoreUnavailable> {
+        let conn = place.open(&schema, Trust::Check, lock_timeout)?;
         Ok(Self {
             place,
             schema,
+            lock_timeout,
             state: Mutex::new(State::Open(conn)),
         })
     }
@@ -157,7 +176,10 @@ impl SqlStore {
         state: &'s mut MutexGuard<'_, State>,
     ) -> Result<&'s mut Connection, StoreUnavailable> {
         if matches!(**state, State::Damaged) {
-            **state = State::Open(self.place.open(&self.schema, Trust::None)?);
+            let opened = self
+                .place
+                .open(&self.schema, Trust::None, self.lock_timeout)?;
+            **state = State::Open(opened);
         }
         match &mut **state {
             State::Open(conn) => Ok(conn),
@@ -206,11 +228,17 @@ enum Opened {
 }
 
 impl SqlLocation {
-    fn open(&self, schema: &SqlSchema, trust: Trust) -> Result<Connection, StoreUnavailable> {
+    fn open(
+        &self,
+        schema: &SqlSchema,
+        trust: Trust,
+        lock_timeout: Duration,
+    ) -> Result<Connection, StoreUnavailable> {
         let path = match self {
             SqlLocation::Memory => {
                 let conn = Connection::open_in_memory().map_err(|e| describe(&e))?;
-                return match prepare(conn, schema, trust).map_err(|e| describe(&e))? {
+                let prepared = prepare(conn, schema, trust, lock_timeout);
+                return match prepared.map_err(|e| describe(&e))? {
                     Opened::Ready(conn) => Ok(conn),
                     Opened::Foreign(_) => Err(StoreUnavailable("a new store is not empty".into())),
                 };
@@ -218,9 +246,10 @@ impl SqlLocation {
             SqlLocation::File(path) => path,
         };
         let path = settle(path).map_err(|e| describe_io(&e))?;
-        let _lock = lock(&beside(&path, ".lock")).map_err(|e| describe_io(&e))?;
+        let lock_file = beside(&path, ".lock");
+        let _lock = lock(&lock_file, lock_timeout).map_err(|e| describe_io(&e))?;
         for trust in [trust, Trust::Check] {
-            match try_open(&path, schema, trust)? {
+            match try_open(&path, schema, trust, lock_timeout)? {
                 Opened::Ready(conn) => return Ok(conn),
                 Opened::Foreign(why) => move_aside(&path, why).map_err(|e| describe_io(&e))?,
             }
@@ -249,9 +278,9 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-fn lock(path: &Path) -> io::Result<File> {
+fn lock(path: &Path, timeout: Duration) -> io::Result<File> {
     let file = open_private(path)?;
-    let until = Instant::now() + LOCK_TIMEOUT;
+    let until = Instant::now() + timeout;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
@@ -264,14 +293,19 @@ fn lock(path: &Path) -> io::Result<File> {
     }
 }
 
-fn try_open(path: &Path, schema: &SqlSchema, trust: Trust) -> Result<Opened, StoreUnavailable> {
+fn try_open(
+    path: &Path,
+    schema: &SqlSchema,
+    trust: Trust,
+    lock_timeout: Duration,
+) -> Result<Opened, StoreUnavailable> {
     // SQLite gives its log files the mode of the database.
     open_private(path).map_err(|e| describe_io(&e))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let opened =
-        Connection::open_with_flags(path, flags).and_then(|conn| prepare(conn, schema, trust));
+    let opened = Connection::open_with_flags(path, flags)
+        .and_then(|conn| prepare(conn, schema, trust, lock_timeout));
     match opened {
         Ok(opened) => Ok(opened),
         Err(error) if is_damage(&error) => Ok(Opened::Foreign(WhyAside::Damaged)),
@@ -279,8 +313,14 @@ fn try_open(path: &Path, schema: &SqlSchema, trust: Trust) -> Result<Opened, Sto
     }
 }
 
-fn prepare(conn: Connection, schema: &SqlSchema, trust: Trust) -> rusqlite::Result<Opened> {
+fn prepare(
+    conn: Connection,
+    schema: &SqlSchema,
+    trust: Trust,
+    lock_timeout: Duration,
+) -> rusqlite::Result<Opened> {
     harden(&conn)?;
+    conn.busy_timeout(lock_timeout)?;
     let version: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let objects: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |r| r.get(0))?;
     let fresh = version == 0 && objects == 0;
@@ -416,9 +456,7 @@ pub fn describe(error: &rusqlite::Error) -> StoreUnavailable {
         return StoreUnavailable("the file is damaged; a new one is started".into());
     }
     let text = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "locked by another process".into()
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LOCKED.into(),
         Some(ErrorCode::DiskFull) => "the disk is full".into(),
         Some(ErrorCode::ReadOnly) => "the state directory is read-only".into(),
         Some(ErrorCode::PermissionDenied) => "no permission".into(),
@@ -433,7 +471,7 @@ pub fn describe(error: &rusqlite::Error) -> StoreUnavailable {
 
 pub fn describe_io(error: &io::Error) -> StoreUnavailable {
     StoreUnavailable(match error.kind() {
-        io::ErrorKind::WouldBlock => "locked by another process".into(),
+        io::ErrorKind::WouldBlock => LOCKED.into(),
         io::ErrorKind::StorageFull => "the disk is full".into(),
         io::ErrorKind::ReadOnlyFilesystem => "the state directory is read-only".into(),
         // The kind's words alone: the full message may hold a path.

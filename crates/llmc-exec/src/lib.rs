@@ -16,7 +16,7 @@
 //! - [`Program`]: an allowed name and the file it stands for
 //! - [`RunReport`], [`ExitStatus`], [`Stream`]: the result of a run
 //! - [`RunPipes`], [`RunLeash`]: a run that its caller talks to
-//! - [`GitAccess`], [`Quarantined`]: what a run may change in git directories, and what it tried
+//! - [`GitAccess`], [`Quarantined`], [`quarantine_notes`]: what a run may change in git directories, and what it tried
 //! - [`LayeredRun`], [`BaseLayer`], [`LayerChanges`]: a run that changes nothing, what it saw, and what it would have changed
 //! - [`ProcessOptions`]: how a background process is kept
 //! - [`RunOwner`], [`PrivateLayer`]: whose private folders a run uses
@@ -98,7 +98,7 @@ pub use probe::{Probe, ProbeResult, run_probes};
 pub use process::{Io, OutputSink, OutputSlice, Process, ProcessEnd, ProcessOptions, SentInput};
 pub use programs::{Program, Unresolved};
 pub use protect::GitAccess;
-pub use quarantine::Quarantined;
+pub use quarantine::{Quarantined, quarantine_notes};
 pub use runner::{ExecRequest, PrivateLayer, RunOwner, Runner};
 pub use search_path::{SYSTEM_SEARCH_PATH, tool_search_path};
 pub use settings::{CacheMode, Children, Confinement, Limits, Profile, Settings};

@@ -22,32 +22,71 @@ const COPY_LIMIT: u64 = 1 << 20;
 /// Files of one directory that are copied.
 const COPY_FILES: usize = 256;
 
+/// Names of a run that are reported one by one.
+const MAX_NAMED: usize = 6;
+/// What a caller does instead of making a repository.
+const NEW_REPOSITORY: &str = "a repository that a command makes does not stay in place, since its configuration and hooks \
+run programs as the user; the files beside it stay. Ask the user to run git init, clone, worktree add or submodule add; to \
+read a repository, clone it below /tmp";
+/// The same for names in a repository that exists.
+const PROTECTED_IN_GIT: &str = "git config, remotes, hooks, worktree add, submodule add and a rebase that stops change what \
+git runs: ask the user to run those";
+
 /// A protected name that a run created or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantined {
     /// Where it was.
     pub path: PathBuf,
-    /// Where it is now; `None` if it could not be moved and is still there.
+    /// Where it is now; `None` if it could not be moved.
     pub moved_to: Option<PathBuf>,
+    /// Whether it could not be taken away and is still where it was.
+    pub is_left: bool,
+}
+
+/// The messages about what was taken away after a run; `show` gives a path as the caller knows it.
+pub fn quarantine_notes(taken: &[Quarantined], show: impl Fn(&Path) -> String) -> Vec<String> {
+    let named = taken.iter().take(MAX_NAMED);
+    let mut notes: Vec<String> = named.map(|one| one.note(&show)).collect();
+    if taken.len() > MAX_NAMED {
+        let more = taken.len() - MAX_NAMED;
+        notes.push(format!("{more} more protected names were taken away"));
+    }
+    let is_git = |path: &Path| path.file_name().is_some_and(|name| name == ".git");
+    // A git directory need not be called `.git`.
+    let is_git_entry = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        protected_git_entry(&[name.as_bytes()]).is_some()
+    };
+    if taken.iter().any(|one| is_git(&one.path)) {
+        notes.push(NEW_REPOSITORY.to_owned());
+    } else if taken.iter().any(|one| one.path.ancestors().any(is_git) || is_git_entry(&one.path)) {
+        notes.push(PROTECTED_IN_GIT.to_owned());
+    }
+    notes
 }
 
 impl Quarantined {
-    /// The message about it; `shown` is its path as the caller knows it.
-    pub fn note(&self, shown: &str) -> String {
-        let mut parts = self.path.components().rev();
-        // What else is taken away inside a git directory lies in one that is not called `.git`.
-        let name = self.path.file_name().unwrap_or_default();
-        let in_git = parts.any(|part| part.as_os_str() == ".git")
-            || protected_git_entry(&[name.as_bytes()]).is_some();
-        match (&self.moved_to, in_git) {
-            (None, _) => format!("{shown} is protected and could not be taken away: delete it"),
-            (_, false) => format!("{shown} is protected; the change was undone"),
-            (_, true) => format!(
-                "{shown} is protected; the change was undone (git config, hooks, worktree add, submodule add, clone and a \
-                 rebase that stops need it: ask the user to run those, or work in /tmp)"
-            ),
+    fn note(&self, show: impl Fn(&Path) -> String) -> String {
+        let shown = show(&self.path);
+        if self.is_left {
+            return format!("{shown} is protected and could not be taken away: delete it");
         }
+        let kept = match &self.moved_to {
+            Some(place) => format!("is kept as {}", shown_place(place, &show)),
+            None => "is deleted".to_owned(),
+        };
+        format!("{shown} is protected: it was taken away and {kept}")
     }
+}
+
+/// A place in the quarantine. One outside of the workspace is named without its folder, which callers need not know.
+fn shown_place(place: &Path, show: impl Fn(&Path) -> String) -> String {
+    let shown = show(place);
+    if !shown.starts_with('/') {
+        return shown;
+    }
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    format!("{SHELF}/{name} in the state directory")
 }
 
 /// Where planted things are moved to.
@@ -64,16 +103,20 @@ impl Store {
     /// Moves one thing away. Where the state directory is on another file system, it only gets a harmless name.
     pub(super) fn take_away(&self, path: PathBuf) -> Quarantined {
         let moved_to = self.try_take_away(&path).ok();
-        Quarantined { path, moved_to }
+        Quarantined {
+            path,
+            is_left: moved_to.is_none(),
+            moved_to,
+        }
     }
 
     /// Moves away what a run made in a layer under the name `shown`, which never reached the host.
     pub(super) fn take_as(&self, path: &Path, shown: PathBuf) -> Quarantined {
-        let moved_to = self.try_take_away(path).ok();
         // What cannot be moved is deleted with the layer.
         Quarantined {
             path: shown,
-            moved_to: moved_to.or_else(|| Some(path.to_owned())),
+            moved_to: self.try_take_away(path).ok(),
+            is_left: false,
         }
     }
 

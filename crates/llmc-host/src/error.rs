@@ -84,9 +84,15 @@ pub enum Error {
     /// Arguments that contradict each other or the file system.
     #[error("{0}")]
     BadRequest(String),
-    /// A search pattern or glob does not parse.
+    /// A search pattern does not parse.
     #[error("invalid pattern: {0}")]
     BadPattern(String),
+    /// A glob does not parse.
+    #[error("invalid pattern: glob `{glob}`: {why}")]
+    BadGlob { glob: String, why: String },
+    /// A patch does not parse.
+    #[error("the patch cannot be read: {0}")]
+    BadPatch(String),
     /// A write did not reach the disk; the old content stands.
     #[error("{path}: write failed: {source}")]
     WriteFailed { path: String, source: io::Error },

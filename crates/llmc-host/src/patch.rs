@@ -29,6 +29,7 @@ use crate::write::{MAX_EDIT_BYTES, Workspace, WriteState};
 use blocks::BlockChange;
 
 const MAX_PATCH_FILES: usize = 1000;
+const BINARY: &str = "binary patches are not applied";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchAction {
@@ -467,7 +468,7 @@ fn parse_blocks(patch: &str) -> Result<Vec<FilePatch<'_>>> {
     let files = blocks::parse(patch)?;
     check_count(files.len())?;
     if files.is_empty() {
-        return Err(Error::BadRequest("the patch changes no file".to_owned()));
+        return Err(Error::BadPatch("it changes no file".to_owned()));
     }
     let files = files.into_iter().map(|file| FilePatch {
         from: file.from,
@@ -489,11 +490,13 @@ fn check_count(files: usize) -> Result<()> {
 
 /// What is wrong with a unified diff, and where.
 fn unreadable(patch: &str, why: &str) -> Error {
-    let place = match check::bad_line(patch) {
+    if patch.lines().any(|line| line == "GIT binary patch") {
+        return Error::BadRequest(BINARY.to_owned());
+    }
+    Error::BadPatch(match check::bad_line(patch) {
         Some((line, why)) => format!("line {line}: {why}"),
         None => why.to_owned(),
-    };
-    Error::BadRequest(format!("the patch cannot be read: {place}"))
+    })
 }
 
 /// Reads the patch. Names come as git writes them (`a/…`, `b/…`) or plain.
@@ -541,15 +544,13 @@ fn parse(patch: &str) -> Result<Vec<FilePatch<'_>>> {
         let change = match file.into_patch() {
             PatchKind::Text(patch) => patch,
             PatchKind::Binary(_) => {
-                return Err(Error::BadRequest(
-                    "binary patches are not applied".to_owned(),
-                ));
+                return Err(Error::BadRequest(BINARY.to_owned()));
             }
         };
         let named_only = change.hunks().is_empty() && !git;
         if named_only {
-            return Err(Error::BadRequest(
-                "the patch names a file but holds no hunk for it".to_owned(),
+            return Err(Error::BadPatch(
+                "it names a file but holds no hunk for it".to_owned(),
             ));
         }
         patches.push(FilePatch {

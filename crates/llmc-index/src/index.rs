@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use llmc_host::{CancelToken, Roots};
 use rustix::fs::statvfs;
@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::builder::BuilderRole;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
+use crate::live::LiveLimits;
 use crate::progress::IndexProgress;
 use crate::text::{TextIndex, TextSearcher};
 use crate::update::{self, IdleWriter, UpdateReport, UpdateWriter};
@@ -48,6 +49,8 @@ pub struct Index {
     pub(crate) awaited: Mutex<Option<SystemTime>>,
     /// Whether this process keeps the index current, or waits for the right to.
     kept: AtomicBool,
+    /// How a question searches files while the index is built.
+    pub(crate) limits_during_build: LiveLimits,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -77,7 +80,15 @@ impl Index {
             role: Mutex::default(),
             awaited: Mutex::default(),
             kept: AtomicBool::new(false),
+            limits_during_build: LiveLimits::DURING_BUILD,
         }
+    }
+
+    /// Sets how long a question may pass over files that are not indexed while the index is built; a second otherwise.
+    #[must_use]
+    pub fn with_scan_time(mut self, time: Duration) -> Self {
+        self.limits_during_build = self.limits_during_build.scanning_for(time);
+        self
     }
 
     /// An index that can neither be read nor written, and why: every search scans the files.

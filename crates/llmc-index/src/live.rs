@@ -48,6 +48,11 @@ impl LiveLimits {
         split: Duration::from_millis(700),
         threads: Some(1),
     };
+
+    /// The same with another limit on the pass over the files.
+    pub(crate) fn scanning_for(self, scan: Duration) -> LiveLimits {
+        LiveLimits { scan, ..self }
+    }
 }
 
 /// What a pass over the files found.
@@ -208,7 +213,7 @@ impl FileVisitor for WordCounter {
         {
             return VisitOutcome::Done;
         }
-        if Instant::now() > shared.deadline {
+        if Instant::now() >= shared.deadline {
             llmc_host::lock(&shared.seen).stopped = true;
             return VisitOutcome::Stopped;
         }

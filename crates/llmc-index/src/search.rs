@@ -221,7 +221,7 @@ impl Index {
         }
         let building = state == IndexState::Building;
         let limits = if building || state == IndexState::None && self.is_expected() {
-            LiveLimits::DURING_BUILD
+            self.limits_during_build
         } else {
             LiveLimits::WITHOUT_INDEX
         };

@@ -19,16 +19,25 @@ use crate::live::{CallScope, LiveSummaries};
 use crate::lock::lock;
 use crate::mask::mask_secrets;
 use crate::summary::{CallTotals, Summary};
-use crate::telemetry::{Telemetry, TelemetryOptions};
+use crate::telemetry::{Error, Telemetry, TelemetryOptions};
 
 /// Events that may wait in each queue.
 const MAX_QUEUED_EVENTS: usize = 1024;
 /// Bytes of their texts that may wait; beyond that only estimates of their sizes are queued.
 const MAX_QUEUED_BYTES: usize = 32 << 20;
-/// How long closing waits for both threads.
-const CLOSE_TIMEOUT: Duration = Duration::from_millis(320);
+/// How long closing waits while the threads are at work, which takes long only on a machine that is very busy.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it waits while another process has locked the telemetry.
+const CLOSE_TIMEOUT_WHEN_LOCKED: Duration = Duration::from_secs(1);
+/// From then on sizes are estimated, not counted.
+const EXACT_COUNT_TIMEOUT: Duration = Duration::from_millis(320);
 /// How long it then waits for all but telemetry. What is not written by then is lost.
 const CLOSE_TIMEOUT_WITHOUT_TELEMETRY: Duration = Duration::from_millis(80);
+const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long SQLite waits for a lock before the telemetry thread looks whether it is to end.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a row waits for a lock in all.
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How long reading the metrics waits for calls that are queued.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -67,7 +76,18 @@ pub struct Observer {
     live: Arc<LiveSummaries>,
     queued_bytes: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
-    closing: Arc<AtomicBool>,
+    closing: Arc<ClosingState>,
+}
+
+/// What closing and the threads tell each other.
+#[derive(Debug, Default)]
+struct ClosingState {
+    /// Sizes are estimated from now on.
+    estimates: AtomicBool,
+    /// Telemetry is not written any more.
+    without_telemetry: AtomicBool,
+    /// Another process has locked the telemetry.
+    is_locked: AtomicBool,
 }
 
 impl std::fmt::Debug for Observer {
@@ -159,10 +179,26 @@ impl Observer {
             return;
         };
         let is_ended = |timeout| ended.recv_timeout(timeout) == Err(RecvTimeoutError::Disconnected);
-        if is_ended(CLOSE_TIMEOUT) {
-            return;
+        let begun = Instant::now();
+        loop {
+            if is_ended(CLOSE_POLL_INTERVAL) {
+                return;
+            }
+            let timeout = match self.closing.is_locked.load(Ordering::Relaxed) {
+                true => CLOSE_TIMEOUT_WHEN_LOCKED,
+                false => CLOSE_TIMEOUT,
+            };
+            let elapsed = begun.elapsed();
+            if elapsed >= timeout {
+                break;
+            }
+            if elapsed >= EXACT_COUNT_TIMEOUT {
+                self.closing.estimates.store(true, Ordering::Relaxed);
+            }
         }
-        self.closing.store(true, Ordering::Relaxed);
+        self.closing
+            .without_telemetry
+            .store(true, Ordering::Relaxed);
         if !is_ended(CLOSE_TIMEOUT_WITHOUT_TELEMETRY) {
             tracing::warn!("the last calls may be missing from the records");
         }
@@ -339,7 +375,7 @@ struct CountingThread {
     rows: SyncSender<CallEvent>,
     dropped: Arc<AtomicU64>,
     log_correlation_id: bool,
-    closing: Arc<AtomicBool>,
+    closing: Arc<ClosingState>,
 }
 
 impl CountingThread {
@@ -357,7 +393,8 @@ impl CountingThread {
         // Only telemetry keeps the arguments.
         let args = call.event.args.take();
         let message = call.error_message.take();
-        let event = Arc::new(call.count(!self.closing.load(Ordering::Relaxed)));
+        let exact = !self.closing.estimates.load(Ordering::Relaxed);
+        let event = Arc::new(call.count(exact));
         if let Some(live) = &self.live {
             live.add(&event);
         }
@@ -398,7 +435,7 @@ impl CountingThread {
 /// Writes telemetry, which may have to wait for other processes.
 struct TelemetryThread {
     store: LazyStore,
-    closing: Arc<AtomicBool>,
+    closing: Arc<ClosingState>,
 }
 
 /// A store that is opened with the first event, not at start.
@@ -415,13 +452,28 @@ impl TelemetryThread {
     fn run(&mut self, rows: &Receiver<CallEvent>) {
         let mut woken = None;
         while let Some(call) = next_in_burst(rows, &mut woken) {
-            if !self.closing.load(Ordering::Relaxed) {
-                self.write(&call);
-            }
+            self.write(&call);
         }
     }
 
+    /// Writes a row; tries again while another process has locked the store.
     fn write(&mut self, call: &CallEvent) {
+        let give_up = Instant::now() + MAX_LOCK_WAIT;
+        while !self.closing.without_telemetry.load(Ordering::Relaxed) {
+            let written = self.try_write(call);
+            let is_locked = written.as_ref().is_err_and(Error::is_locked);
+            self.closing.is_locked.store(is_locked, Ordering::Relaxed);
+            if is_locked && Instant::now() < give_up {
+                continue;
+            }
+            if let Err(error) = written {
+                tracing::warn!(%error, "a telemetry row is lost");
+            }
+            return;
+        }
+    }
+
+    fn try_write(&mut self, call: &CallEvent) -> Result<(), Error> {
         if let LazyStore::Closed {
             path,
             retention_days,
@@ -429,6 +481,7 @@ impl TelemetryThread {
         {
             let options = TelemetryOptions {
                 retention_days: *retention_days,
+                lock_timeout: Some(LOCK_POLL_INTERVAL),
                 ..TelemetryOptions::default()
             };
             let opened = match path {
@@ -437,16 +490,17 @@ impl TelemetryThread {
             };
             self.store = match opened {
                 Ok(store) => LazyStore::Open(store),
+                // The next try opens it.
+                Err(error) if error.is_locked() => return Err(error),
                 Err(error) => {
                     tracing::warn!(%error, "telemetry is off");
                     LazyStore::Broken
                 }
             };
         }
-        if let LazyStore::Open(store) = &self.store
-            && let Err(error) = store.record(call)
-        {
-            tracing::warn!(%error, "a telemetry row is lost");
+        match &self.store {
+            LazyStore::Open(store) => store.record(call),
+            LazyStore::Closed { .. } | LazyStore::Broken => Ok(()),
         }
     }
 }

@@ -80,6 +80,13 @@ pub enum Error {
     Damaged,
 }
 
+impl Error {
+    /// Whether another process holds the store, so that a later try may succeed.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Error::Unavailable(why) if why.is_locked())
+    }
+}
+
 impl From<StoreUnavailable> for Error {
     fn from(unavailable: StoreUnavailable) -> Error {
         Error::Unavailable(unavailable)
@@ -108,6 +115,8 @@ pub struct CallFilter {
 pub struct TelemetryOptions {
     /// Days that rows are kept; 0 keeps them for ever.
     pub retention_days: u32,
+    /// How long opening and recording wait for other processes, if not as long as other stores.
+    pub lock_timeout: Option<Duration>,
     pub clock: Clock,
 }
 
@@ -141,8 +150,12 @@ impl Telemetry {
     }
 
     fn at(location: SqlLocation, options: TelemetryOptions) -> Result<Self, Error> {
+        let store = match options.lock_timeout {
+            Some(timeout) => SqlStore::open_within(location, SCHEMA, timeout)?,
+            None => SqlStore::open(location, SCHEMA)?,
+        };
         let telemetry = Self {
-            store: SqlStore::open(location, SCHEMA)?,
+            store,
             pruned_ms: AtomicI64::new(options.clock.now_ms()),
             options,
         };

@@ -169,6 +169,7 @@ fn rows_leave_after_their_days() {
             TelemetryOptions {
                 retention_days,
                 clock: clock.clone(),
+                ..TelemetryOptions::default()
             },
         )
         .unwrap()

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use llmc_config::{Config, LoadedConfig};
 use llmc_envelope::HandleStore;
 use llmc_host::{PathRules, Roots, Workspace, WriteState};
 use llmc_index::IndexState;
-use llmc_observe::{Observer, Telemetry};
+use llmc_observe::{Observer, Telemetry, TelemetryOptions};
 
 use serde_json::{Value, json};
 
@@ -223,6 +223,11 @@ impl App {
     /// # Errors
     /// There is none, or it cannot be opened.
     pub fn telemetry(&self) -> Result<Telemetry> {
+        self.telemetry_within(None)
+    }
+
+    /// The same with another limit on the wait for other processes.
+    pub(crate) fn telemetry_within(&self, lock_timeout: Option<Duration>) -> Result<Telemetry> {
         let none = || {
             Error::new(ErrorKind::NotFound, "no telemetry is kept here").hint(
                 "the state directory cannot be used, or mcp.docker.persist_telemetry is false",
@@ -232,7 +237,11 @@ impl App {
         if !self.config().mcp.docker.persist_telemetry {
             return Err(none());
         }
-        Telemetry::open(&dir.join(TELEMETRY), Default::default())
+        let options = TelemetryOptions {
+            lock_timeout,
+            ..TelemetryOptions::default()
+        };
+        Telemetry::open(&dir.join(TELEMETRY), options)
             .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))
     }
 

@@ -131,8 +131,7 @@ fn exceeded_bound(tool: &ToolDef, name: &str, value: &Value) -> Option<String> {
 }
 
 fn refused(tool: &ToolDef, message: String) -> Error {
-    Error::bad_args(format!("{}: {message}", tool.name))
-        .hint(format!("usage: {}, * required", tool.signature()))
+    Error::bad_args(format!("{}: {message}", tool.name)).hint(tool.usage())
 }
 
 /// The declared name: the one given, or its snake_case form where only that is declared.

@@ -214,6 +214,13 @@ impl Error {
         self
     }
 
+    /// Names the argument that it is about, where its message does not.
+    #[must_use]
+    pub(crate) fn about_argument(mut self, name: &str) -> Error {
+        self.message = format!("{name}: {}", self.message);
+        self
+    }
+
     /// Says whether the same call may succeed later.
     #[must_use]
     pub fn retry(mut self, retryable: bool) -> Error {
@@ -414,6 +421,19 @@ impl From<llmc_host::Error> for Error {
                 ErrorKind::BadPattern,
                 Some(
                     "escape characters that mean themselves with a backslash: \\( \\[ \\{ \\. \\* \\+ \\?",
+                ),
+            ),
+            Host::BadGlob { .. } => (
+                ErrorKind::BadPattern,
+                Some(
+                    "in a glob * ? [abc] {a,b} have a meaning; a backslash before one takes it away",
+                ),
+            ),
+            Host::BadPatch(_) => (
+                ErrorKind::BadArgs,
+                Some(
+                    "lines begin with a space, - or + below --- a/PATH, +++ b/PATH and @@ -1,3 +1,4 @@, or between *** Begin \
+                     Patch, *** Update File: PATH, @@ and *** End Patch",
                 ),
             ),
             Host::WriteFailed { .. } => (

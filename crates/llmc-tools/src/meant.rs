@@ -28,25 +28,46 @@ pub fn suggestion(name: &str) -> String {
 /// The same for a reader who can call only some of them.
 pub(crate) fn suggestion_for(name: &str, reach: &Reach) -> String {
     match meant(name, reach) {
-        Some((tool, Route::Direct)) => format!("; did you mean {}?", tool.name),
-        Some((tool, Route::Script)) => {
+        Meaning::Tool(tool, Route::Direct) => format!("; did you mean {}?", tool.name),
+        Meaning::Tool(tool, Route::Script) => {
             format!("; did you mean tools.{}(…) in execute_code?", tool.name)
         }
-        None => String::new(),
+        Meaning::OutOfReach => "; no tool that can be called here does that".to_owned(),
+        Meaning::Unknown => String::new(),
     }
 }
 
-/// The tool that a caller probably meant, among those it can call.
-fn meant(name: &str, reach: &Reach) -> Option<(&'static ToolDef, Route)> {
+/// What a name means.
+enum Meaning {
+    /// The tool that a caller probably meant, among those it can call.
+    Tool(&'static ToolDef, Route),
+    /// It is known, and nothing that can be called does it.
+    OutOfReach,
+    Unknown,
+}
+
+fn meant(name: &str, reach: &Reach) -> Meaning {
     let wanted = plain(name);
-    let of_meaning = |(tools, names): &&(&[&str], &[&str])| {
-        tools.first() == Some(&wanted.as_ref()) || names.contains(&wanted.as_ref())
+    let of_meaning = |is_same: &dyn Fn(&str) -> bool| {
+        MEANINGS.iter().find(|(tools, names)| {
+            let mut all = tools.iter().take(1).chain(*names);
+            all.any(|name| is_same(name))
+        })
     };
-    let same = MEANINGS.iter().find(of_meaning).map(|(tools, _)| *tools);
+    let run_together = wanted.replace('_', "");
+    let same = of_meaning(&|name| name == wanted)
+        .or_else(|| of_meaning(&|name| name.replace('_', "") == run_together))
+        .map(|(tools, _)| *tools);
     let reachable = |name: &&str| {
         let tool = catalog::find(name)?;
         Some((tool, reach.route(tool)?))
     };
+    // A tool's own name, written in another way.
+    if wanted != name
+        && let Some(found) = reachable(&wanted.as_ref())
+    {
+        return Meaning::Tool(found.0, found.1);
+    }
     let candidates: Vec<_> = same
         .into_iter()
         .flatten()
@@ -54,8 +75,11 @@ fn meant(name: &str, reach: &Reach) -> Option<(&'static ToolDef, Route)> {
         .filter_map(reachable)
         .collect();
     let direct = candidates.iter().find(|(_, route)| *route == Route::Direct);
-    if let Some(found) = direct.or(candidates.first()) {
-        return Some(*found);
+    if let Some((tool, route)) = direct.or(candidates.first()) {
+        return Meaning::Tool(tool, *route);
+    }
+    if same.is_some() {
+        return Meaning::OutOfReach;
     }
     let all: Vec<&'static ToolDef> = catalog::TOOLS
         .iter()
@@ -63,7 +87,7 @@ fn meant(name: &str, reach: &Reach) -> Option<(&'static ToolDef, Route)> {
         .collect();
     // A letter or two resemble everything, and mean nothing.
     if wanted.len() < MIN_MEANT_CHARS {
-        return None;
+        return Meaning::Unknown;
     }
     let spelt = nearest(&wanted, all.iter().map(|tool| tool.name)).map(str::to_owned);
     let by_words = || {
@@ -74,8 +98,11 @@ fn meant(name: &str, reach: &Reach) -> Option<(&'static ToolDef, Route)> {
         let found = stubs::search(&all, &wanted.replace('_', " "));
         found.into_iter().next().map(|found| found.name)
     };
-    let name = spelt.or_else(by_words)?;
-    reachable(&name.as_str())
+    let found = spelt.or_else(by_words);
+    match found.and_then(|name| reachable(&name.as_str())) {
+        Some((tool, route)) => Meaning::Tool(tool, route),
+        None => Meaning::Unknown,
+    }
 }
 
 /// Names of other agents that a script may write, each with the function that does the same.
@@ -107,7 +134,7 @@ fn plain(name: &str) -> Cow<'_, str> {
         }
         was_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
         plain.push(match c {
-            '-' | ' ' | '/' | ':' => '_',
+            '-' | ' ' | '/' | ':' | '.' => '_',
             c => c.to_ascii_lowercase(),
         });
     }
@@ -245,5 +272,24 @@ mod tests {
             assert_eq!(suggestion(nonsense), "", "{nonsense}");
         }
         assert_eq!(suggestion("bash"), "; did you mean run_cmd?");
+        // A name of a tool here, written in another way.
+        for (name, wanted) in [
+            ("te-grep", "te_grep"),
+            ("TeGrep", "te_grep"),
+            ("ReadFile", "read_file"),
+            ("readfile", "read_file"),
+            ("linux.fs.edit", "linux_fs_edit"),
+        ] {
+            let said = suggestion_for(name, &Reach::of_mode(Mode::Classic));
+            assert_eq!(said, format!("; did you mean {wanted}?"), "{name}");
+        }
+        // What it means is known, and not offered.
+        for name in ["edit_file", "create_file", "delete_file", "bash", "python"] {
+            let said = suggestion_for(name, &Reach::of_mode(Mode::Te));
+            assert_eq!(
+                said, "; no tool that can be called here does that",
+                "{name}"
+            );
+        }
     }
 }

@@ -24,9 +24,16 @@ const MAX_OFFERED: usize = 3;
 /// Names less alike than this are not offered.
 const MIN_LIKENESS: f64 = 0.84;
 
-/// Adds what to do next to an error about a path, where nothing more particular is known.
+/// Adds what to do next to an error about an argument or a path, where nothing more particular is known.
 pub(crate) fn complete(cx: &Cx, tool: &ToolDef, error: Error) -> Error {
-    let (None, Some(path)) = (&error.hint, &error.path) else {
+    // What a script did wrong is not about the arguments of its call.
+    if error.hint.is_some() || error.transcript.is_some() {
+        return error;
+    }
+    if error.kind == ErrorKind::BadArgs {
+        return error.hint(tool.usage());
+    }
+    let Some(path) = &error.path else {
         return error;
     };
     let roots = if tool.name.starts_with("linux_") {
@@ -47,7 +54,7 @@ pub(crate) fn complete(cx: &Cx, tool: &ToolDef, error: Error) -> Error {
             Some(file) => format!(
                 "{file} is a file; read_file path={file} reads it || {file} is a file; te_cat path={file} shows it"
             ),
-            None => return error,
+            None => listing(&existing_dir(roots, path).0),
         },
         ErrorKind::TooLarge if tool.effect == Effect::Reads => format!(
             "te_cat path={path} shows its beginning and end || run_cmd command=\"head -c 2000 {path}\" shows its beginning"

@@ -146,6 +146,10 @@ pub(crate) fn seal<O: Render + Serialize>(
                 Some(data) => data,
                 None => serialized(output)?,
             };
+            if !rendition.notes.is_empty() {
+                let notes = json!(std::mem::take(&mut rendition.notes));
+                rendition.meta.insert("notes".to_owned(), notes);
+            }
             let sealed = Sealed {
                 text: String::new(),
                 data: Some(data),
@@ -174,19 +178,11 @@ pub(crate) fn seal<O: Render + Serialize>(
 }
 
 /// Seals a failure: what ran before it is cut to the caller's budget, and the whole of it stored under a handle.
-///
-/// A program gets it whole, as it does from a script that ends by itself.
 pub(crate) fn seal_failure(cx: &Cx, mut error: Error) -> Error {
     let Some(mut transcript) = error.transcript.take() else {
         return error;
     };
     let printed = std::mem::take(&mut transcript.printed);
-    if cx.caller().form == Form::Data {
-        if !printed.is_empty() {
-            error = error.with("output", printed);
-        }
-        return error;
-    }
     let budget = usize::try_from(budget::next_answer_budget(cx)).unwrap_or(usize::MAX);
     let budget = budget.saturating_sub(llmc_tokens::count(&transcript.text(&error)));
     let mut cut = cut_ends(&printed, CutLimits::tokens(budget));
@@ -204,7 +200,8 @@ pub(crate) fn seal_failure(cx: &Cx, mut error: Error) -> Error {
         error = error.with("output", transcript.printed.as_str());
     }
     budget::count_served(cx, &transcript.text(&error));
-    error.transcript = Some(transcript);
+    // A program reads the fields.
+    error.transcript = (cx.caller().form != Form::Data).then_some(transcript);
     error
 }
 

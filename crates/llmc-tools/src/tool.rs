@@ -160,6 +160,11 @@ impl ToolDef {
             .collect()
     }
 
+    /// The hint of an error about its arguments.
+    pub(crate) fn usage(&self) -> String {
+        format!("usage: {}, * required", self.signature())
+    }
+
     /// `read_file(path*, offset_lines, max_lines)`: the shortest reminder of how to call it.
     pub fn signature(&self) -> String {
         let required = |name: &str| {

@@ -9,6 +9,8 @@
 mod errors;
 #[path = "registry/strict.rs"]
 mod strict;
+#[path = "registry/wrong_calls.rs"]
+mod wrong_calls;
 
 use std::path::Path;
 use std::sync::Arc;

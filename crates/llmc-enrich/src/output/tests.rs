@@ -265,3 +265,12 @@ fn counts_and_names_that_grep_prints_are_no_matches() {
         assert_eq!(told.found.totals.matches, matches, "{line}");
     }
 }
+
+#[test]
+fn a_short_run_that_another_program_prints_is_read_to_its_last_line() {
+    let run = "running 3 tests\ntest a ... ok\ntest b ... ok\ntest c ... ok\n\ntest result: ok. 3 passed; 0 failed; 0 ignored; \
+               0 measured; 0 filtered out; finished in 0.00s\n\n";
+    let text = format!("{}\n{run}", numbered(50));
+    let found = test_run(&argv("sh build.sh"), &text, Some(0)).unwrap();
+    assert_eq!((found.passed, found.notes.as_slice()), (3, &[][..]));
+}

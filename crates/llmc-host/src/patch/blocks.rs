@@ -58,12 +58,7 @@ pub(super) fn is_block_form(patch: &str) -> bool {
 }
 
 pub(super) fn parse(patch: &str) -> Result<Vec<FileBlocks>> {
-    let bad = |at: usize, why: String| {
-        Err(Error::BadRequest(format!(
-            "the patch cannot be read: line {}: {why}",
-            at + 1
-        )))
-    };
+    let bad = |at: usize, why: String| Err(Error::BadPatch(format!("line {}: {why}", at + 1)));
     let lines: Vec<&str> = patch.lines().collect();
     let Some(begin) = lines.iter().position(|line| line.trim_end() == BEGIN) else {
         return bad(0, format!("there is no {BEGIN}"));

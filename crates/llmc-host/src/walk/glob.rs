@@ -22,8 +22,10 @@ pub struct FileGlob {
 impl FileGlob {
     /// Reads a glob. A bare `py` or `.py` means the ending of a name as well as a whole name.
     pub fn new(glob: &str) -> Result<Self> {
-        let error =
-            |err: globset::Error| Error::BadPattern(format!("glob `{glob}`: {}", err.kind()));
+        let error = |err: globset::Error| Error::BadGlob {
+            glob: glob.to_owned(),
+            why: err.kind().to_string(),
+        };
         let anchored = glob
             .strip_prefix("./")
             .or(glob.strip_prefix('/'))

@@ -67,7 +67,7 @@ fn a_patch_changes_all_its_files_or_none() {
     );
     for nonsense in ["", "hello", "@@ -1 +1 @@", "--- a\n+++ b\n"] {
         assert!(
-            matches!(apply(nonsense), Err(Error::BadRequest(_))),
+            matches!(apply(nonsense), Err(Error::BadPatch(_))),
             "{nonsense:?}"
         );
     }

@@ -309,7 +309,10 @@ def missing(module, meant):
         message = f"{module.__name__} has no function {name!r}"
         if not name.startswith("__"):
             found = near(name, vars(module), meant)
-            message += f"; did you mean {found[0]}?" if found else ""
+            if found:
+                message += f"; did you mean {found[0]}?"
+            elif "search" in vars(module):
+                message += f"; {module.__name__}.search(\"words\") finds one"
         raise AttributeError(message)
 
     return look

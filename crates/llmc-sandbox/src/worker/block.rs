@@ -248,6 +248,14 @@ impl<'a> BlockDriver<'a> {
         };
         if let Some(near) = self.names.nearest(name) {
             message.push_str(&format!("; did you mean {near}?"));
+        } else if let Some(module) = &self.names.module
+            && self
+                .names
+                .module_functions
+                .iter()
+                .any(|name| name == "search")
+        {
+            message.push_str(&format!("; {module}.search(\"words\") finds one"));
         }
         MontyException::new(ExcType::AttributeError, Some(message))
     }

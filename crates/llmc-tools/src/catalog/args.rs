@@ -98,6 +98,12 @@ pub(crate) fn bounded_by(
     Ok(u64::try_from(value).unwrap_or(0))
 }
 
+/// The argument `file_glob`.
+pub(super) fn parse_glob(given: Option<&str>) -> Result<Option<FileGlob>> {
+    let parsed = given.map(FileGlob::new).transpose();
+    parsed.map_err(|error| Error::from(error).about_argument("file_glob"))
+}
+
 /// What is to be said about a glob: how it was read where that is not what it says, and why nothing was found.
 pub(super) fn glob_note(
     given: Option<&str>,

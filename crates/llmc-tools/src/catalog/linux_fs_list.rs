@@ -1,11 +1,11 @@
 use llmc_envelope::HandleId;
 use llmc_host::names::escape;
-use llmc_host::walk::{FileGlob, Hidden, ListDetail, ListEntry, ListOptions, list};
+use llmc_host::walk::{Hidden, ListDetail, ListEntry, ListOptions, list};
 use llmc_host::{RootedPath, Roots};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Count, PATH_ERRORS, bounded, glob_note};
+use super::args::{Count, PATH_ERRORS, bounded, glob_note, parse_glob};
 use super::pages::ListPage;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
@@ -82,7 +82,7 @@ impl Tool for LinuxFsList {
         cx.blocking(move |cx, stop| {
             let roots = &cx.linux().roots;
             let dir = roots.open_dir(&args.path)?;
-            let glob = args.file_glob.as_deref().map(FileGlob::new).transpose()?;
+            let glob = parse_glob(args.file_glob.as_deref())?;
             let options = ListOptions {
                 depth: usize::try_from(depth).unwrap_or(0),
                 hidden: if args.include_hidden == Some(true) {

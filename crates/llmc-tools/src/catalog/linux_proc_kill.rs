@@ -63,7 +63,7 @@ impl Tool for LinuxProcKill {
                 .find(|entry| i64::from(entry.process.pid()) == args.pid);
             aimed.fire(signal).map_err(refused)?;
             let ending = running.and_then(|entry| entry.process.wait_end(END_TIMEOUT));
-            Ok(Document::new(StoppedProcess::new(ending.as_ref())))
+            Ok(Document::new(StoppedProcess::new(cx, ending.as_ref())))
         })
         .await
     }

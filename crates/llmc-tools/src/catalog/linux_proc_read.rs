@@ -12,6 +12,7 @@ use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::processes::{ProcessText, ReadRequest};
 use crate::render::Document;
+use crate::shell;
 use crate::tool::{Effect, Tool};
 
 /// How long a read waits when the call does not say.
@@ -66,7 +67,8 @@ impl Tool for LinuxProcRead {
             .offset
             .map(|offset| bounded("offset", Some(offset)))
             .transpose()?;
-        let until = args.until.as_deref().map(OutputPattern::new).transpose()?;
+        let until = args.until.as_deref().map(OutputPattern::new).transpose();
+        let until = until.map_err(|error| Error::from(error).about_argument("until"))?;
         let seconds = args.timeout.unwrap_or(DEFAULT_WAIT_SECONDS);
         if !(seconds.is_finite() && seconds >= 0.0) {
             return Err(Error::bad_args("timeout must be at least 0 seconds"));
@@ -81,7 +83,7 @@ impl Tool for LinuxProcRead {
         cx.blocking(move |cx, cancel| {
             let entry = cx.app().processes().get(cx.caller(), &args.proc_id)?;
             let read = cx.waiting(|| entry.read(&request, cancel))?;
-            let mut notes = notes(&read);
+            let mut notes = notes(cx, &read);
             if asked > request.timeout {
                 let most = request.timeout.as_secs();
                 notes.push(format!("timeout lowered to {most} s (mcp.exec.max_wait_s)"));
@@ -109,12 +111,13 @@ fn longest(cx: &Cx) -> Duration {
 }
 
 /// What the fields do not say.
-fn notes(read: &ProcessText) -> Vec<String> {
+fn notes(cx: &Cx, read: &ProcessText) -> Vec<String> {
     let mut notes = Vec::new();
     if read.left > 0 && read.ending.is_some() {
         notes.push(format!("{} more bytes: read again", read.left));
     }
-    notes.extend(read.ending.iter().flat_map(ending_notes));
+    let ending = read.ending.iter();
+    notes.extend(ending.flat_map(|ending| ending_notes(cx, ending)));
     notes
 }
 
@@ -124,14 +127,12 @@ pub(super) fn joined(notes: &[String]) -> Option<String> {
 }
 
 /// What a caller must know about an end besides its code.
-pub(super) fn ending_notes(ending: &ProcessEnd) -> Vec<String> {
+pub(super) fn ending_notes(cx: &Cx, ending: &ProcessEnd) -> Vec<String> {
     let mut notes = Vec::new();
     if ending.idle {
         notes.push("ended: idle for too long (mcp.tools.proc_idle_timeout)".to_owned());
     }
-    for planted in &ending.quarantined {
-        notes.push(planted.note(&planted.path.display().to_string()));
-    }
+    notes.extend(shell::taken_away(cx, &ending.quarantined));
     notes.extend(ending.notes.iter().cloned());
     notes
 }

@@ -62,7 +62,7 @@ impl Tool for LinuxProcStop {
                 )
                 .hint("look again with linux_proc_list")
             })?;
-            Ok(Document::new(StoppedProcess::new(Some(&ending))))
+            Ok(Document::new(StoppedProcess::new(cx, Some(&ending))))
         })
         .await
     }
@@ -80,13 +80,13 @@ pub(super) struct StoppedProcess {
 
 impl StoppedProcess {
     /// Of a process whose end is known, or is not.
-    pub(super) fn new(ending: Option<&ProcessEnd>) -> StoppedProcess {
+    pub(super) fn new(cx: &Cx, ending: Option<&ProcessEnd>) -> StoppedProcess {
         let status = ending.map(|ending| ending.status);
         StoppedProcess {
             ok: true,
             exit_code: status.and_then(ExitStatus::exit_code),
             signal: status.and_then(ExitStatus::signal),
-            note: ending.and_then(|ending| joined(&ending_notes(ending))),
+            note: ending.and_then(|ending| joined(&ending_notes(cx, ending))),
         }
     }
 }

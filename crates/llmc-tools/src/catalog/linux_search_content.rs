@@ -1,11 +1,11 @@
 use llmc_host::search::{
     Case, ContentOptions, ContentPattern, PatternSyntax, search_content, search_content_of_file,
 };
-use llmc_host::walk::{FileGlob, WalkOptions};
+use llmc_host::walk::WalkOptions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Count, OnUnlessFalse, bounded, glob_note};
+use super::args::{Count, OnUnlessFalse, bounded, glob_note, parse_glob};
 use super::linux_fs_list::below;
 use super::linux_search_files::unfinished;
 use super::pages::{ListPage, SearchHits};
@@ -74,7 +74,7 @@ impl Tool for LinuxSearchContent {
                 context_lines: usize::try_from(context).unwrap_or(0),
                 ..ContentOptions::default()
             };
-            let glob = args.file_glob.as_deref().map(FileGlob::new).transpose()?;
+            let glob = parse_glob(args.file_glob.as_deref())?;
             let (found, root, dir) = if roots.is_dir(&args.root)? {
                 let dir = roots.open_dir(&args.root)?;
                 let walk = WalkOptions {

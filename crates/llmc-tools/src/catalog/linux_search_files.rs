@@ -1,9 +1,9 @@
 use llmc_host::search::{NamePattern, search_files};
-use llmc_host::walk::{FileGlob, WalkOptions};
+use llmc_host::walk::WalkOptions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::args::{Count, PATH_ERRORS, bounded, glob_note};
+use super::args::{Count, PATH_ERRORS, bounded, glob_note, parse_glob};
 use super::linux_fs_list::below;
 use super::pages::{ListPage, SearchHits};
 use crate::cx::Cx;
@@ -48,7 +48,7 @@ impl Tool for LinuxSearchFiles {
         cx.blocking(move |cx, stop| {
             let roots = &cx.linux().roots;
             let dir = roots.open_dir(&args.root)?;
-            let glob = args.file_glob.as_deref().map(FileGlob::new).transpose()?;
+            let glob = parse_glob(args.file_glob.as_deref())?;
             let options = WalkOptions {
                 file_glob: glob.clone(),
                 ..dir.walk_options(roots)?

@@ -1,13 +1,15 @@
 use llmc_enrich::{Condensed, Totals};
+use llmc_envelope::cut::{CutLimits, cut};
 use llmc_host::FileSlice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::args::{Count, READ_ERRORS, bounded};
 use super::target::lines_of;
+use crate::budget::SESSION_SPENT;
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Family, Result};
-use crate::render::{AnswerRoom, FileScope, Render, Rendition, Rest};
+use crate::render::{AnswerRoom, FileScope, Fitted, Render, Rendition, Rest};
 use crate::shape::te_output;
 use crate::tool::{Effect, Tool};
 
@@ -93,21 +95,32 @@ pub(super) struct FileStart {
 te_output!(FileStart);
 
 impl Render for FileStart {
-    fn render(&self, _: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        let shown = room.for_chosen_length().fit(0, |tokens| {
+            let cut = cut(&self.text, CutLimits::tokens(tokens));
+            match cut.is_whole() {
+                true => Fitted::Whole(cut),
+                false => Fitted::Cut(cut),
+            }
+        });
+        let truncated = self.truncated || !shown.is_whole();
         let found = Condensed {
-            body: self.text.clone(),
+            breadcrumbs: (!shown.is_whole())
+                .then(|| SESSION_SPENT.to_owned())
+                .into_iter()
+                .collect(),
+            body: shown.text.clone().into_owned(),
             totals: Totals {
                 lines: Some(self.lines),
                 size: Some(self.size),
                 ..Totals::default()
             },
-            shown: self.text.split_inclusive('\n').count() as u64,
-            truncated: self.truncated,
+            shown: shown.kept.lines,
+            truncated,
             ..Condensed::default()
         };
-        let rest = self
-            .truncated
-            .then(|| Rest::file(FileScope::General, self.asked.as_str(), &self.whole));
+        let rest =
+            truncated.then(|| Rest::file(FileScope::General, self.asked.as_str(), &self.whole));
         Ok(Rendition::te(RepoRead::NAME, found)
             .path(self.path.as_str())
             .rest(rest))

@@ -148,7 +148,7 @@ fn run(
     cancel: &CancelToken,
 ) -> Result<PytestOutput> {
     let capture = shell::run_program(cx, program, argv, cwd, cancel)?;
-    let mut notes = notes(&capture);
+    let mut notes = notes(cx, &capture);
     let printed = capture.spool.merged().unwrap_or_else(|| {
         let [stdout, stderr] = capture.spool.ends(LONG_RUN_TAIL_BYTES);
         notes.push(format!(
@@ -212,7 +212,7 @@ impl Serialize for PytestOutput {
 }
 
 /// How it ended, where that says more than the counts, and what else the caller must know.
-fn notes(ran: &Capture) -> Vec<String> {
+fn notes(cx: &Cx, ran: &Capture) -> Vec<String> {
     let mut notes = ran.notes.clone();
     match ran.status {
         None | Some(ExitStatus::Exited(0 | 1) | ExitStatus::Stopped) => {}
@@ -229,8 +229,6 @@ fn notes(ran: &Capture) -> Vec<String> {
     if ran.output_capped {
         notes.push("ended: it printed too much".to_owned());
     }
-    for planted in &ran.quarantined {
-        notes.push(planted.note(&planted.path.display().to_string()));
-    }
+    notes.extend(shell::taken_away(cx, &ran.quarantined));
     notes
 }

@@ -82,10 +82,11 @@ impl LineSpan {
         if self.first <= total_lines {
             return Ok(());
         }
-        Err(Error::bad_args(format!(
+        let message = format!(
             "{path} has {total_lines} lines, none from {} on",
             self.first
-        )))
+        );
+        Err(Error::bad_args(message).hint(format!("ask for lines up to {total_lines}")))
     }
 }
 
@@ -105,9 +106,8 @@ pub(crate) fn lines_of(roots: &Roots, named: &str) -> Result<Option<(String, Lin
         };
     }
     if span.first == 0 || span.last < span.first {
-        return Err(Error::bad_args(format!(
-            "{named}: lines count from 1, and the last is not before the first"
-        )));
+        let message = format!("{named}: lines count from 1, and the last is not before the first");
+        return Err(Error::bad_args(message).hint(format!("name them as {path}:3-9")));
     }
     Ok(Some((path.to_owned(), span)))
 }
@@ -238,9 +238,15 @@ fn in_index(cx: &Cx, symbol: &str) -> Result<PathTarget> {
 fn no_definition(message: String, symbol: &str, names: &[&str]) -> Error {
     let error = Error::new(ErrorKind::NotFound, message);
     let last = parts(symbol).pop().unwrap_or_default();
+    let all = names.iter().take(MAX_OFFERED).copied();
+    let all = all.collect::<Vec<&str>>().join(", ");
     match crate::call::nearest(last, names.iter().copied()) {
         Some(name) => error.hint(format!("did you mean {name}?")),
-        None => error,
+        None if all.is_empty() => {
+            error.hint("it defines nothing that is known; name lines: PATH:3-9")
+        }
+        None if names.len() > MAX_OFFERED => error.hint(format!("it defines {all} and others")),
+        None => error.hint(format!("it defines {all}")),
     }
 }
 

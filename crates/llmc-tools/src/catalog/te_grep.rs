@@ -189,7 +189,8 @@ impl GrepMatches {
             .map(|(path, count)| format!("{path}: {count}\n"))
             .collect();
         let (end, _) = llmc_tokens::lines_within(&lines, tokens);
-        let in_all = format!("{} matches in {} files", self.total, self.files);
+        let files = if self.files == 1 { "file" } else { "files" };
+        let in_all = format!("{} matches in {} {files}", self.total, self.files);
         let counted = self.hits.counts.len() as u64;
         Condensed {
             body: lines[..end].to_owned(),

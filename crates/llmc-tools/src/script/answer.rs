@@ -2,12 +2,14 @@
 //!
 //! Both are data. The seal cuts what was printed to the caller's budget, head and tail, and stores the whole.
 
+use std::borrow::Cow;
+
 use llmc_envelope::cut::{CutLimits, cut_ends};
 use llmc_envelope::receipt::Receipt;
 use llmc_sandbox::{ScriptError, ScriptErrorKind, ScriptLimit, ScriptValue};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cx::Form;
 use crate::error::{Error, ErrorKind, Family, ROWS, Result, Transcript};
@@ -50,12 +52,62 @@ impl ScriptOutput {
             false => &self.output,
         }
     }
+
+    /// The document within the budget: both ends of what was printed, and the value unless it takes more than half of the
+    /// room. The handle returns the whole document.
+    fn for_program(&self, room: &AnswerRoom<'_>) -> Rendition<'_> {
+        let value = self.value.to_string();
+        let shown = room.fit(self.output.len() + value.len(), |tokens| {
+            let output = Some(&self.output).filter(|output| llmc_tokens::fits(output, tokens));
+            let output_tokens = output.map_or(tokens, |output| llmc_tokens::count(output));
+            let room_of_value = tokens.saturating_sub(output_tokens).max(tokens / 2);
+            let has_value = llmc_tokens::fits(&value, room_of_value);
+            let value_tokens = match has_value {
+                true => llmc_tokens::count(&value),
+                false => 0,
+            };
+            let room_of_output = tokens.saturating_sub(value_tokens);
+            let output = match output.filter(|_| output_tokens <= room_of_output) {
+                Some(output) => Cow::Borrowed(output.as_str()),
+                None => cut_ends(&self.output, CutLimits::tokens(room_of_output)).text,
+            };
+            let shown = ShownDocument { output, has_value };
+            if has_value && shown.output == self.output {
+                Fitted::Whole(shown)
+            } else {
+                Fitted::Cut(shown)
+            }
+        });
+        let mut rendition = Rendition::data();
+        rendition.notes = self.notes.clone();
+        let mut left_out = Vec::new();
+        left_out.extend((shown.output != self.output).then_some("output"));
+        left_out.extend((!shown.has_value).then_some("value"));
+        if left_out.is_empty() {
+            return rendition;
+        }
+        let all = self.output.len() + value.len();
+        let kept = shown.output.len() + if shown.has_value { value.len() } else { 0 };
+        rendition.withheld_bytes = Some(all.saturating_sub(kept) as u64);
+        let value = shown.has_value.then(|| self.value.clone());
+        rendition.data = Some(json!({"output": shown.output, "value": value}));
+        rendition
+            .meta
+            .insert("left_out".to_owned(), json!(left_out));
+        rendition.truncated(true).rest(Rest::json("script", self))
+    }
+}
+
+/// What a program is shown of a script's output.
+struct ShownDocument<'a> {
+    output: Cow<'a, str>,
+    has_value: bool,
 }
 
 impl Render for ScriptOutput {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         if room.form() == Form::Data {
-            return Ok(Rendition::data());
+            return Ok(self.for_program(room));
         }
         let text = self.text();
         let cut = room.fit(text.len(), |tokens| {

@@ -9,7 +9,7 @@ use llmc_sandbox::PythonBackend;
 
 use crate::app::App;
 use crate::cx::Cx;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long after a client has listed the tools Python is looked for, so that the list is answered first and a client
 /// that goes at once costs nothing.
@@ -53,12 +53,24 @@ fn without_python(app: &App) -> Option<&'static str> {
     }
 }
 
+/// Commands may run with less confinement where the operator says so; a script in Python never does.
+fn with_script_hint(mut error: Error) -> Error {
+    if error.kind == ErrorKind::IsolationRequired {
+        error.hint = Some(
+            "llmc doctor says what this kernel gives; mcp.code_execution.sandbox = \"embedded\" needs no namespaces"
+                .to_owned(),
+        );
+    }
+    error
+}
+
 impl App {
     /// The machine's Python, found and tried when first needed.
     fn python(&self) -> Result<Arc<PythonBackend>> {
         let opened = self.scripts().python.get_or_init(|| {
             let memory = self.config().mcp.code_execution.max_memory_mb << 20;
-            let python = PythonBackend::open(&self.command_settings(), memory)?;
+            let opened = PythonBackend::open(&self.command_settings(), memory);
+            let python = opened.map_err(|error| with_script_hint(error.into()))?;
             tracing::info!("scripts run in {}", python.describe());
             Ok(Arc::new(python))
         });

@@ -27,8 +27,10 @@ use crate::cx::{Caller, Cx, Surface};
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::te::SOURCE_LIMIT;
 
-/// How long the end waits for the record of the call to be written.
-const RECORDING: Duration = Duration::from_millis(400);
+/// How long the end waits for the record of the call to be written, on a machine that is very busy.
+const MAX_RECORDING_TIME: Duration = Duration::from_secs(10);
+/// How long recording waits for another process that has locked the telemetry.
+const RECORDING_LOCK_TIMEOUT: Duration = Duration::from_millis(400);
 /// What is read of a stored result at a time.
 const PAGE: usize = 1 << 20;
 /// What is looked at of a stream to guess its tokens.
@@ -446,14 +448,14 @@ impl<'a> Cli<'a> {
         let (done, wait) = channel();
         std::thread::spawn(move || {
             let written = app
-                .telemetry()
+                .telemetry_within(Some(RECORDING_LOCK_TIMEOUT))
                 .and_then(|telemetry| telemetry.record(&row).map_err(report::unavailable));
             if let Err(error) = written {
                 tracing::warn!(error = %error, "the call is not recorded");
             }
             let _ = done.send(());
         });
-        let _ = wait.recv_timeout(RECORDING);
+        let _ = wait.recv_timeout(MAX_RECORDING_TIME);
     }
 }
 

@@ -452,10 +452,7 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
             MAX_OUTPUT_BYTES >> 20
         ));
     }
-    let roots = &cx.files().roots;
-    let undone =
-        |planted: &Quarantined| planted.note(&roots.display_absolute(&planted.path).to_string());
-    notes.extend(capture.quarantined.iter().map(undone));
+    notes.extend(taken_away(cx, &capture.quarantined));
     let failed = capture.status.is_some_and(|status| !status.is_success());
     notes.extend(
         failed
@@ -463,6 +460,11 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
             .flatten(),
     );
     notes
+}
+
+/// What is to be said about protected names that a command made or changed.
+pub(crate) fn taken_away(cx: &Cx, taken: &[Quarantined]) -> Vec<String> {
+    llmc_exec::quarantine_notes(taken, |path| cx.files().roots.display_absolute(path))
 }
 
 /// Explains git's own message about a configuration that it may not write.

@@ -34,7 +34,9 @@ mod wait;
 pub use cli::{Cli, CliAnswer, record_refused};
 pub(crate) use compared::{CompareRequest, RunComparison, compare_runs};
 pub(crate) use condense::OutputForm;
-pub(crate) use execute::{Capture, CommandRequest, answer, output_form, resume, run_program};
+pub(crate) use execute::{
+    Capture, CommandRequest, answer, output_form, resume, run_program, taken_away,
+};
 pub use flags::Flags;
 pub(crate) use line::CommandWords;
 pub(crate) use output::RunOutput;

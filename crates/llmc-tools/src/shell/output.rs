@@ -143,7 +143,8 @@ impl CommandOutput {
         if let Some(enrichment) = &self.enrichment {
             rendition.truncated |= enrichment["truncated"] == true;
             let text = enrichment.to_string();
-            if text.len() <= MAX_ENRICHMENT_BYTES {
+            let is_read_as_text = !matches!(self.form, OutputForm::Streams | OutputForm::Raw);
+            if is_read_as_text && text.len() <= MAX_ENRICHMENT_BYTES {
                 rendition.notes.push(format!("te: {text}"));
             }
             let key = "enrichment".to_owned();
@@ -199,10 +200,9 @@ impl Render for CommandOutput {
     }
 }
 
-/// `{stdout, stderr, exit_code}`, and `proc_id` of a command that goes on.
-/// What a program gets of a command.
+/// What a program gets of a command: `{stdout, stderr, exit_code}`, and `proc_id` of one that goes on.
 #[derive(Serialize, JsonSchema)]
-#[schemars(extend("x-help" = "a failing command is no error"))]
+#[schemars(extend("x-help" = "a failing command is no error; what the server adds is in meta.notes"))]
 struct CommandDocument {
     stdout: String,
     stderr: String,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use llmc_exec::{ExitStatus, Io, ProcessOptions};
 use llmc_host::CancelToken;
 
-use super::execute::{MAX_OUTPUT_BYTES, RING_BYTES, feed};
+use super::execute::{MAX_OUTPUT_BYTES, RING_BYTES, feed, taken_away};
 use super::line::CommandWords;
 use super::spool::SharedSpool;
 use super::wait::{Waited, kill, wait_for_end};
@@ -64,12 +64,7 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
     let mut undone = String::new();
     let status = match waited {
         Ok(Waited::Ended(end)) => {
-            for planted in &end.quarantined {
-                let path = cx.files().roots.display_absolute(&planted.path);
-                undone.push_str(&planted.note(&path.to_string()));
-                undone.push('\n');
-            }
-            for note in &end.notes {
+            for note in taken_away(cx, &end.quarantined).iter().chain(&end.notes) {
                 undone.push_str(note);
                 undone.push('\n');
             }

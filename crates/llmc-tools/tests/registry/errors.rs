@@ -17,7 +17,7 @@ fn said(outcome: CallOutcome) -> String {
     text
 }
 
-fn project() -> tempfile::TempDir {
+pub(super) fn project() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, content) in [
         ("src/app.py", "one\ntwo\nthree\nfour\nfive\nsix\n"),

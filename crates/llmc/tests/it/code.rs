@@ -310,6 +310,68 @@ fn large_output_is_cut_and_its_handle_has_the_rest() {
 }
 
 #[test]
+fn a_program_gets_a_scripts_output_within_the_budget_and_the_rest_by_handle() {
+    let workspace = workspace(FIXTURE);
+    let server = workspace.serve(["--set", EMBEDDED]);
+    let run = |code: &str| server.tool("execute_code", json!({"code": code}));
+    let stored = |handle: &Value| {
+        let read = server.tool("read_file", json!({"path": handle}));
+        read.ok()["data"].as_str().unwrap().to_owned()
+    };
+    let small = run("print(1)\n[1, 2]").ok();
+    assert_eq!(small["data"], json!({"output": "1\n", "value": [1, 2]}));
+    assert_eq!(small["meta"]["truncated"], false, "{small}");
+    let printing = "for n in range(20000): print('line', n)\n";
+    for (code, left_out, value) in [
+        (
+            format!("{printing}[1, 2]"),
+            json!(["output"]),
+            json!([1, 2]),
+        ),
+        (
+            "print('all')\nlist(range(50000))".to_owned(),
+            json!(["value"]),
+            Value::Null,
+        ),
+        (
+            format!("{printing}list(range(50000))"),
+            json!(["output", "value"]),
+            Value::Null,
+        ),
+    ] {
+        let body = run(&code).ok();
+        let shown = &body["data"];
+        assert!(
+            shown.to_string().len() < 20_000,
+            "{} bytes",
+            shown.to_string().len()
+        );
+        assert_eq!(
+            (&shown["value"], &body["meta"]["left_out"]),
+            (&value, &left_out)
+        );
+        assert_eq!(body["meta"]["truncated"], true);
+        let output = shown["output"].as_str().unwrap();
+        let whole: Value = serde_json::from_str(&stored(&body["meta"]["handle"])).unwrap();
+        let printed = whole["output"].as_str().unwrap();
+        assert_eq!(output.lines().next(), printed.lines().next());
+        assert_eq!(output.lines().last(), printed.lines().last());
+        assert_eq!(
+            whole["value"].as_array().unwrap().len(),
+            if value.is_null() { 50_000 } else { 2 }
+        );
+    }
+    let failed = run(&format!("{printing}1 / 0")).refused(422, "BAD_ARGS");
+    let output = failed["output"].as_str().unwrap();
+    assert!(
+        output.len() < 20_000 && output.contains("line 19999"),
+        "{} bytes",
+        output.len()
+    );
+    assert_eq!(stored(&failed["output_handle"]).lines().count(), 20_000);
+}
+
+#[test]
 fn a_failed_script_lists_its_finished_calls() {
     let workspace = workspace(FIXTURE);
     let mut client = server(&workspace, &[]);

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use llmc_testkit::{McpClient, TestProcess};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -204,4 +205,84 @@ fn hostile_names_and_words_stay_data() {
         assert!(error["error"].is_string(), "{error}");
     }
     assert!(workspace.path("a.txt").exists());
+}
+
+/// Starts a program under a filter that refuses further filters, as on a kernel without them.
+const WITHOUT_SECCOMP: &str = r#"
+import ctypes, os, platform, struct, sys
+seccomp, prctl = {"x86_64": (317, 157), "aarch64": (277, 167)}[platform.machine()]
+LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
+ALLOW, ERRNO = 0x7fff0000, 0x00050000
+code = [
+    (LOAD, 0, 0, 0),                 # the number of the call
+    (EQUAL, 0, 1, seccomp),
+    (RETURN, 0, 0, ERRNO | 38),      # no such call
+    (EQUAL, 0, 3, prctl),
+    (LOAD, 0, 0, 16),                # its first argument
+    (EQUAL, 0, 1, 22),               # PR_SET_SECCOMP
+    (RETURN, 0, 0, ERRNO | 22),
+    (RETURN, 0, 0, ALLOW),
+]
+filter = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in code))
+class Program(ctypes.Structure):
+    _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+program = Program(len(code), ctypes.cast(filter, ctypes.c_void_p))
+call = ctypes.CDLL(None, use_errno=True).prctl
+assert call(38, 1, 0, 0, 0) == 0 and call(22, 2, ctypes.byref(program), 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execv(sys.argv[1], sys.argv[1:])
+"#;
+
+#[test]
+fn without_a_filter_for_system_calls_no_script_runs_whatever_the_environment_says() {
+    let workspace = workspace("//- a.txt\none\n");
+    for sandbox in ["auto", "embedded", "python"] {
+        let set = format!("mcp.code_execution.sandbox=\"{sandbox}\"");
+        let mut command = workspace.command_of("python3");
+        command
+            .args(["-c", WITHOUT_SECCOMP])
+            .arg(workspace.program())
+            .args(["mcp", "--mode", "hybrid", "--set", &set])
+            // What the first design took for isolation.
+            .env("LLMC_ISOLATED", "1")
+            .env("container", "docker");
+        let mut client = McpClient::new(TestProcess::start(command));
+        client.initialize("2025-11-25");
+        let code = "tools.linux_fs_write(path='ran.txt', content='x')";
+        let failed = fails(&mut client, code);
+        assert_eq!(
+            failed["meta"]["error_code"], "ISOLATION_REQUIRED",
+            "{sandbox}: {failed}"
+        );
+        assert!(failed["meta"]["hint"].is_string(), "{sandbox}: {failed}");
+        assert!(!workspace.path("ran.txt").exists(), "{sandbox}");
+        // Everything that does not run foreign code works.
+        client.assert_starts("read_file", json!({"path": "a.txt"}), "one\n");
+    }
+    // With the filter, and without any of those variables, the same script runs.
+    let mut client = server(&workspace, &[EMBEDDED]);
+    run(
+        &mut client,
+        "tools.linux_fs_write(path='ran.txt', content='x')",
+    );
+    assert!(workspace.path("ran.txt").exists());
+}
+
+#[test]
+fn the_kernel_holds_a_worker_while_a_script_runs_in_it() {
+    let workspace = workspace("//- a.txt\none\n");
+    let mut client = server(&workspace, &[EMBEDDED]);
+    let code = "tools.run_cmd('touch started; while [ ! -e go ]; do sleep 0.05; done')";
+    let id = client.send_call("execute_code", json!({"code": code}));
+    crate::procs::eventually("the script runs", || workspace.path("started").exists());
+    let workers = workers(client.process().pid());
+    assert!(!workers.is_empty());
+    for worker in workers {
+        let status = format!("/proc/{}/status", worker.as_raw_nonzero());
+        let status = std::fs::read_to_string(status).unwrap();
+        for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000"] {
+            assert!(status.contains(line), "{line}: {status}");
+        }
+    }
+    workspace.write("go", "");
+    assert!(!client.tool_answer(id).0);
 }

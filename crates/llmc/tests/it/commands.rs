@@ -332,3 +332,74 @@ fn commands_can_be_switched_off() {
     let ended = workspace.llmc(["tool", "run_cmd", "--command", "ls"]);
     assert_eq!(ended.code, Some(4));
 }
+
+#[test]
+fn a_repository_that_a_command_makes_is_kept_aside_and_the_answer_says_where() {
+    let workspace = workspace("//- a.txt\none\n");
+    let check = |name: &str, said: &str| {
+        assert!(
+            said.contains(&format!("{name}/.git is protected")),
+            "{said}"
+        );
+        let place = said.split("kept as ").nth(1).expect(said);
+        let place = place
+            .split([' ', ';', ',', '"', '\'', '\n'])
+            .next()
+            .unwrap();
+        assert!(place.starts_with(".llmc/quarantine/"), "{said}");
+        assert!(workspace.path(place).join("HEAD").is_file(), "{said}");
+        assert!(!workspace.path(name).join(".git").exists(), "{said}");
+        for words in [
+            "the files beside it stay",
+            "git init, clone",
+            "Ask the user",
+            "/tmp",
+        ] {
+            assert!(said.contains(words), "no {words:?}: {said}");
+        }
+    };
+    let mut client = classic(&workspace);
+    let health = client.json("health", json!({}));
+    if health["confinement"]
+        .as_str()
+        .unwrap()
+        .contains("protected=none")
+    {
+        llmc_testkit::skip("protected names of commands");
+        return;
+    }
+    let line = "git init -q sub && echo two > sub/b.txt";
+    check("sub", &client.text("run_cmd", json!({"command": line})));
+    assert_eq!(workspace.read("sub/b.txt"), "two\n");
+    let clone = "git init -q /tmp/r && cd /tmp/r && echo three > c.txt && git add c.txt && git -c user.name=a -c \
+                 user.email=a@b commit -qm x && git clone -q /tmp/r \"$OLDPWD/copy\"";
+    check("copy", &client.text("run_cmd", json!({"command": clone})));
+    assert_eq!(workspace.read("copy/c.txt"), "three\n");
+    // What is said instead works.
+    let read = client.text(
+        "run_cmd",
+        json!({"command": "git -C /tmp/r log --format=%s"}),
+    );
+    assert_eq!(read, "x\n");
+    // The same for a process in the background, a script, and a program that asks over HTTP.
+    let started = client.json(
+        "linux_proc_start",
+        json!({"argv": ["git", "init", "-q", "third"]}),
+    );
+    let ended = loop {
+        let read = json!({"proc_id": started["proc_id"], "timeout": 20});
+        let read = client.json("linux_proc_read", read);
+        if read["running"] == false {
+            break read;
+        }
+    };
+    check("third", ended["note"].as_str().expect("a note"));
+    let script = "print(tools.run_cmd(argv=['git', 'init', '-q', 'fourth'])['meta']['notes'])";
+    check(
+        "fourth",
+        &client.text("execute_code", json!({"code": script})),
+    );
+    let server = workspace.serve([""; 0]);
+    let body = server.tool("run_cmd", json!({"argv": ["git", "init", "-q", "fifth"]}));
+    check("fifth", &body.ok()["meta"]["notes"].to_string());
+}

@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use llmc_testkit::{ProcessOutput, TestScreen, TestWorkspace};
+use serde_json::json;
 
 use crate::workspace;
 
@@ -141,6 +142,127 @@ fn what_is_written_starts_a_server_that_answers() {
         assert!(!left.contains("llmc"), "{client}: {left}");
         let gone = run(&workspace, &[client, "--uninstall", "--yes"]);
         assert!(ok(&gone).contains("not installed"), "{gone:?}");
+    }
+}
+
+/// The requests that Claude Desktop sends when it starts a server, as its log has them.
+const CLAUDE_DESKTOP: [&str; 5] = [
+    r#"{"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}},"clientInfo":{"name":"claude-ai","version":"0.1.0"}},"jsonrpc":"2.0","id":0}"#,
+    r#"{"method":"notifications/initialized","jsonrpc":"2.0"}"#,
+    r#"{"method":"tools/list","params":{},"jsonrpc":"2.0","id":1}"#,
+    r#"{"method":"prompts/list","params":{},"jsonrpc":"2.0","id":2}"#,
+    r#"{"method":"resources/list","params":{},"jsonrpc":"2.0","id":3}"#,
+];
+
+#[test]
+fn claude_desktop_lists_and_calls_every_tool_out_of_the_box() {
+    for (flags, mode) in [(&[][..], "hybrid"), (&["--mode", "te"][..], "te")] {
+        let workspace = workspace("//- .git/HEAD\nref\n//- a.txt\none\ntwo\n");
+        ok(&run(
+            &workspace,
+            &[&["claude-desktop", "--yes"], flags].concat(),
+        ));
+        let file = workspace.base().join(USUAL[0].1);
+        let words = starts(&fs::read_to_string(file).unwrap(), USUAL[0].2);
+        // Started from anywhere, with little more than a home folder; every line of output is a message.
+        let mut command = workspace.command_of(&words[0]);
+        command.args(&words[1..]).current_dir("/");
+        let mut client = llmc_testkit::McpClient::new(llmc_testkit::TestProcess::start(command));
+        for line in CLAUDE_DESKTOP {
+            client.send(line.as_bytes());
+        }
+        let hello = client.answer(&json!(0));
+        assert_eq!(hello["result"]["protocolVersion"], "2025-06-18", "{hello}");
+        assert!(hello["result"]["instructions"].is_string(), "{hello}");
+        let prompts = client.answer(&json!(2));
+        let none = prompts["error"]["code"] == -32601 || prompts["result"]["prompts"] == json!([]);
+        assert!(none, "{prompts}");
+        assert!(client.answer(&json!(3))["result"]["resources"].is_array());
+        // What it and the model behind it take for a tool.
+        let list = client.answer(&json!(1))["result"]["tools"].clone();
+        let names: Vec<&str> = list
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap())
+            .collect();
+        let core = match mode {
+            "te" => vec![
+                "te_grep",
+                "te_cat",
+                "te_find",
+                "te_ls",
+                "te_head",
+                "te_tail",
+                "te_handle",
+            ],
+            _ => vec![
+                "read_file",
+                "list_dir",
+                "linux_fs_write",
+                "linux_fs_edit",
+                "run_cmd",
+                "execute_code",
+            ],
+        };
+        assert!(core.iter().all(|name| names.contains(name)), "{names:?}");
+        for tool in list.as_array().unwrap() {
+            let name = tool["name"].as_str().unwrap();
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+            assert!(name.len() <= 64 && name.chars().all(is_plain), "{name}");
+            assert!(!tool["description"].as_str().unwrap().is_empty(), "{tool}");
+            let schema = &tool["inputSchema"];
+            assert_eq!(schema["type"], "object", "{tool}");
+            for union in ["oneOf", "anyOf", "allOf"] {
+                assert!(
+                    schema.get(union).is_none(),
+                    "refused by the model's interface: {tool}"
+                );
+            }
+        }
+        // A call to each, as the client writes them; then its end, which is the end of input.
+        let handle = json!("res_00000000000000000000000000");
+        for (id, name) in (10..).zip(&names) {
+            let arguments = match *name {
+                "te_grep" | "te_find" => json!({"pattern": "one"}),
+                "te_ls" | "init" => json!({}),
+                "te_handle" => json!({"handle": handle}),
+                "te_rag" | "rag_search" => json!({"query": "one"}),
+                "te_explain" => json!({"symbol": "one"}),
+                "te_diff" => json!({"a": "a.txt", "b": "a.txt"}),
+                "te_git" => json!({"args": ["status"]}),
+                "list_dir" => json!({"path": "."}),
+                "linux_fs_write" => json!({"path": "b.txt", "content": "three\n"}),
+                "linux_fs_edit" => {
+                    json!({"path": "b.txt", "old_text": "three", "new_text": "four"})
+                }
+                "run_cmd" => json!({"command": "cat b.txt"}),
+                "execute_code" => json!({"code": "print(1 + 1)"}),
+                _ => json!({"path": "a.txt"}),
+            };
+            let call = json!({"method": "tools/call", "params": {"name": name, "arguments": arguments}, "jsonrpc": "2.0", "id": id});
+            client.send(call.to_string().as_bytes());
+            let answer = client.answer(&json!(id));
+            let content = &answer["result"]["content"][0];
+            assert_eq!(content["type"], "text", "{name}: {answer}");
+            // There is neither such a handle nor such a symbol, nor a whole repository.
+            let may_fail = ["te_handle", "te_explain", "te_git"].contains(name);
+            assert!(
+                may_fail || answer["result"]["isError"] != true,
+                "{name}: {answer}"
+            );
+            let expected = match *name {
+                "te_cat" | "te_head" | "te_tail" | "read_file" => "two",
+                "te_grep" => "a.txt:1: one",
+                "te_ls" | "list_dir" => "a.txt",
+                "run_cmd" => "four",
+                "execute_code" => "2",
+                _ => "",
+            };
+            let text = content["text"].as_str().unwrap();
+            assert!(text.contains(expected), "{name}: {text}");
+        }
+        assert_eq!(client.finish().code, Some(0), "{mode}");
     }
 }
 

@@ -19,6 +19,7 @@
 //! - `exit`: how a server ends
 //! - `te`: the Tool Envelope
 //! - `envelope`: what every enveloped answer keeps, whatever is in the files
+//! - `equivalents`: what the tools of Desktop Commander do, done here
 //! - `te_diff`, `run_pytest`: two of its tools, on real repositories and test runs
 //! - `run_preview`, `run_compare`: commands on copy-on-write views, which change nothing
 //! - `foreign_repositories`: git is not led outside the roots; `handle_policy`: handles under a narrowed policy
@@ -54,6 +55,7 @@ mod crash;
 mod deploy;
 mod docs;
 mod envelope;
+mod equivalents;
 mod exit;
 mod foreign_repositories;
 mod goldens;

@@ -248,6 +248,14 @@ fn a_spent_session_binds_every_way_to_ask_for_more() {
             json!({"root": ".", "pattern": "needle"}),
         ),
         ("run_cmd", json!({"command": "cat a.txt"})),
+        ("te_run", json!({"command": "cat a.txt"})),
+        ("te_head", json!({"path": "a.txt", "lines": 400})),
+        ("te_tail", json!({"path": "a.txt", "lines": 400})),
+        ("repo_read", json!({"path": "a.txt", "max_bytes": 60_000})),
+        (
+            "execute_code",
+            json!({"code": "print(open('a.txt').read())"}),
+        ),
     ];
     // Whatever is asked first gets what there is, and everything after it only counts and handles.
     let mut served = 0;
