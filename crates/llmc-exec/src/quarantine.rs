@@ -59,7 +59,10 @@ pub fn quarantine_notes(taken: &[Quarantined], show: impl Fn(&Path) -> String) -
     };
     if taken.iter().any(|one| is_git(&one.path)) {
         notes.push(NEW_REPOSITORY.to_owned());
-    } else if taken.iter().any(|one| one.path.ancestors().any(is_git) || is_git_entry(&one.path)) {
+    } else if taken
+        .iter()
+        .any(|one| one.path.ancestors().any(is_git) || is_git_entry(&one.path))
+    {
         notes.push(PROTECTED_IN_GIT.to_owned());
     }
     notes

@@ -38,8 +38,9 @@ impl Runner {
         let mut launched = self.launch(spec, Input::Nothing, Some(writes), watch)?;
         // Dropping what was launched ends the run, which has not begun.
         let written = prepare(&mut launched, places, fill)?;
-        let report = self.finish(launched, spec, |tree, terms| {
-            follow(tree, terms, on_output, &|| stop.check())
+        let report = self.finish(launched, spec, |tree, terms, _| {
+            // What the run makes is in the layer: there is nothing to take away on the host.
+            follow(tree, terms, on_output, &|| stop.check(), &mut || None)
         })?;
         Ok(LayeredRun { report, written })
     }
