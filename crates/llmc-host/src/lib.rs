@@ -9,6 +9,7 @@
 //! - [`PathRules`]: protected names and the denylist
 //! - [`OpenFile`], [`FileSlice`]: reading in bounded memory
 //! - [`edit`], [`PatchedFile`]: replacing text, applying patches
+//! - [`PathEntry`], [`NewEntry`]: what is at a path, links included, and putting something else there
 //! - [`lease`]: leases between agents and processes
 //! - [`walk`], [`search`]: listing and searching by descriptor
 //! - [`RepositoryStamp`]: whether git would stay inside the roots; [`included_git_configs`]: what else configures it
@@ -22,6 +23,7 @@ mod bare_repository;
 mod cancel;
 pub mod edit;
 mod error;
+mod exact;
 #[cfg(test)]
 mod fuzz;
 mod git_config;
@@ -47,12 +49,13 @@ mod write;
 pub use bare_repository::GitDirParts;
 pub use cancel::CancelToken;
 pub use error::{Error, Result};
+pub use exact::{NewEntry, PathEntry, PutOutcome};
 pub use git_config::included_git_configs;
 pub use patch::{PatchAction, PatchedFile};
 pub use private_file::open_private;
 pub use read::{
-    Encoding, FileSlice, MAX_ANSWER_BYTES, OpenDir, OpenFile, TAG_DIGITS, mtime_ns, read_below_cwd,
-    sha256_hex,
+    Encoding, FileSlice, MAX_ANSWER_BYTES, OpenDir, OpenFile, TAG_DIGITS, ctime_ns, mtime_ns,
+    read_below_cwd, sha256_hex,
 };
 pub use read_block::ReadBlock;
 pub use repository::RepositoryStamp;

@@ -468,12 +468,24 @@ impl<'a> LineSlicer<'a> {
 }
 
 /// Nanoseconds of the last change.
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "the field's type differs between targets"
+)]
 pub fn mtime_ns(stat: &Stat) -> i64 {
-    #[allow(
-        clippy::unnecessary_cast,
-        reason = "the field's type differs between targets"
-    )]
-    let (seconds, nanos) = (stat.st_mtime as i64, stat.st_mtime_nsec as i64);
+    nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64)
+}
+
+/// Nanoseconds of the last change of content or status, which no program can set back.
+#[allow(
+    clippy::unnecessary_cast,
+    reason = "the field's type differs between targets"
+)]
+pub fn ctime_ns(stat: &Stat) -> i64 {
+    nanoseconds(stat.st_ctime as i64, stat.st_ctime_nsec as i64)
+}
+
+fn nanoseconds(seconds: i64, nanos: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 

@@ -126,6 +126,28 @@ impl Roots {
         Ok(path)
     }
 
+    /// A path by its bytes, relative to the workspace or absolute, for what already knows which entry it means: no
+    /// link on the way is followed when it is used, and the denylist is for the caller to apply.
+    pub fn exact_path(&self, bytes: &[u8], access: Access) -> Result<RootedPath> {
+        let requested = names::escape(bytes);
+        let absolute = self.workspace.join(OsStr::from_bytes(bytes));
+        let (root, parts) = self.locate(&requested, absolute.as_os_str().as_bytes())?;
+        if parts.iter().any(|part| part == b"..") {
+            return Err(Error::BadPath {
+                path: requested,
+                why: "an exact path has no `..` in it",
+            });
+        }
+        let path = RootedPath {
+            root,
+            rel: parts.join(&b'/'),
+            requested,
+        };
+        self.rules
+            .check_name(&path.absolute(), &path.requested, access)?;
+        Ok(path)
+    }
+
     /// How a path is printed: relative to the workspace when inside it, absolute otherwise.
     pub fn display_path(&self, path: &RootedPath) -> String {
         self.display_absolute(&path.absolute())

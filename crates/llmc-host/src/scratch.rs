@@ -109,9 +109,22 @@ impl Scratch {
         fill: impl FnOnce(&mut File) -> Result<()>,
     ) -> Result<PlaceOutcome> {
         let (dir, name) = path.parent()?;
-        let requested = path.requested();
         fs::accessat(&dir, name, fs::Access::WRITE_OK, AtFlags::EACCESS)
-            .map_err(|errno| Error::from_write_errno(requested, errno))?;
+            .map_err(|errno| Error::from_write_errno(path.requested(), errno))?;
+        self.replace_any(path, old, if_changed, leases, fill)
+    }
+
+    /// [`Scratch::replace`] also of a file that is write-protected, as a rename may do.
+    pub(crate) fn replace_any(
+        &self,
+        path: &RootedPath,
+        old: (&File, &Stat),
+        if_changed: IfChanged,
+        leases: &Leases<'_>,
+        fill: impl FnOnce(&mut File) -> Result<()>,
+    ) -> Result<PlaceOutcome> {
+        let (dir, name) = path.parent()?;
+        let requested = path.requested();
         let private = Mode::RUSR | Mode::WUSR;
         let here = format!("{}.{}", self.alive, ulid::Ulid::new());
         let flags =

@@ -2,8 +2,8 @@
 //!
 //! A walk starts from an open directory that the caller has checked and reaches everything below it through
 //! descriptors, one name at a time. It never builds a path to open and never follows a symbolic link, so whatever is
-//! renamed meanwhile, nothing outside the start is read. Only regular files are handed out; links, pipes,
-//! sockets and devices are passed over without being counted, and the kernel's own file systems are not entered.
+//! renamed meanwhile, nothing outside the start is read. Only regular files are handed out, and links when they are asked
+//! for; pipes, sockets and devices are passed over without being counted, and the kernel's own file systems are not entered.
 //!
 //! Hidden entries are left out unless requested, ignored ones always, and the insides of `.git` and `.llmc` too. What
 //! was left out is counted in [`SkippedCounts`]; a directory left out counts as one.
@@ -22,7 +22,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{AtFlags, FileType, Stat, statat};
 use serde::Serialize;
 
 use crate::cancel::CancelToken;
@@ -35,7 +35,7 @@ pub(crate) use self::dir::is_kernel_file_system;
 pub use self::glob::FileGlob;
 pub(crate) use self::glob::file_name;
 pub use self::guard::WalkGuard;
-pub use self::ignores::{AncestorIgnores, PathIgnores};
+pub use self::ignores::{AncestorIgnores, IgnoreLookup, PathIgnores};
 pub use self::list::{DirListing, FileKind, ListDetail, ListEntry, ListOptions, list};
 pub(crate) use self::threads::{ThreadsEnd, run};
 
@@ -80,9 +80,18 @@ pub enum Hidden {
     Include,
 }
 
+/// Whether symbolic links are visited, as entries of their own: none is followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VisitLinks {
+    #[default]
+    No,
+    Yes,
+}
+
 #[derive(Clone, Debug)]
 pub struct WalkOptions {
     pub hidden: Hidden,
+    pub links: VisitLinks,
     /// Which files are meant; others are passed over and not counted.
     pub file_glob: Option<FileGlob>,
     /// The ignore files above the start.
@@ -97,6 +106,7 @@ impl Default for WalkOptions {
     fn default() -> Self {
         Self {
             hidden: Hidden::Skip,
+            links: VisitLinks::No,
             file_glob: None,
             ancestors: AncestorIgnores::none(),
             guard: None,
@@ -133,6 +143,9 @@ impl Default for WalkStats {
 pub trait FileVisitor: Send + 'static {
     fn visit(&mut self, file: &WalkFile<'_>) -> VisitOutcome;
 
+    /// A directory below the start, before its entries are read.
+    fn visit_dir(&mut self, _path: &[u8], _dir: BorrowedFd<'_>) {}
+
     /// Passes on buffered results; called now and then, and at the end.
     fn flush(&mut self) {}
 }
@@ -159,6 +172,12 @@ impl WalkFile<'_> {
     /// Its path relative to the start of the walk.
     pub fn path(&self) -> &[u8] {
         self.path
+    }
+
+    /// Its status; a link is not followed.
+    pub fn lstat(&self) -> Result<Stat> {
+        statat(self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| Error::from_errno(&escape(self.path), errno))
     }
 
     /// Opens it for reading, if it still is a regular file.
@@ -190,6 +209,7 @@ pub fn walk<V: FileVisitor>(
     let shared = Arc::new(WalkShared {
         queue: WorkQueue::default(),
         hidden: options.hidden,
+        links: options.links,
         file_glob: options.file_glob.clone(),
         guard: options.guard.clone(),
         base,
@@ -224,6 +244,7 @@ pub fn walk<V: FileVisitor>(
 struct WalkShared {
     queue: WorkQueue,
     hidden: Hidden,
+    links: VisitLinks,
     file_glob: Option<FileGlob>,
     guard: Option<WalkGuard>,
     /// Bytes of an internal path, which begins at the workspace root, that lie before the start of the walk.
@@ -301,7 +322,13 @@ impl<V: FileVisitor> WalkWorker<V> {
 
     fn enter(&mut self, parent: &Arc<Dir>, name: &CStr) {
         self.with_fd(parent, |worker, fd| match Dir::open(parent, fd, name) {
-            Ok(OpenedDir::Dir(dir, loose)) => worker.read_dir(dir, loose),
+            Ok(OpenedDir::Dir(dir, loose)) => {
+                if let Some(fd) = dir.fd().or(loose.as_ref().map(AsFd::as_fd)) {
+                    let path = &dir.path[worker.shared.base..];
+                    worker.visitor.visit_dir(path, fd);
+                }
+                worker.read_dir(dir, loose);
+            }
             Ok(OpenedDir::Kernel) => worker.tally.skipped.ignored += 1,
             Err(_) => worker.tally.skipped.unreadable += 1,
         });
@@ -367,6 +394,7 @@ impl<V: FileVisitor> WalkWorker<V> {
         for (name, kind) in self.reader.names.iter().zip(&self.reader.kinds) {
             let is_dir = match kind {
                 FileType::RegularFile => false,
+                FileType::Symlink if self.shared.links == VisitLinks::Yes => false,
                 FileType::Directory => true,
                 FileType::Unknown => {
                     skipped.unreadable += 1;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RawDir, Stat, StatFs, fstat, fstatfs, openat, statat,
+    AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Stat, StatFs, fstat, fstatfs, openat,
+    openat2, statat,
 };
 use rustix::io::Errno;
 
@@ -185,6 +186,13 @@ pub(super) fn open_dir<P: rustix::path::Arg>(
 ) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(at, name, flags, Mode::empty())
+}
+
+/// Opens a directory any number of levels below `at`, through no link.
+pub(super) fn open_below(at: BorrowedFd<'_>, path: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    openat2(at, path, flags, Mode::empty(), resolve)
 }
 
 /// Opens `name` if it is a regular file; never waits, never follows a link.

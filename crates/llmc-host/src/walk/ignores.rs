@@ -16,7 +16,8 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::fstat;
 
-use super::dir::{open_dir, read_small};
+use super::dir::{open_below, open_dir, read_small};
+use crate::rules::STATE_DIR;
 use crate::sync::lock;
 
 /// The part of an ignore file that is read.
@@ -81,6 +82,77 @@ impl AncestorIgnores {
         for (dir, files) in &self.levels {
             rules = Some(IgnoreRules::new(rules.as_ref(), dir, files, compiler));
         }
+        rules
+    }
+}
+
+/// Says of single paths whether a walk from the root would leave them out. Each directory's ignore files are read once.
+#[derive(Debug)]
+pub struct IgnoreLookup {
+    root: OwnedFd,
+    compiler: IgnoreCompiler,
+    /// The rules inside the directories asked about so far.
+    dirs: HashMap<Vec<u8>, Option<Arc<IgnoreRules>>>,
+}
+
+impl IgnoreLookup {
+    pub fn new(root: OwnedFd) -> IgnoreLookup {
+        IgnoreLookup {
+            root,
+            compiler: IgnoreCompiler::default(),
+            dirs: HashMap::new(),
+        }
+    }
+
+    /// Whether the path, relative to the root, or a directory on its way is ignored or never entered.
+    pub fn is_ignored(&mut self, path: &[u8], is_dir: bool) -> bool {
+        let ends: Vec<usize> = (0..path.len()).filter(|at| path[*at] == b'/').collect();
+        let mut dir: &[u8] = b"";
+        for end in ends.into_iter().chain([path.len()]) {
+            let here = &path[..end];
+            let name = super::file_name(here);
+            if name == b".git" || name.eq_ignore_ascii_case(STATE_DIR.as_bytes()) {
+                return true;
+            }
+            let kind = match is_dir || end < path.len() {
+                true => IgnoreTarget::Dir,
+                false => IgnoreTarget::File,
+            };
+            let rules = self.rules(dir);
+            if rules.is_some_and(|rules| rules.ignore(here, kind)) {
+                return true;
+            }
+            dir = here;
+        }
+        false
+    }
+
+    /// The rules inside `dir`, whose parent has been asked for before.
+    fn rules(&mut self, dir: &[u8]) -> Option<Arc<IgnoreRules>> {
+        if let Some(known) = self.dirs.get(dir) {
+            return known.clone();
+        }
+        let parent = dir.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        let above = match dir.is_empty() {
+            true => None,
+            false => self.dirs.get(&dir[..parent]).cloned().flatten(),
+        };
+        let opened = match dir.is_empty() {
+            true => open_dir(self.root.as_fd(), "."),
+            false => open_below(self.root.as_fd(), dir),
+        };
+        let rules = match opened.and_then(|fd| Ok((fstat(&fd)?, fd))) {
+            Ok((stat, fd)) => IgnoreRules::inside(
+                above.as_ref(),
+                fd.as_fd(),
+                stat.st_dev,
+                dir,
+                &IgnoreFilesPresent::Unknown,
+                &self.compiler,
+            ),
+            Err(_) => above,
+        };
+        self.dirs.insert(dir.to_vec(), rules.clone());
         rules
     }
 }

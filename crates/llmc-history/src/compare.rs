@@ -1,0 +1,522 @@
+//! Finds which paths differ from the snapshot, reading as little as possible.
+//!
+//! A path whose stamp is as recorded is unchanged; only others are read. With a live watch only paths with events are looked at
+//! at all; without one, or when the kernel lost events, the workspace is walked.
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use llmc_host::walk::{
+    FileVisitor, Hidden, IgnoreLookup, VisitLinks, VisitOutcome, WalkFile, WalkOptions, walk,
+};
+use llmc_host::{
+    Access, CancelToken, OpenDir, PathEntry, RootedPath, Roots, file_type, is_protected_name, lock,
+};
+use rustix::fs::{FileType, OFlags, Stat};
+
+use crate::entry::{NotKeptReason, ObjectId, PathState};
+use crate::error::{Error, Result};
+use crate::history::HistorySettings;
+use crate::objects::{PackedObject, blob_id};
+use crate::snapshot::{Known, Snapshot, Stamp, is_within, now_ns, parent};
+use crate::watch::{Dirty, Watch};
+
+/// How often a file that changes while it is read is read again; then the last read counts, and it stays dirty.
+const MAX_READS: usize = 3;
+
+/// How far the clock that stamps files can be behind the system's.
+const FILE_CLOCK_NS: i64 = 15_000_000;
+
+/// What a comparison does to the snapshot and the entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// A change.
+    Record,
+    /// It was there before, but not looked at: it becomes known without being a change.
+    Adopt,
+    /// It is there, but not looked at any more.
+    Forget,
+}
+
+/// A path that may differ from the snapshot.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    pub(crate) path: Vec<u8>,
+    pub(crate) state: PathState,
+    pub(crate) stamp: Stamp,
+    /// The content, when the store may not have it.
+    pub(crate) object: Option<PackedObject>,
+    pub(crate) effect: Effect,
+}
+
+/// The snapshot, shared with the threads of a walk.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SharedSnapshot(Arc<RwLock<Snapshot>>);
+
+impl SharedSnapshot {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Snapshot> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Snapshot> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks at the workspace's files.
+pub(crate) struct Comparer<'a> {
+    pub(crate) roots: &'a Roots,
+    pub(crate) settings: &'a HistorySettings,
+    pub(crate) snapshot: &'a SharedSnapshot,
+    /// Whether the store has a content already.
+    pub(crate) has_object: &'a dyn Fn(&ObjectId) -> bool,
+    /// Stores contents before their entry, so that they need not all be held in memory.
+    pub(crate) store_ahead: &'a dyn Fn(&mut [Finding]),
+}
+
+/// Bytes of contents that wait in memory for the transaction of their entry.
+const MAX_WAITING_BYTES: usize = 32 << 20;
+
+impl Comparer<'_> {
+    /// What is at a path now; `None` when it is certainly as the snapshot has it, or cannot be looked at.
+    pub(crate) fn examine(&self, path: &[u8]) -> Option<Finding> {
+        let exact = self.roots.exact_path(path, Access::Read).ok()?;
+        let before = {
+            let snapshot = self.snapshot.read();
+            snapshot.get(path).map(|known| (known.state, known.stamp))
+        };
+        let looked_ns = now_ns();
+        let entry = exact.entry().ok()?;
+        let (state, stamp, object) = match entry {
+            PathEntry::Absent | PathEntry::Special => (PathState::Absent, Stamp::default(), None),
+            PathEntry::Dir { stat } => {
+                let mode = stat.st_mode & 0o1777;
+                (PathState::Dir { mode }, Stamp::new(&stat, looked_ns), None)
+            }
+            PathEntry::Link { stat, target } => {
+                let content = blob_id(&target);
+                let stamp = Stamp::new(&stat, looked_ns);
+                let object = self.pack(content, target);
+                (PathState::Link { content }, stamp, object)
+            }
+            PathEntry::File { stat, file } => {
+                let stamp = Stamp::new(&stat, looked_ns);
+                if let Some((state, known)) = before
+                    && matches!(
+                        state,
+                        PathState::File { .. } | PathState::FileNotKept { .. }
+                    )
+                    && known.proves(&stamp)
+                {
+                    return None;
+                }
+                self.examine_file(&exact, stat, file, stamp)
+            }
+        };
+        if before.is_none() && state == PathState::Absent {
+            return None;
+        }
+        Some(Finding {
+            path: path.to_vec(),
+            state,
+            stamp,
+            object,
+            effect: Effect::Record,
+        })
+    }
+
+    fn examine_file(
+        &self,
+        path: &RootedPath,
+        stat: Stat,
+        file: Option<std::fs::File>,
+        stamp: Stamp,
+    ) -> (PathState, Stamp, Option<PackedObject>) {
+        let mode = stat.st_mode & 0o1777;
+        let not_kept = |size, why| PathState::FileNotKept { mode, size, why };
+        if let Some(why) = self.why_not_kept(path, stamp.size) {
+            return (not_kept(stamp.size, why), stamp, None);
+        }
+        let unreadable = (not_kept(stamp.size, NotKeptReason::Unreadable), stamp, None);
+        let Some(mut file) = file else {
+            return unreadable;
+        };
+        let mut stamp = stamp;
+        for _ in 0..MAX_READS {
+            let Ok(content) = read_all(&mut file, stamp.size, self.settings.max_file_bytes) else {
+                return unreadable;
+            };
+            let looked_ns = now_ns();
+            let Ok(now) = rustix::fs::fstat(&file) else {
+                return unreadable;
+            };
+            let again = Stamp::new(&now, looked_ns);
+            let is_stable = (again.size, again.mtime_ns, again.ctime_ns)
+                == (stamp.size, stamp.mtime_ns, stamp.ctime_ns)
+                && content.len() as u64 == stamp.size;
+            if is_stable {
+                // The stamp of before the read: what changes later must not look as if it had been read.
+                let id = blob_id(&content);
+                let state = PathState::File {
+                    mode,
+                    size: content.len() as u64,
+                    content: id,
+                };
+                return (state, stamp, self.pack(id, content));
+            }
+            stamp = again;
+            if again.size > self.settings.max_file_bytes {
+                return (not_kept(again.size, NotKeptReason::TooLarge), again, None);
+            }
+            if std::io::Seek::rewind(&mut file).is_err() {
+                return unreadable;
+            }
+        }
+        // It changes all the time: a torn content would be worse than none.
+        (
+            not_kept(stamp.size, NotKeptReason::Unreadable),
+            Stamp::default(),
+            None,
+        )
+    }
+
+    fn pack(&self, id: ObjectId, content: Vec<u8>) -> Option<PackedObject> {
+        (!(self.has_object)(&id)).then(|| PackedObject::pack(id, content))
+    }
+
+    fn why_not_kept(&self, path: &RootedPath, size: u64) -> Option<NotKeptReason> {
+        let absolute = path.absolute();
+        let is_protected = absolute
+            .components()
+            .any(|part| is_protected_name(part.as_os_str().as_bytes()));
+        if is_protected || self.roots.rules().is_denylisted(&absolute) {
+            return Some(NotKeptReason::Denied);
+        }
+        (size > self.settings.max_file_bytes).then_some(NotKeptReason::TooLarge)
+    }
+
+    /// Compares what has events, and files that can change without one.
+    pub(crate) fn dirty(&self, dirty: &Dirty, watch: &Arc<Mutex<Watch>>) -> Result<Vec<Finding>> {
+        let mut suspects: Vec<Vec<u8>> = Vec::new();
+        let mut below: Vec<Vec<u8>> = Vec::new();
+        for path in &dirty.trees {
+            if !below.iter().any(|dir| is_within(path, dir)) {
+                below.push(path.clone());
+            }
+        }
+        let top = self.roots.open_dir(".").map_err(Error::from)?;
+        let mut ignores = IgnoreLookup::new(top.fd);
+        for dir in &below {
+            suspects.extend(self.suspects_within(dir, Some(watch), &mut ignores)?);
+        }
+        for path in &dirty.paths {
+            if path.is_empty() || below.iter().any(|dir| is_within(path, dir)) {
+                continue;
+            }
+            let is_known = self.snapshot.read().get(path).is_some();
+            if is_known || !ignores.is_ignored(path, false) {
+                suspects.push(path.clone());
+            }
+        }
+        let linked: Vec<Vec<u8>> = self.snapshot.read().linked().cloned().collect();
+        suspects.extend(linked.into_iter().filter(|path| !path.starts_with(b"/")));
+        suspects.sort();
+        suspects.dedup();
+        Ok(self.examine_all(suspects))
+    }
+
+    /// Compares everything in the workspace.
+    pub(crate) fn everything(
+        &self,
+        watch: Option<&Arc<Mutex<Watch>>>,
+        last_look_ns: i64,
+    ) -> Result<Vec<Finding>> {
+        let suspects = self.walk(b"", watch)?;
+        let top = self.roots.open_dir(".").map_err(Error::from)?;
+        let mut ignores = IgnoreLookup::new(top.fd);
+        let unseen = self.snapshot.read().unseen(b"");
+        let mut findings = self.examine_all(suspects);
+        let mut rules_changed = findings.iter().any(|finding| {
+            is_rule(&finding.path) && self.snapshot.read().state(&finding.path) != finding.state
+        }) || unseen.iter().any(|path| is_rule(path));
+        for path in unseen {
+            match self.examine(&path) {
+                // Still there and as before: the walk left it out.
+                None if ignores.is_ignored(&path, self.is_known_dir(&path)) => {
+                    rules_changed = true;
+                    findings.push(self.forget(path));
+                }
+                Some(finding)
+                    if finding.state != PathState::Absent
+                        && ignores.is_ignored(&path, is_dir(&finding.state)) =>
+                {
+                    rules_changed = true;
+                    findings.push(self.forget(path));
+                }
+                Some(finding) => findings.push(finding),
+                None => {}
+            }
+        }
+        if rules_changed {
+            self.adopt_uncovered(&mut findings, last_look_ns);
+        }
+        Ok(findings)
+    }
+
+    /// What an ignore rule kept from the snapshot until now was not created by the change that removed the rule: an undo
+    /// must not delete it.
+    fn adopt_uncovered(&self, findings: &mut [Finding], last_look_ns: i64) {
+        let snapshot = self.snapshot.read();
+        let gone: HashSet<u64> = findings
+            .iter()
+            .filter(|finding| finding.state == PathState::Absent)
+            .filter_map(|finding| snapshot.get(&finding.path))
+            .map(|known| known.stamp.inode)
+            .collect();
+        for finding in findings {
+            let is_new = snapshot.get(&finding.path).is_none();
+            let is_old = finding.stamp.ctime_ns < last_look_ns.saturating_sub(FILE_CLOCK_NS);
+            if is_new && is_old && !gone.contains(&finding.stamp.inode) {
+                finding.effect = Effect::Adopt;
+            }
+        }
+    }
+
+    fn forget(&self, path: Vec<u8>) -> Finding {
+        Finding {
+            path,
+            state: PathState::Absent,
+            stamp: Stamp::default(),
+            object: None,
+            effect: Effect::Forget,
+        }
+    }
+
+    fn is_known_dir(&self, path: &[u8]) -> bool {
+        is_dir(&self.snapshot.read().state(path))
+    }
+
+    pub(crate) fn examine_all(&self, paths: Vec<Vec<u8>>) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = Vec::new();
+        let (mut stored, mut waiting) = (0, 0);
+        for path in paths {
+            let Some(finding) = self.examine(&path) else {
+                continue;
+            };
+            waiting += finding
+                .object
+                .as_ref()
+                .map_or(0, |object| object.body.len());
+            findings.push(finding);
+            if waiting > MAX_WAITING_BYTES {
+                (self.store_ahead)(&mut findings[stored..]);
+                (stored, waiting) = (findings.len(), 0);
+            }
+        }
+        findings
+    }
+
+    /// Compares a path and, when it is or was a directory, everything in it.
+    pub(crate) fn within(&self, path: &[u8], ignores: &mut IgnoreLookup) -> Result<Vec<Finding>> {
+        Ok(self.examine_all(self.suspects_within(path, None, ignores)?))
+    }
+
+    fn suspects_within(
+        &self,
+        path: &[u8],
+        watch: Option<&Arc<Mutex<Watch>>>,
+        ignores: &mut IgnoreLookup,
+    ) -> Result<Vec<Vec<u8>>> {
+        let mut suspects = vec![path.to_vec()];
+        let exact = self.roots.exact_path(path, Access::Read)?;
+        let is_dir_now = matches!(exact.entry(), Ok(PathEntry::Dir { .. }));
+        let is_known = self.snapshot.read().get(path).is_some();
+        // Absolute paths lie in other roots, whose ignore files the lookup does not know.
+        let is_ignored = (is_dir_now || !is_known)
+            && !path.starts_with(b"/")
+            && ignores.is_ignored(path, is_dir_now);
+        if is_dir_now && !is_ignored {
+            if let Some(watch) = watch {
+                lock(watch).add(path);
+            }
+            suspects.extend(self.walk(path, watch)?);
+            suspects.extend(self.snapshot.read().unseen(path));
+        } else {
+            let snapshot = self.snapshot.read();
+            suspects.extend(snapshot.below(path).map(|(path, _)| path.clone()));
+            if is_ignored && !is_known {
+                suspects.remove(0);
+            }
+        }
+        Ok(suspects)
+    }
+
+    /// Walks a directory and returns the paths in it whose stamp is not as recorded; the others are marked as seen.
+    pub(crate) fn walk(
+        &self,
+        dir: &[u8],
+        watch: Option<&Arc<Mutex<Watch>>>,
+    ) -> Result<Vec<Vec<u8>>> {
+        let path = self.roots.exact_path(dir, Access::Read)?;
+        let fd = match path.open(OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(fd) => fd,
+            Err(llmc_host::Error::NotFound { .. } | llmc_host::Error::NotADirectory { .. })
+                if !dir.is_empty() =>
+            {
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let start = OpenDir { path, fd };
+        let options = WalkOptions {
+            hidden: Hidden::Include,
+            links: VisitLinks::Yes,
+            ..start.walk_options(self.roots)?
+        };
+        self.snapshot.write().begin_walk();
+        let cancel = CancelToken::default();
+        let shared = Arc::new(WalkShared {
+            snapshot: self.snapshot.clone(),
+            watch: watch.cloned(),
+            suspects: Mutex::default(),
+            files: AtomicU64::new(0),
+            max_files: self.settings.max_files as u64,
+            cancel: cancel.clone(),
+        });
+        let mut prefix = dir.to_vec();
+        if !prefix.is_empty() {
+            prefix.push(b'/');
+        }
+        walk(&start.fd, &options, &cancel, || StampVisitor {
+            shared: Arc::clone(&shared),
+            base: prefix.len(),
+            path: prefix.clone(),
+            suspects: Vec::new(),
+        })?;
+        if shared.files.load(Ordering::Relaxed) > shared.max_files {
+            return Err(Error::TooManyFiles(self.settings.max_files));
+        }
+        let suspects = std::mem::take(&mut *lock(&shared.suspects));
+        Ok(suspects)
+    }
+}
+
+/// Whether a file of this name says what is ignored.
+fn is_rule(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next();
+    matches!(name, Some(b".gitignore" | b".ignore"))
+}
+
+fn is_dir(state: &PathState) -> bool {
+    matches!(state, PathState::Dir { .. })
+}
+
+/// The directories above a path that do not exist yet.
+pub(crate) fn missing_parents(roots: &Roots, path: &[u8]) -> Vec<Vec<u8>> {
+    let mut missing = Vec::new();
+    let mut next = parent(path);
+    while let Some(dir) = next {
+        let exact = roots.exact_path(dir, Access::Read);
+        match exact.and_then(|exact| exact.entry()) {
+            Ok(PathEntry::Absent) => missing.push(dir.to_vec()),
+            _ => break,
+        }
+        next = parent(dir);
+    }
+    missing
+}
+
+fn read_all(file: &mut std::fs::File, size: u64, limit: u64) -> std::io::Result<Vec<u8>> {
+    let mut content = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0) + 1);
+    file.take(limit.saturating_add(1))
+        .read_to_end(&mut content)?;
+    Ok(content)
+}
+
+struct WalkShared {
+    snapshot: SharedSnapshot,
+    watch: Option<Arc<Mutex<Watch>>>,
+    suspects: Mutex<Vec<Vec<u8>>>,
+    files: AtomicU64,
+    max_files: u64,
+    cancel: CancelToken,
+}
+
+/// Compares stamps, on each thread of a walk.
+struct StampVisitor {
+    shared: Arc<WalkShared>,
+    /// The walk's start in front of each path.
+    base: usize,
+    path: Vec<u8>,
+    suspects: Vec<Vec<u8>>,
+}
+
+impl StampVisitor {
+    fn compare(&mut self, below: &[u8], is_unchanged: impl FnOnce(&Known) -> bool) {
+        self.path.truncate(self.base);
+        self.path.extend_from_slice(below);
+        let snapshot = self.shared.snapshot.read();
+        if let Some(known) = snapshot.get(&self.path) {
+            snapshot.mark_seen(known);
+            if is_unchanged(known) {
+                return;
+            }
+        }
+        drop(snapshot);
+        self.suspects.push(self.path.clone());
+    }
+}
+
+impl FileVisitor for StampVisitor {
+    fn visit(&mut self, file: &WalkFile<'_>) -> VisitOutcome {
+        if self.shared.files.fetch_add(1, Ordering::Relaxed) >= self.shared.max_files {
+            self.shared.cancel.cancel();
+            return VisitOutcome::Stopped;
+        }
+        // The `.git` file of a worktree or submodule.
+        if Path::new(std::ffi::OsStr::from_bytes(file.path())).file_name() == Some(".git".as_ref())
+        {
+            return VisitOutcome::Done;
+        }
+        let looked_ns = now_ns();
+        let Ok(stat) = file.lstat() else {
+            return VisitOutcome::Done;
+        };
+        let kind = file_type(&stat);
+        self.compare(file.path(), |known| {
+            let is_same_kind = match known.state {
+                PathState::File { .. } | PathState::FileNotKept { .. } => {
+                    kind == FileType::RegularFile
+                }
+                PathState::Link { .. } => kind == FileType::Symlink,
+                PathState::Absent | PathState::Dir { .. } => false,
+            };
+            is_same_kind && known.stamp.proves(&Stamp::new(&stat, looked_ns))
+        });
+        VisitOutcome::Done
+    }
+
+    fn visit_dir(&mut self, path: &[u8], dir: BorrowedFd<'_>) {
+        if let Some(watch) = &self.shared.watch {
+            self.path.truncate(self.base);
+            self.path.extend_from_slice(path);
+            lock(watch).add(&self.path);
+        }
+        let Ok(stat) = rustix::fs::fstat(dir) else {
+            return;
+        };
+        let mode = stat.st_mode & 0o1777;
+        self.compare(path, |known| known.state == PathState::Dir { mode });
+    }
+
+    fn flush(&mut self) {
+        if !self.suspects.is_empty() {
+            lock(&self.shared.suspects).append(&mut self.suspects);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The background thread of a server: takes the first snapshot, keeps the watch drained, applies retention.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use llmc_host::lock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+
+use crate::commit::CommitRequest;
+use crate::compare::Effect;
+use crate::entry::EntrySource;
+use crate::error::{Error, Result};
+use crate::history::{Inner, Work};
+use crate::store;
+
+/// Files of the first snapshot that are read while calls wait.
+const BUILD_BATCH: usize = 16;
+/// Between batches, so that calls get their turn.
+const BUILD_PAUSE: Duration = Duration::from_millis(1);
+const BUILD_NICE: i32 = 10;
+/// How often a process looks whether another one has finished the first snapshot, or the thread whether it should end.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Events are collected for this long before they are read, so that a busy writer does not keep the thread busy.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
+/// After a failure.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
+const FIRST_SWEEP: Duration = Duration::from_secs(60);
+
+pub(crate) fn start(inner: &Arc<Inner>) {
+    let weak = Arc::downgrade(inner);
+    let spawned = std::thread::Builder::new()
+        .name("history".to_owned())
+        .spawn(move || {
+            let _ = setpriority_process(Some(gettid()), BUILD_NICE);
+            keep(&weak);
+        });
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "history has no background thread");
+    }
+}
+
+fn keep(weak: &Weak<Inner>) {
+    let mut next_sweep = Instant::now() + FIRST_SWEEP;
+    let mut is_prepared = false;
+    loop {
+        let Some(inner) = weak.upgrade() else { return };
+        // A store that was replaced is built anew.
+        if !is_prepared || !lock(&inner.status).is_built {
+            match inner.prepare() {
+                Ok(()) => is_prepared = true,
+                Err(Error::TooManyFiles(_)) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "history waits until it can be written");
+                    drop(inner);
+                    wait(weak, RETRY_INTERVAL);
+                    continue;
+                }
+            }
+        }
+        if Instant::now() >= next_sweep {
+            next_sweep = Instant::now() + SWEEP_INTERVAL;
+            if let Err(error) = inner.sweep() {
+                tracing::warn!(%error, "history was not tidied");
+            }
+        }
+        let fd = lock(&inner.work)
+            .watch
+            .as_ref()
+            .map(|watch| lock(watch).fd());
+        // The history may end while the thread waits.
+        drop(inner);
+        let Some(fd) = fd else {
+            std::thread::sleep(POLL_INTERVAL);
+            continue;
+        };
+        let mut fds = [PollFd::new(&*fd, PollFlags::IN)];
+        let time = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        if matches!(poll(&mut fds, Some(&time)), Ok(ready) if ready > 0) {
+            std::thread::sleep(SETTLE_TIME);
+            if let Some(inner) = weak.upgrade() {
+                let work = &mut *lock(&inner.work);
+                if let Some(watch) = &work.watch {
+                    lock(watch).drain(&mut work.dirty);
+                }
+            }
+        }
+    }
+}
+
+fn wait(weak: &Weak<Inner>, time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until && weak.strong_count() > 0 {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+impl Inner {
+    /// Takes the first snapshot, or compares with the last one: after that a watch tells what changes.
+    fn prepare(&self) -> Result<()> {
+        lock(&self.work).wants_watch = true;
+        self.build(BUILD_PAUSE)?;
+        let mut work = lock(&self.work);
+        self.load(&mut work)?;
+        if work.watch.is_none() && self.active_calls()? == 0 {
+            self.record_outside(&mut work)?;
+        }
+        Ok(())
+    }
+
+    /// Records what changed since the last look as a change from outside.
+    pub(crate) fn record_outside(&self, work: &mut Work) -> Result<()> {
+        let findings = self.look(work)?;
+        if !findings.is_empty() {
+            self.commit(
+                work,
+                findings,
+                EntrySource::Outside,
+                &CommitRequest::default(),
+            )?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn build(&self, pause: Duration) -> Result<()> {
+        let built = self.try_build(pause);
+        if let Err(error @ Error::TooManyFiles(_)) = &built {
+            lock(&self.status).off = Some(error.to_string());
+        }
+        built
+    }
+
+    fn try_build(&self, pause: Duration) -> Result<()> {
+        let claim = loop {
+            {
+                let mut work = lock(&self.work);
+                self.load(&mut work)?;
+                if work.is_built {
+                    return Ok(());
+                }
+            }
+            match self.server.claim_build() {
+                Some(claim) => break claim,
+                None => std::thread::sleep(POLL_INTERVAL / 10),
+            }
+        };
+        let mut suspects = {
+            let mut work = lock(&self.work);
+            self.load(&mut work)?;
+            if work.is_built {
+                return Ok(());
+            }
+            work.watch = self.new_watch(&work);
+            let watch = work.watch.clone();
+            self.compare(&mut work, |comparer, _| comparer.walk(b"", watch.as_ref()))?
+        };
+        // In the order of a walk, so that what is near is read together.
+        suspects.sort();
+        for batch in suspects.chunks(BUILD_BATCH) {
+            let mut work = lock(&self.work);
+            let mut findings = self.compare(&mut work, |comparer, _| {
+                Ok(comparer.examine_all(batch.to_vec()))
+            })?;
+            for finding in &mut findings {
+                finding.effect = Effect::Adopt;
+            }
+            self.commit(
+                &mut work,
+                findings,
+                EntrySource::Outside,
+                &CommitRequest::default(),
+            )?;
+            drop(work);
+            self.built_files
+                .fetch_add(batch.len() as u64, Ordering::Relaxed);
+            if !pause.is_zero() {
+                std::thread::sleep(pause);
+            }
+        }
+        let mut work = lock(&self.work);
+        self.store
+            .write(|conn| store::set_number(conn, "built", 1))?;
+        work.is_built = true;
+        self.set_built(&work);
+        drop(claim);
+        Ok(())
+    }
+}

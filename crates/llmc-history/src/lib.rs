@@ -1,0 +1,48 @@
+//! History of the workspace: what every call changed, and how it is taken back.
+//!
+//! Owns entries, the contents they refer to, and undo. Must not know tools, answers or commands; the agent's files are
+//! reached through `llmc-host` alone.
+//!
+//! A call that may change files holds a [`Recording`] while it runs. What it changed is found by comparing the workspace with
+//! the snapshot, the newest state that history knows of every path; the differences become an [`Entry`], and their contents
+//! are kept by hash in one SQLite file that all servers of the workspace share.
+//!
+//! - [`History`]: the store and the snapshot of one workspace
+//! - [`Recording`]: the changes of one call
+//! - [`Entry`], [`PathChange`], [`PathState`]: what is recorded
+//! - [`UndoRequest`], [`UndoReport`]: taking changes back
+//! - `objects`, `store`: contents by git's blob id; SQL
+//! - `snapshot`, `compare`, `watch`: which paths differ, and looking at as few of them as possible
+//! - `commit`, `restore`, `retention`: writing entries, putting states back, how long entries stay
+//! - `keeper`, `server`: the background thread; which servers of the workspace run
+//! - `head`: which commit is checked out
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+mod commit;
+mod compare;
+mod entry;
+mod error;
+mod head;
+mod history;
+mod keeper;
+mod objects;
+mod recording;
+mod restore;
+mod retention;
+mod server;
+mod snapshot;
+mod store;
+mod undo;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use entry::{
+    ChangeAction, ChangeAuthor, Entry, EntryDetail, EntryFilter, EntryId, EntrySource,
+    HistoryViewer, NotKeptReason, ObjectId, PastState, PathChange, PathState,
+};
+pub use error::{Error, Result};
+pub use history::{History, HistoryCheck, HistorySettings, HistoryState, HistorySwept};
+pub use recording::{HeadMove, Recorded, Recording};
+pub use undo::{UndoConflict, UndoReport, UndoRequest, UndoTarget};

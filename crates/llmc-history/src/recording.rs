@@ -1,0 +1,416 @@
+//! What one call changes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use llmc_host::walk::IgnoreLookup;
+use llmc_host::{Access, PathEntry, RootedPath, lock};
+use rusqlite::params;
+use serde::Serialize;
+
+use crate::commit::CommitRequest;
+use crate::compare::{Effect, Finding, missing_parents};
+use crate::entry::{ChangeAuthor, EntryId, EntrySource, NotKeptReason, PathState};
+use crate::error::{Error, Result};
+use crate::head;
+use crate::history::{Inner, Work};
+use crate::snapshot::{Stamp, now_ns};
+use crate::store::{ChangeRow, NewEntryRow};
+
+/// Steps of a script that are kept, and the length of one.
+const MAX_STEPS: usize = 500;
+const MAX_STEP_CHARS: usize = 200;
+
+/// The recording of a call, from before its first change on. Dropped without [`Recording::finish`], it records what is
+/// there by then.
+pub struct Recording {
+    inner: Arc<Inner>,
+    author: ChangeAuthor,
+    scope: RecordingScope,
+    notes: Mutex<Notes>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RecordingScope {
+    NamedPaths,
+    Everything,
+}
+
+/// What was checked out before and after a call: a branch and its commit, or a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HeadMove {
+    pub before: String,
+    pub after: String,
+}
+
+/// What a call has changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Recorded {
+    /// `None` when nothing could be recorded; then `not_undoable` says why.
+    pub id: Option<EntryId>,
+    pub created: u64,
+    pub changed: u64,
+    pub deleted: u64,
+    pub moved: u64,
+    /// Of these, paths whose content is not in the history.
+    pub not_kept: u64,
+    /// Another writer was active meanwhile.
+    pub shared: bool,
+    pub head_moved: Option<HeadMove>,
+    /// Why (part of) the call cannot be undone; fit to be shown.
+    pub not_undoable: Option<String>,
+}
+
+#[derive(Default)]
+struct Notes {
+    /// The row in `active`.
+    call: Option<String>,
+    /// Whether everything was known when the call began.
+    was_ready: bool,
+    /// Paths to compare at the end.
+    paths: Vec<Vec<u8>>,
+    /// Of these, the ones that other calls leave to this one.
+    claims: Vec<Vec<u8>>,
+    ignored: Vec<IgnoredPath>,
+    steps: Vec<String>,
+    head: Option<String>,
+    /// Why something may be missing.
+    problem: Option<String>,
+    is_finished: bool,
+}
+
+/// A path that history does not look at, which the call said it would change.
+struct IgnoredPath {
+    path: Vec<u8>,
+    state: PathState,
+    stamp: Stamp,
+}
+
+impl Recording {
+    pub(crate) fn begin(
+        inner: &Arc<Inner>,
+        author: ChangeAuthor,
+        scope: RecordingScope,
+    ) -> Recording {
+        let mut notes = Notes::default();
+        if scope == RecordingScope::Everything {
+            if let Err(error) = begin_all(inner, &mut notes) {
+                notes.was_ready = false;
+                notes.problem = Some(error.to_string());
+            }
+            notes.head = head::checked_out(&inner.files.roots);
+        }
+        Recording {
+            inner: Arc::clone(inner),
+            author,
+            scope,
+            notes: Mutex::new(notes),
+        }
+    }
+
+    /// A file tool is about to change exactly this path (both paths of a move; a directory stands for everything in it).
+    /// What is there is kept now if it is not known yet.
+    pub fn before_write(&self, path: &RootedPath) {
+        let mut notes = lock(&self.notes);
+        if self.scope == RecordingScope::Everything && notes.was_ready {
+            return;
+        }
+        let key = self.inner.path_of(path);
+        if key.is_empty() || notes.paths.contains(&key) {
+            return;
+        }
+        if let Err(error) = self.keep_before(path, &key, &mut notes) {
+            notes.problem = Some(error.to_string());
+        }
+    }
+
+    fn keep_before(&self, path: &RootedPath, key: &[u8], notes: &mut Notes) -> Result<()> {
+        let inner = &*self.inner;
+        let work = &mut *lock(&inner.work);
+        if self.scope == RecordingScope::NamedPaths {
+            lock(&inner.claimed).push(key.to_vec());
+            notes.claims.push(key.to_vec());
+        }
+        inner.load(work)?;
+        let is_known = inner.snapshot.read().get(key).is_some();
+        if !is_known {
+            let (state, stamp) = ignored_state(path);
+            let is_dir = matches!(state, PathState::Dir { .. });
+            if path.is_ignored(is_dir)? {
+                let path = key.to_vec();
+                notes.ignored.push(IgnoredPath { path, state, stamp });
+                return Ok(());
+            }
+        }
+        // What was removed from outside on the way is known as absent before the call makes it anew.
+        let mut named = missing_parents(&inner.files.roots, key);
+        named.push(key.to_vec());
+        let mut findings = within(inner, work, &named)?;
+        named.retain(|path| !notes.paths.contains(path));
+        notes.paths.append(&mut named);
+        {
+            let snapshot = inner.snapshot.read();
+            findings.retain(|finding| snapshot.state(&finding.path) != finding.state);
+            for finding in &mut findings {
+                if !work.is_built && snapshot.get(&finding.path).is_none() {
+                    finding.effect = Effect::Adopt;
+                }
+            }
+        }
+        if !findings.is_empty() {
+            let mut request = CommitRequest::default();
+            request.entry.shared = inner.active_calls()? > 0;
+            inner.commit(work, findings, EntrySource::Outside, &request)?;
+        }
+        Ok(())
+    }
+
+    /// Notes what a script did, in one line.
+    pub fn step(&self, text: &str) {
+        let mut notes = lock(&self.notes);
+        if notes.steps.len() < MAX_STEPS {
+            let line = text.lines().next().unwrap_or_default();
+            notes
+                .steps
+                .push(line.chars().take(MAX_STEP_CHARS).collect());
+        }
+    }
+
+    /// Records what changed: of [`begin`](crate::History::begin) the named paths, of
+    /// [`begin_all`](crate::History::begin_all) everything. `None` when nothing did.
+    ///
+    /// # Errors
+    /// Never because the store fails: [`Recorded::not_undoable`] says that. The change itself stands in any case.
+    pub fn finish(self) -> Result<Option<Recorded>> {
+        self.record(RecordingEnd::Final)
+    }
+
+    /// Records what changed so far and goes on: for a background process, every minute.
+    pub fn checkpoint(&self) -> Result<Option<Recorded>> {
+        self.record(RecordingEnd::GoesOn)
+    }
+
+    fn record(&self, end: RecordingEnd) -> Result<Option<Recorded>> {
+        let mut notes = lock(&self.notes);
+        if notes.is_finished {
+            return Ok(None);
+        }
+        notes.is_finished = end == RecordingEnd::Final;
+        let recorded = self.compare_and_commit(&mut notes, end);
+        if end == RecordingEnd::Final {
+            self.release(&notes);
+        }
+        let problem = notes.problem.clone();
+        match recorded {
+            Ok(Some(mut recorded)) => {
+                recorded.not_undoable = problem.or(recorded.not_undoable);
+                Ok(Some(recorded))
+            }
+            Ok(None) => Ok(problem.map(not_recorded)),
+            Err(error) => Ok(Some(not_recorded(error.to_string()))),
+        }
+    }
+
+    fn compare_and_commit(&self, notes: &mut Notes, end: RecordingEnd) -> Result<Option<Recorded>> {
+        let inner = &*self.inner;
+        let work = &mut *lock(&inner.work);
+        inner.load(work)?;
+        let is_whole = self.scope == RecordingScope::Everything && notes.was_ready;
+        let findings = match is_whole {
+            true => inner.look(work)?,
+            false => within(inner, work, &notes.paths)?,
+        };
+        let mut request = CommitRequest {
+            entry: NewEntryRow {
+                author: self.author.clone(),
+                steps: notes.steps.clone(),
+                not_undoable: notes.problem.clone(),
+                ..NewEntryRow::default()
+            },
+            call: notes.call.clone(),
+            is_checkpoint: end == RecordingEnd::GoesOn,
+            is_exact: self.scope == RecordingScope::NamedPaths,
+            unknown: self.ignored_changes(notes),
+            ..CommitRequest::default()
+        };
+        if self.scope == RecordingScope::Everything {
+            request.entry.head_before = notes.head.take();
+            request.entry.head_after = head::checked_out(&inner.files.roots);
+            notes.head = request.entry.head_after.clone();
+        }
+        let recorded = inner.commit(work, findings, EntrySource::Call, &request)?;
+        if end == RecordingEnd::GoesOn && recorded.is_some() {
+            notes.steps.clear();
+        }
+        Ok(recorded)
+    }
+
+    fn ignored_changes(&self, notes: &mut Notes) -> Vec<ChangeRow> {
+        let mut changes = Vec::new();
+        for ignored in &mut notes.ignored {
+            let exact = self
+                .inner
+                .files
+                .roots
+                .exact_path(&ignored.path, Access::Read);
+            let Ok((state, stamp)) = exact.map(|exact| ignored_state(&exact)) else {
+                continue;
+            };
+            if ignored.stamp.proves(&stamp) && state == ignored.state {
+                continue;
+            }
+            changes.push(ChangeRow {
+                entry: EntryId(0),
+                path: ignored.path.clone(),
+                before: ignored.state,
+                after: state,
+                moved_from: None,
+                moved_to: None,
+                shared: false,
+                undone_by: None,
+            });
+            (ignored.state, ignored.stamp) = (state, stamp);
+        }
+        changes
+    }
+
+    /// Gives back what marks this call as running.
+    fn release(&self, notes: &Notes) {
+        let mut claimed = lock(&self.inner.claimed);
+        for path in &notes.claims {
+            if let Some(at) = claimed.iter().position(|claim| claim == path) {
+                claimed.swap_remove(at);
+            }
+        }
+        drop(claimed);
+        if let Some(call) = &notes.call {
+            // The entry's transaction has done so, unless it failed.
+            let _ = self
+                .inner
+                .store
+                .write(|conn| conn.execute("DELETE FROM active WHERE call = ?1", [call]));
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // A call that panicked or was cancelled has changed files all the same.
+        let _ = self.record(RecordingEnd::Final);
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RecordingEnd {
+    Final,
+    GoesOn,
+}
+
+fn not_recorded(why: String) -> Recorded {
+    Recorded {
+        not_undoable: Some(why),
+        ..Recorded::default()
+    }
+}
+
+fn begin_all(inner: &Inner, notes: &mut Notes) -> Result<()> {
+    let work = &mut *lock(&inner.work);
+    inner.load(work)?;
+    if let Some(why) = lock(&inner.status).off.clone() {
+        notes.problem = Some(why);
+        return Ok(());
+    }
+    inner.finish_plans(work);
+    let (call, are_others_active) = inner.begin_call()?;
+    notes.call = Some(call);
+    if !work.is_built {
+        notes.problem = Some(NotKeptReason::Building.text().to_owned());
+        return Ok(());
+    }
+    // What changed while others write may be theirs: it is recorded with the first call that ends.
+    if !are_others_active {
+        inner.record_outside(work)?;
+    }
+    notes.was_ready = true;
+    Ok(())
+}
+
+/// Compares these paths and what is in them.
+fn within(inner: &Inner, work: &mut Work, paths: &[Vec<u8>]) -> Result<Vec<Finding>> {
+    if paths.is_empty() {
+        return Ok(Vec::new());
+    }
+    let top = inner.files.roots.open_dir(".").map_err(Error::from);
+    inner.compare(work, |comparer, _| {
+        let mut ignores = IgnoreLookup::new(top?.fd);
+        let mut findings: BTreeMap<Vec<u8>, Finding> = BTreeMap::new();
+        for path in paths {
+            for finding in comparer.within(path, &mut ignores)? {
+                findings.insert(finding.path.clone(), finding);
+            }
+        }
+        Ok(findings.into_values().collect())
+    })
+}
+
+/// The state of a path whose content is never read.
+fn ignored_state(path: &RootedPath) -> (PathState, Stamp) {
+    let looked_ns = now_ns();
+    let not_kept = |stat: &rustix::fs::Stat| {
+        let stamp = Stamp::new(stat, looked_ns);
+        let state = PathState::FileNotKept {
+            mode: stat.st_mode & 0o1777,
+            size: stamp.size,
+            why: NotKeptReason::Ignored,
+        };
+        (state, stamp)
+    };
+    match path.entry() {
+        Ok(PathEntry::File { stat, .. } | PathEntry::Link { stat, .. }) => not_kept(&stat),
+        Ok(PathEntry::Dir { stat }) => {
+            let mode = stat.st_mode & 0o1777;
+            (PathState::Dir { mode }, Stamp::new(&stat, looked_ns))
+        }
+        _ => (PathState::Absent, Stamp::default()),
+    }
+}
+
+impl Inner {
+    /// Marks a call as running, and all calls that run beside it as shared; whether there are others.
+    pub(crate) fn begin_call(&self) -> Result<(String, bool)> {
+        let call = ulid::Ulid::new().to_string();
+        let now_ms = self.clock.now_ms();
+        let are_others = self.store.write(|conn| {
+            let are_others = self.live_calls(conn)? > 0;
+            if are_others {
+                conn.execute("UPDATE active SET shared = 1", [])?;
+            }
+            conn.prepare_cached("INSERT INTO active VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![call, self.server.name(), now_ms, are_others])?;
+            Ok::<_, rusqlite::Error>(are_others)
+        })?;
+        Ok((call, are_others))
+    }
+
+    /// Calls of all servers that may be changing anything now.
+    pub(crate) fn active_calls(&self) -> Result<usize> {
+        Ok(self.store.write(|conn| self.live_calls(conn))?)
+    }
+
+    /// Counts the running calls, having removed those of servers that have ended.
+    fn live_calls(&self, conn: &rusqlite::Connection) -> rusqlite::Result<usize> {
+        let rows: Vec<(String, String)> = conn
+            .prepare_cached("SELECT call, server FROM active")?
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        let mut live = 0;
+        for (call, server) in rows {
+            if self.server.is_dead(&server) {
+                conn.execute("DELETE FROM active WHERE call = ?1", [call])?;
+            } else {
+                live += 1;
+            }
+        }
+        Ok(live)
+    }
+}

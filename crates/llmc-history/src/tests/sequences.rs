@@ -1,0 +1,305 @@
+//! Random sequences of changes and undos: the tree is as it was, byte for byte, or a conflict says where it is not.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use super::{Node, TestHistory, Tree, author};
+use crate::entry::EntryId;
+use crate::error::Error;
+use crate::history::HistorySettings;
+use crate::snapshot::{is_within, parent};
+use crate::store;
+use crate::undo::{UndoReport, UndoTarget};
+
+/// Sequences by default; `LLMC_SOAK` sets another number.
+const SEQUENCES: u64 = 150;
+
+/// Few names, so that changes meet.
+const NAMES: [&[u8]; 12] = [
+    b"a",
+    b"b",
+    b".c",
+    b"d",
+    b"d/x",
+    b"d/y",
+    b"d/e",
+    b"d/e/z",
+    b"n\xff\xfe",
+    b"n\xff\xfe/\n",
+    b"back\\slash",
+    b"f",
+];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % limit
+    }
+
+    fn name(&mut self) -> &'static [u8] {
+        NAMES[self.below(NAMES.len())]
+    }
+
+    fn is(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// One entry of a sequence with the trees around it, as this test saw them.
+struct Step {
+    id: EntryId,
+    before: Tree,
+    after: Tree,
+}
+
+#[test]
+fn random_undo_restores_or_reports() {
+    let count = std::env::var("LLMC_SOAK").ok().and_then(|n| n.parse().ok());
+    for seed in 1..=count.unwrap_or(SEQUENCES) {
+        let told = std::panic::catch_unwind(|| sequence(seed));
+        assert!(told.is_ok(), "sequence {seed} failed");
+    }
+}
+
+fn sequence(seed: u64) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let test = TestHistory::new();
+    for _ in 0..random.below(6) {
+        change(&test.root, &mut random);
+    }
+    if random.is(50) {
+        llmc_host::lock(&test.history.0.work).wants_watch = true;
+    }
+    let second = TestHistory::open(&test.root, HistorySettings::default());
+    let mut steps: Vec<Step> = Vec::new();
+    for _ in 0..3 + random.below(8) {
+        if random.is(20) {
+            change(&test.root, &mut random);
+        }
+        let server = if random.is(25) { &second } else { &test };
+        if !steps.is_empty() && random.is(45) {
+            let chosen = random.below(steps.len());
+            undo(server, &mut steps, chosen);
+            continue;
+        }
+        let before = test.tree();
+        let recorded = if random.is(30) {
+            named_change(server, &mut random)
+        } else {
+            server.command(|| {
+                for _ in 0..1 + random.below(4) {
+                    change(&test.root, &mut random);
+                }
+            })
+        };
+        let after = test.tree();
+        assert_eq!(recorded.is_some(), before != after, "a change is recorded");
+        if let Some(recorded) = recorded {
+            assert_eq!(recorded.not_undoable, None);
+            let id = recorded.id.unwrap();
+            steps.push(Step { id, before, after });
+        }
+    }
+    // From the newest back.
+    for chosen in (0..steps.len()).rev() {
+        undo(&test, &mut steps, chosen);
+    }
+    assert_eq!(test.history.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// Undoes one entry and checks every path of the tree.
+fn undo(server: &TestHistory, steps: &mut Vec<Step>, chosen: usize) {
+    let id = steps[chosen].id;
+    let before = server.tree();
+    let rows = server
+        .history
+        .0
+        .store
+        .read(|conn| store::changes_of(conn, id))
+        .unwrap();
+    let done: BTreeSet<Vec<u8>> = rows
+        .iter()
+        .filter(|row| row.undone_by.is_some())
+        .map(|row| row.path.clone())
+        .collect();
+    let undone = server.history.undo(&server.request(UndoTarget::Entry(id)));
+    let after = server.tree();
+    let report = match undone {
+        Ok(report) => report,
+        Err(Error::AlreadyUndone { .. }) => {
+            assert_eq!(done.len(), rows.len());
+            assert_eq!(before, after);
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    check(&steps[chosen], &before, &after, &done, &report);
+    if let Some(id) = report.entry {
+        steps.push(Step { id, before, after });
+    } else {
+        assert_eq!(before, after);
+    }
+}
+
+fn check(step: &Step, before: &Tree, after: &Tree, done: &BTreeSet<Vec<u8>>, report: &UndoReport) {
+    let paths: BTreeSet<&Vec<u8>> = [&step.before, &step.after, before, after]
+        .into_iter()
+        .flat_map(|tree| tree.keys())
+        .collect();
+    for path in paths {
+        let shown = llmc_host::names::escape(path);
+        let is_changed = step.before.get(path) != step.after.get(path);
+        let conflict = report
+            .conflicts
+            .iter()
+            .find(|conflict| conflict.path == *path);
+        if !is_changed || done.contains(path) {
+            assert_eq!(
+                before.get(path),
+                after.get(path),
+                "{shown} is not part of it"
+            );
+            assert!(conflict.is_none(), "{shown} is not part of it");
+        } else if let Some(conflict) = conflict {
+            assert_eq!(
+                before.get(path),
+                after.get(path),
+                "{shown}: newer content stays"
+            );
+            let holds = after
+                .keys()
+                .any(|other| other != path && is_within(other, path));
+            let has_parent =
+                parent(path).is_none_or(|dir| matches!(after.get(dir), Some(Node::Dir(_))));
+            let is_newer = before.get(path) != step.after.get(path);
+            let is_blocked = holds || !has_parent;
+            assert!(
+                is_newer || is_blocked,
+                "{shown}: {conflict:?} without a reason"
+            );
+        } else {
+            assert_eq!(
+                after.get(path),
+                step.before.get(path),
+                "{shown} is restored"
+            );
+        }
+    }
+    assert!(report.skipped_shared.is_empty() && report.not_kept.is_empty());
+}
+
+fn at(root: &Path, name: &[u8]) -> PathBuf {
+    root.join(OsStr::from_bytes(name))
+}
+
+fn remove(path: &Path) {
+    match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => std::fs::remove_dir_all(path).unwrap(),
+        Ok(_) => std::fs::remove_file(path).unwrap(),
+        Err(_) => {}
+    }
+}
+
+/// One random change, of whatever is there.
+fn change(root: &Path, random: &mut Random) {
+    let name = random.name();
+    let path = at(root, name);
+    let is_reachable = path
+        .parent()
+        .is_some_and(|dir| dir.symlink_metadata().is_ok_and(|found| found.is_dir()));
+    if !is_reachable {
+        return;
+    }
+    let found = path.symlink_metadata().ok();
+    let is_file = found.as_ref().is_some_and(std::fs::Metadata::is_file);
+    let is_dir = found.as_ref().is_some_and(std::fs::Metadata::is_dir);
+    match random.below(9) {
+        0 | 1 => {
+            if !is_file {
+                remove(&path);
+            }
+            let content = vec![b'a' + random.below(26) as u8; random.below(4)];
+            std::fs::write(&path, content).unwrap();
+        }
+        2 => remove(&path),
+        3 => {
+            if !is_dir {
+                remove(&path);
+                std::fs::create_dir(&path).unwrap();
+            }
+        }
+        4 => {
+            let to = at(root, random.name());
+            let is_place = to
+                .parent()
+                .is_some_and(|dir| dir.symlink_metadata().is_ok_and(|found| found.is_dir()));
+            if found.is_some() && is_place && !to.starts_with(&path) && !path.starts_with(&to) {
+                remove(&to);
+                std::fs::rename(&path, &to).unwrap();
+            }
+        }
+        5 => {
+            let modes = match is_dir {
+                true => [0o755, 0o700, 0o1777],
+                false => [0o644, 0o755, 0o600],
+            };
+            if is_dir || is_file {
+                let mode = Permissions::from_mode(modes[random.below(3)]);
+                std::fs::set_permissions(&path, mode).unwrap();
+            }
+        }
+        6 => {
+            remove(&path);
+            let targets: [&[u8]; 3] = [b"a", b"../outside", b"nowhere\xff"];
+            symlink(OsStr::from_bytes(targets[random.below(3)]), &path).unwrap();
+        }
+        7 => {
+            // As editors do it: a new file takes the name.
+            if !is_dir {
+                let new = root.join("new~");
+                std::fs::write(&new, [b'0' + random.below(10) as u8]).unwrap();
+                std::fs::rename(&new, &path).unwrap();
+            }
+        }
+        _ => {
+            let other = at(root, random.name());
+            if is_file && other.symlink_metadata().is_err() && !other.starts_with(&path) {
+                let _ = std::fs::hard_link(&path, &other);
+            }
+        }
+    }
+}
+
+/// A file tool's change: the path is named first.
+fn named_change(server: &TestHistory, random: &mut Random) -> Option<crate::Recorded> {
+    let name = random.name();
+    let path = at(&server.root, name);
+    let rooted = server
+        .files
+        .roots
+        .exact_path(name, llmc_host::Access::Write)
+        .unwrap();
+    let recording = server.history.begin(author("tool"));
+    recording.before_write(&rooted);
+    // Tools resolve links before they name a path.
+    let is_plain = path
+        .ancestors()
+        .skip(1)
+        .take_while(|dir| *dir != server.root)
+        .all(|dir| dir.symlink_metadata().map_or(true, |found| found.is_dir()));
+    if is_plain && std::fs::create_dir_all(path.parent().unwrap()).is_ok() {
+        remove(&path);
+        if random.is(70) {
+            std::fs::write(&path, [b'A' + random.below(26) as u8]).unwrap();
+        }
+    }
+    recording.finish().unwrap()
+}
