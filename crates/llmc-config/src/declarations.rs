@@ -18,7 +18,7 @@ use crate::value::TextShape::{
     Any, EnvName, Glob, HeaderName, Host, ModelName, NotEmpty, Path, Route, SearchPath, Sha256, Url,
 };
 use crate::widening::Widening::{
-    self, IfAdded, IfChanged, IfLarger, IfLater, IfOutside, IfRemoved,
+    self, IfAdded, IfChanged, IfLarger, IfLater, IfOutside, IfRemoved, IfSmaller,
 };
 
 /// Names of files that hold secrets, matched on the last part of the path.
@@ -58,6 +58,7 @@ settings! {
         code_execution: CodeExecutionConfig,
         te: TeConfig,
         handles: HandlesConfig,
+        history: HistoryConfig,
         rag: RagConfig,
         rlm: RlmPolicyConfig,
         server: ServerConfig,
@@ -255,6 +256,19 @@ settings! {
         ttl_hours: u64 = int(1..=87_600, 24),
         /// Bytes kept for all handles; the oldest go first.
         max_bytes: u64 = positive(268_435_456),
+    }
+
+    /// What calls changed in the workspace, kept so that it can be seen and undone.
+    #[table("mcp.history")]
+    pub struct HistoryConfig {
+        /// Records changes and keeps what files held before them.
+        enabled: bool = flag(true).widens(ON_IS_STRICTER),
+        /// Bytes kept for all contents; the oldest entries go first.
+        max_bytes: u64 = positive(1_073_741_824).widens(IfChanged),
+        /// Days an entry is kept.
+        keep_days: u64 = int(1..=36_500, 30).widens(IfSmaller),
+        /// The largest file whose content is kept, in bytes.
+        max_file_bytes: u64 = positive(67_108_864).widens(IfSmaller),
     }
 
     /// Code retrieval.

@@ -61,8 +61,8 @@ pub use choices::{
 pub use config::{Config, NamedToken, TokenDigest, TokenProof};
 pub use declarations::{
     AgentBudget, AuthConfig, CodeExecutionConfig, DockerConfig, EmbeddingConfig, ExecConfig,
-    HandlesConfig, HybridConfig, LinuxOpsConfig, LinuxRootsConfig, LocksConfig, McpConfig,
-    ObservabilityConfig, RagConfig, RequestLimitsConfig, ResourcesConfig, RlmConfig,
+    HandlesConfig, HistoryConfig, HybridConfig, LinuxOpsConfig, LinuxRootsConfig, LocksConfig,
+    McpConfig, ObservabilityConfig, RagConfig, RequestLimitsConfig, ResourcesConfig, RlmConfig,
     RlmPolicyConfig, ServerConfig, SessionConfig, TeConfig, ToolsConfig,
 };
 pub use error::{ConfigError, ConfigProblem};

@@ -17,6 +17,8 @@ pub(crate) enum Widening {
     IfLater(&'static [&'static str]),
     /// A larger number.
     IfLarger,
+    /// A smaller number.
+    IfSmaller,
     /// A list with further entries; `*` stands for all of them, and so does no list at all.
     IfAdded,
     /// A list without some of the entries.
@@ -50,6 +52,7 @@ impl Widening {
             }
             (Self::IfLarger, Value::Int(value), Some(Value::Int(lower))) => value > lower,
             (Self::IfLarger, Value::Float(value), Some(Value::Float(lower))) => value > lower,
+            (Self::IfSmaller, Value::Int(value), Some(Value::Int(lower))) => value < lower,
             (Self::IfAdded, Value::List(_), None) => false,
             (Self::IfAdded, Value::List(value), Some(Value::List(lower))) => {
                 let all = lower.iter().any(|entry| entry == "*");
@@ -79,6 +82,7 @@ impl Widening {
                 }
             }
             Self::IfLarger => "more".to_owned(),
+            Self::IfSmaller => "less".to_owned(),
             Self::IfAdded => "further entries".to_owned(),
             Self::IfRemoved => "fewer entries".to_owned(),
             Self::IfOutside => "folders outside".to_owned(),
@@ -129,6 +133,18 @@ mod tests {
                 Value::Float(0.5),
                 Some(Value::Float(1.0)),
                 false,
+            ),
+            (
+                Widening::IfSmaller,
+                Value::Int(4),
+                Some(Value::Int(3)),
+                false,
+            ),
+            (
+                Widening::IfSmaller,
+                Value::Int(2),
+                Some(Value::Int(3)),
+                true,
             ),
             (Widening::IfAdded, list(&[]), Some(list(&["a"])), false),
             (

@@ -21,6 +21,7 @@
 
 mod bare_repository;
 mod cancel;
+mod change_hook;
 pub mod edit;
 mod error;
 mod exact;

@@ -164,6 +164,7 @@ impl Workspace {
         };
         let mut done = Ok(());
         for at in 0..steps.len() {
+            self.before_change(&steps[at].path);
             done = steps[at].execute(state, &leases);
             if done.is_err() {
                 for step in steps[..at].iter().rev() {

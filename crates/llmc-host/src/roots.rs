@@ -499,6 +499,14 @@ impl RootedPath {
             .map(|end| &self.rel[..end])
     }
 
+    /// One of [`RootedPath::ancestors_below_root`].
+    pub(crate) fn ancestor(&self, rel: &[u8]) -> RootedPath {
+        RootedPath {
+            rel: rel.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// Opens one of [`RootedPath::ancestors_below_root`].
     pub(crate) fn open_ancestor(&self, rel: &[u8]) -> Result<OwnedFd, Errno> {
         self.root

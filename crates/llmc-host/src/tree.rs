@@ -81,6 +81,7 @@ impl Workspace {
                     if !made {
                         self.refuse_protected_below(&path, rel.len())?;
                     }
+                    self.before_change(&path.ancestor(rel));
                     match fs::mkdirat(&parent, OsStr::from_bytes(name), Mode::from_raw_mode(0o777))
                     {
                         Ok(()) => {
@@ -220,6 +221,8 @@ impl Workspace {
         } else {
             RenameFlags::NOREPLACE
         };
+        self.before_change(&from);
+        self.before_change(&to);
         let renamed = leases.commit(|| {
             Ok(fs::renameat_with(
                 &from_dir, from_name, &to_dir, to_name, flags,
@@ -335,6 +338,7 @@ impl Workspace {
             .acquire(&[path.absolute()], owner, requested)?
             .with_cancel(cancel);
         let (dir, name) = path.parent()?;
+        self.before_change(&path);
         if depth == DeleteScope::EmptyDir {
             let gone = leases.commit(|| Ok(fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)))?;
             gone.map_err(|errno| Error::from_write_errno(requested, errno))?;

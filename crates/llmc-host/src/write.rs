@@ -10,6 +10,7 @@ use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use sha2::{Digest, Sha256};
 
 use crate::cancel::CancelToken;
+use crate::change_hook::ChangeHook;
 use crate::edit;
 use crate::error::{Error, Result};
 use crate::journal::Journals;
@@ -54,6 +55,7 @@ impl WriteState {
 pub struct Workspace {
     pub roots: Arc<Roots>,
     state: Option<Arc<WriteState>>,
+    pub(crate) change_hook: Option<ChangeHook>,
 }
 
 /// Whether content replaces the file or is appended.
@@ -119,7 +121,11 @@ impl ExpectedHash {
 impl Workspace {
     /// Without `state`, files can only be read.
     pub fn new(roots: Arc<Roots>, state: Option<Arc<WriteState>>) -> Workspace {
-        Workspace { roots, state }
+        Workspace {
+            roots,
+            state,
+            change_hook: None,
+        }
     }
 
     pub(crate) fn state(&self, requested: &str) -> Result<&WriteState> {
@@ -265,6 +271,7 @@ impl Workspace {
         if file_type(&stat) != FileType::Directory {
             read::refuse_special(&stat, requested)?;
         }
+        self.before_change(&path);
         leases.commit(|| {
             if let Some(mode) = new.mode {
                 if mode & 0o6000 & !stat.st_mode != 0 {
@@ -307,6 +314,7 @@ impl Workspace {
                 .locks
                 .acquire(&[path.absolute()], owner, requested)?
                 .with_cancel(cancel);
+            self.before_change(&path);
             let (placed, bytes_written, sha256) = step(&path, &leases, state)?;
             if placed == PlaceOutcome::Done {
                 return Ok(WriteReport {

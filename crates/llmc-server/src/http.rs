@@ -142,6 +142,8 @@ fn router(state: &Arc<HttpState>) -> Result<Router> {
         .route("/api/config", get(api::config))
         .route("/api/handles", get(api::handles))
         .route("/api/handles/{handle}", get(api::handle))
+        .route("/api/history", get(api::history))
+        .route("/api/history/{entry}", get(api::history_entry))
         .route(
             streamable::ROUTE,
             post(streamable::handle).delete(streamable::end_session),

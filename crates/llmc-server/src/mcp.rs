@@ -214,6 +214,7 @@ impl ServerHandler for McpHandler {
         first_page(request.as_ref())?;
         // A client that lists tools will soon call them.
         self.app.expect_questions();
+        self.app.keep_history();
         if self.tools.iter().any(|tool| tool.name == "execute_code") {
             self.app.expect_scripts();
         }
@@ -226,6 +227,7 @@ impl ServerHandler for McpHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        self.app.keep_history();
         let cancel = context.ct.child_token();
         let over_http = http_request(&context);
         let mut call = Call {

@@ -17,6 +17,7 @@ use crate::catalog::health::HealthReport;
 use crate::command_keeper::CommandKeeper;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handle_keeper::HandleKeeper;
+use crate::history_keeper::HistoryKeeper;
 use crate::index_keeper::IndexKeeper;
 use crate::mode;
 use crate::observe;
@@ -46,6 +47,7 @@ pub struct App {
     analyses: AnalysisState,
     commands: CommandKeeper,
     index: IndexKeeper,
+    history: HistoryKeeper,
     observer: Observer,
     listing: Vec<&'static ToolDef>,
     sidecars: Sidecars,
@@ -78,10 +80,11 @@ impl App {
         let state = state::make(&state_dir).and_then(|()| {
             WriteState::open(&state_dir, config.mcp.locks.lease()).map_err(Error::from)
         });
-        let index = IndexKeeper::new(match &state {
-            Ok(_) => Ok(state_dir.join("index")),
+        let usable_dir = match &state {
+            Ok(_) => Ok(state_dir.clone()),
             Err(error) => Err(error.to_string()),
-        });
+        };
+        let index = IndexKeeper::new(usable_dir.clone().map(|dir| dir.join("index")));
         let state = match state {
             Ok(state) => Some(Arc::new(state)),
             Err(error) => {
@@ -100,8 +103,13 @@ impl App {
             Some(_) => LINUX_ROOTS_KEY,
             None => ROOTS_KEY,
         };
-        let linux = open_roots(&loaded, linux_key, &loaded.linux_roots(), rules)?.with_home(home);
-        let linux = Workspace::new(Arc::new(linux), state.clone());
+        let linux = open_roots(&loaded, linux_key, &loaded.linux_roots(), rules.clone())?;
+        let linux = Workspace::new(Arc::new(linux.with_home(home)), state.clone());
+        let history = HistoryKeeper::new(
+            usable_dir,
+            all_files(&loaded, &files, rules, state.clone())?,
+            &config.mcp.history,
+        );
         let (listing, warnings) = mode::listing(config);
         for warning in warnings.iter().chain(&loaded.warnings) {
             tracing::warn!("{warning}");
@@ -119,6 +127,7 @@ impl App {
             analyses: AnalysisState::default(),
             commands: CommandKeeper::default(),
             index,
+            history,
             observer,
             listing,
             sidecars,
@@ -189,6 +198,10 @@ impl App {
 
     pub(crate) fn command_keeper(&self) -> &CommandKeeper {
         &self.commands
+    }
+
+    pub(crate) fn history_keeper(&self) -> &HistoryKeeper {
+        &self.history
     }
 
     pub(crate) fn index_keeper(&self) -> &IndexKeeper {
@@ -274,6 +287,27 @@ impl App {
     pub fn analyse_from_shell(&self, shell: AnalysisShell) {
         self.analyses.prepare(shell);
     }
+}
+
+/// Files of all tools, general and `linux_*`: what one of them changed can be undone.
+fn all_files(
+    loaded: &LoadedConfig,
+    general: &Workspace,
+    rules: Arc<PathRules>,
+    state: Option<Arc<WriteState>>,
+) -> Result<Workspace> {
+    let mut dirs = loaded.roots();
+    let further: Vec<PathBuf> = loaded
+        .linux_roots()
+        .into_iter()
+        .filter(|dir| !dirs.contains(dir))
+        .collect();
+    if further.is_empty() {
+        return Ok(general.clone());
+    }
+    dirs.extend(further);
+    let roots = open_roots(loaded, LINUX_ROOTS_KEY, &dirs, rules)?;
+    Ok(Workspace::new(Arc::new(roots), state))
 }
 
 /// Opens roots; one that cannot be used is a mistake in the configuration, which is named.

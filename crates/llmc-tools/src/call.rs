@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, Family, Result};
 use crate::meant;
 use crate::observe::{self, ObservedArgs};
 use crate::reachable::{Reach, Route};
+use crate::recording::CallRecording;
 use crate::seal::Sealed;
 use crate::slots::{CallSlot, WorkClass};
 use crate::te;
@@ -90,7 +91,17 @@ impl CallOutcome {
 impl App {
     /// Carries out a call.
     pub async fn call(self: &Arc<App>, call: Call) -> CallOutcome {
-        self.call_with(call, |tool, cx, args| (tool.run)(cx, args))
+        self.call_with(call, None, |tool, cx, args| (tool.run)(cx, args))
+            .await
+    }
+
+    /// Carries out a call of a script, whose changes belong to the script's entry in the history.
+    pub(crate) async fn call_in_script(
+        self: &Arc<App>,
+        call: Call,
+        script: Option<&Arc<CallRecording>>,
+    ) -> CallOutcome {
+        self.call_with(call, script, |tool, cx, args| (tool.run)(cx, args))
             .await
     }
 
@@ -98,6 +109,7 @@ impl App {
     pub(crate) async fn call_with(
         self: &Arc<App>,
         mut call: Call,
+        script: Option<&Arc<CallRecording>>,
         work: impl FnOnce(&'static ToolDef, Cx, Map<String, Value>) -> RunningTool,
     ) -> CallOutcome {
         let started = Instant::now();
@@ -117,7 +129,8 @@ impl App {
         };
         let result = match self.admit(tool, &call) {
             Ok(tool) => {
-                self.run_in_turn(tool, call, caller.clone(), work)
+                let recording = self.record_call(tool, &call, script);
+                self.run_in_turn(tool, call, caller.clone(), recording, work)
                     .instrument(span)
                     .await
             }
@@ -218,14 +231,15 @@ impl App {
         tool: &'static ToolDef,
         mut call: Call,
         caller: Arc<Caller>,
+        recording: Option<Arc<CallRecording>>,
         work: impl FnOnce(&'static ToolDef, Cx, Map<String, Value>) -> RunningTool,
     ) -> Result<Sealed> {
         if caller.surface == Surface::Code {
-            return self.run(tool, call, caller, work).await;
+            return self.run(tool, call, caller, recording, work).await;
         }
         let class = WorkClass::of(tool.effect);
         if class == WorkClass::Other && call.slot.is_some() {
-            return self.run(tool, call, caller, work).await;
+            return self.run(tool, call, caller, recording, work).await;
         }
         let cancel = call.cancel.clone();
         let pool = self.slots().of(&caller.principal, class);
@@ -236,7 +250,7 @@ impl App {
         // A script or an analysis does not occupy the slot that its request came with.
         let given = call.slot.replace(Arc::new(slot));
         let released = given.as_ref().map(|given| given.release());
-        let answer = self.run(tool, call, caller, work).await;
+        let answer = self.run(tool, call, caller, recording, work).await;
         drop(released);
         answer
     }
@@ -246,11 +260,13 @@ impl App {
         tool: &'static ToolDef,
         call: Call,
         caller: Arc<Caller>,
+        recording: Option<Arc<CallRecording>>,
         work: impl FnOnce(&'static ToolDef, Cx, Map<String, Value>) -> RunningTool,
     ) -> Result<Sealed> {
         let cx = Cx::new(self.clone(), caller, CancelToken::default())
             .for_tool(tool.name)
-            .for_call(&call);
+            .for_call(&call)
+            .recorded(recording);
         let limit = (tool.time_limit)(&cx);
         let stop = CancelToken::with_deadline(Instant::now() + limit);
         let mut texts = cx.progress_texts();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Draft, Payload};
-use llmc_exec::{ExecRequest, RunOwner};
+use llmc_exec::{ExecRequest, RunOwner, Runner};
 use llmc_host::{CancelToken, OpenDir, Workspace};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -18,6 +18,7 @@ use crate::call::Call;
 use crate::call_thread::is_call_thread;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handle_access::ReadRules;
+use crate::recording::{self, CallRecording};
 use crate::slots::CallSlot;
 
 /// Where a call came from.
@@ -137,11 +138,17 @@ pub(crate) struct Cx {
     tool: &'static str,
     /// Of no use once the call has ended, even if some of its work goes on.
     slot: Weak<CallSlot>,
+    /// What the call changes goes there.
+    recording: Option<Arc<CallRecording>>,
+    files: Workspace,
+    linux: Workspace,
 }
 
 impl Cx {
     pub(crate) fn new(app: Arc<App>, caller: Arc<Caller>, stop: CancelToken) -> Cx {
         Cx {
+            files: app.files().clone(),
+            linux: app.linux().clone(),
             app,
             caller,
             stop,
@@ -151,7 +158,37 @@ impl Cx {
             approver: None,
             tool: "run_cmd",
             slot: Weak::new(),
+            recording: None,
         }
+    }
+
+    /// The same for a call whose changes are recorded.
+    pub(crate) fn recorded(self, recording: Option<Arc<CallRecording>>) -> Cx {
+        let Some(recording) = recording else {
+            return self;
+        };
+        let hooked = |files: &Workspace| {
+            let recording = recording.clone();
+            files.with_change_hook(move |path| recording.before_change(path))
+        };
+        Cx {
+            files: hooked(&self.files),
+            linux: hooked(&self.linux),
+            recording: Some(recording),
+            ..self
+        }
+    }
+
+    /// What starts commands, for one that may change files: what it changes is recorded from now on.
+    pub(crate) fn recorded_commands(&self) -> Result<&Runner> {
+        let commands = self.app.commands()?;
+        recording::begin(self);
+        Ok(commands)
+    }
+
+    /// What this call changes; none where nothing is recorded.
+    pub(crate) fn recording(&self) -> Option<&Arc<CallRecording>> {
+        self.recording.as_ref()
     }
 
     /// The same for a call of this tool; without one, `te` in a shell runs a command.
@@ -256,12 +293,12 @@ impl Cx {
 
     /// The files of general tools.
     pub(crate) fn files(&self) -> &Workspace {
-        self.app.files()
+        &self.files
     }
 
     /// The files of `linux_*` tools, whose roots may differ.
     pub(crate) fn linux(&self) -> &Workspace {
-        self.app.linux()
+        &self.linux
     }
 
     /// Stores what an answer leaves out. `None` when the store cannot take it: an answer is never lost for that.

@@ -258,9 +258,11 @@ impl Error {
             "output_handle",
             "traceback",
             "already_done",
+            "not_undoable",
             "stdout",
             "stderr",
             "nearest",
+            "conflict_list",
         ]
         .into_iter()
         .filter_map(|key| Some((key, self.extra.get(key)?)))
@@ -333,7 +335,14 @@ fn one_line(text: &str) -> String {
 }
 
 /// Data of several lines, which stands under its label instead of beside it.
-const BLOCKS: &[&str] = &["nearest", "stdout", "stderr", "deleted", "remaining"];
+const BLOCKS: &[&str] = &[
+    "nearest",
+    "stdout",
+    "stderr",
+    "deleted",
+    "remaining",
+    "conflicts",
+];
 
 impl From<llmc_host::Error> for Error {
     fn from(error: llmc_host::Error) -> Error {

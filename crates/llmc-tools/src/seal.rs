@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use crate::budget;
 use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Result};
+use crate::recording::{NOT_UNDOABLE, undo_note};
 use crate::render::{
     AnswerRoom, FileScope, Layout, Render, Rendition, Rest, RestExtent, RestSource, TeLayout,
 };
@@ -128,6 +129,11 @@ pub(crate) fn seal<O: Render + Serialize>(
     output: &O,
 ) -> Result<Sealed> {
     let budget = usize::try_from(budget::next_answer_budget(cx)).unwrap_or(usize::MAX);
+    let not_undoable = cx
+        .recording()
+        .and_then(|recording| recording.not_undoable());
+    let said = not_undoable.as_deref().map(undo_note);
+    let budget = budget.saturating_sub(said.as_deref().map_or(0, llmc_tokens::count));
     let room = AnswerRoom {
         tokens: body_room(budget),
         whole_tokens: budget,
@@ -135,12 +141,33 @@ pub(crate) fn seal<O: Render + Serialize>(
         cancel,
     };
     let mut rendition = fitted(output, room)?;
+    if let Some(why) = &not_undoable {
+        match (cx.caller().form, &rendition.layout) {
+            (Form::Data, _) => {
+                rendition
+                    .meta
+                    .insert(NOT_UNDOABLE.to_owned(), why.as_str().into());
+            }
+            (_, Layout::Document | Layout::Data) => {}
+            (_, Layout::Text { .. } | Layout::Te(_)) => rendition.notes.extend(said),
+        }
+    }
     let stored = match rendition.rest.take() {
         Some(rest) => store(cx, cancel, rest)?,
         None => None,
     };
     let sealed = match std::mem::take(&mut rendition.layout) {
-        Layout::Document => document(cx, rendition, stored, serialized(output)?),
+        Layout::Document => {
+            let mut data = serialized(output)?;
+            if let (Some(why), Some(fields), true) = (
+                not_undoable,
+                data.as_object_mut(),
+                cx.caller().form != Form::Data,
+            ) {
+                fields.insert(NOT_UNDOABLE.to_owned(), why.into());
+            }
+            document(cx, rendition, stored, data)
+        }
         Layout::Data => {
             let data = match rendition.data.take() {
                 Some(data) => data,
@@ -179,9 +206,18 @@ pub(crate) fn seal<O: Render + Serialize>(
 
 /// Seals a failure: what ran before it is cut to the caller's budget, and the whole of it stored under a handle.
 pub(crate) fn seal_failure(cx: &Cx, mut error: Error) -> Error {
+    let not_undoable = cx
+        .recording()
+        .and_then(|recording| recording.not_undoable());
+    if let Some(why) = &not_undoable {
+        error = error.with(NOT_UNDOABLE, why.as_str());
+    }
     let Some(mut transcript) = error.transcript.take() else {
         return error;
     };
+    transcript
+        .notes
+        .extend(not_undoable.as_deref().map(undo_note));
     let printed = std::mem::take(&mut transcript.printed);
     let budget = usize::try_from(budget::next_answer_budget(cx)).unwrap_or(usize::MAX);
     let budget = budget.saturating_sub(llmc_tokens::count(&transcript.text(&error)));

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::arguments;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
+use crate::recording;
 use crate::remedy;
 use crate::render::Render;
 use crate::schema::{Lean, lean};
@@ -213,14 +214,27 @@ fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> RunningTool {
                 return Err(error);
             }
         };
+        if T::EFFECT == Effect::Writes {
+            cx.blocking(|cx, _| {
+                recording::prepare(cx);
+                Ok(())
+            })
+            .await?;
+        }
         match T::run(&cx, args).await {
             Ok(output) => {
-                cx.blocking(move |cx, cancel| seal(cx, cancel, &output))
-                    .await
+                cx.blocking(move |cx, cancel| {
+                    recording::finish(cx);
+                    seal(cx, cancel, &output)
+                })
+                .await
             }
             Err(error) => {
-                cx.blocking(move |cx, _| Err(seal_failure(cx, remedy::complete(cx, &tool, error))))
-                    .await
+                cx.blocking(move |cx, _| {
+                    recording::finish(cx);
+                    Err(seal_failure(cx, remedy::complete(cx, &tool, error)))
+                })
+                .await
             }
         }
     })

@@ -525,6 +525,7 @@ const WITHOUT_ANSWER: &[&str] = &[
     "te_git",
     "te_handle",
     "te_run",
+    "undo",
 ];
 
 #[tokio::test]

@@ -148,6 +148,29 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  llmc rlm query 'Which requests failed, and why?' --file logs/app.log"
     )]
     Rlm(RlmVerb),
+    /// List what calls changed in the workspace, or show one change as a diff
+    ///
+    /// Every call that changes files leaves an entry: the agent, the tool, and the files before and after. Changes from
+    /// outside are listed too.
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:\n  llmc history\n  llmc history --path src/main.rs\n  llmc history show h12\n  llmc history --json -n 500"
+    )]
+    History {
+        #[command(flatten)]
+        list: HistoryArgs,
+        #[command(subcommand)]
+        verb: Option<HistoryVerb>,
+    },
+    /// Take back what calls changed
+    ///
+    /// Without an entry: the newest call that is not undone yet. A file that was changed since is left as it is and
+    /// reported; the undo itself becomes an entry and can be undone. Git's own state is never touched. Exit code 6 if
+    /// something was left because it changed since.
+    #[command(
+        after_help = "Examples:\n  llmc undo --dry-run               what the newest entry's undo would do\n  llmc undo h12\n  llmc undo h3..h7 --path src       several entries, below one folder\n  llmc undo --to 30m --atomic       all calls of the last 30 minutes, or none"
+    )]
+    Undo(UndoArgs),
     /// Watch calls, tokens and savings live in the terminal
     ///
     /// Reads the record that every server and shell call of this workspace keeps, and changes nothing in it. Quitting
@@ -264,6 +287,65 @@ fn clients() -> impl TypedValueParser<Value = Client> {
 
 fn scopes() -> impl TypedValueParser<Value = SettingsScope> {
     PossibleValuesParser::new(["user", "project"]).try_map(|word| word.parse::<SettingsScope>())
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct HistoryArgs {
+    /// Only changes at or below this path
+    #[arg(long)]
+    pub(crate) path: Option<String>,
+    /// Only calls of this session
+    #[arg(long)]
+    pub(crate) session: Option<String>,
+    /// How many entries
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: u32,
+    /// Print the tool's document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum HistoryVerb {
+    /// Show what one entry changed, as a diff
+    #[command(
+        after_help = "Examples:\n  llmc history show h12\n  llmc history show h12 --path src"
+    )]
+    Show {
+        /// The entry, such as h12
+        entry: String,
+        /// Only changes at or below this path
+        #[arg(long)]
+        path: Option<String>,
+        /// Print the tool's document
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct UndoArgs {
+    /// An entry (h12) or a range (h3..h7)
+    #[arg(conflicts_with_all = ["session", "to"])]
+    pub(crate) entry: Option<String>,
+    /// All calls of this session
+    #[arg(long, conflicts_with = "to")]
+    pub(crate) session: Option<String>,
+    /// All calls since a time: 2026-01-02T03:04:05Z, or 10m, 2h, 1d ago
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Option<String>,
+    /// Only what is at or below this path, also where another writer was active
+    #[arg(long)]
+    pub(crate) path: Option<String>,
+    /// Show what would happen and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// All or nothing: undo nothing if a file was changed since
+    #[arg(long)]
+    pub(crate) atomic: bool,
+    /// Print the tool's document
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -62,6 +62,17 @@ pub(super) fn document(app: &App) -> Value {
             operation("handle", "A page of a stored result.", ok(reference("Page")), &[403, 404, 410, 413, 422, 500, 504]),
             &[("offset", i64::MAX), ("limit", 1 << 20)],
         )},
+        "/api/history": {"get": with_numbers(
+            operation(
+                "history", "What calls of this token changed, newest first.", ok(reference("History")),
+                &[403, 422, 500, 503],
+            ),
+            &[("before", i64::MAX), ("limit", 1000)],
+        )},
+        "/api/history/{entry}": {"get": operation(
+            "history_entry", "One entry with its changes and their diff.", ok(reference("HistoryDetail")),
+            &[403, 404, 422, 500, 503],
+        )},
     });
     paths["/mcp"]["post"]["responses"]["202"] =
         json!({"description": "A notification was accepted."});
@@ -100,6 +111,9 @@ pub(super) fn document(app: &App) -> Value {
                 "example": "res_01ARZ3NDEKTSV4RRFFQ69G5FAV",
             }));
         });
+    paths["/api/history/{entry}"]["get"]["parameters"] = json!([{
+        "name": "entry", "in": "path", "required": true, "schema": {"type": "string"}, "example": "h12",
+    }]);
     if let Ok(Some(path)) = super::metrics_path(app) {
         paths[path] = json!({"get": operation(
             "metrics", "Counters and histograms for Prometheus.",
@@ -355,6 +369,22 @@ fn schemas() -> Value {
                 ("meta", json!({"type": "object"})),
             ]))),
             ("total", count()),
+        ]),
+        "HistoryEntry": object(&[
+            ("entry", text()), ("time_iso", text()), ("source", json!({"enum": ["call", "outside", "undo"]})),
+            ("agent", text()), ("session", text()), ("tool", text()), ("args", text()), ("created", count()),
+            ("changed", count()), ("deleted", count()), ("moved", count()), ("not_kept", count()), ("shared", flag()),
+            ("undone", count()), ("undone_by", json!({"type": ["string", "null"]})), ("undoes", list(text())),
+        ]),
+        "History": object(&[("entries", list(reference("HistoryEntry"))), ("more", flag())]),
+        "HistoryDetail": object(&[
+            ("entry", reference("HistoryEntry")),
+            ("changes", list(object(&[
+                ("path", text()), ("action", json!({"enum": ["created", "changed", "deleted", "moved"]})),
+                ("before", json!({"type": ["object", "null"]})), ("after", json!({"type": ["object", "null"]})),
+                ("shared", flag()), ("undone_by", json!({"type": ["string", "null"]})),
+            ]))),
+            ("steps", list(text())), ("diff", text()),
         ]),
         "Page": object(&[
             ("data", text()), ("encoding", json!({"enum": ["utf-8", "base64"]})), ("offset", count()), ("length", count()),

@@ -80,8 +80,11 @@ impl Tool for LinuxProcStart {
                 keep: RING_BYTES,
             };
             let entry = app.processes().start(caller, words.clone(), || {
-                Ok(app.commands()?.spawn(&spec, manner)?)
+                Ok(cx.recorded_commands()?.spawn(&spec, manner)?)
             })?;
+            if let Some(recording) = cx.recording() {
+                recording.continue_with(&entry);
+            }
             Ok(Document::new(StartedProcess {
                 proc_id: entry.id.clone(),
                 pid: entry.process.pid(),

@@ -62,6 +62,7 @@ impl Tool for LinuxProcStop {
                 )
                 .hint("look again with linux_proc_list")
             })?;
+            cx.app().history_keeper().background().checkpoint(&entry.id);
             Ok(Document::new(StoppedProcess::new(cx, Some(&ending))))
         })
         .await

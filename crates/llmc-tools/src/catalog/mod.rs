@@ -3,6 +3,7 @@
 mod execute_code;
 mod get_metrics;
 pub(crate) mod health;
+mod history;
 mod init;
 mod inspect;
 mod linux_fs_delete;
@@ -52,6 +53,7 @@ mod te_ls;
 mod te_rag;
 mod te_run;
 mod te_tail;
+mod undo;
 
 mod args;
 mod pages;
@@ -105,6 +107,8 @@ pub static TOOLS: &[ToolDef] = &[
     ToolDef::of::<repo_read::RepoRead>(),
     ToolDef::of::<repo_write_patch::RepoWritePatch>(),
     ToolDef::of::<run_pytest::RunPytest>(),
+    ToolDef::of::<history::HistoryTool>(),
+    ToolDef::of::<undo::UndoTool>(),
     ToolDef::of::<rag_search::RagSearch>(),
     ToolDef::of::<rag_query::RagQuery>(),
     ToolDef::of::<rag_search_enriched::RagSearchEnriched>(),

@@ -450,6 +450,31 @@ pub(super) const MEANINGS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (
+        &["undo"],
+        &[
+            "undo_edit",
+            "undo_changes",
+            "undo_last",
+            "revert",
+            "revert_file",
+            "revert_changes",
+            "rollback",
+            "restore",
+            "restore_file",
+        ],
+    ),
+    (
+        &["history"],
+        &[
+            "get_history",
+            "list_changes",
+            "changes",
+            "change_log",
+            "edit_history",
+            "recent_changes",
+        ],
+    ),
+    (
         &["rlm_query"],
         &[
             "analyze",

@@ -16,12 +16,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::host::{Tools, clipped};
+use super::host::Tools;
 use crate::approval;
 use crate::call::Call;
 use crate::catalog;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
+use crate::recording::{self, clipped};
 use crate::render::Document;
 use crate::seal::seal;
 use crate::shell::{CommandWords, RawOutput, RawRequest, run_raw};
@@ -145,7 +146,7 @@ pub(super) async fn system(
     let done: Arc<Mutex<Option<Done>>> = Arc::default();
     let kept = done.clone();
     let outcome = app
-        .call_with(call, move |_, cx, _| {
+        .call_with(call, tools.cx().recording(), move |_, cx, _| {
             Box::pin(async move {
                 cx.blocking(move |cx, cancel| {
                     let result = carry_out(cx, cancel, &operation, args, content)?;
@@ -176,6 +177,9 @@ fn carry_out(
     args: Map<String, Value>,
     content: Vec<u8>,
 ) -> Result<Done> {
+    if operation != "check" {
+        recording::prepare(cx);
+    }
     match operation {
         "check" => {
             check(cx, args)?;

@@ -13,13 +13,12 @@ use crate::cx::{Caller, Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Family};
 use crate::meant;
 use crate::reachable::Reach;
+use crate::recording::short_args;
 use crate::stubs;
 use crate::tool::{Effect, ToolDef};
 
 /// Distinct effects that a failed script lists.
 const MAX_EFFECTS_SHOWN: usize = 20;
-/// Characters of an argument that the description of an effect shows.
-const MAX_ARGUMENT_CHARS: usize = 60;
 
 /// Carries out a script's calls with the rights of the caller of `execute_code`.
 #[derive(Debug)]
@@ -78,6 +77,9 @@ impl Tools<'_> {
     }
 
     pub(super) fn note_effect(&self, effect: String) {
+        if let Some(recording) = self.cx.recording() {
+            recording.step(&effect);
+        }
         let mut all = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(effect);
     }
@@ -180,7 +182,8 @@ impl ScriptHost for Tools<'_> {
             approver: None,
             slot: None,
         };
-        let outcome = self.cx.app().call(call).await;
+        let script = self.cx.recording();
+        let outcome = self.cx.app().call_in_script(call, script).await;
         let happened = match &outcome.result {
             Ok(_) => tool.effect != Effect::Reads,
             // The command ran until it was ended.
@@ -207,29 +210,9 @@ impl ScriptHost for Tools<'_> {
     }
 }
 
-/// The beginning of an argument's first line.
-pub(super) fn clipped(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    line.chars().take(MAX_ARGUMENT_CHARS).collect()
-}
-
 /// The call in a few words: the tool, and the text of its first argument, or of both paths of a move.
 fn describe(tool: &ToolDef, args: &Map<String, Value>) -> String {
-    let text = |value: &Value| match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(words) => {
-            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-            Some(words.join(" "))
-        }
-        _ => None,
-    };
-    let main = ["path", "source", "target", "command", "argv", "args"];
-    let shown: Vec<String> = main
-        .iter()
-        .filter_map(|name| text(args.get(*name)?))
-        .map(|text| clipped(&text))
-        .collect();
-    format!("{}({})", tool.name, shown.join(", "))
+    format!("{}({})", tool.name, short_args(args))
 }
 
 /// The arguments by their names: positional ones in the schema's order, as the stubs show them.

@@ -26,6 +26,7 @@ use crate::catalog::te_handle;
 use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Result};
 use crate::processes::Entry;
+use crate::recording::undo_note;
 use crate::te;
 
 /// A command that prints more than this while a call waits for it is ended: no more of it could be stored.
@@ -205,6 +206,10 @@ pub(crate) fn resume(
         proc_id: None,
         enrichment: None,
     };
+    // An entry of what it has changed until now.
+    let background = cx.app().history_keeper().background();
+    let not_undoable = background.checkpoint(proc_id);
+    capture.notes.extend(not_undoable.as_deref().map(undo_note));
     match waited {
         Waited::Ended(end) => {
             capture.status = Some(end.status);
@@ -314,8 +319,7 @@ fn capture(
         keep: RING_BYTES,
     };
     let process = cx
-        .app()
-        .commands()?
+        .recorded_commands()?
         .spawn_with_sink(spec, manner, Some(spool.sink()))?;
     let mut notes = Vec::new();
     let waited = cx.waiting(|| {
@@ -399,6 +403,9 @@ fn go_on(
             .with("stdout", stdout)
             .with("stderr", stderr)
     })?;
+    if let Some(recording) = cx.recording() {
+        recording.continue_with(&entry);
+    }
     Ok(entry.id.clone())
 }
 

@@ -98,7 +98,7 @@ fn run_program(
         }
         stream => spool.push(stream, bytes),
     };
-    let commands = cx.app().commands()?;
+    let commands = cx.recorded_commands()?;
     let mut report = cx.waiting(|| commands.run(&spec, &mut on_output, cancel))?;
     if report.cancelled {
         cancel.check()?;

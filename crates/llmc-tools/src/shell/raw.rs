@@ -51,8 +51,7 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
         keep: RING_BYTES,
     };
     let process = cx
-        .app()
-        .commands()?
+        .recorded_commands()?
         .spawn_with_sink(&spec, options, Some(spool.sink()))?;
     let wait = cx.app().config().mcp.exec.max_wait();
     let deadline = Instant::now() + wait;

@@ -28,7 +28,7 @@ fn required_only(tool: &ToolDef) -> Value {
             json!({"command": "cat a.txt"})
         }
         "run_pytest" | "te_ls" | "health" | "get_metrics" | "init" | "linux_proc_list"
-        | "linux_sys_snapshot" | "rag_stats" => json!({}),
+        | "linux_sys_snapshot" | "rag_stats" | "history" | "undo" => json!({}),
         "te_grep" => json!({"pattern": "two"}),
         "te_find" => json!({"pattern": "*.txt"}),
         "te_diff" => json!({"a": "a.txt", "b": "src/a.py"}),

@@ -5,6 +5,7 @@ mod page;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use indicatif::HumanBytes;
 use llmc_config::{LogLevel, SettingSource};
 use llmc_exec::{
     Confinement, ConfinementLevel, PrivateLayer, Probe, ProbeResult, Profile, Program, Runner,
@@ -31,6 +32,8 @@ struct Findings {
     /// Why the state directory cannot be used.
     unusable: Option<String>,
     stores: Vec<Store>,
+    /// The history of changes, in words.
+    history: String,
     confinement: ConfinementSummary,
     /// What runs scripts.
     scripts: String,
@@ -100,6 +103,8 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
             "{file} was kept because it could not be used; delete it when you need it no more"
         ));
     }
+    let (history, damage) = history(app);
+    warnings.extend(damage);
     let parsers = llmc_sandbox::check_parsers();
     warnings.extend(parsers.weakness());
     let mut problems = Vec::new();
@@ -136,6 +141,7 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         sources: sources(app),
         unusable,
         stores,
+        history,
         confinement: ConfinementSummary::of(app),
         scripts: app.script_backend(),
         parsers: match parsers {
@@ -156,6 +162,33 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         warnings,
         problems,
         app: app.clone(),
+    }
+}
+
+/// What the history holds, and what is wrong with it.
+fn history(app: &App) -> (String, Vec<String>) {
+    if !app.config().mcp.history.enabled {
+        return ("switched off (mcp.history.enabled)".to_owned(), Vec::new());
+    }
+    let checked = app
+        .history()
+        .map_err(|error| error.message)
+        .and_then(|history| history.check().map_err(|error| error.to_string()));
+    match checked {
+        Ok(found) => {
+            let kept = format!(
+                "{} entries, {} contents, {}",
+                found.entries,
+                found.objects,
+                HumanBytes(found.bytes)
+            );
+            let damaged = (found.problems.iter()).map(|problem| format!("history: {problem}"));
+            (kept, damaged.collect())
+        }
+        Err(why) => {
+            let warning = format!("changes cannot be undone: {why}");
+            (format!("none: {why}"), vec![warning])
+        }
     }
 }
 

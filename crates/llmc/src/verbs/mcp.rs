@@ -27,6 +27,7 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
     runtime.shutdown_background();
     app.processes().close();
+    app.finish_recordings();
     app.observer().close();
     match ended {
         Ok(ended) => {

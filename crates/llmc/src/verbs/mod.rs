@@ -5,9 +5,11 @@ mod config;
 mod config_warnings;
 mod doctor;
 mod health;
+mod history;
 mod init;
 mod install;
 mod mcp;
+mod pager;
 mod rag;
 mod rlm;
 mod serve;
@@ -95,6 +97,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Health { url } => health::run(common, url),
         Verb::Rag(verb) => rag::run(common, verb),
         Verb::Rlm(RlmVerb::Query(args)) => rlm::query(common, args),
+        Verb::History { list, verb } => history::run(common, &list, verb),
+        Verb::Undo(args) => history::undo(common, &args),
         Verb::Tui(args) => tui::run(common, &args),
         Verb::Config(ConfigVerb::Show) => config::show(common),
         Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => init::run(common, &args),

@@ -22,6 +22,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
     let app = App::start(loaded)?;
     app.announce_commands();
     app.expect_questions();
+    app.keep_history();
     app.keep_stubs();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
@@ -40,6 +41,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
     runtime.shutdown_background();
     app.processes().close();
+    app.finish_recordings();
     app.observer().close();
     let finished = ended?;
     tracing::info!(reason = ?finished, "end");

@@ -283,6 +283,7 @@ pub(super) fn call_on(
     });
     runtime.shutdown_background();
     app.processes().close();
+    app.finish_recordings();
     app.observer().close();
     Ok(outcome)
 }
@@ -297,6 +298,7 @@ pub(super) fn report(error: &Error, body: Option<Value>) {
             }
             for (key, words) in [
                 ("nearest", "nearest"),
+                ("conflicts", "conflicts"),
                 ("traceback", "where"),
                 ("output", "printed before"),
             ] {

@@ -4,6 +4,7 @@
 //! - `protocol`: the three revisions of MCP, modes, aliases; `resources`: resources and pages of handles
 //! - `hints`: every text names what its reader can call
 //! - `shapes`: what every tool answers, field by field; `arguments`: the arguments it refuses
+//! - `history`: every change can be seen and undone; `history_api`: by whom, over HTTP and in a shell
 //! - `hostile`: hostile paths, patterns, files and lines; `hostile_roots`: roots, protected names, the denylist
 //! - `crash`: kill -9 at any moment, several processes on one file
 //! - `observe`: logs, audit, telemetry, metrics, handles over restarts
@@ -62,6 +63,8 @@ mod goldens;
 mod guides;
 mod handle_policy;
 mod hints;
+mod history;
+mod history_api;
 mod hostile;
 mod hostile_roots;
 mod http;

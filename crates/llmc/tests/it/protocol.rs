@@ -12,7 +12,7 @@ const CLASSIC: &str = "\
     linux_fs_delete linux_fs_mkdirs linux_search_files linux_search_content linux_handle_read run_cmd run_preview run_compare \
     linux_proc_start linux_proc_read linux_proc_send linux_proc_stop linux_proc_list linux_proc_kill \
     linux_sys_snapshot te_grep te_cat te_find te_ls te_head te_tail te_handle te_run te_rag te_explain te_diff \
-    te_git repo_read repo_write_patch run_pytest rag_search rag_query rag_search_enriched rag_where_used \
+    te_git repo_read repo_write_patch run_pytest history undo rag_search rag_query rag_search_enriched rag_where_used \
     rag_lineage inspect rag_plan rag_stats rag_bootload execute_code rlm_query get_metrics health init";
 const HYBRID: &str =
     "read_file list_dir linux_fs_write linux_fs_edit run_cmd te_grep rag_search execute_code init";
@@ -137,6 +137,7 @@ fn tool_annotations_state_effects() {
         ("linux_proc_send", true, false),
         ("linux_proc_stop", true, true),
         ("linux_proc_kill", true, false),
+        ("undo", true, false),
         ("execute_code", true, false),
         ("rlm_query", false, false),
     ];

@@ -39,6 +39,7 @@ pub(super) fn text(found: &Findings) -> String {
     for (name, value) in stores(found) {
         row("", format!("{name}: {value}"));
     }
+    row("history", found.history.clone());
     for warning in &found.warnings {
         row("warning", warning.clone());
     }
@@ -139,6 +140,7 @@ pub(super) fn document(found: &Findings) -> String {
             "dir": loaded.state_dir(),
             "writable": found.unusable.is_none(),
             "stores": stores,
+            "history": found.history,
         },
         "commands": {
             "summary": found.confinement.to_string(),

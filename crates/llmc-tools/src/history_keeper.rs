@@ -1,0 +1,313 @@
+//! The history of the workspace as calls use it: opened when first needed, kept current by a thread of its own in servers.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use llmc_config::HistoryConfig;
+use llmc_history::{
+    ChangeAuthor, EntryFilter, EntryId, History, HistorySettings, HistoryState, HistoryViewer,
+};
+use llmc_host::{Access, CancelToken, FinalLink, Workspace};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::background_recordings::BackgroundRecordings;
+use crate::cx::{Caller, Cx};
+use crate::error::{Error, ErrorKind, Result};
+use crate::history_text::{self, ListedChange, ListedEntry};
+
+/// The principal that sees and undoes the entries of all others.
+const USER: &str = "local";
+/// The tool whose callers may read it.
+const HISTORY_TOOL: &str = "history";
+/// How often a call looks whether the first snapshot is there.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+pub(crate) struct HistoryKeeper {
+    /// Where the store lies, or why there is none.
+    dir: Result<PathBuf, NoHistory>,
+    files: Workspace,
+    settings: HistorySettings,
+    history: OnceLock<Result<History, String>>,
+    is_started: AtomicBool,
+    has_waited: AtomicBool,
+    background: BackgroundRecordings,
+}
+
+/// Why no history is kept.
+#[derive(Debug, Clone)]
+pub(crate) enum NoHistory {
+    /// The operator switched it off, which answers need not say.
+    SwitchedOff,
+    Unusable(String),
+}
+
+impl HistoryKeeper {
+    /// `dir` is the state directory, or why it cannot be used.
+    pub(crate) fn new(
+        dir: Result<PathBuf, String>,
+        files: Workspace,
+        config: &HistoryConfig,
+    ) -> HistoryKeeper {
+        let dir = match dir {
+            _ if !config.enabled => Err(NoHistory::SwitchedOff),
+            Ok(dir) => Ok(dir),
+            Err(why) => Err(NoHistory::Unusable(why)),
+        };
+        HistoryKeeper {
+            dir,
+            files,
+            settings: HistorySettings {
+                max_bytes: config.max_bytes,
+                keep_days: u32::try_from(config.keep_days).unwrap_or(u32::MAX),
+                max_file_bytes: config.max_file_bytes,
+                ..HistorySettings::default()
+            },
+            history: OnceLock::new(),
+            is_started: AtomicBool::new(false),
+            has_waited: AtomicBool::new(false),
+            background: BackgroundRecordings::default(),
+        }
+    }
+
+    /// Whether changes are to be recorded.
+    pub(crate) fn is_on(&self) -> bool {
+        !matches!(self.dir, Err(NoHistory::SwitchedOff))
+    }
+
+    pub(crate) fn background(&self) -> &BackgroundRecordings {
+        &self.background
+    }
+
+    /// The history, or why there is none.
+    pub(crate) fn history(&self) -> Result<&History, String> {
+        let opened = self.history.get_or_init(|| {
+            let dir = match &self.dir {
+                Ok(dir) => dir,
+                Err(NoHistory::SwitchedOff) => {
+                    return Err("it is switched off (mcp.history.enabled)".to_owned());
+                }
+                Err(NoHistory::Unusable(why)) => return Err(why.clone()),
+            };
+            let opened = History::open(dir, self.files.clone(), self.settings.clone());
+            opened.map_err(|error| {
+                tracing::warn!(error = %error, "no history is kept");
+                error.to_string()
+            })
+        });
+        opened.as_ref().map_err(Clone::clone)
+    }
+
+    /// The history, with its first snapshot if that is there within `wait`.
+    pub(crate) fn with_snapshot(&self, wait: Duration) -> Result<&History, String> {
+        let history = self.history()?;
+        let is_building = || matches!(history.state(), HistoryState::Building { .. });
+        if !is_building() || self.has_waited.load(Ordering::Relaxed) {
+            return Ok(history);
+        }
+        history.start();
+        let deadline = Instant::now() + wait;
+        while is_building() && Instant::now() < deadline {
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        // Once is enough: calls that follow do not wait for a large workspace.
+        self.has_waited.store(true, Ordering::Relaxed);
+        Ok(history)
+    }
+}
+
+impl fmt::Debug for HistoryKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HistoryKeeper")
+            .field("dir", &self.dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// What calls changed in the workspace.
+    ///
+    /// # Errors
+    /// It is switched off, or its store cannot be used.
+    pub fn history(&self) -> Result<&History> {
+        self.history_keeper().history().map_err(|why| {
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("no history is kept here: {why}"),
+            )
+            .retry(false)
+        })
+    }
+
+    /// Begins to keep the history current in the background, for a process that goes on; asking again changes nothing.
+    pub fn keep_history(self: &Arc<App>) {
+        let keeper = self.history_keeper();
+        if keeper.dir.is_err() || keeper.is_started.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let app = Arc::clone(self);
+        let spawned = std::thread::Builder::new()
+            .name("history".to_owned())
+            .spawn(move || {
+                if let Ok(history) = app.history_keeper().history() {
+                    history.start();
+                }
+            });
+        if let Err(error) = spawned {
+            tracing::warn!(error = %error, "no thread to open the history");
+        }
+    }
+
+    /// Records what background processes have changed so far. For the end of the process, when they have ended.
+    pub fn finish_recordings(&self) {
+        self.history_keeper().background().close();
+    }
+
+    /// Whether commands can be undone yet, in words; `None` where no history is wanted.
+    pub fn history_state(&self) -> Option<String> {
+        let keeper = self.history_keeper();
+        if !keeper.is_on() {
+            return None;
+        }
+        Some(match keeper.history() {
+            Err(why) => format!("not kept: {why}"),
+            Ok(history) => match history.state() {
+                HistoryState::Building { done } => format!("being built, {done} files so far"),
+                HistoryState::Ready { files } => format!("kept of {files} files"),
+                HistoryState::Off { why } => format!("of file tools only: {why}"),
+            },
+        })
+    }
+
+    /// A page of the entries that this caller may see, newest first, as one document.
+    ///
+    /// # Errors
+    /// There is no history, or the caller may not read it.
+    pub fn history_page(
+        &self,
+        caller: &Caller,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Value> {
+        check_reader(caller)?;
+        let filter = EntryFilter {
+            viewer: viewer_of(&caller.principal),
+            before: before.map(EntryId),
+            limit: limit.saturating_add(1),
+            ..EntryFilter::default()
+        };
+        let found = self.history()?.list(&filter)?;
+        let entries: Vec<ListedEntry> = found.iter().take(limit).map(ListedEntry::of).collect();
+        Ok(json!({"entries": entries, "more": found.len() > limit}))
+    }
+
+    /// One entry with its changes and their diff, as one document.
+    ///
+    /// # Errors
+    /// There is no such entry, or this caller may not see it.
+    pub fn history_entry(&self, caller: &Caller, entry: &str) -> Result<Value> {
+        check_reader(caller)?;
+        let id: EntryId = entry.parse()?;
+        let history = self.history()?;
+        let detail = history.show(id, &viewer_of(&caller.principal))?;
+        let changes: Vec<ListedChange> = detail.changes.iter().map(ListedChange::of).collect();
+        let diff = history_text::diff_of(history, &detail, &CancelToken::default())?;
+        Ok(json!({
+            "entry": ListedEntry::of(&detail.entry),
+            "changes": changes,
+            "steps": detail.steps,
+            "diff": diff.text,
+        }))
+    }
+}
+
+/// Refuses a token whose list of tools does not have the history.
+fn check_reader(caller: &Caller) -> Result<()> {
+    let tools = caller.tools.as_deref();
+    if tools.is_none_or(|tools| tools.iter().any(|name| name == HISTORY_TOOL)) {
+        return Ok(());
+    }
+    let message = format!("{HISTORY_TOOL} is not among this token's tools");
+    Err(Error::new(ErrorKind::CommandDenied, message))
+}
+
+/// Whose entries a principal may see and undo.
+fn viewer_of(principal: &str) -> HistoryViewer {
+    match principal {
+        USER => HistoryViewer::All,
+        name => HistoryViewer::Principal(name.to_owned()),
+    }
+}
+
+/// Who asks for a part of the history.
+#[derive(Debug)]
+pub(crate) struct HistoryRequest<'a> {
+    pub(crate) viewer: HistoryViewer,
+    caller: &'a Caller,
+}
+
+impl HistoryRequest<'_> {
+    pub(crate) fn of(cx: &Cx) -> HistoryRequest<'_> {
+        HistoryRequest {
+            viewer: viewer_of(&cx.caller().principal),
+            caller: cx.caller(),
+        }
+    }
+
+    /// The session that is meant: `this` is the caller's own.
+    pub(crate) fn session(&self, named: String) -> String {
+        match named.as_str() {
+            "this" => self.caller.session.clone(),
+            _ => named,
+        }
+    }
+}
+
+/// The author of what a caller changes.
+pub(crate) fn author(caller: &Caller, tool: &str, args_short: String) -> ChangeAuthor {
+    ChangeAuthor {
+        principal: caller.principal.clone(),
+        agent: caller.agent.clone(),
+        session: caller.session.clone(),
+        tool: tool.to_owned(),
+        args_short,
+    }
+}
+
+/// A path as the history has it.
+pub(crate) fn history_path(cx: &Cx, requested: &str) -> Result<Vec<u8>> {
+    let resolve = |files: &Workspace| {
+        files
+            .roots
+            .resolve(requested, FinalLink::Follow, Access::Read)
+    };
+    let path = match resolve(cx.files()) {
+        Ok(path) => path,
+        Err(error) => resolve(cx.linux()).map_err(|_| error)?,
+    };
+    Ok(cx.app().history()?.path_of(&path))
+}
+
+impl From<llmc_history::Error> for Error {
+    fn from(error: llmc_history::Error) -> Error {
+        use llmc_history::Error as History;
+        let message = error.to_string();
+        match error {
+            History::UnknownEntry(_) => {
+                Error::new(ErrorKind::NotFound, message).hint("history lists the entries")
+            }
+            History::AlreadyUndone { .. } => Error::new(ErrorKind::Conflict, message),
+            History::BadRequest(_) => Error::bad_args(message),
+            History::Unavailable(_) | History::TooManyFiles(_) => {
+                Error::new(ErrorKind::Unavailable, message)
+            }
+            History::DamagedContent(_) => {
+                Error::new(ErrorKind::Internal, message).hint("llmc doctor checks the history")
+            }
+            History::Host(error) => error.into(),
+        }
+    }
+}
