@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { changesSteps } from "./lib/changes.mjs";
 import { onStage, signIn, until } from "./lib/stage.mjs";
 
 const MARKUP = "<script>document.title='owned'</script><img src=x onerror=document.title='owned'>";
@@ -156,6 +157,8 @@ await onStage(async ({ root, server, browser }) => {
     assert.ok((await text("#facts")).includes(root));
   });
 
+  await changesSteps({ page, root, server, step, NAME, MARKUP });
+
   await step("can be used from the keyboard", null, async () => {
     await page.click("nav a[href='#live']");
     await page.evaluate(() => { document.activeElement.blur(); scrollTo(0, 0); });
@@ -167,7 +170,7 @@ await onStage(async ({ root, server, browser }) => {
         return at.id || at.hash?.split("/")[0] || at.dataset.minutes || at.getAttribute("class") || at.tagName;
       }));
     }
-    for (const stop of ["#results", "#search", "#server", "theme", "leave", "60", "lanes", "pause"]) {
+    for (const stop of ["#changes", "#results", "#search", "#server", "theme", "leave", "60", "lanes", "pause"]) {
       assert.ok(reached.has(stop), `${stop} among ${[...reached]}`);
     }
     const whole = await text("#readout");
@@ -199,7 +202,7 @@ await onStage(async ({ root, server, browser }) => {
   await step("fits a phone and a wide screen", null, async () => {
     for (const width of [360, 768, 1024, 2560]) {
       await page.setViewport({ width, height: 800 });
-      for (const view of ["results", "search", "server", "live"]) {
+      for (const view of ["changes", "results", "search", "server", "live"]) {
         await page.evaluate((hash) => { location.hash = hash; }, `#${view}`);
         await until(page, view, (view) => document.querySelector(`#view-${view}`).checkVisibility(), view);
         const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);

@@ -1,7 +1,7 @@
 //! HTTP: MCP at `/mcp`, REST, metrics, the dashboard.
 //!
 //! - `gates`: what every request passes, in order; `origin`, `tokens`, `rate`, `body` are the gates
-//! - `rest`, `api`, `streamable`, `dashboard`, `openapi`: the routes
+//! - `rest`, `api`, `history`, `streamable`, `dashboard`, `openapi`: the routes
 //! - `error`: the body of every error
 //! - `metrics`: counters of requests
 //! - `listen`, `connection`, `connections`, `lifecycle`: sockets, one connection's bytes, all of them, start and end
@@ -20,6 +20,7 @@ mod exposure;
 #[cfg(test)]
 mod fuzz;
 mod gates;
+mod history;
 mod lifecycle;
 mod listen;
 mod metrics;
@@ -60,11 +61,12 @@ pub use token_file::generated_token;
 pub use tokens::TokenSource;
 
 /// The routes that take a body.
-const POST_ROUTES: [&str; 5] = [
+const POST_ROUTES: [&str; 6] = [
     "/tool",
     "/rag/search",
     "/rag/bootload",
     "/invoke_agent",
+    history::UNDO_ROUTE,
     streamable::ROUTE,
 ];
 
@@ -142,8 +144,9 @@ fn router(state: &Arc<HttpState>) -> Result<Router> {
         .route("/api/config", get(api::config))
         .route("/api/handles", get(api::handles))
         .route("/api/handles/{handle}", get(api::handle))
-        .route("/api/history", get(api::history))
-        .route("/api/history/{entry}", get(api::history_entry))
+        .route("/api/history", get(history::list))
+        .route("/api/history/{entry}", get(history::show))
+        .route(history::UNDO_ROUTE, post(history::undo))
         .route(
             streamable::ROUTE,
             post(streamable::handle).delete(streamable::end_session),

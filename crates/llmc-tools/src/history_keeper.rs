@@ -7,17 +7,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use llmc_config::HistoryConfig;
-use llmc_history::{
-    ChangeAuthor, EntryFilter, EntryId, History, HistorySettings, HistoryState, HistoryViewer,
-};
-use llmc_host::{Access, CancelToken, FinalLink, Workspace};
-use serde_json::{Value, json};
+use llmc_history::{ChangeAuthor, History, HistorySettings, HistoryState, HistoryViewer};
+use llmc_host::{Access, FinalLink, Workspace};
 
 use crate::app::App;
 use crate::background_recordings::BackgroundRecordings;
 use crate::cx::{Caller, Cx};
 use crate::error::{Error, ErrorKind, Result};
-use crate::history_text::{self, ListedChange, ListedEntry};
 
 /// The principal that sees and undoes the entries of all others.
 const USER: &str = "local";
@@ -181,51 +177,10 @@ impl App {
             },
         })
     }
-
-    /// A page of the entries that this caller may see, newest first, as one document.
-    ///
-    /// # Errors
-    /// There is no history, or the caller may not read it.
-    pub fn history_page(
-        &self,
-        caller: &Caller,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<Value> {
-        check_reader(caller)?;
-        let filter = EntryFilter {
-            viewer: viewer_of(&caller.principal),
-            before: before.map(EntryId),
-            limit: limit.saturating_add(1),
-            ..EntryFilter::default()
-        };
-        let found = self.history()?.list(&filter)?;
-        let entries: Vec<ListedEntry> = found.iter().take(limit).map(ListedEntry::of).collect();
-        Ok(json!({"entries": entries, "more": found.len() > limit}))
-    }
-
-    /// One entry with its changes and their diff, as one document.
-    ///
-    /// # Errors
-    /// There is no such entry, or this caller may not see it.
-    pub fn history_entry(&self, caller: &Caller, entry: &str) -> Result<Value> {
-        check_reader(caller)?;
-        let id: EntryId = entry.parse()?;
-        let history = self.history()?;
-        let detail = history.show(id, &viewer_of(&caller.principal))?;
-        let changes: Vec<ListedChange> = detail.changes.iter().map(ListedChange::of).collect();
-        let diff = history_text::diff_of(history, &detail, &CancelToken::default())?;
-        Ok(json!({
-            "entry": ListedEntry::of(&detail.entry),
-            "changes": changes,
-            "steps": detail.steps,
-            "diff": diff.text,
-        }))
-    }
 }
 
 /// Refuses a token whose list of tools does not have the history.
-fn check_reader(caller: &Caller) -> Result<()> {
+pub(crate) fn check_reader(caller: &Caller) -> Result<()> {
     let tools = caller.tools.as_deref();
     if tools.is_none_or(|tools| tools.iter().any(|name| name == HISTORY_TOOL)) {
         return Ok(());
@@ -235,7 +190,7 @@ fn check_reader(caller: &Caller) -> Result<()> {
 }
 
 /// Whose entries a principal may see and undo.
-fn viewer_of(principal: &str) -> HistoryViewer {
+pub(crate) fn viewer_of(principal: &str) -> HistoryViewer {
     match principal {
         USER => HistoryViewer::All,
         name => HistoryViewer::Principal(name.to_owned()),

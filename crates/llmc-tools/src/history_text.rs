@@ -268,7 +268,8 @@ fn short(commit: &str) -> &str {
     if is_id { &commit[..10] } else { commit }
 }
 
-fn iso(time_ms: i64) -> String {
+/// A time as answers write it.
+pub(crate) fn iso(time_ms: i64) -> String {
     Timestamp::from_millisecond(time_ms).map_or_else(
         |_| "unknown".to_owned(),
         |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use llmc_observe::{CallEvent, Summary};
+use llmc_tools::{Effect, catalog};
 use serde_json::Value;
 
 use crate::text::{label, legible};
@@ -35,6 +36,13 @@ impl ListedCall {
             None if self.event.truncated => "ok, cut",
             None => "ok",
         }
+    }
+
+    /// Whether the tool may change files: all but those that only read.
+    pub(crate) fn may_change_files(&self) -> bool {
+        // Telemetry puts the program after the tool.
+        let name = self.event.tool.split(' ').next().unwrap_or_default();
+        catalog::find(name).is_none_or(|tool| tool.effect != Effect::Reads)
     }
 
     /// Whether one of its texts contains this one, which is in lower case.

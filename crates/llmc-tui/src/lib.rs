@@ -9,6 +9,7 @@
 //!
 //! - `watch`: follows the workspace's telemetry, or a server's event stream, on a thread
 //! - `call`: texts from outside made safe to show, as they come in, so that none can control the terminal
+//! - `changes`: the history of the workspace's changes
 //! - `state`, `view`, `theme`: the screen as data, and as cells
 //! - `keys`, `screen`, `live`, `pager`: the terminal and the loop around it
 //! - `rerun`: runs a recorded call again
@@ -16,6 +17,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod call;
+mod changes;
 mod keys;
 mod live;
 mod pager;

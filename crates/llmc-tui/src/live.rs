@@ -12,6 +12,7 @@ use llmc_config::LoadedConfig;
 use llmc_observe::Summary;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 
+use crate::changes::HistoryReader;
 use crate::keys::Keyboard;
 use crate::pager;
 use crate::rerun::RepeatRunner;
@@ -108,6 +109,7 @@ fn run_loop(
 ) -> Result<bool, TerminalError> {
     let updates = setup.target.watch()?;
     let mut keyboard = Keyboard::open()?;
+    let mut history = HistoryReader::new();
     let mut drawn: Option<Instant> = None;
     let mut dirty = true;
     loop {
@@ -127,6 +129,15 @@ fn run_loop(
         if let Some(answer) = runner.answer() {
             state.show_answer(answer);
             dirty = true;
+        }
+        if let Some(update) = history.update() {
+            state.apply_history(update);
+            dirty = true;
+        }
+        if history.is_idle()
+            && let Some(request) = state.history_wanted()
+        {
+            history.ask(request, &setup.target, runner);
         }
         dirty |= state.tick(Timestamp::now());
         let since_drawn = drawn.map_or(FRAME_INTERVAL, |drawn| drawn.elapsed());

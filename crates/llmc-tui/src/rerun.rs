@@ -144,22 +144,10 @@ impl RepeatRunner {
         if self.running.is_some() {
             return Err("another call is still running".to_owned());
         }
-        let (app, runtime) = match &mut self.opened {
-            Some(opened) => opened,
-            None => {
-                let app = App::start(self.loaded.clone()).map_err(|error| error.message)?;
-                let runtime = tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(1)
-                    .thread_name("llmc")
-                    .enable_all()
-                    .build()
-                    .map_err(|error| format!("the runtime cannot be started: {error}"))?;
-                self.opened.insert((app, runtime))
-            }
-        };
         let cancel = CancellationToken::new();
-        self.running = Some(cancel.clone());
-        let (app, send) = (app.clone(), self.send.clone());
+        let (running, send) = (cancel.clone(), self.send.clone());
+        let (app, runtime) = self.open()?;
+        let app = app.clone();
         runtime.spawn(async move {
             let request = Call {
                 name: call.tool.name.to_owned(),
@@ -174,7 +162,27 @@ impl RepeatRunner {
             let outcome = app.call(request).await;
             let _ = send.send(RepeatAnswer::of(&outcome, call.tool));
         });
+        self.running = Some(running);
         Ok(())
+    }
+
+    /// The application and what runs its calls, opened the first time.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn open(&mut self) -> Result<&(Arc<App>, Runtime), String> {
+        if self.opened.is_none() {
+            let app = App::start(self.loaded.clone()).map_err(|error| error.message)?;
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .thread_name("llmc")
+                .enable_all()
+                .build()
+                .map_err(|error| format!("the runtime cannot be started: {error}"))?;
+            self.opened = Some((app, runtime));
+        }
+        let opened = self.opened.as_ref();
+        opened.ok_or_else(|| "the application cannot be started".to_owned())
     }
 
     /// The answer, once there is one.

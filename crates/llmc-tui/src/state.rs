@@ -11,6 +11,7 @@ use llmc_envelope::HandleId;
 use llmc_observe::{Aggregator, Summary};
 
 use crate::call::ListedCall;
+use crate::changes::{Changes, HistoryRequest, HistoryUpdate};
 use crate::keys::Key;
 use crate::rerun::{RepeatAnswer, RepeatCall};
 use crate::text::count;
@@ -106,6 +107,8 @@ pub(crate) struct TuiState {
     /// Why watching fails at present.
     pub(crate) failure: Option<String>,
     copied: Option<HandleId>,
+    /// Present while changes are shown in the place of calls.
+    pub(crate) changes: Option<Changes>,
 }
 
 impl TuiState {
@@ -133,6 +136,7 @@ impl TuiState {
             notice: None,
             failure: None,
             copied: None,
+            changes: None,
         }
     }
 
@@ -150,6 +154,11 @@ impl TuiState {
     }
 
     pub(crate) fn apply(&mut self, update: WatchUpdate) {
+        if let (WatchUpdate::Calls(calls), Some(changes)) = (&update, &mut self.changes)
+            && calls.iter().any(ListedCall::may_change_files)
+        {
+            changes.refresh();
+        }
         match (update, &mut self.paused) {
             (WatchUpdate::Calls(calls), Some(paused)) => {
                 paused.count += calls.len() as u64;
@@ -163,6 +172,17 @@ impl TuiState {
             (WatchUpdate::Failed(reason), _) => self.failure = Some(reason),
             (WatchUpdate::Recovered, _) => self.failure = None,
         }
+    }
+
+    pub(crate) fn apply_history(&mut self, update: HistoryUpdate) {
+        if let Some(changes) = &mut self.changes {
+            changes.apply(update);
+        }
+    }
+
+    /// What is to be asked of the history, taken.
+    pub(crate) fn history_wanted(&mut self) -> Option<HistoryRequest> {
+        self.changes.as_mut()?.take_wanted()
     }
 
     fn add(&mut self, calls: Vec<ListedCall>) {
@@ -263,9 +283,18 @@ impl TuiState {
         if let Some(overlay) = self.overlay.take() {
             return self.key_over(overlay, key);
         }
+        if let Some(changes) = &mut self.changes
+            && !matches!(key, Key::Char('q' | '?'))
+        {
+            if changes.key(key) {
+                self.changes = None;
+            }
+            return None;
+        }
         match key {
             Key::Char('q') => return Some(Action::Quit),
             Key::Char('?') => self.overlay = Some(Overlay::Help),
+            Key::Char('h') => self.changes = Some(Changes::new()),
             Key::Char('/') => self.typing = Some(self.filter.clone()),
             Key::Char('p' | ' ') => self.toggle_pause(),
             Key::Char('c') => return self.copy(),

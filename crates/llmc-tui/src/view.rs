@@ -1,8 +1,9 @@
 //! The state as cells of a terminal.
 //!
 //! All panels fit from 100 columns and 24 lines on. A smaller terminal shows the focused panel, and below 14 lines nothing
-//! else.
+//! else. While changes are shown they have the whole screen, which is made for 80 columns and 24 lines.
 
+mod changes;
 mod overlay;
 mod panels;
 
@@ -21,6 +22,35 @@ const MIN_FULL_LINES: u16 = 24;
 /// From this height on totals are shown.
 const MIN_TOTALS_LINES: u16 = 14;
 
+/// Keys of each screen, as the last line names them.
+const CALL_KEYS: [(&str, &str); 10] = [
+    ("q", "quit"),
+    ("?", "help"),
+    ("Enter", "details"),
+    ("h", "changes"),
+    ("/", "filter"),
+    ("p", "pause"),
+    ("c", "copy handle"),
+    ("r", "run again"),
+    ("l", "audit"),
+    ("Tab", "panel"),
+];
+const CHANGE_KEYS: [(&str, &str); 7] = [
+    ("Esc", "calls"),
+    ("↑↓", "entry"),
+    ("PgUp PgDn", "diff"),
+    ("Enter", "diff alone"),
+    ("b", "group"),
+    ("?", "help"),
+    ("q", "quit"),
+];
+const DIFF_KEYS: [(&str, &str); 4] = [
+    ("Esc", "list"),
+    ("↑↓ PgUp PgDn ←→", "move"),
+    ("?", "help"),
+    ("q", "quit"),
+];
+
 pub(crate) fn draw(state: &TuiState, theme: Theme, frame: &mut Frame<'_>) {
     let [head, middle, foot] = Layout::vertical([
         Constraint::Length(1),
@@ -30,6 +60,11 @@ pub(crate) fn draw(state: &TuiState, theme: Theme, frame: &mut Frame<'_>) {
     .areas(frame.area());
     frame.render_widget(header(state, theme), head);
     frame.render_widget(footer(state, theme, foot.width), foot);
+    if let Some(changes) = &state.changes {
+        changes::draw(state, changes, theme, frame, middle);
+        overlay::draw(state, theme, frame);
+        return;
+    }
     let all = frame.area().width >= MIN_FULL_COLUMNS && frame.area().height >= MIN_FULL_LINES;
     let top = if frame.area().height >= MIN_TOTALS_LINES {
         6
@@ -106,21 +141,16 @@ fn footer<'a>(state: &'a TuiState, theme: Theme, width: u16) -> Paragraph<'a> {
     if let Some(failure) = &state.failure {
         return Paragraph::new(Span::styled(format!(" {failure}"), theme.bad()));
     }
-    let keys = [
-        ("q", "quit"),
-        ("?", "help"),
-        ("Enter", "details"),
-        ("/", "filter"),
-        ("p", "pause"),
-        ("c", "copy handle"),
-        ("r", "run again"),
-        ("l", "audit"),
-        ("Tab", "panel"),
-    ];
+    let keys: &[(&str, &str)] = match &state.changes {
+        None => &CALL_KEYS,
+        Some(changes) if changes.whole => &DIFF_KEYS,
+        Some(_) => &CHANGE_KEYS,
+    };
     let mut line = Vec::new();
     let mut used = 0;
     for (key, what) in keys {
-        used += key.len() + what.len() + 3;
+        // Columns, not bytes: arrows are one column wide.
+        used += key.chars().count() + what.len() + 3;
         if used > usize::from(width) {
             break;
         }

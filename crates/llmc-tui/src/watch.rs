@@ -119,6 +119,18 @@ pub fn fetch_health(address: &ServerAddress) -> Result<String, WatchError> {
     server::fetch_health(address).map_err(|error| WatchError::server(address, error))
 }
 
+/// The body of one of the server's routes.
+///
+/// # Errors
+/// The server does not answer, or not with this.
+pub(crate) fn fetch(
+    address: &ServerAddress,
+    token: Option<&str>,
+    path: &str,
+) -> Result<String, WatchError> {
+    server::fetch(address, token, path).map_err(|error| WatchError::server(address, error))
+}
+
 /// How far to look back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {

@@ -29,8 +29,6 @@ use super::rest::json;
 const GAUGES_INTERVAL: Duration = Duration::from_secs(2);
 const DEFAULT_LISTED_HANDLES: u64 = 100;
 const MAX_LISTED_HANDLES: u64 = 1000;
-const DEFAULT_LISTED_ENTRIES: u64 = 100;
-const MAX_LISTED_ENTRIES: u64 = 1000;
 const DEFAULT_PAGE_BYTES: u64 = 65_536;
 const MAX_PAGE_BYTES: u64 = 1 << 20;
 
@@ -189,43 +187,8 @@ pub(super) async fn handle(
     Ok(json(&page))
 }
 
-/// `GET /api/history`: entries that this token may see, newest first; `before` is the number of the oldest one known.
-pub(super) async fn history(
-    State(state): State<Arc<HttpState>>,
-    Extension(http_caller): Extension<HttpCaller>,
-    uri: Uri,
-) -> Result<Response, HttpError> {
-    let limit = number(&uri, "limit", DEFAULT_LISTED_ENTRIES, MAX_LISTED_ENTRIES)?;
-    let before = number(&uri, "before", 0, i64::MAX.unsigned_abs())?;
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let caller = http_caller.tool_caller(&state.app, Surface::Http, Form::Data, None);
-    let app = state.app.clone();
-    let page = move || app.history_page(&caller, (before > 0).then_some(before), limit);
-    Ok(json(&read_history(page).await?))
-}
-
-/// `GET /api/history/{entry}`: one of them with its changes and their diff.
-pub(super) async fn history_entry(
-    State(state): State<Arc<HttpState>>,
-    Extension(http_caller): Extension<HttpCaller>,
-    Path(entry): Path<String>,
-) -> Result<Response, HttpError> {
-    let caller = http_caller.tool_caller(&state.app, Surface::Http, Form::Data, None);
-    let app = state.app.clone();
-    let detail = move || app.history_entry(&caller, &entry);
-    Ok(json(&read_history(detail).await?))
-}
-
-async fn read_history(
-    read: impl FnOnce() -> llmc_tools::Result<Value> + Send + 'static,
-) -> Result<Value, HttpError> {
-    let failed = |_| Error::new(ErrorKind::Internal, "the history cannot be read");
-    let read = tokio::task::spawn_blocking(read).await;
-    Ok(read.map_err(failed)??)
-}
-
 /// A whole number among the query's parameters. Other parameters are ignored; a token is never read from there.
-fn number(uri: &Uri, name: &str, default: u64, max: u64) -> Result<u64, HttpError> {
+pub(super) fn number(uri: &Uri, name: &str, default: u64, max: u64) -> Result<u64, HttpError> {
     let parameters = uri.query().unwrap_or_default().split('&');
     let mut values = parameters.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
     let Some(text) = values.next() else {

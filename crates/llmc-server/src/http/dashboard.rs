@@ -10,7 +10,7 @@ use axum::response::Response;
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Path, type, content.
-pub(super) static ASSETS: [(&str, &str, &str); 11] = [
+pub(super) static ASSETS: [(&str, &str, &str); 14] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -28,12 +28,15 @@ pub(super) static ASSETS: [(&str, &str, &str); 11] = [
     ),
     ("/app.js", SCRIPT, include_str!("dashboard/app.js")),
     ("/api.js", SCRIPT, include_str!("dashboard/api.js")),
+    ("/changes.js", SCRIPT, include_str!("dashboard/changes.js")),
     ("/charts.js", SCRIPT, include_str!("dashboard/charts.js")),
+    ("/diff.js", SCRIPT, include_str!("dashboard/diff.js")),
     ("/dom.js", SCRIPT, include_str!("dashboard/dom.js")),
     ("/live.js", SCRIPT, include_str!("dashboard/live.js")),
     ("/results.js", SCRIPT, include_str!("dashboard/results.js")),
     ("/search.js", SCRIPT, include_str!("dashboard/search.js")),
     ("/server.js", SCRIPT, include_str!("dashboard/server.js")),
+    ("/undo.js", SCRIPT, include_str!("dashboard/undo.js")),
 ];
 
 /// Only the server's own files, no inline code, no text parsed as markup, no requests elsewhere.

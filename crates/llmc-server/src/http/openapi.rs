@@ -67,11 +67,18 @@ pub(super) fn document(app: &App) -> Value {
                 "history", "What calls of this token changed, newest first.", ok(reference("History")),
                 &[403, 422, 500, 503],
             ),
-            &[("before", i64::MAX), ("limit", 1000)],
+            &[("limit", 200)],
         )},
         "/api/history/{entry}": {"get": operation(
-            "history_entry", "One entry with its changes and their diff.", ok(reference("HistoryDetail")),
+            "history_entry", "One entry with a diff of each file.", ok(reference("HistoryDetail")),
             &[403, 404, 422, 500, 503],
+        )},
+        "/api/history/{entry}/undo": {"post": with_body(
+            operation(
+                "history_undo", "Undo an entry, or say what that would do (dry_run).", ok(reference("Undone")),
+                &[403, 404, 409, 422, 500, 503, 504],
+            ),
+            "UndoBody",
         )},
     });
     paths["/mcp"]["post"]["responses"]["202"] =
@@ -111,9 +118,19 @@ pub(super) fn document(app: &App) -> Value {
                 "example": "res_01ARZ3NDEKTSV4RRFFQ69G5FAV",
             }));
         });
-    paths["/api/history/{entry}"]["get"]["parameters"] = json!([{
-        "name": "entry", "in": "path", "required": true, "schema": {"type": "string"}, "example": "h12",
-    }]);
+    let parameter = |name: &str, place: &str| {
+        let is_in_path = place == "path";
+        json!({"name": name, "in": place, "required": is_in_path, "schema": {"type": "string"}})
+    };
+    if let Some(parameters) = paths["/api/history"]["get"]["parameters"].as_array_mut() {
+        parameters.extend(["before", "path", "session"].map(|name| parameter(name, "query")));
+    }
+    for (path, method) in [
+        ("/api/history/{entry}", "get"),
+        ("/api/history/{entry}/undo", "post"),
+    ] {
+        paths[path][method]["parameters"] = json!([parameter("entry", "path")]);
+    }
     if let Ok(Some(path)) = super::metrics_path(app) {
         paths[path] = json!({"get": operation(
             "metrics", "Counters and histograms for Prometheus.",
@@ -262,6 +279,45 @@ fn schemas() -> Value {
     let count = || json!({"type": "integer", "minimum": 0});
     let flag = || json!({"type": "boolean"});
     let anything = || json!({});
+    let actions = || json!({"enum": ["created", "changed", "deleted", "moved"]});
+    let history_entry = |more: &[(&'static str, Value)]| {
+        let mut members = vec![
+            ("id", text()),
+            ("time", text()),
+            ("agent", text()),
+            ("session", text()),
+            ("tool", text()),
+            ("args", text()),
+            ("source", json!({"enum": ["call", "outside", "undo"]})),
+            ("shared", flag()),
+            ("undoes", list(text())),
+            ("undone_by", maybe_text()),
+            ("undone", count()),
+            ("not_undoable", maybe_text()),
+            ("head", json!({"type": ["object", "null"]})),
+            ("not_kept", count()),
+            (
+                "counts",
+                object(&[
+                    ("created", count()),
+                    ("changed", count()),
+                    ("deleted", count()),
+                    ("moved", count()),
+                ]),
+            ),
+            (
+                "files",
+                list(object(&[
+                    ("path", text()),
+                    ("action", actions()),
+                    ("from", maybe_text()),
+                    ("kept", flag()),
+                ])),
+            ),
+        ];
+        members.extend_from_slice(more);
+        object(&members)
+    };
     let snippet = object(&[
         ("text", text()),
         ("src", text()),
@@ -370,21 +426,21 @@ fn schemas() -> Value {
             ]))),
             ("total", count()),
         ]),
-        "HistoryEntry": object(&[
-            ("entry", text()), ("time_iso", text()), ("source", json!({"enum": ["call", "outside", "undo"]})),
-            ("agent", text()), ("session", text()), ("tool", text()), ("args", text()), ("created", count()),
-            ("changed", count()), ("deleted", count()), ("moved", count()), ("not_kept", count()), ("shared", flag()),
-            ("undone", count()), ("undone_by", json!({"type": ["string", "null"]})), ("undoes", list(text())),
-        ]),
-        "History": object(&[("entries", list(reference("HistoryEntry"))), ("more", flag())]),
-        "HistoryDetail": object(&[
-            ("entry", reference("HistoryEntry")),
+        "HistoryEntry": history_entry(&[]),
+        "History": object(&[("entries", list(reference("HistoryEntry"))), ("next", maybe_text())]),
+        "HistoryDetail": history_entry(&[
             ("changes", list(object(&[
-                ("path", text()), ("action", json!({"enum": ["created", "changed", "deleted", "moved"]})),
-                ("before", json!({"type": ["object", "null"]})), ("after", json!({"type": ["object", "null"]})),
-                ("shared", flag()), ("undone_by", json!({"type": ["string", "null"]})),
+                ("path", text()), ("action", actions()), ("from", maybe_text()), ("kept", flag()),
+                ("before", json!({"type": "object"})), ("after", json!({"type": "object"})), ("shared", flag()),
+                ("undone_by", maybe_text()), ("diff", text()), ("note", maybe_text()),
             ]))),
-            ("steps", list(text())), ("diff", text()),
+            ("more_files", count()), ("steps", list(text())),
+        ]),
+        "UndoBody": closed(&[("paths?", list(text())), ("dry_run?", flag()), ("atomic?", flag())]),
+        "Undone": object(&[
+            ("entry", maybe_text()), ("undone", list(text())), ("restored", list(text())),
+            ("conflicts", list(object(&[("path", text()), ("why", text())]))), ("shared", list(text())),
+            ("not_kept", list(object(&[("path", text()), ("why", text())]))), ("git_command?", text()), ("dry_run", flag()),
         ]),
         "Page": object(&[
             ("data", text()), ("encoding", json!({"enum": ["utf-8", "base64"]})), ("offset", count()), ("length", count()),

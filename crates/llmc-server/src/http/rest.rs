@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
-use llmc_tools::{Call, CallOutcome, Error, ErrorKind, Family, Form, Surface};
+use llmc_tools::{App, Call, CallOutcome, Error, ErrorKind, Family, Form, Surface};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::{Map, Value, json};
@@ -163,13 +163,32 @@ async fn retrieve(
     }
 }
 
-/// Makes a call that runs to its end, and is cancelled when its client disconnects.
-pub(super) async fn call(
+async fn call(
     state: &Arc<HttpState>,
     http_caller: HttpCaller,
     name: String,
     args: Map<String, Value>,
     session: Option<String>,
+) -> CallOutcome {
+    make_call(
+        state,
+        http_caller,
+        name,
+        args,
+        session,
+        |app, call| async move { app.call(call).await },
+    )
+    .await
+}
+
+/// Makes a call that runs to its end, and is cancelled when its client disconnects.
+pub(super) async fn make_call<F: Future<Output = CallOutcome> + Send + 'static>(
+    state: &Arc<HttpState>,
+    http_caller: HttpCaller,
+    name: String,
+    args: Map<String, Value>,
+    session: Option<String>,
+    work: impl FnOnce(Arc<App>, Call) -> F,
 ) -> CallOutcome {
     let app = state.app.clone();
     let cancel = state.end.child_token();
@@ -187,8 +206,9 @@ pub(super) async fn call(
         approver: None,
         slot: http_caller.slot.clone(),
     };
+    let calling = work(app, call);
     let work = async move {
-        let outcome = app.call(call).await;
+        let outcome = calling.await;
         // The permit is released when the call ends, not when the client disconnects.
         drop(http_caller);
         outcome
@@ -212,7 +232,7 @@ fn non_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     T::deserialize(value).map(Some)
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
     // serde would also accept an array with the values in order.
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(Error::bad_args("the body does not fit: expected an object").into());

@@ -53,7 +53,7 @@ mod te_ls;
 mod te_rag;
 mod te_run;
 mod te_tail;
-mod undo;
+pub(crate) mod undo;
 
 mod args;
 mod pages;

@@ -25,6 +25,8 @@ const MAX_NAMED_PATHS: usize = 40;
 
 pub(super) struct UndoTool;
 
+pub(crate) const NAME: &str = UndoTool::NAME;
+
 /// Undo an entry or range (h3..h7), a session, or everything since a time.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -44,7 +46,7 @@ pub(super) struct Args {
 
 /// What was taken back, and what was not.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct UndoOutput {
+pub(crate) struct UndoOutput {
     #[schemars(extend("x-help" = "of the undo itself; null when nothing was restored"))]
     entry: Option<String>,
     undone: Vec<String>,
@@ -98,7 +100,6 @@ impl Tool for UndoTool {
 
     async fn run(cx: &Cx, args: Args) -> Result<UndoOutput> {
         cx.blocking(move |cx, stop| {
-            let history = cx.app().history()?;
             let request = HistoryRequest::of(cx);
             let given = [&args.entry, &args.session, &args.to];
             if given.iter().filter(|arg| arg.is_some()).count() > 1 {
@@ -127,11 +128,16 @@ impl Tool for UndoTool {
                 author: author(cx.caller(), UndoTool::NAME, described),
                 cancel: stop.clone(),
             };
-            let report = history.undo(&undo)?;
-            output(report, &undo)
+            carry_out(cx, &undo)
         })
         .await
     }
+}
+
+/// Takes back what was asked for.
+pub(crate) fn carry_out(cx: &Cx, undo: &UndoRequest) -> Result<UndoOutput> {
+    let report = cx.app().history()?.undo(undo)?;
+    output(report, undo)
 }
 
 /// The arguments as the new entry shows them.

@@ -11,7 +11,7 @@ use crate::state::{Overlay, TuiState};
 use crate::text::{grouped, legible, span};
 use crate::theme::Theme;
 
-const HELP: [(&str, &str); 13] = [
+const HELP: [(&str, &str); 15] = [
     ("q, Ctrl-C", "quit, and print the summary"),
     ("Tab, ← →", "to the next or previous panel"),
     ("↑ ↓, j k", "move; PgUp, PgDn, g and G go further"),
@@ -28,6 +28,11 @@ const HELP: [(&str, &str); 13] = [
     ("c", "copy the handle of this call, or the newest one"),
     ("r", "run this call again; asks unless it only reads"),
     ("l", "open the token audit in $PAGER"),
+    ("h", "changes of files with their diffs; h or Esc returns"),
+    (
+        "b",
+        "among changes: by call, by file, by session; `llmc undo` takes one back",
+    ),
     ("?", "this help"),
     ("", ""),
     ("saved", "withheld tokens that were not fetched back"),

@@ -3,11 +3,13 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
+use serde_json::json;
 
 use llmc_observe::{CallEvent, CallTotals, TimeStep, TokenCounts};
 
 use super::*;
 use crate::call::ListedCall;
+use crate::changes::tests::{entry, serve};
 use crate::state::tests::{HANDLE, call, handle, press, state};
 use crate::watch::WatchUpdate;
 
@@ -241,6 +243,126 @@ fn what_lies_over_the_panels() {
     assert!(text(&state, 120, 30).contains("no call matches"));
     state.apply(WatchUpdate::Failed("cannot be read".to_owned()));
     assert!(text(&state, 120, 30).contains("cannot be read"));
+}
+
+/// A screen of changes with one of every kind.
+fn changed(evil: &str) -> TuiState {
+    let diff = format!("@@ -1,2 +1,2 @@\n same\n-old {evil}\n+new {evil}\n");
+    let path = format!("src/{evil}");
+    let entries = [
+        entry(
+            5,
+            json!({"source": "undo", "undoes": ["h1"], "tool": "undo", "args": ""}),
+        ),
+        entry(
+            4,
+            json!({
+                "source": "outside", "tool": "", "args": "", "agent": "", "session": "",
+                "files": [{"path": path, "action": "changed"}, {"path": "gone", "action": "deleted"}],
+            }),
+        ),
+        entry(
+            3,
+            json!({
+                "tool": "run_cmd", "args": format!("sh -c '{evil}'"), "shared": true, "agent": evil, "session": evil,
+                "files": [{"path": path, "action": "changed"}, {"path": "new", "action": "created"}],
+                "changes": [{"path": path, "action": "changed", "diff": diff, "note": evil}],
+            }),
+        ),
+        entry(2, json!({"not_kept": 3})),
+        entry(1, json!({"undone_by": "h5", "undone": 1})),
+    ];
+    let mut state = busy();
+    press(&mut state, "h");
+    let changes = state.changes.as_mut().unwrap();
+    serve(changes, &entries, 50);
+    press(&mut state, "jj");
+    let changes = state.changes.as_mut().unwrap();
+    serve(changes, &entries, 50);
+    state
+}
+
+#[test]
+fn changes_and_a_diff_fit_a_small_terminal() {
+    let mut state = changed("it");
+    let lines = lines(&state, 80, 24);
+    let screen = lines.join("\n");
+    let row = |start: &str| {
+        let found = lines
+            .iter()
+            .find(|line| line.starts_with(&format!("│{start} ")));
+        let words = found.unwrap_or_else(|| panic!("{start} in\n{screen}"));
+        words.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(row("h5"), "│h5 01:00:05 undo of h1 ~1 a.txt │");
+    assert_eq!(
+        row("h4"),
+        "│h4 01:00:04 (outside) ~1 -1 outside src/it, gone │"
+    );
+    assert_eq!(row("h3"), "│h3 01:00:03 run_cmd +1 ~1 shared sh -c 'it' │");
+    assert_eq!(
+        row("h2"),
+        "│h2 01:00:02 write_file ~1 3 not kept path=a.txt │"
+    );
+    assert_eq!(
+        row("h1"),
+        "│h1 01:00:01 write_file ~1 undone by h5 path=a.txt │"
+    );
+    for expected in [
+        "5 changes by call",
+        "h3 run_cmd",
+        "agent it · session it",
+        "changed src/it",
+        "-old it",
+        "+new it",
+        "another writer was active meanwhile",
+        "Esc calls",
+        "q quit",
+    ] {
+        assert!(screen.contains(expected), "{expected:?} in\n{screen}");
+    }
+    press(&mut state, "<enter>");
+    let alone = text(&state, 80, 24);
+    assert!(
+        alone.contains("+new it") && !alone.contains("undo of h1"),
+        "{alone}"
+    );
+    press(&mut state, "<esc>b");
+    let by_file = text(&state, 80, 24);
+    assert!(by_file.contains("5 changes by file"), "{by_file}");
+    assert!(by_file.contains("│src/it  "), "{by_file}");
+    press(&mut state, "h");
+    assert!(text(&state, 80, 24).contains("Calls 3"));
+    press(&mut state, "h");
+    assert!(text(&state, 80, 24).contains("reading the history"));
+}
+
+#[test]
+fn hostile_changes_stay_in_their_cells() {
+    let evil = "\x1b]0;owned\x07\x1b[2J\u{202e}gnp\r日本語 שלום z\u{301}\u{301}\u{301}\u{301}";
+    for keys in ["", "b", "bb", "<enter>", "?"] {
+        let mut state = changed(evil);
+        press(&mut state, keys);
+        for (width, height) in [(80, 24), (200, 40), (1, 1), (12, 5), (40, 9)] {
+            let terminal = screen(&state, width, height);
+            for cell in terminal.backend().buffer().content() {
+                let symbol = cell.symbol();
+                assert!(symbol.chars().count() <= 4, "{symbol:?}");
+                assert!(
+                    !symbol.chars().any(|c| c.is_control() || c == '\u{202e}'),
+                    "{symbol:?}"
+                );
+            }
+        }
+        let rows = lines(&state, 80, 24);
+        let is_whole = |line: &String| ["│", "┐", "┘"].iter().any(|edge| line.ends_with(edge));
+        assert!(
+            keys == "?" || rows[1..23].iter().all(is_whole),
+            "{}",
+            rows.join("\n")
+        );
+    }
+    assert!(text(&changed(evil), 80, 24).contains("\\x1b]0;owned"));
 }
 
 #[test]

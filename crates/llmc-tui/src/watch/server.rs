@@ -54,7 +54,15 @@ pub(super) fn read_summary(
 }
 
 pub(super) fn fetch_health(address: &ServerAddress) -> Result<String, FetchError> {
-    get(address, None, "/health")?.read_text(MAX_BODY_BYTES)
+    fetch(address, None, "/health")
+}
+
+pub(super) fn fetch(
+    address: &ServerAddress,
+    token: Option<&str>,
+    path: &str,
+) -> Result<String, FetchError> {
+    get(address, token, path)?.read_text(MAX_BODY_BYTES)
 }
 
 struct ServerWatcher<'a> {
@@ -166,7 +174,7 @@ fn add_slowest(summary: &mut Summary, seen: &Aggregator) {
 }
 
 fn fetch_summary(address: &ServerAddress, token: Option<&str>) -> Result<Summary, FetchError> {
-    let text = get(address, token, "/api/summary")?.read_text(MAX_BODY_BYTES)?;
+    let text = fetch(address, token, "/api/summary")?;
     let summary = serde_json::from_str(&text).map_err(FetchError::NotOurs)?;
     Ok(legible_summary(summary))
 }

@@ -57,14 +57,14 @@ fn a_named_token_sees_and_undoes_its_own_entries() {
     let main = server.token.clone();
     let all = listed(&server, &main, "/api/history");
     let ids: Vec<&str> = (all["entries"].as_array().unwrap().iter())
-        .map(|entry| entry["entry"].as_str().unwrap())
+        .map(|entry| entry["id"].as_str().unwrap())
         .collect();
     assert_eq!(ids.len(), 2, "{all}");
     let (bobs, anns) = (ids[0], ids[1]);
     for (token, own, other) in [(ANN, anns, bobs), (BOB, bobs, anns)] {
         let seen = listed(&server, token, "/api/history");
         assert_eq!(seen["entries"].as_array().unwrap().len(), 1, "{seen}");
-        assert_eq!(seen["entries"][0]["entry"], own, "{seen}");
+        assert_eq!(seen["entries"][0]["id"], own, "{seen}");
         let seen = call(&server, token, "history", json!({})).ok();
         assert_eq!(
             seen["data"]["entries"].as_array().unwrap().len(),
@@ -88,7 +88,10 @@ fn a_named_token_sees_and_undoes_its_own_entries() {
     assert_eq!(workspace.read("b.txt"), "bee\n");
     let detail = listed(&server, ANN, &format!("/api/history/{anns}"));
     assert!(
-        detail["diff"].as_str().unwrap().contains("+secret of ann"),
+        detail["changes"][0]["diff"]
+            .as_str()
+            .unwrap()
+            .contains("+secret of ann"),
         "{detail}"
     );
     // The main token may do all of it.
@@ -125,12 +128,12 @@ fn entries_come_in_pages() {
     loop {
         let page = listed(&server, ANN, &format!("/api/history?limit=2{before}"));
         for entry in page["entries"].as_array().unwrap() {
-            seen.push(entry["entry"].as_str().unwrap().to_owned());
+            seen.push(entry["id"].as_str().unwrap().to_owned());
         }
-        if page["more"] == false {
+        let Some(next) = page["next"].as_str() else {
             break;
-        }
-        before = format!("&before={}", seen.last().unwrap().trim_start_matches('h'));
+        };
+        before = format!("&before={next}");
         assert!(seen.len() <= 5, "{seen:?}");
     }
     assert_eq!(seen, ["h5", "h4", "h3", "h2", "h1"]);
@@ -229,4 +232,102 @@ fn doctor_says_what_is_kept() {
         "{}",
         said.stdout
     );
+}
+
+#[test]
+fn an_entry_is_shown_and_undone_as_the_dashboard_does() {
+    let workspace = workspace(FIXTURE);
+    let server = serve(&workspace);
+    let command = "printf 'one\\ntwo\\n' > a.txt; rm b.txt; mv a.txt c.txt; printf '\\0\\1' > blob";
+    call(&server, ANN, "run_cmd", json!({"command": command})).ok();
+    let list = listed(&server, ANN, "/api/history?session=s");
+    let id = list["entries"][0]["id"].as_str().unwrap().to_owned();
+    let files = list["entries"][0]["files"].as_array().unwrap();
+    assert!(
+        files
+            .iter()
+            .any(|file| file["path"] == "b.txt" && file["action"] == "deleted"),
+        "{list}"
+    );
+    let of = |query: &str| {
+        listed(&server, ANN, &format!("/api/history?{query}"))["entries"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    assert_eq!(
+        (
+            of("path=b.txt"),
+            of("path=b%2Etxt"),
+            of("path=none"),
+            of("session=none")
+        ),
+        (1, 1, 0, 0)
+    );
+    let detail = listed(&server, ANN, &format!("/api/history/{id}"));
+    let change = |path: &str| {
+        let changes = detail["changes"].as_array().unwrap();
+        let found = changes.iter().find(|change| change["path"] == path);
+        found
+            .unwrap_or_else(|| panic!("{path} in {detail}"))
+            .clone()
+    };
+    assert!(
+        change("b.txt")["diff"]
+            .as_str()
+            .unwrap()
+            .contains("\n-bee\n"),
+        "{detail}"
+    );
+    assert_eq!(change("b.txt")["after"]["kind"], "absent");
+    assert!(
+        change("blob")["note"]
+            .as_str()
+            .unwrap()
+            .starts_with("Binary files"),
+        "{detail}"
+    );
+    assert_eq!(change("blob")["diff"], "");
+    // The look changes nothing; another's token may not even look.
+    let path = format!("/api/history/{id}/undo");
+    let look = server.post_as(ANN, &path, &json!({"dry_run": true})).ok();
+    assert!(!look["restored"].as_array().unwrap().is_empty(), "{look}");
+    assert_eq!(look["entry"], Value::Null);
+    assert!(!workspace.path("b.txt").exists());
+    server
+        .post_as(BOB, &path, &json!({"dry_run": true}))
+        .refused(404, "NOT_FOUND");
+    server
+        .post_as(EVE, &path, &json!({"dry_run": true}))
+        .refused(403, "FORBIDDEN");
+    for body in [
+        json!({"paths": ["none"]}),
+        json!({"paths": []}),
+        json!({"force": true}),
+        json!([]),
+    ] {
+        server.post_as(ANN, &path, &body).refused(422, "BAD_ARGS");
+    }
+    // One path; then a conflict that keeps everything as it is.
+    let done = server
+        .post_as(ANN, &path, &json!({"paths": ["b.txt"], "atomic": true}))
+        .ok();
+    assert_eq!(done["restored"], json!(["b.txt"]), "{done}");
+    assert_eq!(workspace.read("b.txt"), "bee\n");
+    let seen = listed(&server, ANN, &format!("/api/history/{id}"));
+    assert_eq!(
+        (&seen["undone_by"], &seen["undone"]),
+        (&done["entry"], &json!(1)),
+        "{seen}"
+    );
+    workspace.write("blob", "newer");
+    let look = server
+        .post_as(ANN, &path, &json!({"dry_run": true, "atomic": true}))
+        .ok();
+    assert_eq!(look["conflicts"][0]["path"], "blob", "{look}");
+    server
+        .post_as(ANN, &path, &json!({"atomic": true}))
+        .refused(409, "CONFLICT");
+    assert_eq!(workspace.read("blob"), "newer");
+    assert!(workspace.path("c.txt").exists());
 }

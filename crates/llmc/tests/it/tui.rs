@@ -280,3 +280,36 @@ fn another_size_is_filled() {
     tui.press("q");
     assert_eq!(tui.ended().1, Some(0));
 }
+
+#[test]
+fn changes_are_listed_with_the_diff_of_the_selected_one() {
+    let workspace = workspace(FIXTURE);
+    let write = |content: &str| {
+        let args = [
+            "tool",
+            "linux_fs_write",
+            "--path",
+            "a.txt",
+            "--content",
+            content,
+        ];
+        let wrote = workspace.llmc(args);
+        assert_eq!(wrote.code, Some(0), "{}", wrote.stderr);
+    };
+    write("two\n");
+    let server = workspace.serve(["--mode", "hybrid"]);
+    for flags in [&[][..], &["--url", &server.url]] {
+        let mut tui = start(&workspace, flags);
+        tui.shows("Calls");
+        tui.resize(24, 80);
+        tui.press("h");
+        tui.shows("by call");
+        tui.shows("linux_fs_write");
+        tui.shows("-one");
+        tui.shows("+two");
+        tui.press("b");
+        tui.shows("by file");
+        tui.press("q");
+        assert_eq!(tui.ended().1, Some(0));
+    }
+}

@@ -1,13 +1,14 @@
 // The page: the token, the event stream with its reconnects, the views, the theme.
 
 import { ask, events, token } from "/api.js";
+import * as changes from "/changes.js";
 import { $, foreign } from "/dom.js";
 import * as live from "/live.js";
 import * as results from "/results.js";
 import * as search from "/search.js";
 import * as server from "/server.js";
 
-const VIEWS = { live, results, search, server };
+const VIEWS = { live, changes, results, search, server };
 const THEMES = ["auto", "light", "dark"];
 // A summary is asked for after calls, but not more often: it counts against the token's rate like any request.
 const SUMMARY_MS = 2_500;
@@ -74,6 +75,7 @@ async function refresh() {
     server.confinement(health);
     server.facts(summary);
     live.show(summary);
+    if (view === "changes") await changes.refresh();
   } catch {
     // The stream reports connection errors; a rate limit passes by itself.
     summarise();
@@ -116,7 +118,7 @@ function leave(reason = "") {
   $("#token").focus();
 }
 
-// #live, #results, #results/HANDLE, #search, #server
+// #live, #changes, #changes/ENTRY, #results, #results/HANDLE, #search, #server
 function route() {
   if ($("#main").hidden) return;
   const [name, rest] = location.hash.slice(1).split("/");

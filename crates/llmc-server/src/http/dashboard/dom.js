@@ -24,6 +24,24 @@ export function foreign(text, kind = "") {
   return el("bdi", { class: kind, title: text }, text);
 }
 
+// What would be invisible, or would reorder its neighbours: control characters but the tab, marks of direction, zero widths.
+const UNSEEN = /([\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]+)/;
+const NAMED = { "\n": "\\n", "\r": "\\r" };
+
+// Text from outside as nodes that show every character of it.
+export function visible(text) {
+  return text.split(UNSEEN).map((part, at) => (at % 2 ? el("span", { class: "unseen" }, [...part].map(named).join("")) : part));
+}
+
+function named(char) {
+  return NAMED[char] ?? `\\u{${char.codePointAt(0).toString(16)}}`;
+}
+
+// A path or another name from outside, isolated and with every character shown.
+export function label(text, kind = "") {
+  return el("bdi", { class: kind, title: text }, ...visible(text));
+}
+
 export function pressed(buttons, chosen) {
   for (const button of buttons) button.setAttribute("aria-pressed", String(button === chosen));
 }
@@ -31,12 +49,15 @@ export function pressed(buttons, chosen) {
 const WHOLE = new Intl.NumberFormat("en");
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const HOUR = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
 export const whole = (number) => WHOLE.format(number ?? 0);
 export const short = (number) => (number < 10_000 ? whole(number) : SHORT.format(number).replace("K", "k"));
 export const plural = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
 export const clock = (time) => CLOCK.format(new Date(time));
+// The time of day, with the date unless that is today.
+export const moment = (time) => (new Date(time).toDateString() === new Date().toDateString() ? clock(time) : DAY.format(new Date(time)));
 export const hour = (time) => HOUR.format(new Date(time));
 
 export function took(ms) {
