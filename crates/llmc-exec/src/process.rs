@@ -354,8 +354,13 @@ impl Process {
     }
 
     pub fn wait_end(&self, timeout: Duration) -> Option<ProcessEnd> {
-        let mut state = self.shared.lock();
-        state.touched = Instant::now();
+        self.shared.lock().touched = Instant::now();
+        self.watch_end(timeout)
+    }
+
+    /// The same for an observer: the process counts as idle meanwhile.
+    pub fn watch_end(&self, timeout: Duration) -> Option<ProcessEnd> {
+        let state = self.shared.lock();
         let runs = |state: &mut State| state.ending.is_none();
         let waited = self.shared.changed.wait_timeout_while(state, timeout, runs);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -193,6 +193,9 @@ impl Inner {
             if !learned.contains(&finding.path) || finding.effect == Effect::Forget {
                 return true;
             }
+            if finding.effect == Effect::Adopt {
+                return false;
+            }
             match comparer.examine(&finding.path) {
                 Some(again) => {
                     let effect = finding.effect;

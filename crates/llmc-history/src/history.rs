@@ -406,12 +406,9 @@ impl Inner {
             }
             comparer.everything(work.watch.as_ref(), work.last_look_ns)
         })?;
-        let claimed = lock(&self.claimed).clone();
         let mut kept_dirty = Dirty::default();
         findings.retain(|finding| {
-            let is_claimed = claimed
-                .iter()
-                .any(|path| crate::snapshot::is_within(&finding.path, path));
+            let is_claimed = self.is_claimed(&finding.path);
             if is_claimed {
                 kept_dirty.paths.insert(finding.path.clone());
             }
@@ -419,6 +416,14 @@ impl Inner {
         });
         work.dirty = kept_dirty;
         Ok(findings)
+    }
+
+    /// Whether a running call of this process records what becomes of a path.
+    pub(crate) fn is_claimed(&self, path: &[u8]) -> bool {
+        let claimed = lock(&self.claimed);
+        claimed
+            .iter()
+            .any(|claim| crate::snapshot::is_within(path, claim))
     }
 
     /// A watch on the workspace, when one is wanted and possible.

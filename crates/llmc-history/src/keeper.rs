@@ -164,9 +164,11 @@ impl Inner {
         suspects.sort();
         for batch in suspects.chunks(BUILD_BATCH) {
             let mut work = lock(&self.work);
-            let mut findings = self.compare(&mut work, |comparer, _| {
-                Ok(comparer.examine_all(batch.to_vec()))
-            })?;
+            // A path that a call is changing, or has changed since the walk, is that call's to record.
+            let mut paths = batch.to_vec();
+            paths.retain(|path| !self.is_claimed(path) && self.snapshot.read().get(path).is_none());
+            let mut findings =
+                self.compare(&mut work, |comparer, _| Ok(comparer.examine_all(paths)))?;
             for finding in &mut findings {
                 finding.effect = Effect::Adopt;
             }

@@ -116,7 +116,9 @@ impl Recording {
             return;
         }
         let key = self.inner.path_of(path);
-        if key.is_empty() || notes.paths.contains(&key) {
+        let is_noted =
+            notes.paths.contains(&key) || notes.ignored.iter().any(|ignored| ignored.path == key);
+        if key.is_empty() || is_noted {
             return;
         }
         if let Err(error) = self.keep_before(path, &key, &mut notes) {

@@ -117,7 +117,7 @@ fn follow(app: &Weak<App>, followed: &Weak<BackgroundRecording>) {
             return;
         };
         if let Some(entry) = recording.running() {
-            entry.process.wait_end(POLL_INTERVAL);
+            entry.process.watch_end(POLL_INTERVAL);
             if recorded.elapsed() >= CHECKPOINT_INTERVAL {
                 recording.checkpoint();
                 recorded = Instant::now();

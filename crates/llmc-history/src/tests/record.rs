@@ -338,3 +338,30 @@ fn a_damaged_store_never_stops_a_write() {
     test.undo(id);
     assert_eq!(test.read("a"), "5");
 }
+
+/// The first snapshot is taken while a file tool writes: what it changed is its entry, not part of the snapshot.
+#[test]
+fn a_change_during_the_first_snapshot_has_its_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::write(root.join("a.txt"), "one").unwrap();
+    let test = TestHistory::open(&root, HistorySettings::default());
+    let recorded = test.tool(&["a.txt", "new.txt"], || {
+        test.write("a.txt", "two");
+        test.write("new.txt", "new");
+        test.history.build().unwrap();
+    });
+    let recorded = recorded.expect("something changed");
+    assert_eq!((recorded.created, recorded.changed), (1, 1));
+    test.undo(recorded.id.expect("recorded"));
+    assert_eq!(test.read("a.txt"), "one");
+    assert!(!test.path("new.txt").exists());
+}
+
+#[test]
+fn an_ignored_path_that_is_named_twice_is_recorded_once() {
+    let test = TestHistory::with(&[(".gitignore", "*.log\n")], HistorySettings::default());
+    let recorded = test.tool(&["a.log", "a.log"], || test.write("a.log", "x"));
+    let recorded = recorded.expect("something changed");
+    assert_eq!(recorded.not_kept, 1, "{recorded:?}");
+}
