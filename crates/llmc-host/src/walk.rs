@@ -35,7 +35,7 @@ pub(crate) use self::dir::is_kernel_file_system;
 pub use self::glob::FileGlob;
 pub(crate) use self::glob::file_name;
 pub use self::guard::WalkGuard;
-pub use self::ignores::{AncestorIgnores, IgnoreLookup, PathIgnores};
+pub use self::ignores::{AncestorIgnores, IgnoreLookup};
 pub use self::list::{DirListing, FileKind, ListDetail, ListEntry, ListOptions, list};
 pub(crate) use self::threads::{ThreadsEnd, run};
 

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use llmc_exec::BaseLayer;
+use llmc_history::{EntryId, History, PastState, PathState};
 use llmc_host::walk::{FileKind, Hidden, ListDetail, ListOptions, list};
 use llmc_host::{CancelToken, OpenDir, Roots};
 
@@ -18,6 +19,7 @@ use crate::catalog::{below, files_below};
 use crate::committed::{CommitTree, Committed, CommittedKind, Reach, is_same};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
+use crate::history_keeper::{check_reader, viewer_of};
 
 /// Files that a base may differ in.
 const MAX_SHOWN_FILES: usize = 20_000;
@@ -34,21 +36,33 @@ const BYTECODE_DIR: &[u8] = b"__pycache__";
 
 /// What a command is to see of a base.
 pub(crate) struct BaseView<'a> {
-    /// The base as an answer calls it: `HEAD (1a2b3c4d)`.
+    /// The base as an answer calls it: `HEAD (1a2b3c4d)`, `before h12`.
     pub(crate) name: String,
-    /// git's name of the commit.
+    /// git's name of the commit, or the entry's.
     pub(crate) id: String,
-    tree: CommitTree<'a>,
+    source: BaseSource<'a>,
     dir: PathBuf,
-    shown: Vec<(Vec<u8>, Committed)>,
-    hidden: Vec<Vec<u8>>,
     /// What a reader should know about the view.
     pub(crate) notes: Vec<String>,
 }
 
+/// Where the contents of a base come from.
+enum BaseSource<'a> {
+    Commit(CommitBase<'a>),
+    /// What was where before an entry of the history, of paths that are not so now.
+    Entry(&'a History, Vec<PastState>),
+}
+
+/// What of a commit differs from what is there.
+struct CommitBase<'a> {
+    tree: CommitTree<'a>,
+    shown: Vec<(Vec<u8>, Committed)>,
+    hidden: Vec<Vec<u8>>,
+}
+
 impl<'a> BaseView<'a> {
-    /// Turns a caller's `base` into a view of the repository that `dir` belongs to. A commit for now; this is
-    /// where the id of a history entry, which begins with `h_`, is recognised.
+    /// Turns a caller's `base` into a view: a commit of the repository that `dir` belongs to, or what the workspace was
+    /// before an entry of the history.
     ///
     /// # Errors
     /// No such base, no repository, or a base that differs in too much.
@@ -58,36 +72,146 @@ impl<'a> BaseView<'a> {
         base: &str,
         stop: &CancelToken,
     ) -> Result<BaseView<'a>> {
-        if base.starts_with("h_") {
-            let message = format!("{base:?}: no history is kept, so base must be a commit");
-            return Err(
-                Error::new(ErrorKind::NotFound, message).hint("give a commit such as HEAD~1")
-            );
+        // No commit is called so: `h` is no hexadecimal digit. A branch may be, and is then named in full.
+        if base.starts_with('h')
+            && let Ok(entry) = base.parse()
+        {
+            return BaseView::of_entry(cx, entry);
         }
         let tree = CommitTree::at(cx, dir, base, stop).map_err(for_base)?;
         let listed = tree.list(Reach::All, stop).map_err(for_base)?;
         let id = tree.revision().to_owned();
-        let mut view = BaseView {
-            name: format!("{base} ({})", &id[..8]),
-            id,
+        let name = format!("{base} ({})", &id[..8]);
+        let mut commit = CommitBase {
             tree,
-            dir: dir.path.absolute(),
             shown: Vec::new(),
             hidden: Vec::new(),
-            notes: Vec::new(),
         };
-        view.compare(cx, dir, listed.unwrap_or_default(), stop)?;
-        Ok(view)
+        let notes = commit.compare(cx, dir, &name, listed.unwrap_or_default(), stop)?;
+        Ok(BaseView {
+            name,
+            id,
+            source: BaseSource::Commit(commit),
+            dir: dir.path.absolute(),
+            notes,
+        })
     }
 
+    fn of_entry(cx: &'a Cx, entry: EntryId) -> Result<BaseView<'a>> {
+        check_reader(cx.caller())?;
+        let history = cx.app().history()?;
+        let mut states = history.tree_at(entry, &viewer_of(&cx.caller().principal))?;
+        // Paths in other roots are absolute.
+        states.retain(|past| is_plain(&past.path));
+        states.sort_by(|a, b| a.path.cmp(&b.path));
+        let not_kept = |past: &&PastState| matches!(past.state, PathState::FileNotKept { .. });
+        let mut notes = Vec::new();
+        match states.iter().filter(not_kept).count() {
+            0 => {}
+            count => notes.push(format!(
+                "{count} files of the base are not in the history and are as they are now"
+            )),
+        }
+        Ok(BaseView {
+            name: format!("before {entry}"),
+            id: entry.to_string(),
+            source: BaseSource::Entry(history, states),
+            dir: cx.app().root().to_owned(),
+            notes,
+        })
+    }
+
+    /// Puts the view over what is there. Returns what a reader should know beside [`BaseView::notes`].
+    ///
+    /// # Errors
+    /// The base cannot be read, or the view does not fit.
+    pub(crate) fn fill(&self, layer: &BaseLayer<'_>, stop: &CancelToken) -> Result<Vec<String>> {
+        let place = BasePlace {
+            layer,
+            dir: &self.dir,
+            base: &self.name,
+        };
+        match &self.source {
+            BaseSource::Commit(commit) => commit.fill(&place, stop),
+            BaseSource::Entry(history, states) => {
+                fill_past(&place, history, states, stop)?;
+                Ok(Vec::new())
+            }
+        }
+    }
+}
+
+/// Where a base is shown.
+struct BasePlace<'a> {
+    layer: &'a BaseLayer<'a>,
+    dir: &'a Path,
+    /// What the base is called.
+    base: &'a str,
+}
+
+impl BasePlace<'_> {
+    fn path(&self, name: &[u8]) -> PathBuf {
+        self.dir.join(OsStr::from_bytes(name))
+    }
+
+    fn unfilled(&self, error: &io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::StorageFull => Error::new(
+                ErrorKind::TooLarge,
+                format!("{} differs in more than a view can hold", self.base),
+            )
+            .hint("give a base that is nearer"),
+            _ => Error::new(
+                ErrorKind::Internal,
+                format!("{} cannot be shown: {error}", self.base),
+            ),
+        }
+    }
+}
+
+/// Shows what was where before an entry.
+fn fill_past(
+    place: &BasePlace<'_>,
+    history: &History,
+    states: &[PastState],
+    stop: &CancelToken,
+) -> Result<()> {
+    // Nothing can be shown below a file, a link or a hidden path.
+    let mut covered: HashSet<&[u8]> = HashSet::new();
+    for PastState { path, state } in states {
+        stop.check()?;
+        if folders(path).any(|folder| covered.contains(folder)) {
+            continue;
+        }
+        let shown = place.path(path);
+        let made = match state {
+            PathState::Dir { .. } | PathState::FileNotKept { .. } => continue,
+            PathState::Absent => place.layer.hide(&shown),
+            PathState::File { mode, .. } => match history.content(path, state)? {
+                Some(content) => place.layer.show_file(&shown, &content, mode & 0o111 != 0),
+                None => continue,
+            },
+            PathState::Link { .. } => match history.content(path, state)? {
+                Some(target) => place.layer.show_link(&shown, &target),
+                None => continue,
+            },
+        };
+        made.map_err(|error| place.unfilled(&error))?;
+        covered.insert(path);
+    }
+    Ok(())
+}
+
+impl CommitBase<'_> {
     /// Finds out what differs from what is there.
     fn compare(
         &mut self,
         cx: &Cx,
         dir: &OpenDir,
+        base: &str,
         listed: HashMap<Vec<u8>, Committed>,
         stop: &CancelToken,
-    ) -> Result<()> {
+    ) -> Result<Vec<String>> {
         let roots = &cx.files().roots;
         let (there, _) = files_below(cx, dir, stop).map_err(for_base)?;
         let (mut refused, mut large) = (0_u64, 0_u64);
@@ -117,8 +241,7 @@ impl<'a> BaseView<'a> {
         }
         if self.shown.len() > MAX_SHOWN_FILES {
             let message = format!(
-                "{}: {} files differ, {MAX_SHOWN_FILES} can be shown",
-                self.name,
+                "{base}: {} files differ, {MAX_SHOWN_FILES} can be shown",
                 self.shown.len()
             );
             return Err(Error::new(ErrorKind::TooLarge, message).hint("give a base that is nearer"));
@@ -132,6 +255,7 @@ impl<'a> BaseView<'a> {
         });
         let absent: BTreeSet<&[u8]> = absent.map(Vec::as_slice).collect();
         self.hidden = hidden_names(dir, &listed, &absent, stop)?;
+        let mut notes = Vec::new();
         for (count, what) in [
             (submodules.len() as u64, "submodules are as they are now"),
             (
@@ -144,17 +268,14 @@ impl<'a> BaseView<'a> {
             ),
         ] {
             if count > 0 {
-                self.notes.push(format!("{count} {what}"));
+                notes.push(format!("{count} {what}"));
             }
         }
-        Ok(())
+        Ok(notes)
     }
 
-    /// Puts the view over what is there. Returns what a reader should know beside [`BaseView::notes`].
-    ///
-    /// # Errors
-    /// The repository cannot be read, or the view does not fit.
-    pub(crate) fn fill(&self, layer: &BaseLayer<'_>, stop: &CancelToken) -> Result<Vec<String>> {
+    fn fill(&self, place: &BasePlace<'_>, stop: &CancelToken) -> Result<Vec<String>> {
+        let layer = place.layer;
         let mut pointers = 0_u64;
         let mut rest = self.shown.as_slice();
         while !rest.is_empty() {
@@ -173,7 +294,7 @@ impl<'a> BaseView<'a> {
                 let Some(content) = contents.get(&was.id) else {
                     continue;
                 };
-                let path = self.dir.join(OsStr::from_bytes(name));
+                let path = place.path(name);
                 let made = match was.kind {
                     CommittedKind::Link => layer.show_link(&path, content),
                     _ if content.starts_with(LFS_POINTER) => {
@@ -182,29 +303,15 @@ impl<'a> BaseView<'a> {
                     }
                     kind => layer.show_file(&path, content, kind == CommittedKind::Executable),
                 };
-                made.map_err(|error| self.unfilled(&error))?;
+                made.map_err(|error| place.unfilled(&error))?;
             }
         }
         for name in &self.hidden {
-            let hidden = layer.hide(&self.dir.join(OsStr::from_bytes(name)));
-            hidden.map_err(|error| self.unfilled(&error))?;
+            let hidden = layer.hide(&place.path(name));
+            hidden.map_err(|error| place.unfilled(&error))?;
         }
         let note = format!("{pointers} files that git-lfs keeps elsewhere are as they are now");
         Ok((pointers > 0).then_some(note).into_iter().collect())
-    }
-
-    fn unfilled(&self, error: &io::Error) -> Error {
-        match error.kind() {
-            io::ErrorKind::StorageFull => Error::new(
-                ErrorKind::TooLarge,
-                format!("{} differs in more than a view can hold", self.name),
-            )
-            .hint("give a base that is nearer"),
-            _ => Error::new(
-                ErrorKind::Internal,
-                format!("{} cannot be shown: {error}", self.name),
-            ),
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use llmc_host::walk::{
-    AncestorIgnores, FileGlob, Hidden, PathIgnores, SkippedCounts, WalkGuard, WalkOptions,
+    AncestorIgnores, FileGlob, Hidden, IgnoreLookup, SkippedCounts, WalkGuard, WalkOptions,
 };
 use llmc_host::{Access, FinalLink, PathRules, Roots};
 
@@ -192,7 +192,7 @@ fn single_paths_are_ignored_as_a_walk_ignores_them() {
     };
     let walked = find_with(dir.path(), "*", &options);
     let walked: Vec<&str> = paths(&walked);
-    let mut ignores = PathIgnores::new(open(dir.path()).into());
+    let mut ignores = IgnoreLookup::new(open(dir.path()).into());
     for line in fixture.lines().filter_map(|line| line.strip_prefix("//- ")) {
         let is_ignored = ignores.is_ignored(line.as_bytes(), false);
         assert_eq!(is_ignored, !walked.contains(&line), "{line}");

@@ -21,7 +21,7 @@ pub(super) struct Args {
     command: Option<String>,
     #[schemars(extend("x-help" = "words as they are"))]
     argv: Option<Vec<String>>,
-    #[schemars(extend("x-help" = "a commit; HEAD without"))]
+    #[schemars(extend("x-help" = "a commit, or h12: before that entry of history; HEAD without"))]
     base: Option<String>,
     #[schemars(extend("x-help" = "the workspace root without"))]
     cwd: Option<String>,

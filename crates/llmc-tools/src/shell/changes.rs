@@ -6,7 +6,7 @@ use std::path::Path;
 
 use llmc_enrich::thousands;
 use llmc_exec::{LayerChange, LayerChanges, LayerEntry, LayerEntryKind};
-use llmc_host::walk::PathIgnores;
+use llmc_host::walk::IgnoreLookup;
 use llmc_host::{CancelToken, Roots, is_protected_name, names, protected_git_entry};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -128,7 +128,7 @@ struct Collector<'a> {
     roots: &'a Roots,
     changes: &'a LayerChanges<'a>,
     /// One for each writable place, made when first needed.
-    ignores: Vec<Option<PathIgnores>>,
+    ignores: Vec<Option<IgnoreLookup>>,
     found: ViewChanges,
     diff: Comparison,
     /// Changes in writable places that are no roots.
@@ -377,7 +377,7 @@ impl Collector<'_> {
                 .changes
                 .place_dir(at)
                 .and_then(|dir| dir.try_clone().ok());
-            self.ignores[at] = dir.map(PathIgnores::new);
+            self.ignores[at] = dir.map(IgnoreLookup::new);
         }
         let parts: Vec<&[u8]> = change.below().iter().map(|part| part.as_bytes()).collect();
         let entry = change.after.or(change.before);

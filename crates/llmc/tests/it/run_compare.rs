@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use llmc_testkit::{McpClient, TestWorkspace, common_code, error_document, skip};
 use serde_json::{Value, json};
 
+use crate::history::entries;
 use crate::run_preview::{has_views, snapshot};
 use crate::run_pytest::with_pytest;
 use crate::te_diff::{commit, git};
@@ -235,6 +236,7 @@ fn a_base_that_is_none_runs_nothing() {
         "-h",
         "HEAD:a.txt",
         "h_01ABC",
+        "h99",
         "a\nb",
         &"f".repeat(40),
     ] {
@@ -350,4 +352,42 @@ fn a_shell_gets_the_comparison_and_the_exit_code_of_now() {
         ]
     );
     assert_eq!(body["data"]["kind"], "output");
+}
+
+#[test]
+fn an_entry_of_the_history_is_a_base_too() {
+    let workspace = workspace("//- a.txt\none\n//- sub/old.txt\nold\n");
+    if !has_views(&workspace) {
+        return;
+    }
+    let mut client = classic(&workspace);
+    let change = "echo two > a.txt; echo made > made.txt; rm -r sub; mkdir new; echo x > new/x; ln -s a.txt link";
+    client.text("run_cmd", json!({"command": change}));
+    client.text("run_cmd", json!({"command": "echo three > a.txt"}));
+    let calls = entries(&workspace);
+    let calls = calls.iter().filter(|entry| entry["source"] == "call");
+    let ids: Vec<&str> = calls
+        .map(|entry| entry["entry"].as_str().unwrap())
+        .collect();
+    let before = snapshot(&workspace);
+    let shown = "cat a.txt; find . -path ./.llmc -prune -o -type f -print -o -type l -print | sort";
+    let text = compare(&mut client, json!({"command": shown, "base": ids[1]}));
+    assert!(
+        text.contains(&format!("before {}: exit 0", ids[1])),
+        "{text}"
+    );
+    for line in [
+        "-one",
+        "+three",
+        "-./sub/old.txt",
+        "+./made.txt",
+        "+./new/x",
+        "+./link",
+    ] {
+        assert!(text.lines().any(|said| said == line), "{line}: {text}");
+    }
+    let text = compare(&mut client, json!({"command": shown, "base": ids[0]}));
+    assert!(text.contains("-two") && text.contains("+three"), "{text}");
+    assert!(!text.contains("+./made.txt"), "{text}");
+    assert_eq!(snapshot(&workspace), before);
 }
