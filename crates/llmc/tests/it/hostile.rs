@@ -138,6 +138,10 @@ fn no_path_argument_of_any_tool_leads_outside() {
                 workspace.assert_outside_untouched();
                 continue;
             }
+            // Names that calls of this test have changed, as a filter of what is listed, open nothing.
+            if tool == "history" && !failed {
+                continue;
+            }
             // An empty optional path is one that was not given.
             if path.is_empty()
                 && (!failed || text.contains("BAD_ARGS") || text.contains("invalid_args"))

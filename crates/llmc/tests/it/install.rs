@@ -145,7 +145,7 @@ fn what_is_written_starts_a_server_that_answers() {
     }
 }
 
-/// The requests that Claude Desktop sends when it starts a server, as its log has them.
+/// Requests like those that Claude Desktop sends when it starts a server.
 const CLAUDE_DESKTOP: [&str; 5] = [
     r#"{"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}},"clientInfo":{"name":"claude-ai","version":"0.1.0"}},"jsonrpc":"2.0","id":0}"#,
     r#"{"method":"notifications/initialized","jsonrpc":"2.0"}"#,
