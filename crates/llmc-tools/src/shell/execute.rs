@@ -181,14 +181,17 @@ pub(crate) fn resume(
     let entry = cx.app().processes().get(cx.caller(), proc_id)?;
     let deadline = Instant::now() + wait.duration;
     let waited = cx.waiting(|| {
+        let mut unanswered = None;
         if let Some(input) = input {
+            // Counted before it is sent: the answer may be there before the wait begins.
+            unanswered = Some(entry.output_bytes());
             entry.send_input(input, wait.duration, cancel)?;
         }
         wait_for_end(
             &entry.process,
             || entry.output_bytes(),
             deadline,
-            input.is_some(),
+            unanswered,
             cancel,
         )
     })?;
@@ -326,7 +329,7 @@ fn capture(
         if let Some(input) = &request.input {
             notes.extend(feed(&process, input.as_bytes(), wait.duration, cancel)?);
         }
-        wait_for_end(&process, || spool.bytes(), deadline, false, cancel)
+        wait_for_end(&process, || spool.bytes(), deadline, None, cancel)
     });
     let mut capture = Capture {
         status: None,

@@ -59,7 +59,7 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
         // A program that reads only a part of its input is no failure.
         feed(&process, input, wait, cancel)?;
     }
-    let waited = wait_for_end(&process, || spool.bytes(), deadline, false, cancel);
+    let waited = wait_for_end(&process, || spool.bytes(), deadline, None, cancel);
     let mut undone = String::new();
     let status = match waited {
         Ok(Waited::Ended(end)) => {

@@ -66,17 +66,16 @@ pub(super) enum Waited {
     OutputLimit,
 }
 
-/// Waits for the end of a process, or, after input was sent to it, for its answer. A cancelled call ends the wait with an
-/// error.
+/// Waits for the end of a process or, after input was sent to it, for its answer: output beyond the `unanswered` bytes that
+/// it had printed before. A cancelled call ends the wait with an error.
 pub(super) fn wait_for_end(
     process: &Process,
     output_bytes: impl Fn() -> u64,
     deadline: Instant,
-    for_answer: bool,
+    unanswered: Option<u64>,
     cancel: &CancelToken,
 ) -> Result<Waited> {
     let mut printed = output_bytes();
-    let before = printed;
     let mut last_output = Instant::now();
     loop {
         let now = Instant::now();
@@ -92,7 +91,8 @@ pub(super) fn wait_for_end(
         if printed > MAX_OUTPUT_BYTES {
             return Ok(Waited::OutputLimit);
         }
-        let answered = for_answer && printed > before && last_output.elapsed() >= ANSWER_QUIET_TIME;
+        let answered = unanswered.is_some_and(|before| printed > before)
+            && last_output.elapsed() >= ANSWER_QUIET_TIME;
         if left.is_zero() || answered {
             return Ok(Waited::StillRunning);
         }
