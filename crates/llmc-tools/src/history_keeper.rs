@@ -19,6 +19,8 @@ use crate::error::{Error, ErrorKind, Result};
 const USER: &str = "local";
 /// The tool whose callers may read it.
 const HISTORY_TOOL: &str = "history";
+/// A workspace of which fewer files were read so far may be a small one.
+const SMALL_WORKSPACE_FILES: u64 = 2000;
 /// How often a call looks whether the first snapshot is there.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
@@ -97,22 +99,42 @@ impl HistoryKeeper {
         opened.as_ref().map_err(Clone::clone)
     }
 
-    /// The history, with its first snapshot if that is there within `wait`.
-    pub(crate) fn with_snapshot(&self, wait: Duration) -> Result<&History, String> {
+    /// The history, with its first snapshot if that is there in time.
+    pub(crate) fn with_snapshot(&self, wait: &SnapshotWait) -> Result<&History, String> {
         let history = self.history()?;
-        let is_building = || matches!(history.state(), HistoryState::Building { .. });
-        if !is_building() || self.has_waited.load(Ordering::Relaxed) {
+        let building = || match history.state() {
+            HistoryState::Building { done } => Some(done),
+            _ => None,
+        };
+        if building().is_none() || self.has_waited.load(Ordering::Relaxed) {
             return Ok(history);
         }
         history.start();
-        let deadline = Instant::now() + wait;
-        while is_building() && Instant::now() < deadline {
+        let started = Instant::now();
+        while let Some(done) = building() {
+            let limit = match done < SMALL_WORKSPACE_FILES {
+                true => wait.small,
+                false => wait.large,
+            };
+            if started.elapsed() >= limit {
+                // Once is enough: calls that follow do not wait for a large workspace.
+                self.has_waited.store(wait.is_last, Ordering::Relaxed);
+                break;
+            }
             std::thread::sleep(POLL_INTERVAL);
         }
-        // Once is enough: calls that follow do not wait for a large workspace.
-        self.has_waited.store(true, Ordering::Relaxed);
         Ok(history)
     }
+}
+
+/// How long a call waits for the first snapshot.
+pub(crate) struct SnapshotWait {
+    /// While few files are read, which takes long on a busy machine only.
+    pub(crate) small: Duration,
+    /// Once more than that are.
+    pub(crate) large: Duration,
+    /// Whether calls that follow do without.
+    pub(crate) is_last: bool,
 }
 
 impl fmt::Debug for HistoryKeeper {

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::app::App;
 use crate::call::Call;
 use crate::cx::Cx;
-use crate::history_keeper;
+use crate::history_keeper::{self, SnapshotWait};
 use crate::processes::Entry;
 use crate::tool::{Effect, ToolDef};
 
@@ -27,9 +27,17 @@ const MAX_ARGUMENT_CHARS: usize = 60;
 
 /// How long one command of the process waits for the first snapshot. It takes milliseconds in most workspaces; in a large
 /// one commands go on without it, and their answers say so.
-const COMMAND_SNAPSHOT_WAIT: Duration = Duration::from_secs(3);
-/// The same for a change of a file, which can be undone without it, but whose entry may be missed while it is being taken.
-const EDIT_SNAPSHOT_WAIT: Duration = Duration::from_millis(500);
+const COMMAND_SNAPSHOT_WAIT: SnapshotWait = SnapshotWait {
+    small: Duration::from_secs(20),
+    large: Duration::from_secs(3),
+    is_last: true,
+};
+/// The same for a change of a file, which can be undone without it.
+const EDIT_SNAPSHOT_WAIT: SnapshotWait = SnapshotWait {
+    small: Duration::from_millis(500),
+    large: Duration::from_millis(500),
+    is_last: false,
+};
 /// The key under which a document, and what a program gets, says why the call's changes cannot be undone.
 pub(crate) const NOT_UNDOABLE: &str = "not_undoable";
 
@@ -102,7 +110,7 @@ pub(crate) fn prepare(cx: &Cx) {
     match recording.extent {
         RecordingExtent::NamedPaths => {
             // A history that cannot be opened is named by the answer.
-            let _ = cx.app().history_keeper().with_snapshot(EDIT_SNAPSHOT_WAIT);
+            let _ = cx.app().history_keeper().with_snapshot(&EDIT_SNAPSHOT_WAIT);
         }
         RecordingExtent::Workspace => begin(cx),
     }
@@ -169,7 +177,7 @@ impl CallRecording {
             RecordingExtent::Workspace => {
                 keeper.background().checkpoint_all();
                 keeper
-                    .with_snapshot(COMMAND_SNAPSHOT_WAIT)
+                    .with_snapshot(&COMMAND_SNAPSHOT_WAIT)
                     .map(|history| history.begin_all(author()))
             }
         };
