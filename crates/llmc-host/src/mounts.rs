@@ -13,13 +13,13 @@ pub(crate) fn mounts_below(path: &Path) -> Vec<PathBuf> {
     let list = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     list.split(|byte| *byte == b'\n')
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
-        .map(unescape)
+        .map(unescaped_mount_point)
         .filter(|mount| mount.starts_with(path))
         .collect()
 }
 
-/// Blanks, tabs, line ends and backslashes are written as three octal digits.
-fn unescape(field: &[u8]) -> PathBuf {
+/// A mount point as the kernel lists it: blanks, tabs, line ends and backslashes are written as three octal digits.
+pub fn unescaped_mount_point(field: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let Some((first, behind)) = rest.split_first() {
@@ -52,6 +52,9 @@ mod tests {
     fn the_root_is_a_mount_and_odd_names_are_read_back() {
         assert!(mounts_below(Path::new("/")).contains(&PathBuf::from("/")));
         assert!(mounts_below(Path::new("/no/such/place")).is_empty());
-        assert_eq!(unescape(b"/a\\040b\\134c"), PathBuf::from("/a b\\c"));
+        assert_eq!(
+            unescaped_mount_point(b"/a\\040b\\134c"),
+            PathBuf::from("/a b\\c")
+        );
     }
 }

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use llmc_host::unescaped_mount_point;
 use rustix::fs::{self as rfs, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -520,30 +520,9 @@ fn mount_table() -> Result<BTreeMap<PathBuf, MountFlags>> {
                 _ => MountFlags::empty(),
             };
         }
-        mounts.insert(unescaped(path), flags);
+        mounts.insert(unescaped_mount_point(path), flags);
     }
     Ok(mounts)
-}
-
-/// Mount points are listed with `\040` for a space and so on.
-fn unescaped(path: &[u8]) -> PathBuf {
-    let mut out = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((first, tail)) = rest.split_first() {
-        let octal = (*first == b'\\').then(|| tail.get(..3)).flatten();
-        let octal = octal.and_then(|digits| std::str::from_utf8(digits).ok());
-        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(OsStr::from_bytes(&out))
 }
 
 fn tmpfs(path: &OsStr, options: &str, flags: MountFlags) -> Result<()> {
