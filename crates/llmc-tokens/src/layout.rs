@@ -1,6 +1,6 @@
 //! What the build script and the crate must agree on: how the compiled-in tables are hashed and packed.
 //!
-//! `build.rs` includes this very file, so the writer and the reader cannot drift apart.
+//! `build.rs` and `tests/data.rs` include this very file, so the writers and the reader cannot drift apart.
 
 /// Length in bytes of the longest token; the build script checks it.
 ///

@@ -6,7 +6,7 @@
 //!
 //! Every answer of the server is cut to a token budget, so counting must work from the first call and cost almost nothing
 //! when idle. A tokenizer that builds its maps at start takes a tenth of a second and tens of megabytes. Here the build
-//! script writes the vocabulary as a hash table in plain bytes, which the executable carries as read-only data.
+//! script writes the vocabulary (`data`) as a hash table in plain bytes, which the executable carries as read-only data.
 //!
 //! The crate has one public type, [`TokenEstimate`]; the rest is functions.
 //!

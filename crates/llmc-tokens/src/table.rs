@@ -8,8 +8,11 @@ use crate::layout::{BLOCK_BITS, EMPTY, MAX_TOKEN_BYTES, RANK_BITS, SLOTS, home_a
 static TOKENS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tokens.bin"));
 static OFFSETS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/offsets.bin"));
 static SLOT_BYTES: &[u8; SLOTS * 4] = include_bytes!(concat!(env!("OUT_DIR"), "/slots.bin"));
-static CLASS_INDEX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_index.bin"));
-static CLASS_BLOCKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/class_blocks.bin"));
+/// The block number of each run of characters, then the blocks.
+static CLASSES: &[u8] = include_bytes!("../data/char_classes.bin");
+
+/// Runs of characters with a block number.
+const BLOCKS: usize = (char::MAX as usize + 1) >> BLOCK_BITS;
 
 /// The rank of a token, if these bytes are one; a lower rank merges first.
 pub(crate) fn rank(bytes: &[u8]) -> Option<u32> {
@@ -33,8 +36,9 @@ pub(crate) fn rank(bytes: &[u8]) -> Option<u32> {
 /// The class bits of a character, as named in [`crate::layout`].
 pub(crate) fn class(c: char) -> u8 {
     let code = c as usize;
-    let block = usize::from(CLASS_INDEX[code >> BLOCK_BITS]);
-    CLASS_BLOCKS[block << BLOCK_BITS | code & ((1 << BLOCK_BITS) - 1)]
+    let (numbers, blocks) = CLASSES.split_at(BLOCKS);
+    let block = usize::from(numbers[code >> BLOCK_BITS]);
+    blocks[block << BLOCK_BITS | code & ((1 << BLOCK_BITS) - 1)]
 }
 
 fn token(rank: u32) -> &'static [u8] {
