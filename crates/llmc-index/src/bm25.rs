@@ -16,6 +16,8 @@ const B: f32 = 0.75;
 const MAX_WORDS: usize = 20;
 /// Words in more than this share of all units are left out as long as there are others.
 const MAX_COMMON_SHARE: f32 = 0.2;
+/// The kind of an error (`RuntimeError`) is raised in many places; its message tells them apart.
+const ERROR_KIND_WEIGHT: f32 = 0.3;
 /// The score of a perfect unit, one with every word in its text and half of their weight in its name, relative to the
 /// text alone.
 const PERFECT_FACTOR: f32 = 1.5;
@@ -96,8 +98,12 @@ impl WordWeights {
             if most == 0.0 {
                 continue;
             }
+            let share = match question.error_kinds.contains(word) {
+                true => ERROR_KIND_WEIGHT,
+                false => 1.0,
+            };
             let entry = WordStats {
-                weight: 1.0 + (*count as f32).ln(),
+                weight: share * (1.0 + (*count as f32).ln()),
                 rarity: counts.map(|count| rarity(all, count.min(all))),
             };
             words.push((word.clone(), entry, most / all.max(1.0)));

@@ -30,7 +30,7 @@
 //! # Questions
 //!
 //! A `question` becomes candidates (`search`), by BM25 over names, paths and text (`bm25` computes it for units that
-//! tantivy does not hold), and by the places that a `stack_trace` names. `rank` orders them and documents what a score
+//! tantivy does not hold), by the places that a `stack_trace` names, and by what it quotes (`quotes`). `rank` orders them and documents what a score
 //! means; `vectors` adds units that are near in meaning, where there is an embedder; `snippet` distributes the token
 //! budget; `decimals` formats scores. Questions about symbols are answered by `symbols` (which definition a name means),
 //! `uses` (where it is used), `resolve` (how sure that is), `graph`, `inspect` and `plan`.
@@ -51,6 +51,7 @@ mod plan;
 mod prepare;
 mod progress;
 mod question;
+mod quotes;
 mod rank;
 mod resolve;
 mod search;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::quotes::Quotes;
 use crate::stack_trace::{self, TracePlace};
 use crate::words::{each_word, folded};
 
@@ -33,6 +34,10 @@ pub(crate) struct Question {
     pub(crate) plain: HashSet<String>,
     /// Files and lines that a stack trace or an error message names, the innermost first.
     pub(crate) places: Vec<TracePlace>,
+    /// Error messages and quoted texts.
+    pub(crate) quotes: Quotes,
+    /// Words that only say what kind of error was raised.
+    pub(crate) error_kinds: HashSet<String>,
     /// Whether it asks about tests.
     pub(crate) about_tests: bool,
 }
@@ -43,6 +48,7 @@ impl Question {
         let text = clipped(asked);
         let mut question = Question {
             places: stack_trace::places(&text),
+            quotes: Quotes::of(&text),
             ..Question::default()
         };
         let mut order: Vec<String> = Vec::new();
@@ -72,6 +78,11 @@ impl Question {
                     question.spelling.insert(word.to_owned(), run.to_owned());
                 }
                 *count += 1;
+            });
+        }
+        for kind in &question.quotes.error_kinds {
+            each_word(kind, |word| {
+                question.error_kinds.insert(word.to_owned());
             });
         }
         let has_content = order.iter().any(|word| !stop_words.contains(word.as_str()));

@@ -2,9 +2,10 @@
 //!
 //! A unit's strength is the share of what a perfect unit would have by BM25, one with every word of the question in its
 //! text and half of them in its name. It is raised by evidence for a unit (its name is asked for, words of the
-//! question stand next to each other, much refers to it, others among the best refer to it) and lowered for tests,
-//! vendored and generated code unless they are asked for. The score that answers show is `1 - exp(-strength)`, between
-//! 0 and 1: below 0.2 is weak evidence, above 0.6 strong. The same question on the same files gives the same order.
+//! question stand next to each other, it holds a quoted message, much refers to it, others among the best refer to it)
+//! and lowered for tests, vendored and generated code unless they are asked for. The score that answers show is
+//! `1 - exp(-strength)`, between 0 and 1: below 0.2 is weak evidence, above 0.6 strong. The same question on the same
+//! files gives the same order.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -21,6 +22,9 @@ use crate::words::{each_word, folded, words};
 const MAX_RANKED_LINES: u32 = 400;
 /// Units with this share of common words are duplicates.
 const DUPLICATE_SHARE: f32 = 0.9;
+
+/// How much a unit gains that holds all of a quoted text.
+const QUOTE_FACTOR: f32 = 2.0;
 
 /// A unit that may be shown.
 pub(crate) struct Candidate {
@@ -160,6 +164,7 @@ fn by_text(question: &Question, weights: &WordWeights, candidate: &mut Candidate
     if verbatim {
         score *= 1.5;
     }
+    score *= 1.0 + QUOTE_FACTOR * question.quotes.share_in(text);
     if candidate.traced.is_some() {
         score = score.max(0.3) * 1.5;
     }

@@ -157,6 +157,62 @@ fn the_line_of_a_trace_is_shown_however_far_down_it_stands() {
 }
 
 #[test]
+fn a_pasted_error_leads_to_the_text_that_it_prints() {
+    let work = Work::new(
+        r##"//- web/globals.py
+_no_app_msg = """\
+Working outside of application context.
+
+This typically means that you attempted to use functionality that needed
+the current application.\
+"""
+current_app = LocalProxy(_cv_app, "app", unbound_message=_no_app_msg)
+//- web/ctx.py
+def copy_context(function):
+    """Keeps the application context for work that is done outside of it."""
+    context = _cv_app.get(None)
+    if context is None:
+        raise RuntimeError("copy_context needs an application context")
+    return context.copy(function)
+
+
+def app_context(application):
+    """The application context: pushes the application while working in it."""
+    return AppContext(application)
+//- web/options.py
+def convert(name, value):
+    raise BadParameter(f"option {name} expects a number between {low} and {high}")
+
+
+def number(option, name, value):
+    """A number for an option with a name and a value between others."""
+    return int(value)
+"##,
+    );
+    for state in [IndexState::None, IndexState::Ready] {
+        assert_eq!(work.index.state(), state);
+        for (query, place) in [
+            (
+                "RuntimeError: Working outside of application context.",
+                "web/globals.py#L1-L7",
+            ),
+            (
+                "Working outside of application context.",
+                "web/globals.py#L1-L7",
+            ),
+            (
+                "E   web.BadParameter: option --size expects a number between 1 and 9",
+                "web/options.py#L1-L2",
+            ),
+        ] {
+            let found = work.found(query, SearchScope::Repo);
+            assert_eq!(found[0], place, "{query}: {found:?}");
+        }
+        work.update();
+    }
+}
+
+#[test]
 fn own_code_before_tests_unless_asked_for() {
     let work = Work::new(SHOP);
     work.update();

@@ -1,0 +1,208 @@
+//! Texts that a question repeats word for word: the message of a pasted error, and what stands between quotation marks.
+//!
+//! Programs print what their source holds, except for the values filled in, so the longest run of words that a message
+//! and a unit have in common tells the unit that prints it better than any count of single words.
+
+use std::collections::HashMap;
+
+/// A question may paste a whole log.
+const MAX_QUOTES: usize = 8;
+/// Longer messages are compared by their beginning.
+const MAX_WORDS: usize = 40;
+/// Shorter runs of words are in many units.
+const MIN_RUN: usize = 3;
+
+/// A text that the source is likely to hold.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Quote {
+    /// In lower case.
+    words: Vec<String>,
+}
+
+impl Quote {
+    fn new(text: &str) -> Option<Self> {
+        let words: Vec<String> = runs(text).map(str::to_lowercase).take(MAX_WORDS).collect();
+        (words.len() >= MIN_RUN).then_some(Self { words })
+    }
+}
+
+/// The quotes of a question, and what is left of it to tell the subject: the kinds of errors are not it.
+#[derive(Debug, Default)]
+pub(crate) struct Quotes {
+    pub(crate) all: Vec<Quote>,
+    /// The kinds of the errors (`RuntimeError`, `error[E0308]`), as written.
+    pub(crate) error_kinds: Vec<String>,
+}
+
+impl Quotes {
+    pub(crate) fn of(text: &str) -> Self {
+        let mut found = Self::default();
+        let mut message_follows = false;
+        for line in text.lines() {
+            if std::mem::take(&mut message_follows) {
+                found.add(line);
+            }
+            // `thread 'main' panicked at src/main.rs:4:5:` has its message on the next line.
+            message_follows = line.contains("panicked at ") && line.trim_end().ends_with(':');
+            if let Some((kind, message)) = error_line(line) {
+                found.error_kinds.push(kind.to_owned());
+                found.add(message);
+            }
+        }
+        // A message is often pasted alone, without its kind.
+        if found.all.is_empty() && text.trim().lines().count() == 1 {
+            found.add(text);
+        }
+        for mark in ['"', '`'] {
+            // Every second piece stands between two marks.
+            for quoted in text.split(mark).skip(1).step_by(2) {
+                if !quoted.contains('\n') {
+                    found.add(quoted);
+                }
+            }
+        }
+        found
+    }
+
+    fn add(&mut self, text: &str) {
+        if self.all.len() < MAX_QUOTES
+            && let Some(quote) = Quote::new(text)
+            && !self.all.contains(&quote)
+        {
+            self.all.push(quote);
+        }
+    }
+
+    /// The share of a quote's words that stand one after the other in `text`, of the quote with the largest.
+    pub(crate) fn share_in(&self, text: &str) -> f32 {
+        let shares = self.all.iter().map(|quote| {
+            let run = longest_run(&quote.words, text);
+            if run < MIN_RUN {
+                return 0.0;
+            }
+            run as f32 / quote.words.len() as f32
+        });
+        shares.fold(0.0, f32::max)
+    }
+}
+
+/// The kind and the message of a line such as `E   ValueError: too many values` or `a.c:3:4: error: expected ';'`.
+///
+/// The innermost kind counts: `panic: runtime error: index out of range`.
+fn error_line(line: &str) -> Option<(&str, &str)> {
+    let ends = line.match_indices(": ").map(|(at, _)| at);
+    ends.filter_map(|end| {
+        let kind = line[..end].rsplit(char::is_whitespace).next()?;
+        is_error_kind(kind).then(|| (kind, line[end + 2..].trim()))
+    })
+    .last()
+}
+
+fn is_error_kind(word: &str) -> bool {
+    let word = word.split('[').next().unwrap_or_default();
+    let name = word.rsplit(['.', ':']).next().unwrap_or_default();
+    let plain = ["error", "fatal", "panic", "exception", "warning"];
+    let named = ["Error", "Exception", "Warning", "Panic", "Failure"];
+    plain.contains(&name.to_ascii_lowercase().as_str())
+        || named.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Runs of letters, digits and underscores.
+fn runs(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .filter(|run| !run.is_empty())
+}
+
+/// The number of words in the longest run that both have.
+fn longest_run(words: &[String], text: &str) -> usize {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, word) in words.iter().enumerate() {
+        places.entry(word).or_default().push(at);
+    }
+    // For each word of the quote, how long the run is that ends there and at the last word of the text.
+    let mut ending: HashMap<usize, usize> = HashMap::new();
+    let mut longest = 0;
+    for run in runs(text) {
+        let word = run.to_lowercase();
+        let mut next = HashMap::new();
+        for at in places.get(word.as_str()).into_iter().flatten() {
+            let before = at.checked_sub(1).and_then(|before| ending.get(&before));
+            let length = before.copied().unwrap_or(0) + 1;
+            longest = longest.max(length);
+            next.insert(*at, length);
+        }
+        ending = next;
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(text: &str) -> Vec<String> {
+        let all = Quotes::of(text).all;
+        all.iter().map(|quote| quote.words.join(" ")).collect()
+    }
+
+    #[test]
+    fn messages_are_found_behind_the_kind_of_error() {
+        for (text, message) in [
+            (
+                "RuntimeError: Working outside of application context.",
+                "working outside of application context",
+            ),
+            (
+                "E       click.exceptions.UsageError: Got unexpected extra argument (x)",
+                "got unexpected extra argument x",
+            ),
+            (
+                "error[E0433]: failed to resolve: use of undeclared crate",
+                "failed to resolve use of undeclared crate",
+            ),
+            (
+                "panic: runtime error: index out of range [5] with length 3",
+                "index out of range 5 with length 3",
+            ),
+            (
+                "thread 'main' panicked at src/main.rs:4:5:\ncannot open the store",
+                "cannot open the store",
+            ),
+            (
+                "src/a.c:3:4: error: expected ';' before return",
+                "expected before return",
+            ),
+            (
+                "Working outside of application context.",
+                "working outside of application context",
+            ),
+            (
+                "see this:\nwhere is \"no such file here\" printed?",
+                "no such file here",
+            ),
+        ] {
+            assert_eq!(quoted(text), [message], "{text}");
+        }
+        for text in [
+            "handled errors",
+            "KeyError: 'x'",
+            "where is this?\na `name` and an \"other\"",
+            "",
+        ] {
+            assert_eq!(quoted(text), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_run_counts_whatever_values_were_filled_in() {
+        let quotes = Quotes::of("ValueError: option --colour is not known to parser main");
+        let share =
+            |text: &str| (quotes.share_in(text) * quotes.all[0].words.len() as f32).round() as u32;
+        assert_eq!(
+            share("raise ValueError(f\"option {name} is not known to parser {parser}\")"),
+            5
+        );
+        assert_eq!(share("the parser is known"), 0);
+        assert_eq!(share("Option --colour is NOT known to parser main!"), 8);
+    }
+}
