@@ -217,7 +217,7 @@ fn text_line(level: Level, fields: &Fields) -> String {
             // A line of its own says it, and better.
             "confinement" => true,
             "tokens_in" => true,
-            _ => false,
+            _ => value == "",
         };
         if !omitted {
             let _ = write!(line, " {key}={}", text_value(value));
@@ -340,6 +340,6 @@ mod tests {
             json!({"path": "c\nd\u{1b}[31m", "empty": ""}),
         );
         assert!(!line.contains(|c: char| c.is_control()), "{line}");
-        assert_eq!(line, r#"error a b [2J path="c\nd\u001b[31m" empty="""#);
+        assert_eq!(line, r#"error a b [2J path="c\nd\u001b[31m""#);
     }
 }

@@ -192,7 +192,9 @@ fn optional_sidecars_that_are_missing_are_no_warning() {
     let mut client = classic(&workspace);
     client.text("read_file", json!({"path": "a.txt"}));
     let ended = client.finish();
-    assert!(!ended.stderr.contains("sidecar"), "{}", ended.stderr);
+    for line in lines(&ended.stderr) {
+        assert_eq!(line["level"], "info", "{line}");
+    }
 }
 
 const HEADER: &str = "timestamp,correlation_id,session_id,agent_id,tool,tokens_in,tokens_out,tokens_withheld,tokens_fetched_back,duration_ms,status";
