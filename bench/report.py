@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import statistics
+import subprocess
 import sys
 
 from peers import REPOSITORY
@@ -70,7 +71,7 @@ def load():
 
 
 def rewrite(sections, document=DOCUMENT):
-    """Puts each section between its markers in the document."""
+    """Puts each section between its markers in the document; pages that quote figures follow."""
     text = document.read_text()
     for name, section in sections.items():
         begin, end = f"<!-- bench:{name} -->", f"<!-- /bench:{name} -->"
@@ -79,3 +80,5 @@ def rewrite(sections, document=DOCUMENT):
         if found != 1:
             raise SystemExit(f"{document} must have the markers of {name} once, has them {found} times")
     document.write_text(text)
+    if document == DOCUMENT:
+        subprocess.run([REPOSITORY / "scripts" / "readme-numbers"], check=True)

@@ -422,7 +422,7 @@ print(json.dumps(sums))
 
 
 class Move(Task):
-    title = "move a module and mend its imports"
+    title = "move a module and correct its imports"
     script = """
 tools.linux_fs_move(source="shop/legacy/pricing.py", target="shop/catalog/pricing.py")
 n = 0

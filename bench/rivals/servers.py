@@ -68,7 +68,7 @@ class Session:
 
     @property
     def before(self):
-        """What the model is sent before the first word."""
+        """The fixed cost of a conversation: the tool list and the instructions."""
         return self.schema + self.instructions
 
     def call(self, tool, **arguments):

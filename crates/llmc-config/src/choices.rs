@@ -179,9 +179,11 @@ choice! {
 choice! {
     /// How log lines are written.
     LogFormat {
+        /// Text when standard error is a terminal, else JSON.
+        Auto = "auto",
         /// One JSON object a line.
         Json = "json",
-        /// Plain lines for people.
+        /// Short lines for people.
         Text = "text",
     }
 }

@@ -78,7 +78,7 @@ settings! {
         read_only: bool = flag(false).widens(ON_IS_STRICTER),
         /// Lists and allows the tools that start programs.
         enable_run_cmd: bool = flag(true).widens(OFF_IS_STRICTER),
-        /// Programs that may be started, `*` for any; not a security boundary, which kernel confinement is.
+        /// Programs that may be started, `*` for any; not a security boundary (kernel confinement is one).
         run_cmd_allowlist: Vec<String> = list(NotEmpty, &["*"]).rule(
             "`rg grep ls cat head tail wc stat file diff find sed git` in exec profile `restricted`, else `[\"*\"]`",
         ).widens(IfAdded),
@@ -120,7 +120,7 @@ settings! {
         /// `restricted` refuses interpreters and launchers, checks arguments, has no network and needs full confinement.
         profile: ExecProfile = choice(ExecProfile::Unrestricted)
             .widens(IfLater(&["restricted", "unrestricted"])),
-        /// Kernel confinement of started programs: what there is, all or nothing, or none.
+        /// Kernel confinement of started programs: `auto` uses what the kernel offers, `full` requires all of it, `off` uses none.
         confinement: ConfinementMode = choice(ConfinementMode::Auto)
             .widens(IfLater(&["full", "auto", "off"])),
         /// The operator's own rules on programs and their arguments (`docs/policy.md`), kept outside the roots.
@@ -142,7 +142,7 @@ settings! {
             .rule("the places where credentials are usually stored").widens(IfRemoved),
         /// Writes to tool caches such as `~/.cargo`: into a private layer, into the caches themselves, or refused.
         caches: CachePolicy = choice(CachePolicy::Private).widens(IfLater(&["off", "private", "shared"])),
-        /// How large the private layer of one principal may grow, in bytes, before the next start begins it anew.
+        /// How large the private layer of one principal may grow, in bytes, before the next start recreates it.
         cache_max_bytes: u64 = positive(10_737_418_240).widens(IfLarger),
         /// Further environment variables that commands inherit; secrets are never passed on.
         env: Vec<String> = list(EnvName, &[]).widens(IfAdded),
@@ -162,12 +162,12 @@ settings! {
     /// Logs, metrics and the token audit.
     #[table("mcp.observability")]
     pub struct ObservabilityConfig {
-        /// Switch for all of this table but the logs.
+        /// Switches everything in this table except the logs.
         enabled: bool = flag(true),
         /// The least severe line written to stderr.
         log_level: LogLevel = choice(LogLevel::Info).short_env("LLMC_MCP_LOG_LEVEL"),
-        /// How log lines are written.
-        log_format: LogFormat = choice(LogFormat::Json),
+        /// How log lines are written; `auto` is text on a terminal and JSON elsewhere.
+        log_format: LogFormat = choice(LogFormat::Auto),
         /// Puts the correlation id into log lines.
         include_correlation_id: bool = flag(true),
         /// Counts calls in memory, for `get_metrics` and the dashboard.
@@ -180,7 +180,7 @@ settings! {
         csv_token_audit_enabled: bool = flag(false).widens(ON_IS_STRICTER),
         /// The file for these rows, relative to the workspace root.
         csv_path: String = text(Path, "./artifacts/token_audit.csv").widens(IfChanged),
-        /// Days telemetry is kept; 0 keeps it for ever.
+        /// Days telemetry is kept; 0 keeps it forever.
         retention_days: u64 = count(0),
     }
 
@@ -194,7 +194,7 @@ settings! {
         ),
         /// Lists `execute_code` too.
         include_execute_code: bool = flag(true),
-        /// Characters of listed schemas above which start warns.
+        /// Start warns when the listed schemas have more characters than this.
         bootstrap_budget_warning: u64 = count(15_000),
     }
 
@@ -203,7 +203,7 @@ settings! {
     pub struct CodeExecutionConfig {
         /// Selects mode `code_execution` when `mcp.mode` is not set.
         enabled: bool = flag(false),
-        /// `python` is the machine's, fully confined; `embedded` is inside LLMC; `auto` takes the first that can be had.
+        /// `python` is the machine's, fully confined; `embedded` is inside LLMC; `auto` takes the first that is available.
         sandbox: ScriptBackend = choice(ScriptBackend::Auto).widens(IfLater(&["embedded", "python", "auto"])),
         /// Seconds one script may run, without the time of its tool calls.
         timeout: u64 = seconds(120),
@@ -276,7 +276,7 @@ settings! {
     pub struct RagConfig {
         /// Adds snippets to `/invoke_agent` answers.
         jit_context_enabled: bool = flag(true),
-        /// Where a search looks when it does not say.
+        /// Where a search looks unless the call sets it.
         default_scope: DefaultScope = choice(DefaultScope::Repo),
         /// The most snippets a search may ask for.
         top_k: u64 = int(1..=1_000, 3),
@@ -311,9 +311,9 @@ settings! {
         allow_absolute_paths: bool = flag(false).widens(OFF_IS_STRICTER),
         /// Files it never reads, beside those of `mcp.tools.denylist_globs`.
         denylist_globs: Vec<String> = list(Glob, SECRET_FILES).widens(IfRemoved),
-        /// Bytes read from a file when the query does not say.
+        /// Bytes read from a file unless the query sets it.
         default_max_bytes: u64 = positive(262_144).widens(IfLarger),
-        /// Seconds a query may take when it does not say.
+        /// Seconds a query may take unless the query sets it.
         default_timeout_s: u64 = seconds(300).widens(IfLarger),
         /// Lets a query name another model.
         allow_model_override: bool = flag(false).widens(OFF_IS_STRICTER),
@@ -322,7 +322,7 @@ settings! {
             .rule("`[\"ollama/\"]` in profile `restricted`, any model in `unrestricted`").widens(IfAdded),
         /// Hosts that profile `restricted` may reach beside loopback.
         allowed_hosts: Vec<String> = list(NotEmpty, &[]).widens(IfAdded),
-        /// Returns what there is when time or money runs out.
+        /// Returns a partial answer when time or money runs out.
         allow_partial: bool = flag(false),
     }
 
@@ -338,13 +338,13 @@ settings! {
         base_url: Option<String> = unset(text(Url, LOCAL_OLLAMA)).widens(IfChanged),
         /// How deep analyses may start analyses.
         max_depth: u32 = int(0..=8, 1).widens(IfLarger),
-        /// Texts of up to so many tokens are answered in one plain call.
+        /// Texts of up to this many tokens are answered in one call.
         direct_tokens: u64 = int(0..=1_000_000, 16_000),
         /// Characters of a longer text that the first prompt shows, two thirds from its start and a third from its end.
         preview_chars: u32 = int(0..=10_000, 900).widens(IfLarger),
         /// Dollars per million tokens sent to `rlm.model`, or to a model without a known price.
         price_per_mtok_in: Option<f64> = unset(number(3.0)).widens(IfChanged),
-        /// Dollars per million tokens received, likewise.
+        /// Dollars per million tokens received from it.
         price_per_mtok_out: Option<f64> = unset(number(15.0)).widens(IfChanged),
         /// Tokens one query may spend, sub-calls included.
         token_budget: u64 = positive(1_000_000).widens(IfLarger),
@@ -365,7 +365,7 @@ settings! {
         tls_cert: Option<String> = unset(text(Path, "~/.config/llmc/cert.pem")).widens(IfChanged),
         /// Its private key in PEM.
         tls_key: Option<String> = unset(text(Path, "~/.config/llmc/key.pem")).secret().widens(IfChanged),
-        /// Believes the forwarding headers of a reverse proxy.
+        /// Trusts the forwarding headers of a reverse proxy, for the client address in logs.
         trust_proxy: bool = flag(false).widens(OFF_IS_STRICTER),
         /// Names a request may ask for in its Host header.
         allowed_hosts: Vec<String> = list(NotEmpty, LOOPBACK_NAMES).widens(IfAdded),
@@ -424,7 +424,7 @@ settings! {
         max_header_bytes: u64 = positive(16_384),
     }
 
-    /// Who a caller is taken for when it does not say.
+    /// The identity of callers that give none.
     #[table("mcp.session")]
     pub struct SessionConfig {
         /// The agent, in telemetry and budgets, of callers that give none; `unknown` takes the MCP client's name.
@@ -436,7 +436,7 @@ settings! {
     /// Documents offered as MCP resources.
     #[table("mcp.resources")]
     pub struct ResourcesConfig {
-        /// Files read as `llmc://docs/<file name>`; a missing one is a warning.
+        /// Files offered as `llmc://docs/<file name>`; a missing one is a warning, except for the default names.
         sidecars: Vec<String> = list(Path, &["DOCS/agents.core.min.md", "DOCS/contracts.env.min.md"]),
     }
 

@@ -84,7 +84,7 @@ const ADVICE: &[(&str, &str)] = &[
     (
         "mcp.exec.profile",
         "Choose restricted when the agent is not trusted: it has no network and does not start without full\n\
-         confinement. `llmc doctor` tells what this kernel gives.",
+         confinement. `llmc doctor` shows what this kernel offers.",
     ),
     (
         "mcp.locks.lease_s",
@@ -93,7 +93,7 @@ const ADVICE: &[(&str, &str)] = &[
     ),
     (
         "mcp.observability.log_level",
-        "Logs go to stderr. debug tells why something was refused.",
+        "Logs go to stderr. debug also logs why something was refused.",
     ),
     (
         "mcp.observability.csv_token_audit_enabled",

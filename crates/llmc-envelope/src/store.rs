@@ -419,7 +419,7 @@ fn move_aside(path: &Path, why: WhyAside) -> io::Result<()> {
         store = %name,
         kept_as = %aside.file_name().unwrap_or_default().display(),
         why,
-        "a store cannot be used; a new one is begun"
+        "a store cannot be used; a new one is created"
     );
     // Without their database the logs mean nothing, and the next one must not find them.
     for suffix in ["-wal", "-shm", "-journal"] {

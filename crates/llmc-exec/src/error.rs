@@ -36,7 +36,7 @@ pub enum Error {
     #[error("{}: {source}", .path.display())]
     UnreadablePolicy { path: PathBuf, source: io::Error },
     /// Confinement that the settings require and that this kernel does not give.
-    #[error("commands cannot be confined as demanded: {missing}")]
+    #[error("commands cannot be confined as the configuration requires: {missing}")]
     IsolationRequired {
         missing: String,
         /// What the operator can do.

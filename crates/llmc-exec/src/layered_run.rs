@@ -22,7 +22,7 @@ use super::plan::{BASE_DIR, UPPER_DIR};
 
 /// What helps where there is no view.
 pub(super) const VIEW_HINT: &str =
-    "llmc doctor shows what this kernel gives; run_cmd runs commands on the files themselves";
+    "llmc doctor shows what this kernel offers; run_cmd runs commands on the files themselves";
 
 /// The result of a run on a view. Dropping it drops what the run wrote.
 #[derive(Debug)]

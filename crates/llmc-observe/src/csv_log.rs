@@ -161,7 +161,7 @@ impl CsvLog {
                     tracing::warn!(
                         file = %self.name.display(),
                         kept_as = %name.display(),
-                        "the file has other columns; a new one is begun"
+                        "the file has other columns; a new one is created"
                     );
                     return Ok(());
                 }

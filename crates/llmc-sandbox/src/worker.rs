@@ -114,7 +114,7 @@ fn serve(memory: u64) -> io::Result<()> {
 /// confined: code that takes over this process could make a thread that is not do anything.
 #[expect(
     clippy::disallowed_methods,
-    reason = "nothing in a worker is worth keeping without its server"
+    reason = "a worker without its server has nothing to keep"
 )]
 pub(crate) fn exit_with_server(
     socket: UnixStream,

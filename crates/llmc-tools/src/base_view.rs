@@ -338,7 +338,7 @@ pub(crate) fn repository_dir(roots: &Roots, cwd: &OpenDir) -> Result<OpenDir> {
 fn for_base(error: Error) -> Error {
     match error.kind {
         ErrorKind::NotFound => {
-            error.hint("base is a commit of the repository around cwd, HEAD without")
+            error.hint("base is a commit of the repository around cwd; default HEAD")
         }
         ErrorKind::TimedOut | ErrorKind::TooLarge | ErrorKind::Internal => {
             error.hint("the repository is too large or damaged to be compared")

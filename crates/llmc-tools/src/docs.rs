@@ -121,11 +121,11 @@ fn explained(kind: ErrorKind) -> (&'static str, &'static str) {
             "Change owner or permissions outside of the tools.",
         ),
         NotADirectory => (
-            "A file stands where a directory is needed.",
+            "The path is a file; a directory is needed.",
             "Read the file that the hint names, or name its directory.",
         ),
         IsDirectory => (
-            "A directory stands where a file is needed.",
+            "The path is a directory; a file is needed.",
             "List it, name a file in it, or delete it with `recursive`.",
         ),
         PreconditionFailed => (
@@ -185,7 +185,7 @@ fn explained(kind: ErrorKind) -> (&'static str, &'static str) {
             "Look at both versions and decide.",
         ),
         WriteFailed => (
-            "The disk is full, read only or failing; the old content stands.",
+            "The disk is full, read only or failing; the old content is unchanged.",
             "Make room, then try again.",
         ),
         Internal => (

@@ -67,23 +67,23 @@ kinds! {
     CommandDenied: "command or effect refused by policy", Some("COMMAND_DENIED"), None, Some("command_denied"), 403, "FORBIDDEN", 4, false;
     EgressDenied: "model or endpoint refused", None, Some("egress_denied"), None, 403, "FORBIDDEN", 4, false;
     IsolationRequired: "confinement missing", Some("ISOLATION_REQUIRED"), None, Some("isolation_required"), 403, "FORBIDDEN", 4, false;
-    NotFound: "not there", Some("NOT_FOUND"), Some("file_not_found"), Some("not_found"), 404, "NOT_FOUND", 3, false;
+    NotFound: "not found", Some("NOT_FOUND"), Some("file_not_found"), Some("not_found"), 404, "NOT_FOUND", 3, false;
     PermissionDenied: "permission denied by the operating system", Some("PERMISSION_DENIED"), Some("path_denied"), Some("permission_denied"), 403, "FORBIDDEN", 4, false;
     NotADirectory: "wrong kind: a directory was needed", Some("NOT_A_DIRECTORY"), Some("invalid_args"), Some("wrong_kind"), 409, "CONFLICT", 3, false;
     IsDirectory: "wrong kind: a file was needed", Some("IS_DIRECTORY"), Some("invalid_args"), Some("wrong_kind"), 409, "CONFLICT", 3, false;
     PreconditionFailed: "precondition failed", Some("SHA_MISMATCH"), None, Some("precondition_failed"), 409, "CONFLICT", 6, false;
     NoMatch: "edit or patch does not match", Some("NO_MATCH"), None, Some("patch_failed"), 409, "CONFLICT", 6, false;
-    AlreadyExists: "already there", Some("ALREADY_EXISTS"), None, Some("already_exists"), 409, "CONFLICT", 6, false;
+    AlreadyExists: "already exists", Some("ALREADY_EXISTS"), None, Some("already_exists"), 409, "CONFLICT", 6, false;
     Busy: "locked by another agent", Some("RESOURCE_BUSY"), None, Some("resource_busy"), 409, "CONFLICT", 6, true;
     HandleExpired: "handle unknown or expired", Some("HANDLE_EXPIRED"), None, Some("handle_expired"), 410, "GONE", 3, false;
     TooLarge: "too large", Some("OUTPUT_TOO_LARGE"), Some("file_too_large"), Some("too_large"), 413, "TOO_LARGE", 7, false;
     RateLimited: "too many requests", Some("RATE_LIMITED"), None, None, 429, "RATE_LIMITED", 8, true;
-    BudgetExceeded: "money or token cap", None, Some("budget_exceeded"), None, 402, "BUDGET_EXCEEDED", 7, false;
+    BudgetExceeded: "cost or token limit", None, Some("budget_exceeded"), None, 402, "BUDGET_EXCEEDED", 7, false;
     NoAnswer: "no answer in the allowed turns", None, Some("no_answer"), None, 422, "NO_ANSWER", 7, false;
     TimedOut: "time limit", Some("TIMEOUT"), Some("timeout"), Some("timeout"), 504, "TIMEOUT", 5, true;
     Cancelled: "cancelled", Some("CANCELLED"), Some("cancelled"), Some("cancelled"), 499, "CANCELLED", 130, true;
     ProviderFailed: "provider or upstream server failed (no retry after 400, 401, 404)", Some("UPSTREAM_FAILED"), Some("provider_error"), Some("upstream_failed"), 502, "PROVIDER_ERROR", 9, true;
-    Unavailable: "store, or the machine that holds the thing, is away", Some("UNAVAILABLE"), Some("unavailable"), Some("unavailable"), 503, "UNAVAILABLE", 75, true;
+    Unavailable: "store or service unavailable", Some("UNAVAILABLE"), Some("unavailable"), Some("unavailable"), 503, "UNAVAILABLE", 75, true;
     Conflict: "undo meets newer content", Some("CONFLICT"), None, Some("conflict"), 409, "CONFLICT", 6, false;
     WriteFailed: "write failed", Some("WRITE_FAILED"), None, Some("io_failed"), 500, "INTERNAL", 74, true;
     Internal: "anything else", Some("INTERNAL"), Some("internal_error"), Some("internal"), 500, "INTERNAL", 70, true;
@@ -447,7 +447,7 @@ impl From<llmc_host::Error> for Error {
             ),
             Host::WriteFailed { .. } => (
                 ErrorKind::WriteFailed,
-                Some("the old content stands; check the free space and try again"),
+                Some("the old content is unchanged; check the free space and try again"),
             ),
             Host::TimedOut => (
                 ErrorKind::TimedOut,

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use llmc_config::Config;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::Kept;
 use llmc_host::{CancelToken, MAX_ANSWER_BYTES, Workspace, names};
@@ -53,8 +54,10 @@ pub enum Content {
 pub struct Sidecars(Vec<Sidecar>);
 
 impl Sidecars {
-    /// Looks for each; a missing one is a warning, not an error.
+    /// Looks for each. A missing one is a warning if the operator named it, and nothing to report if it is one of the
+    /// names that are looked for by default.
     pub(crate) fn find(paths: &[String], files: &Workspace) -> Sidecars {
+        let optional = Config::default().mcp.resources.sidecars;
         let mut found: Vec<Sidecar> = Vec::new();
         for path in paths {
             let name = path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -68,6 +71,9 @@ impl Sidecars {
                     name,
                     path: path.clone(),
                 }),
+                Err(llmc_host::Error::NotFound { .. }) if optional.contains(path) => {
+                    tracing::debug!(sidecar = %path, "optional sidecar not there");
+                }
                 Err(error) => {
                     tracing::warn!(sidecar = %path, reason = %error, "sidecar not listed")
                 }

@@ -261,7 +261,7 @@ fn worker_error(error: llmc_sandbox::Error) -> Error {
         Sandbox::Refused(_) => Error::new(ErrorKind::IsolationRequired, message)
             .hint("scripts need a kernel that filters system calls (seccomp)"),
         Sandbox::BadState(_) => Error::new(ErrorKind::HandleExpired, message)
-            .hint("it is damaged or of another version; call again to begin it anew"),
+            .hint("it is damaged or of another version; call again to start a new one"),
         _ => Error::new(ErrorKind::Internal, message).hint("try again"),
     }
 }

@@ -124,7 +124,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Ask a running server whether it is well
+    /// Check whether a running server is healthy
     ///
     /// For containers and service managers: exit code 0 and what the server says, or 1 and why not. Needs no token.
     /// Without --url it asks at mcp.server.port of this machine.

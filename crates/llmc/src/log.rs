@@ -1,6 +1,8 @@
-//! Logs to standard error: one line per event, JSON or text, with the field names operators search for.
+//! Logs to standard error: one line per event. JSON has the field names operators search for; text is short, for people
+//! who read along in a terminal.
 
-use std::io::Write;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -47,8 +49,34 @@ pub(crate) enum LogWriter {
     Thread,
 }
 
+/// How a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineFormat {
+    Json,
+    Text,
+}
+
+impl LineFormat {
+    /// What the setting means for this process's standard error.
+    pub(crate) fn of(setting: LogFormat) -> LineFormat {
+        match setting {
+            LogFormat::Json => LineFormat::Json,
+            LogFormat::Text => LineFormat::Text,
+            LogFormat::Auto if std::io::stderr().is_terminal() => LineFormat::Text,
+            LogFormat::Auto => LineFormat::Json,
+        }
+    }
+
+    fn line(self, level: Level, fields: Fields) -> String {
+        match self {
+            LineFormat::Json => json_line(level, fields),
+            LineFormat::Text => text_line(level, &fields),
+        }
+    }
+}
+
 /// Starts logging. Libraries log warnings and errors only.
-pub(crate) fn start(format: LogFormat, level: LogLevel, writer: LogWriter) {
+pub(crate) fn start(format: LineFormat, level: LogLevel, writer: LogWriter) {
     if writer == LogWriter::Thread {
         start_writer();
     }
@@ -88,15 +116,18 @@ fn start_writer() {
     }
 }
 
-fn write(line: String) {
+fn write(line: String, format: LineFormat) {
     let Some(writer) = WRITER.get() else {
         return write_now(&line);
     };
     let dropped = DROPPED_LINES.swap(0, Ordering::Relaxed);
     if dropped > 0 {
-        let notice = format!(
-            r#"{{"level":"warn","msg":"{dropped} log lines dropped: standard error was not read in time"}}"#
-        );
+        let message = format!("{dropped} log lines dropped: standard error was not read in time");
+        let fields = Fields {
+            message,
+            ..Fields::default()
+        };
+        let notice = format.line(Level::WARN, fields);
         if writer.try_send(WriterMessage::Line(notice)).is_err() {
             DROPPED_LINES.fetch_add(dropped, Ordering::Relaxed);
         }
@@ -125,7 +156,7 @@ pub(crate) fn flush() {
 }
 
 struct LineLayer {
-    format: LogFormat,
+    format: LineFormat,
 }
 
 /// The id of the call or request that a span stands for.
@@ -153,34 +184,60 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LineLayer {
                 .rest
                 .extend(id.map(|id| (CORRELATION_FIELD.to_owned(), id)));
         }
-        let now = jiff::Timestamp::now();
-        let line = match self.format {
-            LogFormat::Json => {
-                let mut line = Map::new();
-                line.insert("ts".to_owned(), format!("{now:.6}").into());
-                line.insert(
-                    "level".to_owned(),
-                    level_name(*event.metadata().level()).into(),
-                );
-                line.insert("msg".to_owned(), fields.message.into());
-                line.extend(fields.rest);
-                Value::Object(line).to_string()
-            }
-            LogFormat::Text => {
-                let mut line = format!(
-                    "{now:.3} {:5} {}",
-                    level_name(*event.metadata().level()),
-                    fields.message
-                );
-                for (key, value) in fields.rest {
-                    line.push_str(&format!(" {key}={value}"));
-                }
-                // JSON strings are escaped; the message is the one place where a line break could hide.
-                line.replace(['\n', '\r'], " ")
-            }
-        };
-        write(line);
+        let level = *event.metadata().level();
+        write(self.format.line(level, fields), self.format);
     }
+}
+
+fn json_line(level: Level, fields: Fields) -> String {
+    let now = jiff::Timestamp::now();
+    let mut line = Map::new();
+    line.insert("ts".to_owned(), format!("{now:.6}").into());
+    line.insert("level".to_owned(), level_name(level).into());
+    line.insert("msg".to_owned(), fields.message.into());
+    line.extend(fields.rest);
+    Value::Object(line).to_string()
+}
+
+/// The local time, the level unless it is `info`, the message, and the fields that say something.
+///
+/// The correlation id is for failures: it is what an error message quotes.
+fn text_line(level: Level, fields: &Fields) -> String {
+    let mut line = jiff::Zoned::now().strftime("%H:%M:%S ").to_string();
+    if level != Level::INFO {
+        let _ = write!(line, "{} ", level_name(level));
+    }
+    line.push_str(&fields.message);
+    let failed = level <= Level::WARN || fields.rest.contains_key("error_code");
+    for (key, value) in &fields.rest {
+        let omitted = match key.as_str() {
+            CORRELATION_FIELD => !failed,
+            "truncated" => value == &Value::Bool(false),
+            "status" => value == "ok" || value == "error",
+            // A line of its own says it, and better.
+            "confinement" => true,
+            "tokens_in" => true,
+            _ => value == "",
+        };
+        if !omitted {
+            let _ = write!(line, " {key}={}", text_value(value));
+        }
+    }
+    one_line(&line)
+}
+
+/// A plain word as it is, anything else as JSON.
+fn text_value(value: &Value) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@+,".contains(c);
+    match value.as_str() {
+        Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        _ => value.to_string(),
+    }
+}
+
+/// Control characters would act on the terminal, or begin a line that looks like another event.
+fn one_line(line: &str) -> String {
+    line.replace(|c: char| c.is_control(), " ")
 }
 
 fn level_name(level: Level) -> &'static str {
@@ -235,5 +292,54 @@ impl Visit for Fields {
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.put(field, value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The text line of an event, without its time.
+    fn text(level: Level, message: &str, rest: Value) -> String {
+        let fields = Fields {
+            message: message.to_owned(),
+            rest: rest.as_object().unwrap().clone(),
+        };
+        text_line(level, &fields)["00:00:00 ".len()..].to_owned()
+    }
+
+    #[test]
+    fn a_call_is_a_short_line() {
+        let call = json!({"correlation_id": "c0ffee", "tool": "read_file", "status": "ok", "duration_ms": 1.25, "path": "a b.txt", "truncated": false, "tokens_in": 5, "tokens_out": 18});
+        assert_eq!(
+            text(Level::INFO, "call", call),
+            r#"call tool=read_file duration_ms=1.25 path="a b.txt" tokens_out=18"#
+        );
+    }
+
+    #[test]
+    fn a_failure_has_the_id_that_its_answer_quotes() {
+        let call = json!({"correlation_id": "c0ffee", "tool": "read_file", "status": "error", "error_code": "NOT_FOUND", "truncated": true});
+        assert_eq!(
+            text(Level::INFO, "call", call),
+            "call correlation_id=c0ffee tool=read_file error_code=NOT_FOUND truncated=true"
+        );
+        assert_eq!(
+            text(Level::WARN, "odd", json!({"correlation_id": "c0ffee"})),
+            "warn odd correlation_id=c0ffee"
+        );
+    }
+
+    #[test]
+    fn no_value_begins_a_line_or_acts_on_the_terminal() {
+        let line = text(
+            Level::ERROR,
+            "a\nb\u{1b}[2J",
+            json!({"path": "c\nd\u{1b}[31m", "empty": ""}),
+        );
+        assert!(!line.contains(|c: char| c.is_control()), "{line}");
+        assert_eq!(line, r#"error a b [2J path="c\nd\u001b[31m""#);
     }
 }

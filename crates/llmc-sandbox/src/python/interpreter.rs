@@ -269,7 +269,7 @@ impl Interpreter {
         let required = |missing: String| {
             llmc_exec::Error::IsolationRequired {
             missing,
-            hint: "llmc doctor tells what this kernel gives; mcp.code_execution.sandbox = \"embedded\" needs none of it"
+            hint: "llmc doctor shows what this kernel offers; mcp.code_execution.sandbox = \"embedded\" needs none of it"
                 .to_owned(),
         }
         };

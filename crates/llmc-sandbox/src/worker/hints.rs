@@ -11,7 +11,7 @@ const CONSTRUCTS: &[(&str, &str)] = &[
     ),
     (
         "class inheritance",
-        "raise ValueError or RuntimeError instead of an own exception; write one class without bases, or functions and dicts",
+        "raise ValueError or RuntimeError instead of a class of your own; write one class without bases, or functions and dicts",
     ),
     (
         "method decorators",
@@ -103,7 +103,7 @@ const GAPS: &[(&str, &str)] = &[
         "do not take turns",
         "each task runs to its end when it is awaited; leave sleep(0) out if the order does not matter",
     ),
-    ("no such group", "look at m.groups() for what there is"),
+    ("no such group", "m.groups() lists the groups"),
 ];
 
 /// Modules, and what to do without them.

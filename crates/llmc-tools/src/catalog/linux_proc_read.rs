@@ -25,7 +25,7 @@ pub(super) struct LinuxProcRead;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     proc_id: String,
-    #[schemars(extend("default" = null, "x-help" = "where the last read ended without"))]
+    #[schemars(extend("default" = null, "x-help" = "default: where the last read ended"))]
     offset: Option<AtLeast<0, 0>>,
     /// regex
     #[schemars(extend("x-help" = "a regular expression to wait for"))]

@@ -24,7 +24,7 @@ pub(super) struct Args {
     #[schemars(extend("x-help" = "either this or argv"))]
     command: Option<String>,
     argv: Option<Vec<String>>,
-    #[schemars(extend("x-help" = "the workspace root without"))]
+    #[schemars(extend("x-help" = "default: the workspace root"))]
     cwd: Option<String>,
     /// for REPLs
     pty: Option<bool>,

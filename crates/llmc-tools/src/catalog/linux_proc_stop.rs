@@ -26,7 +26,7 @@ pub(super) struct LinuxProcStop;
 pub(super) struct Args {
     proc_id: String,
     #[schemars(with = "Option<String>")]
-    #[schemars(extend("x-help" = "TERM, then KILL, without"))]
+    #[schemars(extend("x-help" = "default: TERM, then KILL"))]
     signal: Option<SignalNumber>,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Args {
     path: String,
     #[schemars(extend("x-help" = "lines to skip"))]
     offset_lines: Option<AtLeast<0, 0>>,
-    #[schemars(extend("default" = null, "x-help" = "the whole file without"))]
+    #[schemars(extend("default" = null, "x-help" = "default: the whole file"))]
     max_lines: Option<Count<DEFAULT_LINES, 1, 100_000>>,
     line_numbers: Option<bool>,
 }

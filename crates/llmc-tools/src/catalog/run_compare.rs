@@ -21,9 +21,9 @@ pub(super) struct Args {
     command: Option<String>,
     #[schemars(extend("x-help" = "words as they are"))]
     argv: Option<Vec<String>>,
-    #[schemars(extend("x-help" = "a commit, or h12: before that entry of history; HEAD without"))]
+    #[schemars(extend("x-help" = "a commit, or h12: before that entry of history; default HEAD"))]
     base: Option<String>,
-    #[schemars(extend("x-help" = "the workspace root without"))]
+    #[schemars(extend("x-help" = "default: the workspace root"))]
     cwd: Option<String>,
     #[schemars(extend("x-help" = "seconds for both runs"))]
     timeout: Option<f64>,

@@ -21,7 +21,7 @@ pub(super) struct Args {
     command: Option<String>,
     #[schemars(extend("x-help" = "words as they are"))]
     argv: Option<Vec<String>>,
-    #[schemars(extend("x-help" = "the workspace root without"))]
+    #[schemars(extend("x-help" = "default: the workspace root"))]
     cwd: Option<String>,
     #[schemars(extend("x-help" = "seconds; then it is ended"))]
     timeout: Option<f64>,

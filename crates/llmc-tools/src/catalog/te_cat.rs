@@ -27,7 +27,7 @@ pub(super) struct TeCat;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     path: String,
-    #[schemars(extend("default" = null, "x-help" = "that many from the start; a preview without"))]
+    #[schemars(extend("default" = null, "x-help" = "that many from the start; default: a preview"))]
     lines: Option<AtLeast<1, 1>>,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct TeDiff;
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
     a: String,
-    #[schemars(extend("x-help" = "HEAD without"))]
+    #[schemars(extend("x-help" = "default: HEAD"))]
     b: Option<String>,
 }
 

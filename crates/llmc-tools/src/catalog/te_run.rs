@@ -22,7 +22,7 @@ pub(super) struct Args {
     #[schemars(extend("x-help" = "either this or argv"))]
     command: Option<String>,
     argv: Option<Vec<String>>,
-    #[schemars(extend("x-help" = "the workspace root without"))]
+    #[schemars(extend("x-help" = "default: the workspace root"))]
     cwd: Option<String>,
     #[schemars(extend("x-help" = "seconds"))]
     timeout: Option<f64>,

@@ -57,7 +57,7 @@ fn without_python(app: &App) -> Option<&'static str> {
 fn with_script_hint(mut error: Error) -> Error {
     if error.kind == ErrorKind::IsolationRequired {
         error.hint = Some(
-            "llmc doctor says what this kernel gives; mcp.code_execution.sandbox = \"embedded\" needs no namespaces"
+            "llmc doctor shows what this kernel offers; mcp.code_execution.sandbox = \"embedded\" needs no namespaces"
                 .to_owned(),
         );
     }

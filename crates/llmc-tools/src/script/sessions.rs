@@ -136,7 +136,7 @@ impl ScriptSession {
                 age.as_secs() / 3600
             ),
         )
-        .hint("call again to begin it anew"))
+        .hint("call again to start a new one"))
     }
 
     /// Keeps what a script has left.

@@ -55,7 +55,7 @@ pub(super) fn capture(
             Ok(None)
         }
         Err(error) => Err(error.hint(
-            "the operator mends mcp.te.script_path, or sets mcp.te.passthrough_on_failure = true",
+            "the operator corrects mcp.te.script_path, or sets mcp.te.passthrough_on_failure = true",
         )),
     }
 }

@@ -17,16 +17,16 @@ usage: te [TE FLAGS] COMMAND [ARGUMENTS]
        te rag WORDS | te explain SYMBOL | te run COMMAND
        te analyze [--by cmd|agent|source|session|model] [--since 24h] [--json]
 
-te runs the command and shows what matters of its output within the token budget (mcp.te.budget_tokens), with a header
-that counts what there was and a handle that returns the rest byte for byte. grep, rg, cat, head, tail, find, ls, git,
-diff and test runs are understood; other commands pass through unchanged. The exit code is the command's. grep without a
+te runs the command and prints the important part of its output within the token budget (mcp.te.budget_tokens). A header
+counts what was found, and a handle returns the rest byte for byte. Output of grep, rg, cat, head, tail, find, ls, git, diff
+and test runs is ranked; output of other commands is printed unchanged. The exit code is the command's. grep without a
 path and without input from a pipe searches this folder. rag and explain ask the index of this workspace.
 
-flags, before the command word:
-  --json          the answer as one JSON document
-  --raw           the output as it is
+flags, before the command:
+  --json          print the answer as one JSON document
+  --raw           print the output unchanged
   --preview       run the command, confined, on a copy-on-write view: its output and the diff of what it would change
-  --compare       run it, confined, on the workspace as it was at --base (a commit, HEAD without) and as it is: what differs
+  --compare       run it, confined, on the workspace as it was at --base (a commit; HEAD by default) and as it is now
   --handle ID     print a stored result; --chunk N one chunk of it, from 0
   --list-handles  what is stored
   --stats         calls, tokens served, withheld and fetched back
@@ -38,7 +38,7 @@ examples:
   te --compare pytest -q
   te --handle res_01H... --chunk 1 | less
 
-TE_AGENT_ID, TE_SESSION_ID and TE_MODEL say for whom it runs.
+TE_AGENT_ID, TE_SESSION_ID and TE_MODEL name the agent, session and model in the records.
 ";
 
 /// Stored results, a line each, newest first.

@@ -66,7 +66,8 @@ pub(super) fn run(common: &Common, json: bool) -> Result<ExitCode, Failure> {
         Some(_) => observability.log_level,
         None => LogLevel::Error,
     };
-    log::start(observability.log_format, level, log::LogWriter::Direct);
+    let format = log::LineFormat::of(observability.log_format);
+    log::start(format, level, log::LogWriter::Direct);
     let stores = state::stores(&loaded.state_dir());
     let found = examine(&App::open(loaded)?, stores);
     print(&match json {

@@ -30,7 +30,7 @@ use llmc_tools::{App, Error, ErrorKind};
 use serde_json::{Map, Value};
 
 use crate::cli::{Cli, Common, ConfigVerb, RepoVerb, RlmVerb, Verb};
-use crate::log;
+use crate::log::{self, LineFormat};
 
 /// Message and exit code of a failed verb.
 #[derive(Debug)]
@@ -145,8 +145,9 @@ fn start_server(loaded: &LoadedConfig) -> Result<(), Failure> {
             "mcp.enabled is false: the server is switched off",
         ));
     }
+    let format = LineFormat::of(config.mcp.observability.log_format);
     log::start(
-        config.mcp.observability.log_format,
+        format,
         config.mcp.observability.log_level,
         log::LogWriter::Thread,
     );
@@ -159,14 +160,22 @@ fn start_server(loaded: &LoadedConfig) -> Result<(), Failure> {
         .map(|entry| (entry.key.clone(), entry.shown().into()))
         .collect();
     let effective = Value::Object(effective).to_string();
+    // Programs that collect logs want the configuration in the first line; people ask for it with --log-level debug.
+    let (first, second) = match format {
+        LineFormat::Json => (Some(effective), None),
+        LineFormat::Text => (None, Some(effective)),
+    };
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         mode = config.mcp.mode.as_str(),
         root = %loaded.root.display(),
         file = loaded.file_label(),
-        config = effective,
+        config = first,
         "start"
     );
+    if let Some(config) = second {
+        tracing::debug!(config, "configuration");
+    }
     Ok(())
 }
 
@@ -178,7 +187,7 @@ fn start_quietly(common: &Common) -> Result<Arc<App>, Failure> {
     } else {
         LogLevel::Error
     };
-    let format = loaded.config.mcp.observability.log_format;
+    let format = LineFormat::of(loaded.config.mcp.observability.log_format);
     log::start(format, level, log::LogWriter::Direct);
     Ok(App::start(loaded)?)
 }

@@ -1,17 +1,20 @@
 //! The written pages: requirements have proofs, links lead somewhere, examples are what the program does.
 //!
-//! A fenced block under `<!-- run -->` is a session in the sample project below: its `$` lines are run one after the other and
-//! what they print is compared, `…` standing for anything, alone on a line for any number of lines. A block under
-//! `<!-- check -->` is a configuration that has to be valid.
+//! A fenced block under `<!-- run -->` is run in the sample project below. In a `console` block the `$` lines are run one after
+//! the other and what they print is compared, `…` standing for anything, alone on a line for any number of lines. An `sh` block
+//! is a script that must succeed. A block under `<!-- check -->` is a configuration that has to be valid.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use llmc_testkit::{TestProcess, TestWorkspace};
+use llmc_testkit::{ProcessOutput, TestProcess, TestWorkspace, skip};
 
 use crate::workspace;
 
-fn repository() -> PathBuf {
+/// The mark of pages whose examples need every kind of confinement that there is.
+const NEEDS_CONFINEMENT: &str = "<!-- needs: full confinement -->";
+
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .canonicalize()
@@ -19,7 +22,7 @@ fn repository() -> PathBuf {
 }
 
 /// Every page, by its path from the repository's root.
-fn pages() -> Vec<(String, String)> {
+pub(crate) fn pages() -> Vec<(String, String)> {
     let root = repository();
     let mut found: Vec<PathBuf> = std::fs::read_dir(&root)
         .unwrap()
@@ -161,7 +164,13 @@ fn every_link_leads_somewhere() {
                 repository().join(folder).join(path)
             };
             let headings = std::fs::read_to_string(&reached).unwrap_or_default();
-            if !reached.exists()
+            // The book is made of docs/ alone: a link out of it is broken there.
+            let leaves_the_book = name.starts_with("docs/")
+                && reached
+                    .canonicalize()
+                    .is_ok_and(|reached| !reached.starts_with(repository().join("docs")));
+            if leaves_the_book
+                || !reached.exists()
                 || (!anchor.is_empty() && !headings.lines().any(|line| slug(line) == anchor))
             {
                 wrong.push(format!("{name}: {target}"));
@@ -236,7 +245,16 @@ fn examples_are_what_the_program_does() {
         }
         // One project for each page: an example may go on where the last one ended.
         let workspace = sample();
-        for example in examples {
+        if text.contains(NEEDS_CONFINEMENT) && !is_fully_confined(&workspace) {
+            continue;
+        }
+        for (language, example) in examples {
+            if language == "sh" {
+                let ended = run_script(&workspace, &format!("set -e\n{example}"));
+                assert_eq!(ended.code, Some(0), "{name}:\n{example}\n{}", ended.stdout);
+                count += 1;
+                continue;
+            }
             for (command, expected) in session(example) {
                 let got = run(&workspace, command);
                 assert!(
@@ -270,7 +288,7 @@ fn the_first_command_of_the_readme_is_answered() {
 fn configurations_in_the_pages_are_valid() {
     let mut count = 0;
     for (name, text) in pages() {
-        for block in blocks(&text, "<!-- check -->") {
+        for (_, block) in blocks(&text, "<!-- check -->") {
             let workspace = workspace("//- a\n");
             workspace.write("llmc.toml", block);
             let ended = workspace.llmc(["config", "check"]);
@@ -281,15 +299,16 @@ fn configurations_in_the_pages_are_valid() {
     assert!(count >= 3, "only {count} configurations were found");
 }
 
-/// What stands in the fenced blocks that follow a mark.
-fn blocks<'t>(text: &'t str, mark: &str) -> Vec<&'t str> {
+/// Language and content of the fenced blocks that follow a mark.
+fn blocks<'t>(text: &'t str, mark: &str) -> Vec<(&'t str, &'t str)> {
     text.split(mark)
         .skip(1)
         .map(|rest| {
             let rest = rest.trim_start();
             let (fence, inside) = rest.split_once('\n').unwrap();
-            assert!(fence.starts_with("```"), "a block follows {mark}: {fence}");
-            inside.split_once("\n```").unwrap().0
+            let language = fence.strip_prefix("```");
+            let language = language.unwrap_or_else(|| panic!("a block follows {mark}: {fence}"));
+            (language, inside.split_once("\n```").unwrap().0)
         })
         .collect()
 }
@@ -308,12 +327,28 @@ fn session(example: &str) -> Vec<(&str, Vec<&str>)> {
 }
 
 fn run(workspace: &TestWorkspace, command: &str) -> String {
+    run_script(workspace, command).stdout
+}
+
+/// Both streams are in the standard output of what is returned.
+fn run_script(workspace: &TestWorkspace, script: &str) -> ProcessOutput {
     let programs = Path::new(env!("CARGO_BIN_EXE_llmc")).parent().unwrap();
     let mut shell = workspace.command_of("/bin/sh");
     shell
-        .args(["-c", &format!("{{ {command}\n}} 2>&1")])
+        .args(["-c", &format!("{{ {script}\n}} 2>&1")])
         .env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
-    TestProcess::start(shell).finish().stdout
+    TestProcess::start(shell).finish()
+}
+
+fn is_fully_confined(workspace: &TestWorkspace) -> bool {
+    let setting = "mcp.exec.confinement=\"full\"";
+    let ended = workspace.llmc(["tool", "health", "--set", setting]);
+    if ended.code == Some(4) {
+        skip(&ended.stderr);
+        return false;
+    }
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    true
 }
 
 /// Whether lines are as shown.

@@ -79,6 +79,7 @@ mod install;
 mod modes;
 mod names;
 mod observe;
+mod pages;
 mod policy;
 mod procs;
 mod procs_limits;

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use llmc_testkit::{McpClient, TestWorkspace};
+use llmc_testkit::{McpClient, TestScreen, TestWorkspace};
 use serde_json::{Value, json};
 
 use crate::{classic, keys, workspace};
@@ -123,7 +123,7 @@ fn logs_can_be_text_and_quieter() {
         ended
             .stderr
             .lines()
-            .any(|line| line.contains("call") && line.contains("tool=\"read_file\"")),
+            .any(|line| line.contains(" call tool=read_file ")),
         "{}",
         ended.stderr
     );
@@ -148,6 +148,53 @@ fn logs_can_be_text_and_quieter() {
         !client.finish().stderr.contains("correlation_id\":\""),
         "as asked"
     );
+}
+
+#[test]
+fn on_a_terminal_logs_are_short_text_lines() {
+    let workspace = workspace(FIXTURE);
+    let serve = |flags: &[&str]| {
+        let mut command = workspace.command();
+        command.args(["serve", "--port", "0"]).args(flags);
+        let mut screen = TestScreen::start(command);
+        screen.wait_for_output("listening");
+        // What follows may have arrived in part only.
+        let raw = screen.raw();
+        let end = raw.find("listening").unwrap();
+        raw[..end].to_owned()
+    };
+    let shown = serve(&[]);
+    let is_time = |text: &str| {
+        let digits = |c: char| if c.is_ascii_digit() { '0' } else { c };
+        text.chars().map(digits).eq("00:00:00 ".chars())
+    };
+    assert!(
+        shown.lines().all(|line| line.get(..9).is_some_and(is_time)),
+        "{shown}"
+    );
+    assert!(shown.contains("start version="), "{shown}");
+    for absent in [
+        "{",
+        "mcp.tools.allowed_roots",
+        "correlation_id",
+        "sidecar",
+        "warn",
+    ] {
+        assert!(!shown.contains(absent), "{absent} in:\n{shown}");
+    }
+    let asked = ["--set", "mcp.observability.log_format=\"json\""];
+    assert!(serve(&asked).contains("{\"ts\":"), "JSON when asked for");
+}
+
+#[test]
+fn optional_sidecars_that_are_missing_are_no_warning() {
+    let workspace = workspace(FIXTURE);
+    let mut client = classic(&workspace);
+    client.text("read_file", json!({"path": "a.txt"}));
+    let ended = client.finish();
+    for line in lines(&ended.stderr) {
+        assert_eq!(line["level"], "info", "{line}");
+    }
 }
 
 const HEADER: &str = "timestamp,correlation_id,session_id,agent_id,tool,tokens_in,tokens_out,tokens_withheld,tokens_fetched_back,duration_ms,status";

@@ -45,7 +45,7 @@ pub(super) fn text(found: &Findings) -> String {
     }
     row("", String::new());
     row("commands", found.confinement.to_string());
-    row("kernel gives", offered(found));
+    row("kernel offers", offered(found));
     row("enforced", enforced(found));
     row("limits by", found.limits_by.to_owned());
     let programs: Vec<String> = found
@@ -53,8 +53,11 @@ pub(super) fn text(found: &Findings) -> String {
         .iter()
         .map(|program| format!("{} = {}", program.name, program.path.display()))
         .collect();
-    row("programs", or_none(programs.join(", ")));
-    row("interpreters", or_none(interpreters(found).join(", ")));
+    // Without an allowlist any program may run, as the row above says.
+    if !programs.is_empty() {
+        row("programs", programs.join(", "));
+        row("interpreters", or_none(interpreters(found).join(", ")));
+    }
     row(
         "tool chains",
         or_none(working_tool_chains(found).join(", ")),
@@ -63,7 +66,7 @@ pub(super) fn text(found: &Findings) -> String {
     row("scripts", found.scripts.clone());
     row("parsing", found.parsers.to_owned());
     for missing in &found.unresolved {
-        row("not there", format!("{}: {}", missing.name, missing.why));
+        row("not found", format!("{}: {}", missing.name, missing.why));
     }
     row("", String::new());
     let colour = Paint::stdout().is_on();
@@ -84,7 +87,7 @@ pub(super) fn text(found: &Findings) -> String {
         let _ = writeln!(out, "problem: {problem}");
     }
     if found.problems.is_empty() {
-        out.push_str("everything that the configuration demands holds\n");
+        out.push_str("everything that the configuration requires is in force\n");
     }
     out
 }
@@ -239,7 +242,7 @@ fn working_tool_chains(found: &Findings) -> Vec<String> {
         .filter_map(|tool| {
             let version = tool.version.as_ref().ok()?;
             let number = version
-                .split(|c: char| c.is_whitespace() || c == '"' || c == ',')
+                .split(|c: char| c.is_whitespace() || "\",()".contains(c))
                 .map(|word| word.trim_start_matches(['v', 'g', 'o']))
                 .find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
             Some(format!("{} {}", tool.name, number.unwrap_or(version)))
@@ -255,7 +258,7 @@ fn layers(found: &Findings) -> Vec<String> {
             let how = match layer.store {
                 Some(LayerStore::Disk) => "private layer in the state directory",
                 Some(LayerStore::DiskRenewed) => {
-                    "private layer in the state directory, begun anew (the old one was unusable or above mcp.exec.cache_max_bytes)"
+                    "private layer in the state directory, recreated (the old one was unusable or above mcp.exec.cache_max_bytes)"
                 }
                 Some(LayerStore::Memory) => "private layer in memory",
                 Some(LayerStore::MemoryBecauseFull) => "private layer in memory (the disk is full)",
