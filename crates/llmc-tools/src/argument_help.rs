@@ -68,7 +68,6 @@ const ARGUMENTS: &[(&str, &str)] = &[
     ("path", "Path in the workspace"),
     ("read_file.path", "File, FILE::SYMBOL, or a handle"),
     ("history.path", "Only changes at or below this path"),
-    ("undo.path", "Only what is at or below this path"),
     ("pattern", "What to look for"),
     ("pid", "Process number"),
     ("proc", "Background command to wait for"),
