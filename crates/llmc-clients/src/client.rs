@@ -80,6 +80,8 @@ pub struct ClientPaths {
     /// `CLINE_DIR`, usually `.cline` in the home folder.
     pub cline: PathBuf,
     pub project: PathBuf,
+    /// The folders of `PATH`.
+    pub search_path: Vec<PathBuf>,
 }
 
 impl ClientPaths {
@@ -98,6 +100,9 @@ impl ClientPaths {
             config: moved("XDG_CONFIG_HOME", ".config"),
             codex: moved("CODEX_HOME", ".codex"),
             cline: moved("CLINE_DIR", ".cline"),
+            search_path: variable("PATH")
+                .map(|path| std::env::split_paths(&path).collect())
+                .unwrap_or_default(),
             home,
             project,
         }
@@ -316,19 +321,26 @@ impl Client {
 /// used, the extension's first.
 fn cline_file(place: &ClientPaths) -> PathBuf {
     let file = "settings/cline_mcp_settings.json";
+    let folders = cline_folders(place);
+    let [extensions @ .., own] = &folders;
+    match folders.iter().find(|folder| is_dir(folder)) {
+        Some(found) if found == own => own.join("data").join(file),
+        Some(found) => found.join(file),
+        None => extensions[0].join(file),
+    }
+}
+
+/// The folders that Cline makes: of the extension in each editor, then that of the command line.
+pub(crate) fn cline_folders(place: &ClientPaths) -> [PathBuf; 5] {
     let storage = "User/globalStorage/saoudrizwan.claude-dev";
-    let editors = ["Code", "VSCodium", "Cursor", "Windsurf"];
-    let mut extensions = editors.map(|editor| place.config.join(editor).join(storage));
-    let own = place.cline.join("data");
-    let there = |folder: &&mut PathBuf| is_dir(folder);
-    if let Some(found) = extensions.iter_mut().find(there) {
-        return found.join(file);
-    }
-    if is_dir(&place.cline) {
-        return own.join(file);
-    }
-    let [usual, ..] = extensions;
-    usual.join(file)
+    let of = |editor: &str| place.config.join(editor).join(storage);
+    [
+        of("Code"),
+        of("VSCodium"),
+        of("Cursor"),
+        of("Windsurf"),
+        place.cline.clone(),
+    ]
 }
 
 fn is_dir(path: &Path) -> bool {

@@ -2,6 +2,7 @@
 
 use crate::client::SettingsFormat;
 use crate::entry::ServerEntry;
+use crate::others::StartedServer;
 use crate::plan::{NameConflict, SettingsChange};
 use crate::{json, toml, yaml};
 
@@ -37,9 +38,11 @@ pub(crate) fn edit_text(
         (SettingsFormat::YamlFile, SettingsChange::Uninstall(entry)) => {
             yaml::remove_entry(text, entry, conflict)?
         }
+        // Continue has a file for each server, and those of others are not edited here.
+        (SettingsFormat::YamlFile, SettingsChange::Retire(_)) => Some(text.to_owned()),
         _ if text.trim().is_empty() => match change {
             SettingsChange::Install(entry) => Some(new_file(format, entry)?),
-            SettingsChange::Uninstall(_) => Some(text.to_owned()),
+            SettingsChange::Uninstall(_) | SettingsChange::Retire(_) => Some(text.to_owned()),
         },
         (SettingsFormat::Json { servers, typed }, SettingsChange::Install(entry)) => {
             Some(json::insert_entry(text, servers, typed, entry, conflict)?)
@@ -52,6 +55,12 @@ pub(crate) fn edit_text(
         }
         (SettingsFormat::Toml { servers }, SettingsChange::Uninstall(entry)) => {
             Some(toml::remove_entry(text, servers, entry, conflict)?)
+        }
+        (SettingsFormat::Json { servers, .. }, SettingsChange::Retire(other)) => {
+            Some(json::remove_named(text, servers, &other.entry)?)
+        }
+        (SettingsFormat::Toml { servers }, SettingsChange::Retire(other)) => {
+            Some(toml::remove_named(text, servers, &other.entry)?)
         }
     };
     Ok(after.map(|after| format!("{mark}{after}")))
@@ -69,6 +78,17 @@ pub(crate) fn args_of(
         SettingsFormat::Toml { servers } => toml::args_of(text, servers, entry),
         SettingsFormat::YamlFile => yaml::args_of(text, entry),
     }
+}
+
+/// Every server that this text starts, as far as it can be read.
+pub(crate) fn started_servers(format: SettingsFormat, text: &str) -> Vec<StartedServer> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match format {
+        SettingsFormat::Json { servers, .. } => json::started_servers(text, servers),
+        SettingsFormat::Toml { servers } => toml::started_servers(text, servers),
+        SettingsFormat::YamlFile => None,
+    }
+    .unwrap_or_default()
 }
 
 /// A file with this entry and nothing else.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::edit::EditError;
 use crate::entry::ServerEntry;
+use crate::others::StartedServer;
 use crate::plan::NameConflict;
 
 /// Comments and trailing commas, which editors allow in their settings, and nothing else beyond JSON.
@@ -76,10 +77,7 @@ pub(crate) fn remove_entry(
     conflict: NameConflict,
 ) -> Result<String, EditError> {
     let root = parse(text)?;
-    let Some(container) = find_property(&top(&root)?, servers)? else {
-        return Ok(text.to_owned());
-    };
-    let Some(there) = find_property(&object(&container, servers)?, entry.name())? else {
+    let Some(there) = find_entry(&root, servers, entry.name())? else {
         return Ok(text.to_owned());
     };
     let ours = there
@@ -88,10 +86,48 @@ pub(crate) fn remove_entry(
     if !ours && conflict == NameConflict::Refuse {
         return Err(EditError::NameTaken(command_of(&there)));
     }
+    remove_named(text, servers, entry.name())
+}
+
+/// Removes the entry of this name, whatever it starts.
+pub(crate) fn remove_named(text: &str, servers: &str, name: &str) -> Result<String, EditError> {
+    let root = parse(text)?;
+    let Some(there) = find_entry(&root, servers, name)? else {
+        return Ok(text.to_owned());
+    };
     there.remove();
     let after = root.to_string();
-    check_rest_unchanged(text, &after, servers, entry.name(), false)?;
+    check_rest_unchanged(text, &after, servers, name, false)?;
     Ok(after)
+}
+
+/// Every entry with what it starts; `None` when the text cannot be read.
+pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<StartedServer>> {
+    let root = parse(text).ok()?;
+    let container = find_property(&root.object_value()?, servers).ok()??;
+    let entries = container.object_value()?.properties().into_iter();
+    let started = entries.filter_map(|property| {
+        let value = property.value()?.to_serde_value()?;
+        let args = value["args"].as_array().map(Vec::as_slice);
+        let args = args.unwrap_or_default().iter().filter_map(Value::as_str);
+        Some(StartedServer {
+            entry: property.decoded_name()?,
+            command: value["command"].as_str()?.to_owned(),
+            args: args.map(str::to_owned).collect(),
+        })
+    });
+    Some(started.collect())
+}
+
+fn find_entry(
+    root: &CstRootNode,
+    servers: &str,
+    name: &str,
+) -> Result<Option<CstObjectProp>, EditError> {
+    match find_property(&top(root)?, servers)? {
+        Some(container) => find_property(&object(&container, servers)?, name),
+        None => Ok(None),
+    }
 }
 
 fn parse(text: &str) -> Result<CstRootNode, EditError> {

@@ -10,13 +10,17 @@
 //! - [`Client`]: the clients, their files and formats
 //! - [`ServerEntry`]: what is written: a name, a program, its arguments
 //! - [`EditPlan`]: a prepared edit, to be shown and then applied
+//!
+//! [`OtherFileServer`] is an entry that the user may want to retire.
 
 mod client;
 mod edit;
 mod entry;
 mod error;
 mod file;
+mod found;
 mod json;
+mod others;
 mod plan;
 mod toml;
 mod yaml;
@@ -24,4 +28,5 @@ mod yaml;
 pub use client::{Client, ClientPaths, SettingsFormat, SettingsScope, StartFolder};
 pub use entry::{InvalidServerName, ServerEntry};
 pub use error::Error;
+pub use others::OtherFileServer;
 pub use plan::{AppliedEdit, EditPlan, NameConflict, SettingsChange};

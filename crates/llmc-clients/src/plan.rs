@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use similar::TextDiff;
 
 use crate::client::{SettingsFormat, SettingsScope};
-use crate::edit::{EditError, args_of, edit_text, new_file};
+use crate::edit::{EditError, args_of, edit_text, new_file, started_servers};
 use crate::entry::ServerEntry;
 use crate::error::Error;
 use crate::file::SettingsFile;
+use crate::others::OtherFileServer;
 
 /// What to do to a file.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub enum SettingsChange {
     Install(ServerEntry),
     /// Remove the entry of this name.
     Uninstall(ServerEntry),
+    /// Remove the entry of another file server.
+    Retire(OtherFileServer),
 }
 
 /// What happens to an entry of the same name that starts another program.
@@ -75,6 +78,7 @@ impl EditPlan {
                     SettingsChange::Install(entry) | SettingsChange::Uninstall(entry) => {
                         entry.name().to_owned()
                     }
+                    SettingsChange::Retire(other) => other.entry.clone(),
                 },
                 starts,
             },
@@ -82,7 +86,9 @@ impl EditPlan {
         })?;
         // Removing an entry must not create a file.
         let after = match change {
-            SettingsChange::Uninstall(_) if found.text().is_none() => None,
+            SettingsChange::Uninstall(_) | SettingsChange::Retire(_) if found.text().is_none() => {
+                None
+            }
             _ => after,
         };
         Ok(EditPlan {
@@ -99,6 +105,16 @@ impl EditPlan {
         entry: &ServerEntry,
     ) -> Option<Vec<String>> {
         args_of(format, SettingsFile::read(path).ok()?.text()?, entry)
+    }
+
+    /// The entries of a settings file that start other file servers; none where the file cannot be read.
+    pub fn other_file_servers(path: &Path, format: SettingsFormat) -> Vec<OtherFileServer> {
+        let found = SettingsFile::read(path).ok();
+        let text = found.as_ref().and_then(SettingsFile::text).unwrap_or("");
+        let servers = started_servers(format, text).into_iter();
+        servers
+            .filter_map(|server| server.other_file_server())
+            .collect()
     }
 
     /// A file that holds this entry and nothing else.

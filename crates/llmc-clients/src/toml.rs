@@ -5,6 +5,7 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value, 
 
 use crate::edit::EditError;
 use crate::entry::ServerEntry;
+use crate::others::StartedServer;
 use crate::plan::NameConflict;
 
 pub(crate) fn insert_entry(
@@ -60,8 +61,7 @@ pub(crate) fn remove_entry(
     let Some(container) = document.get_mut(servers) else {
         return Ok(text.to_owned());
     };
-    let container = tables(container, servers)?;
-    let Some(there) = container.get(entry.name()) else {
+    let Some(there) = tables(container, servers)?.get(entry.name()) else {
         return Ok(text.to_owned());
     };
     let ours = there
@@ -70,10 +70,36 @@ pub(crate) fn remove_entry(
     if !ours && conflict == NameConflict::Refuse {
         return Err(EditError::NameTaken(command_of(there)));
     }
-    container.remove(entry.name());
+    remove_named(text, servers, entry.name())
+}
+
+/// Removes the entry of this name, whatever it starts.
+pub(crate) fn remove_named(text: &str, servers: &str, name: &str) -> Result<String, EditError> {
+    let mut document = parse(text)?;
+    let Some(container) = document.get_mut(servers) else {
+        return Ok(text.to_owned());
+    };
+    tables(container, servers)?.remove(name);
     let after = document.to_string();
-    check_rest_unchanged(text, &after, servers, entry.name())?;
+    check_rest_unchanged(text, &after, servers, name)?;
     Ok(after)
+}
+
+/// Every entry with what it starts; `None` when the text cannot be read.
+pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<StartedServer>> {
+    let document = parse(text).ok()?;
+    let entries = document.get(servers)?.as_table_like()?.iter();
+    let started = entries.filter_map(|(name, item)| {
+        let fields = item.as_table_like()?;
+        let args = fields.get("args").and_then(Item::as_array);
+        let args = args.into_iter().flatten().filter_map(Value::as_str);
+        Some(StartedServer {
+            entry: name.to_owned(),
+            command: fields.get("command")?.as_str()?.to_owned(),
+            args: args.map(str::to_owned).collect(),
+        })
+    });
+    Some(started.collect())
 }
 
 fn parse(text: &str) -> Result<DocumentMut, EditError> {

@@ -70,6 +70,6 @@ pub use load::{ConfigInputs, LoadedConfig, load, workspace_root};
 pub use merge::{SettingEntry, SettingSource};
 pub use regular_file::{LinkPolicy, RegularFile, read_regular_file};
 pub use render::{reference_markdown, render_show};
-pub use template::{TemplateOptions, template};
+pub use template::{TemplateExtent, TemplateOptions, template};
 pub use trust::{ConfigTrust, TrustState, WideningSetting, revoke_trust};
 pub use trust_store::TrustStore;

@@ -1,7 +1,7 @@
 //! The commented `llmc.toml` that `llmc config init` writes.
 //!
-//! Every table and key is there once, so that a line takes effect by removing its `#`. What people change first is
-//! explained at more length; the mode is set, since a file without one would mean `classic`.
+//! A line takes effect by removing its `#`. The short form has what people change first, the full one every table and key
+//! once. The mode is set, since a file without one would mean `classic`.
 
 use std::fmt::Write;
 
@@ -16,7 +16,29 @@ pub struct TemplateOptions {
     pub project_name: String,
     /// Remarks for the reader, a paragraph each.
     pub notes: Vec<String>,
+    /// How much of the settings it shows.
+    pub extent: TemplateExtent,
 }
+
+/// How much of the settings a template shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TemplateExtent {
+    /// What people change first.
+    #[default]
+    Short,
+    /// Every table and key.
+    Full,
+}
+
+/// The keys of the short form.
+pub(crate) const FIRST_KEYS: &[&str] = &[
+    "mcp.mode",
+    "mcp.tools.allowed_roots",
+    "mcp.tools.read_only",
+    "mcp.tools.allow_outbound_network",
+    "mcp.exec.profile",
+    "mcp.observability.log_level",
+];
 
 /// A configuration for a repository: mode set, everything else commented out at its default.
 pub fn template(options: &TemplateOptions) -> String {
@@ -28,9 +50,12 @@ pub fn template(options: &TemplateOptions) -> String {
         format!(" of {name}")
     };
     let _ = writeln!(text, "# LLMC configuration{whose}.");
-    text.push_str(INTRODUCTION);
+    text.push_str(match options.extent {
+        TemplateExtent::Short => SHORT_INTRODUCTION,
+        TemplateExtent::Full => INTRODUCTION,
+    });
     for note in &options.notes {
-        let _ = writeln!(text, "#");
+        text.push_str("#\n");
         for line in note.lines() {
             let _ = writeln!(text, "# {}", one_line(line));
         }
@@ -41,6 +66,13 @@ pub fn template(options: &TemplateOptions) -> String {
         settings,
     } in TABLES.iter()
     {
+        let shown = |key: &&SettingDef| {
+            options.extent == TemplateExtent::Full || FIRST_KEYS.contains(&key.path)
+        };
+        let mut keys = settings.iter().filter(shown).peekable();
+        if options.extent == TemplateExtent::Short && keys.peek().is_none() {
+            continue;
+        }
         let header = header(path);
         let remark = if header.starts_with('#') {
             " Remove the # of the header too."
@@ -48,7 +80,7 @@ pub fn template(options: &TemplateOptions) -> String {
             ""
         };
         let _ = write!(text, "\n# {doc}{remark}\n{header}\n");
-        for key in settings {
+        for key in keys {
             // Their fields follow as tables of their own.
             if !matches!(key.kind, ValueKind::Tables | ValueKind::Map) {
                 write_key(&mut text, key);
@@ -57,6 +89,12 @@ pub fn template(options: &TemplateOptions) -> String {
     }
     text
 }
+
+const SHORT_INTRODUCTION: &str = "\
+#
+# Lines that start with #name show a default: remove the # to change it. `llmc init --full --print` prints every setting,
+# `llmc config show` what takes effect and why.
+";
 
 const INTRODUCTION: &str = "\
 #

@@ -21,6 +21,7 @@
 
 mod app;
 mod approval;
+mod argument_help;
 mod arguments;
 mod background_recordings;
 mod base_view;

@@ -1,5 +1,8 @@
 //! The command line: verbs, flags and the text of `--help`.
 
+mod common_flags;
+mod meanings;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -9,13 +12,15 @@ use llmc_clients::{Client, SettingsScope};
 use llmc_server::http::Listen;
 use llmc_tui::{ServerAddress, Since};
 
+pub(crate) use common_flags::command;
+pub(crate) use meanings::suggest;
+
 /// A lean MCP server for coding agents: files, search and more at a tenth of the usual context cost.
 #[derive(Debug, Parser)]
 #[command(
     name = "llmc",
     version,
-    propagate_version = true,
-    after_help = "Examples:\n  llmc mcp                          what an MCP client starts\n  llmc serve                        the same over HTTP, with a dashboard\n  llmc tui                          calls, tokens and savings as they happen\n  llmc tools                        the tools and what each costs in tokens\n  llmc tool read_file --path src/main.rs --max-lines 20\n  llmc init                         write an llmc.toml fitted to this repository\n  llmc install claude-code          add this server to a client's settings\n\nExit codes: 0 ok, 2 bad arguments or configuration, 3 not there, 4 refused, 5 time limit, 6 conflict, 7 too large,\n70 internal, 74 write failed, 130 cancelled (docs/errors.md has all)."
+    after_help = "Examples:\n  llmc mcp                          what an MCP client starts\n  llmc serve                        the same over HTTP, with a dashboard\n  llmc tui                          calls, tokens and savings as they happen\n  llmc tools                        the tools and what each costs in tokens\n  llmc tool read_file --path src/main.rs --max-lines 20\n  llmc init                         write an llmc.toml fitted to this repository\n  llmc install --all                add this server to the settings of every client here\n\nExit codes: 0 ok, 2 bad arguments or configuration, 3 not there, 4 refused, 5 time limit, 6 conflict, 7 too large,\n70 internal, 74 write failed, 130 cancelled (docs/errors.md has all)."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -188,10 +193,11 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  llmc config show\n  llmc config check --config other.toml\n  llmc config init --print"
     )]
     Config(ConfigVerb),
-    /// Write a commented llmc.toml fitted to this repository (the same as `config init`)
+    /// Write a short llmc.toml fitted to this repository (the same as `config init`)
     ///
-    /// Sets mode hybrid, explains every other setting in comments, and writes the two sidecar documents with the build and
-    /// test commands found. Existing files are kept unless --force is given.
+    /// Sets mode hybrid and shows the settings that people change first in comments. With --full it explains every
+    /// setting, and also writes the two sidecar documents with the build and test commands found. Existing files are
+    /// kept unless --force is given.
     #[command(after_help = INIT_EXAMPLES)]
     Init(InitArgs),
     /// Accept the settings of this workspace's llmc.toml that are less strict than yours
@@ -208,10 +214,20 @@ pub(crate) enum Verb {
     /// Adds or updates one entry in the client's own file and keeps everything else, comments included. Shows the
     /// difference, asks, and keeps a backup beside the file. The flags --root, --config, --mode, --log-level and --set
     /// become part of the entry. Without CLIENT: lists all clients and whether the entry is installed.
+    ///
+    /// Where the file also starts Desktop Commander or server-filesystem, removing that entry is offered in the same way.
     #[command(
-        after_help = "Examples:\n  llmc install                              all clients, their files, installed or not\n  llmc install claude-code                  for every project, asks before it writes\n  llmc install cursor --scope project --yes\n  llmc install claude-desktop --root ~/work/project --mode te\n  llmc install codex --print                only the entry, to paste\n  llmc install zed --uninstall"
+        after_help = "Examples:\n  llmc install                              all clients, their files, installed or not\n  llmc install --all                        every client found on this machine\n  llmc install claude-code                  for every project, asks before it writes\n  llmc install cursor --scope project --yes\n  llmc install claude-desktop --root ~/work/project --mode te\n  llmc install codex --print                only the entry, to paste"
     )]
     Install(InstallArgs),
+    /// Remove this server from an MCP client's settings
+    ///
+    /// Removes the entry that `llmc install` wrote and keeps everything else. Shows the difference, asks, and keeps a
+    /// backup beside the file.
+    #[command(
+        after_help = "Examples:\n  llmc uninstall zed\n  llmc uninstall --all                      every client that has the entry\n  llmc uninstall cursor --scope user --dry-run"
+    )]
+    Uninstall(UninstallArgs),
     /// Work on this repository
     #[command(subcommand, after_help = "Examples:\n  llmc repo validate")]
     Repo(RepoVerb),
@@ -232,7 +248,7 @@ pub(crate) enum Verb {
 }
 
 const INIT_EXAMPLES: &str =
-    "Examples:\n  llmc init\n  llmc init --print > /tmp/llmc.toml\n  llmc init --force";
+    "Examples:\n  llmc init\n  llmc init --full --print | less\n  llmc init --force";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrustArgs {
@@ -252,14 +268,36 @@ pub(crate) struct InstallArgs {
     /// Which client; without it, all are listed
     #[arg(value_parser = clients())]
     pub(crate) client: Option<Client>,
-    /// Remove the entry
-    #[arg(long)]
-    pub(crate) uninstall: bool,
+    /// Every client found on this machine
+    #[arg(long, conflicts_with_all = ["client", "print", "file"])]
+    pub(crate) all: bool,
     /// Print the entry as a complete file and write nothing
-    #[arg(long, conflicts_with = "uninstall")]
+    #[arg(long, conflicts_with = "dry_run")]
     pub(crate) print: bool,
+    /// With --yes: also remove the entries of other file servers without asking
+    #[arg(long)]
+    pub(crate) retire: bool,
+    #[command(flatten)]
+    pub(crate) edit: EntryEdit,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct UninstallArgs {
+    /// Which client
+    #[arg(value_parser = clients(), required_unless_present = "all")]
+    pub(crate) client: Option<Client>,
+    /// Every client that has the entry
+    #[arg(long, conflicts_with_all = ["client", "file"])]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) edit: EntryEdit,
+}
+
+/// How an entry in a client's settings is changed.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct EntryEdit {
     /// Show the difference and write nothing
-    #[arg(long, conflicts_with = "print")]
+    #[arg(long)]
     pub(crate) dry_run: bool,
     /// Write without asking
     #[arg(long, short)]
@@ -273,7 +311,7 @@ pub(crate) struct InstallArgs {
     /// The entry's name
     #[arg(long, default_value = "llmc")]
     pub(crate) name: String,
-    /// The program to start [default: this one]
+    /// The program that the entry starts [default: this one]
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) command: Option<String>,
     /// The settings file, when it is not in its default place
@@ -368,7 +406,7 @@ pub(crate) enum ConfigVerb {
         after_help = "Examples:\n  llmc config show\n  llmc config show --set mcp.exec.wait_s=300 | grep wait_s"
     )]
     Show,
-    /// Write a commented llmc.toml and the two sidecar documents
+    /// Write a short llmc.toml, or with --full one with every setting
     #[command(after_help = INIT_EXAMPLES)]
     Init(InitArgs),
     /// Validate the configuration and print the token cost of each mode
@@ -542,4 +580,7 @@ pub(crate) struct InitArgs {
     /// Replace an existing file
     #[arg(long)]
     pub(crate) force: bool,
+    /// Explain every setting, and write the sidecar documents in DOCS/
+    #[arg(long)]
+    pub(crate) full: bool,
 }

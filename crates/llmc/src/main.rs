@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 /// Counts what is allocated. Scripts run in this executable started again, and their memory limit is kept by its allocator.
 #[global_allocator]
@@ -33,13 +33,22 @@ fn main() -> ExitCode {
         tracing::debug!(%error, "no handler for SIGXFSZ");
     }
     llmc_sandbox::parse_in_workers();
-    let done = match cli::Cli::try_parse_from(words()) {
+    let done = match parsed() {
         Ok(cli) => verbs::run(cli),
-        Err(error) => verbs::print_clap_error(&error),
+        Err(mut error) => {
+            cli::suggest(&mut error);
+            verbs::print_clap_error(&error)
+        }
     };
     // What was logged comes before the last word.
     log::flush();
     done.unwrap_or_else(verbs::Failure::report)
+}
+
+fn parsed() -> Result<cli::Cli, clap::Error> {
+    let mut command = cli::command();
+    let matches = command.try_get_matches_from_mut(words())?;
+    cli::Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
 /// The command line. Started under the name `te`, by a link, this is `llmc te`.

@@ -4,7 +4,7 @@ use super::{Workspace, lines, load_trusted, loaded};
 use crate::declarations::TABLES;
 use crate::registry::{DefaultValue, all_settings};
 use crate::value::ValueKind;
-use crate::{TemplateOptions, reference_markdown, render_show, template};
+use crate::{TemplateExtent, TemplateOptions, reference_markdown, render_show, template};
 
 #[test]
 fn show_has_a_line_for_every_key_in_columns() {
@@ -58,17 +58,33 @@ fn the_template_loads_and_changes_only_the_given_keys() {
     let options = TemplateOptions {
         project_name: "demo\n[mcp]".to_owned(),
         notes: vec!["Rust workspace.\nenabled = false".to_owned()],
+        extent: TemplateExtent::Short,
     };
-    let text = template(&options);
-    let from_template = loaded(&text, &[], &[]);
-    assert!(from_template.warnings.is_empty());
-    assert_eq!(from_template.config, loaded("", &[], &[]).config);
-    let set = from_template
-        .entries()
-        .iter()
-        .filter(|entry| entry.source.describe("f").starts_with("f:"));
-    let set: Vec<&str> = set.map(|entry| entry.key.as_str()).collect();
-    assert_eq!(set, ["mcp.mode"]);
+    for extent in [TemplateExtent::Short, TemplateExtent::Full] {
+        let text = template(&TemplateOptions {
+            extent,
+            ..options.clone()
+        });
+        let from_template = loaded(&text, &[], &[]);
+        assert!(from_template.warnings.is_empty());
+        assert_eq!(from_template.config, loaded("", &[], &[]).config);
+        let set = from_template
+            .entries()
+            .iter()
+            .filter(|entry| entry.source.describe("f").starts_with("f:"));
+        let set: Vec<&str> = set.map(|entry| entry.key.as_str()).collect();
+        assert_eq!(set, ["mcp.mode"]);
+    }
+    let short = template(&options);
+    assert!(short.lines().count() < 45, "{short}");
+    for key in crate::template::FIRST_KEYS {
+        let name = key.rsplit('.').next().unwrap();
+        let line = |line: &str| {
+            line.trim_start_matches('#')
+                .starts_with(&format!("{name} = "))
+        };
+        assert_eq!(short.lines().filter(|text| line(text)).count(), 1, "{key}");
+    }
 
     let plain = loaded(&template(&TemplateOptions::default()), &[], &[]);
     assert_eq!(plain.config, loaded("", &[], &[]).config);
@@ -76,7 +92,10 @@ fn the_template_loads_and_changes_only_the_given_keys() {
 
 #[test]
 fn every_line_of_the_template_can_be_uncommented() {
-    let text = template(&TemplateOptions::default());
+    let text = template(&TemplateOptions {
+        extent: TemplateExtent::Full,
+        ..TemplateOptions::default()
+    });
     // Of the two proofs of a token only one may be given.
     let live = |line: &str| match line.strip_prefix('#') {
         Some(rest) if !rest.starts_with(' ') && !rest.starts_with("sha256") => rest.to_owned(),

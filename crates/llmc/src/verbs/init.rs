@@ -1,4 +1,4 @@
-//! `llmc init`: writes a commented configuration and the two sidecar documents for this repository.
+//! `llmc init`: writes a commented configuration for this repository, and on request the two sidecar documents.
 
 mod survey;
 
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use llmc_config::{LinkPolicy, TemplateOptions, read_regular_file};
+use llmc_config::{LinkPolicy, TemplateExtent, TemplateOptions, read_regular_file};
 use llmc_tools::ErrorKind;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -35,7 +35,7 @@ pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure>
     // An existing file may be invalid, and --force must still replace it: only its path is needed here.
     let root = llmc_config::workspace_root(&inputs(common)?)?;
     let survey = Survey::of(&root);
-    let text = llmc_config::template(&template_options(&root, &survey));
+    let text = llmc_config::template(&template_options(&root, &survey, args));
     if args.print {
         print(&text)?;
         return Ok(ExitCode::SUCCESS);
@@ -49,7 +49,8 @@ pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure>
     if let Err(error) = trust_written(common) {
         let _ = writeln!(out, "not trusted yet ({error}); run llmc trust");
     }
-    for (path, text) in sidecars(&survey) {
+    let documents = args.full.then(|| sidecars(&survey));
+    for (path, text) in documents.into_iter().flatten() {
         let done = match write_sidecar(&root, path, &text) {
             Ok(()) => format!("wrote {}", root.join(path).display()),
             Err(Errno::EXIST) => format!("kept {}", root.join(path).display()),
@@ -75,12 +76,16 @@ pub(super) fn run(common: &Common, args: &InitArgs) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-fn template_options(root: &Path, survey: &Survey) -> TemplateOptions {
+fn template_options(root: &Path, survey: &Survey, args: &InitArgs) -> TemplateOptions {
     let name = root.file_name().map(|name| name.to_string_lossy());
     let choices = CHOICES.iter().map(|(what, why)| format!("{what}: {why}"));
     TemplateOptions {
         project_name: name.unwrap_or("this project".into()).into_owned(),
         notes: std::iter::once(survey.summary()).chain(choices).collect(),
+        extent: match args.full {
+            true => TemplateExtent::Full,
+            false => TemplateExtent::Short,
+        },
     }
 }
 

@@ -1,77 +1,248 @@
-//! `llmc install CLIENT`: adds, updates or removes this server's entry in an MCP client's settings.
+//! `llmc install` and `llmc uninstall`: add, update or remove this server's entry in MCP clients' settings.
+
+mod state;
 
 use std::fmt::Write as _;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use llmc_clients::{
-    Client, ClientPaths, EditPlan, Error, NameConflict, ServerEntry, SettingsChange, SettingsScope,
-    StartFolder,
+    AppliedEdit, Client, ClientPaths, EditPlan, Error, NameConflict, OtherFileServer, ServerEntry,
+    SettingsChange, SettingsScope, StartFolder,
 };
 use llmc_tools::ErrorKind;
 
 use super::colour::Paint;
 use super::{Failure, confirm, inputs, print};
-use crate::cli::{Common, InstallArgs};
+use crate::cli::{Common, EntryEdit, InstallArgs, UninstallArgs};
 
 pub(super) fn run(common: &Common, args: &InstallArgs) -> Result<ExitCode, Failure> {
     let paths = client_paths(common)?;
-    let Some(client) = args.client else {
-        return list_clients(common, args, &paths);
-    };
-    let scope = args.scope.unwrap_or(client.default_scope());
-    let entry = entry(common, args, client, scope, &paths)?;
-    if args.print {
-        print(&EditPlan::standalone(client.format(), &entry)?)?;
+    if let Some(client) = args.client {
+        install(common, args, client, &paths)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let file = file(args, client, scope, &paths)?;
-    let conflict = if args.force {
-        NameConflict::Replace
-    } else {
-        NameConflict::Refuse
+    if !args.all {
+        if args.print || args.edit.file.is_some() {
+            return Err(which_client());
+        }
+        return state::list_clients(common, &args.edit, &paths);
+    }
+    let found = Client::ALL.into_iter().filter(|one| one.is_found(&paths));
+    let found: Vec<Client> = found.collect();
+    if found.is_empty() {
+        return Err(Failure::new(
+            ErrorKind::NotFound,
+            "no MCP client was found on this machine\n  hint: `llmc install` lists those that it knows; `llmc install CLIENT` writes the settings of one",
+        ));
+    }
+    each(&found, |client| {
+        install(common, args, client, &paths).map(|()| true)
+    })
+}
+
+pub(super) fn uninstall(common: &Common, args: &UninstallArgs) -> Result<ExitCode, Failure> {
+    let paths = client_paths(common)?;
+    if let Some(client) = args.client {
+        let scope = args.edit.scope.unwrap_or(client.default_scope());
+        let file = file(&args.edit, client, scope, &paths)?;
+        if !remove(&args.edit, client, scope, &file, ForeignEntry::Refuse)? {
+            print(&format!(
+                "not installed in {}: {} is unchanged",
+                client.title(),
+                file.display()
+            ))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let scopes = match args.edit.scope {
+        Some(scope) => vec![scope],
+        None => vec![SettingsScope::User, SettingsScope::Project],
     };
-    if !args.uninstall && conflict == NameConflict::Refuse {
+    let mut anywhere = false;
+    let code = each(&Client::ALL, |client| {
+        let mut there = false;
+        for scope in &scopes {
+            let Some(file) = client.file(*scope, &paths, &args.edit.name) else {
+                continue;
+            };
+            there |= remove(&args.edit, client, *scope, &file, ForeignEntry::Skip)?;
+        }
+        anywhere |= there;
+        Ok(there)
+    })?;
+    if !anywhere && code == ExitCode::SUCCESS {
+        print("not installed in any client: nothing was changed")?;
+    }
+    Ok(code)
+}
+
+/// Changes the settings of several clients. One that fails is reported and does not stop the others; the exit code is that of
+/// the first failure.
+fn each(
+    clients: &[Client],
+    mut change: impl FnMut(Client) -> Result<bool, Failure>,
+) -> Result<ExitCode, Failure> {
+    let mut code = None;
+    for client in clients {
+        match change(*client) {
+            Ok(true) => print("")?,
+            Ok(false) => {}
+            Err(failure) => {
+                let failed = failure.report();
+                code.get_or_insert(failed);
+            }
+        }
+    }
+    Ok(code.unwrap_or(ExitCode::SUCCESS))
+}
+
+fn install(
+    common: &Common,
+    args: &InstallArgs,
+    client: Client,
+    paths: &ClientPaths,
+) -> Result<(), Failure> {
+    let edit = &args.edit;
+    let scope = edit.scope.unwrap_or(client.default_scope());
+    let entry = entry(common, edit, client, scope, paths)?;
+    if args.print {
+        return print(&EditPlan::standalone(client.format(), &entry)?);
+    }
+    let file = file(edit, client, scope, paths)?;
+    let conflict = conflict(edit);
+    if conflict == NameConflict::Refuse {
         refuse_duplicate_name(client, &file, entry.name())?;
     }
-    let (change, done, unchanged) = if args.uninstall {
-        let change = SettingsChange::Uninstall(entry.clone());
-        (change, "removed from", "not installed in")
-    } else {
-        let change = SettingsChange::Install(entry.clone());
-        (change, "installed in", "already installed in")
-    };
+    let change = SettingsChange::Install(entry.clone());
     let plan = EditPlan::new(&file, client.format(), scope, &change, conflict)?;
     if plan.is_unchanged() {
         print(&format!(
-            "{unchanged} {}: {} is unchanged",
+            "already installed in {}: {} is unchanged",
             client.title(),
             plan.file().display()
         ))?;
-        return Ok(ExitCode::SUCCESS);
+    } else {
+        let question = format!("write {}?", plan.file().display());
+        let Some(applied) = carry_out(&plan, edit, &question)? else {
+            return match edit.dry_run {
+                true => retire_others(args, client, scope, &file),
+                false => Ok(()),
+            };
+        };
+        let mut out = report("installed in", client, &applied);
+        let _ = write!(out, "{}", describe_workspace(client, scope, &entry));
+        let _ = writeln!(out, "next: {}", client.next_step());
+        print(&out)?;
     }
+    retire_others(args, client, scope, &file)
+}
+
+/// What happens to an entry of the name that starts another program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ForeignEntry {
+    /// The user named this client, so it is an error.
+    Refuse,
+    /// It is none of this server's.
+    Skip,
+}
+
+/// Removes the entry from one file; whether it was there.
+fn remove(
+    edit: &EntryEdit,
+    client: Client,
+    scope: SettingsScope,
+    file: &Path,
+    foreign: ForeignEntry,
+) -> Result<bool, Failure> {
+    let entry = ServerEntry::new(&edit.name, command(edit)?, vec!["mcp".to_owned()])
+        .map_err(|error| Failure::from_error(ErrorKind::BadArgs, &error))?;
+    let change = SettingsChange::Uninstall(entry);
+    let plan = match EditPlan::new(file, client.format(), scope, &change, conflict(edit)) {
+        Err(Error::NameTaken { .. }) if foreign == ForeignEntry::Skip => return Ok(false),
+        plan => plan?,
+    };
+    if plan.is_unchanged() {
+        return Ok(false);
+    }
+    let question = format!("write {}?", plan.file().display());
+    if let Some(applied) = carry_out(&plan, edit, &question)? {
+        print(&report("removed from", client, &applied))?;
+    }
+    Ok(true)
+}
+
+/// Offers to remove the entries of other file servers from the file that has this one.
+fn retire_others(
+    args: &InstallArgs,
+    client: Client,
+    scope: SettingsScope,
+    file: &Path,
+) -> Result<(), Failure> {
+    for other in EditPlan::other_file_servers(file, client.format()) {
+        let OtherFileServer { entry, title } = &other;
+        print(&format!(
+            "\n{title} is there, too (entry `{entry}`): it offers files and commands as this server does, and every conversation pays for its tool list"
+        ))?;
+        let can_ask = !args.edit.yes && std::io::stdin().is_terminal();
+        if !(can_ask || args.retire || args.edit.dry_run) {
+            print(&format!(
+                "kept; `llmc install {client} --yes --retire` removes it"
+            ))?;
+            continue;
+        }
+        let change = SettingsChange::Retire(other.clone());
+        let plan = EditPlan::new(file, client.format(), scope, &change, NameConflict::Refuse)?;
+        let question = format!("remove `{entry}` from {}?", plan.file().display());
+        if let Some(applied) = carry_out(&plan, &args.edit, &question)? {
+            print(&report(
+                &format!("`{entry}` removed from"),
+                client,
+                &applied,
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+/// Shows the difference, asks, and writes; `None` when nothing was to be written.
+fn carry_out(
+    plan: &EditPlan,
+    edit: &EntryEdit,
+    question: &str,
+) -> Result<Option<AppliedEdit>, Failure> {
     print(&Paint::stdout().diff(&plan.diff()))?;
-    if args.dry_run {
-        return Ok(ExitCode::SUCCESS);
+    if edit.dry_run {
+        return Ok(None);
     }
     plan.check_writable()?;
-    let question = format!("write {}?", plan.file().display());
     let hint = "--yes writes it, --dry-run only shows it";
-    if !args.yes && !confirm(&question, hint)? {
+    if !edit.yes && !confirm(question, hint)? {
         print("nothing was written")?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(None);
     }
-    let applied = plan.apply()?;
+    Ok(Some(plan.apply()?))
+}
+
+fn report(done: &str, client: Client, applied: &AppliedEdit) -> String {
     let mut out = format!("{done} {}: {}\n", client.title(), applied.file.display());
     if let Some(backup) = &applied.backup {
         let _ = writeln!(out, "backup: {}", backup.display());
     }
-    if !args.uninstall {
-        let _ = write!(out, "{}", describe_workspace(client, scope, &entry));
-        let _ = writeln!(out, "next: {}", client.next_step());
+    out
+}
+
+fn conflict(edit: &EntryEdit) -> NameConflict {
+    match edit.force {
+        true => NameConflict::Replace,
+        false => NameConflict::Refuse,
     }
-    print(&out)?;
-    Ok(ExitCode::SUCCESS)
+}
+
+fn which_client() -> Failure {
+    let ids: Vec<&str> = Client::ALL.into_iter().map(Client::id).collect();
+    bad_args(format!("which client? one of {}", ids.join(", ")))
 }
 
 impl From<Error> for Failure {
@@ -113,15 +284,15 @@ fn client_paths(common: &Common) -> Result<ClientPaths, Failure> {
 }
 
 fn file(
-    args: &InstallArgs,
+    edit: &EntryEdit,
     client: Client,
     scope: SettingsScope,
     paths: &ClientPaths,
 ) -> Result<PathBuf, Failure> {
-    if let Some(file) = &args.file {
+    if let Some(file) = &edit.file {
         return Ok(file.clone());
     }
-    client.file(scope, paths, &args.name).ok_or_else(|| {
+    client.file(scope, paths, &edit.name).ok_or_else(|| {
         let title = client.title();
         bad_args(format!(
             "{title} has no settings in a project; leave --scope out to change the user's"
@@ -132,15 +303,12 @@ fn file(
 /// The entry that starts this executable with the flags given here.
 fn entry(
     common: &Common,
-    args: &InstallArgs,
+    edit: &EntryEdit,
     client: Client,
     scope: SettingsScope,
     paths: &ClientPaths,
 ) -> Result<ServerEntry, Failure> {
-    let command = match &args.command {
-        Some(command) => command.clone(),
-        None => path_text(&program()?)?,
-    };
+    let command = command(edit)?;
     let mut words = vec!["mcp".to_owned()];
     let mut flag = |name: &str, value: String| words.extend([format!("--{name}"), value]);
     // A given --root is written as it is; without one, what this client needs to find the project.
@@ -167,8 +335,16 @@ fn entry(
     for set in &common.sets {
         flag("set", set.clone());
     }
-    ServerEntry::new(&args.name, command, words)
+    ServerEntry::new(&edit.name, command, words)
         .map_err(|error| Failure::from_error(ErrorKind::BadArgs, &error))
+}
+
+/// What the entry starts.
+fn command(edit: &EntryEdit) -> Result<String, Failure> {
+    match &edit.command {
+        Some(command) => Ok(command.clone()),
+        None => path_text(&program()?),
+    }
 }
 
 /// This executable, by its path on `PATH` if it is there: that path stays the same when a new version replaces the file.
@@ -227,7 +403,6 @@ fn refuse_duplicate_name(client: Client, file: &Path, name: &str) -> Result<(), 
     ))
 }
 
-/// Asks on the terminal.
 /// Which workspace the entry serves, and whether the file can be shared.
 fn describe_workspace(client: Client, scope: SettingsScope, entry: &ServerEntry) -> String {
     let mut out = String::new();
@@ -254,98 +429,4 @@ fn describe_workspace(client: Client, scope: SettingsScope, entry: &ServerEntry)
         );
     }
     out
-}
-
-/// Every client, its file, and whether the entry is there.
-fn list_clients(
-    common: &Common,
-    args: &InstallArgs,
-    paths: &ClientPaths,
-) -> Result<ExitCode, Failure> {
-    if args.uninstall || args.print || args.file.is_some() {
-        let ids: Vec<&str> = Client::ALL.into_iter().map(Client::id).collect();
-        return Err(bad_args(format!("which client? one of {}", ids.join(", "))));
-    }
-    let paint = Paint::stdout();
-    let mut out = String::new();
-    for client in Client::ALL {
-        let scope = args.scope.unwrap_or(client.default_scope());
-        let Some(file) = client.file(scope, paths, &args.name) else {
-            continue;
-        };
-        let entries = entries(common, args, client, scope, paths, &file)?;
-        let (state, style) = state(client, scope, &file, &entries);
-        let _ = writeln!(
-            out,
-            "{:<15} {}  {}",
-            client.id(),
-            paint.styled(&format!("{state:<14}"), style),
-            file.display()
-        );
-    }
-    out.push_str(
-        "\n`llmc install CLIENT` shows the change and asks before it writes; see `llmc install --help`\n",
-    );
-    print(&out)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The entry of these flags, and that with the flags of the installed one: what the user chose for it is not out of date.
-fn entries(
-    common: &Common,
-    args: &InstallArgs,
-    client: Client,
-    scope: SettingsScope,
-    paths: &ClientPaths,
-    file: &Path,
-) -> Result<Vec<ServerEntry>, Failure> {
-    let fresh = entry(common, args, client, scope, paths)?;
-    let Some(installed) = EditPlan::installed_args(file, client.format(), &fresh) else {
-        return Ok(vec![fresh]);
-    };
-    let values = |flag: &str| {
-        let pairs = installed.windows(2).filter(|pair| pair[0] == flag);
-        pairs.map(|pair| pair[1].clone()).collect::<Vec<_>>()
-    };
-    let value = |flag: &str| values(flag).into_iter().next();
-    let kept = Common {
-        mode: common.mode.clone().or_else(|| value("--mode")),
-        log_level: common.log_level.clone().or_else(|| value("--log-level")),
-        config: common
-            .config
-            .clone()
-            .or_else(|| value("--config").map(PathBuf::from)),
-        sets: match common.sets.is_empty() {
-            true => values("--set"),
-            false => common.sets.clone(),
-        },
-        ..common.clone()
-    };
-    let mut entries = vec![fresh];
-    // A mode that is none any more is out of date.
-    entries.extend(entry(&kept, args, client, scope, paths));
-    Ok(entries)
-}
-
-fn state(
-    client: Client,
-    scope: SettingsScope,
-    file: &Path,
-    entries: &[ServerEntry],
-) -> (&'static str, &'static str) {
-    let plan = |change: SettingsChange| {
-        EditPlan::new(file, client.format(), scope, &change, NameConflict::Refuse)
-    };
-    let there = plan(SettingsChange::Uninstall(entries[0].clone()));
-    let is_same = |entry: &ServerEntry| {
-        plan(SettingsChange::Install(entry.clone())).map(|plan| plan.is_unchanged())
-    };
-    let same: Result<Vec<bool>, Error> = entries.iter().map(is_same).collect();
-    match (there, same) {
-        (Err(Error::NameTaken { .. }), _) => ("name taken", "33"),
-        (Err(_), _) | (_, Err(_)) => ("unusable", "31"),
-        (Ok(there), _) if there.is_unchanged() => ("-", "2"),
-        (_, Ok(same)) if same.contains(&true) => ("installed", "32"),
-        _ => ("out of date", "33"),
-    }
 }

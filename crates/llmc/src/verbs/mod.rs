@@ -104,6 +104,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => init::run(common, &args),
         Verb::Trust(args) => trust::run(common, &args),
         Verb::Install(args) => install::run(common, &args),
+        Verb::Uninstall(args) => install::uninstall(common, &args),
         Verb::Completions { shell } => shell::completions(shell),
         Verb::Man { folder } => shell::man(folder.as_deref()),
         Verb::Config(ConfigVerb::Check) | Verb::Repo(RepoVerb::Validate) => config::check(common),

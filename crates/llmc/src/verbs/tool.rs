@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, ValueHint};
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_tools::{
     App, Call, CallOutcome, Caller, Error, ErrorKind, Form, Progress, Surface, ToolDef, catalog,
@@ -19,15 +20,20 @@ use crate::cli::Common;
 /// The flag that takes all of a tool's arguments as JSON.
 const ALL_ARGUMENTS: &str = "args";
 
+/// Arguments that are paths, for completion.
+const PATHS: [&str; 7] = ["path", "root", "cwd", "source", "target", "a", "b"];
+
 pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure> {
-    let names = || catalog::TOOLS.iter().map(|tool| tool.name);
     let Some((name, rest)) = words
         .split_first()
         .filter(|(name, _)| !name.starts_with('-'))
     else {
+        let list = catalog::TOOLS
+            .iter()
+            .map(|tool| format!("  {:<22} {}\n", tool.name, tool.description()));
         let usage = format!(
-            "usage: llmc tool NAME [FLAGS]\n\ntools: {}",
-            names().collect::<Vec<_>>().join(", ")
+            "usage: llmc tool NAME [FLAGS]\n\n{}\n`llmc tool NAME --help` lists a tool's flags",
+            list.collect::<String>()
         );
         if words.iter().any(|word| word == "--help" || word == "-h") {
             print(&usage)?;
@@ -95,6 +101,9 @@ fn command(tool: &'static ToolDef) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print the REST body instead of the text"),
         );
+    if properties(tool).any(|(name, _)| is_required(tool, name)) {
+        command = command.after_help("* required");
+    }
     for (name, schema) in properties(tool) {
         // clap keeps names for as long as the program runs, which is also how long this one command is needed.
         let id: &'static str = Box::leak(argument_id(name).into_boxed_str());
@@ -106,16 +115,20 @@ fn command(tool: &'static ToolDef) -> Command {
                     .num_args(0..)
                     .trailing_var_arg(true)
                     .allow_hyphen_values(true)
-                    .value_name("WORD"),
+                    .value_name("WORD")
+                    .help(help(tool, name)),
             );
             continue;
         }
-        let mut arg = Arg::new(id).long(flag).allow_hyphen_values(true);
+        let mut arg = Arg::new(id)
+            .long(flag)
+            .allow_hyphen_values(true)
+            .help(help(tool, name));
         if flag != name {
             arg = arg.alias(name.as_str());
         }
-        if let Some(help) = schema.get("description").and_then(Value::as_str) {
-            arg = arg.help(help.to_owned());
+        if PATHS.contains(&name.as_str()) {
+            arg = arg.value_hint(ValueHint::AnyPath);
         }
         arg = match schema.get("type").and_then(Value::as_str) {
             // What follows a switch is its value only when it is no flag itself.
@@ -129,6 +142,36 @@ fn command(tool: &'static ToolDef) -> Command {
             _ => arg.value_name("TEXT"),
         };
         command = command.arg(arg);
+    }
+    command
+}
+
+/// What a flag is for; a `*` marks those that every call needs.
+fn help(tool: &ToolDef, name: &str) -> String {
+    let mark = if is_required(tool, name) { "* " } else { "" };
+    format!("{mark}{}", tool.argument_help(name))
+}
+
+fn is_required(tool: &ToolDef, name: &str) -> bool {
+    let required = tool.schema().get("required").and_then(Value::as_array);
+    required.is_some_and(|list| list.iter().any(|entry| entry == name))
+}
+
+/// The tool's command for completions: with the values that a flag takes.
+pub(super) fn completion(tool: &'static ToolDef) -> Command {
+    let mut command = command(tool).disable_help_flag(true);
+    for (name, schema) in properties(tool) {
+        let values = schema.get("enum").and_then(Value::as_array);
+        let values: Vec<&'static str> = values
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        if !values.is_empty() {
+            command = command.mut_arg(argument_id(name), |arg| {
+                arg.value_parser(PossibleValuesParser::new(values))
+            });
+        }
     }
     command
 }
@@ -199,17 +242,22 @@ fn strict_object(text: &str) -> Result<Map<String, Value>, Failure> {
 
 /// Adds the common flags whose names the tool leaves free; `--root` of a search is the search's.
 fn with_common_flags(command: Command) -> Command {
-    let common = Common::augment_args(Command::new("common"));
+    let verbs = crate::cli::command();
+    let common = verbs.find_subcommand("tool");
+    let common = common.into_iter().flat_map(Command::get_arguments);
     let taken: Vec<String> = command
         .get_arguments()
         .filter_map(Arg::get_long)
         .map(str::to_owned)
         .collect();
-    let free = common.get_arguments().filter(|arg| {
-        arg.get_long()
-            .is_some_and(|long| !taken.iter().any(|t| t == long))
-    });
-    command.args(free.cloned())
+    let free: Vec<Arg> = common
+        .filter(|arg| {
+            arg.get_long()
+                .is_some_and(|long| !taken.iter().any(|t| t == long))
+        })
+        .cloned()
+        .collect();
+    command.args(free)
 }
 
 /// Common flags may stand before `tool` or, where the tool has none of that name, after its name.

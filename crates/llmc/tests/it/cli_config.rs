@@ -158,8 +158,7 @@ fn init_writes_a_configuration_that_is_valid() {
             text.contains("mode = \"hybrid\"") && text.contains("cargo"),
             "fitted to the repository: {text}"
         );
-        assert!(workspace.path("DOCS/agents.core.min.md").is_file());
-        assert!(workspace.path("DOCS/contracts.env.min.md").is_file());
+        assert!(!workspace.path("DOCS").exists(), "nothing but the file");
         let check = workspace.llmc(["config", "check"]);
         assert!(ok(&check).contains("configuration is valid"), "{check:?}");
         assert!(check.stdout.contains("mode hybrid"), "{check:?}");
@@ -170,6 +169,9 @@ fn init_writes_a_configuration_that_is_valid() {
         assert_eq!(workspace.read("llmc.toml"), "# mine\n");
         ok(&workspace.llmc([verb, &["--force"]].concat()));
         assert_eq!(workspace.read("llmc.toml"), text);
+        assert!(!workspace.path("DOCS/contracts.env.min.md").exists());
+        ok(&workspace.llmc([verb, &["--force", "--full"]].concat()));
+        assert!(workspace.path("DOCS/contracts.env.min.md").is_file());
         assert_eq!(workspace.read("DOCS/agents.core.min.md"), "mine\n");
         let check = workspace.llmc(["repo", "validate"]);
         ok(&check);

@@ -36,13 +36,23 @@ const REPOSITORIES: [(&str, &[&str]); 8] = [
 fn the_file_fits_the_repository_and_is_valid() {
     for (fixture, commands) in REPOSITORIES {
         let workspace = workspace(&format!("//- .git/HEAD\nref\n{fixture}"));
-        let said = workspace.llmc(["init"]);
+        // Short, and nothing beside it.
+        let short = workspace.llmc(["init"]);
+        assert_eq!(short.code, Some(0), "{}", short.stderr);
+        let text = workspace.read("llmc.toml");
+        assert!(text.lines().count() < 45, "{text}");
+        assert!(!workspace.path("DOCS").exists(), "{fixture}");
+        let check = workspace.llmc(["config", "check"]);
+        assert!(check.stdout.contains("mode hybrid"), "{check:?}");
+
+        let said = workspace.llmc(["init", "--full", "--force"]);
         assert_eq!(
             (said.code, said.stderr.as_str()),
             (Some(0), ""),
             "{fixture}"
         );
         let text = workspace.read("llmc.toml");
+        assert!(text.lines().count() > 200, "{text}");
         for key in ["run_cmd_allowlist", "exec_timeout", "wait_s"] {
             assert!(!text.contains(&format!("\n{key} =")), "{key}: {text}");
         }

@@ -39,7 +39,11 @@ fn run(workspace: &TestWorkspace, args: &[&str]) -> ProcessOutput {
     workspace.llmc([&["install"], args].concat())
 }
 
-fn ok(ended: &ProcessOutput) -> &str {
+fn uninstall(workspace: &TestWorkspace, client: &str) -> ProcessOutput {
+    workspace.llmc(["uninstall", client, "--yes"])
+}
+
+pub(crate) fn ok(ended: &ProcessOutput) -> &str {
     assert_eq!(
         (ended.code, ended.stderr.as_str()),
         (Some(0), ""),
@@ -137,10 +141,15 @@ fn what_is_written_starts_a_server_that_answers() {
         let other = run(&workspace, &[client, "--mode", "te", "--yes"]);
         assert!(ok(&other).contains("backup: "), "{other:?}");
         assert!(fs::read_to_string(&file).unwrap().contains("te"));
-        ok(&run(&workspace, &[client, "--uninstall", "--yes"]));
+        // Shown, asked for, removed with a backup.
+        let shown = workspace.llmc(["uninstall", client, "--dry-run"]);
+        assert!(ok(&shown).contains("---"), "{shown:?}");
+        assert_eq!(workspace.llmc(["uninstall", client]).code, Some(2));
+        assert!(fs::read_to_string(&file).unwrap().contains("llmc"));
+        assert!(ok(&uninstall(&workspace, client)).contains("backup: "));
         let left = fs::read_to_string(&file).unwrap_or_default();
         assert!(!left.contains("llmc"), "{client}: {left}");
-        let gone = run(&workspace, &[client, "--uninstall", "--yes"]);
+        let gone = uninstall(&workspace, client);
         assert!(ok(&gone).contains("not installed"), "{gone:?}");
     }
 }
@@ -288,8 +297,10 @@ fn bad_files_are_never_damaged() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         let refused = |code: i32, hint: &str| {
             let before = fs::read(&file).unwrap();
-            for args in [&[client, "--yes"][..], &[client, "--uninstall", "--yes"]] {
-                let ended = run(&workspace, args);
+            for ended in [
+                run(&workspace, &[client, "--yes"]),
+                uninstall(&workspace, client),
+            ] {
                 assert_eq!(ended.code, Some(code), "{client}: {ended:?}");
                 assert!(ended.stderr.contains(hint), "{client}: {}", ended.stderr);
                 assert!(ended.stderr.contains(file.to_str().unwrap()));
@@ -397,8 +408,10 @@ fn scopes_roots_and_flags() {
             "not a valid server name",
         ),
         (&["cursor", "--mode", "fast", "--print"], "hybrid"),
-        (&["--uninstall"], "which client"),
-        (&["cursor", "--print", "--uninstall"], "cannot be used with"),
+        (&["--print"], "which client"),
+        (&["cursor", "--print", "--dry-run"], "cannot be used with"),
+        (&["cursor", "--all"], "cannot be used with"),
+        (&["cursor", "--uninstall"], "unexpected argument"),
     ] {
         let ended = run(&workspace, args);
         assert_eq!(

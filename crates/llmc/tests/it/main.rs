@@ -16,7 +16,7 @@
 //! - `soak`: very many commands, and nothing left of them
 //! - `policy`: the restricted profile, the operator's rules, git
 //! - `cli`: the verbs of the command line; `cli_config`: their configuration; `shell`: help, completions, colour, exit codes
-//! - `install`: clients' settings; `init`: a configuration fitted to the repository
+//! - `install`, `install_all`: clients' settings; `init`: a configuration fitted to the repository
 //! - `exit`: how a server ends
 //! - `te`: the Tool Envelope
 //! - `envelope`: what every enveloped answer keeps, whatever is in the files
@@ -76,6 +76,7 @@ mod http_life;
 mod http_watch;
 mod init;
 mod install;
+mod install_all;
 mod modes;
 mod names;
 mod observe;

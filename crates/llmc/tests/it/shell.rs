@@ -53,21 +53,173 @@ fn completions_are_scripts_that_their_shells_accept() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = workspace.llmc(["completions", shell]);
         assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""));
-        for word in ["install", "where-used", "uninstall"] {
+        for word in [
+            "install",
+            "where-used",
+            "uninstall",
+            "linux_search_content",
+            "context-lines",
+        ] {
             assert!(script.stdout.contains(word), "{shell}: {word}");
-        }
-        if shell == "bash" {
-            workspace.write("script", format!(
-                "{}\nCOMP_WORDS=(llmc install cur); COMP_CWORD=2\n_llmc llmc cur install\necho \"${{COMPREPLY[@]}}\"\n",
-                script.stdout
-            ));
-            let mut bash = workspace.command_of("bash");
-            bash.arg("script");
-            let ended = llmc_testkit::TestProcess::start(bash).finish();
-            assert_eq!((ended.stdout.trim(), ended.stderr.as_str()), ("cursor", ""));
         }
     }
     assert_eq!(workspace.llmc(["completions", "csh"]).code, Some(2));
+}
+
+/// What Tab makes of a line, with the cursor at its end.
+const COMPLETED: [(&str, &str); 7] = [
+    ("llmc install cur", "cursor"),
+    ("llmc unin", "uninstall"),
+    ("llmc tool linux_search_c", "linux_search_content"),
+    (
+        "llmc tool linux_search_content --context",
+        "--context-lines",
+    ),
+    ("llmc tool linux_fs_write --mode a", "append"),
+    ("llmc mcp --mode hy", "hybrid"),
+    ("llmc tool read_file --path a.t", "a.txt"),
+];
+
+#[test]
+fn tools_and_their_arguments_are_completed() {
+    let workspace = workspace("//- a.txt\n");
+    let script = workspace.llmc(["completions", "bash"]).stdout;
+    for (line, expected) in COMPLETED {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [.., before, last] = words[..] else {
+            panic!("{line}");
+        };
+        let position = words.len() - 1;
+        workspace.write(
+            "script",
+            format!(
+                "{script}\nCOMP_WORDS=({line}); COMP_CWORD={position}\n_llmc llmc {last} {before}\necho \"${{COMPREPLY[@]}}\"\n"
+            ),
+        );
+        let mut bash = workspace.command_of("bash");
+        bash.arg("script");
+        let ended = llmc_testkit::TestProcess::start(bash).finish();
+        assert_eq!(
+            (ended.stdout.trim(), ended.stderr.as_str()),
+            (expected, ""),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn help_shows_only_the_flags_that_matter() {
+    let workspace = workspace("//- a\n");
+    let help = |args: &[&str]| workspace.llmc([args, &["--help"]].concat()).stdout;
+    let flags = [
+        "--config",
+        "--root",
+        "--mode",
+        "--host",
+        "--port",
+        "--log-level",
+        "--set",
+    ];
+    for (verb, shown) in [
+        (&[][..], &["--config", "--root", "--log-level", "--set"][..]),
+        (&["serve"], &flags),
+        (
+            &["mcp"],
+            &["--config", "--root", "--mode", "--log-level", "--set"],
+        ),
+        (&["undo"], &["--config", "--root", "--log-level", "--set"]),
+        (
+            &["rag", "search"],
+            &["--config", "--root", "--log-level", "--set"],
+        ),
+        (&["init"], &["--config", "--root"]),
+        (&["uninstall"], &["--root"]),
+        (&["completions"], &[]),
+        (&["man"], &[]),
+        (
+            &["tool", "stat"],
+            &["--config", "--root", "--log-level", "--set"],
+        ),
+    ] {
+        let text = help(verb);
+        let options = text.split("Examples:").next().unwrap();
+        let found: Vec<&str> = flags
+            .into_iter()
+            .filter(|flag| {
+                options
+                    .lines()
+                    .any(|line| line.trim_start().starts_with(&format!("{flag} ")))
+            })
+            .collect();
+        assert_eq!(found, shown, "{verb:?}: {text}");
+    }
+    // Hidden is not refused.
+    let ended = workspace.llmc(["tool", "stat", "--path", "a", "--port", "1", "--mode", "te"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[test]
+fn flags_of_a_tool_are_described() {
+    let workspace = workspace("//- a\n");
+    let help = workspace
+        .llmc(["tool", "linux_search_content", "--help"])
+        .stdout;
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let help = words.join(" ");
+    for text in [
+        "--pattern <TEXT> * What to look for",
+        "--file-glob <TEXT> Only files whose names match (such as *.py)",
+        "Lines around each match (0 makes snippet the line alone; default 3; 0 to 10)",
+        "* required",
+    ] {
+        assert!(help.contains(text), "{text}: {help}");
+    }
+    let list = workspace.llmc(["tool", "--help"]).stdout;
+    assert!(
+        list.contains("  read_file              Read a file"),
+        "{list}"
+    );
+}
+
+/// Words that are no verbs, and the command line that each means.
+const MEANT: [(&str, &str); 12] = [
+    ("start", "`llmc serve`"),
+    ("setup", "`llmc install`"),
+    ("remove", "`llmc uninstall`"),
+    ("grep", "`llmc te grep …`"),
+    ("validate", "`llmc config check`"),
+    ("search", "`llmc rag search`"),
+    ("rollback", "`llmc undo`"),
+    ("run", "`llmc te`"),
+    ("list_tools", "`llmc tools`"),
+    ("read_file", "`llmc tool read_file`"),
+    ("instal", "'install'"),
+    ("hstory", "'history'"),
+];
+
+#[test]
+fn verbs_that_do_not_exist_are_understood() {
+    let workspace = workspace("//- a\n");
+    for (word, meant) in MEANT {
+        let ended = workspace.llmc([word, "x", "--flag"]);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{word}");
+        let tip = ended.stderr.lines().find(|line| line.contains("tip:"));
+        assert!(
+            tip.is_some_and(|tip| tip.contains(meant)),
+            "{word}: {}",
+            ended.stderr
+        );
+    }
+    // Nothing is made up, and a word below another verb is not taken for one of these.
+    for args in [&["frobnicate"][..], &["rag", "start"]] {
+        let ended = workspace.llmc(args);
+        assert_eq!(ended.code, Some(2));
+        assert!(
+            !ended.stderr.contains("`llmc "),
+            "{args:?}: {}",
+            ended.stderr
+        );
+    }
 }
 
 #[test]

@@ -324,7 +324,7 @@ fn nothing_in_the_state_directory_can_block_the_start() {
 fn init_writes_through_no_link_and_trusts_what_it_writes() {
     let workspace = workspace("//- .git/HEAD\nref\n").untrusted();
     symlink(workspace.outside(""), workspace.path("DOCS")).unwrap();
-    let said = workspace.llmc(["init"]);
+    let said = workspace.llmc(["init", "--full"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stdout.contains("skipped"), "{}", said.stdout);
     workspace.assert_outside_untouched();
