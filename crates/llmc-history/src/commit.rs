@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{Connection, params};
 
 use crate::compare::{Effect, Finding};
-use crate::entry::{EntryId, EntrySource, NotKeptReason, PathState};
+use crate::entry::{ChangeCounts, EntryId, EntrySource, NotKeptReason, PathState};
 use crate::error::{Error, Result};
 use crate::history::{Inner, Work};
 use crate::recording::{HeadMove, Recorded};
 use crate::snapshot::{Known, now_ns};
-use crate::store::{self, ChangeCounts, ChangeRow, NewEntryRow};
+use crate::store::{self, ChangeRow, NewEntryRow};
 
 /// What is written beside the findings.
 #[derive(Debug, Default)]
@@ -28,6 +28,8 @@ pub(crate) struct CommitRequest {
     pub(crate) is_exact: bool,
     /// Changes that are not compared with the snapshot: of files that it does not hold.
     pub(crate) unknown: Vec<ChangeRow>,
+    /// Changed files that are ignored.
+    pub(crate) ignored: u64,
 }
 
 impl Inner {
@@ -101,20 +103,19 @@ impl Inner {
                 if head_moved.is_none() {
                     (entry.head_before, entry.head_after) = (None, None);
                 }
-                let id = store::add_entry(conn, source, &entry, &changes, now_ms)?;
+                let counts = ChangeCounts {
+                    ignored: request.ignored,
+                    ..store::count_changes(&changes)
+                };
+                let id = store::add_entry(conn, source, &entry, &changes, &counts, now_ms)?;
                 for (entry, path) in &request.taken_back {
                     store::set_undone(conn, *entry, path, Some(id))?;
                     // Taking back an undo puts in force what it took back.
                     store::clear_undone(conn, *entry, path)?;
                 }
-                let counts = ChangeCounts::of(&changes);
                 recorded = Some(Recorded {
                     id: Some(id),
-                    created: counts.created,
-                    changed: counts.changed,
-                    deleted: counts.deleted,
-                    moved: counts.moved,
-                    not_kept: counts.not_kept,
+                    counts,
                     shared: entry.shared,
                     head_moved,
                     not_undoable: entry.not_undoable.or_else(|| not_kept_text(&changes)),

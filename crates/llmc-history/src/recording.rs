@@ -9,8 +9,8 @@ use rusqlite::params;
 use serde::Serialize;
 
 use crate::commit::CommitRequest;
-use crate::compare::{Effect, Finding, missing_parents};
-use crate::entry::{ChangeAuthor, EntryId, EntrySource, NotKeptReason, PathState};
+use crate::compare::{Compared, Effect, Finding, missing_parents};
+use crate::entry::{ChangeAuthor, ChangeCounts, EntryId, EntrySource, NotKeptReason, PathState};
 use crate::error::{Error, Result};
 use crate::head;
 use crate::history::{Inner, Work};
@@ -48,12 +48,8 @@ pub struct HeadMove {
 pub struct Recorded {
     /// `None` when nothing could be recorded; then `not_undoable` says why.
     pub id: Option<EntryId>,
-    pub created: u64,
-    pub changed: u64,
-    pub deleted: u64,
-    pub moved: u64,
-    /// Of these, paths whose content is not in the history.
-    pub not_kept: u64,
+    #[serde(flatten)]
+    pub counts: ChangeCounts,
     /// Another writer was active meanwhile.
     pub shared: bool,
     pub head_moved: Option<HeadMove>,
@@ -218,9 +214,12 @@ impl Recording {
         let work = &mut *lock(&inner.work);
         inner.load(work)?;
         let is_whole = self.scope == RecordingScope::Everything && notes.was_ready;
-        let findings = match is_whole {
+        let compared = match is_whole {
             true => inner.look(work)?,
-            false => within(inner, work, &notes.paths)?,
+            false => Compared {
+                findings: within(inner, work, &notes.paths)?,
+                ignored: 0,
+            },
         };
         let mut request = CommitRequest {
             entry: NewEntryRow {
@@ -233,6 +232,7 @@ impl Recording {
             is_checkpoint: end == RecordingEnd::GoesOn,
             is_exact: self.scope == RecordingScope::NamedPaths,
             unknown: self.ignored_changes(notes),
+            ignored: compared.ignored,
             ..CommitRequest::default()
         };
         if self.scope == RecordingScope::Everything {
@@ -240,7 +240,11 @@ impl Recording {
             request.entry.head_after = head::checked_out(&inner.files.roots);
             notes.head = request.entry.head_after.clone();
         }
-        let recorded = inner.commit(work, findings, EntrySource::Call, &request)?;
+        let recorded = inner.commit(work, compared.findings, EntrySource::Call, &request)?;
+        if end == RecordingEnd::Final {
+            // The transaction has ended the call.
+            notes.call = None;
+        }
         if end == RecordingEnd::GoesOn && recorded.is_some() {
             notes.steps.clear();
         }
@@ -286,7 +290,6 @@ impl Recording {
         }
         drop(claimed);
         if let Some(call) = &notes.call {
-            // The entry's transaction has done so, unless it failed.
             let _ = self
                 .inner
                 .store

@@ -42,7 +42,7 @@ fn calls_at_the_same_time_are_shared_and_undo_asks() {
     one.write("a", "a2");
     let long = long.finish().unwrap().unwrap();
     assert!(short.shared && long.shared);
-    assert_eq!((short.changed, long.changed), (2, 1));
+    assert_eq!((short.counts.changed, long.counts.changed), (2, 1));
     let report = one.undo(long.id.unwrap());
     assert_eq!(
         (report.skipped_shared, report.entry),
@@ -85,7 +85,7 @@ fn a_command_that_ends_during_a_file_tool_leaves_the_tool_its_change() {
     one.write("a", "by the tool");
     assert!(command.finish().unwrap().is_none());
     let tool = tool.finish().unwrap().unwrap();
-    assert_eq!(tool.changed, 1);
+    assert_eq!(tool.counts.changed, 1);
     assert!(one.command(|| {}).is_none());
 }
 
@@ -165,7 +165,10 @@ fn a_snapshot_is_kept_from_one_server_to_the_next() {
     assert!(three.command(|| {}).is_none());
     let entries = three.history.list(&EntryFilter::default()).unwrap();
     assert_eq!(entries[0].source, EntrySource::Outside);
-    assert_eq!((entries[0].changed, entries[0].deleted), (1, 1));
+    assert_eq!(
+        (entries[0].counts.changed, entries[0].counts.deleted),
+        (1, 1)
+    );
     three.undo(entries[0].id);
     assert_eq!(
         (three.read("b"), three.read("c")),
@@ -177,7 +180,7 @@ fn a_snapshot_is_kept_from_one_server_to_the_next() {
 #[test]
 fn a_watch_finds_what_a_walk_finds() {
     let test = TestHistory::with(&[("a", "a0"), ("d/x", "x0")], HistorySettings::default());
-    llmc_host::lock(&test.history.0.work).wants_watch = true;
+    test.history.watch_changes();
     test.command(|| {});
     assert!(llmc_host::lock(&test.history.0.work).watch.is_some());
     let before = test.tree();
