@@ -30,6 +30,8 @@ pub(crate) struct CommitRequest {
     pub(crate) unknown: Vec<ChangeRow>,
     /// Changed files that are ignored.
     pub(crate) ignored: u64,
+    /// Whether only paths that no server knows anything of are adopted.
+    pub(crate) is_first_snapshot: bool,
 }
 
 impl Inner {
@@ -50,6 +52,9 @@ impl Inner {
                 return Ok((None, Vec::new(), None));
             }
             self.learn(conn, known, &mut findings)?;
+            if request.is_first_snapshot {
+                drop_known(conn, &mut findings)?;
+            }
             let shared = end_call(conn, request)?;
             let mut changes = self.changes(&findings, shared && !request.is_exact);
             changes.extend(request.unknown.iter().cloned());
@@ -283,6 +288,19 @@ impl Inner {
         work.last_look_ns = looked_ns;
         Ok(())
     }
+}
+
+/// Drops what another server's call has said to be absent, or changed, before the first snapshot came to it: the change is
+/// that call's to record.
+fn drop_known(conn: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
+    let mut known = HashSet::new();
+    for finding in findings.iter() {
+        if store::is_in_snapshot(conn, &finding.path)? {
+            known.insert(finding.path.clone());
+        }
+    }
+    findings.retain(|finding| !known.contains(&finding.path));
+    Ok(())
 }
 
 fn known_of(finding: &Finding) -> Option<Known> {

@@ -161,7 +161,10 @@ impl Inner {
                 self.compare(&mut work, |comparer, _| comparer.walk(b"", watch.as_ref()))?;
             walked.suspects
         };
-        let request = CommitRequest::default();
+        let request = CommitRequest {
+            is_first_snapshot: true,
+            ..CommitRequest::default()
+        };
         // In the order of a walk, so that what is near is read together.
         suspects.sort();
         for batch in suspects.chunks(BUILD_BATCH) {

@@ -144,11 +144,17 @@ impl Recording {
         let mut named = missing_parents(&inner.files.roots, key);
         named.push(key.to_vec());
         let mut findings = within(inner, work, &named)?;
+        if !work.is_built {
+            findings.extend(absences(inner, &named, &findings));
+        }
         named.retain(|path| !notes.paths.contains(path));
         notes.paths.append(&mut named);
         {
             let snapshot = inner.snapshot.read();
-            findings.retain(|finding| snapshot.state(&finding.path) != finding.state);
+            findings.retain(|finding| {
+                let is_absence = finding.effect == Effect::Adopt;
+                is_absence || snapshot.state(&finding.path) != finding.state
+            });
             for finding in &mut findings {
                 if !work.is_built && snapshot.get(&finding.path).is_none() {
                     finding.effect = Effect::Adopt;
@@ -356,6 +362,29 @@ fn within(inner: &Inner, work: &mut Work, paths: &[Vec<u8>]) -> Result<Vec<Findi
         }
         Ok(findings.into_values().collect())
     })
+}
+
+/// The named paths at which nothing is, as findings: another server that takes the first snapshot meanwhile must not take what
+/// the call creates for something that was there.
+fn absences(inner: &Inner, named: &[Vec<u8>], found: &[Finding]) -> Vec<Finding> {
+    let snapshot = inner.snapshot.read();
+    let is_absent = |path: &&Vec<u8>| {
+        let exact = inner.files.roots.exact_path(path, Access::Read);
+        let entry = exact.and_then(|exact| exact.entry());
+        snapshot.get(path).is_none()
+            && !found.iter().any(|finding| finding.path == **path)
+            && matches!(entry, Ok(PathEntry::Absent))
+    };
+    let absent = named.iter().filter(is_absent);
+    absent
+        .map(|path| Finding {
+            path: path.clone(),
+            state: PathState::Absent,
+            stamp: Stamp::default(),
+            object: None,
+            effect: Effect::Adopt,
+        })
+        .collect()
 }
 
 /// The state of a path whose content is never read.

@@ -287,6 +287,12 @@ pub(crate) fn snapshot_since(
     Ok(())
 }
 
+/// Whether any server has said something of a path, its absence included.
+pub(crate) fn is_in_snapshot(conn: &Connection, path: &[u8]) -> Result<bool> {
+    conn.prepare_cached("SELECT 1 FROM snapshot WHERE path = ?1")?
+        .exists([path])
+}
+
 /// Stores a path's newest state; a path that is gone keeps a row so that other servers learn of it.
 pub(crate) fn put_snapshot(
     conn: &Connection,

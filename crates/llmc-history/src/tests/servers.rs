@@ -226,3 +226,58 @@ fn the_background_thread_builds_and_ends() {
     test.undo(id);
     assert_eq!(test.read("a"), "a0");
 }
+
+/// A path that a call creates while another server takes the first snapshot is that call's, whenever the snapshot comes to it.
+#[test]
+fn the_first_snapshot_takes_nothing_from_the_calls_of_other_servers() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::write(root.join("old"), "0").unwrap();
+    let one = TestHistory::open(&root, HistorySettings::default());
+    // Opened before and after the call says what it will change.
+    let early = TestHistory::open(&root, HistorySettings::default());
+    early.history.watch_changes();
+    let recorded = one.tool(&["new", "deep/er/new", "old"], || {
+        one.write("new", "1");
+        one.write("deep/er/new", "1");
+        one.write("old", "1");
+        let late = TestHistory::open(&root, HistorySettings::default());
+        early.history.build().unwrap();
+        late.history.build().unwrap();
+    });
+    let recorded = recorded.expect("an entry");
+    assert_eq!((recorded.counts.created, recorded.counts.changed), (4, 1));
+    // The builder does not take it for a change from outside either.
+    assert!(early.command(|| {}).is_none());
+    let entries = early.history.list(&EntryFilter::default()).unwrap();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert_eq!(early.undo(recorded.id.unwrap()).conflicts, []);
+    assert_eq!(one.read("old"), "0");
+    assert!(!one.path("new").exists() && !one.path("deep").exists());
+}
+
+/// A call that said it would create a file and then ended without an entry: the file is found later, as a change from outside.
+#[test]
+fn what_a_killed_call_created_during_the_first_snapshot_is_from_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let one = TestHistory::open(&root, HistorySettings::default());
+    let call = one.history.begin(author("killed"));
+    let path = one
+        .files
+        .roots
+        .exact_path(b"new", llmc_host::Access::Write)
+        .unwrap();
+    call.before_write(&path);
+    one.write("new", "1");
+    // As a killed process: nothing of it runs any more.
+    std::mem::forget(call);
+    let two = TestHistory::open(&root, HistorySettings::default());
+    two.history.build().unwrap();
+    assert!(two.command(|| {}).is_none());
+    let entries = two.history.list(&EntryFilter::default()).unwrap();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert_eq!(entries[0].source, EntrySource::Outside);
+    two.undo(entries[0].id);
+    assert!(!two.path("new").exists());
+}
