@@ -230,10 +230,39 @@ impl Comparer<'_> {
         }
         suspects.sort();
         suspects.dedup();
-        Ok(Compared {
-            findings: self.examine_all(suspects),
-            ignored,
-        })
+        let mut findings = self.examine_all(suspects);
+        let linked = self.newly_linked(&findings);
+        findings.extend(self.examine_all(linked));
+        Ok(Compared { findings, ignored })
+    }
+
+    /// Known names of files that got a further name among the findings: through that one they may have changed without an
+    /// event under their own.
+    fn newly_linked(&self, findings: &[Finding]) -> Vec<Vec<u8>> {
+        let snapshot = self.snapshot.read();
+        let is_new = |finding: &&Finding| {
+            let known = snapshot.get(&finding.path);
+            finding.stamp.is_linked()
+                && !is_dir(&finding.state)
+                && known.is_none_or(|known| !known.stamp.is_linked())
+        };
+        let inodes: HashSet<u64> = findings
+            .iter()
+            .filter(is_new)
+            .map(|finding| finding.stamp.inode)
+            .collect();
+        if inodes.is_empty() {
+            return Vec::new();
+        }
+        let found: HashSet<&[u8]> = findings
+            .iter()
+            .map(|finding| finding.path.as_slice())
+            .collect();
+        let names = snapshot.files_of(&inodes);
+        names
+            .into_iter()
+            .filter(|path| !found.contains(path.as_slice()))
+            .collect()
     }
 
     /// Compares everything in the workspace.

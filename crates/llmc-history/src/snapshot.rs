@@ -172,6 +172,18 @@ impl Snapshot {
         self.files -= u64::from(old.as_ref().is_some_and(is_file));
     }
 
+    /// The known names in the workspace of these files.
+    pub(crate) fn files_of(&self, inodes: &HashSet<u64>) -> Vec<Vec<u8>> {
+        let is_of = |known: &Known| {
+            inodes.contains(&known.stamp.inode) && !matches!(known.state, PathState::Dir { .. })
+        };
+        let paths = self.paths.iter();
+        paths
+            .filter(|(path, known)| is_inside(path) && is_of(known))
+            .map(|(path, _)| path.to_vec())
+            .collect()
+    }
+
     /// Notes of these files that they have further names: an event tells of one name only.
     pub(crate) fn set_linked(&mut self, inodes: &HashSet<u64>) {
         for (path, known) in &mut self.paths {

@@ -206,6 +206,23 @@ fn a_watch_finds_what_a_walk_finds() {
     assert!(walks.command(|| {}).is_none());
 }
 
+/// Events tell of the new name only; what is done through it has happened to the old one as well.
+#[test]
+fn a_watch_finds_what_happens_through_a_link_made_by_the_same_command() {
+    let test = TestHistory::with(&[("a", "a0"), ("d/x", "x0")], HistorySettings::default());
+    test.history.watch_changes();
+    test.command(|| {});
+    let before = test.tree();
+    let id = test.command_id(|| {
+        std::fs::hard_link(test.path("d/x"), test.path("linked")).unwrap();
+        std::fs::write(test.path("linked"), "x1").unwrap();
+    });
+    let shown = test.history.show(id, &HistoryViewer::All).unwrap();
+    assert_eq!(shown.changes.len(), 2, "{shown:#?}");
+    test.undo(id);
+    assert_eq!(test.tree(), before);
+}
+
 #[test]
 fn the_background_thread_builds_and_ends() {
     let dir = tempfile::tempdir().unwrap();
