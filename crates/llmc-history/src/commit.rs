@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{Connection, params};
 
 use crate::compare::{Effect, Finding};
-use crate::entry::{EntryId, EntrySource, NotKeptReason, PathState};
+use crate::entry::{ChangeCounts, EntryId, EntrySource, NotKeptReason, PathState};
 use crate::error::{Error, Result};
 use crate::history::{Inner, Work};
 use crate::recording::{HeadMove, Recorded};
 use crate::snapshot::{Known, now_ns};
-use crate::store::{self, ChangeCounts, ChangeRow, NewEntryRow};
+use crate::store::{self, ChangeRow, NewEntryRow};
 
 /// What is written beside the findings.
 #[derive(Debug, Default)]
@@ -28,6 +28,10 @@ pub(crate) struct CommitRequest {
     pub(crate) is_exact: bool,
     /// Changes that are not compared with the snapshot: of files that it does not hold.
     pub(crate) unknown: Vec<ChangeRow>,
+    /// Changed files that are ignored.
+    pub(crate) ignored: u64,
+    /// Whether only paths that no server knows anything of are adopted.
+    pub(crate) is_first_snapshot: bool,
 }
 
 impl Inner {
@@ -48,6 +52,9 @@ impl Inner {
                 return Ok((None, Vec::new(), None));
             }
             self.learn(conn, known, &mut findings)?;
+            if request.is_first_snapshot {
+                drop_known(conn, &mut findings)?;
+            }
             let shared = end_call(conn, request)?;
             let mut changes = self.changes(&findings, shared && !request.is_exact);
             changes.extend(request.unknown.iter().cloned());
@@ -101,20 +108,19 @@ impl Inner {
                 if head_moved.is_none() {
                     (entry.head_before, entry.head_after) = (None, None);
                 }
-                let id = store::add_entry(conn, source, &entry, &changes, now_ms)?;
+                let counts = ChangeCounts {
+                    ignored: request.ignored,
+                    ..store::count_changes(&changes)
+                };
+                let id = store::add_entry(conn, source, &entry, &changes, &counts, now_ms)?;
                 for (entry, path) in &request.taken_back {
                     store::set_undone(conn, *entry, path, Some(id))?;
                     // Taking back an undo puts in force what it took back.
                     store::clear_undone(conn, *entry, path)?;
                 }
-                let counts = ChangeCounts::of(&changes);
                 recorded = Some(Recorded {
                     id: Some(id),
-                    created: counts.created,
-                    changed: counts.changed,
-                    deleted: counts.deleted,
-                    moved: counts.moved,
-                    not_kept: counts.not_kept,
+                    counts,
                     shared: entry.shared,
                     head_moved,
                     not_undoable: entry.not_undoable.or_else(|| not_kept_text(&changes)),
@@ -282,6 +288,19 @@ impl Inner {
         work.last_look_ns = looked_ns;
         Ok(())
     }
+}
+
+/// Drops what another server's call has said to be absent, or changed, before the first snapshot came to it: the change is
+/// that call's to record.
+fn drop_known(conn: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
+    let mut known = HashSet::new();
+    for finding in findings.iter() {
+        if store::is_in_snapshot(conn, &finding.path)? {
+            known.insert(finding.path.clone());
+        }
+    }
+    findings.retain(|finding| !known.contains(&finding.path));
+    Ok(())
 }
 
 fn known_of(finding: &Finding) -> Option<Known> {

@@ -5,25 +5,19 @@
 
 use std::collections::HashSet;
 use std::io::Read;
-use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use llmc_host::walk::{
-    FileVisitor, Hidden, IgnoreLookup, VisitLinks, VisitOutcome, WalkFile, WalkOptions, walk,
-};
-use llmc_host::{
-    Access, CancelToken, OpenDir, PathEntry, RootedPath, Roots, file_type, is_protected_name, lock,
-};
-use rustix::fs::{FileType, OFlags, Stat};
+use llmc_host::walk::{Hidden, IgnoreLookup, VisitLinks, WalkOptions};
+use llmc_host::{Access, OpenDir, PathEntry, RootedPath, Roots, is_protected_name, lock};
+use rustix::fs::{OFlags, Stat};
 
 use crate::entry::{NotKeptReason, ObjectId, PathState};
 use crate::error::{Error, Result};
 use crate::history::HistorySettings;
 use crate::objects::{PackedObject, blob_id};
-use crate::snapshot::{Known, Snapshot, Stamp, is_within, now_ns, parent};
+use crate::snapshot::{Snapshot, Stamp, is_within, now_ns, parent};
+use crate::stamps::{Walked, walk_stamps};
 use crate::watch::{Dirty, Watch};
 
 /// How often a file that changes while it is read is read again; then the last read counts, and it stays dirty.
@@ -201,7 +195,8 @@ impl Comparer<'_> {
     }
 
     /// Compares what has events, and files that can change without one.
-    pub(crate) fn dirty(&self, dirty: &Dirty, watch: &Arc<Mutex<Watch>>) -> Result<Vec<Finding>> {
+    pub(crate) fn dirty(&self, dirty: &Dirty, watch: &Arc<Mutex<Watch>>) -> Result<Compared> {
+        let mut ignored = 0;
         let mut suspects: Vec<Vec<u8>> = Vec::new();
         let mut below: Vec<Vec<u8>> = Vec::new();
         for path in &dirty.trees {
@@ -212,7 +207,10 @@ impl Comparer<'_> {
         let top = self.roots.open_dir(".").map_err(Error::from)?;
         let mut ignores = IgnoreLookup::new(top.fd);
         for dir in &below {
-            suspects.extend(self.suspects_within(dir, Some(watch), &mut ignores)?);
+            let found = self.suspects_within(dir, Some(watch), &mut ignores)?;
+            // An ignored directory that came or went counts as one.
+            ignored += u64::from(found.is_empty());
+            suspects.extend(found);
         }
         for path in &dirty.paths {
             if path.is_empty() || below.iter().any(|dir| is_within(path, dir)) {
@@ -221,13 +219,50 @@ impl Comparer<'_> {
             let is_known = self.snapshot.read().get(path).is_some();
             if is_known || !ignores.is_ignored(path, false) {
                 suspects.push(path.clone());
+            } else {
+                ignored += 1;
             }
         }
-        let linked: Vec<Vec<u8>> = self.snapshot.read().linked().cloned().collect();
-        suspects.extend(linked.into_iter().filter(|path| !path.starts_with(b"/")));
+        {
+            let snapshot = self.snapshot.read();
+            let linked = snapshot.linked().filter(|path| !path.starts_with(b"/"));
+            suspects.extend(linked.map(<[u8]>::to_vec));
+        }
         suspects.sort();
         suspects.dedup();
-        Ok(self.examine_all(suspects))
+        let mut findings = self.examine_all(suspects);
+        let linked = self.newly_linked(&findings);
+        findings.extend(self.examine_all(linked));
+        Ok(Compared { findings, ignored })
+    }
+
+    /// Known names of files that got a further name among the findings: through that one they may have changed without an
+    /// event under their own.
+    fn newly_linked(&self, findings: &[Finding]) -> Vec<Vec<u8>> {
+        let snapshot = self.snapshot.read();
+        let is_new = |finding: &&Finding| {
+            let known = snapshot.get(&finding.path);
+            finding.stamp.is_linked()
+                && !is_dir(&finding.state)
+                && known.is_none_or(|known| !known.stamp.is_linked())
+        };
+        let inodes: HashSet<u64> = findings
+            .iter()
+            .filter(is_new)
+            .map(|finding| finding.stamp.inode)
+            .collect();
+        if inodes.is_empty() {
+            return Vec::new();
+        }
+        let found: HashSet<&[u8]> = findings
+            .iter()
+            .map(|finding| finding.path.as_slice())
+            .collect();
+        let names = snapshot.files_of(&inodes);
+        names
+            .into_iter()
+            .filter(|path| !found.contains(path.as_slice()))
+            .collect()
     }
 
     /// Compares everything in the workspace.
@@ -235,12 +270,21 @@ impl Comparer<'_> {
         &self,
         watch: Option<&Arc<Mutex<Watch>>>,
         last_look_ns: i64,
-    ) -> Result<Vec<Finding>> {
-        let suspects = self.walk(b"", watch)?;
+    ) -> Result<Compared> {
+        let walked = self.walk(b"", watch)?;
+        let unseen = {
+            let snapshot = self.snapshot.read();
+            match walked.seen == snapshot.paths_inside() {
+                true => Vec::new(),
+                false => snapshot.unseen(b""),
+            }
+        };
+        if walked.suspects.is_empty() && unseen.is_empty() {
+            return Ok(Compared::default());
+        }
         let top = self.roots.open_dir(".").map_err(Error::from)?;
         let mut ignores = IgnoreLookup::new(top.fd);
-        let unseen = self.snapshot.read().unseen(b"");
-        let mut findings = self.examine_all(suspects);
+        let mut findings = self.examine_all(walked.suspects);
         let mut rules_changed = findings.iter().any(|finding| {
             is_rule(&finding.path) && self.snapshot.read().state(&finding.path) != finding.state
         }) || unseen.iter().any(|path| is_rule(path));
@@ -265,7 +309,11 @@ impl Comparer<'_> {
         if rules_changed {
             self.adopt_uncovered(&mut findings, last_look_ns);
         }
-        Ok(findings)
+        // A walk passes over what is ignored, so that changes of it are not known.
+        Ok(Compared {
+            findings,
+            ignored: 0,
+        })
     }
 
     /// What an ignore rule kept from the snapshot until now was not created by the change that removed the rule: an undo
@@ -344,11 +392,11 @@ impl Comparer<'_> {
             if let Some(watch) = watch {
                 lock(watch).add(path);
             }
-            suspects.extend(self.walk(path, watch)?);
+            suspects.extend(self.walk(path, watch)?.suspects);
             suspects.extend(self.snapshot.read().unseen(path));
         } else {
             let snapshot = self.snapshot.read();
-            suspects.extend(snapshot.below(path).map(|(path, _)| path.clone()));
+            suspects.extend(snapshot.below(path).map(|path| path.to_vec()));
             if is_ignored && !is_known {
                 suspects.remove(0);
             }
@@ -356,19 +404,15 @@ impl Comparer<'_> {
         Ok(suspects)
     }
 
-    /// Walks a directory and returns the paths in it whose stamp is not as recorded; the others are marked as seen.
-    pub(crate) fn walk(
-        &self,
-        dir: &[u8],
-        watch: Option<&Arc<Mutex<Watch>>>,
-    ) -> Result<Vec<Vec<u8>>> {
+    /// Walks a directory and returns the paths in it whose stamp is not as recorded; known ones are marked as seen.
+    pub(crate) fn walk(&self, dir: &[u8], watch: Option<&Arc<Mutex<Watch>>>) -> Result<Walked> {
         let path = self.roots.exact_path(dir, Access::Read)?;
         let fd = match path.open(OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(fd) => fd,
             Err(llmc_host::Error::NotFound { .. } | llmc_host::Error::NotADirectory { .. })
                 if !dir.is_empty() =>
             {
-                return Ok(Vec::new());
+                return Ok(Walked::default());
             }
             Err(error) => return Err(error.into()),
         };
@@ -378,32 +422,16 @@ impl Comparer<'_> {
             links: VisitLinks::Yes,
             ..start.walk_options(self.roots)?
         };
-        self.snapshot.write().begin_walk();
-        let cancel = CancelToken::default();
-        let shared = Arc::new(WalkShared {
-            snapshot: self.snapshot.clone(),
-            watch: watch.cloned(),
-            suspects: Mutex::default(),
-            files: AtomicU64::new(0),
-            max_files: self.settings.max_files as u64,
-            cancel: cancel.clone(),
-        });
-        let mut prefix = dir.to_vec();
-        if !prefix.is_empty() {
-            prefix.push(b'/');
-        }
-        walk(&start.fd, &options, &cancel, || StampVisitor {
-            shared: Arc::clone(&shared),
-            base: prefix.len(),
-            path: prefix.clone(),
-            suspects: Vec::new(),
-        })?;
-        if shared.files.load(Ordering::Relaxed) > shared.max_files {
-            return Err(Error::TooManyFiles(self.settings.max_files));
-        }
-        let suspects = std::mem::take(&mut *lock(&shared.suspects));
-        Ok(suspects)
+        walk_stamps(&start, &options, dir, self, watch)
     }
+}
+
+/// What a comparison found.
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    pub(crate) findings: Vec<Finding>,
+    /// Ignored files that changed, as far as events tell.
+    pub(crate) ignored: u64,
 }
 
 /// Whether a file of this name says what is ignored.
@@ -436,87 +464,4 @@ fn read_all(file: &mut std::fs::File, size: u64, limit: u64) -> std::io::Result<
     file.take(limit.saturating_add(1))
         .read_to_end(&mut content)?;
     Ok(content)
-}
-
-struct WalkShared {
-    snapshot: SharedSnapshot,
-    watch: Option<Arc<Mutex<Watch>>>,
-    suspects: Mutex<Vec<Vec<u8>>>,
-    files: AtomicU64,
-    max_files: u64,
-    cancel: CancelToken,
-}
-
-/// Compares stamps, on each thread of a walk.
-struct StampVisitor {
-    shared: Arc<WalkShared>,
-    /// The walk's start in front of each path.
-    base: usize,
-    path: Vec<u8>,
-    suspects: Vec<Vec<u8>>,
-}
-
-impl StampVisitor {
-    fn compare(&mut self, below: &[u8], is_unchanged: impl FnOnce(&Known) -> bool) {
-        self.path.truncate(self.base);
-        self.path.extend_from_slice(below);
-        let snapshot = self.shared.snapshot.read();
-        if let Some(known) = snapshot.get(&self.path) {
-            snapshot.mark_seen(known);
-            if is_unchanged(known) {
-                return;
-            }
-        }
-        drop(snapshot);
-        self.suspects.push(self.path.clone());
-    }
-}
-
-impl FileVisitor for StampVisitor {
-    fn visit(&mut self, file: &WalkFile<'_>) -> VisitOutcome {
-        if self.shared.files.fetch_add(1, Ordering::Relaxed) >= self.shared.max_files {
-            self.shared.cancel.cancel();
-            return VisitOutcome::Stopped;
-        }
-        // The `.git` file of a worktree or submodule.
-        if Path::new(std::ffi::OsStr::from_bytes(file.path())).file_name() == Some(".git".as_ref())
-        {
-            return VisitOutcome::Done;
-        }
-        let looked_ns = now_ns();
-        let Ok(stat) = file.lstat() else {
-            return VisitOutcome::Done;
-        };
-        let kind = file_type(&stat);
-        self.compare(file.path(), |known| {
-            let is_same_kind = match known.state {
-                PathState::File { .. } | PathState::FileNotKept { .. } => {
-                    kind == FileType::RegularFile
-                }
-                PathState::Link { .. } => kind == FileType::Symlink,
-                PathState::Absent | PathState::Dir { .. } => false,
-            };
-            is_same_kind && known.stamp.proves(&Stamp::new(&stat, looked_ns))
-        });
-        VisitOutcome::Done
-    }
-
-    fn visit_dir(&mut self, path: &[u8], dir: BorrowedFd<'_>) {
-        if let Some(watch) = &self.shared.watch {
-            self.path.truncate(self.base);
-            self.path.extend_from_slice(path);
-            lock(watch).add(&self.path);
-        }
-        let Ok(stat) = rustix::fs::fstat(dir) else {
-            return;
-        };
-        let mode = stat.st_mode & 0o1777;
-        self.compare(path, |known| known.state == PathState::Dir { mode });
-    }
-
-    fn flush(&mut self) {
-        if !self.suspects.is_empty() {
-            lock(&self.shared.suspects).append(&mut self.suspects);
-        }
-    }
 }

@@ -150,6 +150,20 @@ pub enum EntrySource {
     Undo,
 }
 
+/// How many paths had which change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ChangeCounts {
+    pub created: u64,
+    pub changed: u64,
+    pub deleted: u64,
+    pub moved: u64,
+    /// Of these, paths whose content before or after is not in the history.
+    pub not_kept: u64,
+    /// Beside these, files that git ignores, as far as the watch tells: without one it is 0, and what changes inside of an
+    /// ignored directory is not counted.
+    pub ignored: u64,
+}
+
 /// One recorded call, or what changed between calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entry {
@@ -158,12 +172,8 @@ pub struct Entry {
     pub time_ms: i64,
     pub source: EntrySource,
     pub author: ChangeAuthor,
-    pub created: u64,
-    pub changed: u64,
-    pub deleted: u64,
-    pub moved: u64,
-    /// Changed paths whose content before or after is not in the history.
-    pub not_kept: u64,
+    #[serde(flatten)]
+    pub counts: ChangeCounts,
     /// Whether another writer was active meanwhile, so that some of the changes may be its.
     pub shared: bool,
     /// What was checked out before and after, when that changed.

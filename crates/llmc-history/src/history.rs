@@ -10,7 +10,7 @@ use llmc_envelope::store::{SqlLocation, SqlStore};
 use llmc_host::{Access, RootedPath, Workspace, lock};
 use serde::Serialize;
 
-use crate::compare::{Comparer, Finding, SharedSnapshot};
+use crate::compare::{Compared, Comparer, Finding, SharedSnapshot};
 use crate::entry::{
     ChangeAuthor, Entry, EntryDetail, EntryFilter, EntryId, HistoryViewer, ObjectId, PastState,
     PathState,
@@ -166,6 +166,11 @@ impl History {
         if !self.0.is_started.swap(true, Ordering::SeqCst) {
             crate::keeper::start(&self.0);
         }
+    }
+
+    /// Watches folders from the next look at the workspace on: the look after a command then reads events instead of walking.
+    pub fn watch_changes(&self) {
+        lock(&self.0.work).wants_watch = true;
     }
 
     /// Takes the first snapshot now, if there is none yet.
@@ -388,8 +393,8 @@ impl Inner {
     }
 
     /// What differs from the snapshot in the whole workspace, but for paths that running calls record themselves.
-    pub(crate) fn look(&self, work: &mut Work) -> Result<Vec<Finding>> {
-        let mut findings = self.compare(work, |comparer, work| {
+    pub(crate) fn look(&self, work: &mut Work) -> Result<Compared> {
+        let mut compared = self.compare(work, |comparer, work| {
             let watch = work.watch.clone();
             let alive = watch.filter(|watch| {
                 let mut watch = lock(watch);
@@ -407,7 +412,7 @@ impl Inner {
             comparer.everything(work.watch.as_ref(), work.last_look_ns)
         })?;
         let mut kept_dirty = Dirty::default();
-        findings.retain(|finding| {
+        compared.findings.retain(|finding| {
             let is_claimed = self.is_claimed(&finding.path);
             if is_claimed {
                 kept_dirty.paths.insert(finding.path.clone());
@@ -415,7 +420,7 @@ impl Inner {
             !is_claimed
         });
         work.dirty = kept_dirty;
-        Ok(findings)
+        Ok(compared)
     }
 
     /// Whether a running call of this process records what becomes of a path.

@@ -116,14 +116,13 @@ impl Inner {
 
     /// Records what changed since the last look as a change from outside.
     pub(crate) fn record_outside(&self, work: &mut Work) -> Result<()> {
-        let findings = self.look(work)?;
-        if !findings.is_empty() {
-            self.commit(
-                work,
-                findings,
-                EntrySource::Outside,
-                &CommitRequest::default(),
-            )?;
+        let compared = self.look(work)?;
+        if !compared.findings.is_empty() {
+            let request = CommitRequest {
+                ignored: compared.ignored,
+                ..CommitRequest::default()
+            };
+            self.commit(work, compared.findings, EntrySource::Outside, &request)?;
         }
         Ok(())
     }
@@ -158,7 +157,13 @@ impl Inner {
             }
             work.watch = self.new_watch(&work);
             let watch = work.watch.clone();
-            self.compare(&mut work, |comparer, _| comparer.walk(b"", watch.as_ref()))?
+            let walked =
+                self.compare(&mut work, |comparer, _| comparer.walk(b"", watch.as_ref()))?;
+            walked.suspects
+        };
+        let request = CommitRequest {
+            is_first_snapshot: true,
+            ..CommitRequest::default()
         };
         // In the order of a walk, so that what is near is read together.
         suspects.sort();
@@ -172,12 +177,7 @@ impl Inner {
             for finding in &mut findings {
                 finding.effect = Effect::Adopt;
             }
-            self.commit(
-                &mut work,
-                findings,
-                EntrySource::Outside,
-                &CommitRequest::default(),
-            )?;
+            self.commit(&mut work, findings, EntrySource::Outside, &request)?;
             drop(work);
             self.built_files
                 .fetch_add(batch.len() as u64, Ordering::Relaxed);

@@ -12,7 +12,7 @@
 //! - [`Entry`], [`PathChange`], [`PathState`]: what is recorded
 //! - [`UndoRequest`], [`UndoReport`]: taking changes back
 //! - `objects`, `store`: contents by git's blob id; SQL
-//! - `snapshot`, `compare`, `watch`: which paths differ, and looking at as few of them as possible
+//! - `snapshot`, `compare`, `stamps`, `watch`: which paths differ, and looking at as few of them as possible
 //! - `commit`, `restore`, `retention`: writing entries, putting states back, how long entries stay
 //! - `keeper`, `server`: the background thread; which servers of the workspace run
 //! - `head`: which commit is checked out
@@ -31,6 +31,7 @@ mod restore;
 mod retention;
 mod server;
 mod snapshot;
+mod stamps;
 mod store;
 mod undo;
 mod watch;
@@ -39,8 +40,8 @@ mod watch;
 mod tests;
 
 pub use entry::{
-    ChangeAction, ChangeAuthor, Entry, EntryDetail, EntryFilter, EntryId, EntrySource,
-    HistoryViewer, NotKeptReason, ObjectId, PastState, PathChange, PathState,
+    ChangeAction, ChangeAuthor, ChangeCounts, Entry, EntryDetail, EntryFilter, EntryId,
+    EntrySource, HistoryViewer, NotKeptReason, ObjectId, PastState, PathChange, PathState,
 };
 pub use error::{Error, Result};
 pub use history::{History, HistoryCheck, HistorySettings, HistoryState, HistorySwept};

@@ -9,8 +9,8 @@ use rusqlite::params;
 use serde::Serialize;
 
 use crate::commit::CommitRequest;
-use crate::compare::{Effect, Finding, missing_parents};
-use crate::entry::{ChangeAuthor, EntryId, EntrySource, NotKeptReason, PathState};
+use crate::compare::{Compared, Effect, Finding, missing_parents};
+use crate::entry::{ChangeAuthor, ChangeCounts, EntryId, EntrySource, NotKeptReason, PathState};
 use crate::error::{Error, Result};
 use crate::head;
 use crate::history::{Inner, Work};
@@ -48,12 +48,8 @@ pub struct HeadMove {
 pub struct Recorded {
     /// `None` when nothing could be recorded; then `not_undoable` says why.
     pub id: Option<EntryId>,
-    pub created: u64,
-    pub changed: u64,
-    pub deleted: u64,
-    pub moved: u64,
-    /// Of these, paths whose content is not in the history.
-    pub not_kept: u64,
+    #[serde(flatten)]
+    pub counts: ChangeCounts,
     /// Another writer was active meanwhile.
     pub shared: bool,
     pub head_moved: Option<HeadMove>,
@@ -148,11 +144,17 @@ impl Recording {
         let mut named = missing_parents(&inner.files.roots, key);
         named.push(key.to_vec());
         let mut findings = within(inner, work, &named)?;
+        if !work.is_built {
+            findings.extend(absences(inner, &named, &findings));
+        }
         named.retain(|path| !notes.paths.contains(path));
         notes.paths.append(&mut named);
         {
             let snapshot = inner.snapshot.read();
-            findings.retain(|finding| snapshot.state(&finding.path) != finding.state);
+            findings.retain(|finding| {
+                let is_absence = finding.effect == Effect::Adopt;
+                is_absence || snapshot.state(&finding.path) != finding.state
+            });
             for finding in &mut findings {
                 if !work.is_built && snapshot.get(&finding.path).is_none() {
                     finding.effect = Effect::Adopt;
@@ -218,9 +220,12 @@ impl Recording {
         let work = &mut *lock(&inner.work);
         inner.load(work)?;
         let is_whole = self.scope == RecordingScope::Everything && notes.was_ready;
-        let findings = match is_whole {
+        let compared = match is_whole {
             true => inner.look(work)?,
-            false => within(inner, work, &notes.paths)?,
+            false => Compared {
+                findings: within(inner, work, &notes.paths)?,
+                ignored: 0,
+            },
         };
         let mut request = CommitRequest {
             entry: NewEntryRow {
@@ -233,6 +238,7 @@ impl Recording {
             is_checkpoint: end == RecordingEnd::GoesOn,
             is_exact: self.scope == RecordingScope::NamedPaths,
             unknown: self.ignored_changes(notes),
+            ignored: compared.ignored,
             ..CommitRequest::default()
         };
         if self.scope == RecordingScope::Everything {
@@ -240,7 +246,11 @@ impl Recording {
             request.entry.head_after = head::checked_out(&inner.files.roots);
             notes.head = request.entry.head_after.clone();
         }
-        let recorded = inner.commit(work, findings, EntrySource::Call, &request)?;
+        let recorded = inner.commit(work, compared.findings, EntrySource::Call, &request)?;
+        if end == RecordingEnd::Final {
+            // The transaction has ended the call.
+            notes.call = None;
+        }
         if end == RecordingEnd::GoesOn && recorded.is_some() {
             notes.steps.clear();
         }
@@ -286,7 +296,6 @@ impl Recording {
         }
         drop(claimed);
         if let Some(call) = &notes.call {
-            // The entry's transaction has done so, unless it failed.
             let _ = self
                 .inner
                 .store
@@ -353,6 +362,29 @@ fn within(inner: &Inner, work: &mut Work, paths: &[Vec<u8>]) -> Result<Vec<Findi
         }
         Ok(findings.into_values().collect())
     })
+}
+
+/// The named paths at which nothing is, as findings: another server that takes the first snapshot meanwhile must not take what
+/// the call creates for something that was there.
+fn absences(inner: &Inner, named: &[Vec<u8>], found: &[Finding]) -> Vec<Finding> {
+    let snapshot = inner.snapshot.read();
+    let is_absent = |path: &&Vec<u8>| {
+        let exact = inner.files.roots.exact_path(path, Access::Read);
+        let entry = exact.and_then(|exact| exact.entry());
+        snapshot.get(path).is_none()
+            && !found.iter().any(|finding| finding.path == **path)
+            && matches!(entry, Ok(PathEntry::Absent))
+    };
+    let absent = named.iter().filter(is_absent);
+    absent
+        .map(|path| Finding {
+            path: path.clone(),
+            state: PathState::Absent,
+            stamp: Stamp::default(),
+            object: None,
+            effect: Effect::Adopt,
+        })
+        .collect()
 }
 
 /// The state of a path whose content is never read.

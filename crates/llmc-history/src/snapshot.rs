@@ -1,7 +1,8 @@
 //! The newest state that history knows of every path, with the stamp by which an unchanged file is recognised.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -62,7 +63,8 @@ impl Stamp {
         self.flags & LINKED != 0
     }
 
-    /// Whether a file with this recorded stamp is certainly unchanged when it now has the stamp `now`.
+    /// Whether a file with this recorded stamp is certainly unchanged when it now has the stamp `now`, whose flags do not
+    /// matter.
     pub(crate) fn proves(&self, now: &Stamp) -> bool {
         self.flags & RACY == 0
             && (self.size, self.mtime_ns, self.ctime_ns, self.inode)
@@ -96,14 +98,18 @@ impl Known {
     }
 }
 
-/// The known paths, in order.
+/// The known paths: a walk asks for each of them by name, so a lookup must be cheap; `order` serves questions about a
+/// directory.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    paths: BTreeMap<Vec<u8>, Known>,
+    paths: HashMap<Arc<[u8]>, Known>,
+    order: BTreeSet<Arc<[u8]>>,
     files: u64,
+    /// Paths in the workspace, directories included; others are in further roots.
+    inside: u64,
     walk: u32,
     /// Paths of files with further names.
-    linked: BTreeSet<Vec<u8>>,
+    linked: BTreeSet<Arc<[u8]>>,
 }
 
 impl Snapshot {
@@ -121,32 +127,61 @@ impl Snapshot {
         self.files
     }
 
-    pub(crate) fn linked(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.linked.iter()
+    /// Paths in the workspace that a walk of it should see.
+    pub(crate) fn paths_inside(&self) -> u64 {
+        self.inside
+    }
+
+    pub(crate) fn linked(&self) -> impl Iterator<Item = &[u8]> {
+        self.linked.iter().map(AsRef::as_ref)
     }
 
     pub(crate) fn set(&mut self, path: Vec<u8>, known: Option<Known>) {
         let is_file = |known: &Known| !matches!(known.state, PathState::Dir { .. });
-        match known
-            .as_ref()
-            .is_some_and(|known| known.stamp.is_linked() && is_file(known))
-        {
-            true => {
-                self.linked.insert(path.clone());
-            }
-            false => {
-                self.linked.remove(&path);
-            }
+        let is_inside = is_inside(&path);
+        let key = match self.paths.get_key_value(path.as_slice()) {
+            Some((key, _)) => Arc::clone(key),
+            None => Arc::from(path),
+        };
+        let is_linked = |known: &Known| known.stamp.is_linked() && is_file(known);
+        if known.as_ref().is_some_and(is_linked) {
+            self.linked.insert(Arc::clone(&key));
+        } else {
+            self.linked.remove(&key);
         }
         self.files += u64::from(known.as_ref().is_some_and(is_file));
         let old = match known {
             Some(known) => {
                 known.seen.store(self.walk, Ordering::Relaxed);
-                self.paths.insert(path, known)
+                let old = self.paths.insert(Arc::clone(&key), known);
+                if old.is_none() {
+                    self.order.insert(key);
+                    self.inside += u64::from(is_inside);
+                }
+                old
             }
-            None => self.paths.remove(&path),
+            None => {
+                let old = self.paths.remove(&key);
+                if old.is_some() {
+                    self.order.remove(&key);
+                    self.inside -= u64::from(is_inside);
+                }
+                old
+            }
         };
         self.files -= u64::from(old.as_ref().is_some_and(is_file));
+    }
+
+    /// The known names in the workspace of these files.
+    pub(crate) fn files_of(&self, inodes: &HashSet<u64>) -> Vec<Vec<u8>> {
+        let is_of = |known: &Known| {
+            inodes.contains(&known.stamp.inode) && !matches!(known.state, PathState::Dir { .. })
+        };
+        let paths = self.paths.iter();
+        paths
+            .filter(|(path, known)| is_inside(path) && is_of(known))
+            .map(|(path, _)| path.to_vec())
+            .collect()
     }
 
     /// Notes of these files that they have further names: an event tells of one name only.
@@ -157,7 +192,7 @@ impl Snapshot {
                 && !matches!(known.state, PathState::Dir { .. })
             {
                 known.stamp.set_linked();
-                self.linked.insert(path.clone());
+                self.linked.insert(Arc::clone(path));
             }
         }
     }
@@ -170,18 +205,18 @@ impl Snapshot {
     }
 
     /// The known paths below a directory, without itself; below the workspace for the empty path.
-    pub(crate) fn below(&self, dir: &[u8]) -> impl Iterator<Item = (&Vec<u8>, &Known)> {
+    pub(crate) fn below(&self, dir: &[u8]) -> impl Iterator<Item = &Arc<[u8]>> {
         let mut first = dir.to_vec();
         if !dir.is_empty() {
             first.push(b'/');
         }
-        let start = first.clone();
         let is_workspace = dir.is_empty();
-        self.paths
-            .range((Bound::Included(start), Bound::Unbounded))
-            .take_while(move |(path, _)| path.starts_with(&first))
-            // Paths of other roots are absolute.
-            .filter(move |(path, _)| !is_workspace || !path.starts_with(b"/"))
+        let from: (Bound<&[u8]>, Bound<&[u8]>) =
+            (Bound::Included(first.as_slice()), Bound::Unbounded);
+        let range = self.order.range::<[u8], _>(from);
+        range
+            .take_while(move |path| path.starts_with(&first))
+            .filter(move |path| !is_workspace || is_inside(path))
     }
 
     /// Begins a walk; paths that it does not mark are missing.
@@ -189,17 +224,26 @@ impl Snapshot {
         self.walk = self.walk.wrapping_add(1).max(1);
     }
 
-    pub(crate) fn mark_seen(&self, known: &Known) {
-        known.seen.store(self.walk, Ordering::Relaxed);
+    /// Marks a path as seen by the walk; whether it was the first time.
+    pub(crate) fn mark_seen(&self, known: &Known) -> bool {
+        known.seen.swap(self.walk, Ordering::Relaxed) != self.walk
     }
 
     /// The known paths below `dir` that the walk has not seen.
     pub(crate) fn unseen(&self, dir: &[u8]) -> Vec<Vec<u8>> {
         self.below(dir)
-            .filter(|(_, known)| known.seen.load(Ordering::Relaxed) != self.walk)
-            .map(|(path, _)| path.clone())
+            .filter(|path| {
+                let known = self.paths.get(*path);
+                known.is_some_and(|known| known.seen.load(Ordering::Relaxed) != self.walk)
+            })
+            .map(|path| path.to_vec())
             .collect()
     }
+}
+
+/// Whether a path lies in the workspace; those of further roots are absolute.
+fn is_inside(path: &[u8]) -> bool {
+    !path.starts_with(b"/")
 }
 
 /// Whether `path` is `dir` or lies below it; everything lies below the empty path.
@@ -238,13 +282,14 @@ mod tests {
         let below = |dir: &str| -> Vec<String> {
             let paths = snapshot.below(dir.as_bytes());
             paths
-                .map(|(path, _)| String::from_utf8_lossy(path).into_owned())
+                .map(|path| String::from_utf8_lossy(path).into_owned())
                 .collect()
         };
         assert_eq!(below("a"), ["a/b", "a/b/c"]);
         assert_eq!(below("a/b"), ["a/b/c"]);
         assert_eq!(below("/other"), ["/other/x"]);
         assert_eq!(below("").len(), 6);
+        assert_eq!(snapshot.paths_inside(), 6);
         assert!(is_within(b"a/b", b"a") && is_within(b"a", b"a") && !is_within(b"ab", b"a"));
         assert_eq!(parent(b"a/b/c"), Some(&b"a/b"[..]));
         assert_eq!(parent(b"a"), None);

@@ -8,8 +8,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRe
 use rusqlite::{Connection, OptionalExtension, Result, Row, ToSql, params};
 
 use crate::entry::{
-    ChangeAction, ChangeAuthor, Entry, EntryFilter, EntryId, EntrySource, HistoryViewer,
-    NotKeptReason, ObjectId, PathChange, PathState,
+    ChangeAction, ChangeAuthor, ChangeCounts, Entry, EntryFilter, EntryId, EntrySource,
+    HistoryViewer, NotKeptReason, ObjectId, PathChange, PathState,
 };
 use crate::objects::PackedObject;
 use crate::snapshot::{Known, Stamp};
@@ -18,7 +18,7 @@ use crate::snapshot::{Known, Stamp};
 pub(crate) const STORE_FILE: &str = "history.db";
 
 pub(crate) const SCHEMA: SqlSchema = SqlSchema {
-    version: 1,
+    version: 2,
     sql: "
 CREATE TABLE numbers (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE objects (
@@ -34,7 +34,7 @@ CREATE TABLE entries (
     id INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, source INTEGER NOT NULL,
     principal TEXT NOT NULL, agent TEXT NOT NULL, session TEXT NOT NULL, tool TEXT NOT NULL, args TEXT NOT NULL,
     created INTEGER NOT NULL, changed INTEGER NOT NULL, deleted INTEGER NOT NULL, moved INTEGER NOT NULL,
-    not_kept INTEGER NOT NULL, shared INTEGER NOT NULL, head_before TEXT, head_after TEXT,
+    not_kept INTEGER NOT NULL, ignored INTEGER NOT NULL, shared INTEGER NOT NULL, head_before TEXT, head_after TEXT,
     undoes TEXT NOT NULL, steps TEXT NOT NULL, not_undoable TEXT);
 CREATE INDEX entries_session ON entries (session);
 CREATE TABLE changes (
@@ -182,38 +182,27 @@ pub(crate) struct NewEntryRow {
     pub(crate) not_undoable: Option<String>,
 }
 
-/// How many paths of an entry had which change.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct ChangeCounts {
-    pub(crate) created: u64,
-    pub(crate) changed: u64,
-    pub(crate) deleted: u64,
-    pub(crate) moved: u64,
-    pub(crate) not_kept: u64,
-}
-
-impl ChangeCounts {
-    pub(crate) fn of(changes: &[ChangeRow]) -> ChangeCounts {
-        let mut counts = ChangeCounts::default();
-        for change in changes {
-            if change
-                .before
-                .not_kept()
-                .or(change.after.not_kept())
-                .is_some()
-            {
-                counts.not_kept += 1;
-            }
-            match (&change.moved_from, &change.moved_to) {
-                (_, Some(_)) => {}
-                (Some(_), _) => counts.moved += 1,
-                _ if change.before == PathState::Absent => counts.created += 1,
-                _ if change.after == PathState::Absent => counts.deleted += 1,
-                _ => counts.changed += 1,
-            }
+/// How many paths had which change; `ignored` ones have no row.
+pub(crate) fn count_changes(changes: &[ChangeRow]) -> ChangeCounts {
+    let mut counts = ChangeCounts::default();
+    for change in changes {
+        if change
+            .before
+            .not_kept()
+            .or(change.after.not_kept())
+            .is_some()
+        {
+            counts.not_kept += 1;
         }
-        counts
+        match (&change.moved_from, &change.moved_to) {
+            (_, Some(_)) => {}
+            (Some(_), _) => counts.moved += 1,
+            _ if change.before == PathState::Absent => counts.created += 1,
+            _ if change.after == PathState::Absent => counts.deleted += 1,
+            _ => counts.changed += 1,
+        }
     }
+    counts
 }
 
 pub(crate) fn number(conn: &Connection, name: &str) -> Result<i64> {
@@ -298,6 +287,12 @@ pub(crate) fn snapshot_since(
     Ok(())
 }
 
+/// Whether any server has said something of a path, its absence included.
+pub(crate) fn is_in_snapshot(conn: &Connection, path: &[u8]) -> Result<bool> {
+    conn.prepare_cached("SELECT 1 FROM snapshot WHERE path = ?1")?
+        .exists([path])
+}
+
 /// Stores a path's newest state; a path that is gone keeps a row so that other servers learn of it.
 pub(crate) fn put_snapshot(
     conn: &Connection,
@@ -332,16 +327,16 @@ pub(crate) fn add_entry(
     source: EntrySource,
     entry: &NewEntryRow,
     changes: &[ChangeRow],
+    counts: &ChangeCounts,
     now_ms: i64,
 ) -> Result<EntryId> {
-    let counts = ChangeCounts::of(changes);
     let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let undoes: Vec<String> = entry.undoes.iter().map(|id| id.0.to_string()).collect();
     let author = &entry.author;
     conn.prepare_cached(
         "INSERT INTO entries (time_ms, source, principal, agent, session, tool, args, created, changed, deleted, moved,
-         not_kept, shared, head_before, head_after, undoes, steps, not_undoable)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+         not_kept, ignored, shared, head_before, head_after, undoes, steps, not_undoable)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
     )?
     .execute(params![
         now_ms,
@@ -356,6 +351,7 @@ pub(crate) fn add_entry(
         count(counts.deleted),
         count(counts.moved),
         count(counts.not_kept),
+        count(counts.ignored),
         entry.shared,
         entry.head_before,
         entry.head_after,
@@ -400,14 +396,16 @@ fn source_number(source: EntrySource) -> i64 {
 }
 
 const ENTRY_COLUMNS: &str = "id, time_ms, source, principal, agent, session, tool, args, created, changed, deleted, moved, not_kept,
-    shared, head_before, head_after, undoes, not_undoable,
+    ignored, shared, head_before, head_after, undoes, not_undoable,
     (SELECT max(undone_by) FROM changes WHERE entry = entries.id),
     (SELECT count(undone_by) FROM changes WHERE entry = entries.id AND moved_to IS NULL)";
+/// How many they are.
+const ENTRY_COLUMN_COUNT: usize = 21;
 
 fn entry_row(row: &Row<'_>) -> Result<Entry> {
     let count = |at: usize| -> Result<u64> { Ok(row.get::<_, i64>(at)?.cast_unsigned()) };
-    let undoes: String = row.get(16)?;
-    let undone_by: Option<i64> = row.get(18)?;
+    let undoes: String = row.get(17)?;
+    let undone_by: Option<i64> = row.get(19)?;
     Ok(Entry {
         id: EntryId(count(0)?),
         time_ms: row.get(1)?,
@@ -423,22 +421,25 @@ fn entry_row(row: &Row<'_>) -> Result<Entry> {
             tool: row.get(6)?,
             args_short: row.get(7)?,
         },
-        created: count(8)?,
-        changed: count(9)?,
-        deleted: count(10)?,
-        moved: count(11)?,
-        not_kept: count(12)?,
-        shared: row.get(13)?,
-        head_before: row.get(14)?,
-        head_after: row.get(15)?,
+        counts: ChangeCounts {
+            created: count(8)?,
+            changed: count(9)?,
+            deleted: count(10)?,
+            moved: count(11)?,
+            not_kept: count(12)?,
+            ignored: count(13)?,
+        },
+        shared: row.get(14)?,
+        head_before: row.get(15)?,
+        head_after: row.get(16)?,
         undoes: undoes
             .split(',')
             .filter_map(|id| id.parse().ok())
             .map(EntryId)
             .collect(),
-        not_undoable: row.get(17)?,
+        not_undoable: row.get(18)?,
         undone_by: undone_by.map(|id| EntryId(id.cast_unsigned())),
-        undone: count(19)?,
+        undone: count(20)?,
     })
 }
 
@@ -504,7 +505,7 @@ pub(crate) fn entry(
     );
     conn.prepare_cached(&sql)?
         .query_row(params![number, principal(viewer)], |row| {
-            let steps: String = row.get(20)?;
+            let steps: String = row.get(ENTRY_COLUMN_COUNT)?;
             Ok((entry_row(row)?, steps.lines().map(str::to_owned).collect()))
         })
         .optional()

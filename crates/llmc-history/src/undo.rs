@@ -134,7 +134,11 @@ impl Inner {
         are_others_active: bool,
     ) -> Result<UndoReport> {
         if work.is_built && !are_others_active {
-            self.record_outside(work)?;
+            match self.record_outside(work) {
+                // The paths to be restored are compared one by one in any case.
+                Ok(()) | Err(Error::TooManyFiles(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         let (mut report, plan) = self.plan_undo(work, request)?;
         let is_partial = !report.conflicts.is_empty()

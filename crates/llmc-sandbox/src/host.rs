@@ -29,6 +29,9 @@ pub trait ScriptHost: Send + Sync {
     fn printed(&self, _text: &str) {}
 }
 
+/// A member of a document that a call returns: the text that the document prints as. Not one of its fields for the script.
+pub const PRINTED_AS: &str = "_llmc_printed_as";
+
 /// A call that a script makes.
 #[derive(Debug)]
 pub struct ScriptCall {

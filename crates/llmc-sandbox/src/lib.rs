@@ -78,7 +78,9 @@ mod wire;
 mod worker;
 
 pub use error::Error;
-pub use host::{Exception, ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply};
+pub use host::{
+    Exception, PRINTED_AS, ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply,
+};
 pub use limits::{ScriptLimit, ScriptLimits, SessionBudget};
 pub use monty_alloc::LimitedAllocator as CountingAllocator;
 pub use names::ScriptNames;

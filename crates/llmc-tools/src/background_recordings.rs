@@ -111,23 +111,81 @@ impl fmt::Debug for BackgroundRecordings {
 
 /// Makes entries of what processes change until they have ended, or nothing knows them any more.
 fn follow(app: &Weak<App>, followed: &Weak<BackgroundRecording>) {
+    let look = || match followed.upgrade() {
+        None => FollowedState::Unknown,
+        Some(recording) => match recording.running() {
+            Some(entry) => {
+                entry.process.watch_end(POLL_INTERVAL);
+                FollowedState::Running
+            }
+            None => FollowedState::Ended,
+        },
+    };
+    let checkpoint = || {
+        if let Some(recording) = followed.upgrade() {
+            recording.checkpoint();
+        }
+    };
+    checkpoint_until_end(CHECKPOINT_INTERVAL, look, checkpoint);
+    if let (Some(app), Some(recording)) = (app.upgrade(), followed.upgrade()) {
+        app.history_keeper().background().remove(&recording);
+    }
+}
+
+/// Whether the processes of a recording go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FollowedState {
+    Running,
+    Ended,
+    /// The recording is closed.
+    Unknown,
+}
+
+/// Calls `checkpoint` in each interval while something runs, and once when it has ended. `look` takes a moment by itself.
+fn checkpoint_until_end(
+    interval: Duration,
+    mut look: impl FnMut() -> FollowedState,
+    mut checkpoint: impl FnMut(),
+) {
     let mut recorded = Instant::now();
     loop {
-        let Some(recording) = followed.upgrade() else {
-            return;
-        };
-        if let Some(entry) = recording.running() {
-            entry.process.watch_end(POLL_INTERVAL);
-            if recorded.elapsed() >= CHECKPOINT_INTERVAL {
-                recording.checkpoint();
-                recorded = Instant::now();
+        match look() {
+            FollowedState::Unknown => return,
+            FollowedState::Ended => return checkpoint(),
+            FollowedState::Running => {}
+        }
+        if recorded.elapsed() >= interval {
+            checkpoint();
+            recorded = Instant::now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often there is a checkpoint while a process is seen running three times before this.
+    fn checkpoints(interval: Duration, end: FollowedState) -> usize {
+        let (mut looks, mut count) = (0, 0);
+        let look = || {
+            looks += 1;
+            if looks <= 3 {
+                FollowedState::Running
+            } else {
+                end
             }
-            continue;
-        }
-        recording.checkpoint();
-        if let Some(app) = app.upgrade() {
-            app.history_keeper().background().remove(&recording);
-        }
-        return;
+        };
+        checkpoint_until_end(interval, look, || count += 1);
+        count
+    }
+
+    #[test]
+    fn a_running_process_is_recorded_in_each_interval_and_at_its_end() {
+        let never = Duration::from_secs(3600);
+        assert_eq!(checkpoints(Duration::ZERO, FollowedState::Ended), 4);
+        assert_eq!(checkpoints(never, FollowedState::Ended), 1);
+        assert_eq!(checkpoints(Duration::ZERO, FollowedState::Unknown), 3);
+        assert_eq!(checkpoints(never, FollowedState::Unknown), 0);
     }
 }

@@ -102,6 +102,7 @@ impl HistoryKeeper {
     /// The history, with its first snapshot if that is there in time.
     pub(crate) fn with_snapshot(&self, wait: &SnapshotWait) -> Result<&History, String> {
         let history = self.history()?;
+        history.watch_changes();
         let building = || match history.state() {
             HistoryState::Building { done } => Some(done),
             _ => None,

@@ -26,6 +26,8 @@ pub(crate) struct ListedEntry {
     pub(crate) moved: u64,
     #[schemars(extend("x-help" = "paths whose content is not kept"))]
     pub(crate) not_kept: u64,
+    #[schemars(extend("x-help" = "changed files that git ignores, which are not recorded"))]
+    pub(crate) ignored: u64,
     #[schemars(extend("x-help" = "another writer was active meanwhile"))]
     pub(crate) shared: bool,
     #[schemars(extend("x-help" = "changes taken back so far"))]
@@ -57,11 +59,12 @@ impl ListedEntry {
             session: author.session.clone(),
             tool: author.tool.clone(),
             args: author.args_short.clone(),
-            created: entry.created,
-            changed: entry.changed,
-            deleted: entry.deleted,
-            moved: entry.moved,
-            not_kept: entry.not_kept,
+            created: entry.counts.created,
+            changed: entry.counts.changed,
+            deleted: entry.counts.deleted,
+            moved: entry.counts.moved,
+            not_kept: entry.counts.not_kept,
+            ignored: entry.counts.ignored,
             shared: entry.shared,
             undone: entry.undone,
             undone_by: entry.undone_by.map(|id| id.to_string()),
@@ -94,6 +97,7 @@ impl ListedEntry {
             (self.deleted, "deleted"),
             (self.moved, "moved"),
             (self.not_kept, "not kept"),
+            (self.ignored, "ignored not recorded"),
         ]
         .iter()
         .filter(|(count, _)| *count > 0)

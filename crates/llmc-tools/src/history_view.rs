@@ -196,9 +196,13 @@ fn listed(entry: &Entry, changes: &[PathChange]) -> Value {
         "undone": entry.undone,
         "not_undoable": entry.not_undoable,
         "head": head,
-        "not_kept": entry.not_kept,
+        "not_kept": entry.counts.not_kept,
+        "ignored": entry.counts.ignored,
         "counts": {
-            "created": entry.created, "changed": entry.changed, "deleted": entry.deleted, "moved": entry.moved,
+            "created": entry.counts.created,
+            "changed": entry.counts.changed,
+            "deleted": entry.counts.deleted,
+            "moved": entry.counts.moved,
         },
         "files": changes.iter().take(MAX_LISTED_FILES).map(file).collect::<Vec<_>>(),
     })

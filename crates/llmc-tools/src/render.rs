@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::budget;
-use crate::cx::{Cx, Form};
+use crate::cx::{Cx, Form, Surface};
 use crate::error::Result;
 use crate::seal::body_room;
 
@@ -50,6 +50,11 @@ impl AnswerRoom<'_> {
     /// In which form the caller takes the answer.
     pub(crate) fn form(&self) -> Form {
         self.cx.caller().form
+    }
+
+    /// Whether a script gets the answer: a value that it can print.
+    pub(crate) fn is_in_script(&self) -> bool {
+        self.cx.caller().surface == Surface::Code
     }
 
     /// Fits `bytes` of text into the room: all of it where a whole answer may take that much, else what fits beside the
@@ -143,6 +148,8 @@ pub(crate) struct Rendition<'a> {
     pub(crate) meta: Map<String, Value>,
     /// What a program gets in place of the serialized output.
     pub(crate) data: Option<Value>,
+    /// What the data prints as in a script; its JSON where there is none.
+    pub(crate) printed: Option<String>,
 }
 
 /// The form of an answer's text.

@@ -11,6 +11,7 @@ use llmc_enrich::Condensed;
 use llmc_envelope::HandleId;
 use llmc_envelope::cut::{CutLimits, cut_ends};
 use llmc_envelope::neutral::{Ansi, neutralise};
+use llmc_envelope::receipt::Receipt;
 use llmc_envelope::te::{self, ContentType, TeHeader};
 use llmc_host::{CancelToken, MAX_ANSWER_BYTES};
 use serde::Serialize;
@@ -62,6 +63,8 @@ pub struct Facts {
     pub encoding: Option<&'static str>,
     /// What the tool itself says beside its data.
     pub meta: Map<String, Value>,
+    /// What the data prints as in a script; its JSON where there is none.
+    pub printed: Option<String>,
 }
 
 impl Sealed {
@@ -150,7 +153,7 @@ pub(crate) fn seal<O: Render + Serialize>(
                     .insert(NOT_UNDOABLE.to_owned(), why.as_str().into());
             }
             (_, Layout::Document | Layout::Data) => {}
-            (_, Layout::Text { .. } | Layout::Te(_)) => rendition.notes.extend(said),
+            (_, Layout::Text { .. } | Layout::Te(_)) => rendition.notes.extend(said.clone()),
         }
     }
     let stored = match rendition.rest.take() {
@@ -174,6 +177,12 @@ pub(crate) fn seal<O: Render + Serialize>(
                 Some(data) => data,
                 None => serialized(output)?,
             };
+            if let Some(body) = rendition.printed.take() {
+                let noted = rendition.notes.iter().chain(&said);
+                let receipt =
+                    noted.fold(Receipt::new(), |receipt, note| receipt.note(note.clone()));
+                rendition.printed = Some(receipt.seal(&body));
+            }
             if !rendition.notes.is_empty() {
                 let notes = json!(std::mem::take(&mut rendition.notes));
                 rendition.meta.insert("notes".to_owned(), notes);
@@ -475,5 +484,6 @@ fn facts(rendition: Rendition<'_>, stored: Option<StoredRest>, shown_bytes: usiz
         program: rendition.program,
         encoding: rendition.encoding,
         meta: rendition.meta,
+        printed: rendition.printed,
     }
 }

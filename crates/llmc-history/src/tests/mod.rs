@@ -1,5 +1,6 @@
 //! Tests of the whole: record, list, undo.
 
+mod bad_input;
 mod kill;
 mod record;
 mod sequences;

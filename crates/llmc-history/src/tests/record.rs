@@ -36,10 +36,10 @@ fn a_command_leaves_one_entry_with_all_it_did() {
     assert_eq!(detail.entry.source, EntrySource::Call);
     assert_eq!(detail.entry.author, author("s"));
     let counts = (
-        detail.entry.created,
-        detail.entry.changed,
-        detail.entry.deleted,
-        detail.entry.moved,
+        detail.entry.counts.created,
+        detail.entry.counts.changed,
+        detail.entry.counts.deleted,
+        detail.entry.counts.moved,
     );
     assert_eq!(counts, (3, 2, 1, 1));
     let change = |path: &str| {
@@ -74,7 +74,10 @@ fn changes_between_calls_are_from_outside() {
     assert_eq!(entries.len(), 2);
     assert_eq!((entries[0].id, entries[0].source), (id, EntrySource::Call));
     assert_eq!(entries[1].source, EntrySource::Outside);
-    assert_eq!((entries[1].changed, entries[0].created), (1, 1));
+    assert_eq!(
+        (entries[1].counts.changed, entries[0].counts.created),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -85,7 +88,10 @@ fn a_file_tool_is_recorded_before_the_first_snapshot_too() {
     let test = TestHistory::open(&root, HistorySettings::default());
     assert_eq!(test.history.state(), HistoryState::Building { done: 0 });
     let recorded = test.tool(&["a"], || test.write("a", "after")).unwrap();
-    assert_eq!((recorded.changed, recorded.not_undoable.clone()), (1, None));
+    assert_eq!(
+        (recorded.counts.changed, recorded.not_undoable.clone()),
+        (1, None)
+    );
     let command = test.command(|| test.write("z", "z")).unwrap();
     assert_eq!(command.id, None);
     assert!(command.not_undoable.unwrap().contains("still being built"));
@@ -101,12 +107,12 @@ fn a_file_tool_records_its_paths_and_the_directories_it_made() {
     let recorded = test
         .tool(&["x/y/z.txt"], || test.write("x/y/z.txt", "new"))
         .unwrap();
-    assert_eq!(recorded.created, 3);
+    assert_eq!(recorded.counts.created, 3);
     let before = test.tree();
     let gone = test
         .tool(&["x"], || std::fs::remove_dir_all(test.path("x")).unwrap())
         .unwrap();
-    assert_eq!(gone.deleted, 3);
+    assert_eq!(gone.counts.deleted, 3);
     test.undo(gone.id.unwrap());
     assert_eq!(test.tree(), before);
     test.undo(recorded.id.unwrap());
@@ -127,7 +133,11 @@ fn ignored_denied_and_large_files_are_counted_and_not_kept() {
     });
     let recorded = recorded.unwrap();
     assert_eq!(
-        (recorded.created, recorded.changed, recorded.not_kept),
+        (
+            recorded.counts.created,
+            recorded.counts.changed,
+            recorded.counts.not_kept
+        ),
         (1, 1, 2)
     );
     assert!(recorded.not_undoable.is_some());
@@ -147,7 +157,7 @@ fn ignored_denied_and_large_files_are_counted_and_not_kept() {
     let tool = test
         .tool(&["x.log"], || test.write("x.log", "more of it"))
         .unwrap();
-    assert_eq!((tool.changed, tool.not_kept), (1, 1));
+    assert_eq!((tool.counts.changed, tool.counts.not_kept), (1, 1));
     let report = test.undo(recorded.id.unwrap());
     assert!(report.restored.is_empty());
     assert_eq!(report.not_kept.len(), 2);
@@ -352,7 +362,7 @@ fn a_change_during_the_first_snapshot_has_its_entry() {
         test.history.build().unwrap();
     });
     let recorded = recorded.expect("something changed");
-    assert_eq!((recorded.created, recorded.changed), (1, 1));
+    assert_eq!((recorded.counts.created, recorded.counts.changed), (1, 1));
     test.undo(recorded.id.expect("recorded"));
     assert_eq!(test.read("a.txt"), "one");
     assert!(!test.path("new.txt").exists());
@@ -363,5 +373,34 @@ fn an_ignored_path_that_is_named_twice_is_recorded_once() {
     let test = TestHistory::with(&[(".gitignore", "*.log\n")], HistorySettings::default());
     let recorded = test.tool(&["a.log", "a.log"], || test.write("a.log", "x"));
     let recorded = recorded.expect("something changed");
-    assert_eq!(recorded.not_kept, 1, "{recorded:?}");
+    assert_eq!(recorded.counts.not_kept, 1, "{recorded:?}");
+}
+
+#[test]
+fn ignored_files_that_a_command_changes_are_counted_where_a_watch_tells() {
+    let test = TestHistory::with(
+        &[(".gitignore", "*.log\nout/\n"), ("a", "1")],
+        HistorySettings::default(),
+    );
+    test.history.watch_changes();
+    test.command(|| {});
+    let recorded = test.command(|| {
+        test.write("a", "2");
+        test.write("x.log", "ignored");
+        test.write("d/y.log", "in a new directory");
+        test.write("out/built", "in an ignored directory, which counts as one");
+        test.write("out/too", "not watched");
+    });
+    let recorded = recorded.unwrap();
+    // The new directory `d` is walked when it is first seen: what a walk passes over is not counted.
+    assert_eq!((recorded.counts.created, recorded.counts.changed), (1, 1));
+    assert_eq!(recorded.counts.ignored, 2, "{recorded:?}");
+    let again = test.command(|| {
+        test.write("a", "3");
+        test.write("d/y.log", "in a directory that is watched by now");
+    });
+    assert_eq!(again.unwrap().counts.ignored, 1);
+    assert_eq!(list(&test)[0].counts.ignored, 1);
+    // Ignored files alone are no entry: a test run would leave one each time.
+    assert!(test.command(|| test.write("x.log", "more")).is_none());
 }

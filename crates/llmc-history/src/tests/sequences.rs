@@ -15,8 +15,13 @@ use crate::snapshot::{is_within, parent};
 use crate::store;
 use crate::undo::{UndoReport, UndoTarget};
 
-/// Sequences by default; `LLMC_SOAK` sets another number.
+/// Sequences by default; `LLMC_SOAK` sets another number, and `LLMC_SOAK_FROM` the first seed.
 const SEQUENCES: u64 = 150;
+/// Sequences between two lines that say how far a soak has come.
+const SEQUENCES_PER_LINE: u64 = 250;
+
+/// Commands that run a shell, which takes longer than all else.
+const SHELL_PERCENT: usize = 10;
 
 /// Few names, so that changes meet.
 const NAMES: [&[u8]; 12] = [
@@ -32,6 +37,22 @@ const NAMES: [&[u8]; 12] = [
     b"n\xff\xfe/\n",
     b"back\\slash",
     b"f",
+];
+
+/// What shells do to whole trees. The state directory is hidden from `*`.
+const SHELL_COMMANDS: [&str; 12] = [
+    "rm -rf ./*",
+    "rm -rf ./* .c; mkdir -p d/e; echo z > d/e/z",
+    "for x in *; do mv -- \"$x\" \"$x.bak\"; done",
+    "cp -a d d2; rm -rf d; mv d2 d",
+    "mv a swap; mv b a; mv swap b",
+    "chmod -R u=rwX,go= ./*",
+    "find . -path ./.llmc -prune -o -type f -exec truncate -s 0 {} +",
+    "find . -path ./.llmc -prune -o -type f -exec sh -c 'for x; do printf x >> \"$x\"; done' sh {} +",
+    "ln -sfn . d; ln -f a f; ln -sf f a",
+    "touch -d @0 ./*; touch ./*",
+    "rm -rf d; ln -s nowhere d; rm -rf a; mkdir a; mkdir a/a; cp .c a/a/c",
+    "i=0; while [ $i -lt 40 ]; do echo $i > many$i; i=$((i+1)); done; rm many1*",
 ];
 
 struct Random(u64);
@@ -62,11 +83,22 @@ struct Step {
 
 #[test]
 fn random_undo_restores_or_reports() {
-    let count = std::env::var("LLMC_SOAK").ok().and_then(|n| n.parse().ok());
-    for seed in 1..=count.unwrap_or(SEQUENCES) {
-        let told = std::panic::catch_unwind(|| sequence(seed));
-        assert!(told.is_ok(), "sequence {seed} failed");
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
+    let count = number("LLMC_SOAK").unwrap_or(SEQUENCES);
+    let first = number("LLMC_SOAK_FROM").unwrap_or(1);
+    let started = std::time::Instant::now();
+    let mut failed = Vec::new();
+    for done in 1..=count {
+        let seed = first + done - 1;
+        if std::panic::catch_unwind(|| sequence(seed)).is_err() {
+            failed.push(seed);
+        }
+        if done % SEQUENCES_PER_LINE == 0 {
+            let seconds = started.elapsed().as_secs();
+            println!("{done} sequences in {seconds} s, failed: {failed:?}");
+        }
     }
+    assert!(failed.is_empty(), "seeds that failed: {failed:?}");
 }
 
 fn sequence(seed: u64) {
@@ -76,7 +108,7 @@ fn sequence(seed: u64) {
         change(&test.root, &mut random);
     }
     if random.is(50) {
-        llmc_host::lock(&test.history.0.work).wants_watch = true;
+        test.history.watch_changes();
     }
     let second = TestHistory::open(&test.root, HistorySettings::default());
     let mut steps: Vec<Step> = Vec::new();
@@ -95,6 +127,12 @@ fn sequence(seed: u64) {
             named_change(server, &mut random)
         } else {
             server.command(|| {
+                if random.is(SHELL_PERCENT) {
+                    shell(
+                        &test.root,
+                        SHELL_COMMANDS[random.below(SHELL_COMMANDS.len())],
+                    );
+                }
                 for _ in 0..1 + random.below(4) {
                     change(&test.root, &mut random);
                 }
@@ -206,6 +244,17 @@ fn remove(path: &Path) {
         Ok(_) => std::fs::remove_file(path).unwrap(),
         Err(_) => {}
     }
+}
+
+/// Some of it may fail, depending on what is there.
+fn shell(root: &Path, command: &str) {
+    let ran = std::process::Command::new("sh")
+        .args(["-c", command])
+        .current_dir(root)
+        .stdin(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status();
+    assert!(ran.unwrap().code().is_some(), "{command}");
 }
 
 /// One random change, of whatever is there.

@@ -42,7 +42,7 @@ fn calls_at_the_same_time_are_shared_and_undo_asks() {
     one.write("a", "a2");
     let long = long.finish().unwrap().unwrap();
     assert!(short.shared && long.shared);
-    assert_eq!((short.changed, long.changed), (2, 1));
+    assert_eq!((short.counts.changed, long.counts.changed), (2, 1));
     let report = one.undo(long.id.unwrap());
     assert_eq!(
         (report.skipped_shared, report.entry),
@@ -85,7 +85,7 @@ fn a_command_that_ends_during_a_file_tool_leaves_the_tool_its_change() {
     one.write("a", "by the tool");
     assert!(command.finish().unwrap().is_none());
     let tool = tool.finish().unwrap().unwrap();
-    assert_eq!(tool.changed, 1);
+    assert_eq!(tool.counts.changed, 1);
     assert!(one.command(|| {}).is_none());
 }
 
@@ -165,7 +165,10 @@ fn a_snapshot_is_kept_from_one_server_to_the_next() {
     assert!(three.command(|| {}).is_none());
     let entries = three.history.list(&EntryFilter::default()).unwrap();
     assert_eq!(entries[0].source, EntrySource::Outside);
-    assert_eq!((entries[0].changed, entries[0].deleted), (1, 1));
+    assert_eq!(
+        (entries[0].counts.changed, entries[0].counts.deleted),
+        (1, 1)
+    );
     three.undo(entries[0].id);
     assert_eq!(
         (three.read("b"), three.read("c")),
@@ -177,7 +180,7 @@ fn a_snapshot_is_kept_from_one_server_to_the_next() {
 #[test]
 fn a_watch_finds_what_a_walk_finds() {
     let test = TestHistory::with(&[("a", "a0"), ("d/x", "x0")], HistorySettings::default());
-    llmc_host::lock(&test.history.0.work).wants_watch = true;
+    test.history.watch_changes();
     test.command(|| {});
     assert!(llmc_host::lock(&test.history.0.work).watch.is_some());
     let before = test.tree();
@@ -203,6 +206,23 @@ fn a_watch_finds_what_a_walk_finds() {
     assert!(walks.command(|| {}).is_none());
 }
 
+/// Events tell of the new name only; what is done through it has happened to the old one as well.
+#[test]
+fn a_watch_finds_what_happens_through_a_link_made_by_the_same_command() {
+    let test = TestHistory::with(&[("a", "a0"), ("d/x", "x0")], HistorySettings::default());
+    test.history.watch_changes();
+    test.command(|| {});
+    let before = test.tree();
+    let id = test.command_id(|| {
+        std::fs::hard_link(test.path("d/x"), test.path("linked")).unwrap();
+        std::fs::write(test.path("linked"), "x1").unwrap();
+    });
+    let shown = test.history.show(id, &HistoryViewer::All).unwrap();
+    assert_eq!(shown.changes.len(), 2, "{shown:#?}");
+    test.undo(id);
+    assert_eq!(test.tree(), before);
+}
+
 #[test]
 fn the_background_thread_builds_and_ends() {
     let dir = tempfile::tempdir().unwrap();
@@ -222,4 +242,59 @@ fn the_background_thread_builds_and_ends() {
     let id = test.command_id(|| test.write("a", "a1"));
     test.undo(id);
     assert_eq!(test.read("a"), "a0");
+}
+
+/// A path that a call creates while another server takes the first snapshot is that call's, whenever the snapshot comes to it.
+#[test]
+fn the_first_snapshot_takes_nothing_from_the_calls_of_other_servers() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::write(root.join("old"), "0").unwrap();
+    let one = TestHistory::open(&root, HistorySettings::default());
+    // Opened before and after the call says what it will change.
+    let early = TestHistory::open(&root, HistorySettings::default());
+    early.history.watch_changes();
+    let recorded = one.tool(&["new", "deep/er/new", "old"], || {
+        one.write("new", "1");
+        one.write("deep/er/new", "1");
+        one.write("old", "1");
+        let late = TestHistory::open(&root, HistorySettings::default());
+        early.history.build().unwrap();
+        late.history.build().unwrap();
+    });
+    let recorded = recorded.expect("an entry");
+    assert_eq!((recorded.counts.created, recorded.counts.changed), (4, 1));
+    // The builder does not take it for a change from outside either.
+    assert!(early.command(|| {}).is_none());
+    let entries = early.history.list(&EntryFilter::default()).unwrap();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert_eq!(early.undo(recorded.id.unwrap()).conflicts, []);
+    assert_eq!(one.read("old"), "0");
+    assert!(!one.path("new").exists() && !one.path("deep").exists());
+}
+
+/// A call that said it would create a file and then ended without an entry: the file is found later, as a change from outside.
+#[test]
+fn what_a_killed_call_created_during_the_first_snapshot_is_from_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let one = TestHistory::open(&root, HistorySettings::default());
+    let call = one.history.begin(author("killed"));
+    let path = one
+        .files
+        .roots
+        .exact_path(b"new", llmc_host::Access::Write)
+        .unwrap();
+    call.before_write(&path);
+    one.write("new", "1");
+    // As a killed process: nothing of it runs any more.
+    std::mem::forget(call);
+    let two = TestHistory::open(&root, HistorySettings::default());
+    two.history.build().unwrap();
+    assert!(two.command(|| {}).is_none());
+    let entries = two.history.list(&EntryFilter::default()).unwrap();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert_eq!(entries[0].source, EntrySource::Outside);
+    two.undo(entries[0].id);
+    assert!(!two.path("new").exists());
 }

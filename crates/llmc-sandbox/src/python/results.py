@@ -2,8 +2,13 @@
 import json
 
 
+PRINTED_AS = "_llmc_printed_as"  # host.rs
+
+
 class Fields(dict):
     """A tool's document: its fields are keys and attributes, and it prints as the text that a model reads."""
+
+    _printed_as = None
 
     def __getattr__(self, name):
         try:
@@ -12,6 +17,8 @@ class Fields(dict):
             raise AttributeError(f"the result has no field {name!r}; it has {', '.join(self)}") from None
 
     def __str__(self):
+        if self._printed_as is not None:
+            return self._printed_as
         return json.dumps(self, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -60,6 +67,9 @@ def answer(value):
     """A tool's result as a script gets it; documents in it are `Fields` already."""
     if isinstance(value, str):
         return Text(value)
+    if isinstance(value, Fields) and PRINTED_AS in value:
+        value._printed_as = value.pop(PRINTED_AS)
+        return value
     if isinstance(value, Fields) and {"stdout", "stderr", "exit_code"} <= value.keys():
         return CommandText(value)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):

@@ -16,7 +16,7 @@ use super::module::{self, Callee};
 use super::prepare::LineMap;
 use super::printer::Printer;
 use super::{Progress, prepare, script_error, values};
-use crate::host::Exception;
+use crate::host::{Exception, PRINTED_AS};
 use crate::limits::ScriptLimit;
 use crate::names::ScriptNames;
 use crate::outcome::{ScriptError, ScriptErrorKind, ScriptValue};
@@ -261,16 +261,20 @@ impl<'a> BlockDriver<'a> {
     }
 
     fn done(&self, value: &MontyObject, cpu_us: u64) -> WorkerReport {
-        let repr = match value {
-            MontyObject::None => String::new(),
-            MontyObject::String(text) => text.clone(),
-            other => other.py_repr(),
+        let mut json = values::to_json(value).unwrap_or_default();
+        let printed_as = json
+            .as_object_mut()
+            .and_then(|fields| fields.remove(PRINTED_AS));
+        let repr = match (value, printed_as) {
+            (_, Some(Value::String(text))) => text,
+            (MontyObject::None, _) => String::new(),
+            (MontyObject::String(text), _) => text.clone(),
+            (other, _) => other.py_repr(),
         };
         if repr.len() > self.printer.left() {
             let error = ScriptError::new(ScriptErrorKind::Limit(ScriptLimit::Output), "");
             return WorkerReport::Failed { error, cpu_us };
         }
-        let json = values::to_json(value).unwrap_or_default();
         let value = ScriptValue { repr, json };
         WorkerReport::Done { value, cpu_us }
     }

@@ -55,6 +55,8 @@ const PATH_METHODS: [&str; 22] = [
     "absolute",
     "cwd",
 ];
+/// Functions whose results are documents that print as text.
+const PRINTED_RESULTS: [&str; 5] = ["run_cmd", "run_preview", "run_compare", "history", "undo"];
 /// Fields of results, which a script may write as attributes.
 const RESULT_FIELDS: [&str; 10] = [
     "stdout",
@@ -129,7 +131,7 @@ impl<'a> Rewriter<'a> {
             libraries: BTreeSet::new(),
             files: library::has_files(names),
             paths: loaded & Library::Files.bit() != 0 || code.contains("pathlib"),
-            prints_results: code.contains("run_cmd"),
+            prints_results: PRINTED_RESULTS.iter().any(|name| code.contains(name)),
             temporaries: 0,
             collecting: false,
             base: None,

@@ -296,6 +296,7 @@ fn schemas() -> Value {
             ("not_undoable", maybe_text()),
             ("head", json!({"type": ["object", "null"]})),
             ("not_kept", count()),
+            ("ignored", count()),
             (
                 "counts",
                 object(&[

@@ -126,6 +126,14 @@ impl Tool for HistoryTool {
 }
 
 impl HistoryOutput {
+    fn notes(&self) -> Vec<String> {
+        let more = self
+            .more
+            .then_some("older entries follow: limit shows more");
+        let more = more.map(str::to_owned);
+        self.notes.iter().cloned().chain(more).collect()
+    }
+
     fn text(&self) -> Cow<'static, str> {
         let mut lines: Vec<String> = self.entries.iter().map(ListedEntry::line).collect();
         if let Some(changes) = &self.changes {
@@ -151,10 +159,15 @@ impl HistoryOutput {
 impl Render for HistoryOutput {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         if room.form() == Form::Data {
-            return Ok(Rendition {
+            let mut rendition = Rendition {
                 path: self.path.clone(),
                 ..Rendition::data()
-            });
+            };
+            if room.is_in_script() {
+                rendition.printed = Some(self.text().into_owned());
+                rendition.notes = self.notes();
+            }
+            return Ok(rendition);
         }
         let text = self.text();
         let cut = room.fit(text.len(), |tokens| {
@@ -170,15 +183,11 @@ impl Render for HistoryOutput {
         if truncated {
             receipt = receipt.cut(cut.kept, cut.left, cut.clipped).rest();
         }
-        let mut notes = self.notes.clone();
-        if self.more {
-            notes.push("older entries follow: limit shows more".to_owned());
-        }
         let withheld_bytes = cut.left.bytes;
         let body = cut.text.trim_end_matches('\n').to_owned();
         Ok(Rendition {
             withheld_bytes: Some(withheld_bytes),
-            notes,
+            notes: self.notes(),
             path: self.path.clone(),
             ..Rendition::text(body, receipt)
                 .truncated(truncated)

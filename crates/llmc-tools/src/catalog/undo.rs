@@ -336,7 +336,10 @@ fn named(lines: impl ExactSizeIterator<Item = String>) -> Vec<String> {
 impl Render for UndoOutput {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
         if room.form() == Form::Data {
-            return Ok(Rendition::data());
+            return Ok(Rendition {
+                printed: room.is_in_script().then(|| self.text()),
+                ..Rendition::data()
+            });
         }
         Ok(Rendition::text(self.text(), Receipt::new()))
     }

@@ -2,7 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use llmc_sandbox::{Exception, ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply};
+use llmc_sandbox::{
+    Exception, PRINTED_AS, ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply,
+};
 use serde_json::{Map, Value, json};
 
 use super::files;
@@ -202,6 +204,10 @@ impl ScriptHost for Tools<'_> {
                 // What a tool says beside its data, such as that an answer is partial.
                 if let Some(fields) = data.as_object_mut().filter(|_| !meta.is_empty()) {
                     fields.insert("meta".to_owned(), meta.clone().into());
+                }
+                if let (Some(fields), Some(text)) = (data.as_object_mut(), &answer.facts().printed)
+                {
+                    fields.insert(PRINTED_AS.to_owned(), text.as_str().into());
                 }
                 Ok(data)
             }

@@ -21,7 +21,7 @@ use super::spool::Spool;
 use super::viewed::{NotViewed, ViewedCommand, command_words, run_on_view};
 use super::wait::WaitLimit;
 use crate::base_view::{BaseView, repository_dir};
-use crate::cx::{Cx, Form, Surface};
+use crate::cx::{Cx, Form};
 use crate::error::{Error, ErrorKind, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest};
 
@@ -31,6 +31,8 @@ const ENVIRONMENT: &[(&str, &str)] = &[("PYTEST_ADDOPTS", "--continue-on-collect
 const TAIL_BYTES: usize = 512 << 10;
 /// Tests and diagnostics of a kind that are listed for a program that is no script.
 const MAX_LISTED: usize = 200;
+/// Tokens of the text that a script prints.
+const SCRIPT_TOKENS: usize = 1 << 20;
 /// The exit code of a program that is not there, as shells have it.
 const NOT_FOUND: i32 = 127;
 
@@ -181,6 +183,12 @@ pub(crate) fn compare_runs(
 }
 
 impl RunComparison {
+    /// How both runs ended.
+    fn first_line(&self) -> String {
+        let (base, now) = (self.base.ended(), self.now.ended());
+        format!("{}: {base}; now: {now}\n", self.base_name)
+    }
+
     fn write_whole(&self, out: &mut dyn Write) -> std::io::Result<()> {
         writeln!(out, "== {}: {} ==", self.base_name, self.base.ended())?;
         self.base.write_to(out)?;
@@ -220,8 +228,12 @@ impl RunComparison {
 
     /// What a program gets: everything in a script, what fits the budget elsewhere.
     fn data(&self, room: &AnswerRoom<'_>) -> Rendition<'_> {
-        if room.cx.caller().surface == Surface::Code {
-            return Rendition::data();
+        if room.is_in_script() {
+            let found = self.diff.condense(SCRIPT_TOKENS);
+            return Rendition {
+                printed: Some(self.first_line() + &found.body),
+                ..Rendition::data()
+            };
         }
         let mut document = self.document();
         for list in [
@@ -258,12 +270,7 @@ impl Render for RunComparison {
         let mut rendition = if room.form() == Form::Data {
             self.data(room)
         } else {
-            let first = format!(
-                "{}: {}; now: {}\n",
-                self.base_name,
-                self.base.ended(),
-                self.now.ended()
-            );
+            let first = self.first_line();
             let tokens = room.tokens.saturating_sub(llmc_tokens::count(&first) + 1);
             let mut found = self.diff.condense(tokens);
             found.body.insert_str(0, &first);

@@ -187,14 +187,32 @@ impl Preview {
         }
     }
 
+    /// What a script prints: all that it gets.
+    fn text_of(&self, document: &PreviewDocument<'_>) -> String {
+        let mut text = with_status(&document.output, self.status());
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!("would change: {}\n", self.changes.summary()));
+        for change in document.changes {
+            text.push_str(&change.line());
+            text.push('\n');
+        }
+        text.push_str(&document.diff);
+        text
+    }
+
     /// What a program gets: everything in a script, what fits the budget elsewhere.
     fn data(&self, room: &AnswerRoom<'_>) -> Rendition<'_> {
         let mut document = self.document();
         let merged = self.output.spool().merged();
         let mut is_cut = merged.is_none_or(|text| text.len() > MAX_DATA_BYTES)
             || self.changes.diff.len() > MAX_DATA_BYTES;
-        if room.cx.caller().surface == Surface::Code {
-            return Rendition::data().truncated(is_cut);
+        if room.is_in_script() {
+            return Rendition {
+                printed: Some(self.text_of(&document)),
+                ..Rendition::data().truncated(is_cut)
+            };
         }
         if is_cut || !llmc_tokens::fits(&document.output, room.whole_tokens / 2) {
             document.output = self.printed(room).text;

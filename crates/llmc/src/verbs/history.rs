@@ -195,6 +195,7 @@ fn entry_line(entry: &Value, paint: Paint, now: Timestamp) -> String {
         ("deleted", "deleted", "31"),
         ("moved", "moved", "36"),
         ("not_kept", "not kept", "35"),
+        ("ignored", "ignored not recorded", "2"),
     ]
     .iter()
     .filter_map(|(key, word, style)| {

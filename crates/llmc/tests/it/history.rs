@@ -273,6 +273,62 @@ print(tools.undo(entry=found.entries[0].entry).restored)
     assert!(failed && text.contains("NOT_FOUND"), "{text}");
 }
 
+/// `print(result)` in a script is what a model reads of the same call, in both backends.
+#[test]
+fn scripts_print_the_text_of_documents() {
+    let workspace = workspace(FIXTURE);
+    git(&workspace, &["init", "-q"]);
+    crate::te_diff::commit(&workspace);
+    let mut client = classic(&workspace);
+    client.text("linux_fs_write", json!({"path": "a.txt", "content": "x"}));
+    let entry = id(&calls(&workspace)[0]);
+    let mut cases = vec![
+        ("history", json!({}), String::new()),
+        (
+            "history",
+            json!({"entry": entry}),
+            format!("entry='{entry}'"),
+        ),
+        (
+            "undo",
+            json!({"entry": entry, "dry_run": true}),
+            format!("entry='{entry}', dry_run=True"),
+        ),
+    ];
+    if crate::run_preview::has_views(&workspace) {
+        for (name, command) in [
+            ("run_preview", "echo hello; rm b.txt"),
+            ("run_compare", "cat a.txt"),
+        ] {
+            cases.push((
+                name,
+                json!({"command": command}),
+                format!("command='{command}'"),
+            ));
+        }
+    }
+    for sandbox in ["embedded", "auto"] {
+        let set = format!("mcp.code_execution.sandbox=\"{sandbox}\"");
+        let mut scripts = workspace.mcp(["--mode", "hybrid", "--set", &set]);
+        scripts.initialize("2025-11-25");
+        for (name, args, written) in &cases {
+            let read = client.text(name, args.clone());
+            // The header of a cut answer is the answer's, not the value's.
+            let read = llmc_envelope::te::parse(&read).map_or(read.clone(), |text| text.body);
+            for code in [
+                format!("print(tools.{name}({written}))"),
+                format!("tools.{name}({written})"),
+            ] {
+                let printed = scripts.text("execute_code", json!({"code": code}));
+                assert_eq!(printed.trim_end(), read.trim_end(), "{sandbox}: {code}");
+            }
+        }
+        let code = format!("print(tools.undo(entry='{entry}', dry_run=True)['restored'])");
+        let printed = scripts.text("execute_code", json!({"code": code}));
+        assert_eq!(printed, "['a.txt']", "{sandbox}");
+    }
+}
+
 #[test]
 fn a_checkout_is_undone_in_files_and_not_in_git() {
     let workspace = workspace(FIXTURE);

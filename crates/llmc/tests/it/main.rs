@@ -65,6 +65,7 @@ mod handle_policy;
 mod hints;
 mod history;
 mod history_api;
+mod history_terminal;
 mod history_undo;
 mod hostile;
 mod hostile_roots;

@@ -242,7 +242,9 @@ def _llmc_attr(x, name):
 def _llmc_print(*values, sep=" ", end="\n", file=None, flush=False):
     shown = []
     for value in values:
-        if type(value) is dict and "stdout" in value and "stderr" in value and "exit_code" in value:
+        if type(value) is dict and "_llmc_printed_as" in value:
+            value = value["_llmc_printed_as"].rstrip("\n")
+        elif type(value) is dict and "stdout" in value and "stderr" in value and "exit_code" in value:
             value = (value["stdout"] + value["stderr"]).rstrip("\n")
         shown.append(str(value))
     text = (" " if sep is None else sep).join(shown)
