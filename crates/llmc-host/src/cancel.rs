@@ -21,6 +21,21 @@ impl CancelToken {
         }
     }
 
+    /// A clone that also ends at this time, if its own deadline is not earlier.
+    #[must_use]
+    pub fn until(&self, time: Instant) -> CancelToken {
+        let deadline = self.deadline.map_or(time, |deadline| deadline.min(time));
+        CancelToken {
+            cancelled: Arc::clone(&self.cancelled),
+            deadline: Some(deadline),
+        }
+    }
+
+    /// When the work has to end.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
     /// Cancels this token and all its clones.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);

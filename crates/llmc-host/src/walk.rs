@@ -156,7 +156,7 @@ pub enum VisitOutcome {
     Binary,
     TooLarge,
     Unreadable,
-    /// The walk was cancelled before the file was read.
+    /// The file was not read, and the walk ends as incomplete.
     Stopped,
 }
 
@@ -228,6 +228,7 @@ pub fn walk<V: FileVisitor>(
                 files: NameBatch::default(),
                 dirs: Vec::new(),
                 tally: WalkStats::default(),
+                has_stopped: false,
                 last: None,
             };
             move || worker.work()
@@ -266,6 +267,8 @@ struct WalkWorker<V> {
     files: NameBatch,
     dirs: Vec<CString>,
     tally: WalkStats,
+    /// Whether the visitor has ended the walk.
+    has_stopped: bool,
     /// The directory read last, when its descriptor is not kept inside: often the next one is its child.
     last: Option<(Arc<Dir>, OwnedFd)>,
 }
@@ -362,7 +365,7 @@ impl<V: FileVisitor> WalkWorker<V> {
             let mut files = std::mem::take(&mut self.files);
             self.visit_files(&dir, fd, &mut files);
             self.files = files;
-            if more == MoreEntries::No || self.shared.cancel.is_cancelled() {
+            if more == MoreEntries::No || self.has_stopped || self.shared.cancel.is_cancelled() {
                 break;
             }
             (more, result) = self.reader.next_batch(fd);
@@ -498,7 +501,12 @@ impl<V: FileVisitor> WalkWorker<V> {
                 VisitOutcome::Binary => self.tally.skipped.binary += 1,
                 VisitOutcome::TooLarge => self.tally.skipped.too_large += 1,
                 VisitOutcome::Unreadable => self.tally.skipped.unreadable += 1,
-                VisitOutcome::Stopped => self.tally.complete = false,
+                VisitOutcome::Stopped => {
+                    self.tally.complete = false;
+                    self.has_stopped = true;
+                    self.shared.queue.close();
+                    break;
+                }
             }
             index += 1;
         }

@@ -7,7 +7,7 @@
 //!
 //! A build runs at low priority unless a caller waits for it. Callers of all processes say so by the time of a second
 //! file. Their scans of files that the index does not have yet take turns by a lock on a third, or the scans of many
-//! servers would take the processors from the build.
+//! servers would take the processors from the build; a question without a turn uses what is committed and does not wait.
 #![allow(
     clippy::disallowed_methods,
     reason = "these are the index's own files, not the agent's"
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use llmc_host::{CancelToken, open_private};
 
 use crate::error::Result;
-use crate::index::{Index, IndexPaths, IndexState};
+use crate::index::{Index, IndexPaths};
 
 /// A builder that has not renewed its role for this long is taken for suspended.
 const BUILDER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,8 +30,8 @@ const AWAITED_TIME: Duration = Duration::from_secs(10);
 /// The role is renewed no more often than this.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a question waits for its turn to scan, and how often it looks.
-const MAX_TURN_WAIT: Duration = Duration::from_secs(3);
+/// How long a question waits for its turn to scan while nothing is committed, and how often it looks.
+const MAX_TURN_WAIT: Duration = Duration::from_secs(1);
 const TURN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The right to build the index; free again when dropped.
@@ -91,7 +91,7 @@ impl Index {
         }
     }
 
-    /// Waits for the turn to scan files while the index is built, or until the index is ready.
+    /// The turn to scan files while the index is built. Waits for it only while the index has nothing to answer from.
     pub(crate) fn await_scan_turn(&self, stop: &CancelToken) -> Result<ScanTurn> {
         let Ok(file) = open_private(&self.paths().scan_lock()) else {
             // Before the first build there is no directory, and nothing to take the processors from.
@@ -105,11 +105,17 @@ impl Index {
                 Err(TryLockError::WouldBlock) => {}
             }
             stop.check()?;
-            if Instant::now() >= end || self.state() == IndexState::Ready {
+            if Instant::now() >= end || self.has_committed() {
                 return Ok(ScanTurn::Missed);
             }
             std::thread::sleep(TURN_INTERVAL);
         }
+    }
+
+    /// Whether the index has files that questions can be answered from.
+    fn has_committed(&self) -> bool {
+        let generation = self.with_parts(|_, text| text.generation());
+        matches!(generation, Ok(Some(generation)) if generation > 0)
     }
 
     /// Whether a caller waits, here or in another process.
@@ -125,7 +131,7 @@ impl Index {
 pub(crate) enum ScanTurn {
     /// Its turn lasts until this is dropped.
     Own(#[expect(dead_code, reason = "held for its lock")] Option<File>),
-    /// Others scanned all the time that there is.
+    /// Another question scans.
     Missed,
 }
 

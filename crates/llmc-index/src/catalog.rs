@@ -248,6 +248,14 @@ impl Catalog {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// The number of files that were added up to this generation.
+    pub(crate) fn count(&self, generation: i64) -> Result<u64> {
+        let mut row = self
+            .conn
+            .prepare_cached("SELECT count(*) FROM files WHERE generation <= ?")?;
+        Ok(unsigned(row.query_row([generation], |row| row.get(0))?))
+    }
+
     /// The paths of all files that were added up to this generation.
     pub(crate) fn paths(&self, generation: i64) -> Result<HashSet<String>> {
         let mut rows = self

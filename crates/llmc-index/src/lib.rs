@@ -22,7 +22,7 @@
 //! behind; a file that changed while the answer was made is named in it.
 //!
 //! One process of those that serve a workspace keeps the index current (`builder`), and one process writes at a time
-//! (`update`, with files made ready by `prepare` and sorted by `classify`), under a lock and
+//! (`update`, with files made ready by `prepare`, within a `byte_limit`, and sorted by `classify`), under a lock and
 //! in steps that survive a kill; any number read. A damaged index, or one of another version, is built again; until then,
 //! and where it cannot be written, questions are answered from the files themselves (`live`). A source over which its parser
 //! crashes is split into windows and named in the statistics. `watch` follows the files while a server runs.
@@ -38,6 +38,7 @@
 
 mod bm25;
 mod builder;
+mod byte_limit;
 mod catalog;
 mod classify;
 mod decimals;
@@ -77,7 +78,7 @@ pub use index::{Index, IndexState};
 pub use inspect::Inspection;
 pub use locate::DefinitionPlace;
 pub use plan::{ReadingPlan, ReadingStep};
-pub use progress::IndexProgress;
+pub use progress::{IndexProgress, IndexedShare};
 pub use search::{SearchAnswer, SearchRequest, SearchScope};
 pub use snippet::{OmittedHits, Snippet};
 pub use stats::IndexStats;

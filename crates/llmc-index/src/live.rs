@@ -20,6 +20,7 @@ use crate::rank::Candidate;
 use crate::search::SearchScope;
 use crate::source::Sources;
 use crate::stack_trace;
+use crate::units::MAX_PARSE_TIME;
 use crate::words::each_word;
 
 /// Files that are split into units.
@@ -32,6 +33,8 @@ const MAX_SCANNED_BYTES: u64 = 1 << 20;
 pub(crate) struct LiveLimits {
     scan: Duration,
     split: Duration,
+    /// CPU time to parse one file.
+    pub(crate) parse: Duration,
     threads: Option<usize>,
 }
 
@@ -40,12 +43,14 @@ impl LiveLimits {
     pub(crate) const WITHOUT_INDEX: LiveLimits = LiveLimits {
         scan: Duration::from_secs(8),
         split: Duration::from_secs(8),
+        parse: MAX_PARSE_TIME,
         threads: None,
     };
     /// While an index is built, which needs the processors more than a search.
     pub(crate) const DURING_BUILD: LiveLimits = LiveLimits {
-        scan: Duration::from_secs(1),
-        split: Duration::from_millis(700),
+        scan: Duration::from_millis(500),
+        split: Duration::from_millis(300),
+        parse: Duration::from_millis(150),
         threads: Some(1),
     };
 
@@ -70,7 +75,7 @@ pub(crate) struct LiveScan {
 }
 
 impl LiveScan {
-    /// Searches the files that are not `indexed`.
+    /// Searches the files that are not `indexed`, as many as the time allows.
     pub(crate) fn run(
         roots: &Roots,
         question: &Question,
@@ -90,13 +95,13 @@ impl LiveScan {
             indexed,
             named: stack_trace::file_names(&question.places),
             scope,
-            deadline: Instant::now() + limits.scan,
             seen: Mutex::default(),
         });
+        let time = stop.until(Instant::now() + limits.scan);
         let dir = roots.open_dir(".")?;
         let mut options = dir.walk_options(roots)?;
         options.threads = limits.threads.unwrap_or(options.threads);
-        walk::walk(&dir.fd, &options, stop, || WordCounter(shared.clone()))?;
+        let walked = walk::walk(&dir.fd, &options, &time, || WordCounter(shared.clone()))?;
         stop.check()?;
         let seen = std::mem::take(&mut *llmc_host::lock(&shared.seen));
         let mut with_word: HashMap<String, u64> = HashMap::new();
@@ -116,7 +121,7 @@ impl LiveScan {
             hits: seen.hits,
             named: seen.named,
             limits,
-            complete: !seen.stopped,
+            complete: walked.complete,
         })
     }
 
@@ -188,8 +193,6 @@ struct ScanResult {
     files: u64,
     hits: Vec<(String, Vec<u32>)>,
     named: Vec<String>,
-    /// Whether the time was up.
-    stopped: bool,
 }
 
 struct ScanShared {
@@ -198,7 +201,6 @@ struct ScanShared {
     indexed: HashSet<String>,
     named: HashSet<String>,
     scope: SearchScope,
-    deadline: Instant,
     seen: Mutex<ScanResult>,
 }
 
@@ -212,10 +214,6 @@ impl FileVisitor for WordCounter {
             || shared.indexed.contains(&path)
         {
             return VisitOutcome::Done;
-        }
-        if Instant::now() >= shared.deadline {
-            llmc_host::lock(&shared.seen).stopped = true;
-            return VisitOutcome::Stopped;
         }
         if shared.named.contains(classify::file_name(&path)) {
             llmc_host::lock(&shared.seen).named.push(path.clone());

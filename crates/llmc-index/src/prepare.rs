@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::catalog::{ContentHash, FileStamp, IndexedFile, NewFile};
 use crate::classify::{self, MAX_FILE_BYTES, Realm, SkipReason};
 use crate::text::{UnitWords, UseKind};
-use crate::units::{self, FileParts, Lines};
+use crate::units::{self, FileParts, Lines, Symbol, Unit};
 
 /// A file changed this recently may change again without a new timestamp.
 const RACY_WINDOW: Duration = Duration::from_secs(2);
@@ -32,11 +32,32 @@ pub(crate) enum FileChange {
 
 pub(crate) struct PreparedFile {
     pub(crate) file: NewFile,
+    /// Without references and definitions, which take more memory than the source and are not stored.
     pub(crate) parts: FileParts,
     /// One for each unit.
     pub(crate) words: Vec<UnitWords>,
     /// The id of the file's old version.
     pub(crate) old: Option<u64>,
+}
+
+impl FileChange {
+    /// About how much memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let FileChange::Changed(prepared) = self else {
+            return 0;
+        };
+        let words = prepared.words.iter().map(|words| {
+            size_of::<UnitWords>()
+                + words.name.len()
+                + words.path.len()
+                + words.text.len()
+                + words.uses.len()
+        });
+        let parts = &prepared.parts;
+        words.sum::<usize>()
+            + parts.units.len() * size_of::<Unit>()
+            + parts.symbols.len() * size_of::<Symbol>()
+    }
 }
 
 /// Compares a file with the index, and reads it only if its timestamps differ.
@@ -155,7 +176,7 @@ pub(crate) fn decoded(bytes: Vec<u8>) -> String {
 
 /// Splits a text and gathers the words of each unit.
 fn split_with_words(file: &NewFile, text: &str) -> (FileParts, Vec<UnitWords>) {
-    let parts = {
+    let mut parts = {
         let _lock = (text.len() >= LARGE_SOURCE_BYTES).then(|| llmc_host::lock(&LARGE_SOURCE_LOCK));
         units::split(&file.path, text)
     };
@@ -179,6 +200,8 @@ fn split_with_words(file: &NewFile, text: &str) -> (FileParts, Vec<UnitWords>) {
         }
     });
     let words = words.collect();
+    parts.references = Vec::new();
+    parts.definitions = Vec::new();
     (parts, words)
 }
 
@@ -236,4 +259,26 @@ fn joined(uses: &BTreeSet<String>) -> String {
         all.push(' ');
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_the_writer_is_only_what_it_stores() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = "pub fn alpha_wolf() {\n    beta_carotene();\n}\n";
+        std::fs::write(dir.path().join("a.rs"), source).unwrap();
+        let file = File::open(dir.path().join("a.rs")).unwrap();
+        let stat = rustix::fs::fstat(&file).unwrap();
+        let change = find_change("a.rs".to_owned(), file, &stat, None);
+        assert!(change.bytes() > source.len(), "{}", change.bytes());
+        let FileChange::Changed(prepared) = change else {
+            panic!("a new file has changed");
+        };
+        assert_eq!(prepared.parts.symbols.len(), 1);
+        assert_eq!(prepared.words[0].uses, "cbeta_carotene ");
+        assert!(prepared.parts.references.is_empty() && prepared.parts.definitions.is_empty());
+    }
 }

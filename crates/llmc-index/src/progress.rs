@@ -1,5 +1,6 @@
 //! The progress of an update.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Shared between the update and its observers.
@@ -52,5 +53,22 @@ impl IndexProgress {
 
     pub(crate) fn end(&self) {
         self.running.store(false, Ordering::Relaxed);
+    }
+}
+
+/// How many of all files an index has that is being built, by whichever process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IndexedShare {
+    pub files: u64,
+    /// 0 until they are counted.
+    pub total: u64,
+}
+
+impl fmt::Display for IndexedShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.total {
+            0 => write!(f, "{} files", self.files),
+            total => write!(f, "{} of {} files", self.files, total.max(self.files)),
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! to the budget.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
 
 use llmc_host::{CancelToken, Roots};
 use schemars::JsonSchema;
@@ -14,6 +15,7 @@ use crate::classify::Realm;
 use crate::error::{Error, Result};
 use crate::index::{Index, IndexState};
 use crate::live::{LiveLimits, LiveScan};
+use crate::progress::IndexedShare;
 use crate::question::Question;
 use crate::rank::{self, Candidate};
 use crate::snippet::{self, OmittedHits, Snippet};
@@ -27,6 +29,8 @@ use crate::vectors::{self, VECTOR_WEIGHT};
 const MAX_INDEX_HITS: usize = 160;
 /// Units whose files are read.
 const MAX_PROPOSALS: usize = 48;
+/// While the index is built, no further file is read for an answer after this time.
+const READ_TIME_DURING_BUILD: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -148,15 +152,10 @@ impl Index {
     pub(crate) fn note(&self, ranked: &RankedUnits) -> Option<String> {
         let mut note = match ranked.state {
             IndexState::Ready => return self.failure(),
-            IndexState::Building => {
-                let total = self.progress().total();
-                let files = ranked.indexed;
-                let of_all = match self.progress().is_running() && total > 0 {
-                    true => format!(" of {total}"),
-                    false => String::new(),
-                };
-                format!("searched live; the index is being built, it has {files}{of_all} files")
-            }
+            IndexState::Building => format!(
+                "searched live; the index is being built, it has {}",
+                ranked.indexed
+            ),
             IndexState::None => match self.unavailable_reason() {
                 Some(why) => format!("searched live; {why}"),
                 None => "searched live; there is no index yet".to_owned(),
@@ -168,8 +167,20 @@ impl Index {
         Some(note)
     }
 
-    /// The files that both parts of the index have; the catalogue is committed first.
-    fn searchable_files(&self) -> Result<HashSet<String>> {
+    /// How many files both parts of the index have; the catalogue is committed first.
+    pub fn indexed_share(&self) -> IndexedShare {
+        let share = self.with_parts(|catalog, text| {
+            let generation = text.generation()?.unwrap_or(0);
+            Ok(IndexedShare {
+                files: catalog.count(generation)?,
+                total: catalog.number("total")?.unwrap_or(0).unsigned_abs(),
+            })
+        });
+        share.unwrap_or_default()
+    }
+
+    /// The files that both parts of the index have.
+    fn indexed_paths(&self) -> Result<HashSet<String>> {
         self.with_parts(|catalog, text| {
             let generation = text.generation()?.unwrap_or(0);
             catalog.paths(generation)
@@ -206,7 +217,8 @@ impl Index {
                     named,
                 }) => {
                     let by_words = word_share(vector);
-                    let candidates = check_proposals(units, &weights, by_words, sources, stop)?;
+                    let candidates =
+                        check_proposals(units, &weights, by_words, sources, None, stop)?;
                     let located = stack_trace::locate(&question.places, |name| {
                         Ok(named.get(name).cloned().unwrap_or_default())
                     })?;
@@ -225,17 +237,27 @@ impl Index {
         } else {
             LiveLimits::WITHOUT_INDEX
         };
+        sources.limit_parsing(limits.parse);
         let indexed = match building {
-            true => self.searchable_files().unwrap_or_default(),
-            false => HashSet::new(),
+            true => self.indexed_share(),
+            false => IndexedShare::default(),
         };
-        let indexed_count = indexed.len();
-        let mut scan = match turn {
+        let mut scan = match &turn {
             // What is committed has to do.
-            Some(ScanTurn::Missed) if indexed_count > 0 => LiveScan::skipped(limits),
-            _ => LiveScan::run(roots, question, scope, indexed, limits, stop)?,
+            Some(ScanTurn::Missed) if indexed.files > 0 => LiveScan::skipped(limits),
+            _ => {
+                let known = match indexed.files {
+                    0 => HashSet::new(),
+                    _ => self.indexed_paths().unwrap_or_default(),
+                };
+                match LiveScan::run(roots, question, scope, known, limits, stop) {
+                    // Threads of earlier scans are still busy.
+                    Err(Error::Host(llmc_host::Error::Busy { .. })) => LiveScan::skipped(limits),
+                    done => done?,
+                }
+            }
         };
-        let proposed = match indexed_count {
+        let proposed = match indexed.files {
             0 => None,
             _ => self
                 .with(|catalog, text| propose(question, vector, scope, catalog, text, &scan.counts))
@@ -250,7 +272,10 @@ impl Index {
             weights: WordWeights::from_files(question, &scan.counts),
             named: HashMap::new(),
         });
-        let mut candidates = check_proposals(units, &weights, word_share(vector), sources, stop)?;
+        let read_until = building.then(|| Instant::now() + READ_TIME_DURING_BUILD);
+        let by_words = word_share(vector);
+        let mut candidates = check_proposals(units, &weights, by_words, sources, read_until, stop)?;
+        let all_read = read_until.is_none_or(|time| Instant::now() < time);
         candidates.extend(scan.candidates(&weights, sources, stop)?);
         let located = stack_trace::locate(&question.places, |name| {
             let indexed = named.get(name).into_iter().flatten().cloned();
@@ -262,8 +287,8 @@ impl Index {
             false => IndexState::None,
         };
         Ok(RankedUnits {
-            indexed: indexed_count,
-            complete: scan.complete,
+            indexed,
+            complete: scan.complete && all_read,
             ..RankedUnits::new(question, candidates, weights, located, sources, state)
         })
     }
@@ -276,7 +301,7 @@ pub(crate) struct RankedUnits {
     weights: WordWeights,
     pub(crate) state: IndexState,
     /// How many files the index has, while it is built.
-    indexed: usize,
+    indexed: IndexedShare,
     /// Whether all files were searched.
     complete: bool,
 }
@@ -295,7 +320,7 @@ impl RankedUnits {
             candidates: rank::rank(question, &weights, candidates),
             weights,
             state,
-            indexed: 0,
+            indexed: IndexedShare::default(),
             complete: true,
         }
     }
@@ -409,18 +434,25 @@ fn propose(
     })
 }
 
-/// Reads the files of the proposals. Units of a file that has changed are found and scored again.
+/// Reads the files of the proposals, as many as the time allows. Units of a file that has changed are found and scored
+/// again.
 fn check_proposals(
     proposals: Vec<Proposal>,
     weights: &WordWeights,
     by_words: f32,
     sources: &mut Sources<'_>,
+    read_until: Option<Instant>,
     stop: &CancelToken,
 ) -> Result<Vec<Candidate>> {
+    let is_over = || read_until.is_some_and(|time| Instant::now() >= time);
     let mut candidates = Vec::new();
     let mut changed: BTreeMap<String, Vec<Proposal>> = BTreeMap::new();
     for proposal in proposals {
         stop.check()?;
+        // The best come first.
+        if is_over() && !candidates.is_empty() {
+            break;
+        }
         let Some(source) = sources.get(&proposal.file.path) else {
             continue;
         };
@@ -436,6 +468,9 @@ fn check_proposals(
     }
     for (path, proposals) in changed {
         stop.check()?;
+        if is_over() && !candidates.is_empty() {
+            break;
+        }
         let Some(source) = sources.get(&path) else {
             continue;
         };

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::rc::Rc;
+use std::time::Duration;
 
 use llmc_host::Roots;
 
@@ -19,6 +20,7 @@ pub(crate) struct Source {
     pub(crate) text: String,
     pub(crate) hash: ContentHash,
     stamp: FileStamp,
+    parse_time: Duration,
     parts: OnceCell<FileParts>,
 }
 
@@ -26,7 +28,7 @@ impl Source {
     /// The units and symbols, computed at the first use.
     pub(crate) fn parts(&self) -> &FileParts {
         self.parts
-            .get_or_init(|| units::split(&self.path, &self.text))
+            .get_or_init(|| units::split_within(&self.path, &self.text, self.parse_time))
     }
 
     pub(crate) fn lines(&self) -> Lines<'_> {
@@ -38,6 +40,7 @@ impl Source {
 pub(crate) struct Sources<'r> {
     roots: &'r Roots,
     read: HashMap<String, Option<Rc<Source>>>,
+    parse_time: Duration,
 }
 
 impl<'r> Sources<'r> {
@@ -45,7 +48,13 @@ impl<'r> Sources<'r> {
         Self {
             roots,
             read: HashMap::new(),
+            parse_time: units::MAX_PARSE_TIME,
         }
+    }
+
+    /// Limits the CPU time to parse each file that is read from now on.
+    pub(crate) fn limit_parsing(&mut self, parse_time: Duration) {
+        self.parse_time = parse_time;
     }
 
     /// The file at that path; `None` if it cannot be read or is not text.
@@ -72,6 +81,7 @@ impl<'r> Sources<'r> {
             hash: hash_of(text.as_bytes()),
             text,
             stamp,
+            parse_time: self.parse_time,
             parts: OnceCell::new(),
         })
     }

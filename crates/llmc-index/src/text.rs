@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use tantivy::collector::{DocSetCollector, TopDocs};
 use tantivy::columnar::Column;
+use tantivy::directory::{Directory, META_LOCK};
 use tantivy::indexer::{IndexWriterOptions, NoMergePolicy};
 use tantivy::query::{BooleanQuery, BoostQuery, Occur, Query, TermQuery};
 use tantivy::schema::{
@@ -25,9 +26,9 @@ use crate::error::{Error, Result};
 use crate::words::WordTokenizer;
 use directory::{DirectoryUse, IndexDirectory, WriteErrors};
 
-/// Memory of the writer for a build, and for an update.
-const BUILD_ARENA_BYTES: usize = 64 << 20;
-const UPDATE_ARENA_BYTES: usize = 16 << 20;
+/// Memory of the writer, the least that tantivy takes. Every commit starts a new thread, and an allocator with memory
+/// for each thread keeps in all of them what the largest segment took.
+const ARENA_BYTES: usize = 15_000_000;
 
 /// A text part up to this size is checked whole when it is opened; a larger one on request.
 const MAX_CHECKED_AT_OPEN_BYTES: u64 = 32 << 20;
@@ -154,7 +155,9 @@ impl TextIndex {
     pub(crate) fn is_sound(&self) -> Result<bool> {
         // Mapped, since a file is checked in one piece.
         let mapped =
-            IndexDirectory::open(&self.dir, DirectoryUse::Writing).ok_or(Error::Missing)?;
+            IndexDirectory::open(&self.dir, DirectoryUse::Checking).ok_or(Error::Missing)?;
+        // A writer in another process must not delete a merged segment meanwhile, which would look like damage.
+        let _lock = mapped.acquire_lock(&META_LOCK);
         Ok(Index::open(mapped)?.validate_checksum()?.is_empty())
     }
 
@@ -184,6 +187,7 @@ impl TextIndex {
         }
         // Documents hold only numbers; compression would cost time.
         index.settings_mut().docstore_compression = tantivy::store::Compressor::None;
+        index.settings_mut().docstore_compress_dedicated_thread = false;
         let tokenizers = index.tokenizers();
         tokenizers.register("words", TextAnalyzer::from(WordTokenizer));
         tokenizers.register("uses", TextAnalyzer::from(WhitespaceTokenizer::default()));
@@ -233,20 +237,16 @@ impl TextIndex {
     }
 
     pub(crate) fn writer(&self, size: WriteScale) -> Result<TextWriter> {
-        let arena = match size {
-            WriteScale::Build => BUILD_ARENA_BYTES,
-            WriteScale::Update | WriteScale::Few => UPDATE_ARENA_BYTES,
-        };
         let options = IndexWriterOptions::builder()
             .num_worker_threads(1)
             .num_merge_threads(1)
-            .memory_budget_per_thread(arena)
+            .memory_budget_per_thread(ARENA_BYTES)
             .build();
         self.write_errors.clear();
         let writer = self.index.writer_with_options(options)?;
         match size {
             WriteScale::Few => writer.set_merge_policy(Box::new(NoMergePolicy)),
-            WriteScale::Build | WriteScale::Update => {
+            WriteScale::Many => {
                 let mut policy = tantivy::merge_policy::LogMergePolicy::default();
                 policy.set_min_num_segments(6);
                 writer.set_merge_policy(Box::new(policy));
@@ -263,10 +263,8 @@ impl TextIndex {
 /// How much is about to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteScale {
-    /// Everything.
-    Build,
-    /// The changes of the whole tree.
-    Update,
+    /// The whole tree, or its changes.
+    Many,
     /// A few files, fast: segments are not merged.
     Few,
 }

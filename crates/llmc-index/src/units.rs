@@ -14,7 +14,7 @@ use std::time::Duration;
 use llmc_syntax::{DefinitionKind, Language, ParseBudget, ParseFailure, SyntaxAnalysis};
 
 /// CPU time for one file; a grammar that takes longer falls back to windows.
-const MAX_PARSE_TIME: Duration = Duration::from_millis(1500);
+pub(crate) const MAX_PARSE_TIME: Duration = Duration::from_millis(1500);
 /// Larger sources are mostly tables, and a syntax tree takes eighty times their size in memory.
 const MAX_PARSED_BYTES: usize = 2 << 20;
 /// Of one file; ids leave room for no more.
@@ -91,13 +91,18 @@ pub(crate) struct FileParts {
 }
 
 pub(crate) fn split(path: &str, text: &str) -> FileParts {
+    split_within(path, text, MAX_PARSE_TIME)
+}
+
+/// The same with another limit on the CPU time to parse it.
+pub(crate) fn split_within(path: &str, text: &str, parse_time: Duration) -> FileParts {
     let lines = Lines::new(text);
     let language = Language::detect(path, text);
     let analysis = language.map(|language| {
         if text.len() > MAX_PARSED_BYTES {
             return Err(ParseFailure::Declined);
         }
-        let mut budget = ParseBudget::new(usize::MAX, MAX_PARSE_TIME);
+        let mut budget = ParseBudget::new(usize::MAX, parse_time);
         llmc_syntax::analyze(language, text, &mut budget)
     });
     let parse_failure = analysis

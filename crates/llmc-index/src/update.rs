@@ -13,13 +13,14 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
 use llmc_host::{CancelToken, Roots, names, open_private};
 use rustix::fs::Stat;
 
+use crate::byte_limit::{ByteLimit, TakenBytes};
 use crate::catalog::{Catalog, IndexedFile, unit_id};
 use crate::error::{Error, Result};
 use crate::index::{FileVersion, IndexPaths};
@@ -29,13 +30,16 @@ use crate::text::{TextIndex, TextWriter, WriteScale};
 
 /// A step is committed after this many files or bytes; a crash costs at most one step.
 const STEP_FILES: usize = 4000;
-const STEP_BYTES: u64 = 48 << 20;
+const STEP_BYTES: u64 = 8 << 20;
 /// The first build also commits after this time, and then after twice as long each time up to the maximum, because
 /// questions are answered from what it has committed.
 const FIRST_STEP_TIME: Duration = Duration::from_millis(500);
 const MAX_STEP_TIME: Duration = Duration::from_secs(10);
-/// Prepared files that wait for the writer.
+/// How often an update that waits for files checks whether the walk has ended.
+const WALK_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Prepared files that wait for the writer, and about how much memory they take.
 const MAX_QUEUED_FILES: usize = 16;
+const MAX_QUEUED_BYTES: usize = 8 << 20;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpdateReport {
@@ -147,16 +151,15 @@ impl UpdateWriter {
     ) -> Result<Self> {
         let generation = catalog.number("generation")?.unwrap_or(0);
         let done = text.generation()?.unwrap_or(0);
-        let (size, step_time) = if catalog.number("complete")? == Some(1) {
-            (WriteScale::Update, Duration::MAX)
-        } else {
-            (WriteScale::Build, FIRST_STEP_TIME)
+        let step_time = match catalog.number("complete")? {
+            Some(1) => Duration::MAX,
+            _ => FIRST_STEP_TIME,
         };
         let mut writer = Self {
             paths: paths.clone(),
             catalog,
             text,
-            size,
+            size: WriteScale::Many,
             out: None,
             generation,
             step: None,
@@ -231,7 +234,12 @@ impl UpdateWriter {
             words,
             old,
         } = prepared;
-        self.begin(file.stamp.size)?;
+        // What is not indexed is only a row.
+        let bytes = match file.skipped {
+            Some(_) => 0,
+            None => file.stamp.size,
+        };
+        self.begin(bytes)?;
         if let Some(old) = old {
             self.catalog.remove(old)?;
         }
@@ -243,16 +251,34 @@ impl UpdateWriter {
         }
         self.report.changed += 1;
         self.report.bytes += file.stamp.size;
-        let is_over = self.step.as_ref().is_some_and(|step| {
-            step.files >= STEP_FILES
-                || step.bytes >= STEP_BYTES
-                || step.since.elapsed() >= self.step_time
-        });
-        if is_over {
-            self.commit()?;
-            if self.step_time < MAX_STEP_TIME {
-                self.step_time *= 2;
-            }
+        let is_full = self
+            .step
+            .as_ref()
+            .is_some_and(|step| step.files >= STEP_FILES || step.bytes >= STEP_BYTES);
+        if is_full || self.step_time_left() == Some(Duration::ZERO) {
+            self.end_step()?;
+        }
+        Ok(())
+    }
+
+    /// The time until the open step is committed, where steps are limited in time.
+    fn step_time_left(&self) -> Option<Duration> {
+        let step = self.step.as_ref()?;
+        let is_limited = self.step_time < Duration::MAX;
+        is_limited.then(|| self.step_time.saturating_sub(step.since.elapsed()))
+    }
+
+    /// How long to wait for the next file. What is ready is committed even if the walk is busy with large files.
+    fn next_wait(&self) -> Duration {
+        let left = self.step_time_left();
+        left.map_or(WALK_POLL_INTERVAL, |left| left.min(WALK_POLL_INTERVAL))
+    }
+
+    /// Commits the open step and lets the next one last longer.
+    fn end_step(&mut self) -> Result<()> {
+        self.commit()?;
+        if self.step_time < MAX_STEP_TIME {
+            self.step_time *= 2;
         }
         Ok(())
     }
@@ -295,8 +321,12 @@ impl UpdateWriter {
         let options = dir.walk_options(roots)?;
         if self.catalog.number("complete")? != Some(1) {
             count_files(&dir.fd, &options, progress, stop);
+            // For the answers of all servers.
+            let total = i64::try_from(progress.total()).unwrap_or(i64::MAX);
+            self.catalog.set_number("total", total)?;
         }
-        let (sender, receiver) = sync_channel::<FileChange>(MAX_QUEUED_FILES);
+        let (sender, receiver) = sync_channel::<QueuedChange>(MAX_QUEUED_FILES);
+        let room = Arc::new(ByteLimit::new(MAX_QUEUED_BYTES));
         let walking = {
             let (known, progress, stop) = (known.clone(), progress.clone(), stop.clone());
             std::thread::Builder::new()
@@ -305,19 +335,30 @@ impl UpdateWriter {
                     walk::walk(&dir.fd, &options, &stop, || ChangeFinder {
                         known: known.clone(),
                         progress: progress.clone(),
+                        room: room.clone(),
                         sender: sender.clone(),
                     })
                 })?
         };
         let mut seen = HashSet::with_capacity(known.len());
         let mut failed = Ok(());
-        for found in receiver {
-            failed = self.apply(found, &mut seen);
-            if failed.is_err() {
-                break;
-            }
+        while failed.is_ok() {
+            failed = match receiver.recv_timeout(self.next_wait()) {
+                Ok(QueuedChange {
+                    change,
+                    room: _room,
+                }) => self.apply(change, &mut seen),
+                // A thread of a cancelled walk may hold its end for as long as a parser takes.
+                Err(RecvTimeoutError::Timeout) if walking.is_finished() => break,
+                Err(RecvTimeoutError::Timeout) if self.step_time_left() == Some(Duration::ZERO) => {
+                    self.end_step()
+                }
+                Err(RecvTimeoutError::Timeout) => Ok(()),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
         }
-        // The walk's threads end when they find the channel closed.
+        drop(receiver);
+        // The walk ends when one of its threads finds the channel closed.
         let walked = walking
             .join()
             .map_err(|_| Error::Unwritable("the walk failed".into()))??;
@@ -493,7 +534,14 @@ fn count_files(
 struct ChangeFinder {
     known: Arc<HashMap<String, IndexedFile>>,
     progress: Arc<IndexProgress>,
-    sender: SyncSender<FileChange>,
+    room: Arc<ByteLimit>,
+    sender: SyncSender<QueuedChange>,
+}
+
+/// A prepared file that waits for the writer.
+struct QueuedChange {
+    change: FileChange,
+    room: TakenBytes,
 }
 
 impl FileVisitor for ChangeFinder {
@@ -505,8 +553,9 @@ impl FileVisitor for ChangeFinder {
             return VisitOutcome::Unreadable;
         };
         let known = self.known.get(&path);
-        let found = find_change(path, File::from(fd), &stat, known);
-        match self.sender.send(found) {
+        let change = find_change(path, File::from(fd), &stat, known);
+        let room = self.room.take(change.bytes());
+        match self.sender.send(QueuedChange { change, room }) {
             Ok(()) => VisitOutcome::Done,
             Err(_) => VisitOutcome::Stopped,
         }

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use llmc_config::DefaultScope as Configured;
 use llmc_host::CancelToken;
-use llmc_index::{IndexState, SearchAnswer, SearchRequest, SearchScope, Snippet};
+use llmc_index::{IndexState, IndexedShare, SearchAnswer, SearchRequest, SearchScope, Snippet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cx::{Cx, Surface};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long a call from the shell brings the index up to date before it asks it.
 const FRESHEN: Duration = Duration::from_secs(2);
@@ -263,18 +263,22 @@ fn tell_progress(cx: &Cx) -> bool {
     at_work
 }
 
-/// Waits for an index, for questions that cannot be answered without one: the shell builds it, a server waits for its
-/// own thread as long as the call may take.
-pub(crate) fn await_index(cx: &Cx, stop: &CancelToken) -> Result<()> {
+/// Waits for an index, for questions that cannot be answered without one: the shell builds it, a server waits for the
+/// builder during half of the time that the call has. What is built by then has to do, and is returned.
+pub(crate) fn await_index(cx: &Cx, stop: &CancelToken) -> Result<Option<IndexedShare>> {
     let index = cx.app().index();
     freshen(cx, stop);
     if index.state() == IndexState::Ready {
-        return Ok(());
+        return Ok(None);
     }
     if cx.caller().surface == Surface::Cli {
         index.update(&cx.files().roots, stop)?;
-        return Ok(());
+        return Ok(None);
     }
+    let started = Instant::now();
+    let half = stop
+        .deadline()
+        .map(|deadline| started + deadline.saturating_duration_since(started) / 2);
     let mut told: Option<Instant> = None;
     let mut requested: Option<Instant> = None;
     while index.state() != IndexState::Ready {
@@ -290,11 +294,38 @@ pub(crate) fn await_index(cx: &Cx, stop: &CancelToken) -> Result<()> {
         if told.is_none_or(|told| told.elapsed() >= TELL) && tell_progress(cx) {
             told = Some(Instant::now());
         }
-        if let Err(error) = stop.check() {
-            let done = index.progress().done();
-            return Err(Error::from(error).with("files_indexed", done));
+        if half.is_some_and(|half| Instant::now() >= half) {
+            let share = index.indexed_share();
+            return match share.files {
+                0 => Err(not_built(share)),
+                _ => Ok(Some(share)),
+            };
         }
+        stop.check()?;
         std::thread::sleep(WAIT);
     }
-    Ok(())
+    Ok(None)
+}
+
+/// What was found in an index of which `built` is ready, if that is not all of it.
+pub(crate) fn found_in<T>(
+    built: Option<IndexedShare>,
+    found: llmc_index::Result<T>,
+) -> Result<T, Error> {
+    match (built, found) {
+        (Some(share), Err(llmc_index::Error::NoSymbol { .. })) => Err(not_built(share)),
+        (_, found) => Ok(found?),
+    }
+}
+
+/// The note of an answer from an index that is being built.
+pub(crate) fn building_note(built: IndexedShare) -> String {
+    format!("the index is being built, it has {built}; ask again for the rest")
+}
+
+fn not_built(built: IndexedShare) -> Error {
+    let message = format!("not in the index yet, which is being built and has {built}");
+    Error::new(ErrorKind::Busy, message)
+        .hint("ask again soon; rag_search and grep also search files that are not indexed")
+        .with("files_indexed", built.files)
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -379,4 +379,36 @@ fn a_visitor_that_panics_does_not_hang_the_walk() {
         )
     });
     assert!(walked.is_err());
+}
+
+#[test]
+fn a_visitor_that_stops_ends_the_walk() {
+    use llmc_host::walk::{FileVisitor, VisitOutcome, WalkFile, walk};
+    struct Stops(Arc<AtomicUsize>);
+    impl FileVisitor for Stops {
+        fn visit(&mut self, _: &WalkFile<'_>) -> VisitOutcome {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            VisitOutcome::Stopped
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..50 {
+        let folder = dir.path().join(format!("d{n}"));
+        fs::create_dir(&folder).unwrap();
+        for m in 0..10 {
+            fs::write(folder.join(format!("f{m}")), "").unwrap();
+        }
+    }
+    let visited = Arc::new(AtomicUsize::new(0));
+    let options = WalkOptions {
+        threads: 2,
+        ..WalkOptions::default()
+    };
+    let walked = walk(open(dir.path()), &options, &CancelToken::default(), || {
+        Stops(visited.clone())
+    })
+    .unwrap();
+    assert!(!walked.complete);
+    // One file for each thread.
+    assert!((1..=2).contains(&visited.load(Ordering::Relaxed)));
 }

@@ -3,8 +3,9 @@
 //! The index can be built again from the files, so syncing every small update is not worth its time: a killed process
 //! loses nothing, and after a power failure a torn index is detected and built again.
 //!
-//! A search does not map the posting lists but reads those it needs: mapped pages of all searches would count as memory
-//! of a server that runs for weeks. Merging reads everything once and maps it.
+//! Posting lists, which are most of an index, are not mapped but read: mapped pages of all searches, or of all segments that
+//! are merged, would count as memory of the server. A search reads the lists it needs; merging reads them in order, a block
+//! at a time. Only a check of all bytes maps them, file by file.
 #![allow(
     clippy::disallowed_methods,
     reason = "these are the index's own files, not the agent's"
@@ -30,7 +31,11 @@ use crate::error::Error;
 pub(super) enum DirectoryUse {
     Searching,
     Writing,
+    Checking,
 }
+
+/// How much of a posting list's file merging reads at once.
+const MERGE_BLOCK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Clone)]
 pub(super) struct IndexDirectory {
@@ -87,6 +92,16 @@ impl IndexDirectory {
 struct UnmappedFile {
     file: File,
     len: usize,
+    /// The last block and where it starts; none for random access.
+    block: Option<Mutex<(usize, OwnedBytes)>>,
+}
+
+impl UnmappedFile {
+    fn read(&self, range: Range<usize>) -> io::Result<OwnedBytes> {
+        let mut bytes = vec![0; range.len()];
+        self.file.read_exact_at(&mut bytes, range.start as u64)?;
+        Ok(OwnedBytes::new(bytes))
+    }
 }
 
 impl HasLen for UnmappedFile {
@@ -100,9 +115,21 @@ impl FileHandle for UnmappedFile {
         if range.start > range.end || range.end > self.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let mut bytes = vec![0; range.len()];
-        self.file.read_exact_at(&mut bytes, range.start as u64)?;
-        Ok(OwnedBytes::new(bytes))
+        let Some(block) = self
+            .block
+            .as_ref()
+            .filter(|_| range.len() < MERGE_BLOCK_BYTES)
+        else {
+            return self.read(range);
+        };
+        let mut block = llmc_host::lock(block);
+        let held = block.0..block.0 + block.1.len();
+        if range.start < held.start || range.end > held.end {
+            let end = self.len.min(range.start + MERGE_BLOCK_BYTES);
+            *block = (range.start, self.read(range.start..end)?);
+        }
+        let start = range.start - block.0;
+        Ok(block.1.slice(start..start + range.len()))
     }
 }
 
@@ -127,7 +154,7 @@ impl TerminatingWrite for UnsyncedFile {
 impl Directory for IndexDirectory {
     fn get_file_handle(&self, path: &Path) -> Result<Arc<dyn FileHandle>, OpenReadError> {
         let posting_lists = path.extension().is_some_and(|end| end == "idx");
-        if self.usage == DirectoryUse::Writing || !posting_lists {
+        if self.usage == DirectoryUse::Checking || !posting_lists {
             return self.mapped.get_file_handle(path);
         }
         let failed = |error: io::Error| match error.kind() {
@@ -137,7 +164,9 @@ impl Directory for IndexDirectory {
         let file = File::open(self.path.join(path)).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
         let len = usize::try_from(len).unwrap_or(usize::MAX);
-        Ok(Arc::new(UnmappedFile { file, len }))
+        let block =
+            (self.usage == DirectoryUse::Writing).then(|| Mutex::new((0, OwnedBytes::empty())));
+        Ok(Arc::new(UnmappedFile { file, len, block }))
     }
 
     fn delete(&self, path: &Path) -> Result<(), DeleteError> {
@@ -189,5 +218,41 @@ impl Directory for IndexDirectory {
 
     fn watch(&self, callback: WatchCallback) -> tantivy::Result<WatchHandle> {
         self.mapped.watch(callback)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_give_the_bytes_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
+        std::fs::write(dir.path().join("a.idx"), &bytes).unwrap();
+        for usage in [
+            DirectoryUse::Searching,
+            DirectoryUse::Writing,
+            DirectoryUse::Checking,
+        ] {
+            let directory = IndexDirectory::open(dir.path(), usage).unwrap();
+            let file = directory.get_file_handle(Path::new("a.idx")).unwrap();
+            for range in [
+                0..10,
+                5..60_000,
+                60_000..70_000,
+                65_530..65_540,
+                199_990..200_000,
+                3..3,
+                0..200_000,
+                1..2,
+            ] {
+                let read = file.read_bytes(range.clone()).unwrap();
+                assert_eq!(read.as_slice(), &bytes[range], "{usage:?}");
+            }
+        }
+        let directory = IndexDirectory::open(dir.path(), DirectoryUse::Writing).unwrap();
+        let file = directory.get_file_handle(Path::new("a.idx")).unwrap();
+        assert!(file.read_bytes(199_990..200_001).is_err());
     }
 }

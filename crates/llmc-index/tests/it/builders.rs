@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 use llmc_host::CancelToken;
 use llmc_index::{Index, IndexState, SearchRequest, SearchScope};
 
+use crate::parsing::HeldParser;
 use crate::work::Work;
 
 fn until(what: &str, mut there: impl FnMut() -> bool) {
@@ -115,6 +116,71 @@ fn ask(work: &Work, server: &Index, query: &str) -> llmc_index::SearchAnswer {
 }
 
 #[test]
+fn searches_are_answered_while_the_builder_is_held_in_a_file() {
+    let work = large(30);
+    // A folder is entered after the files beside it.
+    work.write("z/held.rs", "pub fn held_heron() {}\n");
+    let readers: Vec<Index> = (0..4).map(|_| Index::at(&work.index_dir())).collect();
+    let stops = [CancelToken::default()];
+    std::thread::scope(|scope| {
+        let held = HeldParser::new();
+        // A build that is not urgent yet would be taken up again by the first question.
+        work.index.request_build();
+        scope.spawn(|| work.index.keep_current(&work.roots, &stops[0]));
+        let _end = EndOnDrop(&stops);
+        // All but the held file are committed without it.
+        until("committed", || {
+            let note = ask(&work, &readers[0], "alpha_wolf").note;
+            note.is_some_and(|note| note.contains("it has 31 of 32 files"))
+        });
+        std::thread::scope(|asking| {
+            for (nth, reader) in readers.iter().enumerate() {
+                let work = &work;
+                asking.spawn(move || {
+                    for unit in 0..10 {
+                        let name = format!("unit_{nth}_{unit}");
+                        let found = ask(work, reader, &name);
+                        assert_eq!(found.index, IndexState::Building);
+                        assert!(found.snippets[0].text.contains(&format!("fn {name}(")));
+                        let note = found.note.unwrap();
+                        assert!(note.contains("it has 31 of 32 files"), "{note}");
+                    }
+                });
+            }
+        });
+        assert!(work.index.progress().is_running());
+        drop(held);
+        until("built", || work.index.state() == IndexState::Ready);
+        let found = ask(&work, &readers[0], "held_heron");
+        assert_eq!(found.snippets[0].src(), "z/held.rs#L1-L1");
+        assert_eq!(found.note, None);
+    });
+}
+
+#[test]
+fn a_question_without_a_turn_does_not_wait_for_one() {
+    let work = Work::new("//- a.rs\npub fn alpha_wolf() {}\n");
+    work.update();
+    make_incomplete(&work);
+    let _role = occupy(&work);
+    // Another server scans all the time.
+    let scan = fs::File::create(work.index_dir().join("scan.lock")).unwrap();
+    scan.lock().unwrap();
+    // Half a second for each would be too long.
+    let stop = CancelToken::with_deadline(Instant::now() + Duration::from_secs(30));
+    let request = SearchRequest {
+        query: "alpha_wolf",
+        scope: SearchScope::Repo,
+        k: 3,
+        budget: 2000,
+    };
+    for _ in 0..60 {
+        let found = work.index.search(&work.roots, &request, &stop).unwrap();
+        assert_eq!(found.snippets[0].src(), "a.rs#L1-L1");
+    }
+}
+
+#[test]
 fn a_suspended_builder_does_not_stop_the_others() {
     let work = Work::new("//- a.rs\npub fn alpha_wolf() {}\n");
     let role = occupy(&work);
@@ -176,7 +242,7 @@ fn questions_during_a_build_use_what_is_committed_and_the_files() {
         assert_eq!(found.index, IndexState::Building);
         assert_eq!(found.snippets[0].src(), place, "{query}");
         let note = found.note.unwrap();
-        assert!(note.contains("being built, it has 1 files"), "{note}");
+        assert!(note.contains("being built, it has 1 of 1 files"), "{note}");
         assert!(!note.contains("not all"), "{note}");
     }
     // A file of the index that changed since is read again.
@@ -254,6 +320,6 @@ fn a_file_that_only_the_catalogue_has_is_still_searched() {
     let found = work.ask("alpha_wolf", SearchScope::Repo);
     assert_eq!(found.index, IndexState::Building);
     let note = found.note.unwrap();
-    assert!(note.contains("it has 0 files"), "{note}");
+    assert!(note.contains("it has 0 of 1 files"), "{note}");
     assert_eq!(found.snippets[0].src(), "a.rs#L1-L1");
 }

@@ -1,6 +1,7 @@
 //! Files over which the parser fails, or for which there is none.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex};
 
 use llmc_index::SearchScope;
 use llmc_syntax::{ParseFailure, parse_here, set_parse_service};
@@ -10,9 +11,35 @@ use crate::work::Work;
 /// Whether there is a parser for sources with `waiting_wolf`.
 static HAS_PARSER: AtomicBool = AtomicBool::new(false);
 
+/// Whether sources with `held_heron` wait for their parser.
+static IS_HELD: Mutex<bool> = Mutex::new(false);
+static RELEASED: Condvar = Condvar::new();
+
+/// Lets sources with `held_heron` wait for their parser until it is dropped; for one test.
+pub(crate) struct HeldParser;
+
+impl HeldParser {
+    pub(crate) fn new() -> HeldParser {
+        set_test_parser();
+        *IS_HELD.lock().unwrap() = true;
+        HeldParser
+    }
+}
+
+impl Drop for HeldParser {
+    fn drop(&mut self) {
+        *IS_HELD.lock().unwrap() = false;
+        RELEASED.notify_all();
+    }
+}
+
 /// Sets a service for all tests of this process, which fails over some sources of this file only.
-fn fail_over_some() {
+fn set_test_parser() {
     set_parse_service(|request, _| {
+        if request.source.contains("held_heron") {
+            let held = IS_HELD.lock().unwrap();
+            drop(RELEASED.wait_while(held, |held| *held).unwrap());
+        }
         if request.source.contains("crashing_crane") {
             return Err(ParseFailure::Crashed);
         }
@@ -25,7 +52,7 @@ fn fail_over_some() {
 
 #[test]
 fn a_crash_makes_windows_and_is_named() {
-    fail_over_some();
+    set_test_parser();
     let work =
         Work::new("//- a.rs\npub fn crashing_crane() {}\n//- b.rs\npub fn beta_carotene() {}\n");
     work.update();
@@ -45,7 +72,7 @@ fn a_crash_makes_windows_and_is_named() {
 
 #[test]
 fn a_file_for_which_there_was_no_parser_is_parsed_later() {
-    fail_over_some();
+    set_test_parser();
     let work =
         Work::new("//- a.rs\npub fn waiting_wolf() {}\n//- b.rs\npub fn beta_carotene() {}\n");
     work.update();

@@ -311,3 +311,20 @@ fn a_switched_branch_comes_out_right() {
     );
     assert!(work.found("gamma_ray", SearchScope::Repo).is_empty());
 }
+
+#[test]
+fn a_check_keeps_a_writer_from_deleting_what_it_reads() {
+    let work = Work::new(TWO);
+    work.update();
+    // As a writer does that looks which segments are not needed any more.
+    let deleting = fs::File::open(work.index_dir().join("text/.tantivy-meta.lock")).unwrap();
+    deleting.lock().unwrap();
+    let (sender, checked) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| sender.send(work.index.check().unwrap()).unwrap());
+        let early = checked.recv_timeout(std::time::Duration::from_millis(300));
+        assert!(early.is_err(), "checked without the lock: {early:?}");
+        deleting.unlock().unwrap();
+        assert!(checked.recv().unwrap().is_empty());
+    });
+}

@@ -75,14 +75,15 @@ impl Tool for Inspect {
                 Some((path, _)) => Some(path),
                 None => args.path.as_ref(),
             };
+            let mut built = None;
             let mut found = match (&args.symbol, path) {
                 (Some(symbol), path) => {
-                    rag::await_index(cx, stop)?;
+                    built = rag::await_index(cx, stop)?;
                     let id = match path {
                         Some(path) if !symbol.contains('#') => format!("{path}#{symbol}"),
                         _ => symbol.clone(),
                     };
-                    index.inspect(roots, &id, budget, stop)?
+                    rag::found_in(built, index.inspect(roots, &id, budget, stop))?
                 }
                 (None, Some(path)) => {
                     let mut found = index.inspect_file(roots, path, budget)?;
@@ -104,9 +105,8 @@ impl Tool for Inspect {
                 found,
             };
             let whole = shown.is_cut().then_some(whole);
-            Ok(Related::answer(Self::NAME, shown, whole, truncated, unread)
-                .path(path)
-                .page(page))
+            let answer = Related::answer(Self::NAME, shown, whole, truncated, unread, built);
+            Ok(answer.path(path).page(page))
         })
         .await
     }

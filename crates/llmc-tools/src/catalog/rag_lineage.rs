@@ -48,16 +48,18 @@ impl Tool for RagLineage {
                     )));
                 }
             };
-            rag::await_index(cx, stop)?;
+            let built = rag::await_index(cx, stop)?;
             let depth = usize::try_from(depth).unwrap_or(1);
             let roots = &cx.files().roots;
             let index = cx.app().index();
-            let mut found = index.lineage(roots, &args.symbol, direction, depth, stop)?;
+            let found = index.lineage(roots, &args.symbol, direction, depth, stop);
+            let mut found = rag::found_in(built, found)?;
             let whole = (found.nodes.len() > LISTED).then(|| json!(found));
             found.nodes.truncate(LISTED);
             let truncated = found.unread_files > 0 || found.depth_reached.is_some();
             let unread = found.unread_files;
-            Ok(Related::answer(Self::NAME, found, whole, truncated, unread).page(page))
+            let answer = Related::answer(Self::NAME, found, whole, truncated, unread, built);
+            Ok(answer.page(page))
         })
         .await
     }

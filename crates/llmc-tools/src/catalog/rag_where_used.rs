@@ -36,18 +36,18 @@ impl Tool for RagWhereUsed {
     async fn run(cx: &Cx, args: Args) -> Result<Document<Related<SymbolUses>>> {
         cx.blocking(move |cx, stop| {
             let depth = bounded("depth", args.depth)?;
-            rag::await_index(cx, stop)?;
+            let built = rag::await_index(cx, stop)?;
             let depth = usize::try_from(depth).unwrap_or(1);
             let roots = &cx.files().roots;
-            let mut found = cx
-                .app()
-                .index()
-                .where_used(roots, &args.symbol, depth, stop)?;
+            let index = cx.app().index();
+            let found = index.where_used(roots, &args.symbol, depth, stop);
+            let mut found = rag::found_in(built, found)?;
             let whole = (found.sites.len() > LISTED).then(|| json!(found));
             found.sites.truncate(LISTED);
             let truncated = found.unread_files > 0 || found.depth_reached.is_some();
             let unread = found.unread_files;
-            Ok(Related::answer(Self::NAME, found, whole, truncated, unread).page(page))
+            let answer = Related::answer(Self::NAME, found, whole, truncated, unread, built);
+            Ok(answer.page(page))
         })
         .await
     }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use llmc_index::IndexedShare;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::rag::building_note;
 use crate::render::Document;
 
 /// Uses or nodes that an answer lists which is about nothing else.
@@ -30,19 +32,24 @@ pub(super) struct Related<T> {
 impl<T: Serialize> Related<T> {
     /// The answer of what was cut from `whole`, if that is given.
     ///
-    /// `truncated` says that something is missing for other reasons, which no handle can return; `unread_files` is one.
+    /// `truncated` says that something is missing for other reasons, which no handle can return; `unread_files` is one, and
+    /// an index of which only a share is `built` another.
     pub(super) fn answer(
         kind: &'static str,
         found: T,
         whole: Option<Value>,
         truncated: bool,
         unread_files: usize,
+        built: Option<IndexedShare>,
     ) -> Document<Related<T>> {
-        let hint = (unread_files > 0).then(|| {
+        let unread = (unread_files > 0).then(|| {
             format!(
                 "{unread_files} more files mention this name; ask for path#Name, or grep for it"
             )
         });
+        let hints: Vec<String> = built.map(building_note).into_iter().chain(unread).collect();
+        let hint = (!hints.is_empty()).then(|| hints.join("; "));
+        let truncated = truncated || built.is_some();
         let related = Related {
             found,
             hint,

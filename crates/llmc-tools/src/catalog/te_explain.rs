@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
 use llmc_enrich::{Condensed, Totals, thousands};
-use llmc_index::{Inspection, RelatedSymbol};
+use llmc_index::{IndexedShare, Inspection, RelatedSymbol};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -35,11 +35,12 @@ impl Tool for TeExplain {
 
     async fn run(cx: &Cx, args: Args) -> Result<Explanation> {
         cx.blocking(move |cx, stop| {
-            rag::await_index(cx, stop)?;
+            let built = rag::await_index(cx, stop)?;
             let roots = &cx.files().roots;
             let index = cx.app().index();
-            let found = index.inspect(roots, &args.symbol, usize::MAX, stop)?;
-            Ok(Explanation(found))
+            let found = index.inspect(roots, &args.symbol, usize::MAX, stop);
+            let found = rag::found_in(built, found)?;
+            Ok(Explanation { found, built })
         })
         .await
     }
@@ -48,13 +49,18 @@ impl Tool for TeExplain {
 /// A symbol and what it is related to.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-pub(super) struct Explanation(Inspection);
+pub(super) struct Explanation {
+    found: Inspection,
+    /// How much of the index is built, if not all of it.
+    #[serde(skip)]
+    built: Option<IndexedShare>,
+}
 
 te_output!(Explanation);
 
 impl Render for Explanation {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
-        let found = &self.0;
+        let found = &self.found;
         let (whole, brief) = (told(found, Lists::Whole), told(found, Lists::Cut));
         let body = room.fit(whole.len(), |tokens| {
             let (bytes, _) = llmc_tokens::lines_within(&brief, tokens);
@@ -72,10 +78,13 @@ impl Render for Explanation {
             format!("{files} more files mention this name and were not read")
         });
         let condensed = Condensed {
-            truncated: cut || unread.is_some(),
+            truncated: cut || unread.is_some() || self.built.is_some(),
             shown: body.lines().count() as u64,
             body,
-            breadcrumbs: unread.into_iter().collect(),
+            breadcrumbs: unread
+                .into_iter()
+                .chain(self.built.map(rag::building_note))
+                .collect(),
             totals: Totals {
                 lines: Some(lines),
                 ..Totals::default()

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use llmc_envelope::te::parse;
 use llmc_testkit::{McpClient, ModelAction, ModelRequest, ModelServer, TestWorkspace};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{classic, keys, workspace};
@@ -590,4 +591,51 @@ fn servers_that_ask_during_a_build_are_all_answered() {
         ids.contains(&builder.trim().to_owned()),
         "{builder} {ids:?}"
     );
+}
+
+#[test]
+fn when_the_builder_is_killed_another_server_takes_over() {
+    let workspace = workspace(SHOP);
+    for n in 0..200 {
+        let text: String = (0..40)
+            .map(|i| format!("fn unit_{n}_{i}() {{\n    call_{i}()\n}}\n"))
+            .collect();
+        workspace.write(format!("src/part_{n}.rs"), text);
+    }
+    let mut clients: Vec<McpClient> = (0..3).map(|_| classic(&workspace)).collect();
+    let role = workspace.path(".llmc/index/builder.lock");
+    let end = Instant::now() + Duration::from_secs(120);
+    let pid_of = |client: &mut McpClient| client.process().pid().as_raw_nonzero().to_string();
+    let mut killed = Vec::new();
+    // The second builder is killed, too.
+    while clients.len() > 1 {
+        for client in &mut clients {
+            client.text("rag_search", json!({"query": "unit_150_20"}));
+        }
+        let holder = std::fs::read_to_string(&role).unwrap_or_default();
+        let builder = clients
+            .iter_mut()
+            .position(|client| pid_of(client) == holder.trim());
+        if let Some(builder) = builder {
+            let mut client = clients.remove(builder);
+            client.process().signal(Signal::KILL);
+            client.wait();
+            killed.push(holder.clone());
+        }
+        assert!(Instant::now() < end, "{holder} {killed:?}");
+    }
+    workspace.write("src/later.rs", "fn omega_point() {}\n");
+    let last = &mut clients[0];
+    while last
+        .call_tool("inspect", json!({"symbol": "omega_point"}))
+        .0
+    {
+        assert!(Instant::now() < end);
+    }
+    let stats = document(last, "rag_stats", json!({}));
+    assert_eq!(stats["state"], "ready", "{stats}");
+    let found = document(last, "rag_search", json!({"query": "unit_150_20"}));
+    assert_eq!(found["snippets"][0]["symbol"], "unit_150_20", "{found}");
+    let holder = std::fs::read_to_string(&role).unwrap();
+    assert_eq!(holder.trim(), pid_of(last));
 }
