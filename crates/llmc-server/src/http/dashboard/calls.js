@@ -54,7 +54,7 @@ export async function enter(id) {
 export function fresh() {
   timer ||= setTimeout(async () => {
     timer = 0;
-    if (!$("#view-calls").hidden) await list(true);
+    if (!$("#view-calls").hidden) await Promise.all([list(true), filters()]);
   }, BURST_MS);
 }
 
