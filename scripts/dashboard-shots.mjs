@@ -53,7 +53,7 @@ await onStage(async ({ root, server, browser }) => {
     await new Promise((done) => setTimeout(done, 300 + 2500 * Math.abs(Math.sin(turn * 1.7)) ** 3));
   }
 
-  await writer.call("linux_fs_edit", { path: "README.md", edits: [{ old_text: "# LLMC", new_text: "# LLMC, tried out" }] });
+  await writer.call("linux_fs_edit", { path: "README.md", old_text: "# LLMC\n", new_text: "# LLMC, tried out\n" });
   await writer.call("linux_fs_write", { path: "notes/plan.md", content: "# Plan\n\n1. Read the gates.\n2. Write a test.\n" });
   await writer.call("te_grep", { pattern: "Error::new" });
   const busy = writer.call("run_cmd", { command: "echo Compiling; sleep 300", timeout: 300 });
@@ -70,11 +70,11 @@ await onStage(async ({ root, server, browser }) => {
   }
   await page.setViewport({ width: 1340, height: 880 });
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }, { name: "prefers-reduced-motion", value: "reduce" }]);
-  const [{ id }] = (await server.get("/api/calls?tool=te_grep&client=claude-code")).calls;
+  const [{ id: shown }] = (await server.get("/api/calls?tool=te_grep&client=claude-code")).calls;
   const [{ id: entry }] = (await server.get("/api/history?path=README.md")).entries;
   const views = [
     ["agents", "#agents", () => document.querySelector("#agents [data-state=working]")],
-    ["calls", `#calls/${id}`, () => document.querySelector("#call-answer").textContent],
+    ["calls", `#calls/${shown}`, () => document.querySelector("#call-answer").textContent],
     ["changes", `#changes/${entry}`, () => document.querySelector("#entry-files .diff")],
   ];
   for (const [name, hash, drawn] of views) {

@@ -42,9 +42,11 @@ impl ContentText {
     }
 }
 
+type IsSecretName = dyn Fn(&str) -> bool + Send + Sync;
+
 /// Tells whether a file of this name holds secrets; the denylist of the configuration.
 #[derive(Clone, Default)]
-pub struct SecretNames(Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>);
+pub struct SecretNames(Option<Arc<IsSecretName>>);
 
 impl SecretNames {
     pub fn new(is_secret: impl Fn(&str) -> bool + Send + Sync + 'static) -> SecretNames {
