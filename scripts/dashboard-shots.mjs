@@ -2,7 +2,7 @@
 
 import { cpSync, mkdirSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { onStage, signIn, until } from "./lib/stage.mjs";
+import { onStage, signIn, StdioServer, until } from "./lib/stage.mjs";
 
 const MINUTES = Number(process.env.MINUTES ?? 6);
 const META = {
@@ -41,6 +41,8 @@ await onStage(async ({ root, server, browser }) => {
     const response = await fetch(`${server.url}/mcp`, { method: "POST", body: JSON.stringify(message), headers });
     return /res_[0-9A-Z]{26}/.exec(await response.text())?.[0];
   }
+  const writer = new StdioServer(root, "claude-code");
+  await writer.start();
   const end = Date.now() + MINUTES * 60_000;
   for (let turn = 0; Date.now() < end; turn += 1) {
     const agent = AGENTS[(turn * 7) % 5 % 3];
@@ -51,6 +53,11 @@ await onStage(async ({ root, server, browser }) => {
     await new Promise((done) => setTimeout(done, 300 + 2500 * Math.abs(Math.sin(turn * 1.7)) ** 3));
   }
 
+  await writer.call("linux_fs_edit", { path: "README.md", old_text: "# LLMC\n", new_text: "# LLMC, tried out\n" });
+  await writer.call("linux_fs_write", { path: "notes/plan.md", content: "# Plan\n\n1. Read the gates.\n2. Write a test.\n" });
+  await writer.call("te_grep", { pattern: "Error::new" });
+  const busy = writer.call("run_cmd", { command: "echo Compiling; sleep 300", timeout: 300 });
+  const open = (view) => page.evaluate((hash) => { location.hash = hash; }, view);
   const shots = [["light", 1340, 880, "light"], ["dark", 1340, 880, "dark"], ["phone", 390, 844, "dark"]];
   for (const [name, width, height, scheme] of shots) {
     await page.setViewport({ width, height, deviceScaleFactor: name === "phone" ? 2 : 1 });
@@ -61,4 +68,20 @@ await onStage(async ({ root, server, browser }) => {
     }, width);
     await page.screenshot({ path: join(folder, `${name}.png`), optimizeForSpeed: false });
   }
+  await page.setViewport({ width: 1340, height: 880 });
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }, { name: "prefers-reduced-motion", value: "reduce" }]);
+  const [{ id: shown }] = (await server.get("/api/calls?tool=te_grep&client=claude-code")).calls;
+  const [{ id: entry }] = (await server.get("/api/history?path=README.md")).entries;
+  const views = [
+    ["agents", "#agents", () => document.querySelector("#agents [data-state=working]")],
+    ["calls", `#calls/${shown}`, () => document.querySelector("#call-answer").textContent],
+    ["changes", `#changes/${entry}`, () => document.querySelector("#entry-files .diff")],
+  ];
+  for (const [name, hash, drawn] of views) {
+    await open(hash);
+    await until(page, name, drawn);
+    await page.screenshot({ path: join(folder, `${name}.png`), optimizeForSpeed: false });
+  }
+  writer.process.kill("SIGTERM");
+  await Promise.race([busy, new Promise((done) => setTimeout(done, 3_000))]);
 });

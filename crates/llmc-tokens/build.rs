@@ -19,8 +19,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/layout.rs");
     println!("cargo::rerun-if-changed=data/o200k_base.bin");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let vocabulary = fs::read("data/o200k_base.bin").expect("the vocabulary is in the repository");
-    write_vocabulary(&vocabulary, &out);
+    write_vocabulary(include_bytes!("data/o200k_base.bin"), &out);
 }
 
 /// The tokens stand in the order of their ranks, each behind a byte with its length.

@@ -58,6 +58,53 @@ export class Server {
   }
 }
 
+// An agent's own server over stdio, with the client's side of MCP.
+export class StdioServer {
+  constructor(root, name) {
+    Object.assign(this, { root, name, id: 0, waiting: new Map() });
+  }
+
+  get pid() {
+    return this.process.pid;
+  }
+
+  async start() {
+    const args = ["mcp", "--root", this.root, "--mode", "classic", "--log-level", "error"];
+    this.process = spawn(LLMC, args, { stdio: ["pipe", "pipe", "ignore"], env: { PATH: process.env.PATH, HOME: process.env.HOME } });
+    createInterface({ input: this.process.stdout }).on("line", (line) => {
+      const message = JSON.parse(line);
+      this.waiting.get(message.id)?.(message);
+      this.waiting.delete(message.id);
+    });
+    await this.request("initialize", { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: this.name, version: "1.0" } });
+    this.send({ method: "notifications/initialized" });
+  }
+
+  send(message) {
+    this.process.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
+  }
+
+  request(method, params) {
+    const id = (this.id += 1);
+    const answer = new Promise((done) => this.waiting.set(id, done));
+    this.send({ id, method, params });
+    return answer;
+  }
+
+  // The text that a model would read.
+  async call(name, args) {
+    const { result, error } = await this.request("tools/call", { name, arguments: args });
+    return error ? JSON.stringify(error) : result.content.map(({ text }) => text ?? "").join("\n");
+  }
+
+  async stop() {
+    if (!this.process || this.process.exitCode !== null || this.process.signalCode) return;
+    const ended = once(this.process, "exit");
+    this.process.stdin.end();
+    await ended;
+  }
+}
+
 // Runs with a workspace, a server and a browser, and ends all of them whatever happens.
 export async function onStage(run) {
   const folder = mkdtempSync(join(tmpdir(), "llmc-dashboard."));

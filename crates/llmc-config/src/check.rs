@@ -45,6 +45,13 @@ pub(crate) fn apply_rules(settings: &mut MergedSettings, has_file: bool) {
     );
     let on_timeout = word(on_timeout.as_str());
     fill(settings, "mcp.exec.on_timeout", on_timeout, profile);
+    let keep_contents = Some(Value::Bool(!restricted));
+    fill(
+        settings,
+        "mcp.observability.keep_contents",
+        keep_contents,
+        profile,
+    );
     let (network, says) = if restricted {
         (false, profile)
     } else {

@@ -182,6 +182,9 @@ settings! {
         csv_path: String = text(Path, "./artifacts/token_audit.csv").widens(IfChanged),
         /// Days telemetry is kept; 0 keeps it forever.
         retention_days: u64 = count(0),
+        /// Keeps the start of each call's arguments and answer in telemetry, for the dashboard; secrets are masked.
+        keep_contents: bool = flag(true).rule("`false` in exec profile `restricted`, else `true`")
+            .widens(OFF_IS_STRICTER),
     }
 
     /// What mode `hybrid` lists.

@@ -95,7 +95,9 @@ pub use plan::LayerStore;
 pub use policy::GitCommand;
 pub use privacy::hide_process;
 pub use probe::{Probe, ProbeResult, run_probes};
-pub use process::{Io, OutputSink, OutputSlice, Process, ProcessEnd, ProcessOptions, SentInput};
+pub use process::{
+    Io, OutputReader, OutputSink, OutputSlice, Process, ProcessEnd, ProcessOptions, SentInput,
+};
 pub use programs::{Program, Unresolved};
 pub use protect::GitAccess;
 pub use quarantine::{Quarantined, quarantine_notes};

@@ -134,6 +134,19 @@ struct State {
     ending: Option<ProcessEnd>,
 }
 
+impl State {
+    fn look(&self, from: u64, most: usize) -> OutputSlice {
+        let (offset, bytes) = self.ring.read(from, most);
+        OutputSlice {
+            bytes,
+            offset,
+            end: self.ring.end(),
+            last: self.last,
+            ending: self.ending.clone(),
+        }
+    }
+}
+
 impl Runner {
     /// Starts a program and keeps it running. The time limit of `spec` bounds its life; its output has no limit.
     ///
@@ -225,7 +238,23 @@ fn introduced(tree: &Tree, pidfd: &OwnedFd) -> io::Result<(i32, Option<i32>)> {
     Ok((pid, helper))
 }
 
+/// Reads the last output of a process, which a person may watch: that does not count as its use.
+#[derive(Debug, Clone)]
+pub struct OutputReader(Arc<Shared>);
+
+impl OutputReader {
+    /// Up to `most` bytes of output from the byte with number `from` on.
+    pub fn look(&self, from: u64, most: usize) -> OutputSlice {
+        self.0.lock().look(from, most)
+    }
+}
+
 impl Process {
+    /// A reader that outlives this handle.
+    pub fn output_reader(&self) -> OutputReader {
+        OutputReader(self.shared.clone())
+    }
+
     /// The program's number on this host. It means nothing once the process has ended.
     pub fn pid(&self) -> i32 {
         self.pid
@@ -250,14 +279,7 @@ impl Process {
     pub fn look(&self, from: u64, most: usize) -> OutputSlice {
         let mut state = self.shared.lock();
         state.touched = Instant::now();
-        let (offset, bytes) = state.ring.read(from, most);
-        OutputSlice {
-            bytes,
-            offset,
-            end: state.ring.end(),
-            last: state.last,
-            ending: state.ending.clone(),
-        }
+        state.look(from, most)
     }
 
     /// Waits for output beyond `end`, or for the end of the process.

@@ -52,7 +52,7 @@ pub struct CallEvent {
     pub correlation_id: String,
     /// `mcp`, `http`, `cli` or `code`.
     pub source: String,
-    /// `local`, or the token's name. Telemetry does not keep it.
+    /// `local`, or the token's name.
     #[serde(default)]
     pub principal: String,
     pub agent: String,
@@ -89,6 +89,18 @@ pub struct CallEvent {
     /// The arguments that may be recorded; telemetry masks and shortens them.
     #[serde(skip)]
     pub args: Option<String>,
+    /// The number of its row in telemetry, once it is read from there.
+    #[serde(rename = "id", default)]
+    pub seq: Option<i64>,
+    /// The server process that carried it out.
+    #[serde(default)]
+    pub server: String,
+    /// Name and version of the program that called, as it gives them.
+    #[serde(default)]
+    pub client: Option<String>,
+    /// The history entry of what it changed, such as `h12`.
+    #[serde(default)]
+    pub entry: Option<String>,
 }
 
 impl CallEvent {
@@ -114,7 +126,7 @@ impl CallEvent {
 
 impl Serialize for CallEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut call = serializer.serialize_struct("CallEvent", 18)?;
+        let mut call = serializer.serialize_struct("CallEvent", 22)?;
         call.serialize_field("ts", &format_args!("{:.3}", self.time))?;
         call.serialize_field("correlation_id", &self.correlation_id)?;
         call.serialize_field("source", &self.source)?;
@@ -133,6 +145,13 @@ impl Serialize for CallEvent {
         call.serialize_field("tokens_served", &self.tokens_served)?;
         call.serialize_field("tokens_withheld", &self.tokens_withheld)?;
         call.serialize_field("tokens_fetched_back", &self.tokens_fetched_back)?;
+        // A call that was read from telemetry says what else is known there.
+        if let Some(seq) = self.seq {
+            call.serialize_field("id", &seq)?;
+            call.serialize_field("server", &self.server)?;
+            call.serialize_field("client", &self.client)?;
+            call.serialize_field("entry", &self.entry)?;
+        }
         call.end()
     }
 }
@@ -157,4 +176,6 @@ pub struct UncountedCall<'a> {
     pub fetched_back: bool,
     /// The error's message, for the log; secrets in it are masked.
     pub error_message: Option<String>,
+    /// Whether arguments and answer may be kept.
+    pub keeps_content: bool,
 }

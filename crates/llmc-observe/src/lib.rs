@@ -11,6 +11,9 @@
 //!   dashboard, `/api`, `get_metrics`, Prometheus, `te analyze` and the terminal view read these
 //! - [`Observer`]: the queue and the threads behind it
 //! - [`Telemetry`], [`TelemetryFollower`]: one row per call in SQLite, written, queried, and followed by other processes
+//! - [`CallReader`]: recorded calls searched, one with its content, savings, sessions
+//! - [`WorkspaceFeed`]: summaries and events of all servers of a workspace, read from its telemetry
+//! - [`CallContent`], [`SecretNames`]: what of a call's texts is kept, and what never is
 //! - [`TelemetryAnalysis`]: `te analyze`
 //! - [`CsvLog`]: CSV files that several servers append to
 //! - [`mask_secrets`]: hides what looks like a secret before it is recorded
@@ -20,6 +23,7 @@
 mod aggregate;
 mod analysis;
 mod audit;
+mod content;
 mod csv_log;
 mod event;
 mod latency;
@@ -30,9 +34,11 @@ mod observer;
 pub mod prometheus;
 mod summary;
 mod telemetry;
+mod workspace_feed;
 
 pub use aggregate::Aggregator;
 pub use analysis::{GroupBy, TelemetryAnalysis};
+pub use content::{CallContent, ContentText, SecretNames};
 pub use csv_log::CsvLog;
 pub use event::{CallEvent, EnvelopeMode, UncountedCall};
 pub use live::CallScope;
@@ -45,5 +51,7 @@ pub use summary::{
     TokenCounts, ToolSummary,
 };
 pub use telemetry::{
-    CallFilter, Error, TELEMETRY_VERSION, Telemetry, TelemetryFollower, TelemetryOptions,
+    CallDetail, CallFilter, CallPage, CallQuery, CallReader, Error, SavingsGroup, SavingsReport,
+    SessionActivity, TELEMETRY_VERSION, Telemetry, TelemetryFollower, TelemetryOptions,
 };
+pub use workspace_feed::WorkspaceFeed;

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::audit::TokenAudit;
+use crate::content::{CallContent, ContentText, SecretNames};
 use crate::event::{CallEvent, UncountedCall};
 use crate::live::{CallScope, LiveSummaries};
 use crate::lock::lock;
@@ -58,6 +59,10 @@ pub struct ObserverOptions {
     pub retention_days: u64,
     /// Whether log lines carry the correlation id.
     pub log_correlation_id: bool,
+    /// Names this process in telemetry.
+    pub server: String,
+    /// Files whose content is not kept.
+    pub secret_names: SecretNames,
 }
 
 /// Where the token audit is written.
@@ -120,6 +125,9 @@ impl Observer {
             dropped: observer.dropped.clone(),
             log_correlation_id: options.log_correlation_id,
             closing: observer.closing.clone(),
+            queued_bytes: observer.queued_bytes.clone(),
+            server: options.server,
+            secret_names: options.secret_names,
         };
         let mut writer = TelemetryThread {
             store: LazyStore::Closed {
@@ -257,6 +265,7 @@ struct QueuedCall {
     withheld_bytes: u64,
     fetched_back: bool,
     error_message: Option<String>,
+    keeps_content: bool,
     /// Held until the texts are dropped.
     _reservation: Option<QueueReservation>,
 }
@@ -284,8 +293,33 @@ impl QueuedCall {
             withheld_bytes: call.withheld_bytes,
             fetched_back: call.fetched_back,
             error_message: call.error_message,
+            keeps_content: call.keeps_content,
             _reservation: reservation,
         }
+    }
+
+    /// The starts of the texts, if they may be kept and there is room for them in the next queue.
+    fn content(
+        &self,
+        queued_bytes: &Arc<AtomicUsize>,
+        secret_names: &SecretNames,
+    ) -> Option<QueuedContent> {
+        let (QueuedText::Whole(args), QueuedText::Whole(answer)) = (&self.args, &self.answer)
+        else {
+            return None;
+        };
+        if !self.keeps_content || (args.is_empty() && answer.is_empty()) {
+            return None;
+        }
+        let content = secret_names.hide_in(CallContent {
+            args: ContentText::start_of(args),
+            answer: ContentText::start_of(answer),
+        });
+        let bytes = content.args.text.len() + content.answer.text.len();
+        Some(QueuedContent {
+            _reservation: QueueReservation::take(queued_bytes, bytes)?,
+            content,
+        })
     }
 
     fn count(self, exact: bool) -> CallEvent {
@@ -295,6 +329,20 @@ impl QueuedCall {
         event.estimate_withheld(self.withheld_bytes, self.fetched_back);
         event
     }
+}
+
+/// What of a call's texts telemetry keeps, on its way there.
+#[derive(Debug)]
+struct QueuedContent {
+    content: CallContent,
+    _reservation: QueueReservation,
+}
+
+/// A row on its way to telemetry.
+#[derive(Debug)]
+struct QueuedRow {
+    call: CallEvent,
+    content: Option<QueuedContent>,
 }
 
 /// A text that is still to be counted, or its counts alone.
@@ -372,10 +420,13 @@ fn next_in_burst<T>(queue: &Receiver<T>, woken: &mut Option<Instant>) -> Option<
 struct CountingThread {
     live: Option<Arc<LiveSummaries>>,
     audit: Option<TokenAudit>,
-    rows: SyncSender<CallEvent>,
+    rows: SyncSender<QueuedRow>,
     dropped: Arc<AtomicU64>,
     log_correlation_id: bool,
     closing: Arc<ClosingState>,
+    queued_bytes: Arc<AtomicUsize>,
+    server: String,
+    secret_names: SecretNames,
 }
 
 impl CountingThread {
@@ -392,6 +443,7 @@ impl CountingThread {
     fn write(&mut self, mut call: QueuedCall) {
         // Only telemetry keeps the arguments.
         let args = call.event.args.take();
+        let content = call.content(&self.queued_bytes, &self.secret_names);
         let message = call.error_message.take();
         let exact = !self.closing.estimates.load(Ordering::Relaxed);
         let event = Arc::new(call.count(exact));
@@ -402,10 +454,12 @@ impl CountingThread {
             audit.add(&event);
         }
         self.log(&event, message.as_deref());
-        let row = CallEvent {
+        let call = CallEvent {
             args,
+            server: self.server.clone(),
             ..Arc::unwrap_or_clone(event)
         };
+        let row = QueuedRow { call, content };
         if let Err(TrySendError::Full(_)) = self.rows.try_send(row) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -449,18 +503,18 @@ enum LazyStore {
 }
 
 impl TelemetryThread {
-    fn run(&mut self, rows: &Receiver<CallEvent>) {
+    fn run(&mut self, rows: &Receiver<QueuedRow>) {
         let mut woken = None;
-        while let Some(call) = next_in_burst(rows, &mut woken) {
-            self.write(&call);
+        while let Some(row) = next_in_burst(rows, &mut woken) {
+            self.write(&row);
         }
     }
 
     /// Writes a row; tries again while another process has locked the store.
-    fn write(&mut self, call: &CallEvent) {
+    fn write(&mut self, row: &QueuedRow) {
         let give_up = Instant::now() + MAX_LOCK_WAIT;
         while !self.closing.without_telemetry.load(Ordering::Relaxed) {
-            let written = self.try_write(call);
+            let written = self.try_write(row);
             let is_locked = written.as_ref().is_err_and(Error::is_locked);
             self.closing.is_locked.store(is_locked, Ordering::Relaxed);
             if is_locked && Instant::now() < give_up {
@@ -473,7 +527,7 @@ impl TelemetryThread {
         }
     }
 
-    fn try_write(&mut self, call: &CallEvent) -> Result<(), Error> {
+    fn try_write(&mut self, row: &QueuedRow) -> Result<(), Error> {
         if let LazyStore::Closed {
             path,
             retention_days,
@@ -499,7 +553,10 @@ impl TelemetryThread {
             };
         }
         match &self.store {
-            LazyStore::Open(store) => store.record(call),
+            LazyStore::Open(store) => {
+                let content = row.content.as_ref().map(|queued| &queued.content);
+                store.record_with(&row.call, content)
+            }
             LazyStore::Closed { .. } | LazyStore::Broken => Ok(()),
         }
     }

@@ -15,6 +15,7 @@ fn call(answer: &str) -> UncountedCall<'_> {
         withheld_bytes: 0,
         fetched_back: false,
         error_message: None,
+        keeps_content: false,
     }
 }
 

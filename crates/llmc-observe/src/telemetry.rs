@@ -3,7 +3,9 @@
 //! This module holds all SQL about telemetry. A call never fails because its row could not be written: the observer logs
 //! the error and goes on.
 
+mod calls;
 mod follow;
+mod schema;
 
 use std::fmt;
 use std::path::Path;
@@ -14,15 +16,23 @@ use std::time::Duration;
 use jiff::Timestamp;
 use llmc_envelope::clock::{Clock, from_millis, millis};
 use llmc_envelope::handles::HandleId;
-use llmc_envelope::store::{SqlLocation, SqlSchema, SqlStore, StoreUnavailable, TransactionError};
+use llmc_envelope::store::{
+    LOCK_TIMEOUT, SqlLocation, SqlStore, StoreUnavailable, TransactionError, upgrade,
+};
 use rusqlite::params;
 
 use crate::aggregate::Aggregator;
+use crate::content::{CallContent, ContentText};
 use crate::event::{CallEvent, EnvelopeMode};
 use crate::mask::mask_secrets;
 use crate::summary::Summary;
 
+pub use calls::{
+    CallDetail, CallPage, CallQuery, CallReader, SavingsGroup, SavingsReport, SessionActivity,
+};
 pub use follow::TelemetryFollower;
+pub use schema::TELEMETRY_VERSION;
+use schema::{SCHEMA, UPGRADE};
 
 /// Longest argument text that is kept.
 const MAX_ARGS_BYTES: usize = 2000;
@@ -30,40 +40,16 @@ const MAX_ARGS_BYTES: usize = 2000;
 const MAX_MASKED_BYTES: usize = 64 * 1024;
 /// How far from a cut a secret may not be recognised as one.
 const UNMASKED_MARGIN_BYTES: usize = 512;
+/// Bytes of a call's arguments, and of its answer, that are kept beside the row.
+const MAX_CONTENT_BYTES: usize = 16 << 10;
+/// Bytes of all of them; the oldest go first.
+const MAX_ALL_CONTENTS_BYTES: i64 = 64 << 20;
+/// How many rows are written between two looks at that limit.
+const CONTENTS_CHECK_ROWS: i64 = 256;
 /// How often recording also removes rows past their retention.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
 /// Pages given back to the file system at a time.
 const MAX_FREED_PAGES: u32 = 1024;
-
-/// The version of the store's file.
-pub const TELEMETRY_VERSION: i32 = 1;
-
-const SCHEMA: SqlSchema = SqlSchema {
-    version: TELEMETRY_VERSION,
-    sql: "
-CREATE TABLE calls (
-    seq                 INTEGER PRIMARY KEY,
-    time_ms             INTEGER NOT NULL,
-    source              TEXT NOT NULL,
-    agent               TEXT,
-    session             TEXT,
-    model               TEXT,
-    cmd                 TEXT NOT NULL,
-    mode                TEXT NOT NULL,
-    bytes_in            INTEGER NOT NULL,
-    bytes_out           INTEGER NOT NULL,
-    tokens_in           INTEGER NOT NULL,
-    tokens_served       INTEGER NOT NULL,
-    tokens_withheld     INTEGER NOT NULL,
-    tokens_fetched_back INTEGER NOT NULL,
-    latency_ms          REAL NOT NULL,
-    truncated           INTEGER NOT NULL,
-    handle              TEXT,
-    error               TEXT,
-    args                TEXT
-);
-CREATE INDEX calls_by_time ON calls (time_ms);",
-};
 
 /// The telemetry store cannot be used now; the text names no path and may be shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -122,7 +108,8 @@ pub struct TelemetryOptions {
 
 /// What [`read_row`] reads, in its order, before the arguments.
 const COLUMNS: &str = "time_ms, source, agent, session, model, cmd, mode, bytes_in, bytes_out, tokens_in, \
-                       tokens_served, tokens_withheld, tokens_fetched_back, latency_ms, truncated, handle, error";
+                       tokens_served, tokens_withheld, tokens_fetched_back, latency_ms, truncated, handle, error, principal, server, \
+                       client, correlation_id, path, entry, seq";
 
 /// Whether recorded arguments are read too; they are most of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +128,8 @@ pub struct Telemetry {
 impl Telemetry {
     /// Opens this file, creating it when it is missing, and removes rows past their retention.
     pub fn open(path: &Path, options: TelemetryOptions) -> Result<Self, Error> {
+        let lock_timeout = options.lock_timeout.unwrap_or(LOCK_TIMEOUT);
+        upgrade(path, &SCHEMA, &UPGRADE, lock_timeout)?;
         Self::at(SqlLocation::File(path.into()), options)
     }
 
@@ -165,6 +154,21 @@ impl Telemetry {
 
     /// Writes one row with the time of the store's clock, its secrets masked.
     pub fn record(&self, call: &CallEvent) -> Result<(), Error> {
+        self.record_with(call, None)
+    }
+
+    /// The same, with what the call was given and what it answered: the start of each, secrets masked.
+    pub fn record_with(
+        &self,
+        call: &CallEvent,
+        content: Option<&CallContent>,
+    ) -> Result<(), Error> {
+        let content = content.map(|content| {
+            (
+                masked_start(&content.args, MAX_CONTENT_BYTES),
+                masked_start(&content.answer, MAX_CONTENT_BYTES),
+            )
+        });
         let now = self.options.clock.now_ms();
         let args = call.args.as_deref().map(masked_args);
         // Of a tool that runs programs, the program is the more telling half of the name.
@@ -176,8 +180,8 @@ impl Telemetry {
         let latency_ms = Some(call.duration_ms).filter(|ms| ms.is_finite());
         self.store.write(|conn| {
             conn.prepare_cached(&format!(
-                "INSERT INTO calls ({COLUMNS}, args) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+                "INSERT INTO calls ({COLUMNS}, args) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, \
+                 ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, NULL, ?24)",
             ))?
             .execute(params![
                 now,
@@ -197,8 +201,33 @@ impl Telemetry {
                 call.truncated,
                 call.handle.map(|id| id.to_string()),
                 error,
+                call.principal,
+                call.server,
+                call.client.as_deref().map(mask_secrets),
+                call.correlation_id,
+                call.path.as_deref().map(mask_secrets),
+                call.entry,
                 args,
-            ])
+            ])?;
+            let seq = conn.last_insert_rowid();
+            if let Some(((args, args_cut), (answer, answer_cut))) = &content {
+                conn.prepare_cached(
+                    "INSERT OR REPLACE INTO contents (seq, bytes, args_cut, answer_cut, args, answer) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?
+                .execute(params![
+                    seq,
+                    (args.len() + answer.len()) as i64,
+                    args_cut,
+                    answer_cut,
+                    args,
+                    answer,
+                ])?;
+            }
+            if seq % CONTENTS_CHECK_ROWS == 0 {
+                drop_oldest_contents(conn, MAX_ALL_CONTENTS_BYTES)?;
+            }
+            Ok::<_, rusqlite::Error>(())
         })?;
         let last = self.pruned_ms.load(Ordering::Relaxed);
         if now.saturating_sub(last) >= millis(PRUNE_INTERVAL) {
@@ -248,9 +277,13 @@ impl Telemetry {
         }
         let kept = Duration::from_secs(u64::from(self.options.retention_days) * 24 * 3600);
         let before = now.saturating_sub(millis(kept));
-        let removed = self
-            .store
-            .write(|conn| conn.execute("DELETE FROM calls WHERE time_ms < ?1", [before]))?;
+        let removed = self.store.write(|conn| {
+            conn.execute(
+                "DELETE FROM contents WHERE seq IN (SELECT seq FROM calls WHERE time_ms < ?1)",
+                [before],
+            )?;
+            conn.execute("DELETE FROM calls WHERE time_ms < ?1", [before])
+        })?;
         if removed > 0 {
             // A smaller file is a nicety: free pages are used again anyway.
             let _ = self.store.shrink(MAX_FREED_PAGES);
@@ -267,23 +300,46 @@ impl fmt::Debug for Telemetry {
     }
 }
 
+/// Removes the oldest contents until the rest has at most this many bytes.
+fn drop_oldest_contents(conn: &rusqlite::Connection, max_bytes: i64) -> rusqlite::Result<()> {
+    conn.execute(
+        "DELETE FROM contents WHERE seq <= (SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY seq DESC) AS kept \
+         FROM contents) WHERE kept > ?1 ORDER BY seq DESC LIMIT 1)",
+        [max_bytes],
+    )?;
+    Ok(())
+}
+
 /// The masked start of the arguments, which may be as long as the file they write.
 fn masked_args(args: &str) -> String {
-    let head = &args[..args.floor_char_boundary(MAX_MASKED_BYTES)];
+    let end = args.floor_char_boundary(MAX_MASKED_BYTES);
+    let head = ContentText {
+        text: args[..end].to_owned(),
+        is_cut: end < args.len(),
+    };
+    let (mut masked, is_cut) = masked_start(&head, MAX_ARGS_BYTES);
+    if is_cut {
+        masked.push('…');
+    }
+    masked
+}
+
+/// The start of a text, secrets masked, and whether there is more of it.
+fn masked_start(head: &ContentText, max_bytes: usize) -> (String, bool) {
     // Masked before it is cut to size: a cut could take away what a secret is recognised by. Where the head itself was
     // cut that may have happened, so its end is dropped.
-    let mut masked = mask_secrets(head);
-    let sure = if head.len() < args.len() {
+    let mut masked = mask_secrets(&head.text);
+    let sure = if head.is_cut {
         masked.len().saturating_sub(UNMASKED_MARGIN_BYTES)
     } else {
         masked.len()
     };
-    let limit = sure.min(MAX_ARGS_BYTES);
-    if limit < masked.len() {
+    let limit = sure.min(max_bytes);
+    let is_cut = limit < masked.len();
+    if is_cut {
         masked.truncate(masked.floor_char_boundary(limit));
-        masked.push('…');
     }
-    masked
+    (masked, is_cut || head.is_cut)
 }
 
 fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<CallEvent> {
@@ -316,7 +372,14 @@ fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<CallEvent> {
             .as_deref()
             .and_then(HandleId::parse),
         error_code: row.get(16)?,
-        args: row.get(17)?,
+        principal: text(17)?,
+        server: text(18)?,
+        client: row.get(19)?,
+        correlation_id: text(20)?,
+        path: row.get(21)?,
+        entry: row.get(22)?,
+        seq: row.get(23)?,
+        args: row.get(24)?,
         ..CallEvent::default()
     })
 }

@@ -11,8 +11,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use llmc_envelope::{Clock, HandleId};
 use llmc_observe::{
-    CallEvent, CallFilter, CallTotals, EnvelopeMode, GroupBy, Summary, Telemetry,
-    TelemetryAnalysis, TelemetryFollower, TelemetryOptions,
+    CallContent, CallEvent, CallFilter, CallQuery, CallReader, CallScope, CallTotals, ContentText,
+    EnvelopeMode, GroupBy, Summary, Telemetry, TelemetryAnalysis, TelemetryFollower,
+    TelemetryOptions,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -69,6 +70,12 @@ fn a_call_comes_back_with_its_secrets_masked() {
         handle: HandleId::parse("res_01ARZ3NDEKTSV4RRFFQ69G5FAV"),
         error_code: Some("timeout".into()),
         args: Some(r#"{"argv":["curl","--token","abcdef"]}"#.into()),
+        principal: "ann".into(),
+        server: "12-a".into(),
+        client: Some("editor 1.2".into()),
+        correlation_id: "id".into(),
+        path: Some("src/a.rs".into()),
+        entry: Some("h12".into()),
         ..call("run", "a", 1.5)
     };
     telemetry.record(&full).unwrap();
@@ -80,6 +87,7 @@ fn a_call_comes_back_with_its_secrets_masked() {
             tool: "run curl".into(),
             program: None,
             args: Some(r#"{"argv":["curl","--token","***"]}"#.into()),
+            seq: Some(1),
             ..full
         }]
     );
@@ -202,4 +210,113 @@ fn a_ruined_file_is_started_anew() {
     telemetry.record(&call("x", "a", 1.0)).unwrap();
     assert_eq!(all(&telemetry).totals.calls, 1);
     assert!(dir.path().join("te_telemetry.db.corrupt-1").exists());
+}
+
+fn content(args: &str, answer: &str) -> CallContent {
+    let text = |text: &str| ContentText {
+        text: text.to_owned(),
+        is_cut: false,
+    };
+    CallContent {
+        args: text(args),
+        answer: text(answer),
+    }
+}
+
+#[test]
+fn contents_are_masked_cut_and_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("te.db");
+    let telemetry = Telemetry::open(&path, TelemetryOptions::default()).unwrap();
+    let long = "é".repeat(20_000);
+    let texts = [
+        (
+            "{\"pattern\":\"one\"}",
+            "the NEEDLE, token=abcdef0123456789",
+        ),
+        ("{}", long.as_str()),
+    ];
+    for (at, (args, answer)) in texts.iter().enumerate() {
+        let call = CallEvent {
+            principal: ["ann", "bob"][at].into(),
+            ..call("te_grep", "a", 1.0)
+        };
+        let content = content(args, answer);
+        telemetry.record_with(&call, Some(&content)).unwrap();
+    }
+    telemetry.record(&call("stat", "a", 1.0)).unwrap();
+    let reader = CallReader::new(&path);
+    let shown = |seq, scope| reader.show(seq, scope).unwrap();
+    let first = shown(1, CallScope::All).unwrap().content.unwrap();
+    assert_eq!(first[0], (texts[0].0.to_owned(), false));
+    assert_eq!(first[1], ("the NEEDLE, token=***".to_owned(), false));
+    let second = shown(2, CallScope::All).unwrap().content.unwrap();
+    let (answer, is_cut) = &second[1];
+    assert!(*is_cut && long.starts_with(answer.as_str()) && answer.len() == 16 << 10);
+    assert!(shown(3, CallScope::All).unwrap().content.is_none());
+    assert!(shown(4, CallScope::All).is_none());
+    assert!(shown(1, CallScope::Principal("bob")).is_none(), "another's");
+    let found = |text: &str, scope| -> Vec<i64> {
+        let query = CallQuery {
+            text: Some(text.to_owned()),
+            limit: 10,
+            ..CallQuery::default()
+        };
+        let page = reader.page(&query, scope).unwrap();
+        page.calls.iter().filter_map(|call| call.seq).collect()
+    };
+    assert_eq!(found("needle", CallScope::All), [1]);
+    assert_eq!(found("needle", CallScope::Principal("bob")), [0; 0]);
+    assert_eq!(found("TE_GREP", CallScope::All), [2, 1]);
+    assert_eq!(found("abcdef0123456789", CallScope::All), [0; 0], "masked");
+    assert_eq!(found("%", CallScope::All), [0; 0], "no pattern");
+}
+
+#[test]
+fn a_file_of_the_version_before_keeps_its_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("te.db");
+    let before = rusqlite::Connection::open(&path).unwrap();
+    let schema = include_str!("telemetry-v1.sql");
+    before.execute_batch(schema).unwrap();
+    before
+        .execute_batch(
+            "INSERT INTO calls VALUES (7, 1800000000000, 'mcp', 'a', 's', 'm', 'grep', 'enriched', 1, 2, 3, 4, 5, 6, 1.5, 0, \
+             NULL, NULL, '{}'); PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    drop(before);
+    let telemetry = Telemetry::open(&path, TelemetryOptions::default()).unwrap();
+    telemetry.record(&call("cat", "b", 1.0)).unwrap();
+    assert_eq!(all(&telemetry).totals.calls, 2);
+    let names: Vec<_> = dir.path().read_dir().unwrap().collect();
+    assert!(names.len() <= 4, "nothing was moved aside: {names:?}");
+    // Opened again it is as it is.
+    drop(telemetry);
+    let telemetry = Telemetry::open(&path, TelemetryOptions::default()).unwrap();
+    assert_eq!(all(&telemetry).totals.calls, 2);
+    let page = CallReader::new(&path).page(
+        &CallQuery {
+            limit: 10,
+            ..CallQuery::default()
+        },
+        CallScope::All,
+    );
+    let seqs: Vec<_> = page.unwrap().calls.iter().map(|call| call.seq).collect();
+    assert_eq!(seqs, [Some(8), Some(7)]);
+}
+
+#[test]
+fn a_foreign_file_with_the_number_of_the_version_before_is_not_upgraded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("te.db");
+    let foreign = rusqlite::Connection::open(&path).unwrap();
+    foreign
+        .execute_batch("CREATE VIEW calls AS SELECT 1; PRAGMA user_version = 1;")
+        .unwrap();
+    drop(foreign);
+    let telemetry = Telemetry::open(&path, TelemetryOptions::default()).unwrap();
+    telemetry.record(&call("x", "a", 1.0)).unwrap();
+    assert_eq!(all(&telemetry).totals.calls, 1);
+    assert!(dir.path().join("te.db.version1-1").exists());
 }

@@ -1,7 +1,8 @@
 //! HTTP: MCP at `/mcp`, REST, metrics, the dashboard.
 //!
 //! - `gates`: what every request passes, in order; `origin`, `tokens`, `rate`, `body` are the gates
-//! - `rest`, `api`, `history`, `streamable`, `dashboard`, `openapi`: the routes
+//! - `rest`, `api`, `calls`, `activity`, `history`, `streamable`, `dashboard`, `openapi`: the routes
+//! - `sessions`: signing in to the dashboard with a one-time link
 //! - `error`: the body of every error
 //! - `metrics`: counters of requests
 //! - `listen`, `connection`, `connections`, `lifecycle`: sockets, one connection's bytes, all of them, start and end
@@ -10,8 +11,10 @@
 //!
 //! A request that passed the gates is an `HttpCaller`; `App::call` then decides what it may do, as for any other caller.
 
+mod activity;
 mod api;
 mod body;
+mod calls;
 mod connection;
 mod connections;
 mod dashboard;
@@ -28,12 +31,14 @@ mod openapi;
 mod origin;
 mod rate_limit;
 mod rest;
+mod sessions;
 mod streamable;
 mod token_file;
 mod token_strength;
 mod tokens;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -43,32 +48,39 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
+use llmc_observe::{WorkspaceFeed, lock};
 use llmc_tools::{App, Error, Result};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::McpHandler;
+use crate::control::{ServerFacts, ServerKind};
 use error::HttpError;
 use metrics::HttpMetrics;
 use origin::HostRules;
-use tokens::Tokens;
+use sessions::Sessions;
+use tokens::{Token, Tokens};
 
 pub(crate) use gates::HttpCaller;
-pub use lifecycle::{ListeningServer, ServeOutcome, serve};
+pub use lifecycle::{ListeningServer, ServeOutcome, serve, serve_dashboard};
 pub use listen::Listen;
 pub(crate) use streamable::{Cancellable, session};
 pub use token_file::generated_token;
 pub use tokens::TokenSource;
 
 /// The routes that take a body.
-const POST_ROUTES: [&str; 6] = [
+const POST_ROUTES: [&str; 7] = [
     "/tool",
     "/rag/search",
     "/rag/bootload",
     "/invoke_agent",
     history::UNDO_ROUTE,
+    activity::STOP_ROUTE,
     streamable::ROUTE,
 ];
+
+/// How far back the dashboard's summary of the workspace reaches.
+const FEED_SPAN: Duration = Duration::from_secs(24 * 3600);
 
 /// What the routes share.
 #[derive(Debug)]
@@ -76,6 +88,14 @@ struct HttpState {
     app: Arc<App>,
     host_rules: HostRules,
     tokens: Tokens,
+    sessions: Sessions,
+    /// The calls of every server of the workspace; `None` where they are not recorded.
+    feed: Option<Arc<WorkspaceFeed>>,
+    kind: ServerKind,
+    /// Known once the server listens.
+    facts: OnceLock<ServerFacts>,
+    /// When a request was last authenticated.
+    last_request: Mutex<Instant>,
     metrics: HttpMetrics,
     mcp: Mcp,
     running: Arc<streamable::RunningCalls>,
@@ -107,13 +127,18 @@ impl std::ops::Deref for Mcp {
 }
 
 impl HttpState {
-    fn new(app: Arc<App>, tokens: Tokens) -> HttpState {
+    fn new(app: Arc<App>, tokens: Tokens, kind: ServerKind) -> HttpState {
         let end = CancellationToken::new();
         let limit = app.config().mcp.limits.max_request_bytes;
         let handler = McpHandler::over_http(app.clone());
         HttpState {
             host_rules: HostRules::new(&app.config().mcp.server),
             tokens,
+            sessions: Sessions::new(Arc::new(Token::of_page())),
+            feed: (app.telemetry_file()).map(|file| Arc::new(WorkspaceFeed::new(file, FEED_SPAN))),
+            kind,
+            facts: OnceLock::new(),
+            last_request: Mutex::new(Instant::now()),
             metrics: HttpMetrics::default(),
             mcp: Mcp(streamable::service(handler, limit, end.clone())),
             running: Arc::default(),
@@ -125,6 +150,29 @@ impl HttpState {
             app,
         }
     }
+
+    /// What this server tells of itself.
+    fn facts(&self) -> ServerFacts {
+        let unknown = || ServerFacts {
+            kind: self.kind,
+            url: None,
+            link: None,
+        };
+        self.facts.get().cloned().unwrap_or_else(unknown)
+    }
+
+    /// Notes that the server is in use.
+    fn used(&self) {
+        *lock(&self.last_request) = Instant::now();
+    }
+
+    /// How long no request was made and no page was open.
+    fn idle(&self) -> Duration {
+        if self.metrics.open_streams() > 0 {
+            self.used();
+        }
+        lock(&self.last_request).elapsed()
+    }
 }
 
 /// Every route behind its gates.
@@ -134,10 +182,7 @@ impl HttpState {
 fn router(state: &Arc<HttpState>) -> Result<Router> {
     let mut router = Router::new()
         .route("/health", get(rest::health))
-        .route("/tool", post(rest::tool))
         .route("/rag/search", post(rest::search))
-        .route("/rag/bootload", post(rest::bootload))
-        .route("/invoke_agent", post(rest::invoke_agent))
         .route("/openapi.json", get(openapi))
         .route("/api/events", get(api::events))
         .route("/api/summary", get(api::summary))
@@ -147,10 +192,28 @@ fn router(state: &Arc<HttpState>) -> Result<Router> {
         .route("/api/history", get(history::list))
         .route("/api/history/{entry}", get(history::show))
         .route(history::UNDO_ROUTE, post(history::undo))
+        .route("/api/calls", get(calls::list))
+        .route("/api/calls/{id}", get(calls::show))
+        .route("/api/savings", get(calls::savings))
+        .route("/api/activity", get(activity::show))
         .route(
-            streamable::ROUTE,
-            post(streamable::handle).delete(streamable::end_session),
-        );
+            "/api/activity/{server}/{target}/output",
+            get(activity::output),
+        )
+        .route(activity::STOP_ROUTE, post(activity::stop))
+        .route(sessions::SESSION_ROUTE, get(sessions::show))
+        .route(sessions::TICKET_ROUTE, get(sessions::sign_in));
+    // A server for the dashboard alone offers agents nothing.
+    if state.kind != ServerKind::Dashboard {
+        router = router
+            .route("/tool", post(rest::tool))
+            .route("/rag/bootload", post(rest::bootload))
+            .route("/invoke_agent", post(rest::invoke_agent))
+            .route(
+                streamable::ROUTE,
+                post(streamable::handle).delete(streamable::end_session),
+            );
+    }
     for (path, kind, content) in dashboard::ASSETS {
         router = router.route(path, get(async move || dashboard::answer(kind, content)));
     }
@@ -174,7 +237,7 @@ fn metrics_path(app: &App) -> Result<Option<&str>> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     let is_taken = path.starts_with("/api/")
         || POST_ROUTES.contains(&path)
-        || ["/health", "/openapi.json"].contains(&path)
+        || ["/health", "/openapi.json", sessions::TICKET_ROUTE].contains(&path)
         || dashboard::is_asset(path);
     if is_taken || !path.bytes().all(plain) {
         return Err(Error::bad_args(format!(

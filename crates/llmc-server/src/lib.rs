@@ -9,6 +9,7 @@
 //! request is answered, and the process ends when its client does.
 //!
 //! - [`McpHandler`]: tools and resources as MCP requests and results
+//! - [`control`]: the sockets by which servers of a workspace, and `llmc dashboard`, reach each other
 //! - `approvals`: asks the user about calls of scripts
 //! - [`json`]: the strict look at a message before anything else parses it; HTTP bodies use it too
 //! - `panic_guard`: a handler's panic becomes an error response
@@ -24,6 +25,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod approvals;
+pub mod control;
 #[cfg(test)]
 mod fuzz;
 mod hangup;

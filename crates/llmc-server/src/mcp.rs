@@ -120,14 +120,20 @@ impl McpHandler {
         };
         // The SDK gives its own name for an HTTP request that came without a handshake.
         let is_placeholder = |name: &str| http_request(context).is_some() && name == "rmcp";
-        if caller.agent == UNKNOWN_AGENT
-            && let Some(client) = context.client_info()
+        if let Some(client) = context.client_info()
             && !is_placeholder(&client.name)
         {
-            let name = client.name.chars().filter(|c| !c.is_control());
-            let name: String = name.take(MAX_IDENTITY_CHARS).collect();
+            let plain = |text: &str| -> String {
+                let text = text.chars().filter(|c| !c.is_control());
+                text.take(MAX_IDENTITY_CHARS).collect()
+            };
+            let name = plain(&client.name);
             if !name.trim().is_empty() {
-                caller.agent = name;
+                let client = format!("{name} {}", plain(&client.version));
+                caller.client = Some(client.trim_end().to_owned());
+                if caller.agent == UNKNOWN_AGENT {
+                    caller.agent = name;
+                }
             }
         }
         // Requests of the older revisions over HTTP carry no clientInfo, and nothing is kept between requests.

@@ -12,6 +12,7 @@ use llmc_observe::{Observer, Telemetry, TelemetryOptions};
 
 use serde_json::{Value, json};
 
+use crate::activity::{self, RunningCalls};
 use crate::budget::SessionBudgets;
 use crate::catalog::health::HealthReport;
 use crate::command_keeper::CommandKeeper;
@@ -55,6 +56,8 @@ pub struct App {
     scripts: Scripts,
     sessions: SessionBudgets,
     session_id: String,
+    server_id: String,
+    running: RunningCalls,
     started: Instant,
 }
 
@@ -93,6 +96,7 @@ impl App {
             }
         };
         let rules = Arc::new(state::rules(&loaded, &state_dir)?);
+        let secret_rules = rules.clone();
         let files = open_roots(&loaded, ROOTS_KEY, &loaded.roots(), rules.clone())?;
         let files = Workspace::new(Arc::new(files), state.clone());
         for said in files.take_back_unfinished_patches() {
@@ -116,7 +120,8 @@ impl App {
         }
         let sidecars = Sidecars::find(&config.mcp.resources.sidecars, &files);
         let stores = state.is_some().then_some(state_dir);
-        let observer = observe::start(&loaded, stores.as_deref());
+        let server_id = activity::server_id();
+        let observer = observe::start(&loaded, stores.as_deref(), &server_id, secret_rules);
         Ok(Arc::new(App {
             handles: HandleKeeper::new(stores.clone(), &config.mcp.handles),
             slots: CallSlots::new(config.mcp.limits.concurrency_per_token),
@@ -134,6 +139,8 @@ impl App {
             scripts: Scripts::default(),
             sessions: SessionBudgets::default(),
             session_id: uuid::Uuid::new_v4().to_string(),
+            server_id,
+            running: RunningCalls::default(),
             started: Instant::now(),
             loaded,
         }))
@@ -182,6 +189,29 @@ impl App {
     /// The session of callers that bring none: one per process.
     pub fn session_id(&self) -> &str {
         &self.session_id
+    }
+
+    /// Names this process among the servers of the workspace.
+    pub fn server_id(&self) -> &str {
+        &self.server_id
+    }
+
+    /// The calls that this process is carrying out.
+    pub(crate) fn running(&self) -> &RunningCalls {
+        &self.running
+    }
+
+    /// Where the servers of this workspace have their sockets.
+    pub fn servers_dir(&self) -> Option<PathBuf> {
+        Some(self.stores.as_ref()?.join("servers"))
+    }
+
+    /// The telemetry file, if calls are recorded in one.
+    pub fn telemetry_file(&self) -> Option<PathBuf> {
+        let config = &self.config().mcp;
+        let is_kept = config.observability.enabled && config.docker.persist_telemetry;
+        let dir = self.stores.as_ref().filter(|_| is_kept)?;
+        Some(dir.join(TELEMETRY))
     }
 
     pub(crate) fn slots(&self) -> &CallSlots {

@@ -127,12 +127,26 @@ impl App {
         } else {
             tracing::Span::none()
         };
+        let mut entry = None;
         let result = match self.admit(tool, &call) {
             Ok(tool) => {
                 let recording = self.record_call(tool, &call, script);
-                self.run_in_turn(tool, call, caller.clone(), recording, work)
+                let running = self.running().begin(
+                    tool.name,
+                    &caller,
+                    args.recorded.as_deref(),
+                    &correlation_id,
+                    call.cancel.clone(),
+                );
+                let result = self
+                    .run_in_turn(tool, call, caller.clone(), recording.clone(), work)
                     .instrument(span)
-                    .await
+                    .await;
+                drop(running);
+                // What a script's calls changed is in the script's entry.
+                let own = recording.filter(|_| script.is_none());
+                entry = own.and_then(|recording| recording.entry());
+                result
             }
             Err(error) => Err(error),
         };
@@ -147,7 +161,7 @@ impl App {
             tool,
             result,
         };
-        observe::record(self.observer(), &outcome, &caller, args, started.elapsed());
+        observe::record(self, &outcome, &caller, args, entry, started.elapsed());
         outcome
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Draft, Payload};
-use llmc_exec::{ExecRequest, RunOwner, Runner};
+use llmc_exec::{ExecRequest, Process, RunOwner, Runner};
 use llmc_host::{CancelToken, OpenDir, Workspace};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -62,6 +62,8 @@ pub struct Caller {
     pub session: String,
     /// The model.
     pub model: String,
+    /// Name and version of the program that calls, as it gives them.
+    pub client: Option<String>,
     /// Whether this caller may only look.
     pub read_only: bool,
     /// The tools this caller may use; all when unset.
@@ -107,6 +109,7 @@ impl Caller {
             agent: env("TE_AGENT_ID", &session.default_agent_id),
             session: env("TE_SESSION_ID", app.session_id()),
             model: env("TE_MODEL", &session.default_model),
+            client: None,
             read_only: false,
             tools: None,
             remote: false,
@@ -242,6 +245,12 @@ impl Cx {
     /// Who calls.
     pub(crate) fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Lets a person watch what a program of this call prints.
+    pub(crate) fn show_output(&self, process: &Process) {
+        let output = process.output_reader();
+        self.app.running().show_output(&self.correlation_id, output);
     }
 
     /// The call's id in logs and audits.

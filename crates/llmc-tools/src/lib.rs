@@ -10,6 +10,7 @@
 //! - [`Sealed`]: the answer that the seal makes of a tool's output, which `Render` describes
 //! - [`mode`]: which tools an MCP client is listed
 //! - [`Processes`]: programs that outlive the call that started them
+//! - [`StopTarget`]: what runs now and can be ended; see [`App::activity`]
 //! - [`AnalysisShell`]: what the shell may ask of a recursive analysis, and no client
 //! - [`ConfinementSummary`]: what holds commands, and what does not, in one line
 //! - [`state`]: the state directory and its stores, looked at from outside
@@ -19,6 +20,7 @@
 //! Nothing in here knows MCP, HTTP or the command line.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod activity;
 mod app;
 mod approval;
 mod argument_help;
@@ -67,6 +69,7 @@ pub mod stubs;
 mod te;
 mod tool;
 
+pub use activity::StopTarget;
 pub use app::App;
 pub use approval::{Approval, Approver};
 pub use call::{Call, CallOutcome, Progress, nearest};

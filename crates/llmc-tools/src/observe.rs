@@ -1,21 +1,23 @@
-//! What observers learn of a call: names and sizes, never a file's content.
+//! What observers learn of a call: names and sizes; contents only for the store, where the configuration keeps them.
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use llmc_config::LoadedConfig;
+use llmc_host::PathRules;
 use llmc_observe::{
-    AuditOptions, CallEvent, EnvelopeMode, Observer, ObserverOptions, UncountedCall,
+    AuditOptions, CallEvent, EnvelopeMode, Observer, ObserverOptions, SecretNames, UncountedCall,
 };
 use serde_json::{Map, Value};
 
-use crate::app::TELEMETRY;
+use crate::app::{App, TELEMETRY};
 use crate::call::CallOutcome;
 use crate::cx::{Caller, Surface};
 use crate::error::{ErrorKind, Family};
-use crate::tool::ToolDef;
+use crate::tool::{Effect, ToolDef};
 
 /// Arguments whose values are contents: their size is recorded instead.
 const CONTENT_ARGS: [&str; 8] = [
@@ -23,7 +25,12 @@ const CONTENT_ARGS: [&str; 8] = [
 ];
 
 /// Starts the observer as the configuration says. `stores` is where telemetry is kept; in memory without it.
-pub(crate) fn start(loaded: &LoadedConfig, stores: Option<&Path>) -> Observer {
+pub(crate) fn start(
+    loaded: &LoadedConfig,
+    stores: Option<&Path>,
+    server: &str,
+    rules: Arc<PathRules>,
+) -> Observer {
     let config = &loaded.config.mcp;
     let settings = &config.observability;
     let mut audit = None;
@@ -48,6 +55,8 @@ pub(crate) fn start(loaded: &LoadedConfig, stores: Option<&Path>) -> Observer {
         audit,
         retention_days: settings.retention_days,
         log_correlation_id: settings.include_correlation_id,
+        server: server.to_owned(),
+        secret_names: SecretNames::new(move |name| rules.is_denylisted(Path::new(name))),
     })
 }
 
@@ -57,7 +66,7 @@ pub(crate) struct ObservedArgs {
     /// All of them, to be counted.
     text: String,
     /// Those that may be recorded.
-    recorded: Option<String>,
+    pub(crate) recorded: Option<String>,
 }
 
 impl ObservedArgs {
@@ -72,13 +81,21 @@ impl ObservedArgs {
 
 /// Hands a finished call to the observer.
 pub(crate) fn record(
-    observer: &Observer,
+    app: &App,
     outcome: &CallOutcome,
     caller: &Caller,
     args: ObservedArgs,
+    entry: Option<String>,
     latency: Duration,
 ) {
-    observer.record(event(outcome, caller, args, latency));
+    let mut call = event(outcome, caller, args, latency);
+    call.event.entry = entry;
+    // What an analysis is given and finds is not traced unless the user asks for that.
+    let is_analysis = outcome
+        .tool
+        .is_some_and(|tool| tool.effect == Effect::SendsOut);
+    call.keeps_content = app.config().mcp.observability.keep_contents && !is_analysis;
+    app.observer().record(call);
 }
 
 fn event<'a>(
@@ -112,6 +129,7 @@ fn event<'a>(
             agent: caller.agent.clone(),
             session: caller.session.clone(),
             model: caller.model.clone(),
+            client: caller.client.clone(),
             tool: outcome.tool.map_or("unknown", |tool| tool.name).to_owned(),
             // Commands pass the envelope whatever their tool is called.
             is_te: family == Family::Te || facts.program.is_some(),
@@ -141,6 +159,7 @@ fn event<'a>(
         error_message: error
             .filter(|error| !quotes_content(error.kind))
             .map(|error| error.message.clone()),
+        keeps_content: false,
     }
 }
 
@@ -230,6 +249,7 @@ mod tests {
             agent: "agent".to_owned(),
             session: "session".to_owned(),
             model: "model".to_owned(),
+            client: None,
             read_only: false,
             tools: None,
             remote: false,

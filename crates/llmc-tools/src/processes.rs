@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use llmc_exec::{Process, SentInput, Stream};
 use llmc_host::CancelToken;
+use llmc_observe::CallScope;
 use ulid::Ulid;
 
 use crate::cx::Caller;
@@ -119,6 +120,15 @@ impl Processes {
         let owner = Owner::of(caller);
         let mut list = self.lock().swept();
         list.retain(|entry| entry.owner == owner);
+        list
+    }
+
+    /// The processes of every principal, or of one, oldest first.
+    pub(crate) fn seen_by(&self, scope: CallScope<'_>) -> Vec<Arc<Entry>> {
+        let mut list = self.lock().swept();
+        if let CallScope::Principal(principal) = scope {
+            list.retain(|entry| entry.owner.principal == principal);
+        }
         list
     }
 
@@ -242,6 +252,14 @@ impl Entry {
         spool: SharedSpool,
     ) -> Entry {
         Entry::new(caller, words, cwd, process, Some(spool))
+    }
+
+    pub(crate) fn principal(&self) -> &str {
+        &self.owner.principal
+    }
+
+    pub(crate) fn session(&self) -> &str {
+        &self.owner.session
     }
 
     /// How much has been printed since the last answer.

@@ -72,6 +72,8 @@ struct RecordingProgress {
     /// Processes that the call has started and that go on.
     processes: Vec<Weak<Entry>>,
     not_undoable: Option<String>,
+    /// The entry, once it is written.
+    entry: Option<String>,
 }
 
 impl App {
@@ -160,6 +162,11 @@ impl CallRecording {
         self.lock().not_undoable.clone()
     }
 
+    /// The entry of what the call has changed, such as `h12`, once there is one.
+    pub(crate) fn entry(&self) -> Option<String> {
+        self.lock().entry.clone()
+    }
+
     fn begin(&self, state: &mut RecordingProgress) {
         if state.recording.is_some() || state.is_over || state.not_undoable.is_some() {
             return;
@@ -203,6 +210,9 @@ impl CallRecording {
             }
             recorded
         };
+        if let Ok(Some(recorded)) = &recorded {
+            state.entry = recorded.id.map(|id| id.to_string());
+        }
         state.not_undoable = match recorded {
             Ok(recorded) => recorded.and_then(|recorded| recorded.not_undoable),
             Err(error) => Some(error.to_string()),

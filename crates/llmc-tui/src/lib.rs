@@ -12,6 +12,7 @@
 //! - `changes`: the history of the workspace's changes
 //! - `state`, `view`, `theme`: the screen as data, and as cells
 //! - `keys`, `screen`, `live`, `pager`: the terminal and the loop around it
+//! - `pages`: agents now, savings, a call's arguments and answer
 //! - `rerun`: runs a recorded call again
 //! - [`summary_text`]: the summary after a task
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -21,6 +22,7 @@ mod changes;
 mod keys;
 mod live;
 mod pager;
+mod pages;
 mod rerun;
 mod screen;
 mod state;
@@ -31,6 +33,7 @@ mod view;
 mod watch;
 
 pub use live::{TuiExit, TuiSetup, run};
+pub use pages::ActivitySource;
 pub use screen::TerminalError;
 pub use summary_text::{SummaryContext, summary_text};
 pub use theme::Theme;

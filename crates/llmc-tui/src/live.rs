@@ -15,6 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGWINCH};
 use crate::changes::HistoryReader;
 use crate::keys::Keyboard;
 use crate::pager;
+use crate::pages::{ActivitySource, read_page};
 use crate::rerun::RepeatRunner;
 use crate::screen::{Screen, TerminalError, is_terminal};
 use crate::state::{Action, TuiState};
@@ -24,6 +25,9 @@ use crate::watch::{WatchTarget, WatchUpdate};
 
 /// The screen is drawn no more often than this, and updates wait no longer.
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a page that changes by itself is read.
+const PAGE_INTERVAL: Duration = Duration::from_millis(1500);
 
 /// Updates that are applied before keys are read again.
 const MAX_UPDATES_PER_FRAME: usize = 64;
@@ -36,6 +40,8 @@ pub struct TuiSetup {
     pub theme: Theme,
     /// The operator's pager.
     pub pager: Option<std::ffi::OsString>,
+    /// What the servers of the workspace are doing.
+    pub activity: ActivitySource,
 }
 
 impl TuiSetup {
@@ -111,6 +117,7 @@ fn run_loop(
     let mut keyboard = Keyboard::open()?;
     let mut history = HistoryReader::new();
     let mut drawn: Option<Instant> = None;
+    let mut paged = Instant::now();
     let mut dirty = true;
     loop {
         for _ in 0..MAX_UPDATES_PER_FRAME {
@@ -138,6 +145,13 @@ fn run_loop(
             && let Some(request) = state.history_wanted()
         {
             history.ask(request, &setup.target, runner);
+        }
+        if let Some(kind) = state.live_page()
+            && paged.elapsed() >= PAGE_INTERVAL
+        {
+            state.show_page(read_page(kind, &setup.target, &setup.activity));
+            paged = Instant::now();
+            dirty = true;
         }
         dirty |= state.tick(Timestamp::now());
         let since_drawn = drawn.map_or(FRAME_INTERVAL, |drawn| drawn.elapsed());
@@ -185,6 +199,9 @@ fn act(
         Some(Action::Quit) => return Ok(true),
         Some(Action::Copy(handle)) => screen.copy(&handle.to_string())?,
         Some(Action::Stop) => runner.cancel(),
+        Some(Action::Show(kind)) => {
+            state.show_page(read_page(kind, &setup.target, &setup.activity));
+        }
         Some(Action::Run(call)) => {
             let tool = call.tool.name;
             match runner.start(call) {

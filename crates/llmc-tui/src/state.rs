@@ -13,6 +13,7 @@ use llmc_observe::{Aggregator, Summary};
 use crate::call::ListedCall;
 use crate::changes::{Changes, HistoryRequest, HistoryUpdate};
 use crate::keys::Key;
+use crate::pages::{Page, PageKind};
 use crate::rerun::{RepeatAnswer, RepeatCall};
 use crate::text::count;
 use crate::watch::{MAX_LISTED_CALLS, WatchUpdate};
@@ -33,6 +34,7 @@ pub(crate) enum Action {
     Run(RepeatCall),
     /// Cancel the call that was run again.
     Stop,
+    Show(PageKind),
 }
 
 /// A list with a cursor.
@@ -67,6 +69,10 @@ pub(crate) enum Overlay {
     },
     Answer {
         answer: RepeatAnswer,
+        scroll: u16,
+    },
+    Page {
+        page: Page,
         scroll: u16,
     },
 }
@@ -218,6 +224,26 @@ impl TuiState {
         });
     }
 
+    /// Shows a page, or its newer version where the person has scrolled to.
+    pub(crate) fn show_page(&mut self, page: Page) {
+        let scroll = match &self.overlay {
+            Some(Overlay::Page {
+                page: shown,
+                scroll,
+            }) if shown.kind == page.kind => *scroll,
+            _ => 0,
+        };
+        self.overlay = Some(Overlay::Page { page, scroll });
+    }
+
+    /// Whether the page that is shown changes by itself.
+    pub(crate) fn live_page(&self) -> Option<PageKind> {
+        match &self.overlay {
+            Some(Overlay::Page { page, .. }) if page.kind == PageKind::Agents => Some(page.kind),
+            _ => None,
+        }
+    }
+
     pub(crate) fn show_answer(&mut self, answer: RepeatAnswer) {
         self.overlay = Some(Overlay::Answer { answer, scroll: 0 });
     }
@@ -295,6 +321,8 @@ impl TuiState {
             Key::Char('q') => return Some(Action::Quit),
             Key::Char('?') => self.overlay = Some(Overlay::Help),
             Key::Char('h') => self.changes = Some(Changes::new()),
+            Key::Char('a') => return Some(Action::Show(PageKind::Agents)),
+            Key::Char('s') => return Some(Action::Show(PageKind::Savings)),
             Key::Char('/') => self.typing = Some(self.filter.clone()),
             Key::Char('p' | ' ') => self.toggle_pause(),
             Key::Char('c') => return self.copy(),
@@ -348,6 +376,21 @@ impl TuiState {
             (Overlay::Running { tool }, _) => self.overlay = Some(Overlay::Running { tool }),
             (Overlay::Details { .. }, Key::Char('c')) => return self.copy(),
             (Overlay::Details { .. }, Key::Char('r')) => return self.repeat(),
+            (Overlay::Details { call, scroll }, Key::Enter) => {
+                let number = call.event.seq;
+                if number.is_none() {
+                    self.notify("this call's arguments and answer are on the server's dashboard");
+                }
+                self.overlay = Some(Overlay::Details { call, scroll });
+                return number.map(|number| Action::Show(PageKind::Call(number)));
+            }
+            (Overlay::Page { page, scroll }, key) => {
+                if let Some(scroll) = scrolled(scroll, key) {
+                    let last = page.lines.len().saturating_sub(1);
+                    let scroll = scroll.min(u16::try_from(last).unwrap_or(u16::MAX));
+                    self.overlay = Some(Overlay::Page { page, scroll });
+                }
+            }
             (Overlay::Details { call, scroll }, key) => {
                 if let Some(scroll) = scrolled(scroll, key) {
                     self.overlay = Some(Overlay::Details { call, scroll });

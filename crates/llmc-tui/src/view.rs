@@ -23,10 +23,12 @@ const MIN_FULL_LINES: u16 = 24;
 const MIN_TOTALS_LINES: u16 = 14;
 
 /// Keys of each screen, as the last line names them.
-const CALL_KEYS: [(&str, &str); 10] = [
+const CALL_KEYS: [(&str, &str); 12] = [
     ("q", "quit"),
     ("?", "help"),
     ("Enter", "details"),
+    ("a", "agents"),
+    ("s", "savings"),
     ("h", "changes"),
     ("/", "filter"),
     ("p", "pause"),

@@ -20,7 +20,7 @@ pub(crate) use meanings::suggest;
 #[command(
     name = "llmc",
     version,
-    after_help = "Examples:\n  llmc mcp                          what an MCP client starts\n  llmc serve                        the same over HTTP, with a dashboard\n  llmc tui                          calls, tokens and savings as they happen\n  llmc tools                        the tools and what each costs in tokens\n  llmc tool read_file --path src/main.rs --max-lines 20\n  llmc init                         write an llmc.toml fitted to this repository\n  llmc install --all                add this server to the settings of every client here\n\nExit codes: 0 ok, 2 bad arguments or configuration, 3 not there, 4 refused, 5 time limit, 6 conflict, 7 too large,\n70 internal, 74 write failed, 130 cancelled (docs/errors.md has all)."
+    after_help = "Examples:\n  llmc mcp                          what an MCP client starts\n  llmc serve                        the same over HTTP, with a dashboard\n  llmc dashboard                    what agents are doing, in a browser\n  llmc tui                          the same in a terminal\n  llmc tools                        the tools and what each costs in tokens\n  llmc tool read_file --path src/main.rs --max-lines 20\n  llmc init                         write an llmc.toml fitted to this repository\n  llmc install --all                add this server to the settings of every client here\n\nExit codes: 0 ok, 2 bad arguments or configuration, 3 not there, 4 refused, 5 time limit, 6 conflict, 7 too large,\n70 internal, 74 write failed, 130 cancelled (docs/errors.md has all)."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -77,6 +77,15 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "unix:PATH")]
         listen: Option<Listen>,
     },
+    /// Show what agents are doing, in a browser
+    ///
+    /// Prints a link that signs a browser in once, and opens it where there is a display. The page comes from a running
+    /// `llmc serve` of this workspace, else from a server for it alone, which is started in the background, listens on
+    /// 127.0.0.1 and ends half an hour after the last page is closed.
+    #[command(
+        after_help = "Examples:\n  llmc dashboard\n  llmc dashboard --no-open --root ~/work/project"
+    )]
+    Dashboard(DashboardArgs),
     /// Call any tool from the shell
     ///
     /// Flags are the tool's own arguments; `llmc tool NAME --help` lists them.
@@ -384,6 +393,16 @@ pub(crate) struct UndoArgs {
     /// Print the tool's document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DashboardArgs {
+    /// Print the link only
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// Serve the page here until it is idle; what the link's server is started with
+    #[arg(long, hide = true)]
+    pub(crate) serve: bool,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -10,13 +10,13 @@
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use llmc_envelope::store::{describe, describe_io, harden, is_damage};
 use rusqlite::{Connection, OpenFlags};
 
-use super::{Error, SCHEMA, read_row};
+use super::{COLUMNS, Error, SCHEMA, read_row};
 use crate::event::CallEvent;
 
 /// How much of a text is read. What this program writes is shorter; a file from elsewhere may hold anything.
@@ -58,52 +58,71 @@ impl TelemetryFollower {
     }
 
     fn opened(&mut self) -> Result<Option<&mut OpenFile>, Error> {
-        let found = match fs::symlink_metadata(&self.path) {
-            Ok(found) => found,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.open = None;
-                return Ok(None);
-            }
-            Err(error) => return Err(describe_io(&error).into()),
+        let Some(file) = identity(&self.path)? else {
+            self.open = None;
+            return Ok(None);
         };
-        let file = (found.dev(), found.ino());
         if self.open.as_ref().is_none_or(|open| open.file != file) {
-            if !found.is_file() {
-                return Err(Error::NotAFile);
-            }
-            // A store that is being created has no tables yet.
-            if found.len() == 0 {
+            let Some(conn) = open_read_only(&self.path)? else {
                 return Ok(None);
-            }
-            let conn = self.connect().map_err(unavailable)?;
-            let version: i32 = conn
-                .query_row("PRAGMA user_version", [], |row| row.get(0))
-                .map_err(unavailable)?;
-            if version == 0 {
-                return Ok(None);
-            }
-            if version != SCHEMA.version {
-                return Err(Error::OtherVersion { version });
-            }
+            };
             let last = before(&conn, self.since).map_err(unavailable)?;
             self.open = Some(OpenFile { conn, file, last });
         }
         Ok(self.open.as_mut())
     }
+}
 
-    fn connect(&self) -> rusqlite::Result<Connection> {
-        // SQLite's flag against links at the end of a path refuses links anywhere in it.
-        let path = match (self.path.parent(), self.path.file_name()) {
-            (Some(dir), Some(name)) => dir.canonicalize().unwrap_or(dir.into()).join(name),
-            _ => self.path.clone(),
-        };
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX
-            | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let conn = Connection::open_with_flags(path, flags)?;
-        harden(&conn)?;
-        Ok(conn)
+/// Device and inode of the file; `None` while there is none.
+fn identity(path: &Path) -> Result<Option<(u64, u64)>, Error> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(Error::NotAFile),
+        Ok(found) => Ok(Some((found.dev(), found.ino()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(describe_io(&error).into()),
     }
+}
+
+/// A telemetry file that is only read; `None` while there is none, or none with tables.
+pub(super) fn open_read_only(path: &Path) -> Result<Option<Connection>, Error> {
+    if identity(path)?.is_none() || fs::symlink_metadata(path).is_ok_and(|found| found.len() == 0) {
+        return Ok(None);
+    }
+    let conn = connect(path).map_err(unavailable)?;
+    let version: i32 = conn
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .map_err(unavailable)?;
+    match version {
+        0 => Ok(None),
+        version if version == SCHEMA.version => Ok(Some(conn)),
+        version => Err(Error::OtherVersion { version }),
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    // SQLite's flag against links at the end of a path refuses links anywhere in it.
+    let path = match (path.parent(), path.file_name()) {
+        (Some(dir), Some(name)) => dir.canonicalize().unwrap_or(dir.into()).join(name),
+        _ => path.to_owned(),
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let conn = Connection::open_with_flags(path, flags)?;
+    harden(&conn)?;
+    Ok(conn)
+}
+
+/// What [`read_row`] reads, each text cut to a length.
+pub(super) fn bounded_columns() -> String {
+    let column = |name: &str| match name {
+        "agent" | "session" | "model" | "cmd" | "error" | "principal" | "server" | "client"
+        | "correlation_id" | "path" | "args" => format!("substr({name}, 1, {MAX_TEXT_CHARS})"),
+        "handle" | "entry" => format!("substr({name}, 1, 64)"),
+        name => name.to_owned(),
+    };
+    let columns: Vec<String> = (COLUMNS.split(", ").chain(["args"])).map(column).collect();
+    columns.join(", ")
 }
 
 impl fmt::Debug for TelemetryFollower {
@@ -136,28 +155,22 @@ fn read(open: &mut OpenFile, limit: usize) -> rusqlite::Result<Vec<CallEvent>> {
     if newest == open.last {
         return Ok(Vec::new());
     }
-    let text = |column| format!("substr({column}, 1, {MAX_TEXT_CHARS})");
-    let [agent, session, model, cmd, error, args] =
-        ["agent", "session", "model", "cmd", "error", "args"].map(text);
     let mut query = open.conn.prepare_cached(&format!(
-        "SELECT time_ms, source, {agent}, {session}, {model}, {cmd}, mode, bytes_in, bytes_out, tokens_in, \
-         tokens_served, tokens_withheld, tokens_fetched_back, latency_ms, truncated, substr(handle, 1, 64), {error}, \
-         {args}, seq FROM calls WHERE seq > ?1 ORDER BY seq LIMIT ?2"
+        "SELECT {} FROM calls WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+        bounded_columns()
     ))?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = query.query_map([open.last, limit], |row| {
-        Ok((row.get::<_, i64>(18)?, read_row(row)?))
-    })?;
+    let rows = query.query_map([open.last, limit], read_row)?;
     let mut calls = Vec::new();
     for row in rows {
-        let (seq, call) = row?;
-        open.last = seq;
+        let call = row?;
+        open.last = call.seq.unwrap_or(open.last);
         calls.push(call);
     }
     Ok(calls)
 }
 
-fn unavailable(error: rusqlite::Error) -> Error {
+pub(super) fn unavailable(error: rusqlite::Error) -> Error {
     if is_damage(&error) {
         return Error::Damaged;
     }
@@ -267,7 +280,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let foreign = Connection::open(&path).unwrap();
         foreign
-            .execute_batch("CREATE VIEW calls AS SELECT 1; PRAGMA user_version = 1;")
+            .execute_batch("CREATE VIEW calls AS SELECT 1; PRAGMA user_version = 2;")
             .unwrap();
         let error = TelemetryFollower::new(&path, Timestamp::UNIX_EPOCH).next(10);
         assert!(error.is_err(), "a view runs what its author wrote");

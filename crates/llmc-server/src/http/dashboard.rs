@@ -10,7 +10,7 @@ use axum::response::Response;
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Path, type, content.
-pub(super) static ASSETS: [(&str, &str, &str); 14] = [
+pub(super) static ASSETS: [(&str, &str, &str); 18] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -27,13 +27,17 @@ pub(super) static ASSETS: [(&str, &str, &str); 14] = [
         include_str!("dashboard/favicon.svg"),
     ),
     ("/app.js", SCRIPT, include_str!("dashboard/app.js")),
+    ("/agents.js", SCRIPT, include_str!("dashboard/agents.js")),
     ("/api.js", SCRIPT, include_str!("dashboard/api.js")),
+    ("/calls.js", SCRIPT, include_str!("dashboard/calls.js")),
     ("/changes.js", SCRIPT, include_str!("dashboard/changes.js")),
     ("/charts.js", SCRIPT, include_str!("dashboard/charts.js")),
     ("/diff.js", SCRIPT, include_str!("dashboard/diff.js")),
     ("/dom.js", SCRIPT, include_str!("dashboard/dom.js")),
     ("/live.js", SCRIPT, include_str!("dashboard/live.js")),
     ("/results.js", SCRIPT, include_str!("dashboard/results.js")),
+    ("/running.js", SCRIPT, include_str!("dashboard/running.js")),
+    ("/savings.js", SCRIPT, include_str!("dashboard/savings.js")),
     ("/search.js", SCRIPT, include_str!("dashboard/search.js")),
     ("/server.js", SCRIPT, include_str!("dashboard/server.js")),
     ("/undo.js", SCRIPT, include_str!("dashboard/undo.js")),

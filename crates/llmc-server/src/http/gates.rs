@@ -29,7 +29,7 @@ use super::metrics::GaugeGuard;
 use super::origin::RequestOrigin;
 use super::streamable::{self, McpMessage};
 use super::tokens::Token;
-use super::{HttpState, POST_ROUTES, body, dashboard};
+use super::{HttpState, POST_ROUTES, body, dashboard, sessions};
 
 /// How long a request waits for one of its token's slots.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -168,7 +168,7 @@ pub(super) async fn pass(
         Err(error) => Err(error),
         Ok(RequestOrigin::Cross) if is_preflight(&request) => Ok(preflight()),
         Ok(_) => {
-            admit(&state, &mut exchange, &mut request, next)
+            admit(&state, &mut exchange, &mut request, cross_origin, next)
                 .instrument(span)
                 .await
         }
@@ -204,6 +204,7 @@ async fn admit(
     state: &Arc<HttpState>,
     exchange: &mut Exchange,
     request: &mut Request,
+    is_cross_origin: bool,
     next: Next,
 ) -> Result<Response, HttpError> {
     let is_post = request.method() == Method::POST;
@@ -231,16 +232,25 @@ async fn admit(
                 .retry_after(1),
         );
     }
-    let is_public = exchange.route == "/health" || dashboard::is_asset(&exchange.route);
+    let is_public = ["/health", sessions::SESSION_ROUTE, sessions::TICKET_ROUTE]
+        .contains(&exchange.route.as_str())
+        || dashboard::is_asset(&exchange.route);
     if is_public {
         return Ok(next.run(std::mem::take(request)).await);
     }
-    let token = state.tokens.find(request.headers()).ok_or_else(|| {
+    let by_token = state.tokens.find(request.headers());
+    // Browsers send cookies whichever page asks; only the server's own may.
+    let by_session = || match is_cross_origin {
+        true => None,
+        false => state.sessions.find(request.headers()),
+    };
+    let token = by_token.or_else(by_session).ok_or_else(|| {
         let header = &state.app.config().mcp.auth.header;
         HttpError::from(ErrorKind::AuthFailed).hint(format!(
             "send the token as {header}: TOKEN or Authorization: Bearer TOKEN"
         ))
     })?;
+    state.used();
     exchange.principal = Some(token.principal.clone());
     exchange.connection.authenticated();
     token.rate.take(Instant::now()).map_err(|wait| {

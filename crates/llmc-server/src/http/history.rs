@@ -11,12 +11,11 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
 use llmc_tools::{App, EntryUndo, Error, ErrorKind, Family, Form, HistoryQuery, Surface};
-use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::HttpState;
-use super::api::number;
+use super::api::{number, parameter};
 use super::error::HttpError;
 use super::gates::HttpCaller;
 use super::rest::{json, make_call, parse};
@@ -98,40 +97,4 @@ async fn read(
     let failed = |_| Error::new(ErrorKind::Internal, "the history cannot be read");
     let read = tokio::task::spawn_blocking(work).await;
     Ok(json(&read.map_err(failed)??))
-}
-
-/// A text among the query's parameters.
-fn parameter(uri: &Uri, name: &str) -> Result<Option<String>, HttpError> {
-    let parameters = uri.query().unwrap_or_default().split('&');
-    let mut values = parameters.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-    let Some(text) = values.next() else {
-        return Ok(None);
-    };
-    let bad = || {
-        Error::bad_args(format!(
-            "{name} must be given once, percent-encoded, as UTF-8"
-        ))
-    };
-    let text = percent_decode_str(text).decode_utf8().ok();
-    let text = text.filter(|_| values.next().is_none()).ok_or_else(bad)?;
-    Ok(Some(text.into_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_in_a_query_are_decoded_and_given_once() {
-        let read = |text: &str| parameter(&text.parse::<Uri>().unwrap(), "path").ok();
-        assert_eq!(read("/x"), Some(None));
-        assert_eq!(
-            read("/x?limit=3&path=a%2Fb%20%C3%BC"),
-            Some(Some("a/b ü".to_owned()))
-        );
-        assert_eq!(read("/x?path=a+b"), Some(Some("a+b".to_owned())));
-        for bad in ["/x?path=%FF", "/x?path=a&path=b"] {
-            assert_eq!(read(bad), None, "{bad}");
-        }
-    }
 }

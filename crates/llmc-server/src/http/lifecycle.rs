@@ -22,8 +22,10 @@ use super::connection::{ClientTimeouts, Connection, TimedStream};
 use super::connections::ConnectionTable;
 use super::exposure;
 use super::listen::{self, ClientStream, Listen, Listener};
+use super::sessions::TICKET_ROUTE;
 use super::tokens::{TokenSource, Tokens};
 use super::{HttpState, router};
+use crate::control::{ControlSocket, LinkMaker, ServerFacts, ServerKind};
 
 /// How long requests in progress may go on after the first signal.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,6 +39,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Descriptors kept free for files, pipes and stores.
 const SPARE_DESCRIPTORS: u64 = 256;
+/// How long a server for the dashboard alone waits for a page.
+const DASHBOARD_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 /// Connections at the same time, if there are descriptors for so many.
 const MAX_CONNECTIONS: u64 = 16_384;
 
@@ -68,6 +73,31 @@ pub async fn serve(
     listen: Listen,
     started: impl FnOnce(&ListeningServer),
 ) -> Result<ServeOutcome> {
+    serve_as(ServerKind::Http, app, listen, started).await
+}
+
+/// Serves the dashboard alone, to browsers that come with a one-time link, until none has used it for a while. The
+/// configuration must name a loopback address.
+///
+/// # Errors
+/// The server cannot start.
+pub async fn serve_dashboard(
+    app: Arc<App>,
+    started: impl FnOnce(&ListeningServer),
+) -> Result<ServeOutcome> {
+    if !app.config().mcp.server.is_loopback() {
+        let message = "the dashboard is served on a loopback address only";
+        return Err(Error::bad_args(message).hint("leave --host out"));
+    }
+    serve_as(ServerKind::Dashboard, app, Listen::Address, started).await
+}
+
+async fn serve_as(
+    kind: ServerKind,
+    app: Arc<App>,
+    listen: Listen,
+    started: impl FnOnce(&ListeningServer),
+) -> Result<ServeOutcome> {
     let private = matches!(listen, Listen::Unix(_)) || app.config().mcp.server.is_loopback();
     if !private {
         exposure::check(&app)?;
@@ -76,9 +106,12 @@ pub async fn serve(
         Listen::Address => listen::tls_acceptor(&app)?,
         Listen::Unix(_) => None,
     };
-    let tokens = Tokens::load(&app, private)?;
+    let tokens = match kind {
+        ServerKind::Dashboard => Tokens::none(&app)?,
+        _ => Tokens::load(&app, private)?,
+    };
     let source = tokens.source().clone();
-    let state = Arc::new(HttpState::new(app.clone(), tokens));
+    let state = Arc::new(HttpState::new(app.clone(), tokens, kind));
     let router = router(&state)?;
     let mut signals = Signals::new().map_err(|error| {
         Error::new(
@@ -93,10 +126,11 @@ pub async fn serve(
         ConfinementSummary::confinement(&probed);
     })
     .await;
-    started(&ListeningServer {
-        url: listener.url(tls.is_some()),
-        token: source,
-    });
+    let url = listener.url(tls.is_some());
+    let facts = facts(&state, &listener, &url);
+    let _ = state.facts.set(facts.clone());
+    let _control = ControlSocket::open(&app, facts);
+    started(&ListeningServer { url, token: source });
 
     let connections = TaskTracker::new();
     let host = ConnectionHost {
@@ -113,6 +147,7 @@ pub async fn serve(
     tokio::select! {
         () = accept(&listener, Arc::new(host), &connections) => {}
         () = signals.next() => {}
+        () = idle(&state), if kind == ServerKind::Dashboard => {}
     }
     drop(listener);
     state.stop.cancel();
@@ -137,6 +172,33 @@ pub async fn serve(
         () = drained => Ok(finished),
         () = tokio::time::sleep(timeout) => Ok(finished),
         () = signals.next() => Ok(ServeOutcome::Forced),
+    }
+}
+
+/// What this server tells of itself, with links for those who can open them: browsers on this machine.
+fn facts(state: &Arc<HttpState>, listener: &Listener, url: &str) -> ServerFacts {
+    let is_reachable =
+        matches!(listener, Listener::Tcp(_)) && (state.app.config().mcp.server.is_loopback());
+    let link: Option<LinkMaker> = is_reachable.then(|| {
+        state.sessions.listen_on(url);
+        let (state, url) = (Arc::downgrade(state), url.to_owned());
+        let link = move || {
+            let ticket = state.upgrade()?.sessions.ticket()?;
+            Some(format!("{url}{TICKET_ROUTE}?ticket={ticket}"))
+        };
+        Arc::new(link) as LinkMaker
+    });
+    ServerFacts {
+        kind: state.kind,
+        url: Some(url.to_owned()),
+        link,
+    }
+}
+
+/// Ends when the dashboard was not used for a while.
+async fn idle(state: &HttpState) {
+    while state.idle() < DASHBOARD_IDLE_TIMEOUT {
+        tokio::time::sleep(IDLE_CHECK_INTERVAL).await;
     }
 }
 

@@ -62,6 +62,11 @@ impl HttpMetrics {
         gauge_guard(&self.streams)
     }
 
+    /// Event streams that are open.
+    pub(super) fn open_streams(&self) -> u64 {
+        self.streams.load(Ordering::Relaxed)
+    }
+
     pub(super) fn answered(
         &self,
         route: &str,

@@ -80,6 +80,42 @@ pub(super) fn document(app: &App) -> Value {
             ),
             "UndoBody",
         )},
+        "/api/calls": {"get": with_numbers(
+            operation("calls", "Recorded calls of every server, newest first.", ok(reference("Calls")), &[404, 422, 500]),
+            &[("limit", 200), ("cursor", i64::MAX), ("after", i64::MAX)],
+        )},
+        "/api/calls/{id}": {"get": operation(
+            "call", "One of them, with the start of its arguments and its answer.", ok(reference("CallDetail")),
+            &[404, 422, 500],
+        )},
+        "/api/savings": {"get": with_numbers(
+            operation(
+                "savings", "Tokens served and kept out of contexts, by day, client and tool.", ok(reference("Savings")),
+                &[404, 422, 500],
+            ),
+            &[("days", 3650), ("east", 1440), ("west", 1440)],
+        )},
+        "/api/activity": {"get": operation(
+            "activity", "What every server of the workspace is doing now, and the sessions of the last day.",
+            ok(reference("Activity")), &[500],
+        )},
+        "/api/activity/{server}/{target}/output": {"get": with_numbers(
+            operation(
+                "activity_output", "What a process (p_…) or the program of a call (c12) has printed.",
+                ok(reference("RunningOutput")), &[404, 422, 500, 504],
+            ),
+            &[("offset", i64::MAX)],
+        )},
+        "/api/activity/{server}/{target}/stop": {"post": with_body(
+            operation(
+                "activity_stop", "End a process with its children, or cancel a call.", ok(reference("Stopped")),
+                &[403, 404, 422, 500, 504],
+            ),
+            "StopBody",
+        )},
+        "/api/session": {"get": public(operation(
+            "session", "Whether this browser is signed in.", ok(reference("BrowserSession")), &[],
+        ))},
     });
     paths["/mcp"]["post"]["responses"]["202"] =
         json!({"description": "A notification was accepted."});
@@ -130,6 +166,22 @@ pub(super) fn document(app: &App) -> Value {
         ("/api/history/{entry}/undo", "post"),
     ] {
         paths[path][method]["parameters"] = json!([parameter("entry", "path")]);
+    }
+    if let Some(parameters) = paths["/api/calls"]["get"]["parameters"].as_array_mut() {
+        let names = ["query", "tool", "client", "session", "server", "failed"];
+        parameters.extend(names.map(|name| parameter(name, "query")));
+    }
+    let of =
+        json!({"name": "of", "in": "query", "required": false, "schema": {"enum": ["workspace"]}});
+    for path in ["/api/events", "/api/summary"] {
+        paths[path]["get"]["parameters"] = json!([of]);
+    }
+    paths["/api/calls/{id}"]["get"]["parameters"] = json!([parameter("id", "path")]);
+    let on_server = ["server", "target"].map(|name| parameter(name, "path"));
+    paths["/api/activity/{server}/{target}/stop"]["post"]["parameters"] = json!(on_server);
+    let output = &mut paths["/api/activity/{server}/{target}/output"]["get"]["parameters"];
+    if let Some(parameters) = output.as_array_mut() {
+        parameters.extend(on_server);
     }
     if let Ok(Some(path)) = super::metrics_path(app) {
         paths[path] = json!({"get": operation(
@@ -381,6 +433,30 @@ fn schemas() -> Value {
             ("truncated", flag()), ("handle", maybe_text()), ("tokens_in", count()), ("tokens_served", count()),
             ("tokens_withheld", count()), ("tokens_fetched_back", count()),
         ]),
+        "Calls": object(&[("calls", list(reference("RecordedCall"))), ("next", json!({"type": ["integer", "null"]}))]),
+        "RecordedCall": {"allOf": [reference("Call"), object(&[
+            ("id", count()), ("server", text()), ("client", maybe_text()), ("entry", maybe_text()), ("args", maybe_text()),
+            ("bytes_in", count()), ("bytes_out", count()),
+        ])]},
+        "CallDetail": {"allOf": [reference("RecordedCall"), object(&[
+            ("contents", json!({"type": ["object", "null"], "properties": {
+                "args": text(), "args_cut": flag(), "answer": text(), "answer_cut": flag(),
+            }})),
+            ("keeps_contents", flag()),
+        ])]},
+        "Savings": object(&[
+            ("days", list(reference("SavingsGroup"))), ("clients", list(reference("SavingsGroup"))),
+            ("tools", list(reference("SavingsGroup"))),
+        ]),
+        "SavingsGroup": {"allOf": [object(&[("name", text())]), reference("Totals")]},
+        "Activity": object(&[("servers", list(json!({"type": "object"}))), ("sessions", list(json!({"type": "object"})))]),
+        "RunningOutput": object(&[
+            ("text", text()), ("offset", count()), ("next", count()), ("dropped", count()), ("running", flag()),
+            ("exit_code", json!({"type": ["integer", "null"]})), ("signal", json!({"type": ["integer", "null"]})),
+        ]),
+        "Stopped": object(&[("ok", flag())]),
+        "StopBody": closed(&[]),
+        "BrowserSession": object(&[("signed_in", flag()), ("takes_token", flag())]),
         "Totals": object(&[("calls", count()), ("errors", count()), ("tokens", reference("Tokens"))]),
         "Gauges": object(&[
             ("totals", reference("Totals")), ("requests_in_progress", count()), ("connections", count()),

@@ -19,6 +19,11 @@ use super::token_strength::{is_token, weakness};
 /// The principal of the main token, and of every caller while no token is required.
 const MAIN_PRINCIPAL: &str = "local";
 
+/// The rate of a signed-in page, whose views ask for several things at once.
+const PAGE_REQUESTS_PER_SECOND: u64 = 50;
+const PAGE_REQUESTS_AT_ONCE: u64 = 100;
+const PAGE_SLOTS: u64 = 16;
+
 /// What one token may do, and how much of it.
 #[derive(Debug)]
 pub(crate) struct Token {
@@ -35,6 +40,19 @@ pub(crate) struct Token {
 }
 
 impl Token {
+    /// What a signed-in page may do: all that the main token may, at the pace of a person's browser.
+    pub(super) fn of_page() -> Token {
+        Token {
+            rate: RateLimiter::new(PAGE_REQUESTS_PER_SECOND, PAGE_REQUESTS_AT_ONCE),
+            ..TokenLimits {
+                rps: 1,
+                burst: 1,
+                slots: PAGE_SLOTS,
+            }
+            .main([0; 32])
+        }
+    }
+
     /// What proves that a session id was issued to this token: the same after a restart, and of no use to guess the token.
     pub(super) fn session_proof(&self, session: &[u8]) -> [u8; 8] {
         let mut hasher = Sha256::new();
@@ -67,6 +85,8 @@ pub enum TokenSource {
     File(PathBuf),
     /// There is none, only named ones.
     Named,
+    /// There is none, only one-time links.
+    Link,
 }
 
 impl std::fmt::Display for TokenSource {
@@ -76,6 +96,7 @@ impl std::fmt::Display for TokenSource {
             TokenSource::Env(name) => write!(f, "in the environment variable {name}"),
             TokenSource::File(path) => write!(f, "in the file {}", path.display()),
             TokenSource::Named => write!(f, "only the named tokens of the configuration"),
+            TokenSource::Link => write!(f, "none, only the links of `llmc dashboard`"),
         }
     }
 }
@@ -134,6 +155,23 @@ impl Tokens {
         })
     }
 
+    /// No token counts; who signs in has a one-time link.
+    pub(super) fn none(app: &App) -> Result<Tokens> {
+        let header = HeaderName::try_from(app.config().mcp.auth.header.as_str())
+            .map_err(|_| Error::bad_args("mcp.auth.header is no header name"))?;
+        Ok(Tokens {
+            header,
+            list: Some(Vec::new()),
+            anyone: Arc::new(TokenLimits::of(app).main([0; 32])),
+            source: TokenSource::Link,
+        })
+    }
+
+    /// Whether a token can be presented, or none is needed.
+    pub(super) fn takes_token(&self) -> bool {
+        self.list.as_ref().is_none_or(|list| !list.is_empty())
+    }
+
     /// Where the main token is.
     pub(super) fn source(&self) -> &TokenSource {
         &self.source
@@ -183,7 +221,7 @@ pub(super) fn bearer(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// Compares without stopping at the first difference.
-fn is_same(a: &[u8; 32], b: &[u8; 32]) -> bool {
+pub(super) fn is_same(a: &[u8; 32], b: &[u8; 32]) -> bool {
     let differing = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(differing) == 0
 }

@@ -428,6 +428,7 @@ impl<'a> Cli<'a> {
         let caller = self.cx.caller();
         let mut row = CallEvent {
             source: "cli".to_owned(),
+            principal: caller.principal.clone(),
             agent: caller.agent.clone(),
             session: caller.session.clone(),
             model: caller.model.clone(),

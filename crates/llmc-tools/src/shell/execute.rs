@@ -324,6 +324,7 @@ fn capture(
     let process = cx
         .recorded_commands()?
         .spawn_with_sink(spec, manner, Some(spool.sink()))?;
+    cx.show_output(&process);
     let mut notes = Vec::new();
     let waited = cx.waiting(|| {
         if let Some(input) = &request.input {

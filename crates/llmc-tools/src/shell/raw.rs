@@ -53,6 +53,7 @@ pub(crate) fn run_raw(cx: &Cx, request: RawRequest, cancel: &CancelToken) -> Res
     let process = cx
         .recorded_commands()?
         .spawn_with_sink(&spec, options, Some(spool.sink()))?;
+    cx.show_output(&process);
     let wait = cx.app().config().mcp.exec.max_wait();
     let deadline = Instant::now() + wait;
     if let Some(input) = &request.input {

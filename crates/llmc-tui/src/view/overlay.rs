@@ -11,7 +11,7 @@ use crate::state::{Overlay, TuiState};
 use crate::text::{grouped, legible, span};
 use crate::theme::Theme;
 
-const HELP: [(&str, &str); 15] = [
+const HELP: [(&str, &str); 17] = [
     ("q, Ctrl-C", "quit, and print the summary"),
     ("Tab, ← →", "to the next or previous panel"),
     ("↑ ↓, j k", "move; PgUp, PgDn, g and G go further"),
@@ -28,6 +28,11 @@ const HELP: [(&str, &str); 15] = [
     ("c", "copy the handle of this call, or the newest one"),
     ("r", "run this call again; asks unless it only reads"),
     ("l", "open the token audit in $PAGER"),
+    (
+        "a",
+        "what each agent is doing now; Enter twice on a call: its answer",
+    ),
+    ("s", "savings by day, client and tool"),
     ("h", "changes of files with their diffs; h or Esc returns"),
     (
         "b",
@@ -45,7 +50,7 @@ pub(super) fn draw(state: &TuiState, theme: Theme, frame: &mut Frame<'_>) {
     let (title, lines, scroll) = match overlay {
         Overlay::Help => ("Keys".to_owned(), help(theme), 0),
         Overlay::Details { call, scroll } => (
-            "Call: c copies the handle, r runs it again, Esc closes".to_owned(),
+            "Call: Enter shows the answer, c copies the handle, r runs it again".to_owned(),
             details(state, theme, call),
             *scroll,
         ),
@@ -54,6 +59,14 @@ pub(super) fn draw(state: &TuiState, theme: Theme, frame: &mut Frame<'_>) {
             "Running".to_owned(),
             vec![Line::raw(format!("{tool} is running; Esc stops it"))],
             0,
+        ),
+        Overlay::Page { page, scroll } => (
+            page.title.to_owned(),
+            page.lines
+                .iter()
+                .map(|line| Line::raw(line.as_str()))
+                .collect(),
+            *scroll,
         ),
         Overlay::Answer { answer, scroll } => {
             let outcome = if answer.failed { "failed" } else { "answered" };
@@ -111,6 +124,15 @@ fn details<'a>(state: &TuiState, theme: Theme, listed: &'a ListedCall) -> Vec<Li
         ("took", span(call.duration_ms)),
         ("source", call.source.clone()),
         ("agent", call.agent.clone()),
+        (
+            "client",
+            legible(call.client.as_deref().unwrap_or_default(), 200),
+        ),
+        ("server", legible(&call.server, 80)),
+        (
+            "changes",
+            legible(call.entry.as_deref().unwrap_or_default(), 80),
+        ),
         ("session", call.session.clone()),
         ("model", call.model.clone()),
         ("tokens in", number(call.tokens_in)),

@@ -401,3 +401,22 @@ fn an_hour_fits_any_width() {
     assert_eq!((wide[0], wide[718]), (2, 4));
     assert!(panels::bars_of(&steps, now, 0, pick).is_empty());
 }
+
+#[test]
+fn pages_are_readable_at_eighty_columns() {
+    let mut state = busy();
+    state.show_page(crate::pages::tests::agents_page());
+    let shown = text(&state, 80, 24);
+    for expected in [
+        "Agents now",
+        "stdio, process 12",
+        "now   ann: run_cmd, 1.5 s",
+        "runs  p_1",
+        "last stat NOT_FOUND",
+    ] {
+        assert!(shown.contains(expected), "{expected:?} in\n{shown}");
+    }
+    press(&mut state, "<esc>");
+    assert!(!text(&state, 80, 24).contains("process 12"));
+    assert!(text(&state, 80, 24).contains("a agents"));
+}

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use llmc_server::control::ControlSocket;
 use llmc_server::{ConnectionLimits, McpHandler, serve_stdio};
 use llmc_tools::{App, ErrorKind};
 
@@ -20,10 +21,10 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
-    let ended = runtime.block_on(serve_stdio(
-        McpHandler::new(app.clone()),
-        ConnectionLimits::default(),
-    ));
+    let ended = runtime.block_on(async {
+        let _control = ControlSocket::of_stdio(&app);
+        serve_stdio(McpHandler::new(app.clone()), ConnectionLimits::default()).await
+    });
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
     runtime.shutdown_background();
     app.processes().close();

@@ -3,6 +3,7 @@
 mod colour;
 mod config;
 mod config_warnings;
+mod dashboard;
 mod doctor;
 mod health;
 mod history;
@@ -91,6 +92,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Mcp => mcp::run(common),
         Verb::Te { words } => te::run(common, &words),
         Verb::Serve { listen } => serve::run(common, listen),
+        Verb::Dashboard(args) => dashboard::run(common, &args),
         Verb::Tool { words } => tool::run(common, &words),
         Verb::Tools { schemas } => tools::run(common, schemas),
         Verb::Doctor { json } => doctor::run(common, json),

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use llmc_config::LoadedConfig;
 use llmc_server::http::generated_token;
 use llmc_tools::ErrorKind;
-use llmc_tui::{ServerAddress, TerminalError, Theme, TuiSetup, WatchTarget, summary_text};
+use llmc_tui::{
+    ActivitySource, ServerAddress, TerminalError, Theme, TuiSetup, WatchTarget, summary_text,
+};
 
 use super::health::with_certificate;
 use super::{Failure, load, print};
@@ -17,9 +19,13 @@ pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> 
         Some(address) => server(&loaded, with_certificate(&loaded, address.clone())?)?,
         None => store(&loaded, args)?,
     };
+    let state_dir = loaded.state_dir();
+    let activity =
+        ActivitySource::new(move || llmc_server::control::workspace_activity(&state_dir));
     let setup = TuiSetup {
         loaded,
         target,
+        activity,
         theme: Theme::from_no_color(std::env::var_os("NO_COLOR").as_deref()),
         pager: std::env::var_os("PAGER"),
     };

@@ -310,10 +310,13 @@ fn the_description_of_the_routes_is_of_these_routes() {
     let server = workspace.serve(["--mode", "hybrid"]);
     let document = server.get("/openapi.json").ok();
     let paths = document["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 16, "{:?}", paths.keys());
+    assert_eq!(paths.len(), 23, "{:?}", paths.keys());
     for (path, methods) in paths {
         let path = path.replace("{handle}", "res_01ARZ3NDEKTSV4RRFFQ69G5FAV");
-        let path = path.replace("{entry}", "h12");
+        let path = path.replace("{entry}", "h12").replace("{id}", "12");
+        let path = path
+            .replace("{server}", "1-a")
+            .replace("{target}", "p_1a2b3c4d");
         for (method, operation) in methods.as_object().unwrap() {
             let allowed = operation["responses"].as_object().unwrap();
             let reply = match method.as_str() {

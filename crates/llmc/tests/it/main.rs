@@ -27,6 +27,7 @@
 //! - `http_flood`: very many connections without a token
 //! - `http`: every route's answer; `http_gates`: who gets none; `http_hostile`: requests that mean harm;
 //!   `http_life`: TLS, sockets, start and end; `http_watch`: what dashboards read
+//! - `dashboard`: calls of every server, what runs, who sees it, and the one-time link
 //! - `rag`: the code index; `rag_whole`: what its answers say about what they leave out
 //! - `rlm`: recursive analysis, against a scripted model
 //! - `trust`: what a repository's own files cannot do to configuration, start and tokens
@@ -53,6 +54,7 @@ mod code_python;
 mod commands;
 mod confined;
 mod crash;
+mod dashboard;
 mod deploy;
 mod docs;
 mod envelope;

@@ -555,6 +555,7 @@ fn links_that_came_with_the_repository_lead_no_store_outside() {
     for name in [
         "te_handles",
         "te_telemetry.db",
+        "servers",
         "locks",
         "tmp",
         ".gitignore",

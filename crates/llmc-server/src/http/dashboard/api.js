@@ -51,7 +51,7 @@ async function request(path, { body, signal }) {
 export async function* events(signal) {
   const silent = new AbortController();
   const either = AbortSignal.any([signal, silent.signal]);
-  const response = await request("/api/events", { signal: either });
+  const response = await request("/api/events?of=workspace", { signal: either });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {

@@ -1,14 +1,18 @@
 // The page: the token, the event stream with its reconnects, the views, the theme.
 
+import * as agents from "/agents.js";
 import { ask, events, token } from "/api.js";
+import * as calls from "/calls.js";
 import * as changes from "/changes.js";
 import { $, foreign } from "/dom.js";
 import * as live from "/live.js";
 import * as results from "/results.js";
+import * as running from "/running.js";
+import * as savings from "/savings.js";
 import * as search from "/search.js";
 import * as server from "/server.js";
 
-const VIEWS = { live, changes, results, search, server };
+const VIEWS = { live, agents, calls, running, savings, changes, results, search, server };
 const THEMES = ["auto", "light", "dark"];
 // A summary is asked for after calls, but not more often: it counts against the token's rate like any request.
 const SUMMARY_MS = 2_500;
@@ -19,6 +23,8 @@ let watching = null;
 let view = "";
 let summarised = 0;
 let due = 0;
+// Whether this server takes a token at all; one for the dashboard alone takes links only.
+let takesToken = true;
 
 function say(state, text) {
   $("#state").dataset.state = state;
@@ -48,7 +54,10 @@ async function watch(entered) {
           say("on", "Live");
           await refresh();
         }
-        if (kind === "call") live.call(data);
+        if (kind === "call") {
+          live.call(data);
+          calls.fresh();
+        }
         else if (kind === "gauges") live.beat(data);
         if (kind !== "gauges" || Date.now() - summarised > IDLE_MS) summarise();
       }
@@ -68,7 +77,7 @@ async function watch(entered) {
 async function refresh() {
   summarised = Date.now();
   try {
-    const [health, summary] = await Promise.all([ask("/health"), ask("/api/summary")]);
+    const [health, summary] = await Promise.all([ask("/health"), ask("/api/summary?of=workspace")]);
     const { workspace, mode } = summary.server;
     document.title = `${workspace.split("/").pop()} · LLMC`;
     $("#where").replaceChildren(foreign(workspace.split("/").pop(), "name"), ` ${mode}`);
@@ -93,9 +102,11 @@ function summarise() {
 
 function enter() {
   $("#enter").hidden = true;
+  $("#need-link").hidden = true;
   $("#refusal").textContent = "";
   $("#token").value = "";
-  for (const part of ["#main", "#nav", "#leave"]) $(part).hidden = false;
+  for (const part of ["#main", "#nav"]) $(part).hidden = false;
+  $("#leave").hidden = token.get() === null;
   if (!view) route();
 }
 
@@ -112,16 +123,19 @@ function leave(reason = "") {
   say("none", "");
   document.title = "LLMC";
   $("#where").replaceChildren();
-  $("#enter").hidden = false;
+  $("#enter").hidden = !takesToken;
+  $("#need-link").hidden = takesToken;
+  if (!takesToken) return $("#need-link-title").focus();
   $("#refusal").textContent = reason;
   $("#token").select();
   $("#token").focus();
 }
 
-// #live, #changes, #changes/ENTRY, #results, #results/HANDLE, #search, #server
+// #live, #agents, #calls, #calls/CALL, #running, #savings, #changes, #changes/ENTRY, #results, #results/HANDLE, #search, #server
 function route() {
   if ($("#main").hidden) return;
   const [name, rest] = location.hash.slice(1).split("/");
+  VIEWS[view]?.leave?.();
   view = Object.hasOwn(VIEWS, name) ? name : "live";
   for (const part of document.querySelectorAll(".view")) part.hidden = part.id !== `view-${view}`;
   for (const link of $("#nav").children) {
@@ -166,5 +180,7 @@ addEventListener("hashchange", route);
 const kept = localStorage.getItem("llmc-theme");
 theme(THEMES.includes(kept) ? kept : "auto");
 Object.values(VIEWS).forEach((part) => part.start());
-if (token.get() === null) leave();
+const session = await ask("/api/session").catch(() => ({}));
+takesToken = session.takes_token ?? true;
+if (token.get() === null && !session.signed_in) leave();
 else watch(enter);

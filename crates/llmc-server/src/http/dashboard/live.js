@@ -147,7 +147,7 @@ function line(call, fresh) {
   const [outcome, kind] = ended(call);
   const open = call.handle && el("a", { href: `#results/${encodeURIComponent(call.handle)}`, title: call.handle }, "open");
   return el("tr", { class: fresh ? "fresh" : null, "data-ts": call.ts },
-    el("td", { class: "time" }, el("time", { datetime: call.ts }, clock(call.ts))),
+    el("td", { class: "time" }, el(call.id ? "a" : "span", call.id ? { href: `#calls/${call.id}` } : {}, el("time", { datetime: call.ts }, clock(call.ts)))),
     el("td", { class: "tool" }, foreign(call.tool)),
     el("td", { class: "what" }, ...about),
     el("td", { class: "n took" }, took(call.duration_ms)),
