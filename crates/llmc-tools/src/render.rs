@@ -143,6 +143,17 @@ pub(crate) struct Rendition<'a> {
     pub(crate) meta: Map<String, Value>,
     /// What a program gets in place of the serialized output.
     pub(crate) data: Option<Value>,
+    /// An image beside the text.
+    pub(crate) image: Option<AnswerImage>,
+}
+
+/// An image that a model sees.
+#[derive(Debug, Clone)]
+pub struct AnswerImage {
+    pub mime_type: &'static str,
+    pub width: u32,
+    pub height: u32,
+    pub bytes: Vec<u8>,
 }
 
 /// The form of an answer's text.

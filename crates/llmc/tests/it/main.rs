@@ -34,6 +34,7 @@
 //! - `deploy`: what containers rely on
 //! - `names`: names and words across the workspace; `threat_model`: the tests that it names
 //! - `goldens`: recorded answers of every tool on every surface
+//! - `documents`: documents and images, real ones and hostile ones
 //! - `docs`: the generated reference pages; `guides`: the written ones, whose examples are run
 
 #![allow(
@@ -55,6 +56,7 @@ mod confined;
 mod crash;
 mod deploy;
 mod docs;
+mod documents;
 mod envelope;
 mod equivalents;
 mod exit;
