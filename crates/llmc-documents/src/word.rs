@@ -78,13 +78,15 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    /// `Heading2` and `Title` are headings, `ListParagraph` is an item.
+    /// `Heading2` and `Title` are headings, `ListBullet` is an item.
     fn style(&mut self, style: &str) {
         let style = style.to_ascii_lowercase();
         if style == "title" {
             self.heading = 1;
         } else if let Some(level) = style.strip_prefix("heading") {
             self.heading = level.trim().parse().unwrap_or(1).clamp(1, 6);
+        } else if style.starts_with("list") {
+            self.is_item = true;
         }
     }
 

@@ -76,15 +76,16 @@ fn documents_are_read_by_page_sheet_and_cell() {
     let text = client.text("read_file", json!({"path": "report.pdf#page=2"}));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
-        lines[..3],
+        lines[..4],
         [
             "--- page 2 of 3 ---",
             "Second page: outlook",
+            "",
             "Orders are stable."
         ]
     );
     assert!(
-        lines[3].starts_with("# LLMC: PDF, 3 pages, lines 5-7 of 9"),
+        lines[4].starts_with("# LLMC: PDF, 3 pages, lines 5-8 of 10"),
         "{text}"
     );
     let text = client.text("read_file", json!({"path": "book.xlsx#sheet=Notes"}));
@@ -349,6 +350,7 @@ fn documents_are_parsed_in_a_confined_process_whose_end_costs_one_call() {
     sheet.push_str("</sheetData></worksheet>");
     workspace.write("slow.xlsx", package(&[
         ("[Content_Types].xml", br#"<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>"#),
+        ("_rels/.rels", br#"<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="xl/workbook.xml"/></Relationships>"#),
         ("xl/workbook.xml", br#"<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="One" sheetId="1" r:id="rId1"/></sheets></workbook>"#),
         ("xl/_rels/workbook.xml.rels", br#"<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="rId1" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.xml"/></Relationships>"#),
         ("xl/worksheets/sheet1.xml", sheet.as_bytes()),
