@@ -2,7 +2,7 @@
 
 use crate::{DocumentKind, DocumentPart, DocumentText, MAX_TEXT_BYTES, PartUnit};
 
-/// The most parts that are told apart.
+/// The most parts of one document.
 const MAX_PARTS: usize = 20_000;
 /// A document of this many lines is cut as well.
 const MAX_LINES: u64 = 1_000_000;

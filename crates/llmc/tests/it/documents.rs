@@ -85,7 +85,7 @@ fn documents_are_read_by_page_sheet_and_cell() {
         ]
     );
     assert!(
-        lines[4].starts_with("# LLMC: PDF, 3 pages, lines 5-8 of 10"),
+        lines[4].starts_with("# LLMC: PDF, 3 pages; lines 5-8 of 10"),
         "{text}"
     );
     let text = client.text("read_file", json!({"path": "book.xlsx#sheet=Notes"}));
@@ -101,7 +101,7 @@ fn documents_are_read_by_page_sheet_and_cell() {
         json!({"path": "plan.ods", "offset_lines": 1, "max_lines": 1}),
     );
     assert!(
-        text.starts_with("room,120\n# LLMC: OpenDocument spreadsheet, 2 sheets, lines 2-2 of 6"),
+        text.starts_with("room,120\n# LLMC: OpenDocument spreadsheet, 2 sheets; lines 2-2 of 6"),
         "{text}"
     );
     let text = client.text("read_file", json!({"path": "plan.ods:2-3"}));
@@ -123,7 +123,7 @@ fn what_a_long_document_leaves_out_is_under_a_handle() {
     let text = client.text("read_file", json!({"path": "long.ipynb"}));
     let receipt = text.lines().last().unwrap();
     assert!(
-        receipt.starts_with("# LLMC: Jupyter notebook, 400 cells, lines 1-200 of 800"),
+        receipt.starts_with("# LLMC: Jupyter notebook, 400 cells; lines 1-200 of 800"),
         "{receipt}"
     );
     let handle = receipt.split_whitespace().find_map(|word| {
