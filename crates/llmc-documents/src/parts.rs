@@ -105,7 +105,7 @@ fn push_clean(out: &mut String, line: &str) {
     while let Some(char) = chars.next() {
         if char == '\u{1b}' && chars.peek() == Some(&'[') {
             chars.next();
-            while let Some(next) = chars.next() {
+            for next in chars.by_ref() {
                 if ('@'..='~').contains(&next) {
                     break;
                 }
