@@ -1,5 +1,5 @@
 //! Runs what must not have the user's rights, in processes that can only compute: Python code that a model wrote, and the
-//! parsers of source files.
+//! parsers of source files, documents and images.
 //!
 //! The crate owns the script interpreter (monty, a subset of Python), the worker processes it runs in, their limits and
 //! their protocol, and the worker processes that run tree-sitter. It must not know tools, MCP or models: what a script may
@@ -17,7 +17,7 @@
 //! Parts: `names` is what a script finds beside Python, `limits` what it may spend, `outcome` how it ended, `host` the
 //! calls; `pool` keeps workers, `session` runs blocks in one, `wire` is their protocol, `worker` the other side of it.
 //! `python` is the second backend, the system's Python inside a kernel boundary. `parser` parses source files in workers of
-//! its own. `main` calls [`worker_main`] first, and
+//! its own, `document` converts documents and images in one each. `main` calls [`worker_main`] first, and
 //! [`CountingAllocator`] is the executable's global allocator, without which no memory limit would hold.
 //!
 //! ```no_run
@@ -63,6 +63,7 @@
 //! ```
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod document;
 mod error;
 #[cfg(test)]
 mod fuzz;
@@ -74,9 +75,11 @@ mod parser;
 mod pool;
 mod python;
 mod session;
+mod timed_socket;
 mod wire;
 mod worker;
 
+pub use document::{DocumentRole, DocumentWorkers, convert_in_workers, serve_documents};
 pub use error::Error;
 pub use host::{
     Exception, PRINTED_AS, ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply,

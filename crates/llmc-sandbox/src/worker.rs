@@ -25,6 +25,7 @@ use monty::{Dump, MontyRepl, Session, SessionRef};
 use monty_types::{CompileOptions, ResourceLimits, ResourceTracker};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::document::document_main;
 use crate::names::ScriptNames;
 use crate::parser::parser_main;
 use crate::wire::{self, WorkerLimits, WorkerReport, WorkerRequest};
@@ -46,8 +47,9 @@ files, commands and the usual small modules work";
 /// `main` calls this before it starts a thread or a runtime: confinement applies per thread.
 pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let args: Vec<OsString> = args.into_iter().collect();
-    if let Some(code) = parser_main(args.iter().cloned()) {
-        return Some(code);
+    let other = parser_main(args.iter().cloned()).or_else(|| document_main(args.iter().cloned()));
+    if other.is_some() {
+        return other;
     }
     let mut args = args.into_iter().skip(1);
     if args.next()?.to_str()? != WORKER_ARGUMENT {

@@ -176,7 +176,15 @@ impl McpHandler {
             let data = error.hint.as_ref().map(|hint| json!({"hint": hint}));
             return Err(ErrorData::invalid_params(error.message.clone(), data));
         }
-        let content = vec![ContentBlock::text(outcome.text())];
+        let mut content = vec![ContentBlock::text(outcome.text())];
+        if let Ok(answer) = &outcome.result
+            && let Some(image) = answer.image()
+        {
+            content.push(ContentBlock::image(
+                STANDARD.encode(&image.bytes),
+                image.mime_type,
+            ));
+        }
         let result = match &outcome.result {
             Err(error) => {
                 let mut result = CallToolResult::error(content);

@@ -95,6 +95,20 @@ pub(crate) fn next_answer_budget(cx: &Cx) -> u64 {
     session_budget_left(cx).map_or(answer, |left| answer.min(left))
 }
 
+/// What an image takes of a model's context, by the rule of the model providers: one token for 750 pixels.
+pub(crate) fn image_tokens(width: u32, height: u32) -> usize {
+    let pixels = u64::from(width) * u64::from(height);
+    usize::try_from(pixels.div_ceil(750)).unwrap_or(usize::MAX)
+}
+
+/// Counts an image against the session's budget.
+pub(crate) fn count_image(cx: &Cx, width: u32, height: u32) {
+    if cx.caller().surface != Surface::Code && session_budget_left(cx).is_some() {
+        let tokens = image_tokens(width, height) as u64;
+        cx.app().sessions().count(cx.caller(), tokens);
+    }
+}
+
 /// Counts what a caller is served against its session's budget. A script's calls do not count: what reaches the model is
 /// what the script prints.
 pub(crate) fn count_served(cx: &Cx, text: &str) {

@@ -79,6 +79,7 @@ pub use error::{Error, ErrorKind, ErrorRow, Family, ROWS, Result};
 pub use history_view::{EntryUndo, HistoryQuery};
 pub use meant::suggestion;
 pub use processes::Processes;
+pub use render::AnswerImage;
 pub use rlm::AnalysisShell;
 pub use rlm::useless_model_prefix;
 pub use seal::{Facts, Sealed};

@@ -150,6 +150,17 @@ pub(crate) struct Rendition<'a> {
     pub(crate) data: Option<Value>,
     /// What the data prints as in a script; its JSON where there is none.
     pub(crate) printed: Option<String>,
+    /// An image beside the text.
+    pub(crate) image: Option<AnswerImage>,
+}
+
+/// An image that a model sees.
+#[derive(Debug, Clone)]
+pub struct AnswerImage {
+    pub mime_type: &'static str,
+    pub width: u32,
+    pub height: u32,
+    pub bytes: Vec<u8>,
 }
 
 /// The form of an answer's text.

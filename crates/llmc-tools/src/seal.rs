@@ -21,7 +21,7 @@ use crate::budget;
 use crate::cx::{Cx, Form};
 use crate::error::{Error, ErrorKind, Result};
 use crate::recording::{NOT_UNDOABLE, undo_note};
-use crate::render::{AnswerRoom, Layout, Render, Rendition, RestExtent, TeLayout};
+use crate::render::{AnswerImage, AnswerRoom, Layout, Render, Rendition, RestExtent, TeLayout};
 
 mod rest;
 
@@ -42,6 +42,7 @@ pub struct Sealed {
     /// What a program gets; the text where there is none.
     data: Option<Value>,
     facts: Facts,
+    image: Option<AnswerImage>,
 }
 
 /// What observers and envelopes need to know about an answer.
@@ -85,6 +86,11 @@ impl Sealed {
         }
     }
 
+    /// The image beside the text.
+    pub fn image(&self) -> Option<&AnswerImage> {
+        self.image.as_ref()
+    }
+
     /// What is known about the answer.
     pub fn facts(&self) -> &Facts {
         &self.facts
@@ -119,6 +125,7 @@ impl Sealed {
             text: text.into(),
             data,
             facts: Facts::default(),
+            image: None,
         }
     }
 }
@@ -156,6 +163,7 @@ pub(crate) fn seal<O: Render + Serialize>(
             (_, Layout::Text { .. } | Layout::Te(_)) => rendition.notes.extend(said.clone()),
         }
     }
+    let image = rendition.image.take();
     let stored = match rendition.rest.take() {
         Some(rest) => store(cx, cancel, rest)?,
         None => None,
@@ -191,6 +199,7 @@ pub(crate) fn seal<O: Render + Serialize>(
                 text: String::new(),
                 data: Some(data),
                 facts: facts(rendition, stored, 0),
+                image: None,
             };
             budget::count_served(cx, &sealed.text());
             sealed
@@ -207,11 +216,17 @@ pub(crate) fn seal<O: Render + Serialize>(
                 facts: facts(rendition, stored, body.len()),
                 text,
                 data: None,
+                image: None,
             }
         }
         Layout::Te(layout) => envelope(cx, rendition, stored, &layout),
     };
-    check_size(sealed)
+    let mut sealed = check_size(sealed)?;
+    if let Some(image) = &image {
+        budget::count_image(cx, image.width, image.height);
+    }
+    sealed.image = image;
+    Ok(sealed)
 }
 
 /// Seals a failure: what ran before it is cut to the caller's budget, and the whole of it stored under a handle.
@@ -352,6 +367,7 @@ fn document(
         facts: facts(rendition, stored, text.len()),
         text,
         data: Some(data),
+        image: None,
     }
 }
 
@@ -375,7 +391,12 @@ fn envelope(
         Form::Text | Form::Page => (text, None),
         Form::Data => (String::new(), Some(text.into())),
     };
-    Sealed { text, data, facts }
+    Sealed {
+        text,
+        data,
+        facts,
+        image: None,
+    }
 }
 
 /// The envelope that `te` prints in a user's shell, where no call is made and no answer sealed.

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     if let Some(code) = llmc_exec::helper_main(std::env::args_os()) {
         return code;
     }
-    // Scripts and parsers run in it, too, started once more.
+    // Scripts, parsers and converters run in it, too, started once more.
     if let Some(code) = llmc_sandbox::worker_main(std::env::args_os()) {
         return code;
     }
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         tracing::debug!(%error, "no handler for SIGXFSZ");
     }
     llmc_sandbox::parse_in_workers();
+    llmc_sandbox::convert_in_workers();
     let done = match parsed() {
         Ok(cli) => verbs::run(cli),
         Err(mut error) => {

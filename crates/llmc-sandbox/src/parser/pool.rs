@@ -3,7 +3,7 @@
 //! Callers block: they are threads of an index update or of a tool call. A parser inherits the priority of the thread that
 //! starts it and serves threads of that priority only, so that a background update never slows down a question.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use llmc_syntax::{ParseFailure, ParseReply, ParseRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{PARSER_ARGUMENT, frames};
+use crate::timed_socket::TimedSocket;
 
 /// Sources that one parser reads before it is replaced, which bounds anything that accumulates in it.
 const MAX_PARSER_USES: u32 = 5_000;
@@ -320,50 +321,5 @@ impl ParserProcess {
     fn kill(mut self) -> WorkerEnd {
         self.process.kill();
         self.process.wait()
-    }
-}
-
-/// A socket whose reads and writes all end at one time.
-struct TimedSocket<'s> {
-    socket: &'s UnixStream,
-    deadline: Instant,
-}
-
-impl<'s> TimedSocket<'s> {
-    fn new(socket: &'s UnixStream, deadline: Instant) -> TimedSocket<'s> {
-        TimedSocket { socket, deadline }
-    }
-
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        Ok(left)
-    }
-}
-
-impl Read for TimedSocket<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.left()?))?;
-        self.socket.read(buffer).map_err(timed_out)
-    }
-}
-
-impl Write for TimedSocket<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(self.left()?))?;
-        self.socket.write(bytes).map_err(timed_out)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn timed_out(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
-        _ => error,
     }
 }

@@ -1,4 +1,4 @@
-//! Scripts and parsers, hostile ones above all, in real workers.
+//! Scripts, parsers and converters, hostile ones above all, in real workers.
 //!
 //! The test binary plays both parts: it is the server under test and the worker that this starts.
 
@@ -11,6 +11,7 @@
 )]
 
 mod calls;
+mod documents;
 mod endings;
 mod escapes;
 mod fixture;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
     if let Some(code) = parsers::parser_main() {
         return code;
     }
+    if let Some(code) = documents::document_main() {
+        return code;
+    }
     let mut trials = Vec::new();
     let mut add = |name: &'static str, test: fn()| {
         trials.push(Trial::test(name, move || {
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
     endings::list(&mut add);
     escapes::list(&mut add);
     parsers::list(&mut add);
+    documents::list(&mut add);
     python::list(&mut add);
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

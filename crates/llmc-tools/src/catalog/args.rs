@@ -16,6 +16,15 @@ use crate::error::{Error, Result};
 pub(super) const PATH_ERRORS: &[ErrorKind] = &[InvalidPath, NotFound, PermissionDenied];
 /// What goes wrong when a file is read.
 pub(super) const READ_ERRORS: &[ErrorKind] = &[InvalidPath, NotFound, IsDirectory, TooLarge];
+/// What goes wrong when a file is read that may be a document.
+pub(super) const DOCUMENT_ERRORS: &[ErrorKind] = &[
+    InvalidPath,
+    NotFound,
+    IsDirectory,
+    TooLarge,
+    BadArgs,
+    IsolationRequired,
+];
 /// What goes wrong when a file is written.
 pub(super) const WRITE_ERRORS: &[ErrorKind] =
     &[InvalidPath, NotFound, PreconditionFailed, Busy, WriteFailed];

@@ -56,6 +56,7 @@ mod te_tail;
 pub(crate) mod undo;
 
 mod args;
+mod converted;
 mod pages;
 mod relations;
 mod target;

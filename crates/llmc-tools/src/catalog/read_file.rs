@@ -1,8 +1,9 @@
-//! `read_file`: lines of a file, of a definition, or of a stored result.
+//! `read_file`: lines of a file, of a document, of a definition, or of a stored result; or an image.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use llmc_documents::{Conversion, DocumentText};
 use llmc_envelope::HandleId;
 use llmc_envelope::cut::{CutLimits, cut};
 use llmc_envelope::handles::{HandleInfo, Kept};
@@ -11,7 +12,10 @@ use llmc_host::{CancelToken, Encoding, FileSlice, MAX_ANSWER_BYTES};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::args::{AtLeast, Count, READ_ERRORS, bounded};
+use super::args::{AtLeast, Count, DOCUMENT_ERRORS, bounded};
+use super::converted::{
+    FoundFile, ImageView, NamedPart, document_slice, fault_error, find_conversion,
+};
 use super::linux_handle_read::open_source;
 use super::target::{LineSpan, PathTarget};
 use super::te_handle::{about, bytes_at};
@@ -32,7 +36,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 
 pub(super) struct ReadFile;
 
-/// Read a file, path::Symbol or handle; returns lines, sha tag.
+/// Read a file, document, image, path::Symbol or handle; returns lines, sha tag.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {
@@ -47,12 +51,12 @@ pub(super) struct Args {
 impl Tool for ReadFile {
     const NAME: &'static str = "read_file";
     const EFFECT: Effect = Effect::Reads;
-    const ERRORS: &'static [ErrorKind] = READ_ERRORS;
+    const ERRORS: &'static [ErrorKind] = DOCUMENT_ERRORS;
     const KEYWORDS: &'static str = "open load cat content";
     type Args = Args;
-    type Output = FileText;
+    type Output = ReadAnswer;
 
-    async fn run(cx: &Cx, args: Args) -> Result<FileText> {
+    async fn run(cx: &Cx, args: Args) -> Result<ReadAnswer> {
         let skip = bounded("offset_lines", args.offset_lines)?;
         let mut max = bounded("max_lines", args.max_lines)?;
         let whole = args.offset_lines.is_none() && args.max_lines.is_none();
@@ -62,25 +66,39 @@ impl Tool for ReadFile {
         }
         cx.blocking(move |cx, cancel| {
             let lines_asked = args.max_lines.is_some();
-            let mut text = match PathTarget::of(cx, &args.path, cancel)? {
-                PathTarget::File => of_file(cx, &args.path, None, skip, max, cancel)?,
+            let most = if lines_asked { max } else { u64::MAX };
+            let answer = match PathTarget::of(cx, &args.path, cancel)? {
+                PathTarget::File => of_file(cx, &args.path, Place::Whole, skip, max, cancel)?,
                 PathTarget::Lines { path, first, last } => {
-                    let max = if lines_asked { max } else { u64::MAX };
-                    of_file(cx, &path, Some((first, last)), skip, max, cancel)?
+                    let place = Place::Lines(LineSpan { first, last });
+                    of_file(cx, &path, place, skip, most, cancel)?
                 }
-                PathTarget::Handle(id) => of_handle(cx, id, skip, max, cancel)?,
+                PathTarget::Part(part) => {
+                    of_file(cx, &part.path, Place::Part(&part), skip, most, cancel)?
+                }
+                PathTarget::Handle(id) => ReadAnswer::Text(of_handle(cx, id, skip, max, cancel)?),
+            };
+            let ReadAnswer::Text(mut text) = answer else {
+                return Ok(answer);
             };
             text.lines_asked = lines_asked;
             if args.line_numbers == Some(true) && text.slice.encoding != Encoding::Binary {
                 text.slice.text = numbered(&text.slice);
             }
-            Ok(text)
+            Ok(ReadAnswer::Text(text))
         })
         .await
     }
 }
 
-/// Lines of a file or of a stored result.
+/// What a path turned out to be.
+#[derive(Debug)]
+pub(super) enum ReadAnswer {
+    Text(FileText),
+    Image(ImageView),
+}
+
+/// Lines of a file, of a document's text or of a stored result.
 #[derive(Debug)]
 pub(super) struct FileText {
     origin: Origin,
@@ -96,39 +114,81 @@ pub(super) struct FileText {
 
 #[derive(Debug)]
 enum Origin {
-    File { asked: String },
-    Stored { id: HandleId, stale: bool },
+    File {
+        asked: String,
+    },
+    Document {
+        asked: String,
+        document: Box<DocumentText>,
+    },
+    Stored {
+        id: HandleId,
+        stale: bool,
+    },
 }
 
-/// Lines of a file; `place` are its lines that were named, counted from 1.
+/// Which lines of a file are meant.
+#[derive(Debug, Clone, Copy)]
+enum Place<'p> {
+    Whole,
+    Lines(LineSpan),
+    Part(&'p NamedPart),
+}
+
+/// Lines of a file or of a document's text, or an image.
 fn of_file(
     cx: &Cx,
     asked: &str,
-    place: Option<(u64, u64)>,
+    place: Place<'_>,
     skip: u64,
     max: u64,
     cancel: &CancelToken,
-) -> Result<FileText> {
+) -> Result<ReadAnswer> {
     let roots = &cx.files().roots;
-    let file = roots.open_file(asked)?;
-    let path = roots.display_path(&file.path);
-    let base = place.map_or(0, |(first, _)| first - 1);
-    let span = place.map(|(first, last)| LineSpan { first, last });
-    let (from, take) = span.map_or((skip, max), |span| span.slice(skip, max));
-    let slice = file.read_lines(from, take, cancel)?;
+    let (path, origin, span, slice) = match find_conversion(cx, asked, cancel)? {
+        FoundFile::Faulty(fault) => return Err(fault_error(asked, &fault)),
+        FoundFile::Plain(file) => {
+            let span = match place {
+                Place::Whole => None,
+                Place::Lines(span) => Some(span),
+                Place::Part(part) => return Err(part.refuse()),
+            };
+            let path = roots.display_path(&file.path);
+            let (from, take) = span.map_or((skip, max), |span| span.slice(skip, max));
+            let slice = file.read_lines(from, take, cancel)?;
+            let asked = asked.to_owned();
+            (path, Origin::File { asked }, span, slice)
+        }
+        FoundFile::Converted(file) => match file.conversion {
+            Conversion::Image(image) => {
+                let facts = (file.path, file.total_bytes, file.sha256);
+                return Ok(ReadAnswer::Image(ImageView::new(facts, image)));
+            }
+            Conversion::Text(document) => {
+                let span = match place {
+                    Place::Whole => None,
+                    Place::Lines(span) => Some(span),
+                    Place::Part(part) => Some(part.lines(&document)?),
+                };
+                let (from, take) = span.map_or((skip, max), |span| span.slice(skip, max));
+                let facts = (file.total_bytes, file.sha256);
+                let slice = document_slice(&document.text, facts, from, take);
+                let (asked, document) = (asked.to_owned(), Box::new(document));
+                (file.path, Origin::Document { asked, document }, span, slice)
+            }
+        },
+    };
     if let Some(span) = span {
         span.check(&path, slice.total_lines)?;
     }
-    Ok(FileText {
-        origin: Origin::File {
-            asked: asked.to_owned(),
-        },
+    Ok(ReadAnswer::Text(FileText {
+        origin,
         path: Some(path),
-        end: place.map(|(_, last)| last.min(slice.total_lines)),
+        end: span.map(|span| span.last.min(slice.total_lines)),
         slice,
-        base,
+        base: span.map_or(0, |span| span.first - 1),
         lines_asked: false,
-    })
+    }))
 }
 
 /// Lines of a stored result.
@@ -217,22 +277,34 @@ fn numbered(slice: &FileSlice) -> String {
     out
 }
 
-impl JsonSchema for FileText {
+impl JsonSchema for ReadAnswer {
     fn schema_name() -> Cow<'static, str> {
-        "FileText".into()
+        "ReadAnswer".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "x-help": "the text, whole unless a slice is asked for, without a tag line",
+            "x-help": "the text, whole unless a slice is asked for, without a tag line; of an image one line of facts",
         })
     }
 }
 
-impl Serialize for FileText {
+impl Serialize for ReadAnswer {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.slice.text)
+        match self {
+            ReadAnswer::Text(text) => serializer.serialize_str(&text.slice.text),
+            ReadAnswer::Image(image) => serializer.serialize_str(&image.facts()),
+        }
+    }
+}
+
+impl Render for ReadAnswer {
+    fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        match self {
+            ReadAnswer::Text(text) => text.render(room),
+            ReadAnswer::Image(image) => Ok(image.render(room)),
+        }
     }
 }
 
@@ -301,6 +373,9 @@ impl Render for FileText {
             Origin::File { asked } => truncated.then(|| {
                 Rest::file(FileScope::General, asked.as_str(), slice).extent(RestExtent::WholeFile)
             }),
+            Origin::Document { asked, document } => truncated.then(|| {
+                Rest::bytes("document", document.text.as_bytes()).about("path", asked.as_str())
+            }),
             Origin::Stored { id, .. } => Some(Rest::stored(*id)),
         };
         let answer = Rendition::text(shown.text, receipt);
@@ -315,7 +390,10 @@ impl FileText {
         let skip = slice.first_line - 1;
         let last = skip + lines;
         let total = slice.total_lines;
-        let receipt = Receipt::new();
+        let receipt = match &self.origin {
+            Origin::Document { document, .. } => Receipt::new().note(document.summary()),
+            Origin::File { .. } | Origin::Stored { .. } => Receipt::new(),
+        };
         let receipt = if self.is_binary() {
             let bytes = slice.total_bytes;
             receipt.note(format!("binary file of {bytes} bytes, not shown"))
@@ -330,6 +408,13 @@ impl FileText {
         };
         let mut receipt = match self.origin {
             Origin::File { .. } => receipt.sha(slice.tag()),
+            Origin::Document { ref document, .. } => {
+                let receipt = receipt.sha(slice.tag());
+                match document.is_cut {
+                    true => receipt.note("the text is longer than is read of a document"),
+                    false => receipt,
+                }
+            }
             Origin::Stored { stale: true, .. } => receipt.note("the file has changed since"),
             Origin::Stored { .. } => receipt,
         };

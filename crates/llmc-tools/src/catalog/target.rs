@@ -1,6 +1,6 @@
 //! What a `path` argument names: a file, lines of one, a definition, or a stored result.
 //!
-//! Answers print places as `src/a.rs#L10-L20` or `src/a.rs:10` and handles as `res_…`; all are taken as paths again. A
+//! A page, sheet or cell of a document is `report.pdf#page=3`. Answers print places as `src/a.rs#L10-L20` or `src/a.rs:10` and handles as `res_…`; all are taken as paths again. A
 //! definition is `src/a.py::Class.method`, or a bare name that only one definition has. A file that really has such a
 //! name wins.
 
@@ -9,6 +9,7 @@ use llmc_host::{CancelToken, Roots};
 use llmc_index::IndexState;
 use llmc_syntax::{Definition, Language, ParseBudget, find_definitions};
 
+use super::converted::NamedPart;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -29,6 +30,7 @@ pub(super) enum PathTarget {
         last: u64,
     },
     Handle(HandleId),
+    Part(NamedPart),
 }
 
 impl PathTarget {
@@ -45,6 +47,9 @@ impl PathTarget {
         }
         if let Some((path, LineSpan { first, last })) = lines_of(roots, named)? {
             return Ok(PathTarget::Lines { path, first, last });
+        }
+        if let Some(part) = NamedPart::of(roots, named) {
+            return Ok(PathTarget::Part(part));
         }
         if let Some((path, symbol)) = named.split_once("::")
             && cx.files().roots.open_file(path).is_ok()

@@ -1,3 +1,4 @@
+use llmc_documents::{Conversion, DocumentText};
 use llmc_enrich::logs::LogSurvey;
 use llmc_enrich::preview::{PreviewPart, TextEnds, condense, condense_binary};
 use llmc_enrich::sniff::{ContentKind, is_binary, sniff};
@@ -5,7 +6,10 @@ use llmc_host::{CancelToken, FileSlice, OpenFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::args::{AtLeast, READ_ERRORS, bounded};
+use super::args::{AtLeast, DOCUMENT_ERRORS, bounded};
+use super::converted::{
+    ConvertedFile, FoundFile, ImageView, NamedPart, document_slice, fault_error, find_conversion,
+};
 use super::target::{LineSpan, PathTarget, lines_of};
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Family, Result};
@@ -35,7 +39,7 @@ impl Tool for TeCat {
     const NAME: &'static str = "te_cat";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
-    const ERRORS: &'static [ErrorKind] = READ_ERRORS;
+    const ERRORS: &'static [ErrorKind] = DOCUMENT_ERRORS;
     const KEYWORDS: &'static str = "read show print";
     type Args = Args;
     type Output = FileView;
@@ -46,13 +50,18 @@ impl Tool for TeCat {
             lines => PreviewPart::Head(bounded("lines", lines)?),
         };
         cx.blocking(move |cx, cancel| {
-            if asked == PreviewPart::Whole
-                && let PathTarget::Lines { path, first, last } =
-                    PathTarget::of(cx, &args.path, cancel)?
-            {
-                return view_lines(cx, "cat", &path, LineSpan { first, last }, cancel);
+            if asked != PreviewPart::Whole {
+                return view_part(cx, "cat", &args.path, asked, cancel);
             }
-            view_part(cx, "cat", &args.path, asked, cancel)
+            match PathTarget::of(cx, &args.path, cancel)? {
+                PathTarget::Lines { path, first, last } => {
+                    view_lines(cx, "cat", &path, LineSpan { first, last }, cancel)
+                }
+                PathTarget::Part(part) => view_named_part(cx, "cat", &part, cancel),
+                PathTarget::File | PathTarget::Handle(_) => {
+                    view_part(cx, "cat", &args.path, asked, cancel)
+                }
+            }
         })
         .await
     }
@@ -101,7 +110,12 @@ fn view(
     stop: &CancelToken,
 ) -> Result<FileView> {
     let roots = &cx.files().roots;
-    let file = roots.open_file(path)?;
+    let (file, fault) = match find_conversion(cx, path, stop)? {
+        FoundFile::Plain(file) => (file, None),
+        FoundFile::Converted(file) => return Ok(view_converted(cmd, path, file, asked)),
+        // A preview says what the file is, and why there is no more.
+        FoundFile::Faulty(why) => (roots.open_file(path)?, Some(why.to_string())),
+    };
     let shown = roots.display_path(&file.path);
     let size = file.size();
     let mut head = file.read_range(0, MAX_HEAD_BYTES)?;
@@ -135,7 +149,45 @@ fn view(
         tail,
         survey,
         whole,
+        conversion: fault.map(ConversionFacts::Fault),
     })
+}
+
+/// Shows a document or an image.
+fn view_converted(
+    cmd: &'static str,
+    asked: &str,
+    file: ConvertedFile,
+    lines: PreviewPart,
+) -> FileView {
+    let facts = (file.total_bytes, file.sha256.clone());
+    let (head, whole, conversion) = match file.conversion {
+        Conversion::Text(document) => {
+            let whole = document_slice(&document.text, facts, 0, 0);
+            let head = document.text.clone().into_bytes();
+            let facts = ConversionFacts::Document(Box::new(document));
+            (head, whole, facts)
+        }
+        Conversion::Image(image) => {
+            let whole = document_slice("", facts, 0, 0);
+            let facts = (file.path.clone(), file.total_bytes, file.sha256);
+            let image = ImageView::new(facts, image);
+            let head = image.facts().into_bytes();
+            (head, whole, ConversionFacts::Image(Box::new(image)))
+        }
+    };
+    FileView {
+        cmd,
+        path: file.path,
+        asked: asked.to_owned(),
+        lines,
+        kind: ContentKind::Text,
+        head,
+        tail: None,
+        survey: None,
+        whole,
+        conversion: Some(conversion),
+    }
 }
 
 /// A file, or some of its lines, as far as a preview looks at it.
@@ -159,6 +211,17 @@ pub(super) struct FileView {
     /// The totals and the hash of the file.
     #[serde(skip)]
     whole: FileSlice,
+    #[serde(skip)]
+    conversion: Option<ConversionFacts>,
+}
+
+/// What is known of a file that is no plain text.
+#[derive(Debug)]
+enum ConversionFacts {
+    Document(Box<DocumentText>),
+    Image(Box<ImageView>),
+    /// Why it is shown as bytes.
+    Fault(String),
 }
 
 fn as_text<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S::Ok, S::Error> {
@@ -169,6 +232,9 @@ te_output!(FileView);
 
 impl Render for FileView {
     fn render(&self, room: &AnswerRoom<'_>) -> Result<Rendition<'_>> {
+        if let Some(ConversionFacts::Image(image)) = &self.conversion {
+            return Ok(image.render_te(room, self.cmd));
+        }
         let whole = &self.whole;
         let found = if is_binary(&self.head) {
             condense_binary(&self.path, &self.head, whole.total_bytes)
@@ -176,7 +242,10 @@ impl Render for FileView {
             let text = TextEnds {
                 head: &String::from_utf8_lossy(&self.head),
                 tail: self.tail.as_deref(),
-                total_bytes: whole.total_bytes,
+                total_bytes: match self.document() {
+                    Some(document) => document.text.len() as u64,
+                    None => whole.total_bytes,
+                },
                 total_lines: whole.total_lines,
                 survey: self.survey.as_ref(),
             };
@@ -188,9 +257,12 @@ impl Render for FileView {
                 condense(&self.path, self.kind, &text, self.lines, tokens)
             })
         };
-        let rest = found
-            .truncated
-            .then(|| Rest::file(FileScope::General, self.asked.as_str(), whole));
+        let rest = found.truncated.then(|| match self.document() {
+            Some(document) => {
+                Rest::bytes("document", document.text.as_bytes()).about("path", self.asked.as_str())
+            }
+            None => Rest::file(FileScope::General, self.asked.as_str(), whole),
+        });
         // Lines outside a place are not withheld.
         let of_place = matches!(self.lines, PreviewPart::From(_));
         let withheld = of_place.then(|| self.head.len().saturating_sub(found.body.len()) as u64);
@@ -198,10 +270,24 @@ impl Render for FileView {
             withheld_bytes: withheld,
             ..Rendition::te(self.cmd, found)
         };
+        let rendition = match &self.conversion {
+            Some(ConversionFacts::Document(document)) => rendition.note(document.summary()),
+            Some(ConversionFacts::Fault(why)) => rendition.note(format!("not read: {why}")),
+            Some(ConversionFacts::Image(_)) | None => rendition,
+        };
         Ok(rendition
             .content_type(crate::shell::condense::content_type(self.kind))
             .path(self.path.as_str())
             .rest(rest))
+    }
+}
+
+impl FileView {
+    fn document(&self) -> Option<&DocumentText> {
+        match &self.conversion {
+            Some(ConversionFacts::Document(document)) => Some(document),
+            _ => None,
+        }
     }
 }
 
@@ -231,7 +317,11 @@ fn view_lines(
     stop: &CancelToken,
 ) -> Result<FileView> {
     let roots = &cx.files().roots;
-    let file = roots.open_file(path)?;
+    let file = match find_conversion(cx, path, stop)? {
+        FoundFile::Plain(file) => file,
+        FoundFile::Converted(file) => return view_document_lines(cmd, path, file, |_| Ok(span)),
+        FoundFile::Faulty(_) => roots.open_file(path)?,
+    };
     let shown = roots.display_path(&file.path);
     let start = file.read_range(0, 8 << 10)?;
     if is_binary(&start) {
@@ -251,7 +341,46 @@ fn view_lines(
         tail: None,
         survey: None,
         whole: slice,
+        conversion: None,
     })
+}
+
+/// Shows a page, sheet or cell.
+fn view_named_part(
+    cx: &Cx,
+    cmd: &'static str,
+    part: &NamedPart,
+    stop: &CancelToken,
+) -> Result<FileView> {
+    match find_conversion(cx, &part.path, stop)? {
+        FoundFile::Plain(_) => Err(part.refuse()),
+        FoundFile::Faulty(fault) => Err(fault_error(&part.path, &fault)),
+        FoundFile::Converted(file) => {
+            view_document_lines(cmd, &part.path, file, |document| part.lines(document))
+        }
+    }
+}
+
+/// Shows lines of a document's text.
+fn view_document_lines(
+    cmd: &'static str,
+    path: &str,
+    file: ConvertedFile,
+    span: impl Fn(&DocumentText) -> Result<LineSpan>,
+) -> Result<FileView> {
+    let facts = (file.total_bytes, file.sha256.clone());
+    let mut view = view_converted(cmd, path, file, PreviewPart::Whole);
+    let Some(document) = view.document() else {
+        return Ok(view);
+    };
+    let span = span(document)?;
+    let (from, take) = span.slice(0, u64::MAX);
+    let slice = document_slice(&document.text, facts, from, take);
+    span.check(path, slice.total_lines)?;
+    view.lines = PreviewPart::From(span.first);
+    view.head = slice.text.clone().into_bytes();
+    view.whole = slice;
+    Ok(view)
 }
 
 #[derive(PartialEq)]

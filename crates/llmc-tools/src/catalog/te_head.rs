@@ -2,7 +2,7 @@ use llmc_enrich::preview::PreviewPart;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::args::{AtLeast, READ_ERRORS, bounded};
+use super::args::{AtLeast, DOCUMENT_ERRORS, bounded};
 use super::te_cat::{FileView, view_part};
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Family, Result};
@@ -22,7 +22,7 @@ impl Tool for TeHead {
     const NAME: &'static str = "te_head";
     const EFFECT: Effect = Effect::Reads;
     const FAMILY: Family = Family::Te;
-    const ERRORS: &'static [ErrorKind] = READ_ERRORS;
+    const ERRORS: &'static [ErrorKind] = DOCUMENT_ERRORS;
     const KEYWORDS: &'static str = "start top beginning";
     type Args = Args;
     type Output = FileView;

@@ -35,6 +35,7 @@
 //! - `deploy`: what containers rely on
 //! - `names`: names and words across the workspace; `threat_model`: the tests that it names
 //! - `goldens`: recorded answers of every tool on every surface
+//! - `documents`: documents and images, real ones and hostile ones
 //! - `docs`: the generated reference pages; `guides`: the written ones, whose examples are run
 
 #![allow(
@@ -57,6 +58,7 @@ mod crash;
 mod dashboard;
 mod deploy;
 mod docs;
+mod documents;
 mod envelope;
 mod equivalents;
 mod exit;

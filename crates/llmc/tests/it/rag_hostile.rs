@@ -159,19 +159,24 @@ fn strange_files_are_passed_over_with_and_without_an_index() {
 
 /// The processes that this one has started to parse sources.
 fn parsers_of(server: u32) -> Vec<u32> {
+    workers_of(server, "__parser")
+}
+
+/// The processes that a server has started with this hidden argument.
+pub(crate) fn workers_of(server: u32, argument: &str) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_parser = |id: &u32| {
+    let is_worker = |id: &u32| {
         let read = |name: &str| std::fs::read_to_string(format!("/proc/{id}/{name}"));
         let parent = format!("PPid:\t{server}\n");
         read("status").is_ok_and(|status| status.contains(&parent))
-            && read("cmdline").is_ok_and(|line| line.contains("__parser"))
+            && read("cmdline").is_ok_and(|line| line.contains(argument))
     };
-    ids.filter(is_parser).collect()
+    ids.filter(is_worker).collect()
 }
 
 /// Whether a parser is confined and in the middle of a source: it has used some CPU time since.
-fn is_parsing(id: u32) -> bool {
+pub(crate) fn is_parsing(id: u32) -> bool {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{id}/{name}"));
     let confined = read("status").is_ok_and(|status| status.contains("Seccomp:\t2"));
     let stat = read("stat").unwrap_or_default();
