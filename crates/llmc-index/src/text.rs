@@ -11,14 +11,15 @@ use std::sync::OnceLock;
 use tantivy::collector::{DocSetCollector, TopDocs};
 use tantivy::columnar::Column;
 use tantivy::directory::{Directory, META_LOCK};
-use tantivy::indexer::{IndexWriterOptions, NoMergePolicy};
+use tantivy::indexer::{AddOperation, IndexWriterOptions, NoMergePolicy, SegmentWriter};
 use tantivy::query::{BooleanQuery, BoostQuery, Occur, Query, TermQuery};
 use tantivy::schema::{
     FAST, Field, INDEXED, IndexRecordOption, Schema, TextFieldIndexing, TextOptions,
 };
 use tantivy::tokenizer::{TextAnalyzer, WhitespaceTokenizer};
 use tantivy::{
-    Index, IndexReader, IndexSettings, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term,
+    Index, IndexReader, IndexSettings, IndexWriter, ReloadPolicy, Searcher, Segment,
+    TantivyDocument, Term,
 };
 
 use crate::classify::Realm;
@@ -26,9 +27,10 @@ use crate::error::{Error, Result};
 use crate::words::WordTokenizer;
 use directory::{DirectoryUse, IndexDirectory, WriteErrors};
 
-/// Memory of the writer, the least that tantivy takes. Every commit starts a new thread, and an allocator with memory
-/// for each thread keeps in all of them what the largest segment took.
+/// Memory of a segment that is being written, the least that tantivy takes.
 const ARENA_BYTES: usize = 15_000_000;
+/// A segment is closed when less than this is left.
+const ARENA_MARGIN_BYTES: usize = 1_000_000;
 
 /// A text part up to this size is checked whole when it is opened; a larger one on request.
 const MAX_CHECKED_AT_OPEN_BYTES: u64 = 32 << 20;
@@ -254,6 +256,7 @@ impl TextIndex {
         }
         Ok(TextWriter {
             writer,
+            segment: None,
             fields: self.fields,
             write_errors: self.write_errors.clone(),
         })
@@ -269,14 +272,23 @@ pub(crate) enum WriteScale {
     Few,
 }
 
+/// Writes segments on the calling thread. Tantivy's own writer starts a thread for each commit, and the allocator keeps
+/// what a segment took once for each of the arenas that such threads came to use: hundreds of megabytes in all.
 pub(crate) struct TextWriter {
     writer: IndexWriter,
+    segment: Option<(Segment, SegmentWriter)>,
     fields: Fields,
     write_errors: WriteErrors,
 }
 
 impl TextWriter {
-    pub(crate) fn add(&self, file: u64, unit: u64, realm: Realm, words: UnitWords) -> Result<()> {
+    pub(crate) fn add(
+        &mut self,
+        file: u64,
+        unit: u64,
+        realm: Realm,
+        words: UnitWords,
+    ) -> Result<()> {
         let fields = &self.fields;
         let mut doc = TantivyDocument::default();
         doc.add_u64(fields.file, file);
@@ -285,10 +297,36 @@ impl TextWriter {
         doc.add_text(fields.word(realm, WordField::Path), words.path);
         doc.add_text(fields.word(realm, WordField::Text), words.text);
         doc.add_text(fields.uses, words.uses);
-        let added = self.writer.add_document(doc);
-        added
-            .map(|_| ())
+        self.add_to_segment(doc)
             .map_err(|error| self.write_errors.cause(error))
+    }
+
+    fn add_to_segment(&mut self, document: TantivyDocument) -> tantivy::Result<()> {
+        let (_, writer) = match &mut self.segment {
+            Some(open) => open,
+            none => {
+                let segment = self.writer.new_segment();
+                let writer = SegmentWriter::for_segment(ARENA_BYTES, segment.clone())?;
+                none.insert((segment, writer))
+            }
+        };
+        // Files that are removed have other ids, so no deletion concerns what was added in the same step.
+        let opstamp = 0;
+        writer.add_document(AddOperation { opstamp, document })?;
+        if writer.mem_usage() + ARENA_MARGIN_BYTES >= ARENA_BYTES {
+            self.close_segment()?;
+        }
+        Ok(())
+    }
+
+    fn close_segment(&mut self) -> tantivy::Result<()> {
+        let Some((segment, writer)) = self.segment.take() else {
+            return Ok(());
+        };
+        let segment = segment.with_max_doc(writer.max_doc());
+        writer.finalize()?;
+        segment.meta().untrack_temp_docstore();
+        self.writer.add_segment(segment.meta().clone())
     }
 
     pub(crate) fn remove(&self, file: u64) {
@@ -297,7 +335,8 @@ impl TextWriter {
     }
 
     pub(crate) fn commit(&mut self, generation: i64) -> Result<()> {
-        let done = self.writer.prepare_commit().and_then(|mut commit| {
+        let done = self.close_segment().and_then(|()| {
+            let mut commit = self.writer.prepare_commit()?;
             commit.set_payload(&generation.to_string());
             commit.commit()
         });
