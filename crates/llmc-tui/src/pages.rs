@@ -278,7 +278,7 @@ pub(crate) mod tests {
         assert_eq!(
             agents_page().lines,
             [
-                "stdio, process 12, up 65 s",
+                "stdio, process 12, up 65.0 s",
                 "  now   ann: run_cmd, 1.5 s  {\"command\":\"make\"}",
                 "  runs  p_1  cargo watch",
                 "        editor 1.2\\x1b[2J: 3 calls, 1 error, 12.3k served, 5 withheld; last te_grep",

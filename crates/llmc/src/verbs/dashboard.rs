@@ -104,8 +104,8 @@ fn link_of(servers: &Path, mut server: Child) -> Result<String, Failure> {
     while Instant::now() < give_up {
         let ids = listed_servers(servers);
         let link = ids.iter().filter(|id| id.starts_with(&own));
-        let link = link.filter_map(|id| ticket(servers, id).ok().flatten());
-        if let Some(link) = link.last() {
+        let mut links = link.filter_map(|id| ticket(servers, id).ok().flatten());
+        if let Some(link) = links.next() {
             return Ok(link);
         }
         if let Ok(Some(status)) = server.try_wait() {
