@@ -8,7 +8,7 @@ use crate::{Conversion, FileFormat, convert_here, word};
 fn document_texts() {
     check!("document_texts", |bytes: &[u8]| {
         let mut input = FuzzInput::new(bytes);
-        let is_xml = input.byte() % 2 == 0;
+        let is_xml = input.byte().is_multiple_of(2);
         let rest = input.rest();
         let document = if is_xml {
             word::read_xml(&String::from_utf8_lossy(rest)).ok()
