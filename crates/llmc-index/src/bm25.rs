@@ -109,12 +109,13 @@ impl WordWeights {
             words.push((word.clone(), entry, most / all.max(1.0)));
         }
         words.sort_by(|a, b| a.2.total_cmp(&b.2).then_with(|| a.0.cmp(&b.0)));
+        let is_rare = |share: f32| share <= MAX_COMMON_SHARE;
         let telling = words
             .iter()
-            .filter(|(_, _, share)| *share <= MAX_COMMON_SHARE)
+            .filter(|(word, _, share)| is_rare(*share) && !question.error_kinds.contains(word))
             .count();
         if telling >= 3 {
-            words.truncate(telling);
+            words.retain(|(_, _, share)| is_rare(*share));
         }
         words.truncate(MAX_WORDS);
         let full = words

@@ -18,6 +18,11 @@ const STOP_WORDS: &[&str] = &[
     "not", "no", "any", "all", "me", "us", "find", "show", "code", "function", "please",
 ];
 
+/// Whether a word in lower case says nothing about the subject.
+pub(crate) fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.contains(&word)
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Question {
     /// As asked, clipped.

@@ -5,24 +5,45 @@
 
 use std::collections::HashMap;
 
+use crate::question::is_stop_word;
+
 /// A question may paste a whole log.
 const MAX_QUOTES: usize = 8;
 /// Longer messages are compared by their beginning.
 const MAX_WORDS: usize = 40;
-/// Shorter runs of words are in many units.
+/// Shorter runs of words are in many units, and so are runs of words such as "of the".
 const MIN_RUN: usize = 3;
+const MIN_TELLING_WORDS: usize = 2;
+/// A whole question is taken for a message where a unit has this share of it.
+const MIN_SHARE_OF_QUESTION: f32 = 0.5;
 
 /// A text that the source is likely to hold.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Quote {
     /// In lower case.
     words: Vec<String>,
+    /// Whether it is the whole question, which may be no quote at all.
+    whole: bool,
 }
 
 impl Quote {
-    fn new(text: &str) -> Option<Self> {
+    fn new(text: &str, whole: bool) -> Option<Self> {
         let words: Vec<String> = runs(text).map(str::to_lowercase).take(MAX_WORDS).collect();
-        (words.len() >= MIN_RUN).then_some(Self { words })
+        (words.len() >= MIN_RUN).then_some(Self { words, whole })
+    }
+
+    /// The share of its words that stand one after the other in `text`.
+    fn share_in(&self, text: &str) -> f32 {
+        let run = longest_run(&self.words, text);
+        let telling = run.iter().filter(|word| !is_stop_word(word)).count();
+        if run.len() < MIN_RUN || telling < MIN_TELLING_WORDS {
+            return 0.0;
+        }
+        let share = run.len() as f32 / self.words.len() as f32;
+        match self.whole && share < MIN_SHARE_OF_QUESTION {
+            true => 0.0,
+            false => share,
+        }
     }
 }
 
@@ -40,48 +61,42 @@ impl Quotes {
         let mut message_follows = false;
         for line in text.lines() {
             if std::mem::take(&mut message_follows) {
-                found.add(line);
+                found.add(line, false);
             }
             // `thread 'main' panicked at src/main.rs:4:5:` has its message on the next line.
             message_follows = line.contains("panicked at ") && line.trim_end().ends_with(':');
             if let Some((kind, message)) = error_line(line) {
                 found.error_kinds.push(kind.to_owned());
-                found.add(message);
+                found.add(message, false);
             }
         }
         // A message is often pasted alone, without its kind.
         if found.all.is_empty() && text.trim().lines().count() == 1 {
-            found.add(text);
+            found.add(text, true);
         }
         for mark in ['"', '`'] {
             // Every second piece stands between two marks.
             for quoted in text.split(mark).skip(1).step_by(2) {
                 if !quoted.contains('\n') {
-                    found.add(quoted);
+                    found.add(quoted, false);
                 }
             }
         }
         found
     }
 
-    fn add(&mut self, text: &str) {
+    fn add(&mut self, text: &str, whole: bool) {
         if self.all.len() < MAX_QUOTES
-            && let Some(quote) = Quote::new(text)
+            && let Some(quote) = Quote::new(text, whole)
             && !self.all.contains(&quote)
         {
             self.all.push(quote);
         }
     }
 
-    /// The share of a quote's words that stand one after the other in `text`, of the quote with the largest.
+    /// The share of a quote that stands in `text`, of the quote with the largest.
     pub(crate) fn share_in(&self, text: &str) -> f32 {
-        let shares = self.all.iter().map(|quote| {
-            let run = longest_run(&quote.words, text);
-            if run < MIN_RUN {
-                return 0.0;
-            }
-            run as f32 / quote.words.len() as f32
-        });
+        let shares = self.all.iter().map(|quote| quote.share_in(text));
         shares.fold(0.0, f32::max)
     }
 }
@@ -113,22 +128,24 @@ fn runs(text: &str) -> impl Iterator<Item = &str> {
         .filter(|run| !run.is_empty())
 }
 
-/// The number of words in the longest run that both have.
-fn longest_run(words: &[String], text: &str) -> usize {
+/// The longest run of words that both have.
+fn longest_run<'a>(words: &'a [String], text: &str) -> &'a [String] {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, word) in words.iter().enumerate() {
         places.entry(word).or_default().push(at);
     }
     // For each word of the quote, how long the run is that ends there and at the last word of the text.
     let mut ending: HashMap<usize, usize> = HashMap::new();
-    let mut longest = 0;
+    let mut longest: &[String] = &[];
     for run in runs(text) {
         let word = run.to_lowercase();
         let mut next = HashMap::new();
         for at in places.get(word.as_str()).into_iter().flatten() {
             let before = at.checked_sub(1).and_then(|before| ending.get(&before));
             let length = before.copied().unwrap_or(0) + 1;
-            longest = longest.max(length);
+            if length > longest.len() {
+                longest = &words[at + 1 - length..=*at];
+            }
             next.insert(*at, length);
         }
         ending = next;
@@ -204,5 +221,13 @@ mod tests {
         );
         assert_eq!(share("the parser is known"), 0);
         assert_eq!(share("Option --colour is NOT known to parser main!"), 8);
+    }
+
+    #[test]
+    fn a_question_is_no_quote_of_the_words_that_it_happens_to_share() {
+        let quotes = Quotes::of("where is the list of the users of a project sorted by name");
+        assert_eq!(quotes.share_in("the list of the files"), 0.0);
+        assert_eq!(quotes.share_in("users of a project"), 0.0);
+        assert!(quotes.share_in("The list of the users of a project, by name") > 0.5);
     }
 }

@@ -24,7 +24,7 @@ const MAX_RANKED_LINES: u32 = 400;
 const DUPLICATE_SHARE: f32 = 0.9;
 
 /// How much a unit gains that holds all of a quoted text.
-const QUOTE_FACTOR: f32 = 2.0;
+const QUOTE_FACTOR: f32 = 3.0;
 
 /// A unit that may be shown.
 pub(crate) struct Candidate {

@@ -457,7 +457,7 @@ fn sessions_keep_variables_and_belong_to_a_principal() {
     let error = client.error("execute_code", in_session("x", "s"));
     assert_eq!(error["meta"]["error_code"], "HANDLE_EXPIRED", "{error}");
     assert!(
-        error["meta"]["hint"].as_str().unwrap().contains("anew"),
+        error["meta"]["hint"].as_str().unwrap().contains("new one"),
         "{error}"
     );
     let text = client.text("execute_code", in_session("x = 5", "s"));
