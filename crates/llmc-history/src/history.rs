@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use llmc_envelope::clock::Clock;
 use llmc_envelope::store::{SqlLocation, SqlStore};
@@ -127,6 +128,9 @@ pub(crate) struct Status {
     pub(crate) off: Option<String>,
 }
 
+/// How long a call waits for what other servers record: longer than elsewhere, since without it a change cannot be undone.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl History {
     /// Opens the store in `state_dir`, finishing an undo that a killed process left half done. The snapshot is read when
     /// it is first needed, or by [`History::start`].
@@ -135,7 +139,7 @@ impl History {
     /// The store cannot be opened.
     pub fn open(state_dir: &Path, files: Workspace, settings: HistorySettings) -> Result<History> {
         let file = SqlLocation::File(state_dir.join(store::STORE_FILE));
-        let opened = SqlStore::open(file, store::SCHEMA)?;
+        let opened = SqlStore::open_within(file, store::SCHEMA, LOCK_TIMEOUT)?;
         let server = ServerMark::new(state_dir)
             .map_err(|error| llmc_envelope::store::describe_io(&error))?;
         let inner = Inner {
