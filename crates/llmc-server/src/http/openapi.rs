@@ -52,7 +52,7 @@ pub(super) fn document(app: &App) -> Value {
             json!({"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}),
             &[],
         )},
-        "/api/summary": {"get": operation("summary", "All calls since the start.", ok(reference("Summary")), &[])},
+        "/api/summary": {"get": operation("summary", "All calls since the start.", ok(reference("Summary")), &[404, 422, 500])},
         "/api/config": {"get": operation("config", "Every setting with its source, secrets masked.", ok(reference("Config")), &[])},
         "/api/handles": {"get": with_numbers(
             operation("handles", "Stored results of this token, newest first.", ok(reference("Handles")), &[422, 500]),
