@@ -13,6 +13,8 @@
     reason = "these are the stores' own files, not the agent's"
 )]
 
+mod upgrade;
+
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
@@ -23,7 +25,9 @@ use std::time::{Duration, Instant};
 
 use llmc_host::open_private;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+
+pub use upgrade::{SqlUpgrade, upgrade};
 
 /// How long a call waits for another process before it fails as busy.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -256,68 +260,6 @@ impl SqlLocation {
             }
         }
         Err(StoreUnavailable("a new store could not be started".into()))
-    }
-}
-
-/// How a file of an older version becomes one of the present version.
-#[derive(Clone, Copy)]
-pub struct SqlUpgrade {
-    /// The older version: its number, and the statements that made it.
-    pub from: SqlSchema,
-    /// Moves the older tables out of the way, before the present ones are created.
-    pub before: &'static str,
-    /// Copies what they hold, and drops them.
-    pub after: &'static str,
-}
-
-/// Brings a file of an older version to the present one; any other file is left as it is.
-///
-/// The older file must have exactly the shape that this program gave it. It all happens in one transaction, so that a
-/// process that ends meanwhile leaves the older file.
-pub fn upgrade(
-    path: &Path,
-    to: &SqlSchema,
-    upgrade: &SqlUpgrade,
-    lock_timeout: Duration,
-) -> Result<(), StoreUnavailable> {
-    let is_file = fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
-    if !is_file {
-        return Ok(());
-    }
-    let path = settle(path).map_err(|e| describe_io(&e))?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX
-        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let version = |conn: &Connection| -> rusqlite::Result<i32> {
-        conn.query_row("PRAGMA user_version", [], |row| row.get(0))
-    };
-    let upgraded = (|| {
-        let conn = Connection::open_with_flags(&path, flags)?;
-        harden(&conn)?;
-        conn.busy_timeout(lock_timeout)?;
-        if version(&conn)? != upgrade.from.version {
-            return Ok(Ok(()));
-        }
-        let _lock = match lock(&beside(&path, ".lock"), lock_timeout) {
-            Ok(lock) => lock,
-            Err(error) => return Ok(Err(describe_io(&error))),
-        };
-        let tx = Transaction::new_unchecked(&conn, TransactionBehavior::Immediate)?;
-        if version(&tx)? != upgrade.from.version || shape(&tx)? != expected_shape(&upgrade.from)? {
-            return Ok(Ok(()));
-        }
-        tx.execute_batch(upgrade.before)?;
-        tx.execute_batch(to.sql)?;
-        tx.execute_batch(upgrade.after)?;
-        tx.execute_batch(&format!("PRAGMA user_version = {}", to.version))?;
-        tx.commit()?;
-        Ok(Ok(()))
-    })();
-    match upgraded {
-        Ok(done) => done,
-        // Opening it moves it aside.
-        Err(error) if is_damage(&error) => Ok(()),
-        Err(error) => Err(describe(&error)),
     }
 }
 

@@ -7,9 +7,10 @@
 //! - `history`: every change can be seen and undone; `history_api`: by whom, over HTTP and in a shell
 //! - `hostile`: hostile paths, patterns, files and lines; `hostile_roots`: roots, protected names, the denylist
 //! - `crash`: kill -9 at any moment, several processes on one file
-//! - `observe`: logs, audit, telemetry, metrics, handles over restarts
+//! - `observe`: audit, telemetry, metrics, handles over restarts; `logs`: what a server logs
 //! - `commands`: programs inside the boundary
-//! - `code`: scripts that call tools; `code_escapes`: scripts that mean harm; `code_files`: Python's own file functions
+//! - `code`: scripts that call tools; `code_escapes`: scripts that mean harm; `code_files`: Python's own file functions;
+//!   `code_sessions`: variables that last from call to call
 //! - `procs`: programs that outlive their calls; `procs_limits`: their limits, owners and signals
 //! - `tool_chains`: cargo, npm, pytest and the rest, without configuration
 //! - `confined`: what the server says about confinement, proves, demands and hides
@@ -25,10 +26,11 @@
 //! - `run_preview`, `run_compare`: commands on copy-on-write views, which change nothing
 //! - `foreign_repositories`: git is not led outside the roots; `handle_policy`: handles under a narrowed policy
 //! - `http_flood`: very many connections without a token
-//! - `http`: every route's answer; `http_gates`: who gets none; `http_hostile`: requests that mean harm;
+//! - `http`: every route's answer; `http_mcp`: MCP over HTTP; `http_gates`: who gets none; `http_hostile`: requests that mean harm;
 //!   `http_life`: TLS, sockets, start and end; `http_watch`: what dashboards read
 //! - `dashboard`: calls of every server, what runs, who sees it, and the one-time link
-//! - `rag`: the code index; `rag_whole`: what its answers say about what they leave out
+//! - `rag`: the code index; `rag_whole`: what its answers say about what they leave out;
+//!   `rag_builders`: several servers while it is built
 //! - `rlm`: recursive analysis, against a scripted model
 //! - `trust`: what a repository's own files cannot do to configuration, start and tokens
 //! - `tui`: the live picture, in a real terminal
@@ -52,6 +54,7 @@ mod code;
 mod code_escapes;
 mod code_files;
 mod code_python;
+mod code_sessions;
 mod commands;
 mod confined;
 mod crash;
@@ -78,10 +81,12 @@ mod http_flood;
 mod http_gates;
 mod http_hostile;
 mod http_life;
+mod http_mcp;
 mod http_watch;
 mod init;
 mod install;
 mod install_all;
+mod logs;
 mod modes;
 mod names;
 mod observe;
@@ -91,6 +96,7 @@ mod procs;
 mod procs_limits;
 mod protocol;
 mod rag;
+mod rag_builders;
 mod rag_disk;
 mod rag_hostile;
 mod rag_whole;
