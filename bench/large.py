@@ -2,15 +2,19 @@
 
 import json
 import re
+import time
 
 from mcp import Server, scratch
-from peers import CACHE
+from peers import CACHE, REPOSITORY
 from report import median_and_min, megabytes, table, verdict
 
 MEMORY_TARGET = 40e6
 FILE_BYTES = 1 << 30
 LINES = 200
 ENTRIES = 200_000
+REPEATS = 30
+# By then the server has been idle for long enough to give memory back.
+REST_SECONDS = 2.5
 
 
 def measure_read(bench):
@@ -66,6 +70,31 @@ def measure_list(bench):
         f"The directory: {ENTRIES:,} empty files. Both answers give the true total; the rest is behind a handle. "
         f"The call: `{json.dumps(arguments)}`.",
     ])
+
+
+def measure_retained(bench):
+    """What stays resident when the calls are over."""
+    folder = make_folder()
+    calls = {
+        "`list_dir`": ("list_dir", {"path": folder.name}),
+        "`linux_fs_list`": ("linux_fs_list", {"path": folder.name}),
+        "`linux_search_content`, ten lines of context": (
+            "linux_search_content",
+            {"root": "crates", "pattern": "fn ", "context_lines": 10, "max_results": 1000},
+        ),
+    }
+    rows = []
+    for name, (tool, arguments) in calls.items():
+        root = folder.parent if "path" in arguments else REPOSITORY
+        with scratch() as state:
+            command = [*bench.llmc_mcp(root), "--set", f'mcp.docker.data_volume="{state}"']
+            with Server(command) as server:
+                for _ in range(REPEATS):
+                    server.call(tool, **arguments)
+                busy = server.memory()
+                time.sleep(REST_SECONDS)
+                rows.append([name, megabytes(busy["peak"]), megabytes(server.memory()["rss"])])
+    return table([f"{REPEATS} calls of", "peak resident", f"resident {REST_SECONDS} s later"], rows)
 
 
 def measure_calls(bench, root, tools, arguments, check):

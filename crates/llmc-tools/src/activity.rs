@@ -10,6 +10,8 @@ use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_exec::{ExitStatus, Io, OutputReader};
 use llmc_observe::{CallScope, lock, mask_secrets};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
@@ -45,6 +47,8 @@ pub(crate) fn server_id() -> String {
 #[derive(Debug, Default)]
 pub(crate) struct RunningCalls {
     state: Mutex<RunningState>,
+    /// Told when the last call in progress has ended.
+    idle: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +79,11 @@ pub(crate) struct RunningGuard<'a> {
 
 impl Drop for RunningGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.calls.state).calls.remove(&self.number);
+        let mut state = lock(&self.calls.state);
+        state.calls.remove(&self.number);
+        if state.calls.is_empty() {
+            self.calls.idle.notify_one();
+        }
     }
 }
 
@@ -108,6 +116,14 @@ impl RunningCalls {
             calls: self,
             number,
         }
+    }
+
+    /// Waits until calls have come and none has been in progress for that long.
+    pub(crate) async fn rest(&self, at_least: Duration) {
+        self.idle.notified().await;
+        while timeout(at_least, self.idle.notified()).await.is_ok()
+            || !lock(&self.state).calls.is_empty()
+        {}
     }
 
     /// Lets the output of a program be read with its call.
@@ -292,6 +308,33 @@ fn whole_characters(bytes: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cx::{Form, Surface};
+
+    #[tokio::test]
+    async fn a_server_rests_when_its_last_call_has_ended() {
+        let calls = RunningCalls::default();
+        let caller = Arc::new(Caller {
+            surface: Surface::Mcp,
+            form: Form::Text,
+            principal: "local".to_owned(),
+            agent: String::new(),
+            session: String::new(),
+            model: String::new(),
+            client: None,
+            read_only: false,
+            tools: None,
+            remote: false,
+        });
+        let begin = || calls.begin("stat", &caller, None, "id", CancellationToken::new());
+        let mut rest = std::pin::pin!(calls.rest(Duration::ZERO));
+        let mut is_over = async || timeout(Duration::ZERO, &mut rest).await.is_ok();
+        assert!(!is_over().await, "no call has come");
+        let (first, second) = (begin(), begin());
+        drop(first);
+        assert!(!is_over().await, "one call goes on");
+        drop(second);
+        assert!(is_over().await);
+    }
 
     #[test]
     fn a_character_that_has_only_begun_waits() {

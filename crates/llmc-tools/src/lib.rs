@@ -47,6 +47,7 @@ mod history_text;
 mod history_view;
 mod index_keeper;
 mod meant;
+mod memory_keeper;
 pub mod mode;
 mod observe;
 mod processes;

@@ -8,6 +8,7 @@
 //! - `hostile`: hostile paths, patterns, files and lines; `hostile_roots`: roots, protected names, the denylist
 //! - `crash`: kill -9 at any moment, several processes on one file
 //! - `observe`: audit, telemetry, metrics, handles over restarts; `logs`: what a server logs
+//! - `memory`: what a server gives back to the kernel
 //! - `commands`: programs inside the boundary
 //! - `code`: scripts that call tools; `code_escapes`: scripts that mean harm; `code_files`: Python's own file functions;
 //!   `code_sessions`: variables that last from call to call
@@ -87,6 +88,7 @@ mod init;
 mod install;
 mod install_all;
 mod logs;
+mod memory;
 mod modes;
 mod names;
 mod observe;
