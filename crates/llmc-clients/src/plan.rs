@@ -98,6 +98,27 @@ impl EditPlan {
         })
     }
 
+    /// Reads any text file and computes what `edit` makes of it. Nothing is written.
+    ///
+    /// # Errors
+    /// The file cannot be read, or `edit` says why it does not fit.
+    pub fn of_text(
+        path: &Path,
+        scope: SettingsScope,
+        edit: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<EditPlan, Error> {
+        let found = SettingsFile::read(path)?;
+        let after = edit(found.text().unwrap_or_default()).map_err(|reason| Error::Broken {
+            path: found.path().to_owned(),
+            reason,
+        })?;
+        Ok(EditPlan {
+            found,
+            after: Some(after),
+            scope,
+        })
+    }
+
     /// The arguments with which a settings file starts the server of this entry; `None` where it does not.
     pub fn installed_args(
         path: &Path,
