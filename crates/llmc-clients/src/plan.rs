@@ -10,6 +10,7 @@ use crate::entry::ServerEntry;
 use crate::error::Error;
 use crate::file::SettingsFile;
 use crate::others::OtherFileServer;
+use crate::servers::ClientServer;
 
 /// What to do to a file.
 #[derive(Debug, Clone)]
@@ -126,6 +127,15 @@ impl EditPlan {
         entry: &ServerEntry,
     ) -> Option<Vec<String>> {
         args_of(format, SettingsFile::read(path).ok()?.text()?, entry)
+    }
+
+    /// The servers of a settings file, in its order; none where there is no file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn servers(path: &Path, format: SettingsFormat) -> Result<Vec<ClientServer>, Error> {
+        let found = SettingsFile::read(path)?;
+        Ok(started_servers(format, found.text().unwrap_or_default()))
     }
 
     /// The entries of a settings file that start other file servers; none where the file cannot be read.

@@ -276,6 +276,14 @@ pub(crate) enum UpstreamVerb {
         after_help = "Examples:\n  llmc upstream add time -- uvx mcp-server-time\n  llmc upstream add github --env GITHUB_TOKEN -- npx -y @modelcontextprotocol/server-github"
     )]
     Add(UpstreamAddArgs),
+    /// Move the servers of a client's settings behind this one
+    ///
+    /// Adds them to your configuration, starts each once and records its tools, then takes it out of the client's settings.
+    /// Shows every change, asks, and keeps backups. A server that does not start stays with the client.
+    #[command(
+        after_help = "Examples:\n  llmc upstream import claude-code\n  llmc upstream import cursor --scope project --dry-run"
+    )]
+    Import(UpstreamImportArgs),
     /// Remove a server and the record of its tools
     #[command(after_help = "Examples:\n  llmc upstream remove time")]
     Remove {
@@ -348,6 +356,21 @@ pub(crate) struct UpstreamAddArgs {
     /// List this tool to MCP clients; repeatable
     #[arg(long, value_name = "TOOL")]
     pub(crate) promote: Vec<String>,
+    #[command(flatten)]
+    pub(crate) write: UpstreamWrite,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct UpstreamImportArgs {
+    /// Which client
+    #[arg(value_parser = clients())]
+    pub(crate) client: Client,
+    /// Whose settings: user or project [default: what serves the open project]
+    #[arg(long, value_name = "SCOPE", value_parser = scopes())]
+    pub(crate) scope: Option<SettingsScope>,
+    /// Leave the servers in the client's settings, too
+    #[arg(long)]
+    pub(crate) keep: bool,
     #[command(flatten)]
     pub(crate) write: UpstreamWrite,
 }

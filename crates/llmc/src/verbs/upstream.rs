@@ -1,5 +1,7 @@
 //! `llmc upstream`: other MCP servers behind this one.
 
+mod import;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,6 +23,7 @@ use crate::cli::{Common, UpstreamAddArgs, UpstreamVerb, UpstreamWrite};
 pub(super) fn run(common: &Common, verb: UpstreamVerb) -> Result<ExitCode, Failure> {
     match verb {
         UpstreamVerb::Add(args) => add(common, &args),
+        UpstreamVerb::Import(args) => import::import(common, &args),
         UpstreamVerb::Remove { name, write } => remove(common, &name, &write),
         UpstreamVerb::List => list(common),
         UpstreamVerb::Test { name } => test(common, &name),

@@ -472,6 +472,54 @@ fn a_server_at_an_address_is_called_with_its_token() {
 }
 
 #[test]
+fn the_servers_of_a_client_are_moved_behind_this_one() {
+    let workspace = workspace("//- a.txt\none\n");
+    workspace.write("stub.py", STUB);
+    let settings = workspace.base().join("home/.cursor/mcp.json");
+    std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    let stub = workspace.path("stub.py").display().to_string();
+    let before = json!({"mcpServers": {
+        "llmc": {"command": "/usr/bin/llmc", "args": ["mcp"]},
+        "My Stub": {"command": "python3", "args": [stub], "env": {"STUB_KEY": "kept"}},
+        "broken": {"command": "python3", "args": [stub, "broken"]},
+        "remote": {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer x"}},
+    }});
+    std::fs::write(&settings, before.to_string()).unwrap();
+    let dry = workspace.llmc([
+        "upstream",
+        "import",
+        "cursor",
+        "--scope",
+        "user",
+        "--dry-run",
+    ]);
+    assert!(
+        dry.stdout.contains("+name = \"my_stub\""),
+        "{}{}",
+        dry.stdout,
+        dry.stderr
+    );
+    assert_eq!(
+        std::fs::read_to_string(&settings).unwrap(),
+        before.to_string()
+    );
+    let moved = workspace.llmc(["upstream", "import", "cursor", "--scope", "user", "--yes"]);
+    assert_eq!(moved.code, Some(9), "{}{}", moved.stdout, moved.stderr);
+    assert!(moved.stdout.contains("remote stays"), "{}", moved.stdout);
+    assert!(moved.stdout.contains("broken stays"), "{}", moved.stdout);
+    let after: Value = serde_json::from_str(&std::fs::read_to_string(&settings).unwrap()).unwrap();
+    let left: Vec<&String> = after["mcpServers"].as_object().unwrap().keys().collect();
+    assert_eq!(left, ["llmc", "broken", "remote"]);
+    let shouted = tool(&workspace, "my_stub.shout", &json!({"text": "a"}));
+    assert_eq!(shouted.stdout, "A \n", "{}", shouted.stderr);
+    let environment = tool(&workspace, "my_stub.environment", &json!({})).stdout;
+    assert!(
+        environment.contains("\"STUB_KEY\": \"kept\""),
+        "{environment}"
+    );
+}
+
+#[test]
 fn a_server_behind_itself_ends_somewhere() {
     let workspace = workspace("//- a.txt\none\n");
     let program = workspace.program().display().to_string();
