@@ -2,8 +2,8 @@
 
 use crate::client::SettingsFormat;
 use crate::entry::ServerEntry;
-use crate::others::StartedServer;
 use crate::plan::{NameConflict, SettingsChange};
+use crate::servers::ClientServer;
 use crate::{json, toml, yaml};
 
 /// Why a text is left as it is.
@@ -81,7 +81,7 @@ pub(crate) fn args_of(
 }
 
 /// Every server that this text starts, as far as it can be read.
-pub(crate) fn started_servers(format: SettingsFormat, text: &str) -> Vec<StartedServer> {
+pub(crate) fn started_servers(format: SettingsFormat, text: &str) -> Vec<ClientServer> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match format {
         SettingsFormat::Json { servers, .. } => json::started_servers(text, servers),

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::edit::EditError;
 use crate::entry::ServerEntry;
-use crate::others::StartedServer;
 use crate::plan::NameConflict;
+use crate::servers::{CREDENTIAL_KEYS, ClientServer, URL_KEYS};
 
 /// Comments and trailing commas, which editors allow in their settings, and nothing else beyond JSON.
 const JSONC: ParseOptions = ParseOptions {
@@ -102,7 +102,7 @@ pub(crate) fn remove_named(text: &str, servers: &str, name: &str) -> Result<Stri
 }
 
 /// Every entry with what it starts; `None` when the text cannot be read.
-pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<StartedServer>> {
+pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<ClientServer>> {
     let root = parse(text).ok()?;
     let container = find_property(&root.object_value()?, servers).ok()??;
     let entries = container.object_value()?.properties().into_iter();
@@ -110,10 +110,17 @@ pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<StartedSe
         let value = property.value()?.to_serde_value()?;
         let args = value["args"].as_array().map(Vec::as_slice);
         let args = args.unwrap_or_default().iter().filter_map(Value::as_str);
-        Some(StartedServer {
+        let env = value["env"].as_object().into_iter().flatten();
+        let text = |key: &str| value[key].as_str().map(str::to_owned);
+        Some(ClientServer {
             entry: property.decoded_name()?,
-            command: value["command"].as_str()?.to_owned(),
+            command: text("command"),
             args: args.map(str::to_owned).collect(),
+            env: env
+                .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+                .collect(),
+            url: URL_KEYS.iter().find_map(|key| text(key)),
+            has_credentials: CREDENTIAL_KEYS.iter().any(|key| !value[*key].is_null()),
         })
     });
     Some(started.collect())

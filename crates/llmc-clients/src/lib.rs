@@ -11,7 +11,7 @@
 //! - [`ServerEntry`]: what is written: a name, a program, its arguments
 //! - [`EditPlan`]: a prepared edit, to be shown and then applied
 //!
-//! [`OtherFileServer`] is an entry that the user may want to retire.
+//! [`OtherFileServer`] is an entry that the user may want to retire, [`ClientServer`] any entry of a file.
 
 mod client;
 mod edit;
@@ -22,6 +22,7 @@ mod found;
 mod json;
 mod others;
 mod plan;
+mod servers;
 mod toml;
 mod yaml;
 
@@ -30,3 +31,4 @@ pub use entry::{InvalidServerName, ServerEntry};
 pub use error::Error;
 pub use others::OtherFileServer;
 pub use plan::{AppliedEdit, EditPlan, NameConflict, SettingsChange};
+pub use servers::ClientServer;

@@ -4,6 +4,8 @@
 
 use std::path::Path;
 
+use crate::servers::ClientServer;
+
 /// An entry that starts another file server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherFileServer {
@@ -11,14 +13,6 @@ pub struct OtherFileServer {
     pub entry: String,
     /// The server's own name.
     pub title: &'static str,
-}
-
-/// How a settings file starts a server, whatever server that is.
-#[derive(Debug)]
-pub(crate) struct StartedServer {
-    pub(crate) entry: String,
-    pub(crate) command: String,
-    pub(crate) args: Vec<String>,
 }
 
 /// By what other file servers are started.
@@ -47,7 +41,7 @@ const KNOWN: [KnownServer; 2] = [
     },
 ];
 
-impl StartedServer {
+impl ClientServer {
     pub(crate) fn other_file_server(self) -> Option<OtherFileServer> {
         let known = KNOWN.iter().find(|known| known.is_started_by(&self))?;
         Some(OtherFileServer {
@@ -58,8 +52,9 @@ impl StartedServer {
 }
 
 impl KnownServer {
-    fn is_started_by(&self, server: &StartedServer) -> bool {
-        let program = Path::new(&server.command).file_name().unwrap_or_default();
+    fn is_started_by(&self, server: &ClientServer) -> bool {
+        let command = server.command.as_deref().unwrap_or_default();
+        let program = Path::new(command).file_name().unwrap_or_default();
         // A shell has the whole line as one argument.
         let words = || server.args.iter().flat_map(|arg| arg.split_whitespace());
         let in_container = ["docker", "podman"].iter().any(|name| program == *name);
@@ -89,10 +84,10 @@ mod tests {
     fn other_file_servers_are_known_by_what_starts_them() {
         let title = |line: &str| {
             let mut words = line.split(' ').map(str::to_owned);
-            let server = StartedServer {
-                entry: "x".to_owned(),
-                command: words.next().unwrap(),
+            let server = ClientServer {
+                command: words.next(),
                 args: words.collect(),
+                ..ClientServer::default()
             };
             server.other_file_server().map(|other| other.title)
         };
@@ -123,13 +118,13 @@ mod tests {
         ] {
             assert_eq!(title(line), None, "{line}");
         }
-        let shell = StartedServer {
-            entry: "x".to_owned(),
-            command: "bash".to_owned(),
+        let shell = ClientServer {
+            command: Some("bash".to_owned()),
             args: vec![
                 "-c".to_owned(),
                 "exec npx -y @wonderwhy-er/desktop-commander".to_owned(),
             ],
+            ..ClientServer::default()
         };
         assert!(shell.other_file_server().is_some());
     }

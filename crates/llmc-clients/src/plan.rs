@@ -10,6 +10,7 @@ use crate::entry::ServerEntry;
 use crate::error::Error;
 use crate::file::SettingsFile;
 use crate::others::OtherFileServer;
+use crate::servers::ClientServer;
 
 /// What to do to a file.
 #[derive(Debug, Clone)]
@@ -98,6 +99,27 @@ impl EditPlan {
         })
     }
 
+    /// Reads any text file and computes what `edit` makes of it. Nothing is written.
+    ///
+    /// # Errors
+    /// The file cannot be read, or `edit` says why it does not fit.
+    pub fn of_text(
+        path: &Path,
+        scope: SettingsScope,
+        edit: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<EditPlan, Error> {
+        let found = SettingsFile::read(path)?;
+        let after = edit(found.text().unwrap_or_default()).map_err(|reason| Error::Broken {
+            path: found.path().to_owned(),
+            reason,
+        })?;
+        Ok(EditPlan {
+            found,
+            after: Some(after),
+            scope,
+        })
+    }
+
     /// The arguments with which a settings file starts the server of this entry; `None` where it does not.
     pub fn installed_args(
         path: &Path,
@@ -105,6 +127,15 @@ impl EditPlan {
         entry: &ServerEntry,
     ) -> Option<Vec<String>> {
         args_of(format, SettingsFile::read(path).ok()?.text()?, entry)
+    }
+
+    /// The servers of a settings file, in its order; none where there is no file.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn servers(path: &Path, format: SettingsFormat) -> Result<Vec<ClientServer>, Error> {
+        let found = SettingsFile::read(path)?;
+        Ok(started_servers(format, found.text().unwrap_or_default()))
     }
 
     /// The entries of a settings file that start other file servers; none where the file cannot be read.

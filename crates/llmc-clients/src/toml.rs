@@ -5,8 +5,8 @@ use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value, 
 
 use crate::edit::EditError;
 use crate::entry::ServerEntry;
-use crate::others::StartedServer;
 use crate::plan::NameConflict;
+use crate::servers::{CREDENTIAL_KEYS, ClientServer, URL_KEYS};
 
 pub(crate) fn insert_entry(
     text: &str,
@@ -86,17 +86,25 @@ pub(crate) fn remove_named(text: &str, servers: &str, name: &str) -> Result<Stri
 }
 
 /// Every entry with what it starts; `None` when the text cannot be read.
-pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<StartedServer>> {
+pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<ClientServer>> {
     let document = parse(text).ok()?;
     let entries = document.get(servers)?.as_table_like()?.iter();
     let started = entries.filter_map(|(name, item)| {
         let fields = item.as_table_like()?;
         let args = fields.get("args").and_then(Item::as_array);
         let args = args.into_iter().flatten().filter_map(Value::as_str);
-        Some(StartedServer {
+        let env = fields.get("env").and_then(Item::as_table_like);
+        let env = env.into_iter().flat_map(|env| env.iter());
+        let text = |key: &str| Some(fields.get(key)?.as_str()?.to_owned());
+        Some(ClientServer {
             entry: name.to_owned(),
-            command: fields.get("command")?.as_str()?.to_owned(),
+            command: text("command"),
             args: args.map(str::to_owned).collect(),
+            env: env
+                .filter_map(|(name, value)| Some((name.to_owned(), value.as_str()?.to_owned())))
+                .collect(),
+            url: URL_KEYS.iter().find_map(|key| text(key)),
+            has_credentials: CREDENTIAL_KEYS.iter().any(|key| fields.contains_key(key)),
         })
     });
     Some(started.collect())

@@ -1,9 +1,11 @@
 //! What follows from several settings at once: defaults that depend on others, and contradictions.
 
 use crate::choices::{AuthMode, ConfinementMode, ExecProfile, Mode, OnTimeout, RlmProfile};
-use crate::config::{Config, NamedToken, TokenFault};
+use crate::config::{Config, NamedToken, TableFault, UpstreamConfig};
 use crate::error::ConfigProblem;
-use crate::merge::{MergedSettings, Setting, SettingSource, example};
+use crate::merge::{
+    MergedSettings, Setting, SettingMap, SettingSource, TOKENS, UPSTREAMS, example,
+};
 use crate::value::Value;
 
 /// Programs that may be started in exec profile `restricted`; each has rules for its arguments.
@@ -85,7 +87,13 @@ pub(crate) fn apply_rules(settings: &mut MergedSettings, has_file: bool) {
 
 /// Every contradiction between settings; `file` is the name of the configuration file in messages.
 pub(crate) fn contradictions(settings: &MergedSettings, file: &str) -> Vec<ConfigProblem> {
-    let mut problems = token_problems(settings, file);
+    let tokens = settings.token_entries().into_iter();
+    let tokens = tokens.map(|entry| NamedToken::try_from(entry).map(|token| token.name));
+    let mut problems = row_problems(TOKENS, "token", settings.rows(TOKENS), tokens, file);
+    let upstreams = settings.upstream_entries().into_iter();
+    let upstreams = upstreams.map(|entry| UpstreamConfig::try_from(entry).map(|one| one.name));
+    let rows = settings.rows(UPSTREAMS);
+    problems.extend(row_problems(UPSTREAMS, "upstream", rows, upstreams, file));
     let mcp = Config::from_settings(settings).mcp;
     let is_set = |key: &str| settings.top.is_set(key);
     let mut report = |key: &str, message: &str| {
@@ -171,25 +179,30 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     warnings
 }
 
-fn token_problems(settings: &MergedSettings, file: &str) -> Vec<ConfigProblem> {
+/// What is wrong with the tables of a list, each of which has a name of its own.
+fn row_problems(
+    list: &str,
+    noun: &str,
+    rows: &[SettingMap],
+    names: impl Iterator<Item = Result<String, TableFault>>,
+    file: &str,
+) -> Vec<ConfigProblem> {
     let mut problems = Vec::new();
-    let mut names = Vec::new();
-    let entries = settings.token_entries().into_iter().zip(&settings.tokens);
-    for (index, (entry, values)) in entries.enumerate() {
+    let mut known = Vec::new();
+    for (index, (name, values)) in names.zip(rows).enumerate() {
         let mut sources = values.0.values().map(|setting| &setting.source);
         let source = sources.find(|source| **source != SettingSource::Default);
         let place = source.map_or(String::new(), |source| source.describe(file));
         let mut report = |field: &str, message: &str| {
-            let key = format!("mcp.auth.tokens[{index}].{field}");
+            let key = format!("{list}[{index}].{field}");
             problems.push(ConfigProblem::new(place.clone(), key, message));
         };
-        match NamedToken::try_from(entry) {
-            Err(TokenFault(field, message)) => report(field, message),
-            Ok(token) if names.contains(&token.name) => {
-                let message = format!("\"{}\" is the name of another token", token.name);
-                report("name", &message);
+        match name {
+            Err(TableFault(field, message)) => report(field, message),
+            Ok(name) if known.contains(&name) => {
+                report("name", &format!("\"{name}\" is the name of another {noun}"));
             }
-            Ok(token) => names.push(token.name),
+            Ok(name) => known.push(name),
         }
     }
     problems

@@ -11,6 +11,8 @@ use crate::merge::{Layer, MergedSettings};
 use crate::spec::{ReadTable, TableSource};
 use crate::value::parse_ip;
 
+pub(crate) use crate::upstream::UpstreamConfig;
+
 /// The whole configuration, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -148,23 +150,23 @@ impl CodeExecutionConfig {
     }
 }
 
-/// Why a `[[mcp.auth.tokens]]` is no token: the key at fault and what is wrong with it.
-pub(crate) struct TokenFault(pub(crate) &'static str, pub(crate) &'static str);
+/// Why a table of a list is not what the list holds: the key at fault and what is wrong with it.
+pub(crate) struct TableFault(pub(crate) &'static str, pub(crate) &'static str);
 
 impl TryFrom<TokenEntry> for NamedToken {
-    type Error = TokenFault;
+    type Error = TableFault;
 
-    fn try_from(entry: TokenEntry) -> Result<Self, TokenFault> {
+    fn try_from(entry: TokenEntry) -> Result<Self, TableFault> {
         let digest = entry.sha256.as_deref().and_then(TokenDigest::parse);
         let proof = match (entry.token_env, digest) {
             (Some(_), Some(_)) => {
-                return Err(TokenFault(
+                return Err(TableFault(
                     "token_env",
                     "give either token_env or sha256, not both",
                 ));
             }
             (None, None) => {
-                return Err(TokenFault(
+                return Err(TableFault(
                     "token_env",
                     "missing; give either token_env or sha256",
                 ));
@@ -172,7 +174,7 @@ impl TryFrom<TokenEntry> for NamedToken {
             (Some(env), None) => TokenProof::Env(env),
             (None, Some(digest)) => TokenProof::Sha256(digest),
         };
-        let missing = TokenFault("name", "missing; every token needs a name");
+        let missing = TableFault("name", "missing; every token needs a name");
         Ok(Self {
             name: entry.name.ok_or(missing)?,
             proof,

@@ -10,12 +10,13 @@ use crate::choices::{
     AuthMode, CachePolicy, ConfigVersion, ConfinementMode, DefaultScope, EmbeddingProvider,
     ExecProfile, LogFormat, LogLevel, Mode, OnTimeout, RlmProfile, ScriptBackend,
 };
-use crate::config::NamedToken;
+use crate::config::{NamedToken, UpstreamConfig};
 use crate::spec::{
     choice, count, flag, int, list, map, number, positive, seconds, settings, tables, text, unset,
 };
 use crate::value::TextShape::{
-    Any, EnvName, Glob, HeaderName, Host, ModelName, NotEmpty, Path, Route, SearchPath, Sha256, Url,
+    Any, EnvName, Glob, HeaderName, HeaderVariable, Host, ModelName, NotEmpty, Path, Route,
+    SearchPath, Sha256, UpstreamName, Url, Variable,
 };
 use crate::widening::Widening::{
     self, IfAdded, IfChanged, IfLarger, IfLater, IfOutside, IfRemoved, IfSmaller,
@@ -49,6 +50,8 @@ settings! {
         ),
         /// Sends results a second time as `structuredContent`.
         structured_content: bool = flag(false),
+        /// Other MCP servers whose tools scripts can call.
+        upstream: Vec<UpstreamConfig> = tables().widens(IfChanged),
         tools: ToolsConfig,
         linux_ops: LinuxOpsConfig,
         exec: ExecConfig,
@@ -410,6 +413,39 @@ settings! {
         tools: Option<Vec<String>> = unset(list(NotEmpty, &["read_file", "rag_search"])).widens(IfChanged),
         /// As `mcp.limits.rate_limit_rps`, for this token.
         rate_limit_rps: Option<u64> = unset(positive(5)).widens(IfChanged),
+    }
+
+    /// Another MCP server behind this one; a program to start, or an address.
+    #[table("mcp.upstream[]")]
+    pub(crate) struct UpstreamEntry {
+        /// Scripts call its tools as `tools.NAME.tool(…)`; required, each one once.
+        name: Option<String> = unset(text(UpstreamName, "github")).widens(IfChanged),
+        /// The program that speaks MCP over its standard input and output; either this or `url`.
+        command: Option<String> = unset(text(NotEmpty, "npx")).widens(IfChanged),
+        /// Its arguments.
+        args: Vec<String> = list(Any, &[]).widens(IfChanged),
+        /// Its environment beside that of commands: `NAME=value`, or `NAME` to pass on the server's own.
+        env: Vec<String> = list(Variable, &[]).secret().widens(IfChanged),
+        /// The folder it starts in; the workspace root when unset.
+        cwd: Option<String> = unset(text(Path, "server")).widens(IfChanged),
+        /// The address of a server that speaks Streamable HTTP.
+        url: Option<String> = unset(text(Url, "https://example.com/mcp")).widens(IfChanged),
+        /// Headers whose values are in environment variables: `Header=VARIABLE`.
+        headers_env: Vec<String> = list(HeaderVariable, &[]).widens(IfChanged),
+        /// A file with the token that is sent as `Authorization: Bearer`.
+        token_file: Option<String> = unset(text(Path, "~/.config/example/token")).widens(IfChanged),
+        /// The tools that are offered; `*` stands for any characters.
+        tools: Vec<String> = list(NotEmpty, &["*"]).widens(IfChanged),
+        /// The tools that MCP clients are listed, each at its price in tokens.
+        promoted: Vec<String> = list(NotEmpty, &[]).widens(IfChanged),
+        /// Seconds without a call after which it is stopped.
+        idle_s: u64 = seconds(300).widens(IfChanged),
+        /// Confines it like commands; `false` gives it the user's own rights.
+        confine: bool = flag(true).widens(IfChanged),
+        /// Whether it may use the network; unset, as commands may.
+        network: Option<bool> = unset(flag(true)).widens(IfChanged),
+        /// Further folders it may write.
+        extra_write: Vec<String> = list(Path, &[]).widens(IfChanged),
     }
 
     /// Limits for each caller over HTTP.

@@ -75,11 +75,11 @@ impl KeyPath {
         }
     }
 
-    fn element(&self, index: usize) -> Self {
+    fn element(&self, list: &'static str, index: usize) -> Self {
         Self {
             path: format!("{}[]", self.path),
             shown: format!("{}[{index}]", self.shown),
-            slot: TableSlot::Token(index),
+            slot: TableSlot::Row(list, index),
         }
     }
 }
@@ -97,7 +97,7 @@ impl<'a> LayerReader<'a> {
     pub(crate) fn read(&mut self, at: &KeyPath, item: &Item, span: Option<Range<usize>>) {
         match find(&at.path) {
             Some(key) => match key.kind {
-                ValueKind::Tables => self.tables(at, item, span),
+                ValueKind::Tables => self.tables(at, key.path, item, span),
                 ValueKind::Map => self.table(at, item, span),
                 kind => match kind.accept(item) {
                     Ok(value) => {
@@ -156,19 +156,25 @@ impl<'a> LayerReader<'a> {
         }
     }
 
-    fn tables(&mut self, at: &KeyPath, item: &Item, span: Option<Range<usize>>) {
-        self.layer.tokens = Some(Vec::new());
+    fn tables(
+        &mut self,
+        at: &KeyPath,
+        list: &'static str,
+        item: &Item,
+        span: Option<Range<usize>>,
+    ) {
+        self.layer.lists.insert(list, Vec::new());
         if let Some(tables) = item.as_array_of_tables() {
             for (index, table) in tables.iter().enumerate() {
-                self.element(at, index, table);
+                self.element(at, list, index, table);
             }
         } else if let Some(array) = item.as_array() {
             for (index, value) in array.iter().enumerate() {
                 match value.as_inline_table() {
-                    Some(table) => self.element(at, index, table),
+                    Some(table) => self.element(at, list, index, table),
                     None => {
                         let message = format!("expected a table, found {}", value.type_name());
-                        self.problem(&at.element(index).shown, message, value.span());
+                        self.problem(&at.element(list, index).shown, message, value.span());
                     }
                 }
             }
@@ -178,11 +184,9 @@ impl<'a> LayerReader<'a> {
         }
     }
 
-    fn element(&mut self, at: &KeyPath, index: usize, table: &dyn TableLike) {
-        let element = at.element(index);
-        // An empty table still counts, so that its missing name is noticed.
-        let rows = self.layer.tokens.get_or_insert_default();
-        rows.resize_with(rows.len().max(index + 1), Default::default);
+    fn element(&mut self, at: &KeyPath, list: &'static str, index: usize, table: &dyn TableLike) {
+        let element = at.element(list, index);
+        self.layer.row(list, index);
         for (name, child) in table.iter() {
             self.read(&element.child(name), child, key_span(table, name));
         }

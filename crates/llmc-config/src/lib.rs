@@ -17,7 +17,8 @@
 //! - `choices`: enums for settings with a fixed set of words
 //! - `value`: the kinds of values and how TOML or bare text becomes one
 //! - `registry`: the declarations as rows, looking them up, the nearest row to a misspelling
-//! - `config`: [`Config`] and what follows from single tables
+//! - `config`: [`Config`] and what follows from single tables; `upstream`: other MCP servers;
+//!   `upstream_edit`: adding one to a file
 //! - `merge`: layers and their merged values, each with its [`SettingSource`]
 //! - `layer_reader`: one layer from a TOML tree; `layers`: the files, the environment, the command line
 //! - `locate`: which folder is the workspace and which files are read; `regular_file`: how they are read
@@ -51,6 +52,8 @@ mod template;
 mod tests;
 mod trust;
 mod trust_store;
+mod upstream;
+mod upstream_edit;
 mod value;
 mod widening;
 
@@ -73,3 +76,5 @@ pub use render::{reference_markdown, render_show};
 pub use template::{TemplateExtent, TemplateOptions, template};
 pub use trust::{ConfigTrust, TrustState, WideningSetting, revoke_trust};
 pub use trust_store::TrustStore;
+pub use upstream::{UpstreamCommand, UpstreamConfig, UpstreamHttp, UpstreamLaunch};
+pub use upstream_edit::{with_upstream, without_upstream};

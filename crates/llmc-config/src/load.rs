@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::check;
-use crate::config::{Config, TokenProof};
+use crate::config::{Config, TokenProof, UpstreamConfig};
 use crate::error::{ConfigError, ConfigProblem};
 use crate::layer_reader::FileRole;
 use crate::layers;
@@ -210,12 +210,31 @@ impl LoadedConfig {
         roots.extend(self.linux_roots());
         let roots: Vec<PathBuf> = roots.iter().map(|root| canonical_place(root)).collect();
         let record = self.trust.store().ok().map(TrustStore::path);
+        let upstreams = self.config.mcp.upstream.iter();
+        let pins = upstreams.filter_map(|upstream| self.pin_file(upstream).ok());
         let files = self.user_file.as_deref().into_iter().chain(record);
+        let files = files.map(Path::to_owned).chain(pins);
         let reachable = files.filter(|file| {
             let place = canonical_place(file);
             place.starts_with(&self.root) || roots.iter().any(|root| place.starts_with(root))
         });
-        reachable.map(Path::to_owned).collect()
+        reachable.collect()
+    }
+
+    /// Where the tools are recorded that the user has accepted of an upstream: outside every workspace, beside the record
+    /// of trust. A changed command or address has another file.
+    ///
+    /// # Errors
+    /// There is no place for it outside the workspace.
+    pub fn pin_file(&self, upstream: &UpstreamConfig) -> io::Result<PathBuf> {
+        let record = self.trust.store()?.path();
+        let name = format!("{}-{}.json", upstream.name, upstream.identity());
+        Ok(record.with_file_name("upstream").join(name))
+    }
+
+    /// The user's own file; it need not exist.
+    pub fn user_file(&self) -> Option<&Path> {
+        self.user_file.as_deref()
     }
 
     /// The home directory the configuration was read with.

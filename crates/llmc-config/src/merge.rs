@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::declarations::TokenEntry;
+use crate::declarations::{TokenEntry, UpstreamEntry};
 use crate::error::ConfigProblem;
 use crate::registry::{DefaultValue, SettingDef, all_settings, find};
 use crate::spec::{ReadTable, TableSource};
 use crate::value::{Value, ValueKind};
+
+/// The lists of tables, by path.
+pub(crate) const TOKENS: &str = "mcp.auth.tokens";
+pub(crate) const UPSTREAMS: &str = "mcp.upstream";
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +92,8 @@ pub(crate) struct SettingMap(pub(crate) BTreeMap<&'static str, Setting>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TableSlot {
     Top,
-    Token(usize),
+    /// This one of a list of tables, by the list's path.
+    Row(&'static str, usize),
     Agent(String),
 }
 
@@ -96,8 +101,8 @@ pub(crate) enum TableSlot {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Layer {
     pub(crate) top: SettingMap,
-    /// `Some` when the layer sets tokens at all: it then replaces those of the layers below.
-    pub(crate) tokens: Option<Vec<SettingMap>>,
+    /// Lists of tables by their path. A list that the layer sets at all replaces those of the layers below.
+    pub(crate) lists: BTreeMap<&'static str, Vec<SettingMap>>,
     pub(crate) agents: BTreeMap<String, SettingMap>,
 }
 
@@ -105,7 +110,7 @@ pub(crate) struct Layer {
 #[derive(Debug)]
 pub(crate) struct MergedSettings {
     pub(crate) top: SettingMap,
-    pub(crate) tokens: Vec<SettingMap>,
+    pub(crate) lists: BTreeMap<&'static str, Vec<SettingMap>>,
     pub(crate) agents: BTreeMap<String, SettingMap>,
 }
 
@@ -153,21 +158,22 @@ impl Layer {
         let row = match slot {
             TableSlot::Top => &mut self.top,
             TableSlot::Agent(id) => self.agents.entry(id.clone()).or_default(),
-            TableSlot::Token(index) => {
-                let rows = self.tokens.get_or_insert_default();
-                rows.resize_with(rows.len().max(index + 1), SettingMap::default);
-                &mut rows[*index]
-            }
+            TableSlot::Row(list, index) => self.row(list, *index),
         };
         row.0.insert(path, setting)
+    }
+
+    /// One table of a list; an empty one counts, so that what it lacks is noticed.
+    pub(crate) fn row(&mut self, list: &'static str, index: usize) -> &mut SettingMap {
+        let rows = self.lists.entry(list).or_default();
+        rows.resize_with(rows.len().max(index + 1), SettingMap::default);
+        &mut rows[index]
     }
 
     /// Leaves out a key.
     pub(crate) fn remove(&mut self, path: &str) {
         self.top.0.remove(path);
-        if find(path).is_some_and(|key| matches!(key.kind, ValueKind::Tables)) {
-            self.tokens = None;
-        }
+        self.lists.remove(path);
     }
 
     /// This layer with another of the same rank: where both set a key, their values must agree.
@@ -192,7 +198,7 @@ impl Layer {
     /// This layer with a higher one on top of it.
     pub(crate) fn under(mut self, higher: Self) -> Self {
         self.top = self.top.over(higher.top);
-        self.tokens = higher.tokens.or(self.tokens);
+        self.lists.extend(higher.lists);
         for (id, row) in higher.agents {
             let lower = self.agents.remove(&id).unwrap_or_default();
             self.agents.insert(id, lower.over(row));
@@ -204,13 +210,16 @@ impl Layer {
 impl MergedSettings {
     /// The defaults with the given layer on top.
     pub(crate) fn new(layer: Layer) -> Self {
-        let token = || SettingMap::defaults(is_token_field);
+        let row = |list: &str| SettingMap::defaults(|path| list_of(path) == Some(list));
         let agent = || SettingMap::defaults(is_agent_field);
-        let top = SettingMap::defaults(|path| !is_token_field(path) && !is_agent_field(path));
-        let tokens = layer.tokens.unwrap_or_default();
+        let top = SettingMap::defaults(|path| list_of(path).is_none() && !is_agent_field(path));
+        let lists = layer.lists.into_iter().map(|(list, rows)| {
+            let rows = rows.into_iter().map(|given| row(list).over(given));
+            (list, rows.collect())
+        });
         Self {
             top: top.over(layer.top),
-            tokens: tokens.into_iter().map(|row| token().over(row)).collect(),
+            lists: lists.collect(),
             agents: layer
                 .agents
                 .into_iter()
@@ -219,16 +228,29 @@ impl MergedSettings {
         }
     }
 
+    /// The tables of a list.
+    pub(crate) fn rows(&self, list: &str) -> &[SettingMap] {
+        self.lists.get(list).map_or(&[], Vec::as_slice)
+    }
+
     /// Each `[[mcp.auth.tokens]]` as written.
     pub(crate) fn token_entries(&self) -> Vec<TokenEntry> {
-        let tokens = self.tokens.iter();
+        self.read_rows(TOKENS)
+    }
+
+    /// Each `[[mcp.upstream]]` as written.
+    pub(crate) fn upstream_entries(&self) -> Vec<UpstreamEntry> {
+        self.read_rows(UPSTREAMS)
+    }
+
+    fn read_rows<T: ReadTable>(&self, list: &str) -> Vec<T> {
         let read = |values| {
-            TokenEntry::read(&TableSource {
+            T::read(&TableSource {
                 settings: self,
                 values,
             })
         };
-        tokens.map(read).collect()
+        self.rows(list).iter().map(read).collect()
     }
 
     /// Every key in table order, those of named tables with their index or name.
@@ -236,10 +258,12 @@ impl MergedSettings {
         let mut entries = Vec::new();
         for key in all_settings() {
             match key.kind {
-                ValueKind::Tables if self.tokens.is_empty() => entries.push(empty(key, "[]")),
+                ValueKind::Tables if self.rows(key.path).is_empty() => {
+                    entries.push(empty(key, "[]"));
+                }
                 ValueKind::Map if self.agents.is_empty() => entries.push(empty(key, "{}")),
                 ValueKind::Tables => {
-                    for (index, row) in self.tokens.iter().enumerate() {
+                    for (index, row) in self.rows(key.path).iter().enumerate() {
                         entries.extend(row.entries(&format!("{}[{index}]", key.path)));
                     }
                 }
@@ -300,8 +324,9 @@ pub(crate) fn example(path: &str) -> Option<Value> {
     find(path).map(|def| def.default.example().clone())
 }
 
-fn is_token_field(path: &str) -> bool {
-    path.contains("[].")
+/// The list of tables that a key is a field of.
+fn list_of(path: &str) -> Option<&str> {
+    path.split_once("[].").map(|(list, _)| list)
 }
 
 fn is_agent_field(path: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Rows of the declarations, and how they are found.
 //!
-//! Two paths hold more than one table: `mcp.auth.tokens[]` stands for each `[[mcp.auth.tokens]]`, `mcp.te.agents.*`
+//! Some paths hold more than one table: `mcp.auth.tokens[]` stands for each `[[mcp.auth.tokens]]`, `mcp.te.agents.*`
 //! for each `[mcp.te.agents."ID"]`. Declarations use these forms; everything shown to people has the index or the name.
 
 use crate::declarations::TABLES;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use crate::choices::Choice;
-use crate::config::NamedToken;
+use crate::config::{NamedToken, UpstreamConfig};
 use crate::declarations::AgentBudget;
 use crate::merge::{MergedSettings, SettingMap};
 use crate::registry::{DefaultValue, SettingDef};
@@ -293,6 +293,14 @@ impl FieldType for Vec<NamedToken> {
     fn read(source: &TableSource<'_>, _path: &str) -> Option<Self> {
         let tokens = source.settings.token_entries().into_iter();
         Some(tokens.filter_map(|token| token.try_into().ok()).collect())
+    }
+}
+
+impl FieldType for Vec<UpstreamConfig> {
+    /// As for tokens: what is no upstream has been reported before.
+    fn read(source: &TableSource<'_>, _path: &str) -> Option<Self> {
+        let entries = source.settings.upstream_entries().into_iter();
+        Some(entries.filter_map(|entry| entry.try_into().ok()).collect())
     }
 }
 

@@ -20,9 +20,9 @@ use crate::load::ConfigInputs;
 use crate::locate::{self, ConfigFile};
 use crate::merge::{Layer, MergedSettings, SettingMap};
 use crate::paths::{canonical_place, expand_home};
-use crate::registry::{SettingDef, all_settings};
+use crate::registry::all_settings;
 use crate::trust_store::TrustStore;
-use crate::value::{Value, ValueKind};
+use crate::value::Value;
 
 const ROOTS: &str = "mcp.tools.allowed_roots";
 const LINUX_ROOTS: &str = "mcp.linux_ops.roots.allowed_roots";
@@ -224,14 +224,14 @@ impl TrustQuestion<'_> {
         };
         let mut found = Vec::new();
         for key in all_settings() {
-            if let Some(tokens) = layer.tokens.as_deref().filter(|_| is_token_list(key)) {
-                let exact = rows_toml(tokens, Value::exact_toml);
-                let lower = self.user.tokens.as_deref();
+            if let Some(rows) = layer.lists.get(key.path) {
+                let exact = rows_toml(rows, Value::exact_toml);
+                let lower = self.user.lists.get(key.path);
                 if exact != lower.map_or("[]".to_owned(), |rows| rows_toml(rows, Value::exact_toml))
                 {
                     found.push(WideningSetting {
                         key: key.path,
-                        value: rows_toml(tokens, Value::to_toml),
+                        value: rows_toml(rows, Value::to_toml),
                         otherwise: lower.map(|rows| rows_toml(rows, Value::to_toml)),
                         exact,
                     });
@@ -268,10 +268,6 @@ impl TrustQuestion<'_> {
         check::apply_rules(&mut settings, false);
         settings
     }
-}
-
-fn is_token_list(key: &SettingDef) -> bool {
-    matches!(key.kind, ValueKind::Tables)
 }
 
 /// Tables as an array of inline tables.

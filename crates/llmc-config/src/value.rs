@@ -44,6 +44,12 @@ pub(crate) enum TextShape {
     Host,
     HeaderName,
     EnvName,
+    /// `NAME`, or `NAME=value`.
+    Variable,
+    /// `Header=VARIABLE`.
+    HeaderVariable,
+    /// What an upstream may be called: a Python name in lower case.
+    UpstreamName,
     /// An absolute URL path.
     Route,
     /// An `http` or `https` URL.
@@ -81,6 +87,8 @@ impl ValueKind {
             Self::OneOf { words, .. } => words.join(", "),
             Self::List(TextShape::Path) => "list of paths".to_owned(),
             Self::List(TextShape::Glob) => "list of globs".to_owned(),
+            Self::List(TextShape::Variable) => "list of `NAME=value` or `NAME`".to_owned(),
+            Self::List(TextShape::HeaderVariable) => "list of `Header=VARIABLE`".to_owned(),
             Self::List(TextShape::EnvName) => "list of environment variables".to_owned(),
             Self::List(_) => "list of text".to_owned(),
             Self::Tables => "list of tables".to_owned(),
@@ -165,6 +173,9 @@ impl TextShape {
             Self::Host => "IP address or host name",
             Self::HeaderName => "HTTP header name",
             Self::EnvName => "name of an environment variable",
+            Self::Variable => "NAME=value or NAME",
+            Self::HeaderVariable => "Header=VARIABLE",
+            Self::UpstreamName => "lower-case name of at most 30 characters",
             Self::Route => "URL path",
             Self::Url => "http or https URL",
             Self::ModelName => "provider/model",
@@ -186,6 +197,14 @@ impl TextShape {
             Self::Host => is_host(text),
             Self::HeaderName => !text.is_empty() && text.chars().all(is_header_char),
             Self::EnvName => is_env_name(text),
+            Self::Variable => {
+                let name = text.split_once('=').map_or(text, |(name, _)| name);
+                is_env_name(name) && !text.contains('\0')
+            }
+            Self::HeaderVariable => text.split_once('=').is_some_and(|(header, variable)| {
+                !header.is_empty() && header.chars().all(is_header_char) && is_env_name(variable)
+            }),
+            Self::UpstreamName => is_upstream_name(text),
             Self::Route => text.starts_with('/') && !text.contains(char::is_whitespace),
             Self::Url => is_url(text),
             Self::ModelName => is_model(text),
@@ -204,6 +223,14 @@ impl TextShape {
             Self::HeaderName => "must be an HTTP header name".to_owned(),
             Self::EnvName => {
                 "must be the name of an environment variable, not the token itself".to_owned()
+            }
+            Self::Variable => "must be NAME=value, or the NAME of an environment variable".to_owned(),
+            Self::HeaderVariable => {
+                "must be Header=VARIABLE: an HTTP header and an environment variable".to_owned()
+            }
+            Self::UpstreamName => {
+                "must be a lower-case letter and at most 29 letters, digits or _, and not reserved in Python"
+                    .to_owned()
             }
             Self::Route => "must be a URL path that starts with /".to_owned(),
             Self::Url => "must be a URL that starts with http:// or https://".to_owned(),
@@ -313,6 +340,22 @@ fn is_env_name(text: &str) -> bool {
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
+
+fn is_upstream_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.len() <= 30
+        && text
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && !PYTHON_WORDS.contains(&text)
+}
+
+/// Words in lower case that Python keeps for itself.
+const PYTHON_WORDS: [&str; 32] = [
+    "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif",
+    "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda",
+    "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+];
 
 fn is_url(text: &str) -> bool {
     let rest = text

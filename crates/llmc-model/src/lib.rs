@@ -11,7 +11,8 @@
 //! - [`ModelClient`]: sends a [`ChatRequest`] or texts to embed along a route, with retries inside a deadline.
 //!
 //! Parts: `model_name` parses `provider/model`, `endpoint` parses base URLs, `policy` admits routes, `price` is the
-//! dated price table, `ledger` reserves, `client` retries, `transport` speaks HTTP, `wire` the providers' JSON.
+//! dated price table, `ledger` reserves, `client` retries, `transport` speaks HTTP, `wire` the providers' JSON. `named_server`
+//! posts to other servers that the operator has named.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 mod client;
@@ -19,6 +20,7 @@ mod endpoint;
 mod error;
 mod ledger;
 mod model_name;
+mod named_server;
 mod policy;
 mod price;
 mod transport;
@@ -29,6 +31,7 @@ pub use endpoint::{HostLookup, system_lookup};
 pub use error::{Error, Result};
 pub use ledger::{Ledger, ModelSpending, Reservation, SpendingCaps, SpendingReport};
 pub use model_name::{ModelName, Provider};
+pub use named_server::{BodySink, NamedServer, ReplyHead};
 pub use policy::{EgressPolicy, EgressProfile, Route};
 pub use price::{Price, list_price};
 pub use wire::{ChatMessage, ChatReply, ChatRequest, ChatRole, TokenUsage};

@@ -17,7 +17,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use crate::policy::Route;
 
 /// For the TCP connection to one address, and again for the TLS handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_BYTES: usize = 32 << 20;
 
 pub(crate) struct Response {
@@ -56,7 +56,7 @@ pub(crate) async fn post(
     }
 }
 
-async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
+pub(crate) async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     let mut why = "no address".to_owned();
     for address in addresses {
         match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
@@ -133,7 +133,7 @@ async fn exchange(
 }
 
 /// One configuration for all connections: ring, and the root certificates compiled into the program.
-fn tls() -> Arc<ClientConfig> {
+pub(crate) fn tls() -> Arc<ClientConfig> {
     static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
     let config = CONFIG.get_or_init(|| {
         let roots = RootCertStore {

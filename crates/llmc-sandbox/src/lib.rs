@@ -86,7 +86,7 @@ pub use host::{
 };
 pub use limits::{ScriptLimit, ScriptLimits, SessionBudget};
 pub use monty_alloc::LimitedAllocator as CountingAllocator;
-pub use names::ScriptNames;
+pub use names::{ModulePart, ScriptNames};
 pub use outcome::{ScriptEnd, ScriptError, ScriptErrorKind, ScriptOutcome, ScriptValue};
 pub use parser::{
     ParserConfinement, ParserOptions, ParserPool, ParserRole, check_parsers, parse_in_workers,

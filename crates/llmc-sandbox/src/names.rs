@@ -13,12 +13,35 @@ pub struct ScriptNames {
     pub module: Option<String>,
     /// Functions found in the module only.
     pub module_functions: Vec<String>,
+    /// Parts of the module: `tools.github.create_issue()`, `tools.aio.github.create_issue()`.
+    #[serde(default)]
+    pub parts: Vec<ModulePart>,
     /// Names that scripts write for functions which are called otherwise here, each with the function's own name.
     pub meant: Vec<(String, String)>,
     /// Small values; they are copied into the worker.
     pub values: Vec<(String, Value)>,
     /// A block that binds one of these is refused before it runs.
     pub reserved: Vec<String>,
+}
+
+/// Functions of the host under a name of their own; the host is called with `name.function`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModulePart {
+    pub name: String,
+    pub functions: Vec<String>,
+}
+
+impl ModulePart {
+    /// The function that a name which the part does not have probably means.
+    pub(crate) fn nearest(&self, name: &str) -> Option<&str> {
+        let name: String = name.chars().take(64).collect();
+        let known = self.functions.iter();
+        known
+            .map(|candidate| (strsim::jaro_winkler(&name, candidate), candidate.as_str()))
+            .filter(|(score, _)| *score > 0.8)
+            .max_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(_, candidate)| candidate)
+    }
 }
 
 impl ScriptNames {

@@ -238,6 +238,8 @@ impl PythonSession {
             first["functions"] = json!(names.functions);
             first["module"] = json!(names.module);
             first["module_functions"] = json!(names.module_functions);
+            let parts = names.parts.iter().map(|part| (&part.name, &part.functions));
+            first["parts"] = json!(parts.collect::<BTreeMap<_, _>>());
             first["meant"] = json!(meant.collect::<BTreeMap<_, _>>());
             first["reserved"] = json!(names.reserved);
             self.known_names = keep.then(|| names.clone());

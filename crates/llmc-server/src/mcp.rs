@@ -441,10 +441,11 @@ fn user_agent_product(headers: &HeaderMap) -> Option<String> {
 
 /// A tool as it is listed.
 fn listed(tool: &ToolDef) -> Tool {
-    let reads = tool.effect == Effect::Reads;
-    let mut hints = ToolAnnotations::new()
-        .read_only(reads)
-        .open_world(tool.effect == Effect::SendsOut);
+    let reads = tool.effect.only_looks();
+    let mut hints = ToolAnnotations::new().read_only(reads).open_world(matches!(
+        tool.effect,
+        Effect::SendsOut | Effect::UpstreamReads | Effect::UpstreamRuns
+    ));
     if !reads {
         // Only meaningful, and only sent, for tools that change something.
         hints = hints

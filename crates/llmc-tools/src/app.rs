@@ -1,7 +1,7 @@
 //! The running application: configuration, workspace, stores, the list of tools.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use llmc_config::{Config, LoadedConfig};
@@ -29,6 +29,7 @@ use crate::script::Scripts;
 use crate::slots::CallSlots;
 use crate::state;
 use crate::tool::ToolDef;
+use crate::upstreams::Upstreams;
 
 /// The record of calls, in the state directory.
 pub(crate) const TELEMETRY: &str = "te_telemetry.db";
@@ -50,7 +51,11 @@ pub struct App {
     index: IndexKeeper,
     history: HistoryKeeper,
     observer: Observer,
-    listing: Vec<&'static ToolDef>,
+    /// Tools of this server that the mode lists.
+    own_listing: Vec<&'static ToolDef>,
+    /// The same, and the promoted tools of upstreams.
+    listing: OnceLock<Vec<&'static ToolDef>>,
+    upstreams: Upstreams,
     sidecars: Sidecars,
     slots: CallSlots,
     scripts: Scripts,
@@ -114,7 +119,8 @@ impl App {
             all_files(&loaded, &files, rules, state.clone())?,
             &config.mcp.history,
         );
-        let (listing, warnings) = mode::listing(config);
+        let upstreams = Upstreams::new(&loaded)?;
+        let (own_listing, warnings) = mode::listing(config);
         for warning in warnings.iter().chain(&loaded.warnings) {
             tracing::warn!("{warning}");
         }
@@ -134,7 +140,9 @@ impl App {
             index,
             history,
             observer,
-            listing,
+            own_listing,
+            listing: OnceLock::new(),
+            upstreams,
             sidecars,
             scripts: Scripts::default(),
             sessions: SessionBudgets::default(),
@@ -173,7 +181,14 @@ impl App {
 
     /// What an MCP client is listed, in order.
     pub fn listing(&self) -> &[&'static ToolDef] {
-        &self.listing
+        self.listing.get_or_init(|| {
+            let promoted = self.promoted_tools().iter();
+            self.own_listing.iter().chain(promoted).copied().collect()
+        })
+    }
+
+    pub(crate) fn upstreams(&self) -> &Upstreams {
+        &self.upstreams
     }
 
     /// Metrics, audit, telemetry.

@@ -91,7 +91,11 @@ fn question(tool: &str, args: &Map<String, Value>) -> String {
     )
 }
 
-/// Whether an entry of the setting means this tool: its name or an alias.
+/// Whether an entry of the setting means this tool: its name or an alias, or its upstream as `NAME.*`.
 fn is_named(entry: &str, tool: &str) -> bool {
+    let upstream = tool.split_once('.').map(|(upstream, _)| upstream);
+    if upstream.is_some() && entry.strip_suffix(".*") == upstream {
+        return true;
+    }
     entry == tool || crate::catalog::find(entry).is_some_and(|found| found.name == tool)
 }

@@ -15,7 +15,6 @@ use tracing::Instrument;
 use crate::app::App;
 use crate::approval::Approver;
 use crate::call_thread::run_on_call_thread;
-use crate::catalog;
 use crate::cx::{Caller, Cx, Surface};
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::meant;
@@ -118,7 +117,7 @@ impl App {
             .clone()
             .unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         call.correlation_id = Some(correlation_id.clone());
-        let tool = catalog::find(&call.name);
+        let tool = self.find_tool(&call.name);
         let caller = Arc::new(call.caller.clone());
         let args = ObservedArgs::new(tool, &call.args);
         // Whatever is logged on the way carries the id, on whichever thread.
@@ -179,7 +178,16 @@ impl App {
         let Some(tool) = tool else {
             return Err(unknown(&meant::suggestion_for(&call.name, &reach())));
         };
-        if call.caller.surface == Surface::Mcp {
+        if call.caller.surface == Surface::Mcp && tool.origin.is_some() {
+            // Of an upstream only the promoted ones are listed.
+            if !self.listing().iter().any(|listed| listed.name == tool.name) {
+                let how = match self.offers_scripts() {
+                    true => format!("; in execute_code: tools.{}(…)", tool.full_name()),
+                    false => String::new(),
+                };
+                return Err(unknown(&how));
+            }
+        } else if call.caller.surface == Surface::Mcp {
             match reach().route(tool) {
                 Some(Route::Direct) => {}
                 Some(Route::Script) => {
@@ -195,15 +203,15 @@ impl App {
             .caller
             .tools
             .as_ref()
-            .is_some_and(|tools| !tools.iter().any(|name| name == tool.name))
+            .is_some_and(|tools| !tool.is_in(tools))
         {
             return Err(Error::new(
                 ErrorKind::CommandDenied,
-                format!("{} is not among this token's tools", tool.name),
+                format!("{} is not among this token's tools", tool.full_name()),
             ));
         }
         // A script only looks by itself; what it calls is asked about when it calls.
-        if !matches!(tool.effect, Effect::Reads | Effect::Scripts)
+        if !(tool.effect.only_looks() || tool.effect == Effect::Scripts)
             && (self.config().mcp.tools.read_only || call.caller.read_only)
         {
             return Err(Error::new(
@@ -289,7 +297,11 @@ impl App {
         let mut task = match tool.effect {
             Effect::Reads | Effect::Writes => run_on_call_thread(work),
             // These mostly wait.
-            Effect::Runs | Effect::SendsOut | Effect::Scripts => tokio::spawn(work),
+            Effect::Runs
+            | Effect::SendsOut
+            | Effect::Scripts
+            | Effect::UpstreamReads
+            | Effect::UpstreamRuns => tokio::spawn(work),
         };
         let started = Instant::now();
         let tells = call.progress.is_some();

@@ -20,6 +20,7 @@ pub fn tools_markdown() -> String {
             Effect::Runs => "runs programs",
             Effect::SendsOut => "sends data out",
             Effect::Scripts => "runs a script; its calls are judged one by one",
+            Effect::UpstreamReads | Effect::UpstreamRuns => "calls another server",
         };
         let aliases: Vec<String> = tool
             .aliases

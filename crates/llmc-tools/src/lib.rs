@@ -69,6 +69,7 @@ pub mod state;
 pub mod stubs;
 mod te;
 mod tool;
+mod upstreams;
 
 pub use activity::StopTarget;
 pub use app::App;
@@ -86,3 +87,4 @@ pub use rlm::useless_model_prefix;
 pub use seal::{Facts, Sealed};
 pub use slots::{CallSlot, SlotPool};
 pub use tool::{Effect, ToolDef};
+pub use upstreams::UpstreamSummary;

@@ -58,11 +58,14 @@ pub fn listing(config: &Config) -> (Vec<&'static ToolDef>, Vec<String>) {
             warnings.push(format!("the tool list takes {size} characters, more than mcp.hybrid.bootstrap_budget_warning = {limit}"));
         }
     }
-    let ask = &config.mcp.code_execution.ask;
-    warnings.extend(phantoms("mcp.code_execution.ask", ask));
+    let ask = config.mcp.code_execution.ask.iter();
+    let own = ask.filter(|name| !is_of_upstream(config, name)).cloned();
+    warnings.extend(phantoms("mcp.code_execution.ask", &own.collect::<Vec<_>>()));
     for token in &config.mcp.auth.tokens {
         let key = format!("the list of tools of token {}", token.name);
-        warnings.extend(phantoms(&key, token.tools.as_deref().unwrap_or_default()));
+        let tools = token.tools.as_deref().unwrap_or_default().iter();
+        let own = tools.filter(|name| !is_of_upstream(config, name)).cloned();
+        warnings.extend(phantoms(&key, &own.collect::<Vec<_>>()));
     }
     (list, warnings)
 }
@@ -72,9 +75,20 @@ pub fn enabled(config: &Config) -> Vec<&'static ToolDef> {
     let is_on = |effect: Effect| match effect {
         Effect::Runs => config.mcp.tools.enable_run_cmd,
         Effect::SendsOut => config.mcp.rlm.enabled,
-        Effect::Reads | Effect::Writes | Effect::Scripts => true,
+        Effect::Reads
+        | Effect::Writes
+        | Effect::Scripts
+        | Effect::UpstreamReads
+        | Effect::UpstreamRuns => true,
     };
     TOOLS.iter().filter(|tool| is_on(tool.effect)).collect()
+}
+
+/// Whether a name is that of an upstream's tool, `NAME.tool` or `NAME.*`; which tools there are is known later.
+pub fn is_of_upstream(config: &Config, name: &str) -> bool {
+    let upstream = name.split_once('.').map(|(upstream, _)| upstream);
+    let mut known = config.mcp.upstream.iter();
+    known.any(|known| Some(known.name.as_str()) == upstream)
 }
 
 /// Names in a list of the configuration that no tool has, each with the one that was probably meant.

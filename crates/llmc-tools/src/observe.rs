@@ -130,7 +130,10 @@ fn event<'a>(
             session: caller.session.clone(),
             model: caller.model.clone(),
             client: caller.client.clone(),
-            tool: outcome.tool.map_or("unknown", |tool| tool.name).to_owned(),
+            tool: outcome
+                .tool
+                .map_or("unknown", ToolDef::full_name)
+                .to_owned(),
             // Commands pass the envelope whatever their tool is called.
             is_te: family == Family::Te || facts.program.is_some(),
             error_code: error.map(|error| error.kind.code(family).to_owned()),

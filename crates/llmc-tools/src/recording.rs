@@ -88,9 +88,9 @@ impl App {
             return Some(script.clone());
         }
         let extent = match tool.effect {
-            Effect::Reads | Effect::SendsOut => return None,
+            Effect::Reads | Effect::SendsOut | Effect::UpstreamReads => return None,
             Effect::Writes => RecordingExtent::NamedPaths,
-            Effect::Runs | Effect::Scripts => RecordingExtent::Workspace,
+            Effect::Runs | Effect::Scripts | Effect::UpstreamRuns => RecordingExtent::Workspace,
         };
         if !self.history_keeper().is_on() {
             return None;

@@ -202,7 +202,7 @@ impl App {
 
     /// All tools as Python functions, or one of them.
     fn read_stub(&self, file: &str) -> Result<Content> {
-        let tools = stubs::scriptable(self.config());
+        let tools = self.script_tools();
         let text = if file == stubs::STUB_FILE {
             Some(stubs::module(&tools))
         } else {
@@ -229,7 +229,7 @@ impl App {
             return;
         };
         let write = move || {
-            let text = stubs::module(&stubs::scriptable(app.config()));
+            let text = stubs::module(&app.script_tools());
             if let Err(error) = stubs::write(&dir, &text) {
                 tracing::warn!(%error, "the tools' stubs cannot be written");
             }

@@ -60,7 +60,7 @@ fn first_paragraph(text: &str) -> String {
     paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn strip(value: &mut Value) {
+pub(crate) fn strip(value: &mut Value) {
     let Value::Object(map) = value else { return };
     for noise in [
         "$schema",

@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use llmc_sandbox::{
-    PythonBackend, Sandbox, SandboxOptions, ScriptEnd, ScriptLimits, ScriptNames, ScriptOutcome,
-    SessionSetup,
+    ModulePart, PythonBackend, Sandbox, SandboxOptions, ScriptEnd, ScriptLimits, ScriptNames,
+    ScriptOutcome, SessionSetup,
 };
 
 use crate::app::App;
@@ -269,6 +269,19 @@ fn worker_error(error: llmc_sandbox::Error) -> Error {
 /// What a script finds beside Python: every tool that this configuration offers to scripts. Rights are asked per call.
 fn names(app: &App) -> ScriptNames {
     let tools = stubs::scriptable(app.config());
+    let mut parts: Vec<ModulePart> = Vec::new();
+    for tool in app.upstream_tools() {
+        let Some((name, function)) = tool.name.split_once('.') else {
+            continue;
+        };
+        match parts.last_mut().filter(|part| part.name == name) {
+            Some(part) => part.functions.push(function.to_owned()),
+            None => parts.push(ModulePart {
+                name: name.to_owned(),
+                functions: vec![function.to_owned()],
+            }),
+        }
+    }
     let plain = |name: &&&str| !name.contains('.');
     let aliases = tools
         .iter()
@@ -278,6 +291,7 @@ fn names(app: &App) -> ScriptNames {
         functions: tools.iter().map(|tool| tool.name.to_owned()).collect(),
         module: Some(MODULE.to_owned()),
         module_functions: further.map(|name| (*name).to_owned()).collect(),
+        parts,
         meant: meant::in_scripts(&tools),
         values: Vec::new(),
         reserved: vec![MODULE.to_owned()],

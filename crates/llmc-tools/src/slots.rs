@@ -36,7 +36,11 @@ impl WorkClass {
         match effect {
             Effect::Scripts => WorkClass::Scripts,
             Effect::SendsOut => WorkClass::Analyses,
-            Effect::Reads | Effect::Writes | Effect::Runs => WorkClass::Other,
+            Effect::Reads
+            | Effect::Writes
+            | Effect::Runs
+            | Effect::UpstreamReads
+            | Effect::UpstreamRuns => WorkClass::Other,
         }
     }
 }

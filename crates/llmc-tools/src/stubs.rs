@@ -36,7 +36,7 @@ Call tools.NAME(...) and get a dict, list or str; await tools.aio.NAME(...) to r
 A failing tool raises FileNotFoundError, PermissionError, TimeoutError, ValueError or RuntimeError; the message starts
 with its code, which tools.error_code(e) returns.";
 
-/// Every tool that a script may call under this configuration, in the catalogue's order; the caller's rights still hold.
+/// Every tool of this server that a script may call under this configuration, in the catalogue's order; the caller's rights still hold.
 pub(crate) fn scriptable(config: &Config) -> Vec<&'static ToolDef> {
     let mut tools = mode::enabled(config);
     tools.retain(|tool| tool.name != NOT_IN_SCRIPTS && tool.effect != Effect::Scripts);
@@ -55,13 +55,45 @@ pub(crate) fn module(tools: &[&ToolDef]) -> String {
         out.push('\n');
     }
     out.push_str(FIXED);
+    let mut upstreams: Vec<(&str, Vec<Stub>)> = Vec::new();
+    for (upstream, stub) in tools.iter().filter_map(|tool| Stub::of_upstream(tool)) {
+        match upstreams.last_mut().filter(|(name, _)| *name == upstream) {
+            Some((_, stubs)) => stubs.push(stub),
+            None => upstreams.push((upstream, vec![stub])),
+        }
+    }
+    for (upstream, stubs) in &upstreams {
+        out.push_str(&format!("class _Upstream_{upstream}:\n"));
+        for stub in stubs {
+            out.push_str(&format!("    def {}:\n", stub.signature("self")));
+            out.push_str(&quoted::docstring(stub.summary, "        "));
+            out.push_str("        ...\n");
+        }
+        out.push_str(&format!("\n{upstream}: _Upstream_{upstream}\n\n"));
+        out.push_str(&format!("class _AioUpstream_{upstream}:\n"));
+        for stub in stubs {
+            out.push_str(&format!("    async def {}: ...\n", stub.signature("self")));
+        }
+        out.push('\n');
+    }
     out.push_str("class _Aio:\n");
     out.push_str(&quoted::docstring("The same tools, to be awaited.", "    "));
     for stub in &stubs {
         out.push_str(&format!("    async def {}: ...\n", stub.signature("self")));
     }
+    for (upstream, _) in &upstreams {
+        out.push_str(&format!("    {upstream}: _AioUpstream_{upstream}\n"));
+    }
     out.push_str("\naio: _Aio\n");
     out
+}
+
+/// The names of the arguments in the order in which a call gives them: those without a default first.
+pub(crate) fn parameter_names(tool: &ToolDef) -> Vec<&str> {
+    let required = tool.schema().get("required").and_then(Value::as_array);
+    let mut names = tool.argument_names();
+    names.sort_by_key(|name| !required.is_some_and(|list| list.iter().any(|one| one == name)));
+    names
 }
 
 /// One tool's stub, unless its name is no Python name.
@@ -69,14 +101,29 @@ pub(crate) fn stub(tool: &ToolDef) -> Option<String> {
     Some(Stub::of(tool)?.function())
 }
 
+/// All that an upstream says about its tool, below how to call it here.
+const SERVER_SAYS: &str = "The server that has this tool says about it:";
+
 /// `read_file(path: str, offset_lines: int = 0, max_lines: int | None = None) -> str`.
 pub(crate) fn signature(tool: &ToolDef) -> Option<String> {
+    if let Some((upstream, stub)) = Stub::of_upstream(tool) {
+        return Some(format!("{upstream}.{}", stub.signature("")));
+    }
     Some(Stub::of(tool)?.signature(""))
 }
 
 /// All about one tool: how to call it, what comes back, what goes wrong.
 pub fn help(tool: &ToolDef) -> String {
-    Stub::of(tool).map_or_else(|| tool.signature(), |stub| stub.page())
+    match (Stub::of_upstream(tool), tool.origin) {
+        (Some((upstream, stub)), Some(origin)) => {
+            let page = stub.page(&format!("{upstream}."));
+            match origin.description.trim() == stub.summary {
+                true => page,
+                false => format!("{page}\n{SERVER_SAYS}\n{}\n", origin.description),
+            }
+        }
+        _ => Stub::of(tool).map_or_else(|| tool.signature(), |stub| stub.page("")),
+    }
 }
 
 /// What every script has beside the tools.
@@ -125,6 +172,25 @@ impl<'a> Stub<'a> {
             errors: tool.errors,
             ..stub
         })
+    }
+
+    /// The stub of an upstream's tool, and the upstream's name.
+    fn of_upstream(tool: &'a ToolDef) -> Option<(&'a str, Stub<'a>)> {
+        let (upstream, function) = tool.name.split_once('.')?;
+        let stub = Stub::from(
+            function,
+            tool.description(),
+            tool.schema(),
+            tool.arguments(),
+        )?;
+        let stub = Stub {
+            family: tool.family,
+            returns: &tool.shape().python_type,
+            gives: &tool.shape().fields,
+            errors: tool.errors,
+            ..stub
+        };
+        Some((upstream, stub))
     }
 
     /// The stub of a schema; `arguments` are its properties with defaults, bounds and help.
@@ -182,8 +248,9 @@ impl<'a> Stub<'a> {
         )
     }
 
-    fn page(&self) -> String {
-        let mut page = format!("{}\n{}\n", self.signature(""), self.summary);
+    /// All about the tool; `prefix` stands before its name.
+    fn page(&self, prefix: &str) -> String {
+        let mut page = format!("{prefix}{}\n{}\n", self.signature(""), self.summary);
         if !self.parameters.is_empty() {
             page.push_str("\nArguments:\n");
         }
@@ -195,7 +262,7 @@ impl<'a> Stub<'a> {
         }
         page.push_str(&format!("\nRaises {}\n", self.raised()));
         page.push_str(&format!(
-            "Together with others: await asyncio.gather(tools.aio.{}(...), ...)\n",
+            "Together with others: await asyncio.gather(tools.aio.{prefix}{}(...), ...)\n",
             self.name
         ));
         page

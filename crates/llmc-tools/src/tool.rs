@@ -21,6 +21,7 @@ use crate::render::Render;
 use crate::schema::{Lean, lean};
 use crate::seal::{Sealed, seal, seal_failure};
 use crate::shape::Shape;
+use crate::upstreams::UpstreamTool;
 
 /// What a call may do to the world. Policy decides on this, never on names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,17 @@ pub enum Effect {
     SendsOut,
     /// Runs a script, whose calls are judged one by one.
     Scripts,
+    /// Calls another server's tool that only looks, as that server says.
+    UpstreamReads,
+    /// Calls another server's tool that may change anything.
+    UpstreamRuns,
+}
+
+impl Effect {
+    /// Whether nothing changes by a call.
+    pub fn only_looks(self) -> bool {
+        matches!(self, Effect::Reads | Effect::UpstreamReads)
+    }
 }
 
 /// A tool. The first paragraph of the argument type's documentation is what the model reads.
@@ -97,9 +109,19 @@ pub struct ToolDef {
     pub retrieves: bool,
     pub(crate) errors: &'static [ErrorKind],
     pub(crate) keywords: &'static str,
-    make_lean: fn() -> Lean,
+    pub(crate) lean: LeanSource,
     pub(crate) run: fn(Cx, Map<String, Value>) -> RunningTool,
     pub(crate) time_limit: fn(&Cx) -> Duration,
+    /// Which tool of which upstream it is; none for those of the catalogue.
+    pub(crate) origin: Option<&'static UpstreamTool>,
+}
+
+/// Where a tool's words and schema come from.
+#[derive(Debug)]
+pub(crate) enum LeanSource {
+    /// Written when first asked for.
+    Made(fn() -> Lean),
+    Given(&'static Lean),
 }
 
 impl ToolDef {
@@ -115,9 +137,10 @@ impl ToolDef {
             retrieves: T::RETRIEVES,
             errors: T::ERRORS,
             keywords: T::KEYWORDS,
-            make_lean: lean::<T::Args, T::Output>,
+            lean: LeanSource::Made(lean::<T::Args, T::Output>),
             run: run::<T>,
             time_limit: T::time_limit,
+            origin: None,
         }
     }
 
@@ -149,6 +172,21 @@ impl ToolDef {
             "inputSchema": self.schema(),
         })
         .to_string()
+    }
+
+    /// What rights and records call it, whatever a list does.
+    pub(crate) fn full_name(&self) -> &str {
+        self.origin.map_or(self.name, |origin| &origin.full_name)
+    }
+
+    /// Whether a list of tools in the configuration has it: by its name, or all of an upstream as `NAME.*`.
+    pub(crate) fn is_in(&self, list: &[String]) -> bool {
+        let of_upstream = |entry: &String| {
+            let upstream = self.origin.map(|origin| origin.upstream.as_str());
+            upstream.is_some() && entry.strip_suffix(".*") == upstream
+        };
+        list.iter()
+            .any(|entry| entry == self.full_name() || of_upstream(entry))
     }
 
     /// The names of the arguments, in the order of the schema.
@@ -190,11 +228,15 @@ impl ToolDef {
 
     /// Written once per tool and process. The catalogue is a plain table, so what is computed lives beside it.
     fn lean(&self) -> &'static Lean {
+        let make = match &self.lean {
+            LeanSource::Given(lean) => return lean,
+            LeanSource::Made(make) => make,
+        };
         static WRITTEN: Mutex<BTreeMap<&str, &Lean>> = Mutex::new(BTreeMap::new());
         let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
         written
             .entry(self.name)
-            .or_insert_with(|| Box::leak(Box::new((self.make_lean)())))
+            .or_insert_with(|| Box::leak(Box::new(make())))
     }
 }
 

@@ -283,6 +283,43 @@ fn contradictions_are_refused() {
             "llmc.toml:2: mcp.auth.tokens[0].sha256: must be 64 hexadecimal digits",
         ),
         ("[[mcp.auth.tokens]]".to_owned(), "mcp.auth.tokens[0].token_env: missing; give either token_env or sha256"),
+        ("[[mcp.upstream]]".to_owned(), "mcp.upstream[0].name: missing; every upstream needs a name"),
+        (
+            "upstream = [{ name = \"a\" }]".to_owned(),
+            "llmc.toml:2: mcp.upstream[0].command: missing; give either command or url",
+        ),
+        (
+            "upstream = [{ name = \"a\", command = \"x\", url = \"https://x\" }]".to_owned(),
+            "llmc.toml:2: mcp.upstream[0].url: give either command or url, not both",
+        ),
+        (
+            "upstream = [{ name = \"a\", url = \"https://x\", confine = false }]".to_owned(),
+            "llmc.toml:2: mcp.upstream[0].confine: belongs to an upstream with a command",
+        ),
+        (
+            "upstream = [{ name = \"a\", command = \"x\", token_file = \"t\" }]".to_owned(),
+            "llmc.toml:2: mcp.upstream[0].token_file: belongs to an upstream with a url",
+        ),
+        (
+            "upstream = [{ name = \"a\", command = \"x\" }, { name = \"a\", url = \"https://x\" }]".to_owned(),
+            "llmc.toml:2: mcp.upstream[1].name: \"a\" is the name of another upstream",
+        ),
+        (
+            "upstream = [{ name = \"aio\", command = \"x\" }]".to_owned(),
+            "llmc.toml:2: mcp.upstream[0].name: is a function of the module of tools; choose another",
+        ),
+        (
+            "upstream = [{ name = \"Git-Hub\", command = \"x\" }]".to_owned(),
+            "llmc.toml:2: mcp.upstream[0].name: must be a lower-case letter and at most 29 letters, digits or _, and not reserved in Python",
+        ),
+        (
+            "upstream = [{ name = \"a\", command = \"x\", env = [\"=secret\"] }]".to_owned(),
+            "llmc.toml:2: mcp.upstream[0].env: position 0: must be NAME=value, or the NAME of an environment variable",
+        ),
+        (
+            "upstream = [{ name = \"a\", url = \"https://x\", headers_env = [\"Authorization: secret\"] }]".to_owned(),
+            "llmc.toml:2: mcp.upstream[0].headers_env: position 0: must be Header=VARIABLE: an HTTP header and an environment variable",
+        ),
     ];
     for (lines, expect) in cases {
         check(&format!("[mcp]\n{lines}"), &[], &[], expect);

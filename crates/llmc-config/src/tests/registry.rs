@@ -133,7 +133,10 @@ fn what_sounds_secret_is_masked() {
         assert_eq!(
             key.secret,
             sounds && matches!(key.kind, ValueKind::Text(_))
-                || matches!(key.kind, ValueKind::Text(TextShape::Sha256))
+                || matches!(
+                    key.kind,
+                    ValueKind::Text(TextShape::Sha256) | ValueKind::List(TextShape::Variable)
+                )
         );
     }
 }

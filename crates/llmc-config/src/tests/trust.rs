@@ -513,6 +513,22 @@ fn tokens_are_trusted_as_a_whole() {
 }
 
 #[test]
+fn an_upstream_of_a_workspace_needs_trust_and_leaves_the_users_own_in_place() {
+    let upstream =
+        |name: &str| format!("[[mcp.upstream]]\nname = \"{name}\"\ncommand = \"{name}\"\n");
+    let names = |loaded: &LoadedConfig| -> Vec<String> {
+        let upstreams = loaded.config.mcp.upstream.iter();
+        upstreams.map(|upstream| upstream.name.clone()).collect()
+    };
+    let place = Place::new(&upstream("evil")).with_user_file(&upstream("mine"));
+    let loaded = place.load(&[]);
+    assert_eq!(names(&loaded), ["mine"]);
+    assert_eq!(keys(&loaded), ["mcp.upstream"]);
+    assert!(loaded.trust.settings[0].value.contains("name = \"evil\""));
+    assert_eq!(names(&load_trusted(&place.inputs(&[])).unwrap()), ["evil"]);
+}
+
+#[test]
 fn the_hash_tells_values_apart_that_look_alike() {
     let hash = |toml: &str| Place::new(toml).load(&[]).trust.hash;
     let url = |user: &str| format!("rlm.base_url = \"http://{user}@model.example/\"");

@@ -285,6 +285,15 @@ def module(channel, start):
     for name in start["functions"] + start["module_functions"]:
         setattr(made, name, tool(channel, name))
         setattr(aio, name, awaitable(channel, name))
+    for part, functions in start["parts"].items():
+        for whole, bound in ((made, tool), (aio, awaitable)):
+            below = types.ModuleType(f"{whole.__name__}.{part}")
+            for name in functions:
+                setattr(below, name, bound(channel, f"{part}.{name}"))
+            below.__getattr__ = missing(below, {})
+            setattr(whole, part, below)
+            if start["module"]:
+                sys.modules[below.__name__] = below
     made.aio, made.error_code = aio, error_code
     made.__getattr__ = missing(made, start["meant"])
     aio.__getattr__ = missing(aio, start["meant"])

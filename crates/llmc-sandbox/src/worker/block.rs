@@ -150,6 +150,10 @@ impl<'a> BlockDriver<'a> {
                 let digest = digest(&call.args);
                 return Ok(call.resume(digest, self.print()));
             }
+            Callee::NotInPart(part, name) => {
+                let error = self.not_in_part(&part, &name);
+                return Ok(call.resume(error, self.print()));
+            }
             Callee::ErrorCode => {
                 let code = error_code(call.args.first());
                 return Ok(call.resume(code, self.print()));
@@ -239,6 +243,16 @@ impl<'a> BlockDriver<'a> {
             }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
+    }
+
+    fn not_in_part(&self, part: &str, name: &str) -> MontyException {
+        let module = self.names.module.as_deref().unwrap_or_default();
+        let mut message = format!("{module}.{part} has no function '{name}'");
+        let known = self.names.parts.iter().find(|known| known.name == part);
+        if let Some(near) = known.and_then(|part| part.nearest(name)) {
+            message.push_str(&format!("; did you mean {near}?"));
+        }
+        MontyException::new(ExcType::AttributeError, Some(message))
     }
 
     fn no_function(&self, name: &str) -> MontyException {

@@ -3,7 +3,7 @@
 use monty_types::{DictPairs, MontyClassInstance, MontyClassType, MontyObject, MontyUuid};
 
 use super::library::DIGEST;
-use crate::names::ScriptNames;
+use crate::names::{ModulePart, ScriptNames};
 
 /// Identities of the module and of its part whose functions are awaited.
 const MODULE_ID: MontyUuid = MontyUuid::from_u128(0x11);
@@ -20,6 +20,8 @@ pub(super) enum Callee {
     Sync(String),
     /// Of the host, to be awaited.
     Async(String),
+    /// A function that a part of the module does not have; the part's name, and the function's.
+    NotInPart(String, String),
     ErrorCode,
     /// Answered by the worker, for libraries.
     Digest,
@@ -48,6 +50,14 @@ fn instance(name: &str, id: MontyUuid, attrs: DictPairs) -> MontyObject {
 
 /// Resolves a call. A function taken from `aio` and stored in a variable has `aio.` in its name.
 pub(super) fn callee(names: &ScriptNames, name: &str, on: Option<MontyUuid>) -> Callee {
+    if let Some((part, is_aio)) = part_of(names, on) {
+        let full = format!("{}.{name}", part.name);
+        return match (part.functions.iter().any(|known| known == name), is_aio) {
+            (true, false) => Callee::Sync(full),
+            (true, true) => Callee::Async(full),
+            (false, _) => Callee::NotInPart(part.name.clone(), name.to_owned()),
+        };
+    }
     let (awaited, name) = match (on, name.strip_prefix("aio.")) {
         (Some(AIO_ID), _) => (true, name),
         (None, Some(name)) => (true, name),
@@ -72,6 +82,17 @@ pub(super) fn lookup(
         name,
         docstring: None,
     };
+    if let Some((part, is_aio)) = part_of(names, on) {
+        let known = part.functions.iter().any(|function| function == name);
+        let prefix = if is_aio { "aio." } else { "" };
+        return known.then(|| function(format!("{prefix}{}.{name}", part.name)));
+    }
+    if let Some(MODULE_ID | AIO_ID) = on
+        && names.parts.iter().any(|part| part.name == name)
+    {
+        let id = part_id(name, on == Some(AIO_ID));
+        return Some(instance(name, id, DictPairs::from(Vec::new())));
+    }
     match on {
         Some(AIO_ID) => has_function(names, name).then(|| function(format!("aio.{name}"))),
         Some(_) => {
@@ -88,5 +109,28 @@ pub(super) fn lookup(
 
 fn has_function(names: &ScriptNames, name: &str) -> bool {
     let mut all = names.functions.iter().chain(&names.module_functions);
-    all.any(|function| function == name)
+    let in_part = |(part, function): (&str, &str)| {
+        let mut parts = names.parts.iter().filter(|known| known.name == part);
+        parts.any(|part| part.functions.iter().any(|known| known == function))
+    };
+    all.any(|function| function == name) || name.split_once('.').is_some_and(in_part)
+}
+
+/// The part that an object is, and whether its functions are awaited.
+fn part_of(names: &ScriptNames, on: Option<MontyUuid>) -> Option<(&ModulePart, bool)> {
+    let on = on.filter(|on| *on != MODULE_ID && *on != AIO_ID)?;
+    names.parts.iter().find_map(|part| {
+        let mut kinds = [false, true].into_iter();
+        let is_aio = kinds.find(|is_aio| part_id(&part.name, *is_aio) == on)?;
+        Some((part, is_aio))
+    })
+}
+
+/// The identity of a part. It follows from the name, since sessions keep objects while configurations change.
+fn part_id(name: &str, is_aio: bool) -> MontyUuid {
+    // FNV-1a: no two names of one configuration are likely to share it, and nothing depends on that but a lookup.
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    MontyUuid::from_u128((if is_aio { 0x14 } else { 0x13 }) << 64 | u128::from(hash))
 }

@@ -32,6 +32,23 @@ fn names() {
     ] {
         assert_eq!(shows(code), "3", "{code}");
     }
+    for code in [
+        "tools.github.upper('a')",
+        "g = tools.github\ng.upper('a')",
+        "f = tools.github.upper\nf('a')",
+        "from tools import github\ngithub.upper('a')",
+        "await tools.aio.github.upper('a')",
+        "f = tools.aio.github.upper\nawait f('a')",
+    ] {
+        assert_eq!(shows(code), "A", "{code}");
+    }
+    let error = fails("tools.github.uper('a')", ScriptErrorKind::Exception);
+    assert_eq!(error.exception, "AttributeError");
+    assert!(
+        error.message.contains("did you mean upper?"),
+        "{}",
+        error.message
+    );
     // A script's own names come first.
     assert_eq!(shows("def add(a, b): return 'own'\nadd(1, 2)"), "own");
 }

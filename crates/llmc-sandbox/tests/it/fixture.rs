@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use llmc_sandbox::{
-    Exception, Sandbox, ScriptCall, ScriptCallError, ScriptEnd, ScriptError, ScriptErrorKind,
-    ScriptHost, ScriptLimits, ScriptNames, ScriptOutcome, Session, SessionSetup,
+    Exception, ModulePart, Sandbox, ScriptCall, ScriptCallError, ScriptEnd, ScriptError,
+    ScriptErrorKind, ScriptHost, ScriptLimits, ScriptNames, ScriptOutcome, Session, SessionSetup,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +32,7 @@ impl ScriptHost for Toys {
             "add" => Ok(json!(
                 call.args.iter().filter_map(Value::as_i64).sum::<i64>()
             )),
+            "github.upper" => Ok(json!(call.args[0].as_str().unwrap().to_uppercase())),
             "fail" => Err(ScriptCallError::raise(
                 Exception::FileNotFound,
                 "NOT_FOUND: no such thing",
@@ -74,6 +75,10 @@ pub(crate) fn names() -> ScriptNames {
         functions: FUNCTIONS.map(str::to_owned).to_vec(),
         module: Some("tools".to_owned()),
         module_functions: vec!["search".to_owned()],
+        parts: vec![ModulePart {
+            name: "github".to_owned(),
+            functions: vec!["upper".to_owned()],
+        }],
         meant: Vec::new(),
         values: vec![("seven".to_owned(), json!(7))],
         reserved: vec!["tools".to_owned()],

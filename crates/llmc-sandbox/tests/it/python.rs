@@ -188,6 +188,9 @@ fn computing() {
             "4",
         ),
         ("await tools.aio.add(5)", "5"),
+        ("tools.github.upper('a')", "A"),
+        ("from tools.github import upper\nupper('a')", "A"),
+        ("await tools.aio.github.upper('a')", "A"),
         ("seven", "7"),
         (
             "echo(1, b=[None, True, 2.5, 'é'])",

@@ -279,6 +279,7 @@ impl TokenLimits {
         let tools = named.tools.as_ref().map(|tools| {
             let known = tools.iter().map(|tool| match catalog::find(tool) {
                 Some(found) => found.name.to_owned(),
+                None if tool.contains('.') => tool.clone(),
                 None => {
                     tracing::warn!(
                         token = name,

@@ -9,6 +9,7 @@ use crate::cx::Cx;
 use crate::error::Result;
 use crate::render::Document;
 use crate::tool::{Effect, Tool};
+use crate::upstreams::UpstreamSummary;
 
 pub(super) struct Health;
 
@@ -35,6 +36,38 @@ pub(crate) struct HealthReport {
     /// Why the parsers of source files are not confined.
     #[serde(skip_serializing_if = "Option::is_none")]
     parsers: Option<String>,
+    /// Other servers behind this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    upstreams: Vec<UpstreamState>,
+}
+
+/// How an upstream is doing, in few words: the route needs no token.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct UpstreamState {
+    name: String,
+    tools: usize,
+    #[schemars(extend("enum" = ["idle", "running", "failing", "not accepted"]))]
+    state: &'static str,
+    /// Tools that changed since the user accepted them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    withheld: Vec<String>,
+}
+
+impl UpstreamState {
+    fn of(summary: UpstreamSummary) -> UpstreamState {
+        let health = summary.health;
+        UpstreamState {
+            state: match (summary.missing, health.running, health.last_error) {
+                (Some(_), ..) => "not accepted",
+                (None, true, _) => "running",
+                (None, false, Some(_)) => "failing",
+                (None, false, None) => "idle",
+            },
+            name: summary.name,
+            tools: summary.tools,
+            withheld: health.withheld,
+        }
+    }
 }
 
 impl HealthReport {
@@ -49,6 +82,11 @@ impl HealthReport {
             index_progress: app.index_progress(),
             index_error: app.index().failure(),
             parsers: llmc_sandbox::parser_confinement().and_then(|found| found.weakness()),
+            upstreams: app
+                .upstream_summaries()
+                .into_iter()
+                .map(UpstreamState::of)
+                .collect(),
         }
     }
 }

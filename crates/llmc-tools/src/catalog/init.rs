@@ -14,6 +14,7 @@ use crate::reachable::{Reach, Route};
 use crate::render::{AnswerRoom, Render, Rendition};
 use crate::stubs;
 use crate::tool::{Effect, Tool};
+use crate::upstreams::UpstreamSummary;
 
 pub(super) struct Init;
 
@@ -46,6 +47,9 @@ impl Tool for Init {
             .blocking(|cx, cancel| Ok((project::look(cx, cancel), cx.app().script_backend_kind())))
             .await?;
         let mut text = guide(cx.app().config(), &facts, &scripts);
+        if stubs_are_reachable(cx.app().config()) {
+            text.push_str(&upstream_lines(&cx.app().upstream_summaries()));
+        }
         if let Some(ignored) = cx.app().loaded().trust.ignored() {
             text.push_str(&format!("\nconfiguration: {ignored}"));
         }
@@ -83,6 +87,22 @@ fn guide(config: &Config, facts: &ProjectFacts, scripts: &str) -> String {
         off.join(", ")
     };
     text.push_str(&format!("switched off: {off}"));
+    text
+}
+
+/// One line for each upstream.
+fn upstream_lines(upstreams: &[UpstreamSummary]) -> String {
+    let mut text = String::new();
+    for upstream in upstreams {
+        let name = &upstream.name;
+        text.push_str(&match &upstream.missing {
+            None => format!(
+                "\nserver {name}: {} tools in scripts, tools.{name}.NAME(…); tools.search(\"words\") finds them",
+                upstream.tools
+            ),
+            Some(why) => format!("\nserver {name}: no tools, {why}"),
+        });
+    }
     text
 }
 

@@ -19,7 +19,6 @@ use serde_json::{Map, Value, json};
 use super::host::Tools;
 use crate::approval;
 use crate::call::Call;
-use crate::catalog;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::recording::{self, clipped};
@@ -129,7 +128,7 @@ pub(super) async fn system(
     };
     let app = tools.cx().app();
     // Nothing has happened yet, so nothing is recorded; a refusal is, below.
-    if operation == "check" && app.admit(catalog::find(tool), &call).is_ok() {
+    if operation == "check" && app.admit(app.find_tool(tool), &call).is_ok() {
         let cx = tools.cx();
         let checked = cx.blocking({
             let args = args.clone();

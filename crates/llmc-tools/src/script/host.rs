@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::files;
 use crate::approval;
 use crate::call::Call;
-use crate::catalog;
 use crate::cx::{Caller, Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Family};
 use crate::meant;
@@ -87,7 +86,7 @@ impl Tools<'_> {
     }
 
     fn offered(&self) -> Vec<&'static ToolDef> {
-        stubs::scriptable(self.cx.app().config())
+        self.cx.app().script_tools()
     }
 
     /// `tools.search("words")`
@@ -105,7 +104,10 @@ impl Tools<'_> {
         let name = one_text(call, "name")?;
         let name = name.strip_prefix("tools.").unwrap_or(name);
         let offered = self.offered();
-        let tool = catalog::find(name)
+        let tool = self
+            .cx
+            .app()
+            .find_tool(name)
             .filter(|tool| offered.iter().any(|offered| offered.name == tool.name));
         match tool {
             Some(tool) => Ok(stubs::help(tool).into()),
@@ -165,7 +167,10 @@ impl ScriptHost for Tools<'_> {
         } = call;
         // A script knows only names that it was given; this is for a worker that lies.
         let offered = self.offered();
-        let tool = catalog::find(&name)
+        let tool = self
+            .cx
+            .app()
+            .find_tool(&name)
             .filter(|tool| offered.iter().any(|offered| offered.name == tool.name));
         let Some(tool) = tool else {
             return Err(self.no_tool(&name));
@@ -187,10 +192,10 @@ impl ScriptHost for Tools<'_> {
         let script = self.cx.recording();
         let outcome = self.cx.app().call_in_script(call, script).await;
         let happened = match &outcome.result {
-            Ok(_) => tool.effect != Effect::Reads,
+            Ok(_) => !tool.effect.only_looks(),
             // The command ran until it was ended.
             Err(error) => {
-                tool.effect == Effect::Runs
+                matches!(tool.effect, Effect::Runs | Effect::UpstreamRuns)
                     && matches!(error.kind, ErrorKind::TimedOut | ErrorKind::Cancelled)
             }
         };
@@ -234,8 +239,7 @@ fn named(
             tool.signature()
         ))
     };
-    let properties = tool.schema().get("properties").and_then(Value::as_object);
-    let mut names = properties.into_iter().flat_map(Map::keys);
+    let mut names = stubs::parameter_names(tool).into_iter();
     let mut named = kwargs;
     for value in args {
         let Some(name) = names.next() else {
@@ -244,7 +248,7 @@ fn named(
         if named.contains_key(name) {
             return Err(usage(format!("{name} is given twice")));
         }
-        named.insert(name.clone(), value);
+        named.insert(name.to_owned(), value);
     }
     Ok(named)
 }

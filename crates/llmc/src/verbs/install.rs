@@ -272,7 +272,7 @@ fn bad_args(message: impl Into<String>) -> Failure {
 }
 
 /// Folders of the user's and this project's client settings.
-fn client_paths(common: &Common) -> Result<ClientPaths, Failure> {
+pub(super) fn client_paths(common: &Common) -> Result<ClientPaths, Failure> {
     let project = llmc_config::workspace_root(&inputs(common)?)?;
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.filter(|home| home.is_absolute()).ok_or_else(|| {

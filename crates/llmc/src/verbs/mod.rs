@@ -20,6 +20,7 @@ mod tool;
 mod tools;
 mod trust;
 mod tui;
+mod upstream;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal, Write};
@@ -106,6 +107,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Config(ConfigVerb::Init(args)) | Verb::Init(args) => init::run(common, &args),
         Verb::Trust(args) => trust::run(common, &args),
         Verb::Install(args) => install::run(common, &args),
+        Verb::Upstream(verb) => upstream::run(common, verb),
         Verb::Uninstall(args) => install::uninstall(common, &args),
         Verb::Completions { shell } => shell::completions(shell),
         Verb::Man { folder } => shell::man(folder.as_deref()),

@@ -41,7 +41,13 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
         }
         return Err(Failure::new(ErrorKind::UnknownTool, usage));
     };
-    let Some(tool) = catalog::find(name) else {
+    // The application knows which tools upstreams have; those of the catalogue need none before their flags are read.
+    let app = match catalog::find(name) {
+        None if name.contains('.') => Some(start_quietly(common)?),
+        _ => None,
+    };
+    let upstream = || app.as_ref().and_then(|app| app.find_tool(name));
+    let Some(tool) = catalog::find(name).or_else(upstream) else {
         let hint = llmc_tools::suggestion(name);
         return Err(Failure::new(
             ErrorKind::UnknownTool,
@@ -59,7 +65,10 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
     let common = merged(common, &matches);
     let json = matches.get_flag("json output");
     let form = if json { Form::Data } else { Form::Text };
-    let outcome = call(&common, tool, args, form)?;
+    let outcome = match &app {
+        Some(app) => call_on(app, tool, args, form, None)?,
+        None => call(&common, tool, args, form)?,
+    };
     show(tool, &outcome, json)
 }
 

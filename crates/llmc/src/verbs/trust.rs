@@ -88,7 +88,7 @@ fn describe(file: &str, trust: &ConfigTrust) -> String {
 }
 
 /// Text from a file that is not trusted, with everything escaped that could hide or reorder parts of it on a terminal.
-fn visible(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     text.chars().fold(String::new(), |mut shown, c| {
         if c.is_control() || !(c.is_ascii() || c.is_alphanumeric()) {
             shown.extend(c.escape_unicode());

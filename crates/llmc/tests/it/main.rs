@@ -118,6 +118,7 @@ mod threat_model;
 mod tool_chains;
 mod trust;
 mod tui;
+mod upstream;
 
 use llmc_testkit::{McpClient, TestWorkspace};
 

@@ -1,0 +1,36 @@
+//! Other MCP servers behind this one: connections, their tools as the user accepted them, calls.
+//!
+//! The crate is an MCP client. It starts servers through `llmc-exec`, confined like commands unless the operator decides
+//! otherwise, and only when one of their tools is called. It knows nothing of this program's own tools, of answers or
+//! their budgets. What a server says is data: lengths are bounded, text that is repeated in errors is cut to one line.
+//!
+//! The three types to know: [`Upstream`] is one server, [`PinnedTools`] what the user accepted of it, and
+//! [`UpstreamAnswer`] what one of its tools returned.
+//!
+//! - `upstream`: starting, stopping, restarting with a growing wait, withholding what was not accepted
+//! - `connection`: handshakes of both generations of the protocol, lists, calls
+//! - `child`: messages over the standard input and output of a program; `lines`: cutting them; `request`: one of them
+//! - `http`: messages to a server at an address, sent by `llmc-model`
+//! - `pins`: the record of accepted tools and how a list differs from it; `pin_diff`: the same for a person
+//! - `answer`: the result of a call; `tool_names`: names that scripts and clients can use
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+mod answer;
+mod child;
+mod connection;
+mod error;
+mod http;
+mod lines;
+mod pin_diff;
+mod pins;
+mod request;
+mod tool_names;
+mod upstream;
+
+pub use answer::{AnswerPart, UpstreamAnswer};
+pub use error::{Error, Result};
+pub use http::HttpLaunch;
+pub use pins::{PinChange, PinnedTools, ToolPin};
+pub use request::ProgressSink;
+pub use tool_names::listed_name;
+pub use upstream::{ChildLaunch, Launch, Upstream, UpstreamCall, UpstreamHealth};

@@ -1,0 +1,306 @@
+//! One upstream: started by its first call, stopped when idle, started again when it has ended.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use llmc_exec::{ExecRequest, GitAccess, RunOwner, Runner, Settings};
+use llmc_host::{OpenDir, PathRules, Roots, lock};
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::UpstreamAnswer;
+use crate::child::ChildProcess;
+use crate::connection::{Connection, Link, ToolCall};
+use crate::error::{Error, Result, quoted};
+use crate::http::{HttpLaunch, HttpLink};
+use crate::pins::PinnedTools;
+use crate::request::ProgressSink;
+
+/// The wait after a first failure; it doubles with each further one.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// Values of environment variables that are shorter are not taken for secrets.
+const MIN_SECRET_CHARS: usize = 6;
+
+/// How an upstream is started or reached.
+#[derive(Debug)]
+pub enum Launch {
+    /// A program that speaks over its standard input and output.
+    Child(ChildLaunch),
+    /// A server at an address.
+    Http(HttpLaunch),
+}
+
+/// A program to start.
+#[derive(Debug)]
+pub struct ChildLaunch {
+    /// What bounds it.
+    pub settings: Settings,
+    pub argv: Vec<String>,
+    /// Variables beside those of commands.
+    pub env: Vec<(String, String)>,
+    /// Where it starts.
+    pub cwd: PathBuf,
+}
+
+/// A call of one of its tools.
+#[derive(Clone)]
+pub struct UpstreamCall<'a> {
+    /// As the server calls it.
+    pub tool: &'a str,
+    pub args: &'a Map<String, Value>,
+    pub timeout: Duration,
+    pub cancel: &'a CancellationToken,
+    pub progress: Option<ProgressSink>,
+}
+
+/// How an upstream is doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UpstreamHealth {
+    pub running: bool,
+    pub starts: u64,
+    pub calls: u64,
+    pub failures: u64,
+    pub last_error: Option<String>,
+    /// Tools that are withheld because they are not as the user accepted them.
+    pub withheld: Vec<String>,
+}
+
+/// One upstream of this server.
+#[derive(Debug)]
+pub struct Upstream {
+    launch: Launch,
+    idle: Duration,
+    pin_file: PathBuf,
+    slot: tokio::sync::Mutex<Slot>,
+    health: Mutex<UpstreamHealth>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    live: Option<Arc<Live>>,
+    failures: u32,
+    /// Not started again before, and why it failed.
+    retry_at: Option<(Instant, String)>,
+}
+
+/// A connection, and what of it may be called.
+#[derive(Debug)]
+struct Live {
+    connection: Connection,
+    /// What the server lists now.
+    tools: Mutex<PinnedTools>,
+    /// It let a call run out of time: whether it still answers is asked before the next.
+    is_suspect: AtomicBool,
+}
+
+impl Upstream {
+    /// An upstream that is not started yet. `pin_file` records what the user has accepted of it.
+    pub fn new(launch: Launch, idle: Duration, pin_file: PathBuf) -> Upstream {
+        Upstream {
+            launch,
+            idle,
+            pin_file,
+            slot: tokio::sync::Mutex::default(),
+            health: Mutex::default(),
+        }
+    }
+
+    /// How it is doing, without waiting for a call that is about to start it.
+    pub fn health(&self) -> UpstreamHealth {
+        let mut health = lock(&self.health).clone();
+        if let Ok(slot) = self.slot.try_lock() {
+            let is_open = |live: &Arc<Live>| live.connection.is_open();
+            health.running = slot.live.as_ref().is_some_and(is_open);
+        }
+        health
+    }
+
+    /// Starts the server if it is not running, and asks it for its tools as they are now.
+    ///
+    /// # Errors
+    /// It cannot be started, or does not answer.
+    pub async fn list(&self, cancel: &CancellationToken) -> Result<PinnedTools> {
+        let live = self.live(cancel).await?;
+        let tools = lock(&live.tools).clone();
+        Ok(tools)
+    }
+
+    /// Calls a tool, unless it is not as the user has accepted it.
+    ///
+    /// # Errors
+    /// The server cannot be started, ends, or gives no answer in time; the tool is withheld.
+    pub async fn call(&self, call: UpstreamCall<'_>) -> Result<UpstreamAnswer> {
+        lock(&self.health).calls += 1;
+        let answered = self.attempt(&call).await;
+        match &answered {
+            Ok(_) => self.slot.lock().await.failures = 0,
+            Err(error) => {
+                self.note_failure(error);
+                if matches!(error, Error::TimedOut(_))
+                    && let Some(live) = &self.slot.lock().await.live
+                {
+                    live.is_suspect.store(true, Ordering::Relaxed);
+                }
+                if error.ends_connection() {
+                    self.slot.lock().await.live = None;
+                    lock(&self.health).running = false;
+                }
+            }
+        }
+        answered
+    }
+
+    /// Stops it; the next call starts it again.
+    pub async fn stop(&self) {
+        self.slot.lock().await.live = None;
+        lock(&self.health).running = false;
+    }
+
+    async fn attempt(&self, call: &UpstreamCall<'_>) -> Result<UpstreamAnswer> {
+        let live = self.live(call.cancel).await?;
+        if live.connection.take_list_changed() {
+            let listed = live.connection.list_tools(call.cancel).await?;
+            *lock(&live.tools) = listed;
+        }
+        self.check_accepted(&live, call.tool)?;
+        let result = live
+            .connection
+            .call_tool(ToolCall {
+                name: call.tool,
+                args: call.args,
+                timeout: call.timeout,
+                cancel: call.cancel,
+                progress: call.progress.clone(),
+            })
+            .await?;
+        UpstreamAnswer::of_result(result)
+    }
+
+    /// Compares a tool with the record, which another process may have changed meanwhile.
+    fn check_accepted(&self, live: &Live, tool: &str) -> Result<()> {
+        let tools = lock(&live.tools);
+        let Some(now) = tools.find(tool) else {
+            return Err(Error::Gone(quoted(tool)));
+        };
+        let pins = PinnedTools::load(&self.pin_file)?.unwrap_or_default();
+        let (changed, words) = match pins.find(tool) {
+            Some(accepted) if accepted.hash == now.hash => (false, String::new()),
+            Some(_) => (true, "changed since the user accepted it".to_owned()),
+            None => (true, "was never accepted by the user".to_owned()),
+        };
+        let mut health = lock(&self.health);
+        health.withheld.retain(|name| name != tool);
+        if !changed {
+            return Ok(());
+        }
+        health.withheld.push(tool.to_owned());
+        Err(Error::Withheld(format!("{} {words}", quoted(tool))))
+    }
+
+    /// The running server; started if there is none.
+    async fn live(&self, cancel: &CancellationToken) -> Result<Arc<Live>> {
+        let mut slot = self.slot.lock().await;
+        if let Some(live) = slot.live.as_ref().filter(|live| live.connection.is_open())
+            && (!live.is_suspect.swap(false, Ordering::Relaxed)
+                || live.connection.is_answering().await)
+        {
+            return Ok(live.clone());
+        }
+        slot.live = None;
+        if let Some((at, last)) = &slot.retry_at {
+            let wait = at.saturating_duration_since(Instant::now());
+            if !wait.is_zero() {
+                return Err(Error::Waiting {
+                    failures: slot.failures,
+                    wait,
+                    last: last.clone(),
+                });
+            }
+        }
+        match self.start(cancel).await {
+            Ok(live) => {
+                let live = Arc::new(live);
+                slot.live = Some(live.clone());
+                slot.retry_at = None;
+                let mut health = lock(&self.health);
+                health.running = true;
+                health.starts += 1;
+                Ok(live)
+            }
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Err(error) => {
+                let doubled = FIRST_BACKOFF.saturating_mul(1 << slot.failures.min(10));
+                slot.failures = slot.failures.saturating_add(1);
+                slot.retry_at =
+                    Some((Instant::now() + doubled.min(MAX_BACKOFF), error.to_string()));
+                Err(error)
+            }
+        }
+    }
+
+    async fn start(&self, cancel: &CancellationToken) -> Result<Live> {
+        let link = match &self.launch {
+            Launch::Child(child) => {
+                // Finding out what the kernel gives and starting a program block.
+                let (settings, idle) = (child.settings.clone(), self.idle);
+                let (argv, env, cwd) = (child.argv.clone(), child.env.clone(), child.cwd.clone());
+                let started = tokio::task::spawn_blocking(move || {
+                    start_child(settings, &argv, &env, &cwd, idle)
+                });
+                let child = started
+                    .await
+                    .map_err(|error| Error::NotStarted(error.to_string()))??;
+                Link::Child(child)
+            }
+            Launch::Http(launch) => Link::Http(HttpLink::new(launch)?),
+        };
+        let connection = Connection::open(link, cancel).await?;
+        let tools = connection.list_tools(cancel).await?;
+        Ok(Live {
+            connection,
+            tools: Mutex::new(tools),
+            is_suspect: AtomicBool::new(false),
+        })
+    }
+
+    fn note_failure(&self, error: &Error) {
+        let mut health = lock(&self.health);
+        health.failures += 1;
+        health.last_error = Some(error.to_string());
+    }
+}
+
+fn start_child(
+    settings: Settings,
+    argv: &[String],
+    env: &[(String, String)],
+    cwd: &std::path::Path,
+    idle: Duration,
+) -> Result<ChildProcess> {
+    let failed = |error: &dyn std::fmt::Display| Error::NotStarted(quoted(&error.to_string()));
+    let dir = open_dir(cwd).map_err(|error| failed(&error))?;
+    let runner = Runner::open(settings).map_err(|error| failed(&error))?;
+    let secrets = env.iter().map(|(_, value)| value.clone());
+    let secrets = secrets.filter(|value| value.chars().count() >= MIN_SECRET_CHARS);
+    let request = ExecRequest {
+        env,
+        owner: RunOwner {
+            principal: "local",
+            session: "",
+        },
+        // It outlives every call, so there is no moment at which its changes of a repository could be merged.
+        git: GitAccess::ReadOnly,
+        ..ExecRequest::new(argv, &dir, Duration::MAX)
+    };
+    ChildProcess::start(runner, &request, idle, secrets.collect())
+}
+
+/// The folder that a program starts in; it need not lie in the workspace.
+fn open_dir(path: &std::path::Path) -> llmc_host::Result<OpenDir> {
+    let rules = Arc::new(PathRules::new(None, Vec::new()));
+    let roots = Roots::open(path, &[path.to_owned()], rules)?;
+    roots.open_dir(".")
+}

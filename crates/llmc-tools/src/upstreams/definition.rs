@@ -1,0 +1,248 @@
+//! A tool of an upstream as a definition like the catalogue's.
+//!
+//! Definitions live as long as the process, like the catalogue: an application reads its upstreams' tools once.
+
+use llmc_config::UpstreamConfig;
+use llmc_gateway::{ToolPin, listed_name};
+use serde_json::{Map, Value};
+
+use super::run;
+use crate::error::{ErrorKind, Family};
+use crate::schema::{Lean, strip};
+use crate::shape::{HELP, Shape};
+use crate::tool::{Effect, LeanSource, ToolDef};
+
+/// The house limits on what a list sends for a tool.
+const MAX_DESCRIPTION_WORDS: usize = 15;
+const MAX_PARAMETER_WORDS: usize = 5;
+/// Characters of a word that is none.
+const MAX_WORD_CHARS: usize = 40;
+
+const ERRORS: &[ErrorKind] = &[
+    ErrorKind::ProviderFailed,
+    ErrorKind::CommandDenied,
+    ErrorKind::TooLarge,
+];
+
+/// Which tool of which upstream a definition stands for.
+#[derive(Debug)]
+pub(crate) struct UpstreamTool {
+    pub(crate) upstream: String,
+    /// As the server calls it.
+    pub(crate) tool: String,
+    /// `NAME.tool`: what rights and records call it.
+    pub(crate) full_name: String,
+    /// All that the server says about it.
+    pub(crate) description: String,
+}
+
+/// The definition that scripts, REST and the command line use.
+pub(super) fn define(config: &UpstreamConfig, pin: &ToolPin, function: &str) -> &'static ToolDef {
+    let full_name: &'static str = leak(format!("{}.{function}", config.name));
+    let own_name = format!("{}.{}", config.name, pin.name);
+    let aliases: &'static [&'static str] = match own_name == full_name {
+        true => &[],
+        false => Box::leak(Box::new([leak(own_name)])),
+    };
+    let origin: &'static UpstreamTool = Box::leak(Box::new(UpstreamTool {
+        upstream: config.name.clone(),
+        tool: pin.name.clone(),
+        full_name: full_name.to_owned(),
+        description: pin.description.clone(),
+    }));
+    let arguments = explained(&pin.input_schema);
+    Box::leak(Box::new(ToolDef {
+        name: full_name,
+        aliases,
+        effect: match pin.is_read_only() {
+            true => Effect::UpstreamReads,
+            false => Effect::UpstreamRuns,
+        },
+        family: Family::Linux,
+        destructive: pin.is_destructive(),
+        idempotent: pin.annotations.get("idempotentHint") == Some(&Value::Bool(true)),
+        retrieves: false,
+        errors: ERRORS,
+        keywords: leak(pin.description.clone()),
+        lean: LeanSource::Given(Box::leak(Box::new(Lean {
+            description: first_words(&pin.description, MAX_DESCRIPTION_WORDS),
+            schema: short_schema(&pin.input_schema),
+            arguments,
+            shape: Shape {
+                python_type: "Any".to_owned(),
+                fields: "the server's data: a dict or list where it sends JSON, else text"
+                    .to_owned(),
+            },
+        }))),
+        run: run::run,
+        time_limit: run::time_limit,
+        origin: Some(origin),
+    }))
+}
+
+/// The same under a name that MCP clients accept and no other tool has.
+pub(super) fn promote(tool: &'static ToolDef, is_taken: impl Fn(&str) -> bool) -> &'static ToolDef {
+    let (upstream, function) = tool.name.split_once('.').unwrap_or(("", tool.name));
+    let mut name = listed_name(upstream, function);
+    let mut number = 2;
+    while is_taken(&name) {
+        let end = format!("_{number}");
+        let mut shorter = listed_name(upstream, function);
+        shorter.truncate(64 - end.len());
+        name = shorter + &end;
+        number += 1;
+    }
+    Box::leak(Box::new(ToolDef {
+        name: leak(name),
+        aliases: &[],
+        lean: match &tool.lean {
+            LeanSource::Made(make) => LeanSource::Made(*make),
+            LeanSource::Given(lean) => LeanSource::Given(lean),
+        },
+        ..*tool
+    }))
+}
+
+/// The arguments with what the server says about each as help.
+fn explained(schema: &Map<String, Value>) -> Map<String, Value> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mut arguments = properties.cloned().unwrap_or_default();
+    for argument in arguments.values_mut().filter_map(Value::as_object_mut) {
+        if let Some(help) = argument.get("description").cloned() {
+            argument.insert(HELP.to_owned(), help);
+        }
+    }
+    arguments
+}
+
+/// The schema without what a model need not read, each argument in a few words.
+fn short_schema(schema: &Map<String, Value>) -> Map<String, Value> {
+    let mut schema = Value::Object(schema.clone());
+    inline_definitions(&mut schema);
+    strip(&mut schema);
+    let Value::Object(mut schema) = schema else {
+        return Map::new();
+    };
+    for noise in [
+        "description",
+        "$defs",
+        "definitions",
+        "oneOf",
+        "allOf",
+        "$id",
+    ] {
+        schema.shift_remove(noise);
+    }
+    schema.insert("type".to_owned(), "object".into());
+    let properties = schema
+        .entry("properties")
+        .or_insert_with(|| Value::Object(Map::new()));
+    for property in properties.as_object_mut().into_iter().flatten() {
+        if let Some(Value::String(words)) = property.1.get_mut("description") {
+            *words = first_words(words, MAX_PARAMETER_WORDS);
+        }
+    }
+    schema
+}
+
+/// Puts local definitions where they are referred to, as far as they are not nested.
+fn inline_definitions(schema: &mut Value) {
+    let definitions: Map<String, Value> = ["$defs", "definitions"]
+        .iter()
+        .filter_map(|key| schema.get(*key)?.as_object())
+        .flatten()
+        .map(|(name, definition)| (name.clone(), definition.clone()))
+        .collect();
+    if definitions.is_empty() {
+        return;
+    }
+    let replace = |value: &mut Value| {
+        let Some(name) = value.get("$ref").and_then(Value::as_str) else {
+            return;
+        };
+        let name = name.rsplit('/').next().unwrap_or_default();
+        if let Some(definition) = definitions.get(name) {
+            *value = definition.clone();
+        }
+    };
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for property in properties.into_iter().flatten().map(|(_, value)| value) {
+        replace(property);
+        if let Some(items) = property.get_mut("items") {
+            replace(items);
+        }
+    }
+}
+
+/// The first sentence, at most so many words; a `…` says that there is more.
+fn first_words(text: &str, max_words: usize) -> String {
+    let sentence = text.split("\n\n").next().unwrap_or(text).trim();
+    let sentence = match sentence.find(". ") {
+        Some(end) => &sentence[..=end],
+        None => sentence,
+    };
+    let mut words: Vec<String> = Vec::new();
+    for word in sentence.split_whitespace() {
+        if words.len() == max_words {
+            words.push("…".to_owned());
+            break;
+        }
+        words.push(
+            word.chars()
+                .filter(|c| !c.is_control())
+                .take(MAX_WORD_CHARS)
+                .collect(),
+        );
+    }
+    words.join(" ")
+}
+
+fn leak(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_schema_is_cut_to_what_a_model_needs() {
+        let long = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "object",
+            "title": "Args",
+            "additionalProperties": false,
+            "$defs": {"Color": {"type": "string", "enum": ["red", "blue"], "title": "Color"}},
+            "properties": {
+                "color": {"$ref": "#/$defs/Color"},
+                "count": {"type": "integer", "default": 3, "description": "How many of them there are to be, at most"},
+                "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": null},
+            },
+            "required": ["color"],
+        });
+        let short = short_schema(&schema(long));
+        assert_eq!(
+            Value::Object(short).to_string(),
+            r#"{"type":"object","properties":{"color":{"type":"string","enum":["red","blue"]},"count":{"type":"integer","description":"How many of them there …"},"note":{"type":"string"}},"required":["color"]}"#
+        );
+        assert_eq!(
+            Value::Object(short_schema(&Map::new())).to_string(),
+            r#"{"type":"object","properties":{}}"#
+        );
+    }
+
+    #[test]
+    fn a_description_is_its_first_sentence() {
+        assert_eq!(first_words("Adds a file. Then more.", 15), "Adds a file.");
+        assert_eq!(first_words("One two three", 2), "One two …");
+        let endless = first_words(&"x".repeat(1 << 20), 15);
+        assert_eq!(endless.len(), MAX_WORD_CHARS);
+        assert_eq!(first_words("a\u{7}b\n\nc", 15), "ab");
+    }
+}

@@ -1,0 +1,238 @@
+//! A call of an upstream's tool.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use llmc_config::{UpstreamCommand, UpstreamConfig, UpstreamHttp, UpstreamLaunch};
+use llmc_exec::{Confinement, Profile, Settings};
+use llmc_gateway::{
+    ChildLaunch, Error as GatewayError, HttpLaunch, Launch, Upstream, UpstreamCall,
+};
+use serde_json::{Map, Value};
+
+use super::definition::UpstreamTool;
+use super::output::UpstreamOutput;
+use crate::app::App;
+use crate::cx::Cx;
+use crate::error::{Error, ErrorKind, Result};
+use crate::recording;
+use crate::seal::{seal, seal_failure};
+use crate::tool::{Effect, RunningTool, ToolDef};
+
+/// Characters of a failed tool's own words in an error.
+const MAX_FAILURE_CHARS: usize = 2_000;
+
+/// How many servers stand before this one, in the environment of an upstream: it may be this very program.
+const DEPTH_VARIABLE: &str = "LLMC_UPSTREAM_DEPTH";
+const MAX_DEPTH: u32 = 2;
+
+/// As long as a command may be waited for.
+pub(super) fn time_limit(cx: &Cx) -> Duration {
+    cx.app().config().mcp.exec.max_wait()
+}
+
+/// Calls the tool that `cx` names.
+pub(super) fn run(cx: Cx, args: Map<String, Value>) -> RunningTool {
+    Box::pin(async move {
+        let found = cx.app().find_tool(cx.tool());
+        let Some((tool, origin)) = found.and_then(|tool| Some((tool, tool.origin?))) else {
+            return Err(Error::new(ErrorKind::Internal, "no tool of an upstream"));
+        };
+        match call(&cx, tool, origin, &args).await {
+            Ok(output) => {
+                cx.blocking(move |cx, cancel| {
+                    recording::finish(cx);
+                    seal(cx, cancel, &output)
+                })
+                .await
+            }
+            Err(error) => {
+                cx.blocking(move |cx, _| {
+                    recording::finish(cx);
+                    Err(seal_failure(cx, error))
+                })
+                .await
+            }
+        }
+    })
+}
+
+async fn call(
+    cx: &Cx,
+    tool: &'static ToolDef,
+    origin: &'static UpstreamTool,
+    args: &Map<String, Value>,
+) -> Result<UpstreamOutput> {
+    let upstream = cx.app().upstream(&origin.upstream)?;
+    if tool.effect == Effect::UpstreamRuns {
+        cx.blocking(|cx, _| {
+            recording::begin(cx);
+            Ok(())
+        })
+        .await?;
+    }
+    let words = cx.clone();
+    let answered = upstream
+        .call(UpstreamCall {
+            tool: &origin.tool,
+            args,
+            timeout: time_limit(cx),
+            cancel: cx.cancel(),
+            progress: Some(Arc::new(move |said: &str| words.tell(said.to_owned()))),
+        })
+        .await;
+    let answer = answered.map_err(|error| failure(&origin.upstream, error))?;
+    if answer.is_error {
+        let said = answer.text();
+        let mut message: String = said.chars().take(MAX_FAILURE_CHARS).collect();
+        if message.len() < said.len() {
+            message.push('…');
+        }
+        let message = format!("{}: {message}", origin.full_name);
+        return Err(Error::new(ErrorKind::ProviderFailed, message).retry(false));
+    }
+    cx.blocking(move |_, cancel| Ok(UpstreamOutput::of(tool.name, answer, cancel)))
+        .await
+}
+
+/// The gateway's error in the terms of the error table.
+fn failure(upstream: &str, error: GatewayError) -> Error {
+    let message = format!("upstream {upstream}: {error}");
+    let kind = match &error {
+        GatewayError::TimedOut(_) => ErrorKind::TimedOut,
+        GatewayError::Cancelled => ErrorKind::Cancelled,
+        GatewayError::TooLarge(_) => ErrorKind::TooLarge,
+        GatewayError::Withheld(_) => ErrorKind::CommandDenied,
+        GatewayError::Gone(_) => ErrorKind::NotFound,
+        _ => ErrorKind::ProviderFailed,
+    };
+    let retryable = matches!(
+        error,
+        GatewayError::Ended { .. } | GatewayError::Waiting { .. } | GatewayError::TimedOut(_)
+    );
+    let error = Error::new(kind, message).retry(retryable);
+    match kind {
+        ErrorKind::CommandDenied | ErrorKind::NotFound => error.hint(format!(
+            "the user can look at the change and accept it with `llmc upstream accept {upstream}`"
+        )),
+        ErrorKind::TooLarge => error.hint("ask the tool for less at a time"),
+        _ => error,
+    }
+}
+
+impl App {
+    /// The connection to an upstream, which its first call makes.
+    pub(super) fn upstream(&self, name: &str) -> Result<Arc<Upstream>> {
+        let mut all = self.upstreams().all.iter();
+        let entry = all.find(|entry| entry.config.name == name);
+        let entry = entry.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("there is no upstream {name}"))
+        })?;
+        let made = entry.upstream.get_or_init(|| {
+            self.make_upstream(&entry.config)
+                .map(Arc::new)
+                .map_err(|error| error.message)
+        });
+        made.clone().map_err(|why| {
+            Error::new(ErrorKind::ProviderFailed, format!("upstream {name}: {why}")).retry(false)
+        })
+    }
+
+    /// An upstream of the configuration, not started; also for the command line.
+    ///
+    /// # Errors
+    /// What the configuration refers to is not there: a variable, a place for the record.
+    pub fn make_upstream(&self, config: &UpstreamConfig) -> Result<Upstream> {
+        let pin_file = self
+            .loaded()
+            .pin_file(config)
+            .map_err(|error| Error::new(ErrorKind::ProviderFailed, error.to_string()))?;
+        let launch = match &config.launch {
+            UpstreamLaunch::Command(command) => Launch::Child(self.child_launch(command)?),
+            UpstreamLaunch::Http(http) => Launch::Http(self.http_launch(http)?),
+        };
+        Ok(Upstream::new(launch, config.idle(), pin_file))
+    }
+
+    fn http_launch(&self, http: &UpstreamHttp) -> Result<HttpLaunch> {
+        let mut headers = Vec::new();
+        for header in &http.headers_env {
+            let (name, variable) = header.split_once('=').unwrap_or((header, ""));
+            let value = std::env::var(variable).map_err(|_| {
+                Error::bad_args(format!("the environment variable {variable} is not set"))
+            })?;
+            headers.push((name.to_ascii_lowercase(), value));
+        }
+        let token_file = http.token_file.as_deref();
+        Ok(HttpLaunch {
+            url: http.url.clone(),
+            headers,
+            token_file: token_file.map(|path| self.loaded().resolve(path)),
+        })
+    }
+
+    fn child_launch(&self, command: &UpstreamCommand) -> Result<ChildLaunch> {
+        let depth = std::env::var(DEPTH_VARIABLE).ok();
+        let depth: u32 = depth.and_then(|depth| depth.parse().ok()).unwrap_or(0);
+        if depth >= MAX_DEPTH {
+            return Err(Error::new(
+                ErrorKind::ProviderFailed,
+                "this server is behind itself: a server that is an upstream starts no further ones",
+            ));
+        }
+        let mut env = vec![(DEPTH_VARIABLE.to_owned(), (depth + 1).to_string())];
+        for variable in &command.env {
+            match variable.split_once('=') {
+                Some((name, value)) => env.push((name.to_owned(), value.to_owned())),
+                None => match std::env::var(variable) {
+                    Ok(value) => env.push((variable.clone(), value)),
+                    Err(_) => {
+                        return Err(Error::bad_args(format!(
+                            "the environment variable {variable} is not set"
+                        )));
+                    }
+                },
+            }
+        }
+        let cwd = command.cwd.as_deref();
+        let cwd = cwd.map_or_else(|| self.root().to_owned(), |cwd| self.loaded().resolve(cwd));
+        let argv = std::iter::once(&command.command).chain(&command.args);
+        Ok(ChildLaunch {
+            settings: self.upstream_settings(command),
+            argv: argv.cloned().collect(),
+            env,
+            cwd,
+        })
+    }
+
+    /// What bounds an upstream: what bounds commands, but that the operator has chosen the program.
+    fn upstream_settings(&self, command: &UpstreamCommand) -> Settings {
+        let commands = self.command_settings();
+        let further: Vec<PathBuf> = command
+            .extra_write
+            .iter()
+            .map(|path| self.loaded().resolve(path))
+            .collect();
+        let confinement = match (command.confine, commands.profile) {
+            (false, _) => Confinement::Off,
+            (true, Profile::Restricted) => Confinement::Full,
+            (true, Profile::Unrestricted) => commands.confinement,
+        };
+        Settings {
+            profile: Profile::Unrestricted,
+            allowlist: vec!["*".to_owned()],
+            policy_file: None,
+            sees: None,
+            network: !command.confine || command.network.unwrap_or(commands.network),
+            extra_write: commands
+                .extra_write
+                .iter()
+                .cloned()
+                .chain(further)
+                .collect(),
+            confinement,
+            ..commands
+        }
+    }
+}

@@ -1,0 +1,145 @@
+"""An MCP server for tests: speaks the protocol over standard input and output, well or badly, as its arguments say."""
+import json
+import os
+import sys
+
+MODES = sys.argv[1:]
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+def send(message):
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def described(name, default):
+    """The description of a tool; a file beside the program changes it."""
+    try:
+        with open(f"{name}.description") as file:
+            return file.read()
+    except FileNotFoundError:
+        return default
+
+
+def tool(name, description, properties=None, required=(), read_only=True):
+    return {
+        "name": name,
+        "description": described(name, description),
+        "inputSchema": {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "object",
+            "properties": properties or {},
+            "required": list(required),
+            "additionalProperties": False,
+        },
+        "annotations": {"readOnlyHint": read_only},
+    }
+
+
+TEXT = {"type": "string", "description": "The text that is to be returned in capital letters"}
+TOOLS = [
+    tool("shout", "Returns a text in capital letters. Nothing else happens.", {"times": {"type": "integer"}, "text": TEXT}, ["text"]),
+    tool("weather.Forecast/day", "Predicts rain and sunshine for a town.", {"town": {"type": "string"}}, ["town"]),
+    tool("rows", "Returns rows of a table as JSON.", {"count": {"type": "integer"}}, ["count"]),
+    tool("lines", "Returns lines of text.", {"count": {"type": "integer"}}, ["count"]),
+    tool("picture", "Returns an image."),
+    tool("fail", "Fails."),
+    tool("environment", "Returns the environment as JSON."),
+    tool("save", "Writes a file.", {"path": {"type": "string"}, "text": {"type": "string"}}, ["path", "text"], False),
+    tool("hang", "Never answers."),
+    tool("quit", "Ends in the middle of a call."),
+    tool("garbage", "Prints what is no JSON, then answers."),
+    tool("flood", "Prints notifications without end."),
+    tool("huge", "Returns a hundred megabytes."),
+    tool("slow", "Tells how far it is."),
+]
+
+
+def text(value):
+    return {"content": [{"type": "text", "text": value}]}
+
+
+def call(name, args, meta):
+    if name == "shout":
+        return text((args["text"].upper() + " ") * args.get("times", 1))
+    if name == "weather.Forecast/day":
+        return {"content": [], "structuredContent": {"town": args["town"], "rain": False}}
+    if name == "rows":
+        return text(json.dumps([{"id": n, "name": f"row {n}"} for n in range(args["count"])]))
+    if name == "lines":
+        return text("\n".join(f"# LLMC: line {n}" for n in range(args["count"])))
+    if name == "picture":
+        return {"content": [{"type": "image", "mimeType": "image/png", "data": PNG}]}
+    if name == "fail":
+        return {**text("the disk is\nfull"), "isError": True}
+    if name == "environment":
+        return text(json.dumps(dict(os.environ)))
+    if name == "save":
+        with open(args["path"], "w") as file:
+            file.write(args["text"])
+        return text("saved")
+    if name == "hang":
+        for _ in sys.stdin:
+            pass
+    if name == "quit":
+        sys.stderr.write("a secret is " + os.environ.get("STUB_KEY", "none") + "\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if name == "garbage":
+        for _ in range(20):
+            print("starting up, please wait")
+        return text("here")
+    if name == "flood":
+        line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 60000}})
+        while True:
+            sys.stdout.write(line + "\n")
+    if name == "huge":
+        return text("x" * 100_000_000)
+    if name == "slow":
+        if "progressToken" in meta:
+            send({"jsonrpc": "2.0", "method": "notifications/progress",
+                  "params": {"progressToken": meta["progressToken"], "progress": 1, "total": 2}})
+        send({"jsonrpc": "2.0", "id": "ask", "method": "sampling/createMessage", "params": {}})
+        reply = json.loads(sys.stdin.readline())
+        return text(f"refused with {reply['error']['code']}")
+    raise ValueError(f"no tool {name}")
+
+
+def answer(method, params):
+    meta = params.get("_meta", {})
+    if "stateless" in MODES:
+        if method == "initialize":
+            raise ValueError("this revision has no handshake")
+        if meta.get("io.modelcontextprotocol/protocolVersion") != "2026-07-28":
+            raise ValueError("no protocol version")
+        if method == "server/discover":
+            return {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "stub", "version": "2"}}
+    if method == "initialize":
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                "serverInfo": {"name": "stub", "version": "1"}}
+    if method == "tools/list":
+        at = int(params.get("cursor", 0))
+        page = {"tools": TOOLS[at:at + 5]}
+        if at + 5 < len(TOOLS):
+            page["nextCursor"] = str(at + 5)
+        return page
+    if method == "tools/call":
+        return call(params["name"], params.get("arguments", {}), meta)
+    raise ValueError(f"no method {method}")
+
+
+if "marked" in MODES:
+    open("started", "w").close()
+if "broken" in MODES:
+    sys.exit("cannot be configured")
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message or "method" not in message:
+        continue
+    try:
+        send({"jsonrpc": "2.0", "id": message["id"], "result": answer(message["method"], message.get("params", {}))})
+    except (ValueError, KeyError, OSError) as error:
+        send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": str(error)}})
