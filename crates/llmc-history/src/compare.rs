@@ -15,6 +15,7 @@ use rustix::fs::{OFlags, Stat};
 use crate::entry::{NotKeptReason, ObjectId, PathState};
 use crate::error::{Error, Result};
 use crate::history::HistorySettings;
+use crate::listing::NewListing;
 use crate::objects::{PackedObject, blob_id};
 use crate::snapshot::{Snapshot, Stamp, is_within, now_ns, parent};
 use crate::stamps::{Walked, walk_stamps};
@@ -207,7 +208,9 @@ impl Comparer<'_> {
         let top = self.roots.open_dir(".").map_err(Error::from)?;
         let mut ignores = IgnoreLookup::new(top.fd);
         for dir in &below {
-            let found = self.suspects_within(dir, Some(watch), &mut ignores)?;
+            let found = self
+                .suspects_within(dir, Some(watch), &mut ignores)?
+                .suspects;
             // An ignored directory that came or went counts as one.
             ignored += u64::from(found.is_empty());
             suspects.extend(found);
@@ -233,7 +236,11 @@ impl Comparer<'_> {
         let mut findings = self.examine_all(suspects);
         let linked = self.newly_linked(&findings);
         findings.extend(self.examine_all(linked));
-        Ok(Compared { findings, ignored })
+        Ok(Compared {
+            findings,
+            ignored,
+            listings: Vec::new(),
+        })
     }
 
     /// Known names of files that got a further name among the findings: through that one they may have changed without an
@@ -271,16 +278,25 @@ impl Comparer<'_> {
         watch: Option<&Arc<Mutex<Watch>>>,
         last_look_ns: i64,
     ) -> Result<Compared> {
-        let walked = self.walk(b"", watch)?;
+        if watch.is_none()
+            && let Some(compared) = self.by_names()?
+        {
+            return Ok(compared);
+        }
+        let mut walked = self.walk(b"", watch)?;
         let unseen = {
             let snapshot = self.snapshot.read();
+            walked.set_names(&snapshot);
             match walked.seen == snapshot.paths_inside() {
                 true => Vec::new(),
                 false => snapshot.unseen(b""),
             }
         };
         if walked.suspects.is_empty() && unseen.is_empty() {
-            return Ok(Compared::default());
+            return Ok(Compared {
+                listings: walked.listings,
+                ..Compared::default()
+            });
         }
         let top = self.roots.open_dir(".").map_err(Error::from)?;
         let mut ignores = IgnoreLookup::new(top.fd);
@@ -313,6 +329,7 @@ impl Comparer<'_> {
         Ok(Compared {
             findings,
             ignored: 0,
+            listings: walked.listings,
         })
     }
 
@@ -371,16 +388,18 @@ impl Comparer<'_> {
 
     /// Compares a path and, when it is or was a directory, everything in it.
     pub(crate) fn within(&self, path: &[u8], ignores: &mut IgnoreLookup) -> Result<Vec<Finding>> {
-        Ok(self.examine_all(self.suspects_within(path, None, ignores)?))
+        let within = self.suspects_within(path, None, ignores)?;
+        Ok(self.examine_all(within.suspects))
     }
 
-    fn suspects_within(
+    pub(crate) fn suspects_within(
         &self,
         path: &[u8],
         watch: Option<&Arc<Mutex<Watch>>>,
         ignores: &mut IgnoreLookup,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Result<Walked> {
         let mut suspects = vec![path.to_vec()];
+        let mut listings = Vec::new();
         let exact = self.roots.exact_path(path, Access::Read)?;
         let is_dir_now = matches!(exact.entry(), Ok(PathEntry::Dir { .. }));
         let is_known = self.snapshot.read().get(path).is_some();
@@ -392,16 +411,24 @@ impl Comparer<'_> {
             if let Some(watch) = watch {
                 lock(watch).add(path);
             }
-            suspects.extend(self.walk(path, watch)?.suspects);
-            suspects.extend(self.snapshot.read().unseen(path));
+            let mut walked = self.walk(path, watch)?;
+            let snapshot = self.snapshot.read();
+            walked.set_names(&snapshot);
+            suspects.extend(walked.suspects);
+            suspects.extend(snapshot.unseen(path));
+            listings = walked.listings;
         } else {
             let snapshot = self.snapshot.read();
-            suspects.extend(snapshot.below(path).map(|path| path.to_vec()));
+            suspects.extend(snapshot.below(path));
             if is_ignored && !is_known {
                 suspects.remove(0);
             }
         }
-        Ok(suspects)
+        Ok(Walked {
+            suspects,
+            seen: 0,
+            listings,
+        })
     }
 
     /// Walks a directory and returns the paths in it whose stamp is not as recorded; known ones are marked as seen.
@@ -432,10 +459,12 @@ pub(crate) struct Compared {
     pub(crate) findings: Vec<Finding>,
     /// Ignored files that changed, as far as events tell.
     pub(crate) ignored: u64,
+    /// Of a look without a watch: what it need not read again, once the findings are recorded.
+    pub(crate) listings: Vec<NewListing>,
 }
 
 /// Whether a file of this name says what is ignored.
-fn is_rule(path: &[u8]) -> bool {
+pub(crate) fn is_rule(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next();
     matches!(name, Some(b".gitignore" | b".ignore"))
 }

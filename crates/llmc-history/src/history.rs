@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use llmc_envelope::clock::Clock;
 use llmc_envelope::store::{SqlLocation, SqlStore};
@@ -116,6 +116,10 @@ pub(crate) struct Work {
     pub(crate) generation: i64,
     pub(crate) watch: Option<Arc<Mutex<Watch>>>,
     pub(crate) wants_watch: bool,
+    /// Until then the workspace is taken to have too many files still.
+    pub(crate) over_limit_until: Option<Instant>,
+    /// When the last watch turned out not to see everything.
+    pub(crate) watch_failed: Option<Instant>,
     pub(crate) dirty: Dirty,
     /// When the last comparison that was recorded began, and when the present one did.
     pub(crate) last_look_ns: i64,
@@ -130,6 +134,10 @@ pub(crate) struct Status {
 
 /// How long a call waits for what other servers record: longer than elsewhere, since without it a change cannot be undone.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(300);
+/// A workspace with too many files is not looked at again for so many times the time that the look took, when it took long.
+const OVER_LIMIT_PAUSE: u32 = 20;
+const LONG_LOOK: Duration = Duration::from_millis(200);
 
 impl History {
     /// Opens the store in `state_dir`, finishing an undo that a killed process left half done. The snapshot is read when
@@ -398,7 +406,14 @@ impl Inner {
 
     /// What differs from the snapshot in the whole workspace, but for paths that running calls record themselves.
     pub(crate) fn look(&self, work: &mut Work) -> Result<Compared> {
-        let mut compared = self.compare(work, |comparer, work| {
+        if work
+            .over_limit_until
+            .is_some_and(|until| Instant::now() < until)
+        {
+            return Err(Error::TooManyFiles(self.settings.max_files));
+        }
+        let started = Instant::now();
+        let compared = self.compare(work, |comparer, work| {
             let watch = work.watch.clone();
             let alive = watch.filter(|watch| {
                 let mut watch = lock(watch);
@@ -411,10 +426,16 @@ impl Inner {
                 return comparer.dirty(&work.dirty, watch);
             }
             if alive.is_none() {
-                work.watch = self.new_watch(work);
+                work.watch = self.next_watch(work);
             }
             comparer.everything(work.watch.as_ref(), work.last_look_ns)
-        })?;
+        });
+        if let Err(Error::TooManyFiles(_)) = &compared {
+            let took = started.elapsed();
+            let is_long = took > LONG_LOOK;
+            work.over_limit_until = is_long.then(|| Instant::now() + took * OVER_LIMIT_PAUSE);
+        }
+        let mut compared = compared?;
         let mut kept_dirty = Dirty::default();
         compared.findings.retain(|finding| {
             let is_claimed = self.is_claimed(&finding.path);
@@ -433,6 +454,18 @@ impl Inner {
         claimed
             .iter()
             .any(|claim| crate::snapshot::is_within(path, claim))
+    }
+
+    /// A watch in the place of one that sees not everything, or of none: where folders cannot all be watched, that is not
+    /// tried each time.
+    fn next_watch(&self, work: &mut Work) -> Option<Arc<Mutex<Watch>>> {
+        if work.watch.take().is_some() {
+            work.watch_failed = Some(Instant::now());
+        }
+        let is_due = work
+            .watch_failed
+            .is_none_or(|failed| failed.elapsed() > WATCH_RETRY_INTERVAL);
+        is_due.then(|| self.new_watch(work)).flatten()
     }
 
     /// A watch on the workspace, when one is wanted and possible.

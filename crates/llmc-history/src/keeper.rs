@@ -124,6 +124,7 @@ impl Inner {
             };
             self.commit(work, compared.findings, EntrySource::Outside, &request)?;
         }
+        self.snapshot.write().set_listings(compared.listings);
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 //! - [`Entry`], [`PathChange`], [`PathState`]: what is recorded
 //! - [`UndoRequest`], [`UndoReport`]: taking changes back
 //! - `objects`, `store`: contents by git's blob id; SQL
-//! - `snapshot`, `compare`, `stamps`, `watch`: which paths differ, and looking at as few of them as possible
+//! - `snapshot`, `compare`, `listing`, `stamps`, `watch`: which paths differ, and looking at as few of them as possible
 //! - `commit`, `restore`, `retention`: writing entries, putting states back, how long entries stay
 //! - `keeper`, `server`: the background thread; which servers of the workspace run
 //! - `head`: which commit is checked out
@@ -25,6 +25,7 @@ mod error;
 mod head;
 mod history;
 mod keeper;
+mod listing;
 mod objects;
 mod recording;
 mod restore;
