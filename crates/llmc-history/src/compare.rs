@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::history::HistorySettings;
 use crate::listing::NewListing;
 use crate::objects::{PackedObject, blob_id};
+use crate::shared::Sharing;
 use crate::snapshot::{Snapshot, Stamp, is_within, now_ns, parent};
 use crate::stamps::{Walked, walk_stamps};
 use crate::watch::{Dirty, Watch};
@@ -70,12 +71,14 @@ pub(crate) struct Comparer<'a> {
     pub(crate) snapshot: &'a SharedSnapshot,
     /// Whether the store has a content already.
     pub(crate) has_object: &'a dyn Fn(&ObjectId) -> bool,
+    /// Contents that the store need not have.
+    pub(crate) sharing: Sharing<'a>,
     /// Stores contents before their entry, so that they need not all be held in memory.
     pub(crate) store_ahead: &'a dyn Fn(&mut [Finding]),
 }
 
 /// Bytes of contents that wait in memory for the transaction of their entry.
-const MAX_WAITING_BYTES: usize = 32 << 20;
+pub(crate) const MAX_WAITING_BYTES: usize = 32 << 20;
 
 impl Comparer<'_> {
     /// What is at a path now; `None` when it is certainly as the snapshot has it, or cannot be looked at.
@@ -96,7 +99,8 @@ impl Comparer<'_> {
             PathEntry::Link { stat, target } => {
                 let content = blob_id(&target);
                 let stamp = Stamp::new(&stat, looked_ns);
-                let object = self.pack(content, target);
+                let is_stored = (self.has_object)(&content);
+                let object = (!is_stored).then(|| PackedObject::pack(content, target));
                 (PathState::Link { content }, stamp, object)
             }
             PathEntry::File { stat, file } => {
@@ -110,7 +114,8 @@ impl Comparer<'_> {
                 {
                     return None;
                 }
-                self.examine_file(&exact, stat, file, stamp)
+                let known = before.and_then(|(state, _)| state.content());
+                self.examine_file(&exact, stat, file, stamp, known)
             }
         };
         if before.is_none() && state == PathState::Absent {
@@ -131,6 +136,7 @@ impl Comparer<'_> {
         stat: Stat,
         file: Option<std::fs::File>,
         stamp: Stamp,
+        known: Option<ObjectId>,
     ) -> (PathState, Stamp, Option<PackedObject>) {
         let mode = stat.st_mode & 0o1777;
         let not_kept = |size, why| PathState::FileNotKept { mode, size, why };
@@ -162,7 +168,10 @@ impl Comparer<'_> {
                     size: content.len() as u64,
                     content: id,
                 };
-                return (state, stamp, self.pack(id, content));
+                let is_kept =
+                    (self.has_object)(&id) || self.sharing.has(&id, &content, known == Some(id));
+                let object = (!is_kept).then(|| PackedObject::pack(id, content));
+                return (state, stamp, object);
             }
             stamp = again;
             if again.size > self.settings.max_file_bytes {
@@ -178,10 +187,6 @@ impl Comparer<'_> {
             Stamp::default(),
             None,
         )
-    }
-
-    fn pack(&self, id: ObjectId, content: Vec<u8>) -> Option<PackedObject> {
-        (!(self.has_object)(&id)).then(|| PackedObject::pack(id, content))
     }
 
     fn why_not_kept(&self, path: &RootedPath, size: u64) -> Option<NotKeptReason> {
@@ -488,7 +493,11 @@ pub(crate) fn missing_parents(roots: &Roots, path: &[u8]) -> Vec<Vec<u8>> {
     missing
 }
 
-fn read_all(file: &mut std::fs::File, size: u64, limit: u64) -> std::io::Result<Vec<u8>> {
+pub(crate) fn read_all(
+    file: &mut std::fs::File,
+    size: u64,
+    limit: u64,
+) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0) + 1);
     file.take(limit.saturating_add(1))
         .read_to_end(&mut content)?;

@@ -18,7 +18,9 @@ use crate::entry::{
 };
 use crate::error::{Error, Result};
 use crate::recording::{Recording, RecordingScope};
+use crate::repository::RepositoryObjects;
 use crate::server::ServerMark;
+use crate::shared::Sharing;
 use crate::snapshot::now_ns;
 use crate::store;
 use crate::undo::{UndoReport, UndoRequest};
@@ -94,6 +96,8 @@ pub(crate) struct Inner {
     pub(crate) server: ServerMark,
     pub(crate) clock: Clock,
     pub(crate) snapshot: SharedSnapshot,
+    /// The packs of the workspace's repository, which stay open as long as contents are shared with them.
+    pub(crate) repository: Mutex<Option<Arc<RepositoryObjects>>>,
     /// One comparison, recording or undo at a time.
     pub(crate) work: Mutex<Work>,
     pub(crate) status: Mutex<Status>,
@@ -157,6 +161,7 @@ impl History {
             server,
             clock: Clock::system(),
             snapshot: SharedSnapshot::default(),
+            repository: Mutex::default(),
             work: Mutex::default(),
             status: Mutex::default(),
             built_files: AtomicU64::new(0),
@@ -336,6 +341,7 @@ impl Inner {
     pub(crate) fn comparer<'a>(
         &'a self,
         has_object: &'a dyn Fn(&ObjectId) -> bool,
+        sharing: Sharing<'a>,
         store_ahead: &'a dyn Fn(&mut [Finding]),
     ) -> Comparer<'a> {
         Comparer {
@@ -343,6 +349,7 @@ impl Inner {
             settings: &self.settings,
             snapshot: &self.snapshot,
             has_object,
+            sharing,
             store_ahead,
         }
     }
@@ -353,6 +360,17 @@ impl Inner {
         work: &mut Work,
         compare: impl FnOnce(&Comparer<'_>, &mut Work) -> Result<T>,
     ) -> Result<T> {
+        let objects = self.repository();
+        self.compare_sharing(work, Sharing::Unchanged(&objects), compare)
+    }
+
+    /// [`Inner::compare`], where a given part of the contents need not be stored.
+    pub(crate) fn compare_sharing<T>(
+        &self,
+        work: &mut Work,
+        sharing: Sharing<'_>,
+        compare: impl FnOnce(&Comparer<'_>, &mut Work) -> Result<T>,
+    ) -> Result<T> {
         work.looking_ns = now_ns();
         let has_object = |id: &ObjectId| {
             self.store
@@ -360,7 +378,7 @@ impl Inner {
                 .unwrap_or(false)
         };
         let store_ahead = |findings: &mut [Finding]| self.store_ahead(findings);
-        compare(&self.comparer(&has_object, &store_ahead), work)
+        compare(&self.comparer(&has_object, sharing, &store_ahead), work)
     }
 
     /// Brings the snapshot into memory, or up to date with what other servers have recorded.
@@ -393,6 +411,7 @@ impl Inner {
         work.is_built = is_built;
         work.last_look_ns = work.last_look_ns.max(looked_ns);
         self.set_built(work);
+        self.follow_repository();
         Ok(())
     }
 
