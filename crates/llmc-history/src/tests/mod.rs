@@ -6,6 +6,7 @@ mod listing;
 mod record;
 mod sequences;
 mod servers;
+mod shared;
 mod undo;
 
 use std::collections::BTreeMap;
