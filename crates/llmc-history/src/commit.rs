@@ -9,6 +9,7 @@ use crate::entry::{ChangeCounts, EntryId, EntrySource, NotKeptReason, PathState}
 use crate::error::{Error, Result};
 use crate::history::{Inner, Work};
 use crate::recording::{HeadMove, Recorded};
+use crate::shared::Sharing;
 use crate::snapshot::{Known, now_ns};
 use crate::store::{self, ChangeRow, NewEntryRow};
 
@@ -44,6 +45,7 @@ impl Inner {
         request: &CommitRequest,
     ) -> Result<Option<Recorded>> {
         let now_ms = self.clock.now_ms();
+        self.copy_shared_ahead(&findings);
         let store_number = work.store_number;
         let known = work.generation;
         let (recorded, applied, generation) = self.store.write(|conn| {
@@ -80,6 +82,7 @@ impl Inner {
                     }
                 }
             }
+            self.copy_shared(conn, &mut changes, used > self.settings.max_bytes, now_ms)?;
             let mut generation = store::number(conn, "generation")?;
             if !findings.is_empty() {
                 generation += 1;
@@ -194,7 +197,8 @@ impl Inner {
             return Ok(());
         }
         let has_object = |id: &_| store::has_object(conn, id).unwrap_or(false);
-        let comparer = self.comparer(&has_object, &|_| {});
+        let objects = self.repository();
+        let comparer = self.comparer(&has_object, Sharing::Unchanged(&objects), &|_| {});
         findings.retain_mut(|finding| {
             if !learned.contains(&finding.path) || finding.effect == Effect::Forget {
                 return true;

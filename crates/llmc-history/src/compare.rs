@@ -15,7 +15,9 @@ use rustix::fs::{OFlags, Stat};
 use crate::entry::{NotKeptReason, ObjectId, PathState};
 use crate::error::{Error, Result};
 use crate::history::HistorySettings;
+use crate::listing::NewListing;
 use crate::objects::{PackedObject, blob_id};
+use crate::shared::Sharing;
 use crate::snapshot::{Snapshot, Stamp, is_within, now_ns, parent};
 use crate::stamps::{Walked, walk_stamps};
 use crate::watch::{Dirty, Watch};
@@ -69,12 +71,14 @@ pub(crate) struct Comparer<'a> {
     pub(crate) snapshot: &'a SharedSnapshot,
     /// Whether the store has a content already.
     pub(crate) has_object: &'a dyn Fn(&ObjectId) -> bool,
+    /// Contents that the store need not have.
+    pub(crate) sharing: Sharing<'a>,
     /// Stores contents before their entry, so that they need not all be held in memory.
     pub(crate) store_ahead: &'a dyn Fn(&mut [Finding]),
 }
 
 /// Bytes of contents that wait in memory for the transaction of their entry.
-const MAX_WAITING_BYTES: usize = 32 << 20;
+pub(crate) const MAX_WAITING_BYTES: usize = 32 << 20;
 
 impl Comparer<'_> {
     /// What is at a path now; `None` when it is certainly as the snapshot has it, or cannot be looked at.
@@ -95,7 +99,8 @@ impl Comparer<'_> {
             PathEntry::Link { stat, target } => {
                 let content = blob_id(&target);
                 let stamp = Stamp::new(&stat, looked_ns);
-                let object = self.pack(content, target);
+                let is_stored = (self.has_object)(&content);
+                let object = (!is_stored).then(|| PackedObject::pack(content, target));
                 (PathState::Link { content }, stamp, object)
             }
             PathEntry::File { stat, file } => {
@@ -109,7 +114,8 @@ impl Comparer<'_> {
                 {
                     return None;
                 }
-                self.examine_file(&exact, stat, file, stamp)
+                let known = before.and_then(|(state, _)| state.content());
+                self.examine_file(&exact, stat, file, stamp, known)
             }
         };
         if before.is_none() && state == PathState::Absent {
@@ -130,6 +136,7 @@ impl Comparer<'_> {
         stat: Stat,
         file: Option<std::fs::File>,
         stamp: Stamp,
+        known: Option<ObjectId>,
     ) -> (PathState, Stamp, Option<PackedObject>) {
         let mode = stat.st_mode & 0o1777;
         let not_kept = |size, why| PathState::FileNotKept { mode, size, why };
@@ -161,7 +168,10 @@ impl Comparer<'_> {
                     size: content.len() as u64,
                     content: id,
                 };
-                return (state, stamp, self.pack(id, content));
+                let is_kept =
+                    (self.has_object)(&id) || self.sharing.has(&id, &content, known == Some(id));
+                let object = (!is_kept).then(|| PackedObject::pack(id, content));
+                return (state, stamp, object);
             }
             stamp = again;
             if again.size > self.settings.max_file_bytes {
@@ -177,10 +187,6 @@ impl Comparer<'_> {
             Stamp::default(),
             None,
         )
-    }
-
-    fn pack(&self, id: ObjectId, content: Vec<u8>) -> Option<PackedObject> {
-        (!(self.has_object)(&id)).then(|| PackedObject::pack(id, content))
     }
 
     fn why_not_kept(&self, path: &RootedPath, size: u64) -> Option<NotKeptReason> {
@@ -207,7 +213,9 @@ impl Comparer<'_> {
         let top = self.roots.open_dir(".").map_err(Error::from)?;
         let mut ignores = IgnoreLookup::new(top.fd);
         for dir in &below {
-            let found = self.suspects_within(dir, Some(watch), &mut ignores)?;
+            let found = self
+                .suspects_within(dir, Some(watch), &mut ignores)?
+                .suspects;
             // An ignored directory that came or went counts as one.
             ignored += u64::from(found.is_empty());
             suspects.extend(found);
@@ -233,7 +241,11 @@ impl Comparer<'_> {
         let mut findings = self.examine_all(suspects);
         let linked = self.newly_linked(&findings);
         findings.extend(self.examine_all(linked));
-        Ok(Compared { findings, ignored })
+        Ok(Compared {
+            findings,
+            ignored,
+            listings: Vec::new(),
+        })
     }
 
     /// Known names of files that got a further name among the findings: through that one they may have changed without an
@@ -271,16 +283,25 @@ impl Comparer<'_> {
         watch: Option<&Arc<Mutex<Watch>>>,
         last_look_ns: i64,
     ) -> Result<Compared> {
-        let walked = self.walk(b"", watch)?;
+        if watch.is_none()
+            && let Some(compared) = self.by_names()?
+        {
+            return Ok(compared);
+        }
+        let mut walked = self.walk(b"", watch)?;
         let unseen = {
             let snapshot = self.snapshot.read();
+            walked.set_names(&snapshot);
             match walked.seen == snapshot.paths_inside() {
                 true => Vec::new(),
                 false => snapshot.unseen(b""),
             }
         };
         if walked.suspects.is_empty() && unseen.is_empty() {
-            return Ok(Compared::default());
+            return Ok(Compared {
+                listings: walked.listings,
+                ..Compared::default()
+            });
         }
         let top = self.roots.open_dir(".").map_err(Error::from)?;
         let mut ignores = IgnoreLookup::new(top.fd);
@@ -313,6 +334,7 @@ impl Comparer<'_> {
         Ok(Compared {
             findings,
             ignored: 0,
+            listings: walked.listings,
         })
     }
 
@@ -371,16 +393,18 @@ impl Comparer<'_> {
 
     /// Compares a path and, when it is or was a directory, everything in it.
     pub(crate) fn within(&self, path: &[u8], ignores: &mut IgnoreLookup) -> Result<Vec<Finding>> {
-        Ok(self.examine_all(self.suspects_within(path, None, ignores)?))
+        let within = self.suspects_within(path, None, ignores)?;
+        Ok(self.examine_all(within.suspects))
     }
 
-    fn suspects_within(
+    pub(crate) fn suspects_within(
         &self,
         path: &[u8],
         watch: Option<&Arc<Mutex<Watch>>>,
         ignores: &mut IgnoreLookup,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Result<Walked> {
         let mut suspects = vec![path.to_vec()];
+        let mut listings = Vec::new();
         let exact = self.roots.exact_path(path, Access::Read)?;
         let is_dir_now = matches!(exact.entry(), Ok(PathEntry::Dir { .. }));
         let is_known = self.snapshot.read().get(path).is_some();
@@ -392,16 +416,24 @@ impl Comparer<'_> {
             if let Some(watch) = watch {
                 lock(watch).add(path);
             }
-            suspects.extend(self.walk(path, watch)?.suspects);
-            suspects.extend(self.snapshot.read().unseen(path));
+            let mut walked = self.walk(path, watch)?;
+            let snapshot = self.snapshot.read();
+            walked.set_names(&snapshot);
+            suspects.extend(walked.suspects);
+            suspects.extend(snapshot.unseen(path));
+            listings = walked.listings;
         } else {
             let snapshot = self.snapshot.read();
-            suspects.extend(snapshot.below(path).map(|path| path.to_vec()));
+            suspects.extend(snapshot.below(path));
             if is_ignored && !is_known {
                 suspects.remove(0);
             }
         }
-        Ok(suspects)
+        Ok(Walked {
+            suspects,
+            seen: 0,
+            listings,
+        })
     }
 
     /// Walks a directory and returns the paths in it whose stamp is not as recorded; known ones are marked as seen.
@@ -432,10 +464,12 @@ pub(crate) struct Compared {
     pub(crate) findings: Vec<Finding>,
     /// Ignored files that changed, as far as events tell.
     pub(crate) ignored: u64,
+    /// Of a look without a watch: what it need not read again, once the findings are recorded.
+    pub(crate) listings: Vec<NewListing>,
 }
 
 /// Whether a file of this name says what is ignored.
-fn is_rule(path: &[u8]) -> bool {
+pub(crate) fn is_rule(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next();
     matches!(name, Some(b".gitignore" | b".ignore"))
 }
@@ -459,7 +493,11 @@ pub(crate) fn missing_parents(roots: &Roots, path: &[u8]) -> Vec<Vec<u8>> {
     missing
 }
 
-fn read_all(file: &mut std::fs::File, size: u64, limit: u64) -> std::io::Result<Vec<u8>> {
+pub(crate) fn read_all(
+    file: &mut std::fs::File,
+    size: u64,
+    limit: u64,
+) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0) + 1);
     file.take(limit.saturating_add(1))
         .read_to_end(&mut content)?;

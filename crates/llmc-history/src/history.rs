@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use llmc_envelope::clock::Clock;
 use llmc_envelope::store::{SqlLocation, SqlStore};
@@ -18,7 +18,9 @@ use crate::entry::{
 };
 use crate::error::{Error, Result};
 use crate::recording::{Recording, RecordingScope};
+use crate::repository::RepositoryObjects;
 use crate::server::ServerMark;
+use crate::shared::Sharing;
 use crate::snapshot::now_ns;
 use crate::store;
 use crate::undo::{UndoReport, UndoRequest};
@@ -94,6 +96,8 @@ pub(crate) struct Inner {
     pub(crate) server: ServerMark,
     pub(crate) clock: Clock,
     pub(crate) snapshot: SharedSnapshot,
+    /// The packs of the workspace's repository, which stay open as long as contents are shared with them.
+    pub(crate) repository: Mutex<Option<Arc<RepositoryObjects>>>,
     /// One comparison, recording or undo at a time.
     pub(crate) work: Mutex<Work>,
     pub(crate) status: Mutex<Status>,
@@ -116,6 +120,10 @@ pub(crate) struct Work {
     pub(crate) generation: i64,
     pub(crate) watch: Option<Arc<Mutex<Watch>>>,
     pub(crate) wants_watch: bool,
+    /// Until then the workspace is taken to have too many files still.
+    pub(crate) over_limit_until: Option<Instant>,
+    /// When the last watch turned out not to see everything.
+    pub(crate) watch_failed: Option<Instant>,
     pub(crate) dirty: Dirty,
     /// When the last comparison that was recorded began, and when the present one did.
     pub(crate) last_look_ns: i64,
@@ -130,6 +138,10 @@ pub(crate) struct Status {
 
 /// How long a call waits for what other servers record: longer than elsewhere, since without it a change cannot be undone.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(300);
+/// A workspace with too many files is not looked at again for so many times the time that the look took, when it took long.
+const OVER_LIMIT_PAUSE: u32 = 20;
+const LONG_LOOK: Duration = Duration::from_millis(200);
 
 impl History {
     /// Opens the store in `state_dir`, finishing an undo that a killed process left half done. The snapshot is read when
@@ -149,6 +161,7 @@ impl History {
             server,
             clock: Clock::system(),
             snapshot: SharedSnapshot::default(),
+            repository: Mutex::default(),
             work: Mutex::default(),
             status: Mutex::default(),
             built_files: AtomicU64::new(0),
@@ -328,6 +341,7 @@ impl Inner {
     pub(crate) fn comparer<'a>(
         &'a self,
         has_object: &'a dyn Fn(&ObjectId) -> bool,
+        sharing: Sharing<'a>,
         store_ahead: &'a dyn Fn(&mut [Finding]),
     ) -> Comparer<'a> {
         Comparer {
@@ -335,6 +349,7 @@ impl Inner {
             settings: &self.settings,
             snapshot: &self.snapshot,
             has_object,
+            sharing,
             store_ahead,
         }
     }
@@ -345,6 +360,17 @@ impl Inner {
         work: &mut Work,
         compare: impl FnOnce(&Comparer<'_>, &mut Work) -> Result<T>,
     ) -> Result<T> {
+        let objects = self.repository();
+        self.compare_sharing(work, Sharing::Unchanged(&objects), compare)
+    }
+
+    /// [`Inner::compare`], where a given part of the contents need not be stored.
+    pub(crate) fn compare_sharing<T>(
+        &self,
+        work: &mut Work,
+        sharing: Sharing<'_>,
+        compare: impl FnOnce(&Comparer<'_>, &mut Work) -> Result<T>,
+    ) -> Result<T> {
         work.looking_ns = now_ns();
         let has_object = |id: &ObjectId| {
             self.store
@@ -352,7 +378,7 @@ impl Inner {
                 .unwrap_or(false)
         };
         let store_ahead = |findings: &mut [Finding]| self.store_ahead(findings);
-        compare(&self.comparer(&has_object, &store_ahead), work)
+        compare(&self.comparer(&has_object, sharing, &store_ahead), work)
     }
 
     /// Brings the snapshot into memory, or up to date with what other servers have recorded.
@@ -385,6 +411,7 @@ impl Inner {
         work.is_built = is_built;
         work.last_look_ns = work.last_look_ns.max(looked_ns);
         self.set_built(work);
+        self.follow_repository();
         Ok(())
     }
 
@@ -398,7 +425,14 @@ impl Inner {
 
     /// What differs from the snapshot in the whole workspace, but for paths that running calls record themselves.
     pub(crate) fn look(&self, work: &mut Work) -> Result<Compared> {
-        let mut compared = self.compare(work, |comparer, work| {
+        if work
+            .over_limit_until
+            .is_some_and(|until| Instant::now() < until)
+        {
+            return Err(Error::TooManyFiles(self.settings.max_files));
+        }
+        let started = Instant::now();
+        let compared = self.compare(work, |comparer, work| {
             let watch = work.watch.clone();
             let alive = watch.filter(|watch| {
                 let mut watch = lock(watch);
@@ -411,10 +445,16 @@ impl Inner {
                 return comparer.dirty(&work.dirty, watch);
             }
             if alive.is_none() {
-                work.watch = self.new_watch(work);
+                work.watch = self.next_watch(work);
             }
             comparer.everything(work.watch.as_ref(), work.last_look_ns)
-        })?;
+        });
+        if let Err(Error::TooManyFiles(_)) = &compared {
+            let took = started.elapsed();
+            let is_long = took > LONG_LOOK;
+            work.over_limit_until = is_long.then(|| Instant::now() + took * OVER_LIMIT_PAUSE);
+        }
+        let mut compared = compared?;
         let mut kept_dirty = Dirty::default();
         compared.findings.retain(|finding| {
             let is_claimed = self.is_claimed(&finding.path);
@@ -433,6 +473,18 @@ impl Inner {
         claimed
             .iter()
             .any(|claim| crate::snapshot::is_within(path, claim))
+    }
+
+    /// A watch in the place of one that sees not everything, or of none: where folders cannot all be watched, that is not
+    /// tried each time.
+    fn next_watch(&self, work: &mut Work) -> Option<Arc<Mutex<Watch>>> {
+        if work.watch.take().is_some() {
+            work.watch_failed = Some(Instant::now());
+        }
+        let is_due = work
+            .watch_failed
+            .is_none_or(|failed| failed.elapsed() > WATCH_RETRY_INTERVAL);
+        is_due.then(|| self.new_watch(work)).flatten()
     }
 
     /// A watch on the workspace, when one is wanted and possible.

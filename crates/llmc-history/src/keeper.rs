@@ -14,6 +14,7 @@ use crate::compare::Effect;
 use crate::entry::EntrySource;
 use crate::error::{Error, Result};
 use crate::history::{Inner, Work};
+use crate::shared::Sharing;
 use crate::store;
 
 /// Files of the first snapshot that are read while calls wait.
@@ -124,6 +125,7 @@ impl Inner {
             };
             self.commit(work, compared.findings, EntrySource::Outside, &request)?;
         }
+        self.snapshot.write().set_listings(compared.listings);
         Ok(())
     }
 
@@ -165,6 +167,9 @@ impl Inner {
             is_first_snapshot: true,
             ..CommitRequest::default()
         };
+        let objects = self.repository();
+        let head = objects.blobs_of_head(&self.files.roots);
+        let sharing = Sharing::FirstSnapshot(&objects, &head);
         // In the order of a walk, so that what is near is read together.
         suspects.sort();
         for batch in suspects.chunks(BUILD_BATCH) {
@@ -172,8 +177,9 @@ impl Inner {
             // A path that a call is changing, or has changed since the walk, is that call's to record.
             let mut paths = batch.to_vec();
             paths.retain(|path| !self.is_claimed(path) && self.snapshot.read().get(path).is_none());
-            let mut findings =
-                self.compare(&mut work, |comparer, _| Ok(comparer.examine_all(paths)))?;
+            let mut findings = self.compare_sharing(&mut work, sharing, |comparer, _| {
+                Ok(comparer.examine_all(paths))
+            })?;
             for finding in &mut findings {
                 finding.effect = Effect::Adopt;
             }
@@ -186,6 +192,7 @@ impl Inner {
             }
         }
         let mut work = lock(&self.work);
+        self.copy_removed(&objects)?;
         self.store
             .write(|conn| store::set_number(conn, "built", 1))?;
         work.is_built = true;

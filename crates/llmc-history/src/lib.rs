@@ -12,9 +12,10 @@
 //! - [`Entry`], [`PathChange`], [`PathState`]: what is recorded
 //! - [`UndoRequest`], [`UndoReport`]: taking changes back
 //! - `objects`, `store`: contents by git's blob id; SQL
-//! - `snapshot`, `compare`, `stamps`, `watch`: which paths differ, and looking at as few of them as possible
+//! - `snapshot`, `compare`, `listing`, `stamps`, `watch`: which paths differ, and looking at as few of them as possible
 //! - `commit`, `restore`, `retention`: writing entries, putting states back, how long entries stay
 //! - `keeper`, `server`: the background thread; which servers of the workspace run
+//! - `shared`, `repository`: contents that are left in the packs of the workspace's own repository
 //! - `head`: which commit is checked out
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -25,11 +26,14 @@ mod error;
 mod head;
 mod history;
 mod keeper;
+mod listing;
 mod objects;
 mod recording;
+mod repository;
 mod restore;
 mod retention;
 mod server;
+mod shared;
 mod snapshot;
 mod stamps;
 mod store;

@@ -224,7 +224,7 @@ impl Recording {
             true => inner.look(work)?,
             false => Compared {
                 findings: within(inner, work, &notes.paths)?,
-                ignored: 0,
+                ..Compared::default()
             },
         };
         let mut request = CommitRequest {
@@ -247,6 +247,7 @@ impl Recording {
             notes.head = request.entry.head_after.clone();
         }
         let recorded = inner.commit(work, compared.findings, EntrySource::Call, &request)?;
+        inner.snapshot.write().set_listings(compared.listings);
         if end == RecordingEnd::Final {
             // The transaction has ended the call.
             notes.call = None;

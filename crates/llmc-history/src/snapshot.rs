@@ -1,17 +1,17 @@
 //! The newest state that history knows of every path, with the stamp by which an unchanged file is recognised.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::Stat;
 
 use crate::entry::PathState;
+use crate::listing::{Listing, NewListing};
 
 /// A file that changed less than this before it was looked at can change again without a new time of change.
-const RACY_NS: i64 = 50_000_000;
+pub(crate) const RACY_NS: i64 = 50_000_000;
 
 /// The file changed so shortly before it was looked at that its stamp proves nothing.
 const RACY: u32 = 1;
@@ -96,25 +96,41 @@ impl Known {
             seen: AtomicU32::new(0),
         }
     }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        matches!(self.state, PathState::Dir { .. })
+    }
 }
 
-/// The known paths: a walk asks for each of them by name, so a lookup must be cheap; `order` serves questions about a
-/// directory.
+/// The known paths by directory, so that a look at the workspace finds what belongs to a directory in one place.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    paths: HashMap<Arc<[u8]>, Known>,
-    order: BTreeSet<Arc<[u8]>>,
+    dirs: BTreeMap<Box<[u8]>, KnownDir>,
     files: u64,
     /// Paths in the workspace, directories included; others are in further roots.
     inside: u64,
     walk: u32,
     /// Paths of files with further names.
-    linked: BTreeSet<Arc<[u8]>>,
+    linked: BTreeSet<Vec<u8>>,
+}
+
+/// What is known to be in a directory.
+#[derive(Debug, Default)]
+pub(crate) struct KnownDir {
+    pub(crate) children: BTreeMap<Box<[u8]>, Known>,
+    /// How the directory was when its names were last read; `None` when this process has not read them.
+    pub(crate) listing: Option<Listing>,
 }
 
 impl Snapshot {
     pub(crate) fn get(&self, path: &[u8]) -> Option<&Known> {
-        self.paths.get(path)
+        let (dir, name) = split(path);
+        self.dir(dir)?.children.get(name)
+    }
+
+    /// A directory whose entries are known, or which is known itself.
+    pub(crate) fn dir(&self, dir: &[u8]) -> Option<&KnownDir> {
+        self.dirs.get(dir)
     }
 
     pub(crate) fn state(&self, path: &[u8]) -> PathState {
@@ -137,62 +153,81 @@ impl Snapshot {
     }
 
     pub(crate) fn set(&mut self, path: Vec<u8>, known: Option<Known>) {
-        let is_file = |known: &Known| !matches!(known.state, PathState::Dir { .. });
-        let is_inside = is_inside(&path);
-        let key = match self.paths.get_key_value(path.as_slice()) {
-            Some((key, _)) => Arc::clone(key),
-            None => Arc::from(path),
-        };
-        let is_linked = |known: &Known| known.stamp.is_linked() && is_file(known);
+        let is_linked = |known: &Known| known.stamp.is_linked() && !known.is_dir();
+        let is_dir = known.as_ref().is_some_and(Known::is_dir);
+        let is_file = known.is_some() && !is_dir;
+        let is_inside = u64::from(is_inside(&path));
         if known.as_ref().is_some_and(is_linked) {
-            self.linked.insert(Arc::clone(&key));
+            self.linked.insert(path.clone());
         } else {
-            self.linked.remove(&key);
+            self.linked.remove(&path);
         }
-        self.files += u64::from(known.as_ref().is_some_and(is_file));
+        let (dir, name) = split(&path);
         let old = match known {
             Some(known) => {
                 known.seen.store(self.walk, Ordering::Relaxed);
-                let old = self.paths.insert(Arc::clone(&key), known);
-                if old.is_none() {
-                    self.order.insert(key);
-                    self.inside += u64::from(is_inside);
-                }
+                let old = match self.dirs.get_mut(dir) {
+                    Some(dir) => dir.children.insert(name.into(), known),
+                    None => {
+                        let new = self.dirs.entry(dir.into()).or_default();
+                        new.children.insert(name.into(), known)
+                    }
+                };
+                self.inside += is_inside * u64::from(old.is_none());
                 old
             }
             None => {
-                let old = self.paths.remove(&key);
-                if old.is_some() {
-                    self.order.remove(&key);
-                    self.inside -= u64::from(is_inside);
-                }
+                let old = self
+                    .dirs
+                    .get_mut(dir)
+                    .and_then(|dir| dir.children.remove(name));
+                self.inside -= is_inside * u64::from(old.is_some());
+                self.drop_empty(dir);
                 old
             }
         };
-        self.files -= u64::from(old.as_ref().is_some_and(is_file));
+        let was_dir = old.as_ref().is_some_and(Known::is_dir);
+        self.files += u64::from(is_file);
+        self.files -= u64::from(old.is_some() && !was_dir);
+        if is_dir && !self.dirs.contains_key(path.as_slice()) {
+            self.dirs.insert(path.into(), KnownDir::default());
+        } else if was_dir && !is_dir {
+            self.drop_empty(&path);
+        }
+    }
+
+    /// Forgets a directory in which nothing is known, unless it is known itself.
+    fn drop_empty(&mut self, dir: &[u8]) {
+        let is_empty = self.dir(dir).is_some_and(|dir| dir.children.is_empty());
+        if is_empty && !dir.is_empty() && !self.get(dir).is_some_and(Known::is_dir) {
+            self.dirs.remove(dir);
+        }
     }
 
     /// The known names in the workspace of these files.
     pub(crate) fn files_of(&self, inodes: &HashSet<u64>) -> Vec<Vec<u8>> {
-        let is_of = |known: &Known| {
-            inodes.contains(&known.stamp.inode) && !matches!(known.state, PathState::Dir { .. })
-        };
-        let paths = self.paths.iter();
+        let mut paths = Vec::new();
+        for (dir, known) in self.dirs_inside() {
+            for (name, known) in &known.children {
+                if inodes.contains(&known.stamp.inode) && !known.is_dir() {
+                    paths.push(join(dir, name));
+                }
+            }
+        }
         paths
-            .filter(|(path, known)| is_inside(path) && is_of(known))
-            .map(|(path, _)| path.to_vec())
-            .collect()
     }
 
     /// Notes of these files that they have further names: an event tells of one name only.
     pub(crate) fn set_linked(&mut self, inodes: &HashSet<u64>) {
-        for (path, known) in &mut self.paths {
-            if inodes.contains(&known.stamp.inode)
-                && !known.stamp.is_linked()
-                && !matches!(known.state, PathState::Dir { .. })
-            {
-                known.stamp.set_linked();
-                self.linked.insert(Arc::clone(path));
+        for (dir, known_dir) in &mut self.dirs {
+            for (name, known) in &mut known_dir.children {
+                if inodes.contains(&known.stamp.inode)
+                    && !known.stamp.is_linked()
+                    && !known.is_dir()
+                {
+                    known.stamp.set_linked();
+                    self.linked.insert(join(dir, name));
+                }
             }
         }
     }
@@ -204,19 +239,34 @@ impl Snapshot {
         };
     }
 
+    /// The directories in the workspace, itself among them.
+    pub(crate) fn dirs_inside(&self) -> impl Iterator<Item = (&[u8], &KnownDir)> {
+        let dirs = self.dirs.iter().filter(|(dir, _)| is_inside(dir));
+        dirs.map(|(dir, known)| (dir.as_ref(), known))
+    }
+
     /// The known paths below a directory, without itself; below the workspace for the empty path.
-    pub(crate) fn below(&self, dir: &[u8]) -> impl Iterator<Item = &Arc<[u8]>> {
-        let mut first = dir.to_vec();
+    pub(crate) fn below(&self, dir: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+        self.known_below(dir).map(|(dir, name, _)| join(dir, name))
+    }
+
+    fn known_below(&self, dir: &[u8]) -> impl Iterator<Item = (&[u8], &[u8], &Known)> {
+        let mut prefix = dir.to_vec();
         if !dir.is_empty() {
-            first.push(b'/');
+            prefix.push(b'/');
         }
         let is_workspace = dir.is_empty();
         let from: (Bound<&[u8]>, Bound<&[u8]>) =
-            (Bound::Included(first.as_slice()), Bound::Unbounded);
-        let range = self.order.range::<[u8], _>(from);
-        range
-            .take_while(move |path| path.starts_with(&first))
-            .filter(move |path| !is_workspace || is_inside(path))
+            (Bound::Included(prefix.as_slice()), Bound::Unbounded);
+        let range = self.dirs.range::<[u8], _>(from);
+        let own = self.dirs.get_key_value(dir).filter(|_| !is_workspace);
+        let dirs = range
+            .take_while(move |(dir, _)| dir.starts_with(&prefix))
+            .filter(move |(dir, _)| !is_workspace || is_inside(dir));
+        own.into_iter().chain(dirs).flat_map(|(dir, known)| {
+            let children = known.children.iter();
+            children.map(move |(name, known)| (dir.as_ref(), name.as_ref(), known))
+        })
     }
 
     /// Begins a walk; paths that it does not mark are missing.
@@ -231,13 +281,41 @@ impl Snapshot {
 
     /// The known paths below `dir` that the walk has not seen.
     pub(crate) fn unseen(&self, dir: &[u8]) -> Vec<Vec<u8>> {
-        self.below(dir)
-            .filter(|path| {
-                let known = self.paths.get(*path);
-                known.is_some_and(|known| known.seen.load(Ordering::Relaxed) != self.walk)
-            })
-            .map(|path| path.to_vec())
+        self.known_below(dir)
+            .filter(|(.., known)| known.seen.load(Ordering::Relaxed) != self.walk)
+            .map(|(dir, name, _)| join(dir, name))
             .collect()
+    }
+
+    /// Takes over how directories were when their names were read, but for those with names that did not become known.
+    pub(crate) fn set_listings(&mut self, listings: Vec<NewListing>) {
+        for new in listings {
+            let known = |path: &Vec<u8>| self.get(path).is_some();
+            let listing = new.names.iter().all(known).then_some(new.listing);
+            if let Some(dir) = self.dirs.get_mut(new.dir.as_slice()) {
+                dir.listing = listing;
+            } else if new.dir.is_empty() {
+                let dir = self.dirs.entry(Box::default()).or_default();
+                dir.listing = listing;
+            }
+        }
+    }
+}
+
+/// The directory of a path, and its name in it.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        None => (b"", path),
+        Some(slash) => (&path[..slash.max(1)], &path[slash + 1..]),
+    }
+}
+
+/// The path of a name in a directory.
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    match dir {
+        b"" => name.to_vec(),
+        b"/" => [dir, name].concat(),
+        _ => [dir, b"/", name].concat(),
     }
 }
 
@@ -282,7 +360,7 @@ mod tests {
         let below = |dir: &str| -> Vec<String> {
             let paths = snapshot.below(dir.as_bytes());
             paths
-                .map(|path| String::from_utf8_lossy(path).into_owned())
+                .map(|path| String::from_utf8_lossy(&path).into_owned())
                 .collect()
         };
         assert_eq!(below("a"), ["a/b", "a/b/c"]);
@@ -293,6 +371,26 @@ mod tests {
         assert!(is_within(b"a/b", b"a") && is_within(b"a", b"a") && !is_within(b"ab", b"a"));
         assert_eq!(parent(b"a/b/c"), Some(&b"a/b"[..]));
         assert_eq!(parent(b"a"), None);
+    }
+
+    #[test]
+    fn a_directory_is_there_while_it_or_something_in_it_is_known() {
+        let mut snapshot = snapshot(&["a", "a/b", "a/b/c", "/other/x"]);
+        assert_eq!(snapshot.dirs_inside().count(), 4, "and the workspace");
+        snapshot.set(b"a/b".to_vec(), None);
+        assert!(snapshot.dir(b"a/b").is_some(), "it holds c");
+        snapshot.set(b"a/b/c".to_vec(), None);
+        assert!(snapshot.dir(b"a/b").is_none() && snapshot.dir(b"a/b/c").is_none());
+        snapshot.set(b"a".to_vec(), None);
+        assert_eq!(
+            (snapshot.dirs_inside().count(), snapshot.paths_inside()),
+            (1, 0)
+        );
+        assert!(snapshot.get(b"/other/x").is_some());
+        for path in [&b"a"[..], b"a/b", b"/a", b"/a/b"] {
+            let (dir, name) = split(path);
+            assert_eq!(join(dir, name), path);
+        }
     }
 
     #[test]

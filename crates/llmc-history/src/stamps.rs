@@ -1,9 +1,9 @@
 //! Walks a directory and compares the stamp of everything in it with the snapshot.
 //!
-//! This is the cost of a command where nothing is watched, so per file there is one status and one lookup: statuses are
-//! collected, and the snapshot is locked once for many of them.
+//! Per file there is one status and one lookup: statuses are collected, and the snapshot is locked once for many of them.
 
-use std::os::fd::BorrowedFd;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,8 @@ use rustix::fs::{FileType, Stat};
 use crate::compare::{Comparer, SharedSnapshot};
 use crate::entry::PathState;
 use crate::error::{Error, Result};
-use crate::snapshot::{Known, Stamp};
+use crate::listing::{Listing, NewListing};
+use crate::snapshot::{Known, KnownDir, Snapshot, Stamp, now_ns, split};
 use crate::watch::Watch;
 
 /// Paths that are looked at before they are compared.
@@ -27,6 +28,8 @@ pub(crate) struct Walked {
     pub(crate) suspects: Vec<Vec<u8>>,
     /// How many known paths are there.
     pub(crate) seen: u64,
+    /// How directories were before their names were read; of a walk without a watch, which needs them later.
+    pub(crate) listings: Vec<NewListing>,
 }
 
 /// Walks what is open as `start`, the path `dir`.
@@ -39,6 +42,7 @@ pub(crate) fn walk_stamps(
 ) -> Result<Walked> {
     comparer.snapshot.write().begin_walk();
     let max_files = comparer.settings.max_files;
+    let started_ns = now_ns();
     let cancel = CancelToken::default();
     let shared = Arc::new(WalkShared {
         snapshot: comparer.snapshot.clone(),
@@ -46,8 +50,18 @@ pub(crate) fn walk_stamps(
         walked: Mutex::default(),
         files: AtomicU64::new(0),
         max_files: max_files as u64,
+        started_ns,
         cancel: cancel.clone(),
     });
+    if watch.is_none()
+        && let Ok(stat) = rustix::fs::fstat(&start.fd)
+    {
+        lock(&shared.walked).listings.push(NewListing {
+            dir: dir.to_vec(),
+            listing: Listing::of(start.fd.as_fd(), &stat, started_ns),
+            names: Vec::new(),
+        });
+    }
     let mut prefix = dir.to_vec();
     if !prefix.is_empty() {
         prefix.push(b'/');
@@ -57,6 +71,7 @@ pub(crate) fn walk_stamps(
         prefix: prefix.clone(),
         paths: Vec::new(),
         looked_at: Vec::new(),
+        listings: Vec::new(),
     })?;
     if shared.files.load(Ordering::Relaxed) > shared.max_files {
         return Err(Error::TooManyFiles(max_files));
@@ -65,12 +80,33 @@ pub(crate) fn walk_stamps(
     Ok(walked)
 }
 
+impl Walked {
+    /// Says of each listing which paths must become known for it to count.
+    pub(crate) fn set_names(&mut self, snapshot: &Snapshot) {
+        let mut dirs: HashMap<&[u8], usize> = HashMap::new();
+        for (at, listing) in self.listings.iter().enumerate() {
+            dirs.insert(&listing.dir, at);
+        }
+        let unknown = self
+            .suspects
+            .iter()
+            .filter(|path| snapshot.get(path).is_none());
+        let names: Vec<(usize, Vec<u8>)> = unknown
+            .filter_map(|path| Some((*dirs.get(split(path).0)?, path.clone())))
+            .collect();
+        for (at, path) in names {
+            self.listings[at].names.push(path);
+        }
+    }
+}
+
 struct WalkShared {
     snapshot: SharedSnapshot,
     watch: Option<Arc<Mutex<Watch>>>,
     walked: Mutex<Walked>,
     files: AtomicU64,
     max_files: u64,
+    started_ns: i64,
     cancel: CancelToken,
 }
 
@@ -82,6 +118,7 @@ struct StampVisitor {
     /// The paths of `looked_at`, one after the other.
     paths: Vec<u8>,
     looked_at: Vec<LookedAt>,
+    listings: Vec<NewListing>,
 }
 
 /// The status of a path that waits to be compared.
@@ -129,10 +166,18 @@ impl StampVisitor {
         {
             let snapshot = self.shared.snapshot.read();
             let mut start = 0;
+            // Most paths follow others of their directory.
+            let mut last: Option<(&[u8], Option<&KnownDir>)> = None;
             for looked_at in &self.looked_at {
                 let path = &self.paths[start..looked_at.end];
                 start = looked_at.end;
-                let known = snapshot.get(path);
+                let (dir, name) = split(path);
+                let known_dir = match last {
+                    Some((last, known)) if last == dir => known,
+                    _ => snapshot.dir(dir),
+                };
+                last = Some((dir, known_dir));
+                let known = known_dir.and_then(|dir| dir.children.get(name));
                 if let Some(known) = known {
                     walked.seen += u64::from(snapshot.mark_seen(known));
                 }
@@ -146,6 +191,7 @@ impl StampVisitor {
         let mut all = lock(&self.shared.walked);
         all.seen += walked.seen;
         all.suspects.append(&mut walked.suspects);
+        all.listings.append(&mut self.listings);
     }
 }
 
@@ -172,11 +218,18 @@ impl FileVisitor for StampVisitor {
         }
         if let Ok(stat) = rustix::fs::fstat(dir) {
             self.add(path, &stat);
+            if self.shared.watch.is_none() {
+                self.listings.push(NewListing {
+                    dir: [self.prefix.as_slice(), path].concat(),
+                    listing: Listing::of(dir, &stat, self.shared.started_ns),
+                    names: Vec::new(),
+                });
+            }
         }
     }
 
     fn flush(&mut self) {
-        if !self.looked_at.is_empty() {
+        if !self.looked_at.is_empty() || !self.listings.is_empty() {
             self.compare();
         }
     }

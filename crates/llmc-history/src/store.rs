@@ -68,13 +68,14 @@ impl FromSql for ObjectId {
     }
 }
 
-const REASONS: [NotKeptReason; 6] = [
+const REASONS: [NotKeptReason; 7] = [
     NotKeptReason::TooLarge,
     NotKeptReason::Denied,
     NotKeptReason::Ignored,
     NotKeptReason::Unreadable,
     NotKeptReason::StoreFull,
     NotKeptReason::Building,
+    NotKeptReason::GitRemoved,
 ];
 
 pub(crate) fn state_columns(state: &PathState) -> StateColumns {
@@ -259,6 +260,26 @@ pub(crate) fn object(conn: &Connection, id: &ObjectId) -> Result<Option<PackedOb
             })
         })
         .optional()
+}
+
+/// The paths of the snapshot whose contents are not stored, with these contents, as far as `is_wanted`.
+pub(crate) fn unstored(
+    conn: &Connection,
+    mut is_wanted: impl FnMut(&ObjectId) -> bool,
+) -> Result<Vec<(Vec<u8>, ObjectId)>> {
+    let mut found = Vec::new();
+    let mut select = conn.prepare_cached(
+        "SELECT path, id FROM snapshot WHERE id IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM objects WHERE objects.id = snapshot.id)",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let id = row.get(1)?;
+        if is_wanted(&id) {
+            found.push((row.get(0)?, id));
+        }
+    }
+    Ok(found)
 }
 
 /// Calls `each` with every path whose state changed after the write `since`; a path that is gone has no `Known`.

@@ -2,9 +2,11 @@
 
 mod bad_input;
 mod kill;
+mod listing;
 mod record;
 mod sequences;
 mod servers;
+mod shared;
 mod undo;
 
 use std::collections::BTreeMap;
@@ -152,6 +154,15 @@ impl TestHistory {
         let mut tree = Tree::new();
         add_dir(&self.root, b"", &mut tree);
         tree
+    }
+
+    /// Waits until every stamp taken from now on is relied on: a file that changed just now may change again without a new
+    /// time.
+    fn let_stamps_age(&self) {
+        let changed_ns = crate::snapshot::now_ns();
+        while crate::snapshot::now_ns() - changed_ns <= 2 * crate::snapshot::RACY_NS {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn conflicts(report: &UndoReport) -> Vec<String> {

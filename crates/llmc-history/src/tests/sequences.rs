@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
+use super::shared::{COMMIT_AND_PACK, git};
 use super::{Node, TestHistory, Tree, author};
 use crate::entry::EntryId;
 use crate::error::Error;
@@ -39,7 +40,7 @@ const NAMES: [&[u8]; 12] = [
     b"f",
 ];
 
-/// What shells do to whole trees. The state directory is hidden from `*`.
+/// What shells do to whole trees. The state directory and the repository are hidden from `*`; packs are overwritten by no one.
 const SHELL_COMMANDS: [&str; 12] = [
     "rm -rf ./*",
     "rm -rf ./* .c; mkdir -p d/e; echo z > d/e/z",
@@ -47,13 +48,32 @@ const SHELL_COMMANDS: [&str; 12] = [
     "cp -a d d2; rm -rf d; mv d2 d",
     "mv a swap; mv b a; mv swap b",
     "chmod -R u=rwX,go= ./*",
-    "find . -path ./.llmc -prune -o -type f -exec truncate -s 0 {} +",
-    "find . -path ./.llmc -prune -o -type f -exec sh -c 'for x; do printf x >> \"$x\"; done' sh {} +",
+    "find . -path ./.llmc -prune -o -path ./.git -prune -o -type f -exec truncate -s 0 {} +",
+    "find . -path ./.llmc -prune -o -path ./.git -prune -o -type f -exec sh -c 'for x; do printf x >> \"$x\"; done' sh {} +",
     "ln -sfn . d; ln -f a f; ln -sf f a",
     "touch -d @0 ./*; touch ./*",
     "rm -rf d; ln -s nowhere d; rm -rf a; mkdir a; mkdir a/a; cp .c a/a/c",
     "i=0; while [ $i -lt 40 ]; do echo $i > many$i; i=$((i+1)); done; rm many1*",
 ];
+
+/// What git does to a working tree and to its own packs. Some of it fails, depending on what is there.
+const GIT_COMMANDS: [&str; 9] = [
+    "git add -A && git commit -q -m more",
+    "git gc -q --prune=now",
+    "git add -A && git commit -q -m more && git gc -q --prune=now",
+    "git reset -q --hard",
+    "git checkout -q -f HEAD~1",
+    "git checkout -q -f main",
+    "git stash -q -u; git stash drop -q",
+    "git reset -q --hard HEAD~1; git reflog expire --expire=now --all; git gc -q --prune=now",
+    "git rm -rfq . && git commit -q -m gone && git reflog expire --expire=now --all && git gc -q --prune=now",
+];
+
+/// Sequences that begin in a repository with packs, and those in which stamps get old enough to be relied on.
+const REPOSITORY_PERCENT: usize = 20;
+const SLOW_PERCENT: usize = 6;
+const GIT_PERCENT: usize = 40;
+const RESTART_PERCENT: usize = 8;
 
 struct Random(u64);
 
@@ -103,18 +123,29 @@ fn random_undo_restores_or_reports() {
 
 fn sequence(seed: u64) {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let test = TestHistory::new();
+    let is_repository = random.is(REPOSITORY_PERCENT);
+    let is_slow = random.is(SLOW_PERCENT);
+    let test = match is_repository {
+        true => packed_repository(&mut random),
+        false => TestHistory::new(),
+    };
     for _ in 0..random.below(6) {
         change(&test.root, &mut random);
     }
     if random.is(50) {
         test.history.watch_changes();
     }
-    let second = TestHistory::open(&test.root, HistorySettings::default());
+    let mut second = TestHistory::open(&test.root, HistorySettings::default());
     let mut steps: Vec<Step> = Vec::new();
     for _ in 0..3 + random.below(8) {
+        if is_slow {
+            test.let_stamps_age();
+        }
         if random.is(20) {
             change(&test.root, &mut random);
+        }
+        if random.is(RESTART_PERCENT) {
+            second = TestHistory::open(&test.root, HistorySettings::default());
         }
         let server = if random.is(25) { &second } else { &test };
         if !steps.is_empty() && random.is(45) {
@@ -136,11 +167,20 @@ fn sequence(seed: u64) {
                 for _ in 0..1 + random.below(4) {
                     change(&test.root, &mut random);
                 }
+                if is_repository && random.is(GIT_PERCENT) {
+                    git(&test.root, GIT_COMMANDS[random.below(GIT_COMMANDS.len())]);
+                }
             })
         };
         let after = test.tree();
-        assert_eq!(recorded.is_some(), before != after, "a change is recorded");
-        if let Some(recorded) = recorded {
+        // In a repository HEAD may have moved without a change.
+        let is_recorded = recorded.is_some();
+        assert!(is_recorded || before == after, "a change is recorded");
+        assert!(
+            is_repository || !is_recorded || before != after,
+            "nothing changed"
+        );
+        if let Some(recorded) = recorded.filter(|_| before != after) {
             assert_eq!(recorded.not_undoable, None);
             let id = recorded.id.unwrap();
             steps.push(Step { id, before, after });
@@ -151,6 +191,20 @@ fn sequence(seed: u64) {
         undo(&test, &mut steps, chosen);
     }
     assert_eq!(test.history.check().unwrap().problems, Vec::<String>::new());
+}
+
+/// A workspace of random files that are all in a pack.
+fn packed_repository(random: &mut Random) -> TestHistory {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    for _ in 0..10 {
+        change(&root, random);
+    }
+    assert!(git(&root, COMMIT_AND_PACK));
+    let mut test = TestHistory::open(&root, HistorySettings::default());
+    test.history.build().unwrap();
+    test._dir = Some(dir);
+    test
 }
 
 /// Undoes one entry and checks every path of the tree.
