@@ -6,7 +6,7 @@
 //!
 //! Parts: `format` recognises a file by its first bytes, `conversion` is what comes out, `service` where converting happens,
 //! `parts` assembles text from pages, sheets or cells. `package` opens ZIP packages of XML; `pdf`, `word`, `slides`,
-//! `open_document`, `sheets` and `notebook` read one kind of document each, `picture` scales images.
+//! `open_document`, `sheets` (with `short_cells`) and `notebook` read one kind of document each, `picture` scales images.
 
 mod conversion;
 mod format;
@@ -20,6 +20,7 @@ mod pdf;
 mod picture;
 mod service;
 mod sheets;
+mod short_cells;
 mod slides;
 mod word;
 

@@ -3,8 +3,10 @@
 use crate::package::{Package, XmlElement, XmlStep, walk_xml};
 use crate::parts::PartsText;
 use crate::word::{Flow, Pages};
-use crate::{ConversionFault, DocumentKind, DocumentText, PartUnit};
+use crate::{ConversionFault, DocumentKind, DocumentText, MAX_TEXT_BYTES, PartUnit};
 
+/// Slides of one presentation.
+const MAX_SLIDES: usize = 5_000;
 /// Spaces that one element stands for.
 const MAX_SPACES: usize = 200;
 
@@ -25,19 +27,20 @@ pub(crate) fn read_text(package: &mut Package<'_>) -> Result<DocumentText, Conve
 
 pub(crate) fn read_slides(package: &mut Package<'_>) -> Result<DocumentText, ConversionFault> {
     let xml = package.required("content.xml")?;
-    let mut parts = PartsText::new(DocumentKind::OpenSlides, PartUnit::Slide);
-    let (mut flow, mut number) = (Flow::default(), 0_usize);
+    let mut slides: Vec<String> = Vec::new();
+    let mut flow = Flow::default();
     let mut slide: Option<Pages> = None;
+    let (mut bytes, mut is_cut) = (0, false);
     walk_xml(&xml, |step| {
         match &step {
             XmlStep::Open(element) if element.name() == "page" => slide = Some(Pages::default()),
             XmlStep::Close("page") => {
                 let text = slide
                     .take()
-                    .map(|slide| slide.finish(DocumentKind::OpenSlides).text);
-                number += 1;
-                parts.begin(number.to_string(), Some(&format!("slide {number}")));
-                parts.lines(&text.unwrap_or_default());
+                    .map(|slide| slide.finish(DocumentKind::OpenSlides).text)
+                    .unwrap_or_default();
+                bytes += text.len();
+                slides.push(text);
             }
             _ => {
                 if let Some(slide) = &mut slide {
@@ -45,19 +48,29 @@ pub(crate) fn read_slides(package: &mut Package<'_>) -> Result<DocumentText, Con
                 }
             }
         }
-        !parts.is_full() && !slide.as_ref().is_some_and(Pages::is_full)
+        is_cut = bytes > MAX_TEXT_BYTES
+            || slides.len() > MAX_SLIDES
+            || slide.as_ref().is_some_and(Pages::is_full);
+        !is_cut
     })?;
+    slides.extend(slide.map(|slide| slide.finish(DocumentKind::OpenSlides).text));
+    let mut parts = PartsText::new(DocumentKind::OpenSlides, PartUnit::Slide);
+    for (index, text) in slides.iter().enumerate() {
+        let number = index + 1;
+        let heading = format!("slide {number} of {}", slides.len());
+        parts.begin(number.to_string(), Some(&heading));
+        parts.lines(text);
+    }
+    if is_cut {
+        parts.set_cut();
+    }
     Ok(parts.finish())
 }
 
 fn visit(flow: &mut Flow, pages: &mut Pages, step: &XmlStep<'_>, lists: usize) {
     match step {
-        XmlStep::Open(element) if matches!(element.name(), "tracked-changes" | "annotation") => {
-            flow.skipped += 1;
-        }
-        XmlStep::Close("tracked-changes" | "annotation") => {
-            flow.skipped = flow.skipped.saturating_sub(1);
-        }
+        XmlStep::Open(element) if is_aside(element.name()) => flow.skipped += 1,
+        XmlStep::Close(name) if is_aside(name) => flow.skipped = flow.skipped.saturating_sub(1),
         _ if flow.skipped > 0 => {}
         XmlStep::Open(element) => open(flow, pages, element, lists),
         XmlStep::Close(name) => match *name {
@@ -73,6 +86,11 @@ fn visit(flow: &mut Flow, pages: &mut Pages, step: &XmlStep<'_>, lists: usize) {
         XmlStep::Text(text) if flow.in_text => flow.paragraph.push_str(&text.replace('\n', " ")),
         XmlStep::Text(_) => {}
     }
+}
+
+/// Whether an element holds what is no part of the text: old versions, comments, what a speaker says.
+fn is_aside(name: &str) -> bool {
+    matches!(name, "tracked-changes" | "annotation" | "notes")
 }
 
 fn open(flow: &mut Flow, pages: &mut Pages, element: &XmlElement<'_>, lists: usize) {

@@ -8,7 +8,7 @@ use calamine::{
 };
 
 use crate::parts::PartsText;
-use crate::{ConversionFault, DocumentKind, DocumentText, PartUnit};
+use crate::{ConversionFault, DocumentKind, DocumentText, PartUnit, short_cells};
 
 /// Empty rows that are shown as such; more become one remark.
 const MAX_EMPTY_ROWS: u32 = 3;
@@ -17,13 +17,17 @@ type Bytes<'b> = Cursor<&'b [u8]>;
 
 pub(crate) fn read_workbook(bytes: &[u8]) -> Result<DocumentText, ConversionFault> {
     let data = Cursor::new(bytes);
-    match open_workbook_from_rs::<Xlsx<_>, _>(data.clone()) {
+    match open_workbook_from_rs::<Xlsx<_>, _>(data) {
         Ok(book) => write_book(Sheets::Xlsx(book), DocumentKind::Workbook),
         Err(XlsxError::Password) => Err(ConversionFault::Encrypted),
-        Err(error) => match open_workbook_from_rs::<Xlsb<_>, _>(data) {
-            Ok(book) => write_book(Sheets::Xlsb(book), DocumentKind::Workbook),
-            Err(_) => Err(ConversionFault::damaged(error)),
-        },
+        Err(error) => {
+            let lengthened = short_cells::lengthened(bytes)?;
+            let data = Cursor::new(lengthened.as_deref().unwrap_or(bytes));
+            match open_workbook_from_rs::<Xlsb<_>, _>(data) {
+                Ok(book) => write_book(Sheets::Xlsb(book), DocumentKind::Workbook),
+                Err(_) => Err(ConversionFault::damaged(error)),
+            }
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Real documents, and files made to harm their reader.
 //!
 //! The fixtures were written by the usual libraries of each format (reportlab, python-docx, openpyxl, python-pptx, odfpy,
-//! Pillow) and keep only what a reader needs.
+//! Pillow, xlwt, and SheetJS for `short.xlsb`) and keep only what a reader needs. `stock.xlsb` is `short.xlsb` with the
+//! cells that Excel writes, rewritten by hand.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -131,11 +132,36 @@ fn sheets_are_rows_of_values() {
 }
 
 #[test]
+fn older_and_binary_workbooks_are_read() {
+    let text = "--- sheet Parts ---\npart,price\n\"bolt, \"\"zinc\"\"\",0.12\nnut,3\n(5 empty rows)\ntotal,3.12\n\
+                --- sheet Dates ---\nstart,2026-01-31\nat,2026-02-01 12:30:00\ndone,true\nnaïve ✓\n\
+                --- sheet Notes (hidden) ---\ninternal\n";
+    for (name, bytes) in [
+        ("stock.xls", fixture!("stock.xls")),
+        ("stock.xlsb", fixture!("stock.xlsb")),
+        // The same with cells that do not say their column.
+        ("short.xlsb", fixture!("short.xlsb")),
+    ] {
+        let stock = document(name, bytes);
+        assert_eq!(stock.summary(), "Excel workbook, 3 sheets", "{name}");
+        assert_eq!(stock.text, text, "{name}");
+        assert_eq!(stock.lines_of("Notes"), Some((12, 13)), "{name}");
+    }
+}
+
+#[test]
 fn slides_texts_and_notebooks_are_read() {
     let deck = document("deck.pptx", fixture!("deck.pptx"));
     assert_eq!(
         deck.text,
         "--- slide 1 of 2 ---\nLaunch plan\nShip in May\n--- slide 2 of 2 ---\nRisks\nSupply & demand\n"
+    );
+    let talk = document("talk.odp", fixture!("talk.odp"));
+    assert_eq!(talk.summary(), "OpenDocument slides, 2 slides");
+    assert_eq!(
+        talk.text,
+        "--- slide 1 of 2 ---\nLaunch plan\nShip in May\nTell customers\n\
+         --- slide 2 of 2 ---\nRisks\nSupply & demand\n| risk | owner |\n| late parts | Ada |\n"
     );
     let minutes = document("minutes.odt", fixture!("minutes.odt"));
     assert_eq!(
@@ -240,7 +266,10 @@ fn damaged_files_are_errors() {
         ("report.pdf", fixture!("report.pdf")),
         ("letter.docx", fixture!("letter.docx")),
         ("book.xlsx", fixture!("book.xlsx")),
+        ("stock.xls", fixture!("stock.xls")),
+        ("short.xlsb", fixture!("short.xlsb")),
         ("plan.ods", fixture!("plan.ods")),
+        ("talk.odp", fixture!("talk.odp")),
         ("deck.pptx", fixture!("deck.pptx")),
         ("survey.ipynb", fixture!("survey.ipynb")),
         ("wide.png", fixture!("wide.png")),
