@@ -1,7 +1,7 @@
 //! Measures what history costs on a tree of files; `bench/history/run` prints its figures beside git's.
 //!
 //! Arguments: a directory that does not exist yet, and the number of files. Prints one JSON object; times in milliseconds,
-//! medians.
+//! medians. Of a directory that exists, without a number, only the first snapshot is measured; its `.llmc` is removed before.
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,
@@ -24,7 +24,10 @@ const EDITS: usize = 1000;
 fn main() {
     let mut args = std::env::args().skip(1);
     let dir = PathBuf::from(args.next().expect("a directory"));
-    let files: usize = args.next().expect("a number of files").parse().unwrap();
+    let Some(files) = args.next() else {
+        return first_snapshot(&dir.canonicalize().unwrap());
+    };
+    let files: usize = files.parse().unwrap();
     std::fs::create_dir(&dir).unwrap();
     let root = dir.canonicalize().unwrap();
     make_tree(&root, files);
@@ -68,6 +71,20 @@ fn main() {
          \"unwatched_cpu_ms\": {unwatched_cpu:.2}, \"watched_ms\": {watched:.2}, \"watched_cpu_ms\": {watched_cpu:.2}, \
          \"edit_ms\": {:.3}, \"grown_bytes\": {grown}, \"compressed_bytes\": {content}}}",
         times[times.len() / 2]
+    );
+}
+
+fn first_snapshot(root: &Path) {
+    if root.join(".llmc").exists() {
+        std::fs::remove_dir_all(root.join(".llmc")).unwrap();
+    }
+    let (_, history) = open(root);
+    let build = ms(|| history.build().unwrap());
+    let state = history.state();
+    drop(history);
+    println!(
+        "{{\"state\": \"{state:?}\", \"build_ms\": {build:.1}, \"store_bytes\": {}}}",
+        store_bytes(root)
     );
 }
 
