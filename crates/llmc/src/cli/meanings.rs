@@ -103,7 +103,11 @@ fn misspelt_meaning(word: &str) -> Option<String> {
     let command = command();
     let verbs = command.get_subcommands().map(Command::get_name);
     let others = MEANINGS.iter().flat_map(|(_, words)| words.iter().copied());
-    meaning(nearest(word, others.chain(verbs))?)
+    let found = nearest(word, others.chain(verbs))?;
+    match command.find_subcommand(found) {
+        Some(_) => None,
+        None => meaning(found),
+    }
 }
 
 fn about(verb: &str) -> Option<String> {
@@ -149,7 +153,7 @@ mod tests {
             let tip = misspelt_meaning(word).unwrap();
             assert!(tip.starts_with(verb), "{word}: {tip}");
         }
-        for word in ["dashbord", "instal", "quux"] {
+        for word in ["dashbord", "instal", "hstory", "quux"] {
             assert_eq!(misspelt_meaning(word), None, "{word}");
         }
     }
