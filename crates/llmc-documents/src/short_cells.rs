@@ -2,7 +2,7 @@
 //!
 //! The format has two records for each kind of cell: one with its column, which Excel writes, and a shorter one for the
 //! cell to the right of the last, which other programs write. The parser of workbooks skips the short ones, and their
-//! values would be missing without a word. They become the long ones here.
+//! values would be missing silently. They become the long ones here.
 
 use std::borrow::Cow;
 use std::io::{Cursor, Read, Write};

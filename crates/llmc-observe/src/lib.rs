@@ -53,5 +53,6 @@ pub use summary::{
 pub use telemetry::{
     CallDetail, CallFilter, CallPage, CallQuery, CallReader, Error, SavingsGroup, SavingsReport,
     SessionActivity, TELEMETRY_VERSION, Telemetry, TelemetryFollower, TelemetryOptions,
+    UPGRADED_TELEMETRY_VERSION,
 };
 pub use workspace_feed::WorkspaceFeed;

@@ -31,8 +31,8 @@ pub use calls::{
     CallDetail, CallPage, CallQuery, CallReader, SavingsGroup, SavingsReport, SessionActivity,
 };
 pub use follow::TelemetryFollower;
-pub use schema::TELEMETRY_VERSION;
 use schema::{SCHEMA, UPGRADE};
+pub use schema::{TELEMETRY_VERSION, UPGRADED_TELEMETRY_VERSION};
 
 /// Longest argument text that is kept.
 const MAX_ARGS_BYTES: usize = 2000;

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 
 use jiff::tz::TimeZone;
 use llmc_envelope::HandleId;
-use llmc_observe::{CallEvent, LatencyQuantiles, Summary};
+use llmc_observe::{CallEvent, LatencyQuantiles, SessionSummary, Summary};
 
 use crate::call::about;
 use crate::rerun::RepeatCall;
 use crate::text::{clock, count, grouped, legible, short, span};
 
+/// Agent and model of a session that has named none.
+const UNNAMED: &str = "unknown";
 const MAX_LIST_LINES: usize = 8;
 const MAX_SLOWEST_CALLS: usize = 5;
 /// Characters of what a call was about.
@@ -86,17 +88,32 @@ pub fn summary_text(summary: &Summary, context: &SummaryContext) -> String {
             latency_text(&tool.latency_ms),
         );
     });
-    section(&mut out, "sessions", &summary.sessions, |out, session| {
+    let model = |model: &str| match model {
+        UNNAMED => String::new(),
+        model => format!(" ({model})"),
+    };
+    let (unnamed, named): (Vec<&SessionSummary>, Vec<&SessionSummary>) = (summary.sessions.iter())
+        .partition(|session| session.agent == UNNAMED && session.model == UNNAMED);
+    section(&mut out, "sessions", &named, |out, session| {
         let _ = write!(
             out,
-            "{:>9}  {:<22} {} ({}), last {}",
+            "{:>9}  {:<22} {}{}, last {}",
             number(session.totals.calls),
             session.agent,
             session.session,
-            session.model,
+            model(&session.model),
             clock(session.last, &context.zone)
         );
     });
+    if let Some(last) = unnamed.iter().map(|session| session.last).max() {
+        let calls: u64 = unnamed.iter().map(|session| session.totals.calls).sum();
+        let _ = writeln!(
+            out,
+            "\n{:>9} calls without the name of an agent, such as those from a shell, last {}",
+            number(calls),
+            clock(last, &context.zone)
+        );
+    }
     write_next_steps(&mut out, summary, context);
     out
 }

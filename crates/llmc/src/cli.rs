@@ -3,6 +3,7 @@
 mod common_flags;
 mod meanings;
 mod rag;
+mod upstream;
 
 use std::path::PathBuf;
 
@@ -16,13 +17,14 @@ use llmc_tui::{ServerAddress, Since};
 pub(crate) use common_flags::command;
 pub(crate) use meanings::suggest;
 pub(crate) use rag::RagVerb;
+pub(crate) use upstream::{UpstreamAddArgs, UpstreamImportArgs, UpstreamVerb, UpstreamWrite};
 
 /// A lean MCP server for coding agents: files, search and more at a tenth of the usual context cost.
 #[derive(Debug, Parser)]
 #[command(
     name = "llmc",
     version,
-    after_help = "Examples:\n  llmc mcp                          what an MCP client starts\n  llmc serve                        the same over HTTP, with a dashboard\n  llmc dashboard                    what agents are doing, in a browser\n  llmc tui                          the same in a terminal\n  llmc tools                        the tools and what each costs in tokens\n  llmc tool read_file --path src/main.rs --max-lines 20\n  llmc init                         write an llmc.toml fitted to this repository\n  llmc install --all                add this server to the settings of every client here\n\nExit codes: 0 ok, 2 bad arguments or configuration, 3 not there, 4 refused, 5 time limit, 6 conflict, 7 too large,\n70 internal, 74 write failed, 130 cancelled (docs/errors.md has all)."
+    after_help = "Examples:\n  llmc install claude-code          add this server to a client; --all: to every client here\n  llmc doctor                       what works on this machine, and what confines commands\n  llmc dashboard                    what agents are doing, in a browser\n  llmc history                      what agents changed; `llmc undo` takes it back\n  llmc tool read_file --path src/main.rs --max-lines 20\n\nExit codes: 0 ok, 2 bad arguments or configuration, 3 not there, 4 refused, 5 time limit,\n6 conflict, 7 too large, 70 internal, 74 write failed, 130 cancelled (all: docs/errors.md)."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -60,6 +62,38 @@ pub(crate) struct Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Add this server to an MCP client's settings
+    ///
+    /// Adds or updates one entry in the client's own file and keeps everything else, comments included. Shows the
+    /// difference, asks, and keeps a backup beside the file. The flags --root, --config, --mode, --log-level and --set
+    /// become part of the entry. Without CLIENT: lists all clients and whether the entry is installed.
+    ///
+    /// Where the file also starts Desktop Commander or server-filesystem, removing that entry is offered in the same way.
+    #[command(
+        after_help = "Examples:\n  llmc install                              all clients, their files, installed or not\n  llmc install --all                        every client found on this machine\n  llmc install claude-code                  for every project, asks before it writes\n  llmc install cursor --scope project --yes\n  llmc install claude-desktop --root ~/work/project --mode te\n  llmc install codex --print                only the entry, to paste"
+    )]
+    Install(InstallArgs),
+    /// Remove this server from an MCP client's settings
+    ///
+    /// Removes the entry that `llmc install` wrote and keeps everything else. Shows the difference, asks, and keeps a
+    /// backup beside the file.
+    #[command(
+        after_help = "Examples:\n  llmc uninstall zed\n  llmc uninstall --all                      every client that has the entry\n  llmc uninstall cursor --scope user --dry-run"
+    )]
+    Uninstall(UninstallArgs),
+    /// Check the installation and run escape tests against the sandbox
+    ///
+    /// Reports which confinement this kernel offers and which of it the configuration uses, then runs escape tests: this
+    /// executable, confined like any command, attempts each escape. Exit code 4 if one succeeds or required confinement
+    /// is missing.
+    #[command(
+        after_help = "Examples:\n  llmc doctor\n  llmc doctor --set 'mcp.exec.profile=\"restricted\"'\n  llmc doctor --json"
+    )]
+    Doctor {
+        /// Print one JSON document
+        #[arg(long)]
+        json: bool,
+    },
     /// Serve MCP over standard input and output
     ///
     /// What Claude Desktop, Claude Code, Codex, Cursor, Continue and Cline start. Logs go to standard error.
@@ -88,6 +122,47 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  llmc dashboard\n  llmc dashboard --no-open --root ~/work/project"
     )]
     Dashboard(DashboardArgs),
+    /// Watch calls, tokens and savings live in the terminal
+    ///
+    /// Reads the record that every server and shell call of this workspace keeps, and changes nothing in it. Quitting
+    /// prints a summary: calls, tokens, savings, the slowest calls, errors, and what to do next.
+    ///
+    /// Keys: q quit, Tab and arrows move, Enter details, / filter, p pause, a agents, s savings, h changes, ? all keys.
+    /// NO_COLOR is respected.
+    #[command(
+        after_help = "Examples:\n  llmc tui                                 this workspace, the last 24 hours\n  llmc tui --since 90m\n  llmc tui --url http://127.0.0.1:8080     a running `llmc serve`, since its start\n  llmc tui --summary > report.txt          no screen, only the summary\n\nWith --url the token is that of LLMC_MCP_TOKEN, else .llmc/token of this workspace."
+    )]
+    Tui(TuiArgs),
+    /// List what calls changed in the workspace, or show one change as a diff
+    ///
+    /// Every call that changes files leaves an entry: the agent, the tool, and the files before and after. Changes from
+    /// outside are listed too.
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:\n  llmc history\n  llmc history --path src/main.rs\n  llmc history show h12\n  llmc history --json -n 500"
+    )]
+    History {
+        #[command(flatten)]
+        list: HistoryArgs,
+        #[command(subcommand)]
+        verb: Option<HistoryVerb>,
+    },
+    /// Take back what calls changed
+    ///
+    /// Without an entry: the newest call that is not undone yet. A file that was changed since is left as it is and
+    /// reported; the undo itself becomes an entry and can be undone. Git's own state is never touched. Exit code 6 if
+    /// something was left because it changed since.
+    #[command(
+        after_help = "Examples:\n  llmc undo --dry-run               what the newest entry's undo would do\n  llmc undo h12\n  llmc undo h3..h7 --path src       several entries, below one folder\n  llmc undo --to 30m --atomic       all calls of the last 30 minutes, or none"
+    )]
+    Undo(UndoArgs),
+    /// List the tools with their cost in tokens
+    #[command(after_help = "Examples:\n  llmc tools\n  llmc tools --mode te --schemas")]
+    Tools {
+        /// Also print the schemas as models receive them
+        #[arg(long)]
+        schemas: bool,
+    },
     /// Call any tool from the shell
     ///
     /// Flags are the tool's own arguments; `llmc tool NAME --help` lists them.
@@ -120,38 +195,6 @@ pub(crate) enum Verb {
         )]
         words: Vec<String>,
     },
-    /// List the tools with their cost in tokens
-    #[command(after_help = "Examples:\n  llmc tools\n  llmc tools --mode te --schemas")]
-    Tools {
-        /// Also print the schemas as models receive them
-        #[arg(long)]
-        schemas: bool,
-    },
-    /// Check the installation and run escape tests against the sandbox
-    ///
-    /// Reports which confinement this kernel offers and which of it the configuration uses, then runs escape tests: this
-    /// executable, confined like any command, attempts each escape. Exit code 4 if one succeeds or required confinement
-    /// is missing.
-    #[command(
-        after_help = "Examples:\n  llmc doctor\n  llmc doctor --set 'mcp.exec.profile=\"restricted\"'\n  llmc doctor --json"
-    )]
-    Doctor {
-        /// Print one JSON document
-        #[arg(long)]
-        json: bool,
-    },
-    /// Check whether a running server is healthy
-    ///
-    /// For containers and service managers: exit code 0 and what the server says, or 1 and why not. Needs no token.
-    /// Without --url it asks at mcp.server.port of this machine.
-    #[command(
-        after_help = "Examples:\n  llmc health\n  llmc health --port 8080\n  llmc health --url unix:/run/user/1000/llmc.sock\n  llmc health --url https://127.0.0.1:8443   with the certificate of mcp.server.tls_cert"
-    )]
-    Health {
-        /// Which server: http://127.0.0.1:PORT (loopback only) or unix:PATH
-        #[arg(long, value_name = "URL")]
-        url: Option<ServerAddress>,
-    },
     /// Build, watch and query the code index
     #[command(
         subcommand,
@@ -164,46 +207,6 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  llmc rlm query 'Which requests failed, and why?' --file logs/app.log"
     )]
     Rlm(RlmVerb),
-    /// List what calls changed in the workspace, or show one change as a diff
-    ///
-    /// Every call that changes files leaves an entry: the agent, the tool, and the files before and after. Changes from
-    /// outside are listed too.
-    #[command(
-        args_conflicts_with_subcommands = true,
-        after_help = "Examples:\n  llmc history\n  llmc history --path src/main.rs\n  llmc history show h12\n  llmc history --json -n 500"
-    )]
-    History {
-        #[command(flatten)]
-        list: HistoryArgs,
-        #[command(subcommand)]
-        verb: Option<HistoryVerb>,
-    },
-    /// Take back what calls changed
-    ///
-    /// Without an entry: the newest call that is not undone yet. A file that was changed since is left as it is and
-    /// reported; the undo itself becomes an entry and can be undone. Git's own state is never touched. Exit code 6 if
-    /// something was left because it changed since.
-    #[command(
-        after_help = "Examples:\n  llmc undo --dry-run               what the newest entry's undo would do\n  llmc undo h12\n  llmc undo h3..h7 --path src       several entries, below one folder\n  llmc undo --to 30m --atomic       all calls of the last 30 minutes, or none"
-    )]
-    Undo(UndoArgs),
-    /// Watch calls, tokens and savings live in the terminal
-    ///
-    /// Reads the record that every server and shell call of this workspace keeps, and changes nothing in it. Quitting
-    /// prints a summary: calls, tokens, savings, the slowest calls, errors, and what to do next.
-    ///
-    /// Keys: q quit, Tab and arrows move, Enter details, / filter, p pause, c copy the handle (OSC 52), r run the call
-    /// again (asks unless it only looks), l open the token audit in $PAGER, ? help. NO_COLOR is respected.
-    #[command(
-        after_help = "Examples:\n  llmc tui                                 this workspace, the last 24 hours\n  llmc tui --since 90m\n  llmc tui --url http://127.0.0.1:8080     a running `llmc serve`, since its start\n  llmc tui --summary > report.txt          no screen, only the summary\n\nWith --url the token is that of LLMC_MCP_TOKEN, else .llmc/token of this workspace."
-    )]
-    Tui(TuiArgs),
-    /// Show, write or check the configuration
-    #[command(
-        subcommand,
-        after_help = "Examples:\n  llmc config show\n  llmc config check --config other.toml\n  llmc config init --print"
-    )]
-    Config(ConfigVerb),
     /// Write a short llmc.toml fitted to this repository (the same as `config init`)
     ///
     /// Sets mode hybrid and shows the settings that people change first in comments. With --full it explains every
@@ -211,6 +214,12 @@ pub(crate) enum Verb {
     /// kept unless --force is given.
     #[command(after_help = INIT_EXAMPLES)]
     Init(InitArgs),
+    /// Show, write or check the configuration
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  llmc config show\n  llmc config check --config other.toml\n  llmc config init --print"
+    )]
+    Config(ConfigVerb),
     /// Accept the settings of this workspace's llmc.toml that are less strict than yours
     ///
     /// The file comes with the repository, so such settings are ignored until you accept them here. Shows each with its
@@ -220,25 +229,18 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  llmc trust                        show, ask, record\n  llmc trust --show                 what the file asks for, whether it gets that, and the hash\n  llmc trust --revoke"
     )]
     Trust(TrustArgs),
-    /// Add this server to an MCP client's settings
+    /// Check whether a running server is healthy
     ///
-    /// Adds or updates one entry in the client's own file and keeps everything else, comments included. Shows the
-    /// difference, asks, and keeps a backup beside the file. The flags --root, --config, --mode, --log-level and --set
-    /// become part of the entry. Without CLIENT: lists all clients and whether the entry is installed.
-    ///
-    /// Where the file also starts Desktop Commander or server-filesystem, removing that entry is offered in the same way.
+    /// For containers and service managers: exit code 0 and what the server says, or 1 and why not. Needs no token.
+    /// Without --url it asks at mcp.server.port of this machine.
     #[command(
-        after_help = "Examples:\n  llmc install                              all clients, their files, installed or not\n  llmc install --all                        every client found on this machine\n  llmc install claude-code                  for every project, asks before it writes\n  llmc install cursor --scope project --yes\n  llmc install claude-desktop --root ~/work/project --mode te\n  llmc install codex --print                only the entry, to paste"
+        after_help = "Examples:\n  llmc health\n  llmc health --port 8080\n  llmc health --url unix:/run/user/1000/llmc.sock\n  llmc health --url https://127.0.0.1:8443   with the certificate of mcp.server.tls_cert"
     )]
-    Install(InstallArgs),
-    /// Remove this server from an MCP client's settings
-    ///
-    /// Removes the entry that `llmc install` wrote and keeps everything else. Shows the difference, asks, and keeps a
-    /// backup beside the file.
-    #[command(
-        after_help = "Examples:\n  llmc uninstall zed\n  llmc uninstall --all                      every client that has the entry\n  llmc uninstall cursor --scope user --dry-run"
-    )]
-    Uninstall(UninstallArgs),
+    Health {
+        /// Which server: http://127.0.0.1:PORT (loopback only) or unix:PATH
+        #[arg(long, value_name = "URL")]
+        url: Option<ServerAddress>,
+    },
     /// Put other MCP servers behind this one
     ///
     /// Scripts call their tools as tools.NAME.tool(…), and their lists cost a conversation nothing. `add` writes your
@@ -250,7 +252,11 @@ pub(crate) enum Verb {
     )]
     Upstream(UpstreamVerb),
     /// Work on this repository
-    #[command(subcommand, after_help = "Examples:\n  llmc repo validate")]
+    #[command(
+        subcommand,
+        hide = true,
+        after_help = "Examples:\n  llmc repo validate"
+    )]
     Repo(RepoVerb),
     /// Print shell completions
     #[command(
@@ -268,132 +274,10 @@ pub(crate) enum Verb {
     },
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum UpstreamVerb {
-    /// Add a server, start it once and record its tools
-    ///
-    /// Shows the change of the configuration file and asks. The server is confined like commands, with the environment
-    /// of commands and what --env gives.
-    #[command(
-        after_help = "Examples:\n  llmc upstream add time -- uvx mcp-server-time\n  llmc upstream add github --env GITHUB_TOKEN -- npx -y @modelcontextprotocol/server-github"
-    )]
-    Add(UpstreamAddArgs),
-    /// Move the servers of a client's settings behind this one
-    ///
-    /// Adds them to your configuration, starts each once and records its tools, then takes it out of the client's settings.
-    /// Shows every change, asks, and keeps backups. A server that does not start stays with the client.
-    #[command(
-        after_help = "Examples:\n  llmc upstream import claude-code\n  llmc upstream import cursor --scope project --dry-run"
-    )]
-    Import(UpstreamImportArgs),
-    /// Remove a server and the record of its tools
-    #[command(after_help = "Examples:\n  llmc upstream remove time")]
-    Remove {
-        /// Its name
-        name: String,
-        #[command(flatten)]
-        write: UpstreamWrite,
-    },
-    /// List the servers with the tokens of their lists, direct and through this server
-    #[command(after_help = "Examples:\n  llmc upstream list")]
-    List,
-    /// Start a server and compare its tools with those you accepted
-    ///
-    /// Exit code 6 if something differs, 9 if the server does not answer.
-    #[command(after_help = "Examples:\n  llmc upstream test time")]
-    Test {
-        /// Its name
-        name: String,
-    },
-    /// Show what changed in a server's tools since you accepted them, and accept it
-    #[command(
-        after_help = "Examples:\n  llmc upstream accept time\n  llmc upstream accept time --show"
-    )]
-    Accept {
-        /// Its name
-        name: String,
-        /// Show the changes and accept nothing
-        #[arg(long, conflicts_with = "yes")]
-        show: bool,
-        /// Accept without asking
-        #[arg(long, short)]
-        yes: bool,
-    },
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct UpstreamAddArgs {
-    /// Scripts call its tools as tools.NAME.tool(…)
-    pub(crate) name: String,
-    /// The program and its arguments, after --
-    #[arg(last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<String>,
-    /// The address of a server that speaks Streamable HTTP
-    #[arg(long, conflicts_with_all = ["command", "env", "cwd", "no_confine", "no_network", "extra_write"])]
-    pub(crate) url: Option<String>,
-    /// A header whose value is in an environment variable; repeatable
-    #[arg(long, value_name = "HEADER=VARIABLE", requires = "url")]
-    pub(crate) header: Vec<String>,
-    /// A file with the token for Authorization: Bearer
-    #[arg(long, value_name = "FILE", requires = "url")]
-    pub(crate) token_file: Option<String>,
-    /// A variable of its environment: NAME=value, or NAME to pass on yours; repeatable
-    #[arg(long, value_name = "NAME[=VALUE]")]
-    pub(crate) env: Vec<String>,
-    /// The folder it starts in [default: the workspace]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cwd: Option<String>,
-    /// Give it your own rights instead of those of commands
-    #[arg(long)]
-    pub(crate) no_confine: bool,
-    /// Keep it off the network
-    #[arg(long)]
-    pub(crate) no_network: bool,
-    /// A further folder it may write; repeatable
-    #[arg(long, value_name = "DIR")]
-    pub(crate) extra_write: Vec<String>,
-    /// Offer only these of its tools; `*` stands for any characters; repeatable
-    #[arg(long, value_name = "TOOL")]
-    pub(crate) tools: Vec<String>,
-    /// List this tool to MCP clients; repeatable
-    #[arg(long, value_name = "TOOL")]
-    pub(crate) promote: Vec<String>,
-    #[command(flatten)]
-    pub(crate) write: UpstreamWrite,
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct UpstreamImportArgs {
-    /// Which client
-    #[arg(value_parser = clients())]
-    pub(crate) client: Client,
-    /// Whose settings: user or project [default: what serves the open project]
-    #[arg(long, value_name = "SCOPE", value_parser = scopes())]
-    pub(crate) scope: Option<SettingsScope>,
-    /// Leave the servers in the client's settings, too
-    #[arg(long)]
-    pub(crate) keep: bool,
-    #[command(flatten)]
-    pub(crate) write: UpstreamWrite,
-}
-
-/// Which configuration file is changed, and how.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct UpstreamWrite {
-    /// Write the workspace's llmc.toml instead of your own configuration
-    #[arg(long)]
-    pub(crate) project: bool,
-    /// Show the change and write nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Write without asking
-    #[arg(long, short)]
-    pub(crate) yes: bool,
-}
-
 const INIT_EXAMPLES: &str =
     "Examples:\n  llmc init\n  llmc init --full --print | less\n  llmc init --force";
 
+/// Which configuration file is changed, and how.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TrustArgs {
     /// Show the settings, their hash and whether they are accepted; change nothing
@@ -577,7 +461,7 @@ pub(crate) enum RlmVerb {
     /// The model is rlm.model; mcp.rlm decides where data may be sent (profile restricted, the default: this machine only).
     /// Progress goes to standard error, the answer to standard output. Ctrl-C stops the analysis and its costs.
     #[command(
-        after_help = "Examples:\n  llmc rlm query 'Which requests failed, and why?' --file logs/app.log --max-bytes 50000000\n  llmc rlm query 'What does it do?' --file src/big.rs --model ollama/qwen3:8b --budget-usd 0.50 --json\n  journalctl -b | llmc rlm query 'When did the disk fill up?' --file -\n  llmc rlm query 'Why?' --file a.log --trace run.jsonl; llmc rlm query 'Why?' --file a.log --replay run.jsonl"
+        after_help = "Examples:\n  llmc rlm query 'Which requests failed, and why?' --file logs/app.log\n  llmc rlm query 'What does it do?' --file src/big.rs --model ollama/qwen3:8b --json\n  journalctl -b | llmc rlm query 'When did the disk fill up?' --file -\n  llmc rlm query 'Why?' --file a.log --trace run.jsonl\n  llmc rlm query 'Why?' --file a.log --replay run.jsonl"
     )]
     Query(RlmArgs),
 }

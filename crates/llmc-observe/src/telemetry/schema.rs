@@ -5,6 +5,9 @@ use llmc_envelope::store::{SqlSchema, SqlUpgrade};
 /// The version of the store's file.
 pub const TELEMETRY_VERSION: i32 = 2;
 
+/// The version of a file that the next process to record a call upgrades.
+pub const UPGRADED_TELEMETRY_VERSION: i32 = 1;
+
 /// Columns after `args` are new in version 2. They may be missing from a row: a server of the version before that has
 /// the file open writes the others only.
 pub(super) const SCHEMA: SqlSchema = SqlSchema {
@@ -50,7 +53,7 @@ CREATE TABLE contents (
 
 pub(super) const UPGRADE: SqlUpgrade = SqlUpgrade {
     from: SqlSchema {
-        version: 1,
+        version: UPGRADED_TELEMETRY_VERSION,
         sql: "
 CREATE TABLE calls (
     seq                 INTEGER PRIMARY KEY,

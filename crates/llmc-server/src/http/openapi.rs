@@ -50,7 +50,7 @@ pub(super) fn document(app: &App) -> Value {
             "Server-sent events: `call` (schema Call) for every finished call, `gauges` (schema Gauges) at once and then \
              every two seconds, `missed` with `{\"calls\": n}` for a reader that was too slow.",
             json!({"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}}),
-            &[],
+            &[422],
         )},
         "/api/summary": {"get": operation("summary", "All calls since the start.", ok(reference("Summary")), &[404, 422, 500])},
         "/api/config": {"get": operation("config", "Every setting with its source, secrets masked.", ok(reference("Config")), &[])},

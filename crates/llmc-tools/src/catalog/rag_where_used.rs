@@ -58,14 +58,23 @@ fn page(uses: &Related<SymbolUses>) -> String {
     let found = &uses.found;
     let mut out = String::new();
     for site in &found.sites {
+        // A use outside of every definition has no symbol around it.
+        let within = match site.symbol.as_str() {
+            "" => String::new(),
+            symbol => format!("[{symbol}] "),
+        };
         let _ = writeln!(
             out,
-            "{}:{}: {}  [{}] {:.2}",
-            site.path, site.line, site.text, site.symbol, site.confidence
+            "{}:{}: {}  {within}{:.2}",
+            site.path, site.line, site.text, site.confidence
         );
     }
     let shown = found.sites.len();
-    let count = format!("{} uses of {}, {shown} shown", found.total, found.symbol);
+    let uses_of = if found.total == 1 { "use" } else { "uses" };
+    let count = format!(
+        "{} {uses_of} of {}, {shown} shown",
+        found.total, found.symbol
+    );
     uses.page_totals(&mut out, &count, found.depth_reached, &found.ambiguous);
     out
 }

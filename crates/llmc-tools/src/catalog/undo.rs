@@ -189,7 +189,7 @@ fn output(report: UndoReport, undo: &UndoRequest) -> Result<UndoOutput> {
             },
         );
         return Err(error
-            .hint("history path=… shows what changed it; undo that first, or choose by path")
+            .hint("the history of that path shows what changed it; undo that first, or choose by path")
             .with("conflicts", output.left_lines().join("\n"))
             .with("conflict_list", json!({"conflicts": output.conflicts})));
     }

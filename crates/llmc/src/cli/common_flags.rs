@@ -65,7 +65,14 @@ fn with_flags(verb: Command, above: &str, common: &[Arg]) -> Command {
         .to_owned();
     let row = VERBS.iter().find(|(name, _)| *name == path);
     let flags = row.map_or(IN_WORKSPACE, |(_, flags)| flags);
-    let copies = common.iter().cloned().map(|arg| shown_if(arg, flags));
+    let copies = common.iter().cloned().map(|arg| {
+        let arg = shown_if(arg, flags);
+        match (path.as_str(), arg.get_id().as_str()) {
+            ("health", "host") => arg.help("Address of the server"),
+            ("health", "port") => arg.help("Port of the server"),
+            _ => arg,
+        }
+    });
     verb.args(copies)
         .mut_subcommands(|below| with_flags(below, &path, common))
 }

@@ -13,8 +13,9 @@ const MEANINGS: &[(&str, &[&str])] = &[
     ("mcp", &["stdio", "mcp-server"]),
     (
         "serve",
-        &["start", "server", "daemon", "http", "listen", "up", "web"],
+        &["start", "server", "daemon", "http", "listen", "up"],
     ),
+    ("dashboard", &["web", "ui", "gui", "browser", "view"]),
     (
         "install",
         &["setup", "set-up", "add", "register", "connect", "integrate"],
@@ -72,7 +73,10 @@ pub(crate) fn suggest(error: &mut clap::Error) {
             let alike = verbs.filter(|verb| verb.chars().next() == word.chars().next());
             (tip, nearest(word, alike).is_some())
         }
-        (None, false) => return,
+        (None, false) => match misspelt_meaning(word) {
+            Some(tip) => (tip, false),
+            None => return,
+        },
     };
     // clap finds verbs that look alike at a distance; `grep` is not `repo`.
     if !misspelt {
@@ -92,6 +96,18 @@ fn meaning(word: &str) -> Option<String> {
     }
     let tool = catalog::find(word)?;
     Some(format!("`llmc tool {word}`: {}", tool.description()))
+}
+
+/// The same for a misspelt word of another program (`serach`), unless a verb of this one is nearer.
+fn misspelt_meaning(word: &str) -> Option<String> {
+    let command = command();
+    let verbs = command.get_subcommands().map(Command::get_name);
+    let others = MEANINGS.iter().flat_map(|(_, words)| words.iter().copied());
+    let found = nearest(word, others.chain(verbs))?;
+    match command.find_subcommand(found) {
+        Some(_) => None,
+        None => meaning(found),
+    }
 }
 
 fn about(verb: &str) -> Option<String> {
@@ -129,6 +145,16 @@ mod tests {
                 assert!(words.insert(*word), "{word} twice");
                 assert!(command.find_subcommand(word).is_none(), "{word} is a verb");
             }
+        }
+    }
+    #[test]
+    fn a_misspelt_word_is_taken_for_the_nearest() {
+        for (word, verb) in [("serach", "`llmc rag search`"), ("statr", "`llmc serve`")] {
+            let tip = misspelt_meaning(word).unwrap();
+            assert!(tip.starts_with(verb), "{word}: {tip}");
+        }
+        for word in ["dashbord", "instal", "hstory", "quux"] {
+            assert_eq!(misspelt_meaning(word), None, "{word}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use llmc_config::Mode;
+use llmc_config::{Mode, SettingEntry, SettingSource};
 use llmc_tools::mode;
 
 use super::{Failure, config_warnings, load, print, tools};
@@ -18,10 +18,11 @@ pub(super) fn check(common: &Common) -> Result<ExitCode, Failure> {
     let loaded = load(common)?;
     let config = &loaded.config;
     let mut out = String::new();
-    let file = if loaded.file.is_some() {
-        loaded.file_label()
-    } else {
-        "no llmc.toml, defaults only"
+    let is_own = |entry: &SettingEntry| matches!(entry.source, SettingSource::UserFile { .. });
+    let file = match (&loaded.file, loaded.entries().iter().any(is_own)) {
+        (Some(_), _) => loaded.file_label(),
+        (None, true) => "no llmc.toml, your own file",
+        (None, false) => "no llmc.toml, defaults only",
     };
     let _ = writeln!(out, "configuration is valid ({file})");
     let _ = writeln!(out, "workspace: {}", loaded.root.display());
@@ -29,7 +30,7 @@ pub(super) fn check(common: &Common) -> Result<ExitCode, Failure> {
     let (tokens, _) = tools::cost(&list);
     let _ = writeln!(
         out,
-        "mode {}: {} tools, {tokens} tokens per conversation",
+        "mode {}: {} tools, a list of {tokens} tokens in every conversation",
         config.mcp.mode,
         list.len()
     );
@@ -37,12 +38,12 @@ pub(super) fn check(common: &Common) -> Result<ExitCode, Failure> {
         let mut changed = config.clone();
         changed.mcp.mode = *other;
         let (cost, _) = tools::cost(&mode::listing(&changed).0);
-        let word = if cost < tokens { "saves" } else { "costs" };
-        let _ = writeln!(
-            out,
-            "  mode {other} {word} {} tokens ({cost})",
-            cost.abs_diff(tokens)
-        );
+        let difference = cost.abs_diff(tokens);
+        let said = match cost < tokens {
+            true => format!("saves {difference} tokens"),
+            false => format!("costs {difference} tokens more"),
+        };
+        let _ = writeln!(out, "  mode {other} {said} ({cost})");
     }
     let unlikely = config_warnings::all(&loaded);
     for warning in warnings.iter().chain(&loaded.warnings).chain(&unlikely) {

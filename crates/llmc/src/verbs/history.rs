@@ -215,7 +215,10 @@ fn entry_line(entry: &Value, paint: Paint, now: Timestamp) -> String {
     format!(
         "{} {} {by}: {}",
         paint.styled(&format!("{:<5}", text("entry")), "1"),
-        paint.styled(&format!("{:>8}", age(entry["time_iso"].as_str(), now)), "2"),
+        paint.styled(
+            &format!("{:>10}", age(entry["time_iso"].as_str(), now)),
+            "2"
+        ),
         counts.join(", ")
     )
 }
@@ -323,10 +326,10 @@ fn age(time_iso: Option<&str>, now: Timestamp) -> String {
     };
     let seconds = now.as_second().saturating_sub(time.as_second()).max(0);
     match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min", seconds / 60),
-        3_600..86_400 => format!("{} h", seconds / 3_600),
-        86_400..604_800 => format!("{} d", seconds / 86_400),
+        0..60 => format!("{seconds} s ago"),
+        60..3_600 => format!("{} min ago", seconds / 60),
+        3_600..86_400 => format!("{} h ago", seconds / 3_600),
+        86_400..604_800 => format!("{} d ago", seconds / 86_400),
         _ => time.strftime("%Y-%m-%d").to_string(),
     }
 }
@@ -341,13 +344,13 @@ mod tests {
     fn an_age_is_in_the_unit_that_people_use() {
         let now: Timestamp = "2026-01-10T00:00:00Z".parse().unwrap();
         for (time, said) in [
-            ("2026-01-09T23:59:30Z", "30 s"),
-            ("2026-01-09T23:50:00Z", "10 min"),
-            ("2026-01-09T20:00:00Z", "4 h"),
-            ("2026-01-05T00:00:00Z", "5 d"),
+            ("2026-01-09T23:59:30Z", "30 s ago"),
+            ("2026-01-09T23:50:00Z", "10 min ago"),
+            ("2026-01-09T20:00:00Z", "4 h ago"),
+            ("2026-01-05T00:00:00Z", "5 d ago"),
             ("2025-12-24T00:00:00Z", "2025-12-24"),
             // A clock that was set back.
-            ("2026-01-11T00:00:00Z", "0 s"),
+            ("2026-01-11T00:00:00Z", "0 s ago"),
             ("nonsense", ""),
         ] {
             assert_eq!(age(Some(time), now), said, "{time}");

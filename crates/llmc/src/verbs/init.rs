@@ -23,11 +23,11 @@ const CHOICES: [(&str, &str); 3] = [
     ),
     (
         "run_cmd_allowlist is not set",
-        "any program may run: commands are confined by the kernel, write only inside the workspace and see no credentials",
+        "any program may run; the kernel lets commands write only inside the workspace and hides credentials",
     ),
     (
-        "everything else",
-        "at its default: this folder is the only root, commands may use the network, nothing listens",
+        "everything else is at its default",
+        "this folder is the only root, commands may use the network, nothing listens",
     ),
 ];
 

@@ -295,3 +295,35 @@ fn a_server_for_other_machines_says_whom_it_refuses() {
     });
     assert!(told.contains("0.0.0.0"), "{told}");
 }
+
+#[test]
+fn telemetry_of_the_version_before_is_said_to_be_upgraded() {
+    let workspace = workspace(FIXTURE);
+    let store = workspace.path(".llmc/te_telemetry.db");
+    std::fs::create_dir_all(store.parent().unwrap()).unwrap();
+    let before = include_str!("../../../llmc-observe/tests/telemetry-v1.sql");
+    let file = rusqlite::Connection::open(&store).unwrap();
+    file.execute_batch(before).unwrap();
+    file.execute_batch("PRAGMA user_version = 1").unwrap();
+    drop(file);
+    let line = |said: &str| {
+        let line = said.lines().find(|line| line.contains("te_telemetry.db"));
+        line.unwrap_or_else(|| panic!("{said}")).to_owned()
+    };
+    let found = workspace.llmc(["doctor"]);
+    let told = line(&found.stdout);
+    assert!(
+        told.ends_with("sound, of the version before; the next server upgrades it"),
+        "{told}"
+    );
+    assert!(
+        !found.stdout.contains("another version"),
+        "{}",
+        found.stdout
+    );
+    let mut client = crate::classic(&workspace);
+    client.call_tool("health", json!({}));
+    client.finish();
+    let told = line(&workspace.llmc(["doctor"]).stdout);
+    assert!(told.ends_with(", sound"), "{told}");
+}

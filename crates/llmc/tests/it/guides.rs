@@ -7,12 +7,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use llmc_testkit::{ProcessOutput, TestProcess, TestWorkspace, skip};
+use llmc_testkit::{ModelAction, ModelServer, ProcessOutput, TestProcess, TestWorkspace, skip};
 
 use crate::workspace;
 
 /// The mark of pages whose examples need every kind of confinement that there is.
 const NEEDS_CONFINEMENT: &str = "<!-- needs: full confinement -->";
+/// The mark of pages whose examples ask Ollama. A scripted server takes its place.
+const NEEDS_MODEL: &str = "<!-- needs: a local model -->";
 
 pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -243,8 +245,12 @@ fn examples_are_what_the_program_does() {
         if examples.is_empty() {
             continue;
         }
+        let model = ModelServer::start(|_| ModelAction::Say("open_store".to_owned()));
         // One project for each page: an example may go on where the last one ended.
-        let workspace = sample();
+        let mut workspace = sample();
+        if text.contains(NEEDS_MODEL) {
+            workspace = workspace.with_env("LLMC_RLM__BASE_URL", &model.url());
+        }
         if text.contains(NEEDS_CONFINEMENT) && !is_fully_confined(&workspace) {
             continue;
         }
@@ -265,6 +271,8 @@ fn examples_are_what_the_program_does() {
                 count += 1;
             }
         }
+        let was_asked = !model.requests().is_empty();
+        assert_eq!(was_asked, text.contains(NEEDS_MODEL), "{name}");
     }
     assert!(count >= 10, "only {count} examples were found");
 }

@@ -100,6 +100,22 @@ fn the_stream_ends_with_the_server() {
 }
 
 #[test]
+fn a_wrong_scope_is_refused_as_the_description_says() {
+    let workspace = workspace(FIXTURE);
+    let server = workspace.serve(["--mode", "hybrid"]);
+    let document = server.get("/openapi.json").ok();
+    for path in ["/api/events", "/api/summary"] {
+        for query in ["of=planet", "of=workspace&of=workspace", "of=%ff"] {
+            server
+                .get(&format!("{path}?{query}"))
+                .refused(422, "BAD_ARGS");
+        }
+        let described = &document["paths"][path]["get"]["responses"]["422"];
+        assert!(described.is_object(), "{path}: {document}");
+    }
+}
+
+#[test]
 fn the_summary_adds_up() {
     let workspace = workspace(FIXTURE);
     workspace.write("big.txt", "line of text\n".repeat(5000));

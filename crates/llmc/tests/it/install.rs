@@ -460,7 +460,7 @@ fn without_a_client_it_reports_the_state() {
         ("continue", "installed"),
         ("windsurf", "out of date"),
         ("claude-desktop", "out of date"),
-        ("vscode", "-"),
+        ("vscode", "not installed"),
     ] {
         let row = said.lines().find(|line| line.starts_with(client)).unwrap();
         assert!(row[client.len()..].trim_start().starts_with(state), "{row}");

@@ -182,7 +182,7 @@ fn flags_of_a_tool_are_described() {
 }
 
 /// Words that are no verbs, and the command line that each means.
-const MEANT: [(&str, &str); 12] = [
+const MEANT: [(&str, &str); 13] = [
     ("start", "`llmc serve`"),
     ("setup", "`llmc install`"),
     ("remove", "`llmc uninstall`"),
@@ -193,6 +193,7 @@ const MEANT: [(&str, &str); 12] = [
     ("run", "`llmc te`"),
     ("list_tools", "`llmc tools`"),
     ("read_file", "`llmc tool read_file`"),
+    ("serach", "`llmc rag search`"),
     ("instal", "'install'"),
     ("hstory", "'history'"),
 ];

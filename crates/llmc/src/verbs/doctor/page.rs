@@ -33,7 +33,7 @@ pub(super) fn text(found: &Findings) -> String {
     let mode = mcp.mode.as_str();
     row(
         "mode",
-        format!("{mode}: {tools} tools, {tokens} tokens in every conversation"),
+        format!("{mode}: {tools} tools, a list of {tokens} tokens in every conversation"),
     );
     row("state", state(found));
     for (name, value) in stores(found) {
@@ -98,7 +98,12 @@ pub(super) fn document(found: &Findings) -> String {
     let stores: Vec<Value> = found
         .stores
         .iter()
-        .map(|store| json!({"name": store.name, "bytes": store.bytes, "damage": store.damage}))
+        .map(|store| {
+            json!({
+                "name": store.name, "bytes": store.bytes, "damage": store.damage,
+                "outdated": store.is_outdated,
+            })
+        })
         .collect();
     let programs: Vec<Value> = found
         .programs
@@ -209,7 +214,11 @@ fn stores(found: &Findings) -> Vec<(&str, String)> {
             bytes @ 10_000..10_000_000 => format!("{} kB", bytes / 1000),
             bytes => format!("{} MB", bytes / 1_000_000),
         };
-        let state = store.damage.as_deref().unwrap_or("sound");
+        let state = match (&store.damage, store.is_outdated) {
+            (Some(damage), _) => damage.as_str(),
+            (None, true) => "sound, of the version before; the next server upgrades it",
+            (None, false) => "sound",
+        };
         (store.name.as_str(), format!("{size}, {state}"))
     })
     .collect()

@@ -20,7 +20,7 @@ pub(super) fn list_clients(
     paths: &ClientPaths,
 ) -> Result<ExitCode, Failure> {
     let paint = Paint::stdout();
-    let mut out = String::new();
+    let mut out = format!("{:<15} {:<14}  settings file\n", "client", "this server");
     for client in Client::ALL {
         let scope = edit.scope.unwrap_or(client.default_scope());
         let Some(file) = client.file(scope, paths, &edit.name) else {
@@ -102,7 +102,7 @@ fn state(
     match (there, same) {
         (Err(Error::NameTaken { .. }), _) => ("name taken", "33"),
         (Err(_), _) | (_, Err(_)) => ("unusable", "31"),
-        (Ok(there), _) if there.is_unchanged() => ("-", "2"),
+        (Ok(there), _) if there.is_unchanged() => ("not installed", "2"),
         (_, Ok(same)) if same.contains(&true) => ("installed", "32"),
         _ => ("out of date", "33"),
     }
