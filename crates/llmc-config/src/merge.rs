@@ -210,11 +210,11 @@ impl Layer {
 impl MergedSettings {
     /// The defaults with the given layer on top.
     pub(crate) fn new(layer: Layer) -> Self {
-        let row = |list: &str| SettingMap::defaults(|path| list_of(path) == Some(list));
         let agent = || SettingMap::defaults(is_agent_field);
         let top = SettingMap::defaults(|path| list_of(path).is_none() && !is_agent_field(path));
         let lists = layer.lists.into_iter().map(|(list, rows)| {
-            let rows = rows.into_iter().map(|given| row(list).over(given));
+            let defaults = SettingMap::defaults(|path| list_of(path) == Some(list));
+            let rows = rows.into_iter().map(|given| defaults.clone().over(given));
             (list, rows.collect())
         });
         Self {

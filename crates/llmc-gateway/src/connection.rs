@@ -31,7 +31,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How messages reach an upstream.
 #[derive(Debug)]
 pub(crate) enum Link {
-    Child(ChildProcess),
+    Child(Box<ChildProcess>),
     Http(HttpLink),
 }
 

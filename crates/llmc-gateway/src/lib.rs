@@ -19,6 +19,8 @@ mod answer;
 mod child;
 mod connection;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod http;
 mod lines;
 mod pin_diff;

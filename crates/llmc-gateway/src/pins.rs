@@ -56,9 +56,12 @@ pub struct PinnedTools {
 /// How a tool differs from the accepted one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PinChange {
-    Added(ToolPin),
+    Added(Box<ToolPin>),
     Removed(String),
-    Changed { accepted: ToolPin, now: ToolPin },
+    Changed {
+        accepted: Box<ToolPin>,
+        now: Box<ToolPin>,
+    },
 }
 
 impl ToolPin {
@@ -164,10 +167,10 @@ impl PinnedTools {
         let mut changes = Vec::new();
         for (name, tool) in now {
             match accepted.remove(&name) {
-                None => changes.push(PinChange::Added(tool)),
+                None => changes.push(PinChange::Added(Box::new(tool))),
                 Some(before) if before.hash != tool.hash => changes.push(PinChange::Changed {
-                    accepted: before,
-                    now: tool,
+                    accepted: Box::new(before),
+                    now: Box::new(tool),
                 }),
                 Some(_) => {}
             }

@@ -28,7 +28,7 @@ const MIN_SECRET_CHARS: usize = 6;
 #[derive(Debug)]
 pub enum Launch {
     /// A program that speaks over its standard input and output.
-    Child(ChildLaunch),
+    Child(Box<ChildLaunch>),
     /// A server at an address.
     Http(HttpLaunch),
 }
@@ -253,7 +253,7 @@ impl Upstream {
                 let child = started
                     .await
                     .map_err(|error| Error::NotStarted(error.to_string()))??;
-                Link::Child(child)
+                Link::Child(Box::new(child))
             }
             Launch::Http(launch) => Link::Http(HttpLink::new(launch)?),
         };

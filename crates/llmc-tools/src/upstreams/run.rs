@@ -149,7 +149,9 @@ impl App {
             .pin_file(config)
             .map_err(|error| Error::new(ErrorKind::ProviderFailed, error.to_string()))?;
         let launch = match &config.launch {
-            UpstreamLaunch::Command(command) => Launch::Child(self.child_launch(command)?),
+            UpstreamLaunch::Command(command) => {
+                Launch::Child(Box::new(self.child_launch(command)?))
+            }
             UpstreamLaunch::Http(http) => Launch::Http(self.http_launch(http)?),
         };
         Ok(Upstream::new(launch, config.idle(), pin_file))

@@ -14,7 +14,7 @@ pub(crate) enum UpstreamVerb {
     #[command(
         after_help = "Examples:\n  llmc upstream add time -- uvx mcp-server-time\n  llmc upstream add github --env GITHUB_TOKEN -- npx -y @modelcontextprotocol/server-github"
     )]
-    Add(UpstreamAddArgs),
+    Add(Box<UpstreamAddArgs>),
     /// Move the servers of a client's settings behind this one
     ///
     /// Adds them to your configuration, starts each once and records its tools, then takes it out of the client's settings.
