@@ -334,5 +334,6 @@ fn hostile_sources_do_not_take_the_servers_memory() {
     let server = status_mb(server, "VmHWM:");
     assert!(largest > 60, "{largest} MB: none of them is hostile");
     assert!(server > 0 && server < 200, "{server} MB");
-    assert!(together < 600, "{together} MB with all parsers");
+    // One large tree, within the limit of a parser (768 MiB), and the rest: two at once would be more.
+    assert!(together < 950, "{together} MB with all parsers");
 }
