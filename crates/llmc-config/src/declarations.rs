@@ -426,7 +426,7 @@ settings! {
         args: Vec<String> = list(Any, &[]).widens(IfChanged),
         /// Its environment beside that of commands: `NAME=value`, or `NAME` to pass on the server's own.
         env: Vec<String> = list(Variable, &[]).secret().widens(IfChanged),
-        /// The folder it starts in; the workspace root when unset.
+        /// The folder it starts in; `.` is the workspace, unset is `/`, where agents plant nothing.
         cwd: Option<String> = unset(text(Path, "server")).widens(IfChanged),
         /// The address of a server that speaks Streamable HTTP.
         url: Option<String> = unset(text(Url, "https://example.com/mcp")).widens(IfChanged),

@@ -41,7 +41,7 @@ pub struct UpstreamCommand {
     pub args: Vec<String>,
     /// `NAME=value`, or `NAME` for the value that the server itself has.
     pub env: Vec<String>,
-    /// As written; the workspace root when unset.
+    /// As written; `/` when unset.
     pub cwd: Option<String>,
     /// Whether it is confined like commands.
     pub confine: bool,

@@ -132,7 +132,7 @@ impl Connection {
         let mut params = json!({});
         for _ in 0..MAX_LIST_PAGES {
             let mut page = self.ask("tools/list", params, cancel).await?;
-            let Some(tools) = page["tools"].as_array_mut() else {
+            let Some(tools) = page.get_mut("tools").and_then(Value::as_array_mut) else {
                 return Err(Error::Protocol("a list of tools without tools".to_owned()));
             };
             listed.append(tools);

@@ -12,6 +12,7 @@
 //! - `child`: messages over the standard input and output of a program; `lines`: cutting them; `request`: one of them
 //! - `http`: messages to a server at an address, sent by `llmc-model`
 //! - `pins`: the record of accepted tools and how a list differs from it; `pin_diff`: the same for a person
+//! - `places`: whether a program lies where agents write
 //! - `answer`: the result of a call; `tool_names`: names that scripts and clients can use
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
@@ -25,6 +26,7 @@ mod http;
 mod lines;
 mod pin_diff;
 mod pins;
+mod places;
 mod request;
 mod tool_names;
 mod upstream;
@@ -33,6 +35,7 @@ pub use answer::{AnswerPart, UpstreamAnswer};
 pub use error::{Error, Result};
 pub use http::HttpLaunch;
 pub use pins::{PinChange, PinnedTools, ToolPin};
+pub use places::lies_in;
 pub use request::ProgressSink;
 pub use tool_names::listed_name;
 pub use upstream::{ChildLaunch, Launch, Upstream, UpstreamCall, UpstreamHealth};

@@ -16,6 +16,7 @@ use crate::connection::{Connection, Link, ToolCall};
 use crate::error::{Error, Result, quoted};
 use crate::http::{HttpLaunch, HttpLink};
 use crate::pins::PinnedTools;
+use crate::places::lies_in;
 use crate::request::ProgressSink;
 
 /// The wait after a first failure; it doubles with each further one.
@@ -34,10 +35,15 @@ pub enum Launch {
 }
 
 /// A program to start.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ChildLaunch {
+    /// Its caches are kept under this name, apart from those of commands and of other upstreams.
+    pub name: String,
     /// What bounds it.
     pub settings: Settings,
+    /// Folders that agents write. A program that lies there is started only confined.
+    pub writable: Vec<PathBuf>,
+    pub confined: bool,
     pub argv: Vec<String>,
     /// Variables beside those of commands.
     pub env: Vec<(String, String)>,
@@ -245,11 +251,8 @@ impl Upstream {
         let link = match &self.launch {
             Launch::Child(child) => {
                 // Finding out what the kernel gives and starting a program block.
-                let (settings, idle) = (child.settings.clone(), self.idle);
-                let (argv, env, cwd) = (child.argv.clone(), child.env.clone(), child.cwd.clone());
-                let started = tokio::task::spawn_blocking(move || {
-                    start_child(settings, &argv, &env, &cwd, idle)
-                });
+                let (child, idle) = (child.clone(), self.idle);
+                let started = tokio::task::spawn_blocking(move || start_child(&child, idle));
                 let child = started
                     .await
                     .map_err(|error| Error::NotStarted(error.to_string()))??;
@@ -273,27 +276,34 @@ impl Upstream {
     }
 }
 
-fn start_child(
-    settings: Settings,
-    argv: &[String],
-    env: &[(String, String)],
-    cwd: &std::path::Path,
-    idle: Duration,
-) -> Result<ChildProcess> {
+fn start_child(child: &ChildLaunch, idle: Duration) -> Result<ChildProcess> {
     let failed = |error: &dyn std::fmt::Display| Error::NotStarted(quoted(&error.to_string()));
-    let dir = open_dir(cwd).map_err(|error| failed(&error))?;
-    let runner = Runner::open(settings).map_err(|error| failed(&error))?;
-    let secrets = env.iter().map(|(_, value)| value.clone());
+    let dir = open_dir(&child.cwd).map_err(|error| failed(&error))?;
+    let runner = Runner::open(child.settings.clone()).map_err(|error| failed(&error))?;
+    if !child.confined {
+        let asked = child.argv.first().map_or("", String::as_str);
+        let program = runner.resolve(asked, &child.cwd);
+        let path = program.map_err(|error| failed(&error))?.path;
+        if lies_in(&path, &child.writable) {
+            return Err(Error::NotStarted(format!(
+                "{} lies in a folder that agents write, and would run with your own rights",
+                quoted(&path.display().to_string())
+            )));
+        }
+    }
+    let secrets = child.env.iter().map(|(_, value)| value.clone());
     let secrets = secrets.filter(|value| value.chars().count() >= MIN_SECRET_CHARS);
+    // Private caches belong to a principal; what commands leave in theirs is no program of an upstream.
+    let principal = format!("upstream:{}", child.name);
     let request = ExecRequest {
-        env,
+        env: &child.env,
         owner: RunOwner {
-            principal: "local",
+            principal: &principal,
             session: "",
         },
         // It outlives every call, so there is no moment at which its changes of a repository could be merged.
         git: GitAccess::ReadOnly,
-        ..ExecRequest::new(argv, &dir, Duration::MAX)
+        ..ExecRequest::new(&child.argv, &dir, Duration::MAX)
     };
     ChildProcess::start(runner, &request, idle, secrets.collect())
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use llmc_config::{CachePolicy, ExecProfile};
+use llmc_config::{CachePolicy, ExecProfile, UpstreamLaunch};
 use llmc_exec::{
     CacheMode, Confinement, HIDDEN_PLACES, Profile, Runner, SYSTEM_SEARCH_PATH, Settings,
     tool_search_path, user_home,
@@ -41,6 +41,32 @@ impl App {
         opened.as_ref().map_err(Clone::clone)
     }
 
+    /// Where this server's own secrets are, which commands do not see whatever the operator's list says: its key, the
+    /// user's configuration with its backups (variables of upstreams), and the tokens for upstreams.
+    fn own_secrets(&self) -> Vec<String> {
+        let (loaded, mcp) = (self.loaded(), &self.config().mcp);
+        let mut secrets: Vec<PathBuf> = Vec::new();
+        secrets.extend(mcp.server.tls_key.iter().map(|key| loaded.resolve(key)));
+        secrets.extend(
+            loaded
+                .user_file()
+                .and_then(Path::parent)
+                .map(Path::to_owned),
+        );
+        let named = loaded.file.as_deref().map(|file| loaded.root.join(file));
+        secrets.extend(named.filter(|file| !file.starts_with(&loaded.root)));
+        let tokens = mcp
+            .upstream
+            .iter()
+            .filter_map(|upstream| match &upstream.launch {
+                UpstreamLaunch::Http(http) => http.token_file.as_deref(),
+                UpstreamLaunch::Command(_) => None,
+            });
+        secrets.extend(tokens.map(|token| loaded.resolve(token)));
+        let places = secrets.iter().map(|secret| secret.display().to_string());
+        places.collect()
+    }
+
     /// What the configuration says about commands.
     pub fn command_settings(&self) -> Settings {
         let (loaded, mcp) = (self.loaded(), &self.config().mcp);
@@ -70,9 +96,7 @@ impl App {
             let places = HIDDEN_PLACES.iter();
             places.map(|&place| place.to_owned()).collect()
         });
-        // The server's own key, whatever the operator's list says.
-        let key = mcp.server.tls_key.iter().map(|key| loaded.resolve(key));
-        hidden.extend(key.map(|key| key.display().to_string()));
+        hidden.extend(self.own_secrets());
         Settings {
             profile,
             home,

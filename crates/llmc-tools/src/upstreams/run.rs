@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use llmc_config::{UpstreamCommand, UpstreamConfig, UpstreamHttp, UpstreamLaunch};
-use llmc_exec::{Confinement, Profile, Settings};
+use llmc_exec::{Confinement, Profile, SYSTEM_SEARCH_PATH, Settings};
 use llmc_gateway::{
-    ChildLaunch, Error as GatewayError, HttpLaunch, Launch, Upstream, UpstreamCall,
+    ChildLaunch, Error as GatewayError, HttpLaunch, Launch, Upstream, UpstreamCall, lies_in,
 };
 use serde_json::{Map, Value};
 
@@ -150,7 +150,7 @@ impl App {
             .map_err(|error| Error::new(ErrorKind::ProviderFailed, error.to_string()))?;
         let launch = match &config.launch {
             UpstreamLaunch::Command(command) => {
-                Launch::Child(Box::new(self.child_launch(command)?))
+                Launch::Child(Box::new(self.child_launch(&config.name, command)?))
             }
             UpstreamLaunch::Http(http) => Launch::Http(self.http_launch(http)?),
         };
@@ -174,7 +174,7 @@ impl App {
         })
     }
 
-    fn child_launch(&self, command: &UpstreamCommand) -> Result<ChildLaunch> {
+    fn child_launch(&self, name: &str, command: &UpstreamCommand) -> Result<ChildLaunch> {
         let depth = std::env::var(DEPTH_VARIABLE).ok();
         let depth: u32 = depth.and_then(|depth| depth.parse().ok()).unwrap_or(0);
         if depth >= MAX_DEPTH {
@@ -197,20 +197,44 @@ impl App {
                 },
             }
         }
+        // Programs take modules, packages and settings out of the folder they start in: not out of one that agents write.
         let cwd = command.cwd.as_deref();
-        let cwd = cwd.map_or_else(|| self.root().to_owned(), |cwd| self.loaded().resolve(cwd));
+        let cwd = cwd.map_or_else(|| PathBuf::from("/"), |cwd| self.loaded().resolve(cwd));
         let argv = std::iter::once(&command.command).chain(&command.args);
         Ok(ChildLaunch {
+            name: name.to_owned(),
             settings: self.upstream_settings(command),
+            writable: self.agents_folders(),
+            confined: command.confine,
             argv: argv.cloned().collect(),
             env,
             cwd,
         })
     }
 
-    /// What bounds an upstream: what bounds commands, but that the operator has chosen the program.
+    /// The folders that agents may write, each also as what it leads to.
+    fn agents_folders(&self) -> Vec<PathBuf> {
+        let loaded = self.loaded();
+        let mut folders = vec![loaded.root.clone()];
+        folders.extend(loaded.roots());
+        folders.extend(loaded.linux_roots());
+        let extra = loaded.config.mcp.exec.extra_write.iter();
+        folders.extend(extra.map(|path| loaded.resolve(path)));
+        let real = folders.iter().filter_map(|dir| dir.canonicalize().ok());
+        let real: Vec<PathBuf> = real.collect();
+        folders.extend(real);
+        folders
+    }
+
+    /// What bounds an upstream: what bounds commands, but that the operator has chosen the program. A program of that
+    /// name in a folder that agents write is not the one.
     fn upstream_settings(&self, command: &UpstreamCommand) -> Settings {
-        let commands = self.command_settings();
+        let mut commands = self.command_settings();
+        let agents = self.agents_folders();
+        commands.search_path.retain(|dir| !lies_in(dir, &agents));
+        if commands.search_path.is_empty() {
+            commands.search_path = SYSTEM_SEARCH_PATH.map(PathBuf::from).to_vec();
+        }
         let further: Vec<PathBuf> = command
             .extra_write
             .iter()

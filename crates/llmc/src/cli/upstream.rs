@@ -77,7 +77,7 @@ pub(crate) struct UpstreamAddArgs {
     /// A variable of its environment: NAME=value, or NAME to pass on yours; repeatable
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
-    /// The folder it starts in [default: the workspace]
+    /// The folder it starts in; . is the workspace [default: /]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<String>,
     /// Give it your own rights instead of those of commands

@@ -1,5 +1,7 @@
 //! Other MCP servers behind this one: adding, calling, accepting, and servers that behave badly.
 
+mod hostile;
+
 use llmc_testkit::{McpClient, ProcessOutput, TestWorkspace};
 use serde_json::{Value, json};
 
@@ -19,7 +21,7 @@ fn with_stub(modes: &[&str], flags: &[&str]) -> TestWorkspace {
 }
 
 fn add(workspace: &TestWorkspace, modes: &[&str], flags: &[&str]) -> ProcessOutput {
-    let command = ["upstream", "add", "stub", "--yes"];
+    let command = ["upstream", "add", "stub", "--yes", "--cwd", "."];
     let server = ["--", "python3", "stub.py"];
     let words = command.iter().chain(flags).chain(&server).chain(modes);
     workspace.llmc(words)
@@ -529,6 +531,8 @@ fn a_server_behind_itself_ends_somewhere() {
         "me",
         "--yes",
         "--no-confine",
+        "--cwd",
+        ".",
         "--",
         &program,
         "mcp",
@@ -553,8 +557,7 @@ fn a_server_behind_itself_ends_somewhere() {
 fn an_idle_server_is_stopped_and_the_next_call_starts_it_again() {
     let workspace = with_stub(&["marked"], &[]);
     // The same server with a shorter time: what was accepted of it still holds.
-    let upstream =
-        "mcp.upstream=[{name='stub', command='python3', args=['stub.py', 'marked'], idle_s=1}]";
+    let upstream = "mcp.upstream=[{name='stub', command='python3', args=['stub.py', 'marked'], cwd='.', idle_s=1}]";
     let mut client = server(&workspace, &[EMBEDDED, upstream]);
     let state = "tools.health()['upstreams'][0]['state']";
     assert_eq!(run(&mut client, state), "idle");

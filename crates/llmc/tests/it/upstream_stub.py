@@ -15,9 +15,9 @@ def send(message):
 
 
 def described(name, default):
-    """The description of a tool; a file beside the program changes it."""
+    """The description of a tool; a file in the folder it starts in, or in another that is named, changes it."""
     try:
-        with open(f"{name}.description") as file:
+        with open(os.path.join(os.environ.get("STUB_FOLDER", ""), f"{name}.description")) as file:
             return file.read()
     except FileNotFoundError:
         return default
@@ -121,6 +121,8 @@ def answer(method, params):
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
                 "serverInfo": {"name": "stub", "version": "1"}}
     if method == "tools/list":
+        if "listless" in MODES:
+            return ["no object"]
         at = int(params.get("cursor", 0))
         page = {"tools": TOOLS[at:at + 5]}
         if at + 5 < len(TOOLS):
