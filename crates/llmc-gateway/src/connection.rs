@@ -37,6 +37,13 @@ pub(crate) enum Link {
 
 impl Link {
     async fn request(&self, request: Request<'_>) -> Result<Value> {
+        // What is over already is not sent.
+        if request.cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        if request.timeout.is_zero() {
+            return Err(Error::TimedOut(request.timeout));
+        }
         match self {
             Link::Child(child) => child.request(request).await,
             Link::Http(http) => http.request(request).await,

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answer::UpstreamAnswer;
 use crate::child::ChildProcess;
-use crate::connection::{Connection, Link, ToolCall};
+use crate::connection::{Connection, Link, START_TIMEOUT, ToolCall};
 use crate::error::{Error, Result, quoted};
 use crate::http::{HttpLaunch, HttpLink};
 use crate::pins::PinnedTools;
@@ -56,8 +56,12 @@ pub struct ChildLaunch {
 pub struct UpstreamCall<'a> {
     /// As the server calls it.
     pub tool: &'a str,
+    /// The hash of the tool by which the caller's rights were decided.
+    pub hash: &'a str,
     pub args: &'a Map<String, Value>,
+    /// How long it may take from `since` on, whatever it waits for.
     pub timeout: Duration,
+    pub since: Instant,
     pub cancel: &'a CancellationToken,
     pub progress: Option<ProgressSink>,
 }
@@ -100,6 +104,16 @@ struct Live {
     tools: Mutex<PinnedTools>,
     /// It let a call run out of time: whether it still answers is asked before the next.
     is_suspect: AtomicBool,
+    /// Its list has changed and was not read again yet.
+    is_stale: AtomicBool,
+    /// It is not to be used any more.
+    is_over: AtomicBool,
+}
+
+impl Live {
+    fn is_open(&self) -> bool {
+        !self.is_over.load(Ordering::Relaxed) && self.connection.is_open()
+    }
 }
 
 impl Upstream {
@@ -118,7 +132,7 @@ impl Upstream {
     pub fn health(&self) -> UpstreamHealth {
         let mut health = lock(&self.health).clone();
         if let Ok(slot) = self.slot.try_lock() {
-            let is_open = |live: &Arc<Live>| live.connection.is_open();
+            let is_open = |live: &Arc<Live>| live.is_open();
             health.running = slot.live.as_ref().is_some_and(is_open);
         }
         health
@@ -141,20 +155,8 @@ impl Upstream {
     pub async fn call(&self, call: UpstreamCall<'_>) -> Result<UpstreamAnswer> {
         lock(&self.health).calls += 1;
         let answered = self.attempt(&call).await;
-        match &answered {
-            Ok(_) => self.slot.lock().await.failures = 0,
-            Err(error) => {
-                self.note_failure(error);
-                if matches!(error, Error::TimedOut(_))
-                    && let Some(live) = &self.slot.lock().await.live
-                {
-                    live.is_suspect.store(true, Ordering::Relaxed);
-                }
-                if error.ends_connection() {
-                    self.slot.lock().await.live = None;
-                    lock(&self.health).running = false;
-                }
-            }
+        if let Err(error) = &answered {
+            self.note_failure(error);
         }
         answered
     }
@@ -166,34 +168,95 @@ impl Upstream {
     }
 
     async fn attempt(&self, call: &UpstreamCall<'_>) -> Result<UpstreamAnswer> {
-        let live = self.live(call.cancel).await?;
-        if live.connection.take_list_changed() {
-            let listed = live.connection.list_tools(call.cancel).await?;
-            *lock(&live.tools) = listed;
-        }
-        self.check_accepted(&live, call.tool)?;
+        let deadline = call.since + call.timeout;
+        // Others may be starting the server, so waiting for it ends like the call itself.
+        let live = tokio::select! {
+            biased;
+            () = call.cancel.cancelled() => return Err(Error::Cancelled),
+            () = tokio::time::sleep_until(deadline.into()) => return Err(Error::TimedOut(call.timeout)),
+            live = self.ready(call) => live?,
+        };
         let result = live
             .connection
             .call_tool(ToolCall {
                 name: call.tool,
                 args: call.args,
-                timeout: call.timeout,
+                timeout: deadline.saturating_duration_since(Instant::now()),
                 cancel: call.cancel,
                 progress: call.progress.clone(),
             })
-            .await?;
-        UpstreamAnswer::of_result(result)
+            .await;
+        match result.and_then(UpstreamAnswer::of_result) {
+            Ok(answer) => {
+                if let Ok(mut slot) = self.slot.try_lock() {
+                    slot.failures = 0;
+                }
+                Ok(answer)
+            }
+            Err(Error::TimedOut(_)) => {
+                live.is_suspect.store(true, Ordering::Relaxed);
+                Err(Error::TimedOut(call.timeout))
+            }
+            Err(error) => {
+                if error.ends_connection() {
+                    self.let_go(&live);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The running server with its list as it is now, if the tool may be called.
+    async fn ready(&self, call: &UpstreamCall<'_>) -> Result<Arc<Live>> {
+        let live = self.live(call.cancel).await?;
+        if live.connection.take_list_changed() {
+            // Another call looks again if this one does not get to the end.
+            live.is_stale.store(true, Ordering::Relaxed);
+        }
+        if live.is_stale.load(Ordering::Relaxed) {
+            match live.connection.list_tools(call.cancel).await {
+                Ok(listed) => *lock(&live.tools) = listed,
+                Err(error) => {
+                    if error.ends_connection() {
+                        self.let_go(&live);
+                    }
+                    return Err(error);
+                }
+            }
+            live.is_stale.store(false, Ordering::Relaxed);
+        }
+        self.check_accepted(&live, call)?;
+        Ok(live)
+    }
+
+    /// Ends a connection that is of no use, and no other that has taken its place.
+    fn let_go(&self, live: &Arc<Live>) {
+        live.is_over.store(true, Ordering::Relaxed);
+        if let Ok(mut slot) = self.slot.try_lock()
+            && slot.live.as_ref().is_some_and(|own| Arc::ptr_eq(own, live))
+        {
+            slot.live = None;
+            lock(&self.health).running = false;
+        }
     }
 
     /// Compares a tool with the record, which another process may have changed meanwhile.
-    fn check_accepted(&self, live: &Live, tool: &str) -> Result<()> {
+    fn check_accepted(&self, live: &Live, call: &UpstreamCall<'_>) -> Result<()> {
+        let tool = call.tool;
         let tools = lock(&live.tools);
         let Some(now) = tools.find(tool) else {
             return Err(Error::Gone(quoted(tool)));
         };
         let pins = PinnedTools::load(&self.pin_file)?.unwrap_or_default();
         let (changed, words) = match pins.find(tool) {
-            Some(accepted) if accepted.hash == now.hash => (false, String::new()),
+            Some(accepted) if accepted.hash == now.hash && now.hash == call.hash => {
+                (false, String::new())
+            }
+            // Rights and descriptions of this process are those of the tool as it was accepted before.
+            Some(accepted) if accepted.hash == now.hash => (
+                true,
+                "was accepted anew; restart this server to call it".to_owned(),
+            ),
             Some(_) => (true, "changed since the user accepted it".to_owned()),
             None => (true, "was never accepted by the user".to_owned()),
         };
@@ -209,7 +272,7 @@ impl Upstream {
     /// The running server; started if there is none.
     async fn live(&self, cancel: &CancellationToken) -> Result<Arc<Live>> {
         let mut slot = self.slot.lock().await;
-        if let Some(live) = slot.live.as_ref().filter(|live| live.connection.is_open())
+        if let Some(live) = slot.live.as_ref().filter(|live| live.is_open())
             && (!live.is_suspect.swap(false, Ordering::Relaxed)
                 || live.connection.is_answering().await)
         {
@@ -226,7 +289,8 @@ impl Upstream {
                 });
             }
         }
-        match self.start(cancel).await {
+        let started = tokio::time::timeout(START_TIMEOUT, self.start(cancel)).await;
+        match started.unwrap_or(Err(Error::TimedOut(START_TIMEOUT))) {
             Ok(live) => {
                 let live = Arc::new(live);
                 slot.live = Some(live.clone());
@@ -266,6 +330,8 @@ impl Upstream {
             connection,
             tools: Mutex::new(tools),
             is_suspect: AtomicBool::new(false),
+            is_stale: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
         })
     }
 
@@ -313,4 +379,45 @@ fn open_dir(path: &std::path::Path) -> llmc_host::Result<OpenDir> {
     let rules = Arc::new(PathRules::new(None, Vec::new()));
     let roots = Roots::open(path, &[path.to_owned()], rules)?;
     roots.open_dir(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_that_waits_for_a_start_ends_when_it_is_cancelled_or_out_of_time() {
+        let launch = HttpLaunch {
+            url: "http://127.0.0.1:9/mcp".to_owned(),
+            headers: Vec::new(),
+            token_file: None,
+        };
+        let upstream = Upstream::new(Launch::Http(launch), Duration::MAX, PathBuf::from("/none"));
+        let starting = upstream.slot.lock().await;
+        let (cancelled, patient) = (CancellationToken::new(), CancellationToken::new());
+        cancelled.cancel();
+        let call = |timeout_s, cancel| UpstreamCall {
+            tool: "t",
+            hash: "",
+            args: &NO_ARGS,
+            timeout: Duration::from_secs(timeout_s),
+            since: Instant::now(),
+            cancel,
+            progress: None,
+        };
+        static NO_ARGS: std::sync::LazyLock<Map<String, Value>> =
+            std::sync::LazyLock::new(Map::new);
+        let ended = async {
+            assert_eq!(
+                upstream.call(call(600, &cancelled)).await,
+                Err(Error::Cancelled)
+            );
+            let late = upstream.call(call(0, &patient)).await;
+            assert_eq!(late, Err(Error::TimedOut(Duration::ZERO)));
+        };
+        tokio::time::timeout(Duration::from_secs(60), ended)
+            .await
+            .unwrap();
+        drop(starting);
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! Definitions live as long as the process, like the catalogue: an application reads its upstreams' tools once.
 
+use std::collections::HashMap;
+
 use llmc_config::UpstreamConfig;
 use llmc_gateway::{ToolPin, listed_name};
 use serde_json::{Map, Value};
@@ -17,6 +19,8 @@ const MAX_DESCRIPTION_WORDS: usize = 15;
 const MAX_PARAMETER_WORDS: usize = 5;
 /// Characters of a word that is none.
 const MAX_WORD_CHARS: usize = 40;
+/// Bytes of definitions that are put where a schema refers to them; beyond that only their type is.
+const MAX_INLINED_BYTES: usize = 64 << 10;
 
 const ERRORS: &[ErrorKind] = &[
     ErrorKind::ProviderFailed,
@@ -34,6 +38,8 @@ pub(crate) struct UpstreamTool {
     pub(crate) full_name: String,
     /// All that the server says about it.
     pub(crate) description: String,
+    /// Of the tool as this definition was made of it.
+    pub(crate) hash: String,
 }
 
 /// The definition that scripts, REST and the command line use.
@@ -49,6 +55,7 @@ pub(super) fn define(config: &UpstreamConfig, pin: &ToolPin, function: &str) -> 
         tool: pin.name.clone(),
         full_name: full_name.to_owned(),
         description: pin.description.clone(),
+        hash: pin.hash.clone(),
     }));
     let arguments = explained(&pin.input_schema);
     Box::leak(Box::new(ToolDef {
@@ -147,23 +154,38 @@ fn short_schema(schema: &Map<String, Value>) -> Map<String, Value> {
 
 /// Puts local definitions where they are referred to, as far as they are not nested.
 fn inline_definitions(schema: &mut Value) {
-    let definitions: Map<String, Value> = ["$defs", "definitions"]
+    let definitions: HashMap<String, (Value, usize)> = ["$defs", "definitions"]
         .iter()
         .filter_map(|key| schema.get(*key)?.as_object())
         .flatten()
-        .map(|(name, definition)| (name.clone(), definition.clone()))
+        .map(|(name, definition)| {
+            let bytes = definition.to_string().len();
+            (name.clone(), (definition.clone(), bytes))
+        })
         .collect();
     if definitions.is_empty() {
         return;
     }
-    let replace = |value: &mut Value| {
+    let mut left = MAX_INLINED_BYTES;
+    let mut replace = |value: &mut Value| {
         let Some(name) = value.get("$ref").and_then(Value::as_str) else {
             return;
         };
         let name = name.rsplit('/').next().unwrap_or_default();
-        if let Some(definition) = definitions.get(name) {
-            *value = definition.clone();
-        }
+        let Some((definition, bytes)) = definitions.get(name) else {
+            return;
+        };
+        *value = match left.checked_sub(*bytes) {
+            Some(less) => {
+                left = less;
+                definition.clone()
+            }
+            None => {
+                let kind = definition.get("type").filter(|kind| kind.is_string());
+                let kind = kind.map(|kind| ("type".to_owned(), kind.clone()));
+                Value::Object(kind.into_iter().collect())
+            }
+        };
     };
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     for property in properties.into_iter().flatten().map(|(_, value)| value) {
@@ -235,6 +257,25 @@ mod tests {
             Value::Object(short_schema(&Map::new())).to_string(),
             r#"{"type":"object","properties":{}}"#
         );
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_a_large_definition_often_stays_small() {
+        let large: Map<String, Value> = (0..2_000)
+            .map(|n| (format!("p{n}"), json!({"type": "string"})))
+            .collect();
+        let properties: Map<String, Value> = (0..3_000)
+            .map(|n| (format!("a{n}"), json!({"$ref": "#/$defs/L"})))
+            .collect();
+        let short = short_schema(&schema(json!({
+            "type": "object",
+            "$defs": {"L": {"type": "object", "properties": large}},
+            "properties": properties,
+        })));
+        assert_eq!(short["properties"]["a2999"], json!({"type": "object"}));
+        assert!(short["properties"]["a0"]["properties"].is_object());
+        let bytes = Value::Object(short).to_string().len();
+        assert!(bytes < 3_000 * 40 + MAX_INLINED_BYTES, "{bytes}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use llmc_config::{UpstreamCommand, UpstreamConfig, UpstreamHttp, UpstreamLaunch};
 use llmc_exec::{Confinement, Profile, SYSTEM_SEARCH_PATH, Settings};
@@ -34,12 +34,13 @@ pub(super) fn time_limit(cx: &Cx) -> Duration {
 
 /// Calls the tool that `cx` names.
 pub(super) fn run(cx: Cx, args: Map<String, Value>) -> RunningTool {
+    let since = Instant::now();
     Box::pin(async move {
         let found = cx.app().find_tool(cx.tool());
         let Some((tool, origin)) = found.and_then(|tool| Some((tool, tool.origin?))) else {
             return Err(Error::new(ErrorKind::Internal, "no tool of an upstream"));
         };
-        match call(&cx, tool, origin, &args).await {
+        match call(&cx, tool, origin, &args, since).await {
             Ok(output) => {
                 cx.blocking(move |cx, cancel| {
                     recording::finish(cx);
@@ -63,6 +64,7 @@ async fn call(
     tool: &'static ToolDef,
     origin: &'static UpstreamTool,
     args: &Map<String, Value>,
+    since: Instant,
 ) -> Result<UpstreamOutput> {
     let upstream = cx.app().upstream(&origin.upstream)?;
     if tool.effect == Effect::UpstreamRuns {
@@ -76,8 +78,10 @@ async fn call(
     let answered = upstream
         .call(UpstreamCall {
             tool: &origin.tool,
+            hash: &origin.hash,
             args,
             timeout: time_limit(cx),
+            since,
             cancel: cx.cancel(),
             progress: Some(Arc::new(move |said: &str| words.tell(said.to_owned()))),
         })

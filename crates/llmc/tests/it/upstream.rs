@@ -266,6 +266,11 @@ fn a_changed_description_is_withheld_until_it_is_accepted() {
     client.error("execute_code", json!({"code": "tools.stub.shout('a')"}));
     let accepted = workspace.llmc(["upstream", "accept", "stub", "--yes"]);
     assert_eq!(accepted.code, Some(0), "{}", accepted.stderr);
+    // This server's rights and words are those of the tool before: it may no longer be one that only reads.
+    let refused = client.error("execute_code", json!({"code": "tools.stub.shout('a')"}));
+    let refused = refused.to_string();
+    assert!(refused.contains("accepted anew; restart"), "{refused}");
+    let mut client = server(&workspace, &[EMBEDDED]);
     assert_eq!(run(&mut client, "tools.stub.shout('a')"), "A ");
 }
 
