@@ -21,7 +21,7 @@ use crate::request::{ProgressSink, Request};
 
 /// The largest message: an image of ten megabytes, as base64.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
-/// Bytes of output between two answers that are none: a program that prints more is ended.
+/// Bytes of output between two answers, on both streams: a program that prints more is ended.
 const MAX_NOISE_BYTES: usize = 64 << 20;
 /// Lines of output, in all, that are no JSON-RPC: a program that prints more is ended.
 const MAX_BAD_LINES: usize = 1_000;
@@ -250,14 +250,20 @@ impl Inbox {
         }
     }
 
-    /// The last line about an error that the program printed on its standard error, or its last line.
-    fn last_words(&self) -> String {
-        let state = lock(&self.state);
-        let mut text = String::from_utf8_lossy(&state.stderr).into_owned();
-        drop(state);
+    /// Text of the program without the values of its variables.
+    fn masked(&self, mut text: String) -> String {
         for secret in &self.secrets {
             text = text.replace(secret.as_str(), "***");
         }
+        text
+    }
+
+    /// The last line about an error that the program printed on its standard error, or its last line.
+    fn last_words(&self) -> String {
+        let state = lock(&self.state);
+        let text = String::from_utf8_lossy(&state.stderr).into_owned();
+        drop(state);
+        let text = self.masked(text);
         // Node prints its version last, Python the error.
         let is_error = |line: &&str| line.to_ascii_lowercase().contains("error");
         let mut lines = text.lines().rev().filter(|line| !line.trim().is_empty());
@@ -282,21 +288,29 @@ impl Drop for OutputReader {
 
 impl OutputReader {
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let mut state = lock(&self.inbox.state);
+        if state.over.is_some() {
+            return;
+        }
+        // Whatever the bytes are: blank lines, parts of a line without end, and standard error count, too.
+        state.noise_bytes = state.noise_bytes.saturating_add(bytes.len());
+        if state.noise_bytes > MAX_NOISE_BYTES {
+            drop(state);
+            let message = format!("{} MiB of output without an answer", MAX_NOISE_BYTES >> 20);
+            return give_up(&self.inbox, &self.outbox, message);
+        }
         if stream == Stream::Stderr {
-            let mut state = lock(&self.inbox.state);
             state.stderr.extend_from_slice(bytes);
             let surplus = state.stderr.len().saturating_sub(MAX_STDERR_BYTES);
             state.stderr.drain(..surplus);
             return;
         }
+        drop(state);
         let OutputReader {
             inbox,
             outbox,
             lines,
         } = self;
-        if lock(&inbox.state).over.is_some() {
-            return;
-        }
         lines.push(bytes, |line| match line {
             Line::Whole(line) => take_line(inbox, outbox, line),
             Line::TooLong => {
@@ -326,16 +340,8 @@ fn take_line(inbox: &Inbox, outbox: &SyncSender<Vec<u8>>, line: &[u8]) {
         message if message.is_object() => take_message(inbox, outbox, message),
         _ => return bad_line(inbox, outbox, line),
     };
-    let mut state = lock(&inbox.state);
     if answered {
-        state.noise_bytes = 0;
-        return;
-    }
-    state.noise_bytes += line.len();
-    if state.noise_bytes > MAX_NOISE_BYTES {
-        drop(state);
-        let message = format!("{} MiB of output without an answer", MAX_NOISE_BYTES >> 20);
-        give_up(inbox, outbox, message);
+        lock(&inbox.state).noise_bytes = 0;
     }
 }
 
@@ -349,11 +355,11 @@ fn give_up(inbox: &Inbox, outbox: &SyncSender<Vec<u8>>, why: String) {
 fn bad_line(inbox: &Inbox, outbox: &SyncSender<Vec<u8>>, line: &[u8]) {
     let mut state = lock(&inbox.state);
     state.bad_lines += 1;
-    state.noise_bytes += line.len();
-    if state.bad_lines > MAX_BAD_LINES || state.noise_bytes > MAX_NOISE_BYTES {
-        let begins = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+    if state.bad_lines > MAX_BAD_LINES {
         drop(state);
-        let message = format!("its output is no JSON, such as {:?}", quoted(&begins));
+        let begins = inbox.masked(String::from_utf8_lossy(line).into_owned());
+        let begins: String = quoted(&begins).chars().take(80).collect();
+        let message = format!("its output is no JSON, such as {begins:?}");
         give_up(inbox, outbox, message);
     }
 }

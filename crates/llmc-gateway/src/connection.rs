@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::child::ChildProcess;
 use crate::error::{Error, Result, quoted};
 use crate::http::HttpLink;
-use crate::pins::PinnedTools;
+use crate::pins::{PinList, PinnedTools};
 use crate::request::{ProgressSink, Request};
 
 /// The newest revision with a handshake.
@@ -135,20 +135,21 @@ impl Connection {
 
     /// All tools that the server lists.
     pub(crate) async fn list_tools(&self, cancel: &CancellationToken) -> Result<PinnedTools> {
-        let mut listed = Vec::new();
+        let mut list = PinList::new(self.server.clone());
         let mut params = json!({});
         for _ in 0..MAX_LIST_PAGES {
-            let mut page = self.ask("tools/list", params, cancel).await?;
-            let Some(tools) = page.get_mut("tools").and_then(Value::as_array_mut) else {
+            let page = self.ask("tools/list", params, cancel).await?;
+            let Some(tools) = page.get("tools").and_then(Value::as_array) else {
                 return Err(Error::Protocol("a list of tools without tools".to_owned()));
             };
-            listed.append(tools);
+            list.add(tools);
             match page["nextCursor"].as_str() {
+                Some(_) if list.is_full() => break,
                 Some(cursor) => params = json!({"cursor": cursor}),
                 None => break,
             }
         }
-        Ok(PinnedTools::of_list(self.server.clone(), &listed))
+        Ok(list.finish())
     }
 
     /// Calls a tool; the result as the server sends it.

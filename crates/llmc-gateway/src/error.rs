@@ -51,7 +51,7 @@ impl Error {
     pub(crate) fn ends_connection(&self) -> bool {
         matches!(
             self,
-            Error::NotStarted(_) | Error::Ended { .. } | Error::Protocol(_)
+            Error::NotStarted(_) | Error::Ended { .. } | Error::Protocol(_) | Error::TooLarge(_)
         )
     }
 }

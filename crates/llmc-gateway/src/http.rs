@@ -21,6 +21,8 @@ use crate::request::{self, ProgressSink, Request};
 const MAX_TOKEN_BYTES: u64 = 16 << 10;
 /// How long a notification may take.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of all events of one stream.
+const MAX_STREAM_BYTES: usize = 64 << 20;
 const SESSION_HEADER: &str = "mcp-session-id";
 
 /// Where a server is, and what proves that this client may ask it.
@@ -120,6 +122,8 @@ impl HttpLink {
             id,
             progress,
             kept: Vec::new(),
+            scanned: 0,
+            total: 0,
             answer: None,
             list_changed: false,
         };
@@ -188,28 +192,56 @@ struct ReplyBody {
     id: Option<u64>,
     progress: Option<ProgressSink>,
     kept: Vec<u8>,
+    /// How much of `kept` holds no end of an event.
+    scanned: usize,
+    /// Bytes that have come.
+    total: usize,
     answer: Option<Result<Value>>,
     list_changed: bool,
 }
 
 impl ReplyBody {
     fn take(&mut self, head: &ReplyHead, bytes: &[u8]) -> ControlFlow<()> {
-        if self.kept.len() + bytes.len() > MAX_MESSAGE_BYTES {
-            self.answer = Some(Err(Error::TooLarge(MAX_MESSAGE_BYTES)));
-            return ControlFlow::Break(());
+        self.total = self.total.saturating_add(bytes.len());
+        for (is_beyond, limit) in [
+            (
+                self.kept.len() + bytes.len() > MAX_MESSAGE_BYTES,
+                MAX_MESSAGE_BYTES,
+            ),
+            (self.total > MAX_STREAM_BYTES, MAX_STREAM_BYTES),
+        ] {
+            if is_beyond {
+                self.answer = Some(Err(Error::TooLarge(limit)));
+                return ControlFlow::Break(());
+            }
         }
         self.kept.extend_from_slice(bytes);
         if is_stream(head) {
-            while let Some(end) = event_end(&self.kept) {
-                let rest = self.kept.split_off(end);
-                let event = std::mem::replace(&mut self.kept, rest);
-                self.event(&event);
-                if self.answer.is_some() {
-                    return ControlFlow::Break(());
-                }
+            self.events();
+        }
+        match self.answer.is_some() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// Reads the events that are complete, each byte once.
+    fn events(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        let (mut start, mut from) = (0, self.scanned.saturating_sub(MAX_END_BYTES - 1));
+        while let Some(end) = event_end(&kept[from..]) {
+            self.event(&kept[start..from + end]);
+            start = from + end;
+            from = start;
+            if self.answer.is_some() {
+                break;
             }
         }
-        ControlFlow::Continue(())
+        self.kept = match start {
+            0 => kept,
+            _ => kept[start..].to_vec(),
+        };
+        self.scanned = self.kept.len();
     }
 
     /// The connection was closed: what is left is the answer, or an event without its last line.
@@ -266,14 +298,16 @@ fn is_stream(head: &ReplyHead) -> bool {
     kind.starts_with("text/event-stream")
 }
 
+/// Bytes of the longest end of an event.
+const MAX_END_BYTES: usize = 4;
+
 /// Where the first event ends, behind its empty line.
 fn event_end(bytes: &[u8]) -> Option<usize> {
     let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"];
-    let found = ends.iter().filter_map(|end| {
-        let at = bytes.windows(end.len()).position(|window| window == *end)?;
+    (0..bytes.len()).find_map(|at| {
+        let end = ends.iter().find(|end| bytes[at..].starts_with(end))?;
         Some(at + end.len())
-    });
-    found.min()
+    })
 }
 
 #[cfg(test)]
@@ -289,6 +323,27 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(event_end(text.as_bytes()), end, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_read_alike_in_pieces_of_any_size() {
+        let stream = "data: x\r\n\r\n: x\n\ndata: {\"id\": 7,\ndata: \"result\": 3}\n\n";
+        for size in 1..stream.len() {
+            let mut body = ReplyBody {
+                id: Some(7),
+                progress: None,
+                kept: Vec::new(),
+                scanned: 0,
+                total: 0,
+                answer: None,
+                list_changed: false,
+            };
+            for piece in stream.as_bytes().chunks(size) {
+                body.kept.extend_from_slice(piece);
+                body.events();
+            }
+            assert_eq!(body.answer, Some(Ok(json!(3))), "{size}");
         }
     }
 

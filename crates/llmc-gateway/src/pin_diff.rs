@@ -3,6 +3,7 @@
 use serde_json::Value;
 use similar::TextDiff;
 
+use crate::error::quoted;
 use crate::pins::{PinChange, ToolPin};
 
 /// Lines of context around a changed line.
@@ -23,9 +24,13 @@ impl PinChange {
             PinChange::Added(tool) => {
                 let lines = page(tool);
                 let lines = lines.lines().map(|line| format!("+{line}\n"));
-                format!("new tool {}\n{}", tool.name, lines.collect::<String>())
+                format!(
+                    "new tool {}\n{}",
+                    quoted(&tool.name),
+                    lines.collect::<String>()
+                )
             }
-            PinChange::Removed(name) => format!("tool {name} is gone\n"),
+            PinChange::Removed(name) => format!("tool {} is gone\n", quoted(name)),
             PinChange::Changed { accepted, now } => {
                 let (before, after) = (page(accepted), page(now));
                 let diff = TextDiff::from_lines(&before, &after);
@@ -42,7 +47,7 @@ impl PinChange {
                     }
                     false => &lines,
                 };
-                format!("tool {} changed\n{shown}", accepted.name)
+                format!("tool {} changed\n{shown}", quoted(&accepted.name))
             }
         }
     }
@@ -88,5 +93,7 @@ mod tests {
             PinChange::Removed("x".to_owned()).describe(),
             "tool x is gone\n"
         );
+        let forged = PinChange::Removed("x is gone\ntool y".to_owned()).describe();
+        assert_eq!(forged, "tool x is gone tool y is gone\n");
     }
 }

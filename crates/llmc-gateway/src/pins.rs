@@ -4,7 +4,7 @@
 //! conversations. So lists, search and help are made of what the user has accepted, which is recorded outside every
 //! workspace with a hash of each tool; a tool whose hash is another one now is not called until that is accepted too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -25,6 +25,16 @@ const MAX_PIN_FILE_BYTES: u64 = 32 << 20;
 const MAX_TOOLS: usize = 5_000;
 /// Bytes of a description that are kept; the hash is of all of it.
 const MAX_DESCRIPTION_BYTES: usize = 32 << 10;
+/// Bytes of all tools of one upstream, which fit into a record; what a server lists beyond that is left out.
+const MAX_LIST_BYTES: usize = 24 << 20;
+/// Tools that are looked at, whether they are kept or not.
+const MAX_LISTED_TOOLS: usize = 4 * MAX_TOOLS;
+/// Bytes of a name; a tool with a longer one is left out.
+const MAX_NAME_BYTES: usize = 256;
+/// Bytes of annotations that are kept; of larger ones only the hints are.
+const MAX_ANNOTATION_BYTES: usize = 4 << 10;
+/// Tools that are named for having the name of another.
+const MAX_NAMED_DOUBLES: usize = 20;
 /// Bytes of a schema that is kept; a larger one is replaced by one that takes anything.
 const MAX_SCHEMA_BYTES: usize = 256 << 10;
 
@@ -68,6 +78,9 @@ impl ToolPin {
     /// The tool that an element of a server's list describes.
     pub(crate) fn of_listed(listed: &Value) -> Option<ToolPin> {
         let name = listed.get("name")?.as_str()?;
+        if name.len() > MAX_NAME_BYTES {
+            return None;
+        }
         let map = |key: &str| {
             let value = listed.get(key).and_then(Value::as_object);
             value.cloned().unwrap_or_default()
@@ -77,6 +90,12 @@ impl ToolPin {
         if Value::Object(input_schema.clone()).to_string().len() > MAX_SCHEMA_BYTES {
             input_schema = Map::from_iter([("type".to_owned(), "object".into())]);
         }
+        let mut annotations = map("annotations");
+        if Value::Object(annotations.clone()).to_string().len() > MAX_ANNOTATION_BYTES {
+            annotations.retain(|key, value| key.ends_with("Hint") && value.is_boolean());
+            annotations = annotations.into_iter().take(8).collect();
+            annotations.retain(|key, _| key.len() <= MAX_NAME_BYTES);
+        }
         let description = match text("description") {
             "" => text("title"),
             description => description,
@@ -85,7 +104,7 @@ impl ToolPin {
             name: name.to_owned(),
             description: cut(description, MAX_DESCRIPTION_BYTES).to_owned(),
             input_schema,
-            annotations: map("annotations"),
+            annotations,
             hash: hash_of(listed),
         })
     }
@@ -112,37 +131,93 @@ impl ToolPin {
     }
 }
 
-impl PinnedTools {
-    /// The tools of a server's list. Of two of one name the first counts, as it does for the server itself.
-    pub(crate) fn of_list(server: String, listed: &[Value]) -> PinnedTools {
-        let mut pinned = PinnedTools {
+/// A server's list while it is read: only what is kept of it.
+#[derive(Debug, Default)]
+pub(crate) struct PinList {
+    pinned: PinnedTools,
+    known: BTreeSet<String>,
+    bytes: usize,
+    /// Tools that were looked at.
+    listed: usize,
+    unnamed: usize,
+    doubles: usize,
+    beyond: usize,
+}
+
+impl PinList {
+    pub(crate) fn new(server: String) -> PinList {
+        let pinned = PinnedTools {
             server,
             ..PinnedTools::default()
         };
-        let mut unnamed = 0;
-        let mut known = std::collections::BTreeSet::new();
+        PinList {
+            pinned,
+            ..PinList::default()
+        }
+    }
+
+    /// Whether further tools are left out.
+    pub(crate) fn is_full(&self) -> bool {
+        self.beyond > 0 || self.listed >= MAX_LISTED_TOOLS
+    }
+
+    /// Takes a part of the list. Of two tools of one name the first counts, as it does for the server itself.
+    pub(crate) fn add(&mut self, listed: &[Value]) {
         for listed in listed {
+            self.listed += 1;
+            if self.is_full() {
+                self.beyond += 1;
+                continue;
+            }
             let Some(pin) = ToolPin::of_listed(listed) else {
-                unnamed += 1;
+                self.unnamed += 1;
                 continue;
             };
-            if !known.insert(pin.name.clone()) {
-                let name = crate::error::quoted(&pin.name);
-                pinned.left_out.push(format!("a second tool named {name}"));
-            } else if pinned.tools.len() < MAX_TOOLS {
-                pinned.tools.push(pin);
+            if self.known.contains(&pin.name) {
+                self.doubles += 1;
+                if self.doubles <= MAX_NAMED_DOUBLES {
+                    let name = crate::error::quoted(&pin.name);
+                    let left_out = &mut self.pinned.left_out;
+                    left_out.push(format!("a second tool named {name}"));
+                }
+                continue;
+            }
+            let bytes = serde_json::to_string(&pin).map_or(usize::MAX, |text| text.len() + 1);
+            let total = self.bytes.saturating_add(bytes);
+            if self.pinned.tools.len() == MAX_TOOLS || total > MAX_LIST_BYTES {
+                self.beyond += 1;
+                continue;
+            }
+            self.bytes = total;
+            self.known.insert(pin.name.clone());
+            self.pinned.tools.push(pin);
+        }
+    }
+
+    pub(crate) fn finish(self) -> PinnedTools {
+        let mut pinned = self.pinned;
+        let doubles = self.doubles.saturating_sub(MAX_NAMED_DOUBLES);
+        let kept = pinned.tools.len();
+        for (count, what) in [
+            (doubles, "more with the name of another".to_owned()),
+            (self.beyond, format!("tools beyond {kept}")),
+            (self.unnamed, "without a usable name".to_owned()),
+        ] {
+            if count > 0 {
+                pinned.left_out.push(format!("{count} {what}"));
             }
         }
-        if known.len() > MAX_TOOLS {
-            let more = known.len() - MAX_TOOLS;
-            pinned
-                .left_out
-                .push(format!("{more} tools beyond {MAX_TOOLS}"));
-        }
-        if unnamed > 0 {
-            pinned.left_out.push(format!("{unnamed} without a name"));
-        }
         pinned
+    }
+}
+
+impl PinnedTools {
+    /// The tools of a server's list.
+    #[cfg(test)]
+    pub(crate) fn of_list(server: String, listed: &[Value]) -> PinnedTools {
+        let mut list = PinList::new(server);
+        list.add(listed);
+        list.finish()
     }
 
     /// The accepted tool of this name.
@@ -213,7 +288,10 @@ impl PinnedTools {
     }
 
     fn write(&self, path: &Path) -> io::Result<()> {
-        let text = serde_json::to_vec_pretty(self)?;
+        let text = serde_json::to_vec(self)?;
+        if text.len() as u64 > MAX_PIN_FILE_BYTES {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
         let folder = path.parent().unwrap_or(Path::new("/"));
         DirBuilder::new()
             .recursive(true)
@@ -369,11 +447,29 @@ mod tests {
         let pins = pinned(&many);
         assert_eq!(pins.tools.len(), MAX_TOOLS);
         assert_eq!(pins.left_out, ["1000 tools beyond 5000"]);
+        let same: Vec<Value> = (0..100).map(|_| listed("Adds.")).collect();
+        assert_eq!(pinned(&same).left_out.len(), MAX_NAMED_DOUBLES + 1);
+        let mut wordy = listed("Adds.");
+        wordy["annotations"]["more"] = "x".repeat(1 << 20).into();
+        let tool = ToolPin::of_listed(&wordy).unwrap();
+        assert!(tool.is_read_only() && tool.annotations.len() == 1);
+        let long_name = json!({"name": "x".repeat(257)});
+        assert_eq!(pinned(&[long_name]).left_out, ["1 without a usable name"]);
+        let description = "x".repeat(MAX_DESCRIPTION_BYTES);
+        let heavy: Vec<Value> = (0..1_000)
+            .map(|n| json!({"name": format!("t{n}"), "description": description}))
+            .collect();
+        let pins = pinned(&heavy);
+        assert!(pins.tools.len() < 800, "{:?}", pins.left_out);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("heavy.json");
+        pins.store(&path).unwrap();
+        assert_eq!(PinnedTools::load(&path).unwrap(), Some(pins));
         let twice = pinned(&[listed("first"), listed("second"), json!({}), json!(3)]);
         assert_eq!(twice.tools[0].description, "first");
         assert_eq!(
             twice.left_out,
-            ["a second tool named add", "2 without a name"]
+            ["a second tool named add", "2 without a usable name"]
         );
     }
 }

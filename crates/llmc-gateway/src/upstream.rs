@@ -161,6 +161,15 @@ impl Upstream {
         answered
     }
 
+    /// Text of the server without the values that it was given to keep: those of its variables and headers.
+    pub fn masked(&self, text: String) -> String {
+        let given = match &self.launch {
+            Launch::Child(child) => &child.env,
+            Launch::Http(http) => &http.headers,
+        };
+        secrets(given).fold(text, |text, secret| text.replace(secret, "***"))
+    }
+
     /// Stops it; the next call starts it again.
     pub async fn stop(&self) {
         self.slot.lock().await.live = None;
@@ -197,6 +206,10 @@ impl Upstream {
                 live.is_suspect.store(true, Ordering::Relaxed);
                 Err(Error::TimedOut(call.timeout))
             }
+            Err(Error::Refused { code, message }) => Err(Error::Refused {
+                code,
+                message: self.masked(message),
+            }),
             Err(error) => {
                 if error.ends_connection() {
                     self.let_go(&live);
@@ -342,6 +355,12 @@ impl Upstream {
     }
 }
 
+/// Values that are long enough to be secrets.
+fn secrets(given: &[(String, String)]) -> impl Iterator<Item = &str> {
+    let values = given.iter().map(|(_, value)| value.as_str());
+    values.filter(|value| value.chars().count() >= MIN_SECRET_CHARS)
+}
+
 fn start_child(child: &ChildLaunch, idle: Duration) -> Result<ChildProcess> {
     let failed = |error: &dyn std::fmt::Display| Error::NotStarted(quoted(&error.to_string()));
     let dir = open_dir(&child.cwd).map_err(|error| failed(&error))?;
@@ -357,8 +376,7 @@ fn start_child(child: &ChildLaunch, idle: Duration) -> Result<ChildProcess> {
             )));
         }
     }
-    let secrets = child.env.iter().map(|(_, value)| value.clone());
-    let secrets = secrets.filter(|value| value.chars().count() >= MIN_SECRET_CHARS);
+    let secrets = secrets(&child.env).map(str::to_owned);
     // Private caches belong to a principal; what commands leave in theirs is no program of an upstream.
     let principal = format!("upstream:{}", child.name);
     let request = ExecRequest {

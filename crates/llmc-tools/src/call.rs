@@ -237,7 +237,8 @@ impl App {
             )
             .hint("the operator can set mcp.rlm.allow_http = true"));
         }
-        if tool.effect == Effect::Runs && !self.config().mcp.tools.enable_run_cmd {
+        let runs = tool.effect == Effect::Runs || self.is_upstream_program(tool);
+        if runs && !self.config().mcp.tools.enable_run_cmd {
             return Err(Error::new(
                 ErrorKind::CommandDenied,
                 format!("{}: commands are switched off", tool.name),

@@ -12,7 +12,7 @@ mod run;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use llmc_config::{LoadedConfig, UpstreamConfig};
+use llmc_config::{LoadedConfig, UpstreamConfig, UpstreamLaunch};
 use llmc_gateway::{PinnedTools, Upstream, UpstreamHealth};
 
 use crate::app::App;
@@ -163,6 +163,15 @@ impl App {
                 return None;
             }
             upstreams.tools(self.loaded()).by_name.get(name).copied()
+        })
+    }
+
+    /// Whether a tool is one of an upstream that this server starts as a program.
+    pub(crate) fn is_upstream_program(&self, tool: &ToolDef) -> bool {
+        tool.origin.is_some_and(|origin| {
+            let mut all = self.upstreams().all.iter().map(|entry| &entry.config);
+            let own = all.find(|config| config.name == origin.upstream);
+            own.is_some_and(|config| matches!(config.launch, UpstreamLaunch::Command(_)))
         })
     }
 

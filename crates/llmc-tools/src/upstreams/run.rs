@@ -88,7 +88,7 @@ async fn call(
         .await;
     let answer = answered.map_err(|error| failure(&origin.upstream, error))?;
     if answer.is_error {
-        let said = answer.text();
+        let said = upstream.masked(answer.text());
         let mut message: String = said.chars().take(MAX_FAILURE_CHARS).collect();
         if message.len() < said.len() {
             message.push('…');

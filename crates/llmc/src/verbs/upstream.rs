@@ -33,6 +33,12 @@ pub(super) fn run(common: &Common, verb: UpstreamVerb) -> Result<ExitCode, Failu
 
 fn add(common: &Common, args: &UpstreamAddArgs) -> Result<ExitCode, Failure> {
     let upstream = wanted(args)?;
+    let has_values = args.env.iter().any(|variable| variable.contains('='));
+    if args.write.project && has_values {
+        print(
+            "note: commands can read llmc.toml and the values in it; --env NAME passes on your own variable and writes none",
+        )?;
+    }
     let file = file_to_write(common, &args.write)?;
     let plan = EditPlan::of_text(&file, scope(&args.write), |text| {
         with_upstream(text, &upstream)
@@ -57,9 +63,18 @@ fn add(common: &Common, args: &UpstreamAddArgs) -> Result<ExitCode, Failure> {
         ));
     };
     let now = listed(&app, found)?;
-    store(&app, found, &now)?;
-    print(&summary(found, &now))?;
-    Ok(ExitCode::SUCCESS)
+    match accepted(&app, found)? {
+        // `--yes` is consent to the change of the file, not to that of the tools.
+        Some(before) if !before.changes(&now).is_empty() => {
+            let hint = format!("`llmc upstream accept {} --yes` accepts", found.name);
+            decide(&app, found, &before.changes(&now), &now, &hint)
+        }
+        _ => {
+            store(&app, found, &now)?;
+            print(&summary(found, &now))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }
 
 /// What the flags ask for.
@@ -203,24 +218,53 @@ fn accept(common: &Common, name: &str, show: bool, yes: bool) -> Result<ExitCode
         print(&format!("all {} tools are as accepted", now.tools.len()))?;
         return Ok(ExitCode::SUCCESS);
     }
+    if show {
+        show_changes(&changes)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !yes {
+        return decide(
+            &app,
+            upstream,
+            &changes,
+            &now,
+            "--yes accepts, --show only shows",
+        );
+    }
+    show_changes(&changes)?;
+    store(&app, upstream, &now)?;
+    print(&summary(upstream, &now))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_changes(changes: &[PinChange]) -> Result<(), Failure> {
     let mut out = String::new();
-    for change in &changes {
+    for change in changes {
         for line in change.describe().lines() {
             let _ = writeln!(out, "{}", visible(line));
         }
         out.push('\n');
     }
-    print(&out)?;
-    if show {
-        return Ok(ExitCode::SUCCESS);
-    }
+    print(&out)
+}
+
+/// Shows what differs, and records it if the user agrees.
+fn decide(
+    app: &App,
+    upstream: &UpstreamConfig,
+    changes: &[PinChange],
+    now: &PinnedTools,
+    hint: &str,
+) -> Result<ExitCode, Failure> {
+    show_changes(changes)?;
+    let name = &upstream.name;
     let question = format!("accept these {} changes of {name}?", changes.len());
-    if !yes && !confirm(&question, "--yes accepts, --show only shows")? {
+    if confirm(&question, hint)? {
+        store(app, upstream, now)?;
+        print(&summary(upstream, now))?;
+    } else {
         print("nothing was accepted")?;
-        return Ok(ExitCode::SUCCESS);
     }
-    store(&app, upstream, &now)?;
-    print(&summary(upstream, &now))?;
     Ok(ExitCode::SUCCESS)
 }
 

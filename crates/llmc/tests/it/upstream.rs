@@ -380,12 +380,14 @@ fn a_server_that_floods_is_ended_and_started_again() {
         "{huge}"
     );
     assert_eq!(run(&mut client, "tools.stub.shout('a')"), "A ");
-    let flood = raised(&mut client, "tools.stub.flood()");
-    assert!(
-        flood.contains("UPSTREAM_FAILED") && flood.contains("64 MiB"),
-        "{flood}"
-    );
-    assert_eq!(run(&mut client, "tools.stub.shout('a')"), "A ");
+    for call in ["flood()", "flood('blank')", "flood('errors')"] {
+        let flood = raised(&mut client, &format!("tools.stub.{call}"));
+        assert!(
+            flood.contains("UPSTREAM_FAILED") && flood.contains("64 MiB"),
+            "{call}: {flood}"
+        );
+        assert_eq!(run(&mut client, "tools.stub.shout('a')"), "A ");
+    }
     assert_eq!(client.finish().code, Some(0));
 }
 

@@ -45,13 +45,13 @@ TOOLS = [
     tool("rows", "Returns rows of a table as JSON.", {"count": {"type": "integer"}}, ["count"]),
     tool("lines", "Returns lines of text.", {"count": {"type": "integer"}}, ["count"]),
     tool("picture", "Returns an image."),
-    tool("fail", "Fails."),
+    tool("fail", "Fails.", {"what": {"type": "string"}}),
     tool("environment", "Returns the environment as JSON."),
     tool("save", "Writes a file.", {"path": {"type": "string"}, "text": {"type": "string"}}, ["path", "text"], False),
     tool("hang", "Never answers."),
     tool("quit", "Ends in the middle of a call."),
     tool("garbage", "Prints what is no JSON, then answers."),
-    tool("flood", "Prints notifications without end."),
+    tool("flood", "Prints without end.", {"what": {"type": "string"}}),
     tool("huge", "Returns a hundred megabytes."),
     tool("slow", "Tells how far it is."),
 ]
@@ -72,6 +72,11 @@ def call(name, args, meta):
         return text("\n".join(f"# LLMC: line {n}" for n in range(args["count"])))
     if name == "picture":
         return {"content": [{"type": "image", "mimeType": "image/png", "data": PNG}]}
+    if name == "fail" and args.get("what"):
+        words = "key " + os.environ["STUB_KEY"]
+        if args["what"] == "refuse":
+            raise ValueError(words)
+        return {**text(words), "isError": True}
     if name == "fail":
         return {**text("the disk is\nfull"), "isError": True}
     if name == "environment":
@@ -91,6 +96,10 @@ def call(name, args, meta):
         for _ in range(20):
             print("starting up, please wait")
         return text("here")
+    if name == "flood" and args.get("what"):
+        stream = sys.stderr if args["what"] == "errors" else sys.stdout
+        while True:
+            stream.write("\n" * 60000 if args["what"] == "blank" else "x" * 60000)
     if name == "flood":
         line = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x" * 60000}})
         while True:

@@ -9,7 +9,7 @@ use llmc_clients::{
 use llmc_config::{UpstreamCommand, UpstreamConfig, UpstreamHttp, UpstreamLaunch, with_upstream};
 use llmc_tools::ErrorKind;
 
-use super::{carry_out, file_to_write, find, listed, scope, store, summary};
+use super::{accepted, carry_out, file_to_write, find, listed, scope, store, summary};
 use crate::cli::{Common, UpstreamImportArgs};
 use crate::verbs::install::client_paths;
 use crate::verbs::trust::visible;
@@ -53,6 +53,14 @@ pub(super) fn import(common: &Common, args: &UpstreamImportArgs) -> Result<ExitC
         let name = &one.upstream.name;
         let pinned = match find(&app, name) {
             Some(upstream) => listed(&app, upstream).and_then(|now| {
+                if let Some(before) = accepted(&app, upstream)?
+                    && !before.changes(&now).is_empty()
+                {
+                    let message = format!(
+                        "{name}: its tools are not as accepted before\n  hint: `llmc upstream accept {name}` shows and accepts them"
+                    );
+                    return Err(Failure::new(ErrorKind::Conflict, message));
+                }
                 store(&app, upstream, &now)?;
                 Ok(summary(upstream, &now))
             }),
