@@ -34,7 +34,7 @@ pub(crate) struct Cli {
 }
 
 /// Flags every verb takes.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Common options")]
 pub(crate) struct Common {
     /// Configuration file [default: LLMC_CONFIG, then llmc.toml in the workspace]

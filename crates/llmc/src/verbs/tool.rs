@@ -62,12 +62,13 @@ pub(super) fn run(common: &Common, words: &[String]) -> Result<ExitCode, Failure
         }
     };
     let args = arguments(tool, &matches)?;
-    let common = merged(common, &matches);
+    let given = merged(common, &matches);
     let json = matches.get_flag("json output");
     let form = if json { Form::Data } else { Form::Text };
     let outcome = match &app {
-        Some(app) => call_on(app, tool, args, form, None)?,
-        None => call(&common, tool, args, form)?,
+        // Flags behind the name of an upstream's tool count, too.
+        Some(app) if given == *common => call_on(app, tool, args, form, None)?,
+        _ => call(&given, tool, args, form)?,
     };
     show(tool, &outcome, json)
 }

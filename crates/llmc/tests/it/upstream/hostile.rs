@@ -150,15 +150,17 @@ fn values_in_the_workspaces_file_are_warned_about() {
 fn without_commands_no_program_of_an_upstream_is_started() {
     let workspace = with_stub(&["marked"], &[]);
     std::fs::remove_file(workspace.path("started")).unwrap();
-    let args = ["tool", "stub.shout", "--text", "a"];
-    let off = ["--set", "mcp.tools.enable_run_cmd=false"];
-    let refused = workspace.llmc(off.into_iter().chain(args));
-    assert!(
-        refused.stderr.contains("commands are switched off"),
-        "{}{}",
-        refused.stdout,
-        refused.stderr
-    );
+    let args = &["tool", "stub.shout", "--text", "a"][..];
+    let off = &["--set", "mcp.tools.enable_run_cmd=false"][..];
+    for words in [[off, args].concat(), [args, off].concat()] {
+        let refused = workspace.llmc(words);
+        assert!(
+            refused.stderr.contains("commands are switched off"),
+            "{}{}",
+            refused.stdout,
+            refused.stderr
+        );
+    }
     assert!(!workspace.path("started").exists());
 }
 
