@@ -121,9 +121,26 @@ pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<ClientSer
                 .collect(),
             url: URL_KEYS.iter().find_map(|key| text(key)),
             has_credentials: CREDENTIAL_KEYS.iter().any(|key| !value[*key].is_null()),
+            is_special: is_special(&value),
         })
     });
     Some(started.collect())
+}
+
+fn is_special(entry: &Value) -> bool {
+    let is_off = entry["disabled"] == true || entry["enabled"] == false;
+    let args = entry["args"].as_array().into_iter().flatten();
+    let env = entry["env"].as_object().into_iter().flatten();
+    let mut values = args.chain(env.map(|(_, value)| value));
+    let is_read = |key: &str, is_kind: fn(&Value) -> bool| {
+        let value = &entry[key];
+        value.is_null() || is_kind(value)
+    };
+    is_off
+        || !entry["cwd"].is_null()
+        || !is_read("args", Value::is_array)
+        || !is_read("env", Value::is_object)
+        || values.any(|value| !value.is_string())
 }
 
 fn find_entry(

@@ -14,6 +14,8 @@ pub struct ClientServer {
     pub url: Option<String>,
     /// Whether the entry has headers or credentials of a kind that only the client understands.
     pub has_credentials: bool,
+    /// Whether the entry is switched off, starts in a folder of its own, or has arguments or variables that are no text.
+    pub is_special: bool,
 }
 
 /// Keys that hold the address of a server, by client.

@@ -92,8 +92,16 @@ pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<ClientSer
     let started = entries.filter_map(|(name, item)| {
         let fields = item.as_table_like()?;
         let args = fields.get("args").and_then(Item::as_array);
-        let args = args.into_iter().flatten().filter_map(Value::as_str);
         let env = fields.get("env").and_then(Item::as_table_like);
+        let flag = |key: &str| fields.get(key).and_then(Item::as_bool);
+        let is_special = flag("disabled") == Some(true)
+            || flag("enabled") == Some(false)
+            || fields.contains_key("cwd")
+            || args.is_some() != fields.contains_key("args")
+            || env.is_some() != fields.contains_key("env")
+            || args.into_iter().flatten().any(|value| !value.is_str())
+            || env.is_some_and(|env| env.iter().any(|(_, value)| !value.is_str()));
+        let args = args.into_iter().flatten().filter_map(Value::as_str);
         let env = env.into_iter().flat_map(|env| env.iter());
         let text = |key: &str| Some(fields.get(key)?.as_str()?.to_owned());
         Some(ClientServer {
@@ -105,6 +113,7 @@ pub(crate) fn started_servers(text: &str, servers: &str) -> Option<Vec<ClientSer
                 .collect(),
             url: URL_KEYS.iter().find_map(|key| text(key)),
             has_credentials: CREDENTIAL_KEYS.iter().any(|key| fields.contains_key(key)),
+            is_special,
         })
     });
     Some(started.collect())

@@ -3,7 +3,7 @@
 //! A server may name a tool `Issues/create.new`. Scripts need a Python name, and MCP clients accept lower-case letters,
 //! digits and `_`. Mapping is a function of the whole list, so that two names that would become one stay apart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Characters of a function's name.
 const MAX_FUNCTION_CHARS: usize = 60;
@@ -20,9 +20,9 @@ const PYTHON_WORDS: [&str; 35] = [
 
 /// A Python name for each tool, in their order, no two alike.
 pub(crate) fn function_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut taken = BTreeSet::new();
+    let (mut taken, mut numbers) = (BTreeSet::new(), BTreeMap::new());
     names
-        .map(|name| unique(function_name(name), &mut taken))
+        .map(|name| unique(function_name(name), &mut taken, &mut numbers))
         .collect()
 }
 
@@ -47,12 +47,17 @@ fn function_name(name: &str) -> String {
     function
 }
 
-fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
+/// The name, or the first free one with a number; `numbers` remembers where to go on, so that many alike cost no more.
+fn unique(
+    name: String,
+    taken: &mut BTreeSet<String>,
+    numbers: &mut BTreeMap<String, usize>,
+) -> String {
     let mut free = name.clone();
-    let mut number = 2;
+    let number = numbers.entry(name.clone()).or_insert(2);
     while !taken.insert(free.clone()) {
         free = format!("{name}_{number}");
-        number += 1;
+        *number += 1;
     }
     free
 }

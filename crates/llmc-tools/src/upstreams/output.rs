@@ -17,6 +17,8 @@ use crate::render::{AnswerImage, AnswerRoom, Render, Rendition, Rest};
 
 /// The kind of result, as the handle store lists it.
 const KIND: &str = "upstream";
+/// Images that cannot be converted before no further one is tried.
+const MAX_BAD_IMAGES: usize = 3;
 
 /// The result of a call.
 #[derive(Debug)]
@@ -28,7 +30,10 @@ pub(super) struct UpstreamOutput {
     /// What a model reads.
     text: String,
     is_json: bool,
-    images: Vec<AnswerImage>,
+    /// The first that can be shown.
+    image: Option<AnswerImage>,
+    /// How many more there are.
+    unshown: usize,
     /// What stands for each image where a script prints the result.
     image_names: Vec<String>,
     notes: Vec<String>,
@@ -43,7 +48,7 @@ impl UpstreamOutput {
     ) -> UpstreamOutput {
         let mut text = answer.text();
         let (mut notes, mut image_names) = (Vec::new(), Vec::new());
-        let (mut images, mut raw_images) = (Vec::new(), Vec::new());
+        let (mut image, mut unshown, mut raw_images) = (None, 0, Vec::new());
         for part in &answer.parts {
             let AnswerPart::Image { mime_type, data } = part else {
                 continue;
@@ -51,8 +56,13 @@ impl UpstreamOutput {
             let bytes = data.len() / 4 * 3;
             image_names.push(format!("[image {mime_type}, {bytes} bytes]"));
             raw_images.push(json!({"mime_type": mime_type, "data": data}));
+            // One is shown, so no other is converted.
+            if image.is_some() || notes.len() == MAX_BAD_IMAGES {
+                unshown += 1;
+                continue;
+            }
             match scaled(data, cancel) {
-                Ok(image) => images.push(image),
+                Ok(scaled) => image = Some(scaled),
                 Err(why) => notes.push(format!("an image is not shown: {why}")),
             }
         }
@@ -78,7 +88,8 @@ impl UpstreamOutput {
             data,
             text,
             is_json,
-            images,
+            image,
+            unshown,
             image_names,
             notes,
         }
@@ -119,9 +130,8 @@ impl Render for UpstreamOutput {
             preview::condense(self.tool, kind, &ends, PreviewPart::Whole, tokens)
         });
         let mut notes = self.notes.clone();
-        let further = self.images.len().saturating_sub(1);
-        if further > 0 {
-            notes.push(format!("{further} more images are not shown"));
+        if self.unshown > 0 {
+            notes.push(format!("{} more images are not shown", self.unshown));
         }
         let mut receipt = Receipt::new();
         if found.truncated {
@@ -142,7 +152,7 @@ impl Render for UpstreamOutput {
             .truncated(found.truncated)
             .rest(rest);
         rendition.notes = notes;
-        rendition.image = self.images.first().cloned();
+        rendition.image = self.image.clone();
         Ok(rendition)
     }
 }

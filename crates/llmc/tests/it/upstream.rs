@@ -491,6 +491,9 @@ fn the_servers_of_a_client_are_moved_behind_this_one() {
         "llmc": {"command": "/usr/bin/llmc", "args": ["mcp"]},
         "My Stub": {"command": "python3", "args": [stub], "env": {"STUB_KEY": "kept"}},
         "broken": {"command": "python3", "args": [stub, "broken"]},
+        "off": {"command": "python3", "args": [stub], "disabled": true},
+        "there": {"command": "python3", "args": [stub], "cwd": "/srv"},
+        "number": {"command": "python3", "args": [stub, 3]},
         "remote": {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer x"}},
     }});
     std::fs::write(&settings, before.to_string()).unwrap();
@@ -518,7 +521,7 @@ fn the_servers_of_a_client_are_moved_behind_this_one() {
     assert!(moved.stdout.contains("broken stays"), "{}", moved.stdout);
     let after: Value = serde_json::from_str(&std::fs::read_to_string(&settings).unwrap()).unwrap();
     let left: Vec<&String> = after["mcpServers"].as_object().unwrap().keys().collect();
-    assert_eq!(left, ["llmc", "broken", "remote"]);
+    assert_eq!(left, ["llmc", "broken", "off", "there", "number", "remote"]);
     let shouted = tool(&workspace, "my_stub.shout", &json!({"text": "a"}));
     assert_eq!(shouted.stdout, "A \n", "{}", shouted.stderr);
     let environment = tool(&workspace, "my_stub.environment", &json!({})).stdout;

@@ -105,6 +105,12 @@ fn moves(servers: Vec<ClientServer>, known: &[UpstreamConfig]) -> Result<Vec<Mov
             ))?;
             continue;
         }
+        if server.is_special {
+            print(&format!(
+                "{entry} stays: it is switched off, has a cwd, or values that are no text; llmc upstream add adds it"
+            ))?;
+            continue;
+        }
         let launch = match (server.command, server.url) {
             (Some(command), _) => UpstreamLaunch::Command(UpstreamCommand {
                 command,
