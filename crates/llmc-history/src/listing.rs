@@ -9,16 +9,18 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use llmc_host::walk::IgnoreLookup;
+use llmc_host::walk::{IgnoreLookup, WalkGuard};
 use llmc_host::{STATE_DIR, file_type};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, statat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat, openat2,
+    statat,
 };
 
 use crate::compare::{Compared, Comparer, is_rule};
 use crate::entry::PathState;
 use crate::error::{Error, Result};
 use crate::snapshot::{Known, KnownDir, Snapshot, Stamp, is_within, join, now_ns};
+use crate::watch::is_remote;
 
 /// Known files for which one thread is enough.
 const FILES_PER_THREAD: u64 = 2_000;
@@ -128,7 +130,11 @@ impl Comparer<'_> {
     /// Compares the workspace by its known names; `None` when it has to be walked.
     pub(crate) fn by_names(&self) -> Result<Option<Compared>> {
         let top = self.roots.open_dir(".").map_err(Error::from)?;
-        let Some(found) = check_names(&self.snapshot.read(), top.fd.as_fd()) else {
+        if !fstatfs(&top.fd).is_ok_and(|file_system| !is_remote(&file_system)) {
+            return Ok(None);
+        }
+        let guard = top.guard(self.roots);
+        let Some(found) = check_names(&self.snapshot.read(), top.fd.as_fd(), &guard) else {
             return Ok(None);
         };
         let NameCheck {
@@ -183,12 +189,13 @@ impl Comparer<'_> {
 }
 
 /// Checks every known directory of the workspace, on several threads where that pays.
-fn check_names(snapshot: &Snapshot, top: BorrowedFd<'_>) -> Option<NameCheck> {
+fn check_names(snapshot: &Snapshot, top: BorrowedFd<'_>, guard: &WalkGuard) -> Option<NameCheck> {
     snapshot.dir(b"")?.listing.as_ref()?;
     let dirs: Vec<(&[u8], &KnownDir)> = snapshot.dirs_inside().collect();
     let check = DirCheck {
         snapshot,
         top,
+        guard,
         now_ns: now_ns(),
         dirs: &dirs,
         next: AtomicUsize::new(0),
@@ -227,6 +234,8 @@ impl NameCheck {
 struct DirCheck<'a> {
     snapshot: &'a Snapshot,
     top: BorrowedFd<'a>,
+    /// What a walk would leave out.
+    guard: &'a WalkGuard,
     now_ns: i64,
     dirs: &'a [(&'a [u8], &'a KnownDir)],
     next: AtomicUsize,
@@ -319,6 +328,13 @@ impl DirCheck<'_> {
                 continue;
             }
             let path = join(dir, name);
+            let is_refused = match kind {
+                FileType::Directory => self.guard.refuses_dir(&path),
+                _ => self.guard.refuses_file(name),
+            };
+            if is_refused {
+                continue;
+            }
             match kind {
                 FileType::RegularFile | FileType::Symlink if is_rule(name) => return false,
                 FileType::RegularFile | FileType::Symlink => found.new.push(path.clone()),

@@ -31,10 +31,9 @@ pub(crate) enum Sharing<'a> {
 impl Sharing<'_> {
     pub(crate) fn has(self, id: &ObjectId, content: &[u8], is_unchanged: bool) -> bool {
         match self {
-            Sharing::Unchanged(objects) => is_unchanged && objects.has(id),
+            Sharing::Unchanged(objects) => is_unchanged && objects.holds(id, content),
             Sharing::FirstSnapshot(objects, head) => {
-                (is_unchanged && objects.has(id))
-                    || (head.contains(id) && objects.holds(id, content))
+                (is_unchanged || head.contains(id)) && objects.holds(id, content)
             }
         }
     }
@@ -56,6 +55,10 @@ impl Inner {
             return;
         }
         let fresh = Arc::new(RepositoryObjects::open(roots));
+        if old.is_some() && !fresh.is_complete() {
+            // The old packs stay open, and the next call tries again.
+            return;
+        }
         let number = fresh.names_number();
         let is_same = old.as_ref().is_none_or(|old| old.names_number() == number);
         if old.as_ref().is_some_and(|old| !old.is_intact()) {
@@ -96,8 +99,9 @@ impl Inner {
     fn copy_missing(&self, old: Option<&RepositoryObjects>, now: &RepositoryObjects) -> Result<()> {
         let missing = self
             .store
-            .read(|conn| store::unstored(conn, |id| !now.has(id)))?;
-        let mut waiting = WaitingObjects::new(self);
+            .read(|conn| store::unstored(conn, |id, size| !now.is_readable(id, size)))?;
+        // Half of the room, like the first snapshot: entries need the rest.
+        let mut waiting = WaitingObjects::new(self, self.settings.max_bytes / 2);
         let mut copied: HashSet<ObjectId> = HashSet::new();
         for (path, id) in missing {
             if copied.contains(&id) {
@@ -131,7 +135,7 @@ impl Inner {
         if objects.is_empty() {
             return;
         }
-        let mut waiting = WaitingObjects::new(self);
+        let mut waiting = WaitingObjects::new(self, self.settings.max_bytes);
         for finding in findings {
             let before = self.snapshot.read().state(&finding.path);
             let is_change = finding.effect == Effect::Record && before != finding.state;
@@ -190,14 +194,17 @@ impl Inner {
 /// Contents that are stored together, before the entry that needs them.
 struct WaitingObjects<'a> {
     inner: &'a Inner,
+    /// Bytes of the store up to which more is stored.
+    max_store_bytes: u64,
     objects: Vec<PackedObject>,
     bytes: usize,
 }
 
 impl WaitingObjects<'_> {
-    fn new(inner: &Inner) -> WaitingObjects<'_> {
+    fn new(inner: &Inner, max_store_bytes: u64) -> WaitingObjects<'_> {
         WaitingObjects {
             inner,
+            max_store_bytes,
             objects: Vec::new(),
             bytes: 0,
         }
@@ -219,13 +226,15 @@ impl WaitingObjects<'_> {
         if objects.is_empty() {
             return Ok(());
         }
-        let inner = self.inner;
-        let now_ms = inner.clock.now_ms();
-        inner.store.write(|conn| {
-            if store::used_bytes(conn)? <= inner.settings.max_bytes {
-                for object in &objects {
-                    store::add_object(conn, object, now_ms)?;
+        let now_ms = self.inner.clock.now_ms();
+        self.inner.store.write(|conn| {
+            let mut used = store::used_bytes(conn)?;
+            for object in &objects {
+                used += object.body.len() as u64;
+                if used > self.max_store_bytes {
+                    break;
                 }
+                store::add_object(conn, object, now_ms)?;
             }
             Ok::<_, rusqlite::Error>(())
         })?;

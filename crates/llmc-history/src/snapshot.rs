@@ -13,6 +13,10 @@ use crate::listing::{Listing, NewListing};
 /// A file that changed less than this before it was looked at can change again without a new time of change.
 pub(crate) const RACY_NS: i64 = 50_000_000;
 
+/// The same where a file system keeps whole seconds, or even ones.
+const COARSE_RACY_NS: i64 = 2_100_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
+
 /// The file changed so shortly before it was looked at that its stamp proves nothing.
 const RACY: u32 = 1;
 /// The file has further names, through which it can change without an event in its directory.
@@ -37,9 +41,13 @@ impl Stamp {
     pub(crate) fn new(stat: &Stat, now_ns: i64) -> Stamp {
         let (mtime_ns, ctime_ns) = (llmc_host::mtime_ns(stat), llmc_host::ctime_ns(stat));
         let newest = mtime_ns.max(ctime_ns);
+        let racy_ns = match ctime_ns % SECOND_NS {
+            0 => COARSE_RACY_NS,
+            _ => RACY_NS,
+        };
         let mut flags = 0;
         // A time in the future, of a clock that was set back, proves nothing either.
-        if newest > now_ns.saturating_sub(RACY_NS) {
+        if newest > now_ns.saturating_sub(racy_ns) {
             flags |= RACY;
         }
         if stat.st_nlink as u64 > 1 {

@@ -265,17 +265,18 @@ pub(crate) fn object(conn: &Connection, id: &ObjectId) -> Result<Option<PackedOb
 /// The paths of the snapshot whose contents are not stored, with these contents, as far as `is_wanted`.
 pub(crate) fn unstored(
     conn: &Connection,
-    mut is_wanted: impl FnMut(&ObjectId) -> bool,
+    mut is_wanted: impl FnMut(&ObjectId, u64) -> bool,
 ) -> Result<Vec<(Vec<u8>, ObjectId)>> {
     let mut found = Vec::new();
     let mut select = conn.prepare_cached(
-        "SELECT path, id FROM snapshot WHERE id IS NOT NULL
+        "SELECT path, id, size FROM snapshot WHERE id IS NOT NULL
            AND NOT EXISTS (SELECT 1 FROM objects WHERE objects.id = snapshot.id)",
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let id = row.get(1)?;
-        if is_wanted(&id) {
+        let size: i64 = row.get(2)?;
+        if is_wanted(&id, u64::try_from(size).unwrap_or(0)) {
             found.push((row.get(0)?, id));
         }
     }

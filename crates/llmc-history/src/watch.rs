@@ -65,17 +65,21 @@ pub(crate) struct Watch {
     is_partial: bool,
 }
 
+/// Whether changes come without events, and directories may keep their times when names come or go.
+pub(crate) fn is_remote(file_system: &rustix::fs::StatFs) -> bool {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::unnecessary_cast,
+        reason = "magic numbers have 32 bits; the field's type differs between targets"
+    )]
+    REMOTE_FILE_SYSTEMS.contains(&(file_system.f_type as u32))
+}
+
 impl Watch {
     /// `None` where changes would go unnoticed.
     pub(crate) fn new(workspace: &Path) -> Option<Watch> {
-        let stat = rustix::fs::statfs(workspace).ok()?;
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::unnecessary_cast,
-            reason = "magic numbers have 32 bits; the field's type differs between targets"
-        )]
-        if REMOTE_FILE_SYSTEMS.contains(&(stat.f_type as u32)) {
+        if is_remote(&rustix::fs::statfs(workspace).ok()?) {
             return None;
         }
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;

@@ -41,6 +41,8 @@ const MAX_OPEN_PACKS: usize = 16;
 const MAX_PACK_NAMES: usize = 20_000;
 /// A content with a larger object on the way to it is not read.
 const MAX_BLOB_BYTES: u64 = 64 << 20;
+/// Contents from this size on may lie behind something that is too large, since git makes deltas of things of like sizes.
+const MIN_DOUBTED_BYTES: u64 = 64 << 10;
 /// Bytes of a loose object as it lies on the disk.
 const MAX_LOOSE_BYTES: u64 = 32 << 20;
 /// `commit 12345` and the NUL after it.
@@ -61,6 +63,8 @@ pub(crate) struct RepositoryObjects {
     packs: Vec<PackFile>,
     /// Stands for the names of all packs; 0 without any.
     names_number: i64,
+    /// Whether everything that is there could be opened.
+    is_complete: bool,
     stamp: Option<Stamp>,
     reader: Mutex<PackReader>,
 }
@@ -72,6 +76,7 @@ impl RepositoryObjects {
             dir: None,
             packs: Vec::new(),
             names_number: 0,
+            is_complete: true,
             stamp: None,
             reader: Mutex::new(PackReader::new()),
         }
@@ -87,21 +92,29 @@ impl RepositoryObjects {
             ..RepositoryObjects::none()
         };
         let Some(dir) = open_dir(roots, PACK_DIR) else {
+            objects.is_complete = objects.stamp.is_none();
             return objects;
         };
-        let names = pack_names(&dir);
+        let Ok(names) = pack_names(&dir) else {
+            objects.is_complete = false;
+            return objects;
+        };
         objects.names_number = number_of(&names);
         let mut sizes: BTreeMap<(u64, Vec<u8>), File> = BTreeMap::new();
         for name in names {
-            if let Some((file, stat)) = open_file(&dir, &[&name, &b".pack"[..]].concat()) {
-                sizes.insert((stat.st_size.try_into().unwrap_or(0), name), file);
-                if sizes.len() > MAX_OPEN_PACKS {
-                    sizes.pop_first();
+            match open_file(&dir, &[&name, &b".pack"[..]].concat()) {
+                Some((file, stat)) => {
+                    sizes.insert((stat.st_size.try_into().unwrap_or(0), name), file);
+                    if sizes.len() > MAX_OPEN_PACKS {
+                        sizes.pop_first();
+                    }
                 }
+                None => objects.is_complete = false,
             }
         }
         for ((_, name), file) in sizes.into_iter().rev() {
             let index = open_file(&dir, &[&name, &b".idx"[..]].concat());
+            objects.is_complete &= index.is_some();
             objects
                 .packs
                 .extend(index.and_then(|(index, _)| PackFile::open(index, file)));
@@ -123,6 +136,11 @@ impl RepositoryObjects {
         self.packs.iter().all(PackFile::is_intact)
     }
 
+    /// Whether every pack that there is could be opened; out of descriptors, for one, none can.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// Equal numbers mean the same packs: git names them by what is in them.
     pub(crate) fn names_number(&self) -> i64 {
         self.names_number
@@ -133,10 +151,14 @@ impl RepositoryObjects {
         self.packs.iter().any(|pack| pack.offset_of(id).is_some())
     }
 
+    /// Whether a content can be read from one of the packs. Small ones are taken to be where an index says.
+    pub(crate) fn is_readable(&self, id: &ObjectId, size: u64) -> bool {
+        self.has(id) && (size < MIN_DOUBTED_BYTES || self.blob(id).is_some())
+    }
+
     /// A content from one of the packs; it is what its id says.
     pub(crate) fn blob(&self, id: &ObjectId) -> Option<Arc<Vec<u8>>> {
-        let content = self.read_packed(id, GitObjectKind::Blob, MAX_BLOB_BYTES)?;
-        (blob_id(&content) == *id).then_some(content)
+        self.read_packed(id, GitObjectKind::Blob, MAX_BLOB_BYTES)
     }
 
     /// Whether one of the packs gives exactly this content back.
@@ -168,7 +190,9 @@ impl RepositoryObjects {
         self.packs.iter().enumerate().find_map(|(number, pack)| {
             let offset = pack.offset_of(id)?;
             let (kind, content) = pack.read(reader, number, offset, limit)?;
-            (kind == wanted).then_some(content)
+            // Another pack may have the right one.
+            let is_it = kind == wanted && (kind != GitObjectKind::Blob || blob_id(&content) == *id);
+            is_it.then_some(content)
         })
     }
 
@@ -240,11 +264,11 @@ fn pack_dir_stamp(roots: &Roots) -> Option<Stamp> {
 
 /// The packs with an index, without their endings. Those of unreachable objects (`.mtimes`) are left out: git is about to
 /// remove what is in them.
-fn pack_names(dir: &OwnedFd) -> BTreeSet<Vec<u8>> {
+fn pack_names(dir: &OwnedFd) -> rustix::io::Result<BTreeSet<Vec<u8>>> {
     let mut indexed = BTreeSet::new();
     let mut cruft = BTreeSet::new();
-    let entries = Dir::read_from(dir).into_iter().flatten().flatten();
-    for entry in entries.take(MAX_PACK_NAMES) {
+    for entry in Dir::read_from(dir)?.take(MAX_PACK_NAMES) {
+        let entry = entry?;
         let name = entry.file_name().to_bytes();
         if let Some(stem) = name.strip_suffix(b".idx") {
             indexed.insert(stem.to_vec());
@@ -253,7 +277,7 @@ fn pack_names(dir: &OwnedFd) -> BTreeSet<Vec<u8>> {
         }
     }
     indexed.retain(|name| name.starts_with(b"pack-") && !cruft.contains(name));
-    indexed
+    Ok(indexed)
 }
 
 fn number_of(names: &BTreeSet<Vec<u8>>) -> i64 {

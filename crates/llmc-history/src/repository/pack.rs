@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use flate2::{Decompress, FlushDecompress, Status};
+use sha1::{Digest, Sha1};
 
 use super::GitObjectKind;
 use crate::entry::ObjectId;
@@ -26,10 +28,14 @@ const IDS_AT_ONCE: u64 = 64;
 /// What is read of an entry at first: most are shorter.
 const FIRST_READ_BYTES: usize = 4 << 10;
 const READ_BYTES: usize = 32 << 10;
+/// Bytes that a compressed entry may take beyond those of its content.
+const MAX_SURPLUS_BYTES: u64 = 64 << 10;
 /// Git makes no longer chains of deltas.
 const MAX_DELTA_DEPTH: usize = 4096;
 /// Bytes of all deltas and results on the way to one object.
 const MAX_CHAIN_BYTES: u64 = 512 << 20;
+/// Packs that are larger are not read as a whole.
+const MAX_CHECKED_BYTES: u64 = 256 << 20;
 /// Contents that are kept because the next object may be a delta to one of them: all together, and each.
 const MAX_CACHE_BYTES: usize = 16 << 20;
 const MAX_CACHED_BYTES: usize = 1 << 20;
@@ -41,7 +47,9 @@ pub(super) struct PackFile {
     file: File,
     /// Where the last entry ends.
     end: u64,
-    written: (u64, i64),
+    bytes: u64,
+    /// When it was last found to be what its checksum says.
+    checked_mtime_ns: AtomicI64,
 }
 
 impl PackFile {
@@ -52,19 +60,58 @@ impl PackFile {
         pack.read_exact_at(&mut header, 0).ok()?;
         let is_known =
             header.starts_with(b"PACK\0\0\0\x02") || header.starts_with(b"PACK\0\0\0\x03");
-        let written = written(&pack)?;
-        let end = written.0.checked_sub(PACK_TRAILER_BYTES)?;
+        let (bytes, mtime_ns) = written(&pack)?;
+        let end = bytes.checked_sub(PACK_TRAILER_BYTES)?;
         (is_known && be_u32(&header[8..]) == index.count).then_some(PackFile {
             index,
             file: pack,
             end,
-            written,
+            bytes,
+            checked_mtime_ns: AtomicI64::new(mtime_ns),
         })
     }
 
-    /// Whether nothing was written into the pack since it was opened. Git never does that.
+    /// Whether nothing was written into the pack since it was opened. Git never does that, but it renews the time of a
+    /// pack that already has what is added; then the checksum at the end of the pack tells.
     pub(super) fn is_intact(&self) -> bool {
-        written(&self.file) == Some(self.written)
+        match written(&self.file) {
+            Some((bytes, mtime_ns)) if bytes == self.bytes => {
+                let is_intact = mtime_ns == self.checked_mtime_ns.load(Ordering::Relaxed)
+                    || self.has_its_checksum() == Some(true);
+                if is_intact {
+                    self.checked_mtime_ns.store(mtime_ns, Ordering::Relaxed);
+                }
+                is_intact
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the content is what the checksum says. Of a very large pack only the checksum itself is looked at: each
+    /// object that is read is compared with its id anyway.
+    fn has_its_checksum(&self) -> Option<bool> {
+        let mut wanted = [0; PACK_TRAILER_BYTES as usize];
+        self.file.read_exact_at(&mut wanted, self.end).ok()?;
+        if self.bytes > MAX_CHECKED_BYTES {
+            let mut indexed = [0; PACK_TRAILER_BYTES as usize];
+            let index = &self.index.file;
+            let at = index
+                .metadata()
+                .ok()?
+                .len()
+                .checked_sub(INDEX_TRAILER_BYTES)?;
+            index.read_exact_at(&mut indexed, at).ok()?;
+            return Some(indexed == wanted);
+        }
+        let mut hash = Sha1::new();
+        let mut buffer = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < self.end {
+            let read = self.read_some(&mut buffer, at)?;
+            hash.update(&buffer[..read]);
+            at += read as u64;
+        }
+        Some(<[u8; 20]>::from(hash.finalize()) == wanted)
     }
 
     pub(super) fn offset_of(&self, id: &ObjectId) -> Option<u64> {
@@ -88,7 +135,9 @@ impl PackFile {
             }
             let (base, bytes) = self.entry(reader, at, limit)?;
             work += bytes.len() as u64;
-            if work > MAX_CHAIN_BYTES || deltas.len() >= MAX_DELTA_DEPTH {
+            // A delta to an object by its id can lead back to itself.
+            let is_circle = deltas.iter().any(|(seen, _)| *seen == at);
+            if is_circle || work > limit.saturating_mul(2) || deltas.len() >= MAX_DELTA_DEPTH {
                 return None;
             }
             let base_at = match base {
@@ -159,9 +208,17 @@ impl PackFile {
         size: u64,
     ) -> Option<Vec<u8>> {
         let mut next_at = at + ready.end as u64;
+        // Deflate makes nothing much longer than it was; blocks without content could go on for ever.
+        let longest = size
+            .saturating_add(size / 8)
+            .saturating_add(MAX_SURPLUS_BYTES);
+        let last_at = next_at.saturating_add(longest);
         let mut stream = ZlibStream::begin(&mut reader.inflate, size)?;
         let mut ready = ready;
         while !stream.add(&reader.buffer[ready])? {
+            if next_at > last_at {
+                return None;
+            }
             let read = self.read_some(&mut reader.buffer, next_at)?;
             next_at += read as u64;
             ready = 0..read;
@@ -430,7 +487,7 @@ fn distance(bytes: &mut Bytes<'_>) -> Option<u64> {
     let mut distance = u64::from(byte & 0x7f);
     while byte & 0x80 != 0 {
         byte = bytes.next()?;
-        distance = (distance + 1).checked_mul(0x80)? | u64::from(byte & 0x7f);
+        distance = distance.checked_add(1)?.checked_mul(0x80)? | u64::from(byte & 0x7f);
     }
     Some(distance)
 }
@@ -490,5 +547,9 @@ mod tests {
         assert_eq!(distance(&mut Bytes(&[0x80, 0])), Some(128));
         assert_eq!(distance(&mut Bytes(&[0xff; 30])), None);
         assert_eq!(distance(&mut Bytes(&[0xff])), None);
+        let largest = [
+            0x80, 0xfe, 0xfe, 0xfe, 0xfe, 0xfe, 0xfe, 0xfe, 0xfe, 0xff, 0,
+        ];
+        assert_eq!(distance(&mut Bytes(&largest)), None);
     }
 }

@@ -288,3 +288,18 @@ fn add(
         stamps.insert(path, (found.len(), found.modified().unwrap()));
     }
 }
+
+#[test]
+fn a_pack_whose_time_git_renews_is_still_relied_on() {
+    let dir = repository(COMMIT_AND_PACK);
+    let test = open(&dir);
+    assert_eq!(stored(&test), 0);
+    // Git does this when something is added that a pack has already.
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+    for entry in fs::read_dir(dir.path().join(".git/objects/pack")).unwrap() {
+        let file = fs::File::open(entry.unwrap().path()).unwrap();
+        file.set_modified(later).unwrap();
+    }
+    test.command_id(|| test.write("a", "1\n"));
+    assert_eq!(stored(&test), 2, "a, before and after");
+}

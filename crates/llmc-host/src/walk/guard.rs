@@ -25,13 +25,13 @@ impl WalkGuard {
     }
 
     /// Whether the directory at `path`, relative to the start, may not be entered.
-    pub(super) fn refuses_dir(&self, path: &[u8]) -> bool {
+    pub fn refuses_dir(&self, path: &[u8]) -> bool {
         let path = self.start.join(OsStr::from_bytes(path));
         self.rules.check(&path, "", Access::Read).is_err()
     }
 
     /// Whether the file `name` may not be read; the directory that holds it has been checked already.
-    pub(super) fn refuses_file(&self, name: &[u8]) -> bool {
+    pub fn refuses_file(&self, name: &[u8]) -> bool {
         self.rules.denylist_reads() && self.rules.is_denylisted(Path::new(OsStr::from_bytes(name)))
     }
 }
