@@ -136,8 +136,9 @@ pub(crate) struct Status {
     pub(crate) off: Option<String>,
 }
 
-/// How long a call waits for what other servers record: longer than elsewhere, since without it a change cannot be undone.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a call waits for what other servers record: longer than elsewhere, since without it a change cannot be undone,
+/// and well below the time limit of file calls (`mcp.tools.read_timeout`), since a stopped server may never release it.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(4);
 const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(300);
 /// A workspace with too many files is not looked at again for so many times the time that the look took, when it took long.
 const OVER_LIMIT_PAUSE: u32 = 20;
