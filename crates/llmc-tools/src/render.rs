@@ -10,6 +10,7 @@ use std::io::{self, Write};
 
 use llmc_enrich::{Condensed, Totals};
 use llmc_envelope::HandleId;
+use llmc_envelope::cut::Cut;
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::receipt::Receipt;
 use llmc_envelope::te::ContentType;
@@ -264,6 +265,8 @@ pub(crate) enum RestExtent {
     /// All there was.
     #[default]
     Everything,
+    /// All there was, of which these lines in the middle are not shown.
+    Between(LeftOutLines),
     /// The whole file of which lines are shown.
     WholeFile,
     /// The first of more than were kept in memory.
@@ -272,6 +275,28 @@ pub(crate) enum RestExtent {
     UntilEnded,
     /// The reader knows the handle already.
     Known,
+}
+
+/// Lines between a start and an end that are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LeftOutLines {
+    /// How many lines stand before them.
+    pub(crate) skip: u64,
+    pub(crate) count: u64,
+}
+
+impl RestExtent {
+    /// What the handle of a text returns of which both ends are shown.
+    pub(crate) fn of_cut(text: &str, cut: &Cut<'_>) -> RestExtent {
+        if cut.clipped > 0 || cut.left.lines == 0 {
+            return RestExtent::Everything;
+        }
+        let skip = memchr::memchr_iter(b'\n', &text.as_bytes()[..cut.next]).count();
+        RestExtent::Between(LeftOutLines {
+            skip: skip as u64,
+            count: cut.left.lines,
+        })
+    }
 }
 
 impl<'a> Rest<'a> {

@@ -251,7 +251,7 @@ pub(crate) fn seal_failure(cx: &Cx, mut error: Error) -> Error {
         cut = cut_ends(&printed, CutLimits::tokens(body_room(budget)));
         transcript.receipt = transcript.receipt.cut(cut.kept, cut.left, cut.clipped);
         if let Some(id) = cx.keep(|draft| draft, "script", printed.as_bytes()) {
-            let rest = rest_note_of(cx, id, RestExtent::Everything);
+            let rest = rest_note_of(cx, id, RestExtent::of_cut(&printed, &cut));
             transcript.receipt = transcript.receipt.with_rest(rest);
             error = error.with("output_handle", id.to_string());
         }

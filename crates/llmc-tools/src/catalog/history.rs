@@ -14,7 +14,7 @@ use crate::cx::{Cx, Form};
 use crate::error::{ErrorKind, Result};
 use crate::history_keeper::{HistoryRequest, history_path};
 use crate::history_text::{ListedChange, ListedEntry, diff_of};
-use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest};
+use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest, RestExtent};
 use crate::tool::{Effect, Tool};
 
 pub(super) struct HistoryTool;
@@ -184,6 +184,7 @@ impl Render for HistoryOutput {
             receipt = receipt.cut(cut.kept, cut.left, cut.clipped).rest();
         }
         let withheld_bytes = cut.left.bytes;
+        let extent = RestExtent::of_cut(&text, &cut);
         let body = cut.text.trim_end_matches('\n').to_owned();
         Ok(Rendition {
             withheld_bytes: Some(withheld_bytes),
@@ -191,7 +192,7 @@ impl Render for HistoryOutput {
             path: self.path.clone(),
             ..Rendition::text(body, receipt)
                 .truncated(truncated)
-                .rest(truncated.then(|| Rest::text("history", text.as_ref())))
+                .rest(truncated.then(|| Rest::text("history", text.as_ref()).extent(extent)))
         })
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::cx::Form;
 use crate::error::{Error, ErrorKind, Family, ROWS, Result, Transcript};
-use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest};
+use crate::render::{AnswerRoom, Fitted, Render, Rendition, Rest, RestExtent};
 
 /// Characters of the failing source line that are shown.
 const MAX_SOURCE_LINE_CHARS: usize = 160;
@@ -127,13 +127,14 @@ impl Render for ScriptOutput {
             Receipt::new()
         };
         let withheld_bytes = cut.left.bytes;
+        let extent = RestExtent::of_cut(text, &cut);
         let body = cut.text.trim_end_matches('\n').to_owned();
         Ok(Rendition {
             withheld_bytes: Some(withheld_bytes),
             notes: self.notes.clone(),
             ..Rendition::text(body, receipt)
                 .truncated(truncated)
-                .rest(truncated.then(|| Rest::text("script", text)))
+                .rest(truncated.then(|| Rest::text("script", text).extent(extent)))
         })
     }
 }

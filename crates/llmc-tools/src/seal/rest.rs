@@ -6,7 +6,10 @@ use llmc_host::{CancelToken, MAX_ANSWER_BYTES, sha256_hex};
 
 use crate::cx::{Cx, Surface};
 use crate::error::Result;
-use crate::render::{FileScope, Rest, RestExtent, RestSource};
+use crate::render::{FileScope, LeftOutLines, Rest, RestExtent, RestSource};
+
+/// More lines than this are not asked for in one call: a reader that is told to would get them all.
+const MAX_LINES_ASKED_AT_ONCE: u64 = 400;
 
 /// A rest that has a handle.
 #[derive(Debug)]
@@ -23,6 +26,7 @@ pub(super) fn rest_note(cx: &Cx, stored: &StoredRest) -> Option<String> {
 
 pub(super) fn rest_note_of(cx: &Cx, id: HandleId, extent: RestExtent) -> Option<String> {
     let what = match extent {
+        RestExtent::Between(lines) => return Some(between_note(cx, id, lines)),
         RestExtent::Everything => "returns the rest".to_owned(),
         RestExtent::WholeFile => "returns the whole file".to_owned(),
         RestExtent::First(count) => format!("returns the first {count}"),
@@ -32,14 +36,56 @@ pub(super) fn rest_note_of(cx: &Cx, id: HandleId, extent: RestExtent) -> Option<
     Some(format!("{} {what}", rest_call(cx, id)))
 }
 
+/// The call that returns just the lines that are left out, where a reader can ask for lines of a stored result.
+fn between_note(cx: &Cx, id: HandleId, lines: LeftOutLines) -> String {
+    let LeftOutLines { skip, count } = lines;
+    let is_few = count <= MAX_LINES_ASKED_AT_ONCE;
+    let what = match is_few {
+        true => "returns these lines",
+        false => "goes on there",
+    };
+    let slice = |separator: &str| match is_few {
+        true => format!("offset_lines={skip}{separator}max_lines={count}"),
+        false => format!("offset_lines={skip}"),
+    };
+    match StoredReader::of(cx) {
+        StoredReader::Script => {
+            format!("tools.read_file(path=\"{id}\", {}) {what}", slice(", "))
+        }
+        StoredReader::ReadFile => format!("read_file path={id} {} {what}", slice(" ")),
+        StoredReader::Shell | StoredReader::Handle => {
+            format!("{} returns the rest", rest_call(cx, id))
+        }
+    }
+}
+
+/// What the reader of an answer reads stored results with.
+enum StoredReader {
+    Shell,
+    Script,
+    ReadFile,
+    Handle,
+}
+
+impl StoredReader {
+    fn of(cx: &Cx) -> StoredReader {
+        let lists = |name: &str| cx.app().listing().iter().any(|tool| tool.name == name);
+        match cx.caller().surface {
+            Surface::Cli => StoredReader::Shell,
+            Surface::Code => StoredReader::Script,
+            Surface::Mcp if !lists("te_handle") => StoredReader::ReadFile,
+            Surface::Mcp | Surface::Http => StoredReader::Handle,
+        }
+    }
+}
+
 /// The call that returns a stored result, as the reader of this answer can make it.
 pub(super) fn rest_call(cx: &Cx, id: HandleId) -> String {
-    let lists = |name: &str| cx.app().listing().iter().any(|tool| tool.name == name);
-    match cx.caller().surface {
-        Surface::Cli => format!("te --handle {id}"),
-        Surface::Code => format!("tools.read_file(path=\"{id}\")"),
-        Surface::Mcp if !lists("te_handle") => format!("read_file path={id}"),
-        Surface::Mcp | Surface::Http => format!("te_handle handle={id}"),
+    match StoredReader::of(cx) {
+        StoredReader::Shell => format!("te --handle {id}"),
+        StoredReader::Script => format!("tools.read_file(path=\"{id}\")"),
+        StoredReader::ReadFile => format!("read_file path={id}"),
+        StoredReader::Handle => format!("te_handle handle={id}"),
     }
 }
 

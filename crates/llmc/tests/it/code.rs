@@ -310,6 +310,45 @@ fn large_output_is_cut_and_its_handle_has_the_rest() {
 }
 
 #[test]
+fn a_cut_answer_names_the_call_that_returns_just_the_lines_it_left_out() {
+    let workspace = workspace(FIXTURE);
+    let mut client = server(&workspace, &["mcp.te.budget_tokens=700"]);
+    let all: Vec<String> = (0..400).map(|i| format!("line {i} of a script")).collect();
+    let code = "for i in range(400): print(f'line {i} of a script')";
+    for (code, failed) in [(code.to_owned(), false), (format!("{code}\n1 / 0"), true)] {
+        let (is_error, text) = client.call_tool("execute_code", json!({"code": code}));
+        assert_eq!(is_error, failed, "{text}");
+        let receipt = text.lines().last().unwrap();
+        assert!(receipt.ends_with(" returns these lines"), "{receipt}");
+        let argument = |name: &str| {
+            let (_, value) = receipt.split_once(&format!("{name}=")).unwrap();
+            value.split(' ').next().unwrap().to_owned()
+        };
+        let (skip, count) = (argument("offset_lines"), argument("max_lines"));
+        let call = json!({"path": argument("path"), "offset_lines": skip, "max_lines": count});
+        let missing = client.text("read_file", call);
+        let shown: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("line "))
+            .collect();
+        let skip: usize = skip.parse().unwrap();
+        let missing: Vec<&str> = missing
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .collect();
+        let joined = [&shown[..skip], &missing[..], &shown[skip..]].concat();
+        assert_eq!(joined, all);
+    }
+    // More lines than one answer should have are not asked for at once.
+    let text = run(&mut client, "for i in range(20000): print(i)");
+    let receipt = text.lines().last().unwrap();
+    assert!(
+        receipt.ends_with(" goes on there") && !receipt.contains("max_lines"),
+        "{receipt}"
+    );
+}
+
+#[test]
 fn a_program_gets_a_scripts_output_within_the_budget_and_the_rest_by_handle() {
     let workspace = workspace(FIXTURE);
     let server = workspace.serve(["--set", EMBEDDED]);
