@@ -129,8 +129,9 @@ impl Reach {
             match self.route(tool)? {
                 Route::Script if !clause[..at].ends_with("tools.") => {
                     fitted.push_str(&clause[done..at]);
-                    fitted.push_str(&format!("tools.{} in execute_code", tool.name));
-                    done = at + tool.name.len();
+                    let (call, end) = script_call(clause, at, tool);
+                    fitted.push_str(&call);
+                    done = end;
                 }
                 Route::Direct if self.in_shell && !clause[..at].ends_with("llmc tool ") => {
                     fitted.push_str(&clause[done..at]);
@@ -185,15 +186,45 @@ fn shell_command(clause: &str, at: usize, tool: &ToolDef) -> (String, usize) {
         }
         return (command + &usage_flags(tool), end);
     }
-    while let Some(word) = clause[end..].strip_prefix(' ') {
+    let (arguments, length) = named_arguments(&clause[end..]);
+    for (name, value) in arguments {
+        command.push_str(&format!(" --{} {value}", name.replace('_', "-")));
+    }
+    (command, end + length)
+}
+
+/// The call that begins at `at` as a function of a script, and where it ends: `linux_proc_stop proc_id=p1` is
+/// `tools.linux_proc_stop(proc_id="p1") in execute_code`.
+fn script_call(clause: &str, at: usize, tool: &ToolDef) -> (String, usize) {
+    let end = at + tool.name.len();
+    let (arguments, length) = named_arguments(&clause[end..]);
+    let written = arguments.iter().map(|(name, value)| match *value {
+        "true" => format!("{name}=True"),
+        "false" => format!("{name}=False"),
+        value if value.parse::<f64>().is_ok() => format!("{name}={value}"),
+        value => format!("{name}={value:?}"),
+    });
+    let written = written.collect::<Vec<_>>().join(", ");
+    let call = match arguments.is_empty() {
+        true => format!("tools.{} in execute_code", tool.name),
+        false => format!("tools.{}({written}) in execute_code", tool.name),
+    };
+    (call, end + length)
+}
+
+/// The words ` name=value` that a text begins with, and their length.
+fn named_arguments(text: &str) -> (Vec<(&str, &str)>, usize) {
+    let mut arguments = Vec::new();
+    let mut end = 0;
+    while let Some(word) = text[end..].strip_prefix(' ') {
         let word = word.split(' ').next().unwrap_or_default();
-        let Some((name, value)) = word.split_once('=') else {
+        let Some(argument) = word.split_once('=') else {
             break;
         };
-        command.push_str(&format!(" --{} {value}", name.replace('_', "-")));
+        arguments.push(argument);
         end += 1 + word.len();
     }
-    (command, end)
+    (arguments, end)
 }
 
 /// Every tool that a text names, and where. Names that are English words as well (`stat`, `inspect`) count only as calls.
@@ -260,6 +291,13 @@ mod tests {
                 "{mode}"
             );
         }
+        let call = "linux_proc_stop proc_id=p_1 timeout=5 force=true ends it";
+        assert_eq!(
+            Reach::of_mode(Mode::Hybrid).fit(call).as_deref(),
+            Some(
+                "tools.linux_proc_stop(proc_id=\"p_1\", timeout=5, force=True) in execute_code ends it"
+            )
+        );
         let script = "tools.run_cmd(command=…) runs one";
         assert_eq!(
             Reach::of_mode(Mode::CodeExecution).fit(script).as_deref(),

@@ -26,6 +26,7 @@ use crate::catalog::te_handle;
 use crate::cx::{Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Result};
 use crate::processes::Entry;
+use crate::reachable::Reach;
 use crate::recording::undo_note;
 use crate::te;
 
@@ -226,7 +227,8 @@ pub(crate) fn resume(
         }
         Waited::StillRunning | Waited::OutputLimit => {
             capture.notes.push(format!(
-                "still running as {proc_id}; run_cmd proc={proc_id} waits on"
+                "still running as {proc_id}; {}",
+                next_calls(cx, proc_id)
             ));
             capture.proc_id = Some(proc_id.to_owned());
         }
@@ -357,8 +359,9 @@ fn capture(
             let id = go_on(cx, request, process, &spool, wait)?;
             capture.spool = spool.take();
             capture.notes.push(format!(
-                "still running after {} s as {id}; run_cmd proc={id} waits on",
-                wait.duration.as_secs_f64().round()
+                "still running after {} s as {id}; {}",
+                wait.duration.as_secs_f64().round(),
+                next_calls(cx, &id)
             ));
             capture.proc_id = Some(id);
             return Ok(capture);
@@ -366,6 +369,14 @@ fn capture(
     }
     capture.spool = spool.take();
     Ok(capture)
+}
+
+/// The calls that go on with a command that still runs.
+fn next_calls(cx: &Cx, proc_id: &str) -> String {
+    let calls =
+        format!("run_cmd proc={proc_id} waits on; linux_proc_stop proc_id={proc_id} ends it");
+    let reach = Reach::of(cx.app().config(), cx.caller().surface);
+    reach.fit(&calls).unwrap_or(calls)
 }
 
 /// Writes all of the input and closes it. Returns a note if the command did not read everything.

@@ -140,11 +140,35 @@ fn proc_id(text: &str) -> String {
         .and_then(|rest| rest.split(';').next());
     let id = id.unwrap_or_else(|| panic!("no id: {text}"));
     assert!(
-        receipt.starts_with("# LLMC: still running after ")
-            && receipt.ends_with(&format!("run_cmd proc={id} waits on")),
+        receipt.starts_with("# LLMC: still running after ") && receipt.ends_with(&going_on(id)),
         "{receipt}"
     );
     id.to_owned()
+}
+
+/// The calls that are named for a command that goes on.
+fn going_on(id: &str) -> String {
+    format!("run_cmd proc={id} waits on; linux_proc_stop proc_id={id} ends it")
+}
+
+#[test]
+fn the_call_that_ends_a_running_command_is_one_that_the_mode_has() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = workspace.mcp(["--mode", "hybrid"]);
+    client.initialize("2025-11-25");
+    let line = "echo begun; while [ ! -e go ]; do sleep 0.05; done";
+    let text = client.text("run_cmd", json!({"command": line, "timeout": 0.5}));
+    let (_, calls) = text.split_once("waits on; ").unwrap();
+    let call = calls.strip_suffix(" in execute_code ends it");
+    let call = call.unwrap_or_else(|| panic!("{text}"));
+    let answer = client.text(
+        "execute_code",
+        json!({"code": format!("{call}; print('ok')")}),
+    );
+    assert_eq!(answer, "ok");
+    let list = "print([p['running'] for p in tools.linux_proc_list()['processes']])";
+    let running = client.text("execute_code", json!({"code": list}));
+    assert!(!running.contains("True"), "{running}");
 }
 
 #[test]
@@ -164,7 +188,7 @@ fn a_command_that_takes_longer_than_the_wait_goes_on() {
     let text = client.text("run_cmd", json!({"proc": id, "timeout": 0.2}));
     assert_eq!(
         text,
-        format!("# LLMC: still running as {id}; run_cmd proc={id} waits on"),
+        format!("# LLMC: still running as {id}; {}", going_on(&id)),
         "nothing new"
     );
     // To another session it does not exist.
