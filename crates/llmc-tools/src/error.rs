@@ -426,6 +426,10 @@ impl From<llmc_host::Error> for Error {
             Host::Busy { .. } => (ErrorKind::Busy, Some("try again")),
             Host::TooLarge { .. } => (ErrorKind::TooLarge, None),
             Host::NotText { .. } | Host::BadRequest(_) => (ErrorKind::BadArgs, None),
+            Host::BadPattern(why) if needs_backtracking(why) => (
+                ErrorKind::BadPattern,
+                Some("write it without; run_cmd with grep -rnP takes such patterns"),
+            ),
             Host::BadPattern(_) => (
                 ErrorKind::BadPattern,
                 Some(
@@ -479,6 +483,11 @@ impl From<llmc_host::Error> for Error {
             _ => translated,
         }
     }
+}
+
+/// Whether a pattern was refused because the linear engine has no look-around and no backreferences.
+fn needs_backtracking(why: &str) -> bool {
+    why.contains("look-around") || why.contains("backreferences")
 }
 
 impl From<llmc_exec::Error> for Error {

@@ -37,7 +37,7 @@ impl PathTarget {
     /// Finds out what a path argument names. What is none of the other things is taken for a file, whose error then says
     /// what is wrong.
     pub(super) fn of(cx: &Cx, named: &str, cancel: &CancelToken) -> Result<PathTarget> {
-        if let Some(id) = handle(named) {
+        if let Some(id) = stored_handle(named) {
             return Ok(PathTarget::Handle(id));
         }
         let roots = &cx.files().roots;
@@ -64,7 +64,7 @@ impl PathTarget {
 }
 
 /// The id in `res_…` or `llmc://handle/res_…`.
-fn handle(named: &str) -> Option<HandleId> {
+pub(super) fn stored_handle(named: &str) -> Option<HandleId> {
     HandleId::parse(named.strip_prefix(HANDLE_URI).unwrap_or(named))
 }
 
@@ -283,6 +283,8 @@ mod tests {
         assert!(is_name("price_of") && is_name("Cart.total") && is_name("Pool::take"));
         assert!(!is_name("src/a.py") && !is_name("a-b") && !is_name("") && !is_name("x..y"));
         let id = "res_01ARZ3NDEKTSV4RRFFQ69G5FAV";
-        assert!(handle(id).is_some() && handle(&format!("llmc://handle/{id}")).is_some());
+        assert!(
+            stored_handle(id).is_some() && stored_handle(&format!("llmc://handle/{id}")).is_some()
+        );
     }
 }

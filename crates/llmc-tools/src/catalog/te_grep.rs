@@ -1,5 +1,10 @@
+use std::fs::File;
+use std::io::Write;
+
 use llmc_enrich::grep::{FoundLine, Matches, condense};
 use llmc_enrich::{Condensed, Totals};
+use llmc_envelope::HandleId;
+use llmc_envelope::handles::{HandleInfo, Kept};
 use llmc_host::search::{
     Case, ContentMatches, ContentOptions, ContentPattern, PatternSyntax, search_content,
     search_content_of_file,
@@ -11,12 +16,18 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 
 use super::linux_fs_list::below;
+use super::linux_handle_read::open_source;
+use super::target::stored_handle;
+use super::te_handle::{about, bytes_at};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Family, Result};
 use crate::render::{AnswerRoom, Render, Rendition, Rest, RestExtent};
 use crate::shape::te_output;
 use crate::te;
 use crate::tool::{Effect, Tool};
+
+/// How much of a stored result is copied at a time.
+const COPY_BLOCK_BYTES: usize = 1 << 20;
 
 pub(super) struct TeGrep;
 
@@ -26,7 +37,7 @@ pub(super) struct TeGrep;
 pub(super) struct Args {
     #[schemars(extend("x-help" = "a regular expression"))]
     pattern: String,
-    #[schemars(extend("default" = "."))]
+    #[schemars(extend("default" = ".", "x-help" = "a directory, a file or a handle"))]
     path: Option<String>,
     #[schemars(extend("x-help" = "in file order, without ranking"))]
     raw: Option<bool>,
@@ -51,13 +62,16 @@ impl Tool for TeGrep {
             return Err(Error::bad_args("pattern is empty"));
         }
         cx.blocking(move |cx, stop| {
-            let roots = &cx.files().roots;
             let path = args.path.as_deref().unwrap_or(".");
+            let found = match stored_handle(path) {
+                Some(id) => search_stored(cx, id, &args.pattern, stop)?,
+                None => search(&cx.files().roots, path, &args.pattern, stop)?,
+            };
             let Found {
                 found,
                 hits,
                 counts,
-            } = search(roots, path, &args.pattern, stop)?;
+            } = found;
             Ok(GrepMatches {
                 total: found.total_hits,
                 files: found.files_matched,
@@ -91,6 +105,25 @@ struct Found {
     counts: Vec<(String, u64)>,
 }
 
+impl Found {
+    /// With each path as `shown` gives it.
+    fn new(found: ContentMatches, shown: impl Fn(&[u8]) -> String) -> Found {
+        let hits = found.hits.iter().map(|hit| FoundLine {
+            path: shown(&hit.path),
+            line: hit.line,
+            text: hit.snippet.clone(),
+        });
+        let hits = hits.collect();
+        let counts = found.counts.iter();
+        let counts = counts.map(|(path, count)| (shown(path), *count)).collect();
+        Found {
+            found,
+            hits,
+            counts,
+        }
+    }
+}
+
 /// Every matching line below a directory, or of one file.
 fn search(roots: &Roots, path: &str, pattern: &str, stop: &CancelToken) -> Result<Found> {
     let pattern = ContentPattern::new(pattern, PatternSyntax::Regex, Case::Sensitive)?;
@@ -106,26 +139,48 @@ fn search(roots: &Roots, path: &str, pattern: &str, stop: &CancelToken) -> Resul
             search_content_of_file(file.into_file(), name.as_bytes(), &pattern, &options, stop)?;
         (found, None, name)
     };
-    let shown = |path: &[u8]| match &dir {
+    Ok(Found::new(found, |path| match &dir {
         Some(dir) => below(roots, dir, path),
         None => name.clone(),
+    }))
+}
+
+/// Every matching line of a stored result.
+fn search_stored(cx: &Cx, id: HandleId, pattern: &str, stop: &CancelToken) -> Result<Found> {
+    let pattern = ContentPattern::new(pattern, PatternSyntax::Regex, Case::Sensitive)?;
+    let name = id.to_string();
+    let (info, _) = about(cx, &name, stop)?;
+    let file = match info.kept {
+        Kept::File => open_source(cx, &info)?.into_file(),
+        Kept::Bytes => copy_of_stored(cx, &info, stop)?.into(),
     };
-    let hits = found
-        .hits
-        .iter()
-        .map(|hit| FoundLine {
-            path: shown(&hit.path),
-            line: hit.line,
-            text: hit.snippet.clone(),
-        })
-        .collect();
-    let counts = found.counts.iter();
-    let counts = counts.map(|(path, count)| (shown(path), *count)).collect();
-    Ok(Found {
-        found,
-        hits,
-        counts,
-    })
+    let options = ContentOptions::default();
+    let found = search_content_of_file(file, name.as_bytes(), &pattern, &options, stop)?;
+    Ok(Found::new(found, |_| name.clone()))
+}
+
+/// An unnamed file with the bytes of a stored result: the search reads files.
+fn copy_of_stored(cx: &Cx, info: &HandleInfo, stop: &CancelToken) -> Result<File> {
+    let failed = |error: std::io::Error| {
+        let message = format!("{} cannot be copied to be searched: {error}", info.id);
+        Error::new(ErrorKind::Internal, message)
+    };
+    let file = match cx.app().stores() {
+        Some(dir) => tempfile::tempfile_in(dir),
+        None => tempfile::tempfile(),
+    };
+    let mut file = file.map_err(failed)?;
+    let mut at = 0;
+    while at < info.total_bytes {
+        stop.check()?;
+        let block = bytes_at(cx, info, at, COPY_BLOCK_BYTES)?;
+        if block.is_empty() {
+            break;
+        }
+        at += block.len() as u64;
+        file.write_all(&block).map_err(failed)?;
+    }
+    Ok(file)
 }
 
 /// Skipped files with their reasons, for an honest zero.

@@ -154,6 +154,51 @@ fn what_grep_leaves_out_is_counted_and_kept() {
 }
 
 #[test]
+fn a_stored_result_is_searched_like_a_file() {
+    let workspace = workspace(FIXTURE);
+    let mut client = crate::code::server(&workspace, &["mcp.te.budget_tokens=300"]);
+    let printed = client.text("run_cmd", json!({"command": "seq -f 'row %g' 200000"}));
+    let (_, handle) = printed.split_once("\"handle\":\"").unwrap();
+    let handle = handle.split('"').next().unwrap();
+    let find = |client: &mut McpClient, pattern: &str, path: &str| {
+        client.text("te_grep", json!({"pattern": pattern, "path": path}))
+    };
+    let found = find(&mut client, "row 12345[67]$", handle);
+    assert_eq!(
+        found,
+        format!("{handle}:123456: row 123456\n{handle}:123457: row 123457\n")
+    );
+    assert_eq!(
+        find(
+            &mut client,
+            "row 123456$",
+            &format!("llmc://handle/{handle}")
+        )
+        .lines()
+        .count(),
+        1
+    );
+    let none = find(&mut client, "no such row", handle);
+    assert!(none.contains("\"matches\":0"), "{none}");
+    let unknown = json!({"pattern": "row", "path": "res_01M7J02VHT8FQTN3X8Q3P7F7V9"});
+    let (failed, text) = client.call_tool("te_grep", unknown);
+    assert!(failed && text.contains("handle_expired"), "{text}");
+}
+
+#[test]
+fn a_pattern_that_needs_backtracking_is_sent_to_a_program_that_does_it() {
+    let workspace = workspace(FIXTURE);
+    let mut client = crate::code::server(&workspace, &[]);
+    for pattern in ["a(?=b)", r"(a)\1"] {
+        let (failed, text) = client.call_tool("te_grep", json!({"pattern": pattern}));
+        assert!(
+            failed && text.contains("run_cmd with grep -rnP"),
+            "{pattern}: {text}"
+        );
+    }
+}
+
+#[test]
 fn errors_have_the_envelopes_form() {
     let workspace = workspace(FIXTURE);
     let mut client = te(&workspace);
