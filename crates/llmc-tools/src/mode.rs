@@ -118,6 +118,9 @@ pub fn instructions(config: &Config) -> String {
 const THREE_CALLS: &str = "Most tasks take two or three calls: look and run the tests; edit, test and show the diff; review.";
 const SCRIPTS: &str = "One execute_code script does many steps: its open and subprocess work on the workspace, every tool is a \
      function that raises on failure, such as tools.linux_fs_edit(path, old_text, new_text), and tools.search(\"words\") finds more.";
+const SCRIPT_COMMANDS: &str =
+    "tools.run_cmd(line) returns .stdout and .exit_code, and does not raise.";
+const UNDO: &str = "tools.undo() takes back the last change.";
 const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str = "A cut answer ends with a line that names the call for the rest.";
@@ -128,6 +131,8 @@ fn sentences(mode: Mode) -> &'static [&'static str] {
             "LLMC: paths are relative to the workspace root.",
             THREE_CALLS,
             SCRIPTS,
+            SCRIPT_COMMANDS,
+            UNDO,
             CUT_ANSWERS,
         ],
         Mode::Classic => &[
@@ -150,7 +155,8 @@ fn sentences(mode: Mode) -> &'static [&'static str] {
             "LLMC: files, search and commands of one workspace, for Python scripts; paths are relative to its root.",
             THREE_CALLS,
             SCRIPTS,
-            "tools.run_cmd(command=…) takes shell lines.",
+            SCRIPT_COMMANDS,
+            UNDO,
             CUT_ANSWERS,
         ],
     }
