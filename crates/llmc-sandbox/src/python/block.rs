@@ -274,11 +274,16 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
             Some(limit) => ScriptError::limit(limit, self.limits),
             None => ScriptError::new(kind, frame.message),
         };
+        let is_in_tmp = error.message.contains("'/tmp/");
+        let hint =
+            (frame.exception == "FileNotFoundError" && is_in_tmp).then(|| TMP_HINT.to_owned());
         ScriptError {
+            hint: error.hint.or(hint),
             exception: frame.exception,
             line: frame.line,
             traceback: frame.traceback,
-            ..error
+            message: error.message,
+            kind: error.kind,
         }
     }
 
@@ -311,6 +316,10 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
         ScriptEnd::Failed(error)
     }
 }
+
+/// What a script that looks for a command's temporary file is told.
+const TMP_HINT: &str =
+    "a script has a /tmp of its own, and commands have another; pass files through the workspace";
 
 fn crashed(message: String) -> ScriptEnd {
     ScriptEnd::Failed(ScriptError::new(ScriptErrorKind::Crashed, message))

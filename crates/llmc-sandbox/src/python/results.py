@@ -34,8 +34,12 @@ class CommandText(Text):
     """What a command printed, with its fields as keys and attributes."""
 
     def __new__(cls, fields):
+        # Unless it succeeded, also how it ended and what the server says about it.
         code = fields["exit_code"]
         parts = [fields["stdout"], fields["stderr"], f"exit {code}" if code else ""]
+        notes = fields.get("meta", {}).get("notes") if code != 0 else None
+        if notes:
+            parts.append("# LLMC: " + "; ".join(notes))
         made = super().__new__(cls, "\n".join(part.rstrip("\n") for part in parts if part))
         made.fields = fields
         made.keys, made.values, made.items, made.get = fields.keys, fields.values, fields.items, fields.get

@@ -481,7 +481,24 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
             .then(|| git_configuration_note(&words.printed_by))
             .flatten(),
     );
+    let is_of_script = cx.caller().surface == Surface::Code;
+    if failed && is_of_script && misses_temporary_file(&capture.spool) {
+        notes.push(
+            "commands do not see a script's /tmp; pass files through the workspace, or as input"
+                .to_owned(),
+        );
+    }
     notes
+}
+
+/// Whether a command says that a file below `/tmp` is not there.
+fn misses_temporary_file(spool: &Spool) -> bool {
+    const END_BYTES: usize = 2048;
+    let mut ends = spool.ends(END_BYTES).into_iter();
+    ends.any(|end| {
+        let mut lines = end.lines();
+        lines.any(|line| line.contains("/tmp/") && line.contains("No such file"))
+    })
 }
 
 /// What is to be said about protected names that a command made or changed.

@@ -310,6 +310,26 @@ fn large_output_is_cut_and_its_handle_has_the_rest() {
 }
 
 #[test]
+fn a_command_prints_in_a_script_how_it_ended_and_that_it_still_runs() {
+    for backend in BACKENDS {
+        let workspace = workspace(FIXTURE);
+        let mut client = server(&workspace, &[backend]);
+        let printed = run(&mut client, "print(tools.run_cmd('echo one; exit 3'))");
+        assert_eq!(printed, "one\nexit 3", "{backend}");
+        let printed = run(&mut client, "print(tools.run_cmd('echo one'))");
+        assert_eq!(printed, "one", "{backend}");
+        let wait = "while [ ! -e go ]; do sleep 0.05; done";
+        let code = format!("print(tools.run_cmd('{wait}', timeout=0.5))");
+        let printed = run(&mut client, &code);
+        assert!(
+            printed.contains("still running after") && printed.contains("linux_proc_stop"),
+            "{backend}: {printed}"
+        );
+        workspace.write("go", "");
+    }
+}
+
+#[test]
 fn a_cut_answer_names_the_call_that_returns_just_the_lines_it_left_out() {
     let workspace = workspace(FIXTURE);
     let mut client = server(&workspace, &["mcp.te.budget_tokens=700"]);

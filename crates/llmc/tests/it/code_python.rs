@@ -35,6 +35,24 @@ fn code(document: &Value) -> &str {
 }
 
 #[test]
+fn a_script_that_shares_tmp_with_a_command_is_told_that_it_cannot() {
+    let workspace = workspace("//- a.txt\none\n");
+    let Some(mut client) = server(&workspace, &[]) else {
+        return;
+    };
+    let code = "tools.run_cmd('echo x > /tmp/made_by_a_command')\nopen('/tmp/made_by_a_command')";
+    let failed = fails(&mut client, code);
+    let hint = failed["meta"]["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains("/tmp of its own"), "{failed}");
+    let code = "open('/tmp/made_by_a_script', 'w').close()\nprint(tools.run_cmd('cat /tmp/made_by_a_script'))";
+    let printed = run(&mut client, code);
+    assert!(printed.contains("do not see a script's /tmp"), "{printed}");
+    let code = "print(tools.run_cmd('cat nope'))";
+    let printed = run(&mut client, code);
+    assert!(!printed.contains("/tmp"), "{printed}");
+}
+
+#[test]
 fn scripts_do_what_the_embedded_interpreter_cannot_and_call_the_same_tools() {
     let workspace = workspace("//- a.txt\none\ntwo\n//- src/x.py\n# TODO(ann): x\n");
     let Some(mut client) = server(&workspace, &[]) else {

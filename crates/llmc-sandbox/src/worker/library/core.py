@@ -239,13 +239,24 @@ def _llmc_attr(x, name):
     return getattr(x, name)
 
 
+def _llmc_command_text(done):
+    # What it printed; unless it succeeded, also how it ended and what the server says about it.
+    code = done["exit_code"]
+    parts = [done["stdout"], done["stderr"]]
+    if code != 0:
+        notes = done.get("meta", {}).get("notes", [])
+        parts.append("exit " + str(code) if code is not None else "")
+        parts.append("# LLMC: " + "; ".join(notes) if notes else "")
+    return "\n".join([part.rstrip("\n") for part in parts if part])
+
+
 def _llmc_print(*values, sep=" ", end="\n", file=None, flush=False):
     shown = []
     for value in values:
         if type(value) is dict and "_llmc_printed_as" in value:
             value = value["_llmc_printed_as"].rstrip("\n")
         elif type(value) is dict and "stdout" in value and "stderr" in value and "exit_code" in value:
-            value = (value["stdout"] + value["stderr"]).rstrip("\n")
+            value = _llmc_command_text(value)
         shown.append(str(value))
     text = (" " if sep is None else sep).join(shown)
     if file is not None and hasattr(file, "_llmc_stream"):
