@@ -401,8 +401,8 @@ fn a_repository_that_a_command_makes_is_kept_aside_and_the_answer_says_where() {
     assert_eq!(workspace.read("sub/b.txt"), "two\n");
     let clone = "git init -q /tmp/r && cd /tmp/r && echo three > c.txt && git add c.txt && git -c user.name=a -c \
                  user.email=a@b commit -qm x && git clone -q /tmp/r \"$OLDPWD/copy\"";
+    // Whether git got as far as the files before its directory was taken away depends on the machine.
     check("copy", &client.text("run_cmd", json!({"command": clone})));
-    assert_eq!(workspace.read("copy/c.txt"), "three\n");
     // What is said instead works.
     let read = client.text(
         "run_cmd",
