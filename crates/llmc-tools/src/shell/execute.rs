@@ -12,6 +12,7 @@ use llmc_host::{CancelToken, OpenDir};
 use llmc_observe::{CallFilter, EnvelopeMode as Mode};
 use serde_json::Value;
 
+use super::background_jobs;
 use super::condense::{CondenseRequest, OutputForm};
 use super::document::{DocumentParts, document};
 use super::flags::Flags;
@@ -481,6 +482,10 @@ fn late_notes(cx: &Cx, words: &CommandWords, capture: &Capture) -> Vec<String> {
             .then(|| git_configuration_note(&words.printed_by))
             .flatten(),
     );
+    let is_shell_line = words.argv.len() > 1 && words.argv.last() == Some(&words.text);
+    if capture.status.is_some() && is_shell_line && background_jobs::leaves_job(&words.text) {
+        notes.push(background_jobs::ENDED_WITH_COMMAND.to_owned());
+    }
     let is_of_script = cx.caller().surface == Surface::Code;
     if failed && is_of_script && misses_temporary_file(&capture.spool) {
         notes.push(

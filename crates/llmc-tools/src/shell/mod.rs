@@ -12,6 +12,7 @@
 //! - `cli`, `te_output`, `folder`: the `te` of a user's shell
 //! - [`Flags`]: the command line of `te`; `document`, `report`: its other answers
 
+mod background_jobs;
 mod changes;
 mod cli;
 mod compared;

@@ -172,6 +172,25 @@ fn the_call_that_ends_a_running_command_is_one_that_the_mode_has() {
 }
 
 #[test]
+fn a_job_in_the_background_ends_with_its_line_and_the_answer_says_so() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = classic(&workspace);
+    let text = client.text(
+        "run_cmd",
+        json!({"command": "sleep 600 >/dev/null & echo begun"}),
+    );
+    assert!(
+        text.starts_with("begun\n# LLMC: what & started has ended"),
+        "{text}"
+    );
+    for line in ["true && echo begun", "sleep 0 & echo begun; wait"] {
+        assert_eq!(client.text("run_cmd", json!({"command": line})), "begun\n");
+    }
+    let argv = json!({"argv": ["echo", "a & b"]});
+    assert_eq!(client.text("run_cmd", argv), "a & b\n");
+}
+
+#[test]
 fn a_command_that_takes_longer_than_the_wait_goes_on() {
     let workspace = workspace("//- a.txt\n");
     let mut client = classic(&workspace);
