@@ -21,7 +21,11 @@ pub(crate) fn normalise(tool: &ToolDef, given: Map<String, Value>) -> Result<Map
     let mut named: Map<String, Value> = Map::new();
     let mut written: Vec<(String, String)> = Vec::new();
     for (name, value) in given {
-        let declared = declared_name(properties, &name);
+        let declared = match declared_name(properties, &name).as_str() {
+            // A command as a list of words is one without a shell.
+            "command" if value.is_array() && properties.contains_key("argv") => "argv".to_owned(),
+            other => other.to_owned(),
+        };
         if let Some((_, other)) = written.iter().find(|(known, _)| *known == declared) {
             return Err(refused(
                 tool,

@@ -201,7 +201,13 @@ impl ToolDef {
 
     /// The hint of an error about its arguments.
     pub(crate) fn usage(&self) -> String {
-        format!("usage: {}, * required", self.signature())
+        let signature = self.signature();
+        let legend = if signature.contains('*') {
+            ", * required"
+        } else {
+            ""
+        };
+        format!("usage: {signature}{legend}")
     }
 
     /// `read_file(path*, offset_lines, max_lines)`: the shortest reminder of how to call it.

@@ -39,7 +39,7 @@ class CommandText(Text):
         parts = [fields["stdout"], fields["stderr"], f"exit {code}" if code else ""]
         notes = fields.get("meta", {}).get("notes") if code != 0 else None
         if notes:
-            parts.append("# LLMC: " + "; ".join(notes))
+            parts.append("[" + "; ".join(notes) + "]")
         made = super().__new__(cls, "\n".join(part.rstrip("\n") for part in parts if part))
         made.fields = fields
         made.keys, made.values, made.items, made.get = fields.keys, fields.values, fields.items, fields.get

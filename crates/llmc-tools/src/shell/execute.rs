@@ -374,6 +374,11 @@ fn capture(
 
 /// The calls that go on with a command that still runs.
 fn next_calls(cx: &Cx, proc_id: &str) -> String {
+    if cx.caller().surface == Surface::Code {
+        return format!(
+            "tools.run_cmd(proc={proc_id:?}) waits on; tools.linux_proc_stop({proc_id:?}) ends it"
+        );
+    }
     let calls =
         format!("run_cmd proc={proc_id} waits on; linux_proc_stop proc_id={proc_id} ends it");
     let reach = Reach::of(cx.app().config(), cx.caller().surface);

@@ -172,6 +172,17 @@ fn the_call_that_ends_a_running_command_is_one_that_the_mode_has() {
 }
 
 #[test]
+fn a_command_as_a_list_of_words_is_started_without_a_shell() {
+    let workspace = workspace("//- a.txt\n");
+    let mut client = classic(&workspace);
+    let words = json!({"command": ["echo", "a; b"]});
+    assert_eq!(client.text("run_cmd", words), "a; b\n");
+    let both = json!({"command": ["echo"], "argv": ["echo"]});
+    let error = client.error("run_cmd", both);
+    assert!(error.to_string().contains("argv is given twice"), "{error}");
+}
+
+#[test]
 fn a_job_in_the_background_ends_with_its_line_and_the_answer_says_so() {
     let workspace = workspace("//- a.txt\n");
     let mut client = classic(&workspace);

@@ -246,7 +246,7 @@ def _llmc_command_text(done):
     if code != 0:
         notes = done.get("meta", {}).get("notes", [])
         parts.append("exit " + str(code) if code is not None else "")
-        parts.append("# LLMC: " + "; ".join(notes) if notes else "")
+        parts.append("[" + "; ".join(notes) + "]" if notes else "")
     return "\n".join([part.rstrip("\n") for part in parts if part])
 
 
