@@ -13,11 +13,16 @@ use std::time::{Duration, Instant};
 use llmc_exec::{ExecRequest, ExitStatus, Io, OutputSink, Process, ProcessOptions, Runner, Stream};
 use llmc_host::{CancelToken, lock};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result, quoted};
 use crate::lines::{Line, LineSplitter};
 use crate::request::{ProgressSink, Request};
+use crate::user::{
+    CallUser, INTERNAL_ERROR, answer_requests, error_response, not_offered, plain_response,
+    several_users,
+};
 
 /// The largest message: an image of ten megabytes, as base64.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -35,8 +40,6 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_STDERR_BYTES: usize = 4 << 10;
 /// How often a call that is under way resets the idle time of its program.
 const TOUCH_INTERVAL: Duration = Duration::from_millis(500);
-/// JSON-RPC: there is no such method.
-const METHOD_NOT_FOUND: i64 = -32601;
 
 /// A program that answers requests. Dropping it ends the program.
 #[derive(Debug)]
@@ -97,13 +100,24 @@ impl ChildProcess {
     /// Sends a request and waits for its answer.
     pub(crate) async fn request(&self, request: Request<'_>) -> Result<Value> {
         let (sender, mut answer) = oneshot::channel();
-        self.inbox.expect(request.id, sender, request.progress)?;
+        let (asked, questions) = unbounded_channel();
+        let waiter = Waiter {
+            answer: sender,
+            progress: request.progress.clone(),
+            user: request.user.clone().map(|user| (user, asked)),
+        };
+        self.inbox.expect(request.id, waiter)?;
         let waiting = Waiting {
             inbox: &self.inbox,
             id: request.id,
         };
         self.post(&request.message)?;
-        let deadline = tokio::time::Instant::now() + request.timeout;
+        let send = move |response| async move {
+            let _ = self.post(&response);
+        };
+        let replies = answer_requests(questions, request.user.as_deref(), || true, send);
+        tokio::pin!(replies);
+        let began = Instant::now();
         let mut touch = tokio::time::interval(TOUCH_INTERVAL);
         let (why, error) = loop {
             tokio::select! {
@@ -114,8 +128,11 @@ impl ChildProcess {
                         Err(_) => Err(self.ended().await),
                     };
                 }
-                () = tokio::time::sleep_until(deadline) => {
-                    break ("time limit", Error::TimedOut(request.timeout));
+                never = &mut replies => match never {},
+                () = tokio::time::sleep_until(request.next_check(began).into()) => {
+                    if request.deadline(began) <= Instant::now() {
+                        break ("time limit", Error::TimedOut(request.timeout));
+                    }
                 }
                 () = request.cancel.cancelled() => break ("cancelled", Error::Cancelled),
                 // A program that works is not idle, though it prints nothing.
@@ -214,6 +231,8 @@ struct InboxState {
 struct Waiter {
     answer: oneshot::Sender<Result<Value>>,
     progress: Option<ProgressSink>,
+    /// Whose call it is, and where questions to that user go; none for a request that is no call.
+    user: Option<(Arc<CallUser>, UnboundedSender<Value>)>,
 }
 
 impl std::fmt::Debug for Waiter {
@@ -223,18 +242,40 @@ impl std::fmt::Debug for Waiter {
 }
 
 impl Inbox {
-    fn expect(
-        &self,
-        id: u64,
-        answer: oneshot::Sender<Result<Value>>,
-        progress: Option<ProgressSink>,
-    ) -> Result<()> {
+    fn expect(&self, id: u64, waiter: Waiter) -> Result<()> {
         let mut state = lock(&self.state);
         if let Some(error) = &state.over {
             return Err(error.clone());
         }
-        state.waiters.insert(id, Waiter { answer, progress });
+        state.waiters.insert(id, waiter);
         Ok(())
+    }
+
+    /// Passes a question on to the user of the call that is under way; the response if that cannot be done. The message
+    /// does not say which call it belongs to, so with calls of several users no user is asked.
+    fn pass_on(&self, request: Value) -> Option<Value> {
+        let state = lock(&self.state);
+        let calls = state
+            .waiters
+            .values()
+            .filter_map(|waiter| waiter.user.as_ref());
+        let calls: Vec<&(Arc<CallUser>, UnboundedSender<Value>)> = calls.collect();
+        let refused = |error: (i64, String)| Some(error_response(&request["id"], error));
+        let Some((user, asked)) = calls.first() else {
+            return refused((INTERNAL_ERROR, "no call is under way".to_owned()));
+        };
+        let Some(ask) = user.ask() else {
+            return refused(not_offered("elicitation/create"));
+        };
+        let is_same = |(other, _): &&(Arc<CallUser>, UnboundedSender<Value>)| {
+            other.ask().is_some_and(|other| other.is_same(ask))
+        };
+        if !calls.iter().all(|call| is_same(call)) {
+            return refused(several_users());
+        }
+        // If the call has just ended, nobody needs the response.
+        let _ = asked.send(request);
+        None
     }
 
     /// Ends every request, and all that come.
@@ -372,12 +413,11 @@ fn take_message(inbox: &Inbox, outbox: &SyncSender<Vec<u8>>, mut message: Value)
     match (method.as_deref(), id) {
         (Some(method), Some(id)) => {
             let reply = match method {
-                "ping" => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
-                method => {
-                    let message = format!("{} is not offered by this client", quoted(method));
-                    let error = json!({"code": METHOD_NOT_FOUND, "message": message});
-                    json!({"jsonrpc": "2.0", "id": id, "error": error})
-                }
+                "elicitation/create" => inbox.pass_on(message),
+                method => Some(plain_response(&id, method)),
+            };
+            let Some(reply) = reply else {
+                return false;
             };
             let mut line = reply.to_string().into_bytes();
             line.push(b'\n');

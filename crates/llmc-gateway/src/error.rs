@@ -23,6 +23,9 @@ pub enum Error {
     /// It answered with a protocol error.
     #[error("{message} (error {code})")]
     Refused { code: i64, message: String },
+    /// It does not speak the revision that it was asked in.
+    #[error("speaks {} only", .supported.join(", "))]
+    OtherRevision { supported: Vec<String> },
     /// What it sent is no MCP.
     #[error("does not speak MCP: {0}")]
     Protocol(String),

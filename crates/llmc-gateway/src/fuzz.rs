@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::answer::UpstreamAnswer;
 use crate::lines::{Line, LineSplitter};
+use crate::param_headers::param_headers;
 use crate::pins::PinnedTools;
 use crate::request;
 
@@ -54,8 +55,14 @@ fn look_at(mut message: Value) {
             if let Some(tools) = result["tools"].as_array() {
                 check_tools(&PinnedTools::of_list(String::new(), tools));
             }
-            if let Ok(answer) = UpstreamAnswer::of_result(result) {
-                answer.text();
+            for read in [
+                UpstreamAnswer::of_result,
+                UpstreamAnswer::of_contents,
+                UpstreamAnswer::of_prompt,
+            ] {
+                if let Ok(answer) = read(result.clone()) {
+                    answer.text();
+                }
             }
         }
     }
@@ -63,8 +70,14 @@ fn look_at(mut message: Value) {
 
 /// Functions are different Python names, and what is stored is what is read.
 fn check_tools(tools: &PinnedTools) {
-    let functions = tools.functions();
+    let functions = tools.functions(&[]);
     assert_eq!(functions.len(), tools.tools.len());
+    for tool in &tools.tools {
+        for (name, value) in param_headers(&tool.input_schema, &tool.annotations) {
+            let is_plain = |text: &str| text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
+            assert!(is_plain(&name) && is_plain(&value), "{name}: {value}");
+        }
+    }
     for function in &functions {
         assert!(function.starts_with(|c: char| c.is_ascii_alphabetic()));
         assert!(

@@ -1,28 +1,39 @@
 //! An upstream at an address: MCP over Streamable HTTP.
 //!
-//! Each request is a POST of its own, whose answer is a JSON document or a stream of events that ends with it. Nothing
-//! is kept between requests but the session that the server may have given out.
+//! Each request is a POST of its own, whose answer is a JSON document or a stream of events that ends with it. A stream that
+//! ends before is asked for again from its last event on, if its events have ids. What the server asks in a stream is
+//! answered by a POST. While a call is under way whose user can be asked, a second stream is read: some servers ask there. Nothing is kept between requests but the session that the server may have given out.
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use llmc_config::{LinkPolicy, read_regular_file};
 use llmc_host::lock;
 use llmc_model::{NamedServer, ReplyHead};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
-use crate::child::MAX_MESSAGE_BYTES;
+use crate::connection::STATELESS_REVISION;
 use crate::error::{Error, Result, quoted};
-use crate::request::{self, ProgressSink, Request};
+use crate::param_headers::header_value;
+use crate::reply_body::{ReplyBody, is_stream};
+use crate::request::Request;
+use crate::user::{AskUser, answer_requests};
 
 /// Bytes of a token file.
 const MAX_TOKEN_BYTES: u64 = 16 << 10;
 /// How long a notification may take.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of all events of one stream.
-const MAX_STREAM_BYTES: usize = 64 << 20;
+/// How long a call waits for the stream on which servers ask.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The wait before a stream is asked for again, unless the server names one.
+const DEFAULT_RETRY: Duration = Duration::from_secs(1);
+/// How often a stream is asked for again.
+const MAX_RECONNECTS: usize = 100;
 const SESSION_HEADER: &str = "mcp-session-id";
 
 /// Where a server is, and what proves that this client may ask it.
@@ -50,6 +61,10 @@ struct LinkState {
     revision: Option<&'static str>,
     list_changed: bool,
     is_over: bool,
+    /// It has no stream beside the answers to requests.
+    is_silent: bool,
+    /// The calls that wait for an answer, and the user of each if that one can be asked.
+    under_way: Vec<(u64, Option<AskUser>)>,
 }
 
 impl HttpLink {
@@ -79,8 +94,8 @@ impl HttpLink {
     }
 
     /// Sets the revision that further requests name.
-    pub(crate) fn agree_on(&self, revision: &'static str) {
-        lock(&self.state).revision = Some(revision);
+    pub(crate) fn agree_on(&self, revision: Option<&'static str>) {
+        lock(&self.state).revision = revision;
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -91,54 +106,154 @@ impl HttpLink {
         std::mem::take(&mut lock(&self.state).list_changed)
     }
 
+    /// Sends a request and waits for its answer.
     pub(crate) async fn request(&self, request: Request<'_>) -> Result<Value> {
-        let posted = self.post(&request.message, Some(request.id), request.progress.clone());
-        let (why, error) = tokio::select! {
-            answer = posted => return answer,
-            () = tokio::time::sleep(request.timeout) => ("time limit", Error::TimedOut(request.timeout)),
-            () = request.cancel.cancelled() => ("cancelled", Error::Cancelled),
+        let (asked, questions) = unbounded_channel();
+        let ask = request.user.as_ref().and_then(|user| user.ask()).cloned();
+        let _under_way = request
+            .user
+            .as_ref()
+            .map(|_| UnderWay::new(self, request.id, &ask));
+        let listens = ask.is_some() && self.can_listen();
+        let (ready, listening) = oneshot::channel();
+        let ears = asked.clone();
+        let listener = async {
+            if listens {
+                self.listen(ready, ears).await;
+            }
+            std::future::pending::<Infallible>().await
         };
-        let params = json!({"requestId": request.id, "reason": why});
-        let _ = self.notify("notifications/cancelled", params).await;
+        let answered = async {
+            if listens {
+                // The server drops a question that it asks before this stream is open.
+                let _ = tokio::time::timeout(LISTEN_TIMEOUT, listening).await;
+            }
+            self.exchange(&request, asked).await
+        };
+        // What the server asks is answered while its stream is read.
+        let send = move |response| async move {
+            let _ = self.send(&response).await;
+        };
+        let is_certain = || self.is_only_user(ask.as_ref());
+        let replies = answer_requests(questions, request.user.as_deref(), is_certain, send);
+        tokio::pin!(answered, replies, listener);
+        let began = Instant::now();
+        let (why, error) = loop {
+            tokio::select! {
+                answer = &mut answered => return answer,
+                never = &mut replies => match never {},
+                never = &mut listener => match never {},
+                () = tokio::time::sleep_until(request.next_check(began).into()) => {
+                    if request.deadline(began) <= Instant::now() {
+                        break ("time limit", Error::TimedOut(request.timeout));
+                    }
+                }
+                () = request.cancel.cancelled() => break ("cancelled", Error::Cancelled),
+            }
+        };
+        // Without sessions, closing the stream is all that cancels.
+        if lock(&self.state).revision != Some(STATELESS_REVISION) {
+            let params = json!({"requestId": request.id, "reason": why});
+            let _ = self.notify("notifications/cancelled", params).await;
+        }
         Err(error)
     }
 
-    pub(crate) async fn notify(&self, method: &str, params: Value) -> Result<()> {
-        let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
-        let posted = self.post(&message, None, None);
-        match tokio::time::timeout(NOTIFY_TIMEOUT, posted).await {
-            Ok(posted) => posted.map(drop),
-            Err(_) => Err(Error::TimedOut(NOTIFY_TIMEOUT)),
-        }
+    /// Whether the server has a stream for what belongs to no request: only with a handshake, and not once it was refused.
+    fn can_listen(&self) -> bool {
+        let state = lock(&self.state);
+        !state.is_silent && state.revision != Some(STATELESS_REVISION)
     }
 
-    async fn post(
-        &self,
-        message: &Value,
-        id: Option<u64>,
-        progress: Option<ProgressSink>,
-    ) -> Result<Value> {
-        let mut body = ReplyBody {
-            id,
-            progress,
-            kept: Vec::new(),
-            scanned: 0,
-            total: 0,
-            answer: None,
-            list_changed: false,
+    /// Listens to what the server says outside the answers to requests. Servers ask there, too.
+    async fn listen(&self, ready: oneshot::Sender<()>, asked: UnboundedSender<Value>) {
+        let mut body = ReplyBody::new(None, None, asked);
+        let mut ready = Some(ready);
+        let headers = self.headers_of(None, None);
+        let mut on_body = |head: &ReplyHead, bytes: &[u8]| {
+            if let Some(ready) = ready.take() {
+                let _ = ready.send(());
+            }
+            match is_stream(head) {
+                true => {
+                    let taken = body.take(head, bytes);
+                    lock(&self.state).list_changed |= body.list_changed;
+                    taken
+                }
+                false => ControlFlow::Break(()),
+            }
         };
-        let head = self
-            .server
-            .post(
-                &self.headers_of(message),
-                message.to_string().into_bytes(),
-                &mut |head, bytes| body.take(head, bytes),
-            )
+        let head = self.server.get(&headers, &mut on_body).await;
+        // Another call may be listening already; a server without such a stream says so.
+        let is_refused = head.is_ok_and(|head| matches!(head.status, 404 | 405 | 501));
+        lock(&self.state).is_silent |= is_refused;
+    }
+
+    /// Whether every call under way is one of this user.
+    fn is_only_user(&self, user: Option<&AskUser>) -> bool {
+        let state = lock(&self.state);
+        let mut users = state.under_way.iter().map(|(_, user)| user.as_ref());
+        users.all(|other| {
+            other
+                .zip(user)
+                .is_some_and(|(other, user)| other.is_same(user))
+        })
+    }
+
+    pub(crate) async fn notify(&self, method: &str, params: Value) -> Result<()> {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
             .await
-            .map_err(|why| Error::Ended {
-                how: quoted(&why),
-                said: String::new(),
-            })?;
+    }
+
+    /// Sends what has no answer: a notification, or the response to a request of the server.
+    async fn send(&self, message: &Value) -> Result<()> {
+        let mut body = ReplyBody::new(None, None, unbounded_channel().0);
+        let posted = self.round(Some((message, &[][..])), &mut body);
+        let head = tokio::time::timeout(NOTIFY_TIMEOUT, posted)
+            .await
+            .map_err(|_| Error::TimedOut(NOTIFY_TIMEOUT))??;
+        verdict(&head, body.answer, None).map(drop)
+    }
+
+    /// Posts a request, and asks for the rest of a stream that ended before the answer.
+    async fn exchange(
+        &self,
+        request: &Request<'_>,
+        asked: UnboundedSender<Value>,
+    ) -> Result<Value> {
+        let mut body = ReplyBody::new(Some(request.id), request.progress.clone(), asked);
+        let message = Some((&request.message, &request.headers[..]));
+        let mut head = self.round(message, &mut body).await?;
+        for _ in 0..MAX_RECONNECTS {
+            let is_resumable = head.status == 200 && is_stream(&head) && body.last_event.is_some();
+            if body.answer.is_some() || !is_resumable {
+                break;
+            }
+            tokio::time::sleep(body.retry.unwrap_or(DEFAULT_RETRY)).await;
+            head = self.round(None, &mut body).await?;
+        }
+        verdict(&head, body.answer, Some(request.id))
+    }
+
+    /// One exchange: posts a message, or asks for what comes after the last event.
+    async fn round(
+        &self,
+        message: Option<(&Value, &[(String, String)])>,
+        body: &mut ReplyBody,
+    ) -> Result<ReplyHead> {
+        let headers = self.headers_of(message, body.last_event.as_deref());
+        let mut on_body = |head: &ReplyHead, bytes: &[u8]| body.take(head, bytes);
+        let answered = match message {
+            Some((message, _)) => {
+                let text = message.to_string().into_bytes();
+                self.server.post(&headers, text, &mut on_body).await
+            }
+            None => self.server.get(&headers, &mut on_body).await,
+        };
+        let head = answered.map_err(|why| Error::Ended {
+            how: quoted(&why),
+            said: String::new(),
+        })?;
         body.end(&head);
         let mut state = lock(&self.state);
         state.list_changed |= body.list_changed;
@@ -147,28 +262,16 @@ impl HttpLink {
         }
         // A session that the server has forgotten is begun anew.
         state.is_over |= head.status == 404 && state.session.is_some();
-        drop(state);
-        match (head.status, body.answer) {
-            (200..=299, Some(answer)) => answer,
-            (200..=299, None) if id.is_none() => Ok(Value::Null),
-            (200..=299, None) => Err(Error::Protocol("a response without an answer".to_owned())),
-            // A refusal in the terms of the protocol says more than its status.
-            (_, Some(Err(error @ Error::Refused { .. }))) => Err(error),
-            (status @ (401 | 403), _) => Err(Error::Refused {
-                code: i64::from(status),
-                message: "the server refuses these credentials".to_owned(),
-            }),
-            (status, _) => Err(Error::Refused {
-                code: i64::from(status),
-                message: "HTTP status".to_owned(),
-            }),
-        }
+        Ok(head)
     }
 
-    fn headers_of(&self, message: &Value) -> Vec<(String, String)> {
+    fn headers_of(
+        &self,
+        message: Option<(&Value, &[(String, String)])>,
+        last_event: Option<&str>,
+    ) -> Vec<(String, String)> {
         let mut headers = self.headers.clone();
         let mut set = |name: &str, value: &str| headers.push((name.to_owned(), value.to_owned()));
-        set("accept", "application/json, text/event-stream");
         let state = lock(&self.state);
         if let Some(session) = &state.session {
             set(SESSION_HEADER, session);
@@ -176,176 +279,71 @@ impl HttpLink {
         if let Some(revision) = state.revision {
             set("mcp-protocol-version", revision);
         }
-        set("mcp-method", message["method"].as_str().unwrap_or_default());
-        // Names that a header cannot carry are left out; servers of the revision that wants them accept base64 only.
-        if let Some(name) = message["params"]["name"].as_str()
-            && name.bytes().all(|byte| byte.is_ascii_graphic())
-        {
-            set("mcp-name", name);
+        let Some((message, further)) = message else {
+            set("accept", "text/event-stream");
+            if let Some(id) = last_event {
+                set("last-event-id", id);
+            }
+            return headers;
+        };
+        set("accept", "application/json, text/event-stream");
+        if let Some(method) = message["method"].as_str() {
+            set("mcp-method", method);
+            let key = match method {
+                "resources/read" => "uri",
+                _ => "name",
+            };
+            if let Some(name) = message["params"][key].as_str() {
+                set("mcp-name", &header_value(name));
+            }
         }
+        headers.extend_from_slice(further);
         headers
     }
 }
 
-/// The body of a response while it comes.
-struct ReplyBody {
-    id: Option<u64>,
-    progress: Option<ProgressSink>,
-    kept: Vec<u8>,
-    /// How much of `kept` holds no end of an event.
-    scanned: usize,
-    /// Bytes that have come.
-    total: usize,
-    answer: Option<Result<Value>>,
-    list_changed: bool,
+/// A call that is under way until this is dropped.
+struct UnderWay<'a> {
+    link: &'a HttpLink,
+    id: u64,
 }
 
-impl ReplyBody {
-    fn take(&mut self, head: &ReplyHead, bytes: &[u8]) -> ControlFlow<()> {
-        self.total = self.total.saturating_add(bytes.len());
-        for (is_beyond, limit) in [
-            (
-                self.kept.len() + bytes.len() > MAX_MESSAGE_BYTES,
-                MAX_MESSAGE_BYTES,
-            ),
-            (self.total > MAX_STREAM_BYTES, MAX_STREAM_BYTES),
-        ] {
-            if is_beyond {
-                self.answer = Some(Err(Error::TooLarge(limit)));
-                return ControlFlow::Break(());
-            }
-        }
-        self.kept.extend_from_slice(bytes);
-        if is_stream(head) {
-            self.events();
-        }
-        match self.answer.is_some() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    }
-
-    /// Reads the events that are complete, each byte once.
-    fn events(&mut self) {
-        let kept = std::mem::take(&mut self.kept);
-        let (mut start, mut from) = (0, self.scanned.saturating_sub(MAX_END_BYTES - 1));
-        while let Some(end) = event_end(&kept[from..]) {
-            self.event(&kept[start..from + end]);
-            start = from + end;
-            from = start;
-            if self.answer.is_some() {
-                break;
-            }
-        }
-        self.kept = match start {
-            0 => kept,
-            _ => kept[start..].to_vec(),
-        };
-        self.scanned = self.kept.len();
-    }
-
-    /// The connection was closed: what is left is the answer, or an event without its last line.
-    fn end(&mut self, head: &ReplyHead) {
-        let left = std::mem::take(&mut self.kept);
-        if self.answer.is_some() || left.trim_ascii().is_empty() {
-            return;
-        }
-        match is_stream(head) {
-            true => self.event(&left),
-            false => match serde_json::from_slice::<Value>(&left) {
-                Ok(message) => self.message(message),
-                Err(_) if head.status < 300 && self.id.is_some() => {
-                    let message = "its answer is no JSON".to_owned();
-                    self.answer = Some(Err(Error::Protocol(message)));
-                }
-                Err(_) => {}
-            },
-        }
-    }
-
-    fn event(&mut self, event: &[u8]) {
-        let text = String::from_utf8_lossy(event);
-        let data: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("data:"))
-            .map(|data| data.strip_prefix(' ').unwrap_or(data))
-            .collect();
-        if let Ok(message) = serde_json::from_str::<Value>(&data.join("\n")) {
-            self.message(message);
-        }
-    }
-
-    fn message(&mut self, mut message: Value) {
-        match message["method"].as_str() {
-            Some("notifications/progress") => {
-                if let Some(progress) = &self.progress {
-                    progress(&request::progress_words(&message["params"]));
-                }
-            }
-            Some("notifications/tools/list_changed") => self.list_changed = true,
-            Some(_) => {}
-            // An error without an id answers a request that could not be read.
-            None if message["id"].as_u64() == self.id || message["id"].is_null() => {
-                self.answer = Some(request::answer(&mut message));
-            }
-            None => {}
-        }
+impl UnderWay<'_> {
+    fn new<'a>(link: &'a HttpLink, id: u64, user: &Option<AskUser>) -> UnderWay<'a> {
+        lock(&link.state).under_way.push((id, user.clone()));
+        UnderWay { link, id }
     }
 }
 
-fn is_stream(head: &ReplyHead) -> bool {
-    let kind = head.header("content-type").unwrap_or_default();
-    kind.starts_with("text/event-stream")
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.link.state);
+        state.under_way.retain(|(id, _)| *id != self.id);
+    }
 }
 
-/// Bytes of the longest end of an event.
-const MAX_END_BYTES: usize = 4;
-
-/// Where the first event ends, behind its empty line.
-fn event_end(bytes: &[u8]) -> Option<usize> {
-    let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"];
-    (0..bytes.len()).find_map(|at| {
-        let end = ends.iter().find(|end| bytes[at..].starts_with(end))?;
-        Some(at + end.len())
-    })
+/// The answer to a request with this id, or why there is none.
+fn verdict(head: &ReplyHead, answer: Option<Result<Value>>, id: Option<u64>) -> Result<Value> {
+    match (head.status, answer) {
+        (200..=299, Some(answer)) => answer,
+        (200..=299, None) if id.is_none() => Ok(Value::Null),
+        (200..=299, None) => Err(Error::Protocol("a response without an answer".to_owned())),
+        // A refusal in the terms of the protocol says more than its status.
+        (_, Some(Err(error @ (Error::Refused { .. } | Error::OtherRevision { .. })))) => Err(error),
+        (status @ (401 | 403), _) => Err(Error::Refused {
+            code: i64::from(status),
+            message: "the server refuses these credentials".to_owned(),
+        }),
+        (status, _) => Err(Error::Refused {
+            code: i64::from(status),
+            message: "HTTP status".to_owned(),
+        }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn events_end_with_an_empty_line() {
-        for (text, end) in [
-            ("data: 1\n\ndata: 2", Some(9)),
-            ("data: 1\r\n\r\nx", Some(11)),
-            ("data: 1\n", None),
-            ("", None),
-        ] {
-            assert_eq!(event_end(text.as_bytes()), end, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_stream_is_read_alike_in_pieces_of_any_size() {
-        let stream = "data: x\r\n\r\n: x\n\ndata: {\"id\": 7,\ndata: \"result\": 3}\n\n";
-        for size in 1..stream.len() {
-            let mut body = ReplyBody {
-                id: Some(7),
-                progress: None,
-                kept: Vec::new(),
-                scanned: 0,
-                total: 0,
-                answer: None,
-                list_changed: false,
-            };
-            for piece in stream.as_bytes().chunks(size) {
-                body.kept.extend_from_slice(piece);
-                body.events();
-            }
-            assert_eq!(body.answer, Some(Ok(json!(3))), "{size}");
-        }
-    }
 
     #[test]
     fn credentials_go_over_https_or_to_this_machine() {

@@ -4,13 +4,15 @@
 //! otherwise, and only when one of their tools is called. It knows nothing of this program's own tools, of answers or
 //! their budgets. What a server says is data: lengths are bounded, text that is repeated in errors is cut to one line.
 //!
-//! The three types to know: [`Upstream`] is one server, [`PinnedTools`] what the user accepted of it, and
-//! [`UpstreamAnswer`] what one of its tools returned.
+//! The types to know: [`Upstream`] is one server, [`PinnedTools`] what the user accepted of it, [`UpstreamCall`] what is
+//! wanted of it, and [`UpstreamAnswer`] what came back.
 //!
 //! - `upstream`: starting, stopping, restarting with a growing wait, withholding what was not accepted
 //! - `connection`: handshakes of both generations of the protocol, lists, calls
 //! - `child`: messages over the standard input and output of a program; `lines`: cutting them; `request`: one of them
-//! - `http`: messages to a server at an address, sent by `llmc-model`
+//! - `http`: messages to a server at an address, sent by `llmc-model`; `reply_body`: reading its answers; `param_headers`:
+//!   arguments that are repeated in headers
+//! - `offers`: resources and prompts; `user`: what a server asks the user of a call
 //! - `pins`: the record of accepted tools and how a list differs from it; `pin_diff`: the same for a person
 //! - `places`: whether a program lies where agents write
 //! - `answer`: the result of a call; `tool_names`: names that scripts and clients can use
@@ -24,12 +26,16 @@ mod error;
 mod fuzz;
 mod http;
 mod lines;
+mod offers;
+mod param_headers;
 mod pin_diff;
 mod pins;
 mod places;
+mod reply_body;
 mod request;
 mod tool_names;
 mod upstream;
+mod user;
 
 pub use answer::{AnswerPart, UpstreamAnswer};
 pub use error::{Error, Result};
@@ -38,4 +44,5 @@ pub use pins::{PinChange, PinnedTools, ToolPin};
 pub use places::lies_in;
 pub use request::ProgressSink;
 pub use tool_names::listed_name;
-pub use upstream::{ChildLaunch, Launch, Upstream, UpstreamCall, UpstreamHealth};
+pub use upstream::{ChildLaunch, Launch, Upstream, UpstreamCall, UpstreamHealth, UpstreamRequest};
+pub use user::{AskUser, UserQuestion, UserReply};

@@ -9,9 +9,11 @@ use std::fmt::Write as _;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use llmc_config::{LinkPolicy, read_regular_file};
+use llmc_host::lock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -57,6 +59,13 @@ pub struct ToolPin {
 pub struct PinnedTools {
     /// Name and version of the server.
     pub server: String,
+    /// The revision of the protocol that it spoke, which is tried first.
+    #[serde(default)]
+    pub revision: Option<String>,
+    #[serde(default)]
+    pub has_resources: bool,
+    #[serde(default)]
+    pub has_prompts: bool,
     pub tools: Vec<ToolPin>,
     /// What of the server's list was left out, in words.
     #[serde(default)]
@@ -142,18 +151,21 @@ pub(crate) struct PinList {
     unnamed: usize,
     doubles: usize,
     beyond: usize,
+    unfit: usize,
 }
 
 impl PinList {
-    pub(crate) fn new(server: String) -> PinList {
-        let pinned = PinnedTools {
-            server,
-            ..PinnedTools::default()
-        };
+    /// The list of a server of which all but the tools is known.
+    pub(crate) fn new(pinned: PinnedTools) -> PinList {
         PinList {
             pinned,
             ..PinList::default()
         }
+    }
+
+    /// Counts tools whose schema no client may use.
+    pub(crate) fn leave_out(&mut self, unfit: usize) {
+        self.unfit += unfit;
     }
 
     /// Whether further tools are left out.
@@ -202,6 +214,10 @@ impl PinList {
             (doubles, "more with the name of another".to_owned()),
             (self.beyond, format!("tools beyond {kept}")),
             (self.unnamed, "without a usable name".to_owned()),
+            (
+                self.unfit,
+                "with headers that the protocol forbids".to_owned(),
+            ),
         ] {
             if count > 0 {
                 pinned.left_out.push(format!("{count} {what}"));
@@ -215,7 +231,10 @@ impl PinnedTools {
     /// The tools of a server's list.
     #[cfg(test)]
     pub(crate) fn of_list(server: String, listed: &[Value]) -> PinnedTools {
-        let mut list = PinList::new(server);
+        let mut list = PinList::new(PinnedTools {
+            server,
+            ..PinnedTools::default()
+        });
         list.add(listed);
         list.finish()
     }
@@ -225,9 +244,11 @@ impl PinnedTools {
         self.tools.iter().find(|tool| tool.name == name)
     }
 
-    /// The Python names of the tools, in their order.
-    pub fn functions(&self) -> Vec<String> {
-        function_names(self.tools.iter().map(|tool| tool.name.as_str()))
+    /// The Python names of the tools, in their order, and behind them those of `further` functions. A tool keeps the name
+    /// that a further function would have.
+    pub fn functions(&self, further: &[&str]) -> Vec<String> {
+        let tools = self.tools.iter().map(|tool| tool.name.as_str());
+        function_names(tools.chain(further.iter().copied()))
     }
 
     /// What differs in `now` from what was accepted, in the order of the names.
@@ -324,6 +345,47 @@ impl PinnedTools {
             Err(errno) => Err(Error::Pins(format!("{}: {errno}", path.display()))),
         }
     }
+}
+
+/// Reads one record again and again: another process may change it, but mostly none has.
+#[derive(Debug)]
+pub(crate) struct PinReader {
+    path: PathBuf,
+    /// The record as it was last read, and which file that was.
+    known: Mutex<Option<(PinStamp, Arc<PinnedTools>)>>,
+}
+
+/// Tells one state of a file from every other: device, inode, size and the time of the last change.
+type PinStamp = (u64, u64, i64, i64, u64);
+
+impl PinReader {
+    pub(crate) fn new(path: PathBuf) -> PinReader {
+        PinReader {
+            path,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The record as it is now; an empty one where nothing was accepted.
+    pub(crate) fn load(&self) -> Result<Arc<PinnedTools>> {
+        // Taken before the file is read, so that a change meanwhile is seen the next time.
+        let stamp = stamp(&self.path);
+        let mut known = lock(&self.known);
+        if let (Some(stamp), Some((read, pins))) = (stamp, known.as_ref())
+            && *read == stamp
+        {
+            return Ok(pins.clone());
+        }
+        let pins = Arc::new(PinnedTools::load(&self.path)?.unwrap_or_default());
+        *known = stamp.map(|stamp| (stamp, pins.clone()));
+        Ok(pins)
+    }
+}
+
+fn stamp(path: &Path) -> Option<PinStamp> {
+    let found = path.symlink_metadata().ok()?;
+    let changed = (found.ctime(), found.ctime_nsec());
+    Some((found.dev(), found.ino(), changed.0, changed.1, found.len()))
 }
 
 /// A hash of what a server says about a tool, whatever the order of its keys. Fields that no model reads do not count.

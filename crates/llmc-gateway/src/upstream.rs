@@ -7,17 +7,19 @@ use std::time::{Duration, Instant};
 
 use llmc_exec::{ExecRequest, GitAccess, RunOwner, Runner, Settings};
 use llmc_host::{OpenDir, PathRules, Roots, lock};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::UpstreamAnswer;
 use crate::child::ChildProcess;
-use crate::connection::{Connection, Link, START_TIMEOUT, ToolCall};
+use crate::connection::{CallTerms, Connection, Generation, Link, START_TIMEOUT};
 use crate::error::{Error, Result, quoted};
 use crate::http::{HttpLaunch, HttpLink};
-use crate::pins::PinnedTools;
-use crate::places::lies_in;
+use crate::param_headers::param_headers;
+use crate::pins::{PinReader, PinnedTools};
+use crate::places::{lies_in, planted_argument};
 use crate::request::ProgressSink;
+use crate::user::{AskUser, CallUser};
 
 /// The wait after a first failure; it doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
@@ -51,19 +53,41 @@ pub struct ChildLaunch {
     pub cwd: PathBuf,
 }
 
-/// A call of one of its tools.
+/// What a call wants of a server.
+#[derive(Debug, Clone, Copy)]
+pub enum UpstreamRequest<'a> {
+    /// One of its tools.
+    Tool {
+        /// As the server calls it.
+        name: &'a str,
+        /// The hash of the tool by which the caller's rights were decided.
+        hash: &'a str,
+        args: &'a Map<String, Value>,
+    },
+    /// The list of its resources.
+    Resources,
+    ReadResource {
+        uri: &'a str,
+    },
+    /// The list of its prompts.
+    Prompts,
+    Prompt {
+        name: &'a str,
+        args: &'a Map<String, Value>,
+    },
+}
+
+/// A call.
 #[derive(Clone)]
 pub struct UpstreamCall<'a> {
-    /// As the server calls it.
-    pub tool: &'a str,
-    /// The hash of the tool by which the caller's rights were decided.
-    pub hash: &'a str,
-    pub args: &'a Map<String, Value>,
-    /// How long it may take from `since` on, whatever it waits for.
+    pub request: UpstreamRequest<'a>,
+    /// How long it may take from `since` on, whatever it waits for but the user.
     pub timeout: Duration,
     pub since: Instant,
     pub cancel: &'a CancellationToken,
     pub progress: Option<ProgressSink>,
+    /// Asks the user what the server wants to know; none where that user cannot be asked.
+    pub ask_user: Option<AskUser>,
 }
 
 /// How an upstream is doing.
@@ -83,7 +107,7 @@ pub struct UpstreamHealth {
 pub struct Upstream {
     launch: Launch,
     idle: Duration,
-    pin_file: PathBuf,
+    pins: PinReader,
     slot: tokio::sync::Mutex<Slot>,
     health: Mutex<UpstreamHealth>,
 }
@@ -122,7 +146,7 @@ impl Upstream {
         Upstream {
             launch,
             idle,
-            pin_file,
+            pins: PinReader::new(pin_file),
             slot: tokio::sync::Mutex::default(),
             health: Mutex::default(),
         }
@@ -143,12 +167,12 @@ impl Upstream {
     /// # Errors
     /// It cannot be started, or does not answer.
     pub async fn list(&self, cancel: &CancellationToken) -> Result<PinnedTools> {
-        let live = self.live(cancel).await?;
+        let live = self.live(false, cancel).await?;
         let tools = lock(&live.tools).clone();
         Ok(tools)
     }
 
-    /// Calls a tool, unless it is not as the user has accepted it.
+    /// Carries out a call; a tool is not called unless it is as the user has accepted it.
     ///
     /// # Errors
     /// The server cannot be started, ends, or gives no answer in time; the tool is withheld.
@@ -185,17 +209,35 @@ impl Upstream {
             () = tokio::time::sleep_until(deadline.into()) => return Err(Error::TimedOut(call.timeout)),
             live = self.ready(call) => live?,
         };
-        let result = live
-            .connection
-            .call_tool(ToolCall {
-                name: call.tool,
-                args: call.args,
-                timeout: deadline.saturating_duration_since(Instant::now()),
-                cancel: call.cancel,
-                progress: call.progress.clone(),
-            })
-            .await;
-        match result.and_then(UpstreamAnswer::of_result) {
+        let terms = CallTerms {
+            timeout: call.timeout,
+            since: call.since,
+            cancel: call.cancel,
+            progress: call.progress.clone(),
+            user: Arc::new(CallUser::new(call.ask_user.clone())),
+        };
+        let connection = &live.connection;
+        let answered = match call.request {
+            UpstreamRequest::Tool { name, args, .. } => {
+                let headers = match connection.sends_headers() {
+                    true => {
+                        let tools = lock(&live.tools);
+                        let tool = tools.find(name);
+                        tool.map(|tool| param_headers(&tool.input_schema, args))
+                    }
+                    false => None,
+                };
+                let headers = headers.unwrap_or_default();
+                let params = json!({"name": name, "arguments": args});
+                let called = connection.call("tools/call", params, headers, &terms).await;
+                called.and_then(UpstreamAnswer::of_result)
+            }
+            UpstreamRequest::Resources => connection.resources(&terms).await,
+            UpstreamRequest::ReadResource { uri } => connection.read_resource(uri, &terms).await,
+            UpstreamRequest::Prompts => connection.prompts(&terms).await,
+            UpstreamRequest::Prompt { name, args } => connection.prompt(name, args, &terms).await,
+        };
+        match answered {
             Ok(answer) => {
                 if let Ok(mut slot) = self.slot.try_lock() {
                     slot.failures = 0;
@@ -206,10 +248,16 @@ impl Upstream {
                 live.is_suspect.store(true, Ordering::Relaxed);
                 Err(Error::TimedOut(call.timeout))
             }
-            Err(Error::Refused { code, message }) => Err(Error::Refused {
-                code,
-                message: self.masked(message),
-            }),
+            Err(Error::Refused { code, message }) => {
+                // New credentials are read when a connection is made.
+                if matches!(code, 401 | 403) {
+                    self.let_go(&live);
+                }
+                Err(Error::Refused {
+                    code,
+                    message: self.masked(message),
+                })
+            }
             Err(error) => {
                 if error.ends_connection() {
                     self.let_go(&live);
@@ -221,7 +269,7 @@ impl Upstream {
 
     /// The running server with its list as it is now, if the tool may be called.
     async fn ready(&self, call: &UpstreamCall<'_>) -> Result<Arc<Live>> {
-        let live = self.live(call.cancel).await?;
+        let live = self.live(call.ask_user.is_some(), call.cancel).await?;
         if live.connection.take_list_changed() {
             // Another call looks again if this one does not get to the end.
             live.is_stale.store(true, Ordering::Relaxed);
@@ -238,7 +286,9 @@ impl Upstream {
             }
             live.is_stale.store(false, Ordering::Relaxed);
         }
-        self.check_accepted(&live, call)?;
+        if let UpstreamRequest::Tool { name, hash, .. } = call.request {
+            self.check_accepted(&live, name, hash)?;
+        }
         Ok(live)
     }
 
@@ -254,15 +304,14 @@ impl Upstream {
     }
 
     /// Compares a tool with the record, which another process may have changed meanwhile.
-    fn check_accepted(&self, live: &Live, call: &UpstreamCall<'_>) -> Result<()> {
-        let tool = call.tool;
+    fn check_accepted(&self, live: &Live, tool: &str, hash: &str) -> Result<()> {
         let tools = lock(&live.tools);
         let Some(now) = tools.find(tool) else {
             return Err(Error::Gone(quoted(tool)));
         };
-        let pins = PinnedTools::load(&self.pin_file)?.unwrap_or_default();
+        let pins = self.pins.load()?;
         let (changed, words) = match pins.find(tool) {
-            Some(accepted) if accepted.hash == now.hash && now.hash == call.hash => {
+            Some(accepted) if accepted.hash == now.hash && now.hash == hash => {
                 (false, String::new())
             }
             // Rights and descriptions of this process are those of the tool as it was accepted before.
@@ -282,8 +331,8 @@ impl Upstream {
         Err(Error::Withheld(format!("{} {words}", quoted(tool))))
     }
 
-    /// The running server; started if there is none.
-    async fn live(&self, cancel: &CancellationToken) -> Result<Arc<Live>> {
+    /// The running server; started if there is none. `can_ask` is announced to one that is started.
+    async fn live(&self, can_ask: bool, cancel: &CancellationToken) -> Result<Arc<Live>> {
         let mut slot = self.slot.lock().await;
         if let Some(live) = slot.live.as_ref().filter(|live| live.is_open())
             && (!live.is_suspect.swap(false, Ordering::Relaxed)
@@ -302,7 +351,7 @@ impl Upstream {
                 });
             }
         }
-        let started = tokio::time::timeout(START_TIMEOUT, self.start(cancel)).await;
+        let started = tokio::time::timeout(START_TIMEOUT, self.start(can_ask, cancel)).await;
         match started.unwrap_or(Err(Error::TimedOut(START_TIMEOUT))) {
             Ok(live) => {
                 let live = Arc::new(live);
@@ -324,7 +373,7 @@ impl Upstream {
         }
     }
 
-    async fn start(&self, cancel: &CancellationToken) -> Result<Live> {
+    async fn start(&self, can_ask: bool, cancel: &CancellationToken) -> Result<Live> {
         let link = match &self.launch {
             Launch::Child(child) => {
                 // Finding out what the kernel gives and starting a program block.
@@ -337,7 +386,10 @@ impl Upstream {
             }
             Launch::Http(launch) => Link::Http(HttpLink::new(launch)?),
         };
-        let connection = Connection::open(link, cancel).await?;
+        // A record that cannot be read is reported by what needs it.
+        let pins = self.pins.load().unwrap_or_default();
+        let first = Generation::of_revision(pins.revision.as_deref());
+        let connection = Connection::open(link, first, can_ask, cancel).await?;
         let tools = connection.list_tools(cancel).await?;
         Ok(Live {
             connection,
@@ -369,10 +421,15 @@ fn start_child(child: &ChildLaunch, idle: Duration) -> Result<ChildProcess> {
         let asked = child.argv.first().map_or("", String::as_str);
         let program = runner.resolve(asked, &child.cwd);
         let path = program.map_err(|error| failed(&error))?.path;
-        if lies_in(&path, &child.writable) {
+        let planted = match lies_in(&path, &child.writable) {
+            true => Some(path),
+            false => planted_argument(&child.argv, &child.cwd, &child.writable),
+        };
+        if let Some(planted) = planted {
             return Err(Error::NotStarted(format!(
-                "{} lies in a folder that agents write, and would run with your own rights",
-                quoted(&path.display().to_string())
+                "{} lies in a folder that agents write, and this server has your own rights; confine it (remove \
+                 `confine = false`), or move the file to a folder that agents do not write",
+                quoted(&planted.display().to_string())
             )));
         }
     }
@@ -415,16 +472,13 @@ mod tests {
         let (cancelled, patient) = (CancellationToken::new(), CancellationToken::new());
         cancelled.cancel();
         let call = |timeout_s, cancel| UpstreamCall {
-            tool: "t",
-            hash: "",
-            args: &NO_ARGS,
+            request: UpstreamRequest::Resources,
             timeout: Duration::from_secs(timeout_s),
             since: Instant::now(),
             cancel,
             progress: None,
+            ask_user: None,
         };
-        static NO_ARGS: std::sync::LazyLock<Map<String, Value>> =
-            std::sync::LazyLock::new(Map::new);
         let ended = async {
             assert_eq!(
                 upstream.call(call(600, &cancelled)).await,

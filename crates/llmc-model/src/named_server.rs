@@ -40,7 +40,8 @@ impl ReplyHead {
     }
 }
 
-/// Takes the body of a response piece by piece; [`ControlFlow::Break`] closes the connection.
+/// Takes the body of a response piece by piece, first an empty one when the head has come; [`ControlFlow::Break`] closes the
+/// connection.
 pub type BodySink<'a> = &'a mut (dyn FnMut(&ReplyHead, &[u8]) -> ControlFlow<()> + Send);
 
 impl NamedServer {
@@ -73,6 +74,27 @@ impl NamedServer {
         body: Vec<u8>,
         on_body: BodySink<'_>,
     ) -> Result<ReplyHead, String> {
+        self.send(Some(body), headers, on_body).await
+    }
+
+    /// Asks for what is there, as [`NamedServer::post`] does.
+    ///
+    /// # Errors
+    /// Why there is no response, in words.
+    pub async fn get(
+        &self,
+        headers: &[(String, String)],
+        on_body: BodySink<'_>,
+    ) -> Result<ReplyHead, String> {
+        self.send(None, headers, on_body).await
+    }
+
+    async fn send(
+        &self,
+        body: Option<Vec<u8>>,
+        headers: &[(String, String)],
+        on_body: BodySink<'_>,
+    ) -> Result<ReplyHead, String> {
         let endpoint = &self.endpoint;
         let (host, port) = (endpoint.host.clone(), endpoint.port);
         let lookup = move || -> std::io::Result<Vec<SocketAddr>> {
@@ -84,14 +106,14 @@ impl NamedServer {
             .map_err(|error| format!("no address: {error}"))?;
         let stream = connect(&addresses).await?;
         if !endpoint.tls {
-            return self.exchange(stream, headers, body, on_body).await;
+            return self.exchange(stream, body, headers, on_body).await;
         }
         let name = ServerName::try_from(endpoint.host.clone())
             .map_err(|_| "its name cannot be in a certificate".to_owned())?;
         let connector = TlsConnector::from(tls());
         let secure = tokio::time::timeout(CONNECT_TIMEOUT, connector.connect(name, stream)).await;
         match secure {
-            Ok(Ok(stream)) => self.exchange(stream, headers, body, on_body).await,
+            Ok(Ok(stream)) => self.exchange(stream, body, headers, on_body).await,
             Ok(Err(error)) => Err(format!("TLS: {error}")),
             Err(_) => Err("TLS took too long".to_owned()),
         }
@@ -100,8 +122,8 @@ impl NamedServer {
     async fn exchange(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        body: Option<Vec<u8>>,
         headers: &[(String, String)],
-        body: Vec<u8>,
         on_body: BodySink<'_>,
     ) -> Result<ReplyHead, String> {
         let failed = |error: &dyn std::fmt::Display| format!("no answer came: {error}");
@@ -112,9 +134,12 @@ impl NamedServer {
             "" => "/",
             path => path,
         };
-        let mut request = hyper::Request::post(path)
+        let mut request = match &body {
+            Some(_) => hyper::Request::post(path).header(CONTENT_TYPE, "application/json"),
+            None => hyper::Request::get(path),
+        };
+        request = request
             .header(HOST, self.endpoint.authority())
-            .header(CONTENT_TYPE, "application/json")
             .header("user-agent", concat!("llmc/", env!("CARGO_PKG_VERSION")));
         for (name, value) in headers {
             let name = HeaderName::from_bytes(name.as_bytes())
@@ -125,7 +150,7 @@ impl NamedServer {
             request = request.header(name, value);
         }
         let request = request
-            .body(Full::new(Bytes::from(body)))
+            .body(Full::new(Bytes::from(body.unwrap_or_default())))
             .map_err(|error| failed(&error))?;
         let answered = async {
             let response = sender
@@ -140,6 +165,9 @@ impl NamedServer {
                 headers: known.collect(),
             };
             let mut body = response.into_body();
+            if on_body(&head, &[]).is_break() {
+                return Ok(head);
+            }
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| failed(&error))?;
                 if let Some(data) = frame.data_ref()

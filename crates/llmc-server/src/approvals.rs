@@ -1,4 +1,4 @@
-//! Asks the user, through the MCP client, about calls of a script (`mcp.code_execution.ask`).
+//! Asks the user, through the MCP client: about calls of a script (`mcp.code_execution.ask`), and what upstreams want to know.
 //!
 //! A client of an older revision gets an `elicitation/create` request while the call goes on. Since 2026-07-28 a server
 //! sends no requests: the call is answered with an input-required result, its script stays paused, and the client repeats
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use llmc_tools::{App, Approval, Approver, Call, CallOutcome};
+use llmc_tools::{App, AskUser, Call, CallOutcome, UserQuestion, UserReply};
 use rmcp::model::{
     ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction,
     ElicitationSchema, InputRequest, InputRequiredResult, InputResponses, RequestStateCodec,
@@ -33,7 +33,7 @@ const QUESTION_KEY: &str = "approval";
 #[derive(Debug)]
 pub(crate) enum AskBy {
     /// By a request to the client.
-    Request(Approver),
+    Request(AskUser),
     /// By an input-required result.
     Result,
 }
@@ -53,31 +53,43 @@ impl AskBy {
     }
 }
 
-fn ask_by_request(peer: Peer<RoleServer>) -> Approver {
-    Approver::new(move |question| {
+fn ask_by_request(peer: Peer<RoleServer>) -> AskUser {
+    AskUser::new(move |question| {
         let peer = peer.clone();
         async move {
-            let request = ServerRequest::ElicitRequest(elicitation(question));
+            let Some(request) = elicitation(question) else {
+                return UserReply::Unanswered;
+            };
+            let request = ServerRequest::ElicitRequest(request);
             match tokio::time::timeout(ANSWER_TIMEOUT, peer.send_request(request)).await {
-                Ok(Ok(ClientResult::ElicitResult(result))) => approval(&result),
-                _ => Approval::Unanswered,
+                Ok(Ok(ClientResult::ElicitResult(result))) => reply(result),
+                _ => UserReply::Unanswered,
             }
         }
     })
 }
 
-fn elicitation(message: String) -> ElicitRequest {
-    ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
-        meta: None,
-        message,
-        requested_schema: ElicitationSchema::new(Default::default()),
-    })
+/// The question as the protocol has it; none if an upstream's form is not one that clients can show.
+fn elicitation(question: UserQuestion) -> Option<ElicitRequest> {
+    let form = serde_json::from_value::<ElicitationSchema>(Value::Object(question.form));
+    let requested_schema = form
+        .inspect_err(|error| tracing::warn!(%error, "a form of an upstream cannot be shown"))
+        .ok()?;
+    Some(ElicitRequest::new(
+        ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: question.message,
+            requested_schema,
+        },
+    ))
 }
 
-fn approval(result: &ElicitResult) -> Approval {
-    match result.action {
-        ElicitationAction::Accept => Approval::Granted,
-        _ => Approval::Declined,
+fn reply(result: ElicitResult) -> UserReply {
+    match (result.action, result.content) {
+        (ElicitationAction::Accept, Some(Value::Object(content))) => UserReply::Accepted(content),
+        (ElicitationAction::Accept, _) => UserReply::Accepted(Map::new()),
+        (ElicitationAction::Decline, _) => UserReply::Declined,
+        _ => UserReply::Unanswered,
     }
 }
 
@@ -91,8 +103,8 @@ pub(crate) struct RunningCall {
 
 #[derive(Debug)]
 struct Question {
-    text: String,
-    answer: oneshot::Sender<Approval>,
+    request: ElicitRequest,
+    answer: oneshot::Sender<UserReply>,
 }
 
 /// What happened next in a running call.
@@ -107,7 +119,7 @@ pub(crate) enum CallStep {
 #[derive(Debug)]
 struct PausedCall {
     running: RunningCall,
-    answer: oneshot::Sender<Approval>,
+    answer: oneshot::Sender<UserReply>,
 }
 
 /// The paused calls of a server. Clones share them.
@@ -132,14 +144,17 @@ impl PausedCalls {
     /// Starts a call whose questions become input-required results.
     pub(crate) fn start(app: Arc<App>, mut call: Call) -> RunningCall {
         let (asked, questions) = mpsc::channel::<Question>(1);
-        call.approver = Some(Approver::new(move |text| {
+        call.ask_user = Some(AskUser::new(move |question| {
             let asked = asked.clone();
             async move {
+                let Some(request) = elicitation(question) else {
+                    return UserReply::Unanswered;
+                };
                 let (answer, answered) = oneshot::channel();
-                if asked.send(Question { text, answer }).await.is_err() {
-                    return Approval::Unanswered;
+                if asked.send(Question { request, answer }).await.is_err() {
+                    return UserReply::Unanswered;
                 }
-                answered.await.unwrap_or(Approval::Unanswered)
+                answered.await.unwrap_or(UserReply::Unanswered)
             }
         }));
         // The request ends when it is answered with a question; the call does not.
@@ -170,7 +185,7 @@ impl PausedCalls {
             paused.ok_or("the paused call has ended, or was resumed before")?;
         let given = responses.and_then(|mut responses| responses.remove(QUESTION_KEY));
         let given = given.and_then(|value| serde_json::from_value::<ElicitResult>(value).ok());
-        let given = given.map_or(Approval::Unanswered, |result| approval(&result));
+        let given = given.map_or(UserReply::Unanswered, reply);
         // The answer has no receiver if the script has ended by itself.
         let _ = answer.send(given);
         Ok(running)
@@ -192,7 +207,7 @@ impl PausedCalls {
                     if self.lock().len() < MAX_PAUSED_CALLS {
                         return CallStep::InputRequired(self.pause(running, question, binding));
                     }
-                    let _ = question.answer.send(Approval::Unanswered);
+                    let _ = question.answer.send(UserReply::Unanswered);
                 }
             }
         }
@@ -216,7 +231,7 @@ impl PausedCalls {
             .associated_data(binding)
             .ttl(ANSWER_TIMEOUT);
         let state = self.codec.seal_with(id.as_bytes(), &options);
-        let request = InputRequest::Elicitation(elicitation(question.text));
+        let request = InputRequest::Elicitation(question.request);
         let requests = [(QUESTION_KEY.to_owned(), request)].into();
         InputRequiredResult::new(Some(requests), Some(state))
     }

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use llmc_tools::resources::{Content, HANDLE_TEMPLATE, STUB_TEMPLATE, STUBS};
 use llmc_tools::{
     App, Call, CallOutcome, Caller, Effect, ErrorKind, Form, Progress, Surface, ToolDef,
-    UNKNOWN_AGENT, catalog, mode, nearest,
+    UNKNOWN_AGENT, mode, nearest,
 };
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
@@ -149,10 +149,15 @@ impl McpHandler {
         caller
     }
 
-    /// Whether the user may have to be asked about something in this call.
+    /// Whether the user may have to be asked about something in this call: by a script, or by an upstream.
     fn asks_about(&self, call: &Call) -> bool {
         let asks = !self.app.config().mcp.code_execution.ask.is_empty();
-        asks && catalog::find(&call.name).is_some_and(|tool| tool.effect == Effect::Scripts)
+        let tool = self.app.find_tool(&call.name);
+        tool.is_some_and(|tool| match tool.effect {
+            Effect::Scripts => asks || self.app.has_upstreams(),
+            Effect::UpstreamReads | Effect::UpstreamRuns => true,
+            _ => false,
+        })
     }
 
     /// Waits for the end of a call, or for its next question to the user.
@@ -251,7 +256,7 @@ impl ServerHandler for McpHandler {
             cancel: cancel.clone(),
             progress: progress(&context),
             correlation_id: over_http.map(|(_, visitor)| visitor.correlation_id.clone()),
-            approver: None,
+            ask_user: None,
             slot: over_http.and_then(|(_, visitor)| visitor.slot.clone()),
         };
         let http_cancel = over_http.and_then(|(parts, _)| parts.extensions.get::<Cancellable>());
@@ -281,7 +286,7 @@ impl ServerHandler for McpHandler {
                 let running = PausedCalls::start(self.app.clone(), call);
                 return self.advance(running, &binding, cancelled).await;
             }
-            Some(AskBy::Request(approver)) => call.approver = Some(approver),
+            Some(AskBy::Request(user)) => call.ask_user = Some(user),
             None => {}
         }
         let mut work = std::pin::pin!(self.app.call(call));

@@ -1,49 +1,16 @@
 //! Calls of scripts that the user is asked about first (`mcp.code_execution.ask`).
 //!
-//! A surface that can ask its user gives the call an [`Approver`]. The script waits at the call until the user has
-//! answered; time spent waiting is not the script's own.
+//! A surface that can ask its user gives the call an [`AskUser`](llmc_gateway::AskUser), by which upstreams ask, too. The
+//! script waits at the call until the user has answered; time spent waiting is not the script's own.
 
-use std::fmt;
-use std::pin::Pin;
-use std::sync::Arc;
-
-use serde_json::{Map, Value};
+use llmc_gateway::{UserQuestion, UserReply};
+use serde_json::{Map, Value, json};
 
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Characters of one argument that a question shows.
 const MAX_ARGUMENT_CHARS: usize = 2000;
-
-/// What the user answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Approval {
-    Granted,
-    Declined,
-    /// The user did not answer in time, or the client went away.
-    Unanswered,
-}
-
-type PendingApproval = Pin<Box<dyn Future<Output = Approval> + Send>>;
-
-/// Asks the user one question.
-#[derive(Clone)]
-pub struct Approver(Arc<dyn Fn(String) -> PendingApproval + Send + Sync>);
-
-impl Approver {
-    pub fn new<F>(ask: impl Fn(String) -> F + Send + Sync + 'static) -> Approver
-    where
-        F: Future<Output = Approval> + Send + 'static,
-    {
-        Approver(Arc::new(move |question| Box::pin(ask(question))))
-    }
-}
-
-impl fmt::Debug for Approver {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Approver")
-    }
-}
 
 /// Asks the user about a call of a script, if the operator wants that for this tool.
 ///
@@ -55,7 +22,7 @@ pub(crate) async fn require(cx: &Cx, tool: &str, args: &Map<String, Value>) -> R
         return Ok(());
     }
     let denied = |why: &str| Error::new(ErrorKind::CommandDenied, format!("{tool}: {why}"));
-    let Some(approver) = cx.approver() else {
+    let Some(user) = cx.ask_user() else {
         return Err(denied(
             "scripts need the user's approval for this call, and this client cannot be asked",
         )
@@ -63,10 +30,15 @@ pub(crate) async fn require(cx: &Cx, tool: &str, args: &Map<String, Value>) -> R
             "the operator listed {tool} in mcp.code_execution.ask; call it directly, outside a script"
         )));
     };
-    match (approver.0)(question(tool, args)).await {
-        Approval::Granted => Ok(()),
-        Approval::Declined => Err(denied("the user declined")),
-        Approval::Unanswered => Err(denied("the user did not answer")),
+    let form = Map::from_iter([
+        ("type".to_owned(), json!("object")),
+        ("properties".to_owned(), json!({})),
+    ]);
+    let message = question(tool, args);
+    match user.ask(UserQuestion { message, form }).await {
+        UserReply::Accepted(_) => Ok(()),
+        UserReply::Declined => Err(denied("the user declined")),
+        UserReply::Unanswered => Err(denied("the user did not answer")),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use llmc_gateway::AskUser;
 use llmc_host::CancelToken;
 use serde_json::{Map, Value};
 use tokio::time::{Interval, interval_at};
@@ -13,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::app::App;
-use crate::approval::Approver;
 use crate::call_thread::run_on_call_thread;
 use crate::cx::{Caller, Cx, Surface};
 use crate::error::{Error, ErrorKind, Family, Result};
@@ -50,8 +50,8 @@ pub struct Call {
     pub progress: Option<Progress>,
     /// The caller's correlation id, when it has one.
     pub correlation_id: Option<String>,
-    /// Asks the user about calls of scripts, where the client can.
-    pub approver: Option<Approver>,
+    /// Asks the user, where the client can: about calls of scripts, and what upstreams want to know.
+    pub ask_user: Option<AskUser>,
     /// The slot that the surface has taken for this call; without one, the call waits for a slot of its principal.
     pub slot: Option<Arc<CallSlot>>,
 }

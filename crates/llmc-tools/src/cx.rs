@@ -7,13 +7,13 @@ use std::time::Duration;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{Draft, Payload};
 use llmc_exec::{ExecRequest, Process, RunOwner, Runner};
+use llmc_gateway::AskUser;
 use llmc_host::{CancelToken, OpenDir, Workspace};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::approval::Approver;
 use crate::call::Call;
 use crate::call_thread::is_call_thread;
 use crate::error::{Error, ErrorKind, Result};
@@ -136,7 +136,7 @@ pub(crate) struct Cx {
     words: watch::Sender<String>,
     correlation_id: Arc<str>,
     cancel: CancellationToken,
-    approver: Option<Approver>,
+    ask_user: Option<AskUser>,
     /// The tool that is called.
     tool: &'static str,
     /// Of no use once the call has ended, even if some of its work goes on.
@@ -158,7 +158,7 @@ impl Cx {
             words: watch::Sender::default(),
             correlation_id: Arc::default(),
             cancel: CancellationToken::new(),
-            approver: None,
+            ask_user: None,
             tool: "run_cmd",
             slot: Weak::new(),
             recording: None,
@@ -224,7 +224,7 @@ impl Cx {
         Cx {
             cancel: call.cancel.clone(),
             correlation_id: call.correlation_id.as_deref().unwrap_or_default().into(),
-            approver: call.approver.clone(),
+            ask_user: call.ask_user.clone(),
             slot: call.slot.as_ref().map(Arc::downgrade).unwrap_or_default(),
             ..self
         }
@@ -264,8 +264,8 @@ impl Cx {
     }
 
     /// Asks the user; none where the client cannot.
-    pub(crate) fn approver(&self) -> Option<&Approver> {
-        self.approver.as_ref()
+    pub(crate) fn ask_user(&self) -> Option<&AskUser> {
+        self.ask_user.as_ref()
     }
 
     /// The name under which leases are taken.

@@ -73,12 +73,12 @@ mod upstreams;
 
 pub use activity::StopTarget;
 pub use app::App;
-pub use approval::{Approval, Approver};
 pub use call::{Call, CallOutcome, Progress, nearest};
 pub use confinement::ConfinementSummary;
 pub use cx::{Caller, Form, Surface, UNKNOWN_AGENT};
 pub use error::{Error, ErrorKind, ErrorRow, Family, ROWS, Result};
 pub use history_view::{EntryUndo, HistoryQuery};
+pub use llmc_gateway::{AskUser, UserQuestion, UserReply};
 pub use meant::suggestion;
 pub use processes::Processes;
 pub use render::AnswerImage;

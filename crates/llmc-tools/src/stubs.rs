@@ -117,7 +117,8 @@ pub fn help(tool: &ToolDef) -> String {
     match (Stub::of_upstream(tool), tool.origin) {
         (Some((upstream, stub)), Some(origin)) => {
             let page = stub.page(&format!("{upstream}."));
-            match origin.description.trim() == stub.summary {
+            let said = origin.description.trim();
+            match said.is_empty() || said == stub.summary {
                 true => page,
                 false => format!("{page}\n{SERVER_SAYS}\n{}\n", origin.description),
             }

@@ -1,10 +1,11 @@
 //! What a tool is: a name, words, arguments, an effect, and a function.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -121,8 +122,12 @@ pub struct ToolDef {
 pub(crate) enum LeanSource {
     /// Written when first asked for.
     Made(fn() -> Lean),
-    Given(&'static Lean),
+    /// The same, of what an upstream says.
+    Pinned(&'static PinnedLean),
 }
+
+/// Words and schema of an upstream's tool, written when first asked for.
+pub(crate) type PinnedLean = LazyLock<Lean, Box<dyn FnOnce() -> Lean + Send>>;
 
 impl ToolDef {
     /// Erases a tool's types.
@@ -235,7 +240,7 @@ impl ToolDef {
     /// Written once per tool and process. The catalogue is a plain table, so what is computed lives beside it.
     fn lean(&self) -> &'static Lean {
         let make = match &self.lean {
-            LeanSource::Given(lean) => return lean,
+            LeanSource::Pinned(lean) => return LazyLock::force(*lean),
             LeanSource::Made(make) => make,
         };
         static WRITTEN: Mutex<BTreeMap<&str, &Lean>> = Mutex::new(BTreeMap::new());
@@ -269,23 +274,28 @@ fn run<T: Tool>(cx: Cx, args: Map<String, Value>) -> RunningTool {
             })
             .await?;
         }
-        match T::run(&cx, args).await {
-            Ok(output) => {
-                cx.blocking(move |cx, cancel| {
-                    recording::finish(cx);
-                    seal(cx, cancel, &output)
-                })
-                .await
-            }
+        let returned = T::run(&cx, args).await;
+        finish(&cx, tool, returned).await
+    })
+}
+
+/// Ends the recording of a call, then makes its answer of what the tool returned.
+pub(crate) async fn finish<T: Serialize + Render + Send + 'static>(
+    cx: &Cx,
+    tool: impl Borrow<ToolDef> + Send + 'static,
+    returned: Result<T>,
+) -> Result<Sealed> {
+    cx.blocking(move |cx, cancel| {
+        recording::finish(cx);
+        match returned {
+            Ok(output) => seal(cx, cancel, &output),
             Err(error) => {
-                cx.blocking(move |cx, _| {
-                    recording::finish(cx);
-                    Err(seal_failure(cx, remedy::complete(cx, &tool, error)))
-                })
-                .await
+                let error = remedy::complete(cx, tool.borrow(), error);
+                Err(seal_failure(cx, error))
             }
         }
     })
+    .await
 }
 
 /// The arguments as the tool's own type.

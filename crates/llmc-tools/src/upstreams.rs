@@ -21,38 +21,43 @@ use crate::error::{Error, Result};
 use crate::stubs;
 use crate::tool::ToolDef;
 
-pub(crate) use definition::UpstreamTool;
+pub(crate) use definition::{UpstreamFunction, UpstreamTool};
 
-/// The upstreams of a server.
+/// The upstreams of a server. What was accepted of one is read when that one is looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Upstreams {
     all: Vec<ConfiguredUpstream>,
-    tools: OnceLock<UpstreamTools>,
+    /// The tools of all.
+    tools: OnceLock<Vec<&'static ToolDef>>,
+    /// Those that MCP clients are listed.
+    promoted: OnceLock<Vec<&'static ToolDef>>,
 }
 
 #[derive(Debug)]
 struct ConfiguredUpstream {
     config: UpstreamConfig,
+    tools: OnceLock<UpstreamTools>,
     /// Connected by its first call.
     upstream: OnceLock<std::result::Result<Arc<Upstream>, String>>,
 }
 
-/// What the user has accepted, as definitions.
+/// What the user has accepted of one upstream, as definitions.
 #[derive(Debug, Default)]
 struct UpstreamTools {
-    /// In the order of the configuration and of each server's list.
+    /// In the order of the server's list.
     all: Vec<&'static ToolDef>,
-    promoted: Vec<&'static ToolDef>,
     by_name: HashMap<&'static str, &'static ToolDef>,
-    /// Why an upstream offers nothing, by its name.
-    missing: Vec<(String, String)>,
+    /// Those to promote.
+    promoted: Vec<&'static ToolDef>,
+    /// Why there are none.
+    missing: Option<String>,
 }
 
 /// One upstream in short, for people and models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamSummary {
     pub name: String,
-    /// How many tools it offers.
+    /// How many tools it offers; functions for its resources and prompts are none.
     pub tools: usize,
     /// Why it offers none.
     pub missing: Option<String>,
@@ -79,53 +84,66 @@ impl Upstreams {
         let upstreams = loaded.config.mcp.upstream.iter();
         let all = upstreams.map(|config| ConfiguredUpstream {
             config: config.clone(),
+            tools: OnceLock::new(),
             upstream: OnceLock::new(),
         });
         Ok(Upstreams {
             all: all.collect(),
-            tools: OnceLock::new(),
+            ..Upstreams::default()
         })
     }
 
+    fn find(&self, name: &str) -> Option<&ConfiguredUpstream> {
+        self.all.iter().find(|entry| entry.config.name == name)
+    }
+
+    /// The tools of all, in the order of the configuration.
+    fn tools(&self, loaded: &LoadedConfig) -> &[&'static ToolDef] {
+        self.tools.get_or_init(|| {
+            let each = self.all.iter().map(|entry| &entry.tools(loaded).all);
+            each.flatten().copied().collect()
+        })
+    }
+
+    /// The tools that MCP clients are listed, each under a name that no other tool has.
+    fn promoted(&self, loaded: &LoadedConfig) -> &[&'static ToolDef] {
+        self.promoted.get_or_init(|| {
+            let promotes = |entry: &&ConfiguredUpstream| !entry.config.promoted.is_empty();
+            let entries = self.all.iter().filter(promotes);
+            let mut listed: Vec<&'static ToolDef> = Vec::new();
+            for tool in entries.flat_map(|entry| &entry.tools(loaded).promoted) {
+                let is_taken = |name: &str| {
+                    let mut names = listed.iter().map(|tool| tool.name);
+                    catalog::find(name).is_some() || names.any(|listed| listed == name)
+                };
+                listed.push(definition::promote(tool, is_taken));
+            }
+            listed
+        })
+    }
+}
+
+impl ConfiguredUpstream {
     fn tools(&self, loaded: &LoadedConfig) -> &UpstreamTools {
         self.tools.get_or_init(|| {
-            let mut tools = UpstreamTools::default();
-            for entry in &self.all {
-                tools.add(loaded, &entry.config);
-            }
-            tools
+            let config = &self.config;
+            accepted(loaded, config).map_or_else(
+                |why| {
+                    tracing::warn!(upstream = config.name, "{why}");
+                    UpstreamTools {
+                        missing: Some(why),
+                        ..UpstreamTools::default()
+                    }
+                },
+                |pins| UpstreamTools::new(config, pins),
+            )
         })
     }
 }
 
 impl UpstreamTools {
-    fn add(&mut self, loaded: &LoadedConfig, config: &UpstreamConfig) {
-        let pins = match accepted(loaded, config) {
-            Ok(pins) => pins,
-            Err(why) => {
-                tracing::warn!(upstream = config.name, "{why}");
-                self.missing.push((config.name.clone(), why));
-                return;
-            }
-        };
-        for (pin, function) in pins.tools.iter().zip(pins.functions()) {
-            if !config.offers(&pin.name) {
-                continue;
-            }
-            let tool = definition::define(config, pin, &function);
-            self.all.push(tool);
-            self.by_name.insert(tool.name, tool);
-            for alias in tool.aliases {
-                self.by_name.entry(*alias).or_insert(tool);
-            }
-            if config.promotes(&pin.name) {
-                let taken =
-                    |name: &str| catalog::find(name).is_some() || self.by_name.contains_key(name);
-                let listed = definition::promote(tool, taken);
-                self.by_name.insert(listed.name, listed);
-                self.promoted.push(listed);
-            }
-        }
+    fn new(config: &UpstreamConfig, pins: PinnedTools) -> UpstreamTools {
+        let mut tools = UpstreamTools::default();
         for name in &config.promoted {
             let is_known = pins.tools.iter().any(|pin| &pin.name == name);
             if !name.contains('*') && !is_known {
@@ -135,6 +153,32 @@ impl UpstreamTools {
                     "an upstream without this tool is to promote it"
                 );
             }
+        }
+        let further = UpstreamFunction::of_server(&pins);
+        let names: Vec<&str> = further.iter().map(UpstreamFunction::name).collect();
+        let mut functions = pins.functions(&names).into_iter();
+        for (pin, function) in pins.tools.into_iter().zip(functions.by_ref()) {
+            if !config.offers(&pin.name) {
+                continue;
+            }
+            let is_promoted = config.promotes(&pin.name);
+            let tool = definition::define(config, pin, &function);
+            tools.add(tool);
+            tools.promoted.extend(is_promoted.then_some(tool));
+        }
+        for (of_server, function) in further.into_iter().zip(functions) {
+            if config.offers(of_server.name()) {
+                tools.add(definition::define_function(config, of_server, &function));
+            }
+        }
+        tools
+    }
+
+    fn add(&mut self, tool: &'static ToolDef) {
+        self.all.push(tool);
+        self.by_name.insert(tool.name, tool);
+        for alias in tool.aliases {
+            self.by_name.entry(*alias).or_insert(tool);
         }
     }
 }
@@ -158,39 +202,36 @@ impl App {
     /// The tool of that name or alias: one of the catalogue, or one of an upstream.
     pub fn find_tool(&self, name: &str) -> Option<&'static ToolDef> {
         catalog::find(name).or_else(|| {
-            let upstreams = self.upstreams();
-            if upstreams.all.is_empty() {
-                return None;
-            }
-            upstreams.tools(self.loaded()).by_name.get(name).copied()
+            let Some((upstream, _)) = name.split_once('.') else {
+                let mut promoted = self.promoted_tools().iter().copied();
+                return promoted.find(|tool| tool.name == name);
+            };
+            let tools = self.upstreams().find(upstream)?.tools(self.loaded());
+            tools.by_name.get(name).copied()
         })
     }
 
     /// Whether a tool is one of an upstream that this server starts as a program.
     pub(crate) fn is_upstream_program(&self, tool: &ToolDef) -> bool {
         tool.origin.is_some_and(|origin| {
-            let mut all = self.upstreams().all.iter().map(|entry| &entry.config);
-            let own = all.find(|config| config.name == origin.upstream);
-            own.is_some_and(|config| matches!(config.launch, UpstreamLaunch::Command(_)))
+            let own = self.upstreams().find(&origin.upstream);
+            own.is_some_and(|entry| matches!(entry.config.launch, UpstreamLaunch::Command(_)))
         })
+    }
+
+    /// Whether there are upstreams.
+    pub fn has_upstreams(&self) -> bool {
+        !self.upstreams().all.is_empty()
     }
 
     /// Every tool of upstreams; rights are checked per call.
     pub(crate) fn upstream_tools(&self) -> &[&'static ToolDef] {
-        match self.upstreams().all.is_empty() {
-            true => &[],
-            false => &self.upstreams().tools(self.loaded()).all,
-        }
+        self.upstreams().tools(self.loaded())
     }
 
     /// The tools of upstreams that MCP clients are listed.
     pub(crate) fn promoted_tools(&self) -> &[&'static ToolDef] {
-        let upstreams = self.upstreams();
-        let promotes = |entry: &ConfiguredUpstream| !entry.config.promoted.is_empty();
-        match upstreams.all.iter().any(promotes) {
-            true => &upstreams.tools(self.loaded()).promoted,
-            false => &[],
-        }
+        self.upstreams().promoted(self.loaded())
     }
 
     /// Tokens that the promoted tools of an upstream take in a list.
@@ -212,19 +253,14 @@ impl App {
 
     /// Each upstream in short, in the order of the configuration.
     pub fn upstream_summaries(&self) -> Vec<UpstreamSummary> {
-        if self.upstreams().all.is_empty() {
-            return Vec::new();
-        }
-        let tools = self.upstreams().tools(self.loaded());
         let summaries = self.upstreams().all.iter().map(|entry| {
-            let name = &entry.config.name;
-            let own = |tool: &&&ToolDef| tool.origin.is_some_and(|own| &own.upstream == name);
-            let missing = tools.missing.iter().find(|(missing, _)| missing == name);
+            let tools = entry.tools(self.loaded());
+            let is_tool = |tool: &&&ToolDef| tool.origin.is_some_and(UpstreamTool::is_tool);
             let upstream = entry.upstream.get().and_then(|made| made.as_ref().ok());
             UpstreamSummary {
-                name: name.clone(),
-                tools: tools.all.iter().filter(own).count(),
-                missing: missing.map(|(_, why)| why.clone()),
+                name: entry.config.name.clone(),
+                tools: tools.all.iter().filter(is_tool).count(),
+                missing: tools.missing.clone(),
                 health: upstream
                     .map(|upstream| upstream.health())
                     .unwrap_or_default(),

@@ -55,7 +55,7 @@ async fn call(app: &Arc<App>, surface: Surface, name: &str, args: Value) -> Call
         cancel,
         progress: None,
         correlation_id: None,
-        approver: None,
+        ask_user: None,
         slot: None,
     })
     .await

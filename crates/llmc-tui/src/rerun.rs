@@ -156,7 +156,7 @@ impl RepeatRunner {
                 cancel,
                 progress: None,
                 correlation_id: None,
-                approver: None,
+                ask_user: None,
                 slot: None,
             };
             let outcome = app.call(request).await;

@@ -203,7 +203,7 @@ pub(super) async fn make_call<F: Future<Output = CallOutcome> + Send + 'static>(
         cancel,
         progress: None,
         correlation_id: Some(id.clone()),
-        approver: None,
+        ask_user: None,
         slot: http_caller.slot.clone(),
     };
     let calling = work(app, call);

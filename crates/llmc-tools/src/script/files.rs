@@ -123,7 +123,7 @@ pub(super) async fn system(
         cancel,
         progress: None,
         correlation_id: Some(tools.cx().correlation_id().to_owned()),
-        approver: None,
+        ask_user: None,
         slot: None,
     };
     let app = tools.cx().app();

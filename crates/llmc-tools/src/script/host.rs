@@ -1,6 +1,6 @@
 //! A script's calls: they go through `App::call` like every other call.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use llmc_sandbox::{
     Exception, PRINTED_AS, ScriptCall, ScriptCallError, ScriptHost, SystemCall, SystemReply,
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::files;
 use crate::approval;
-use crate::call::Call;
+use crate::call::{Call, Progress};
 use crate::cx::{Caller, Cx, Form, Surface};
 use crate::error::{Error, ErrorKind, Family};
 use crate::meant;
@@ -115,6 +115,12 @@ impl Tools<'_> {
         }
     }
 
+    /// Passes on what a server says about a call, as what the script is at.
+    fn progress(&self) -> Progress {
+        let cx = self.cx.clone();
+        Arc::new(move |_, words| cx.tell(words.to_owned()))
+    }
+
     fn no_tool(&self, name: &str) -> ScriptCallError {
         let reach = Reach::of(self.cx.app().config(), Surface::Code);
         let near = meant::suggestion_for(name, &reach);
@@ -184,9 +190,9 @@ impl ScriptHost for Tools<'_> {
             args,
             caller: self.caller.clone(),
             cancel,
-            progress: None,
+            progress: tool.origin.map(|_| self.progress()),
             correlation_id: Some(self.cx.correlation_id().to_owned()),
-            approver: None,
+            ask_user: self.cx.ask_user().cloned(),
             slot: None,
         };
         let script = self.cx.recording();

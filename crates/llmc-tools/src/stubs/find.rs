@@ -49,21 +49,23 @@ pub(crate) fn search(tools: &[&ToolDef], query: &str) -> Vec<ToolMatch> {
         .take(MAX_QUERY_WORDS)
         .collect();
     let pages: Vec<ToolWords> = tools.iter().map(|tool| ToolWords::of(tool)).collect();
-    let mut scored: Vec<(f64, &ToolDef)> = tools
+    let mut scores: Vec<f64> = tools
         .iter()
-        .zip(&pages)
-        .map(|(tool, page)| {
+        .map(|tool| {
             let named = query == tool.name || tool.aliases.contains(&query);
-            let fits = asked
-                .iter()
-                .map(|word| page.fit(word) * rarity(&pages, word));
-            (
-                fits.sum::<f64>() + if named { EXACT_NAME_SCORE } else { 0.0 },
-                *tool,
-            )
+            if named { EXACT_NAME_SCORE } else { 0.0 }
         })
-        .filter(|(score, _)| *score > 0.0)
         .collect();
+    // Each word is compared with each tool once, since upstreams may have thousands.
+    for word in &asked {
+        let fits: Vec<f64> = pages.iter().map(|page| page.fit(word)).collect();
+        let rarity = rarity(&fits);
+        for (score, fit) in scores.iter_mut().zip(&fits) {
+            *score += fit * rarity;
+        }
+    }
+    let mut scored: Vec<(f64, &ToolDef)> = scores.into_iter().zip(tools.iter().copied()).collect();
+    scored.retain(|(score, _)| *score > 0.0);
     // Stable, so equals stay in the catalogue's order.
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     // What fits a tenth as well as the best is noise.
@@ -118,10 +120,10 @@ impl ToolWords {
     }
 }
 
-/// A word that few tools have says more.
-fn rarity(pages: &[ToolWords], word: &str) -> f64 {
-    let having = pages.iter().filter(|page| page.fit(word) > 0.0).count();
-    (1.0 + pages.len() as f64 / (1.0 + having as f64)).ln()
+/// A word that few tools have says more; by how well it fits each.
+fn rarity(fits: &[f64]) -> f64 {
+    let having = fits.iter().filter(|fit| **fit > 0.0).count();
+    (1.0 + fits.len() as f64 / (1.0 + having as f64)).ln()
 }
 
 /// A slip of the pen, or a form that [`stem`] does not know.

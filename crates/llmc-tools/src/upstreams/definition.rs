@@ -5,14 +5,14 @@
 use std::collections::HashMap;
 
 use llmc_config::UpstreamConfig;
-use llmc_gateway::{ToolPin, listed_name};
-use serde_json::{Map, Value};
+use llmc_gateway::{PinnedTools, ToolPin, listed_name};
+use serde_json::{Map, Value, json};
 
 use super::run;
 use crate::error::{ErrorKind, Family};
 use crate::schema::{Lean, strip};
 use crate::shape::{HELP, Shape};
-use crate::tool::{Effect, LeanSource, ToolDef};
+use crate::tool::{Effect, LeanSource, PinnedLean, ToolDef};
 
 /// The house limits on what a list sends for a tool.
 const MAX_DESCRIPTION_WORDS: usize = 15;
@@ -32,59 +32,193 @@ const ERRORS: &[ErrorKind] = &[
 #[derive(Debug)]
 pub(crate) struct UpstreamTool {
     pub(crate) upstream: String,
-    /// As the server calls it.
-    pub(crate) tool: String,
+    /// What a call asks the server for.
+    pub(crate) function: UpstreamFunction,
     /// `NAME.tool`: what rights and records call it.
     pub(crate) full_name: String,
-    /// All that the server says about it.
+    /// All that the server says about it; nothing about what this program adds.
     pub(crate) description: String,
-    /// Of the tool as this definition was made of it.
-    pub(crate) hash: String,
 }
 
-/// The definition that scripts, REST and the command line use.
-pub(super) fn define(config: &UpstreamConfig, pin: &ToolPin, function: &str) -> &'static ToolDef {
-    let full_name: &'static str = leak(format!("{}.{function}", config.name));
+impl UpstreamTool {
+    /// Whether it is a tool of the server, and not a way to its resources or prompts.
+    pub(super) fn is_tool(&self) -> bool {
+        matches!(self.function, UpstreamFunction::Tool { .. })
+    }
+}
+
+/// What a call asks the server for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum UpstreamFunction {
+    Tool {
+        /// As the server calls it.
+        name: String,
+        /// Of the tool as this definition was made of it.
+        hash: String,
+    },
+    Resources,
+    ReadResource,
+    Prompts,
+    GetPrompt,
+}
+
+impl UpstreamFunction {
+    /// What a server offers beside tools.
+    pub(super) fn of_server(pins: &PinnedTools) -> Vec<UpstreamFunction> {
+        let mut functions = Vec::new();
+        if pins.has_resources {
+            functions.extend([UpstreamFunction::Resources, UpstreamFunction::ReadResource]);
+        }
+        if pins.has_prompts {
+            functions.extend([UpstreamFunction::Prompts, UpstreamFunction::GetPrompt]);
+        }
+        functions
+    }
+
+    /// The name it has unless a tool of the server has it; also what the operator's list of tools calls it.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            UpstreamFunction::Tool { name, .. } => name,
+            UpstreamFunction::Resources => "resources",
+            UpstreamFunction::ReadResource => "read_resource",
+            UpstreamFunction::Prompts => "prompts",
+            UpstreamFunction::GetPrompt => "get_prompt",
+        }
+    }
+
+    /// What is looked for by words, read in help and called: words, schema, what comes back.
+    fn lean(&self) -> Lean {
+        let (description, properties, required, fields) = match self {
+            UpstreamFunction::Tool { .. } => ("", json!({}), json!([]), ANY_DATA),
+            UpstreamFunction::Resources => (
+                "Lists the server's resources and templates for their addresses.",
+                json!({}),
+                json!([]),
+                "[{uri or uriTemplate, name, title, description, mimeType, size}]",
+            ),
+            UpstreamFunction::ReadResource => (
+                "Reads a resource of the server.",
+                json!({"uri": {"type": "string", "description": "As resources() lists it"}}),
+                json!(["uri"]),
+                "text, or data where it is JSON; bytes in {text, data, images, blobs}",
+            ),
+            UpstreamFunction::Prompts => (
+                "Lists the server's prompts and their arguments.",
+                json!({}),
+                json!([]),
+                "[{name, title, description, arguments: [{name, description, required}]}]",
+            ),
+            UpstreamFunction::GetPrompt => (
+                "Fills in a prompt of the server.",
+                json!({
+                    "name": {"type": "string", "description": "As prompts() lists it"},
+                    "arguments": {"type": "object", "description": "Values by name"},
+                }),
+                json!(["name"]),
+                "{description, messages: [{role, text}]}",
+            ),
+        };
+        let schema = json!({"type": "object", "properties": properties, "required": required});
+        let schema = schema.as_object().cloned().unwrap_or_default();
+        Lean {
+            description: description.to_owned(),
+            arguments: explained(&schema),
+            schema,
+            shape: Shape {
+                python_type: "Any".to_owned(),
+                fields: fields.to_owned(),
+            },
+        }
+    }
+}
+
+/// What a tool of an upstream returns.
+const ANY_DATA: &str = "the server's data: a dict or list where it sends JSON, else text";
+
+/// The definition of a tool that scripts, REST and the command line use.
+pub(super) fn define(config: &UpstreamConfig, pin: ToolPin, function: &str) -> &'static ToolDef {
     let own_name = format!("{}.{}", config.name, pin.name);
-    let aliases: &'static [&'static str] = match own_name == full_name {
+    let origin = origin(
+        config,
+        function,
+        UpstreamFunction::Tool {
+            name: pin.name.clone(),
+            hash: pin.hash.clone(),
+        },
+        pin.description.clone(),
+    );
+    let aliases: &'static [&'static str] = match own_name == origin.full_name {
         true => &[],
         false => Box::leak(Box::new([leak(own_name)])),
     };
-    let origin: &'static UpstreamTool = Box::leak(Box::new(UpstreamTool {
-        upstream: config.name.clone(),
-        tool: pin.name.clone(),
-        full_name: full_name.to_owned(),
-        description: pin.description.clone(),
-        hash: pin.hash.clone(),
-    }));
-    let arguments = explained(&pin.input_schema);
-    Box::leak(Box::new(ToolDef {
-        name: full_name,
+    leak_tool(ToolDef {
         aliases,
         effect: match pin.is_read_only() {
             true => Effect::UpstreamReads,
             false => Effect::UpstreamRuns,
         },
-        family: Family::Linux,
         destructive: pin.is_destructive(),
         idempotent: pin.annotations.get("idempotentHint") == Some(&Value::Bool(true)),
+        ..defined(
+            origin,
+            Box::new(move || Lean {
+                description: first_words(&pin.description, MAX_DESCRIPTION_WORDS),
+                schema: short_schema(&pin.input_schema),
+                arguments: explained(&pin.input_schema),
+                shape: Shape {
+                    python_type: "Any".to_owned(),
+                    fields: ANY_DATA.to_owned(),
+                },
+            }),
+        )
+    })
+}
+
+/// The definition of what a server offers beside tools. Reading is all that the protocol lets it do.
+pub(super) fn define_function(
+    config: &UpstreamConfig,
+    of_server: UpstreamFunction,
+    function: &str,
+) -> &'static ToolDef {
+    let lean = of_server.clone();
+    let origin = origin(config, function, of_server, String::new());
+    leak_tool(ToolDef {
+        keywords: "mcp server resource prompt",
+        ..defined(origin, Box::new(move || lean.lean()))
+    })
+}
+
+fn origin(
+    config: &UpstreamConfig,
+    function: &str,
+    asks_for: UpstreamFunction,
+    description: String,
+) -> &'static UpstreamTool {
+    Box::leak(Box::new(UpstreamTool {
+        upstream: config.name.clone(),
+        function: asks_for,
+        full_name: format!("{}.{function}", config.name),
+        description,
+    }))
+}
+
+/// A definition that only looks; its words are made when they are asked for.
+fn defined(origin: &'static UpstreamTool, lean: Box<dyn FnOnce() -> Lean + Send>) -> ToolDef {
+    ToolDef {
+        name: &origin.full_name,
+        aliases: &[],
+        effect: Effect::UpstreamReads,
+        family: Family::Linux,
+        destructive: false,
+        idempotent: true,
         retrieves: false,
         errors: ERRORS,
-        keywords: leak(pin.description.clone()),
-        lean: LeanSource::Given(Box::leak(Box::new(Lean {
-            description: first_words(&pin.description, MAX_DESCRIPTION_WORDS),
-            schema: short_schema(&pin.input_schema),
-            arguments,
-            shape: Shape {
-                python_type: "Any".to_owned(),
-                fields: "the server's data: a dict or list where it sends JSON, else text"
-                    .to_owned(),
-            },
-        }))),
+        keywords: &origin.description,
+        lean: LeanSource::Pinned(Box::leak(Box::new(PinnedLean::new(lean)))),
         run: run::run,
         time_limit: run::time_limit,
         origin: Some(origin),
-    }))
+    }
 }
 
 /// The same under a name that MCP clients accept and no other tool has.
@@ -104,7 +238,7 @@ pub(super) fn promote(tool: &'static ToolDef, is_taken: impl Fn(&str) -> bool) -
         aliases: &[],
         lean: match &tool.lean {
             LeanSource::Made(make) => LeanSource::Made(*make),
-            LeanSource::Given(lean) => LeanSource::Given(lean),
+            LeanSource::Pinned(lean) => LeanSource::Pinned(lean),
         },
         ..*tool
     }))
@@ -217,6 +351,10 @@ fn first_words(text: &str, max_words: usize) -> String {
         );
     }
     words.join(" ")
+}
+
+fn leak_tool(tool: ToolDef) -> &'static ToolDef {
+    Box::leak(Box::new(tool))
 }
 
 fn leak(text: String) -> &'static str {

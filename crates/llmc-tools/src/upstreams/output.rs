@@ -36,6 +36,8 @@ pub(super) struct UpstreamOutput {
     unshown: usize,
     /// What stands for each image where a script prints the result.
     image_names: Vec<String>,
+    /// Whether there are no bytes in the data.
+    is_plain: bool,
     notes: Vec<String>,
 }
 
@@ -47,17 +49,27 @@ impl UpstreamOutput {
         cancel: &CancelToken,
     ) -> UpstreamOutput {
         let mut text = answer.text();
-        let (mut notes, mut image_names) = (Vec::new(), Vec::new());
+        let (mut notes, mut image_names) = (answer.notes.clone(), Vec::new());
         let (mut image, mut unshown, mut raw_images) = (None, 0, Vec::new());
+        let mut blobs = Vec::new();
         for part in &answer.parts {
-            let AnswerPart::Image { mime_type, data } = part else {
-                continue;
+            let (mime_type, data) = match part {
+                AnswerPart::Image { mime_type, data } => (mime_type, data),
+                AnswerPart::Blob {
+                    uri,
+                    mime_type,
+                    data,
+                } => {
+                    blobs.push(json!({"uri": uri, "mime_type": mime_type, "data": data}));
+                    continue;
+                }
+                AnswerPart::Text(_) | AnswerPart::Named(_) => continue,
             };
             let bytes = data.len() / 4 * 3;
             image_names.push(format!("[image {mime_type}, {bytes} bytes]"));
             raw_images.push(json!({"mime_type": mime_type, "data": data}));
             // One is shown, so no other is converted.
-            if image.is_some() || notes.len() == MAX_BAD_IMAGES {
+            if image.is_some() || notes.len() >= MAX_BAD_IMAGES {
                 unshown += 1;
                 continue;
             }
@@ -72,15 +84,21 @@ impl UpstreamOutput {
                 .ok()
                 .filter(|value| value.is_object() || value.is_array()),
         };
-        let is_json = parsed.is_some();
         if let (Some(parsed), true) = (&parsed, text.trim().is_empty()) {
             text = parsed.to_string();
         }
-        let data = match (parsed, raw_images.is_empty()) {
+        // The text may say in words what the data says.
+        let is_json = parsed.is_some() && text.trim_start().starts_with(['{', '[']);
+        let is_plain = raw_images.is_empty() && blobs.is_empty();
+        let data = match (parsed, is_plain) {
             (Some(parsed), true) => parsed,
             (None, true) => text.clone().into(),
             (parsed, false) => {
-                json!({"text": text, "data": parsed, "images": raw_images})
+                let mut data = json!({"text": text, "data": parsed, "images": raw_images});
+                if !blobs.is_empty() {
+                    data["blobs"] = blobs.into();
+                }
+                data
             }
         };
         UpstreamOutput {
@@ -91,6 +109,7 @@ impl UpstreamOutput {
             image,
             unshown,
             image_names,
+            is_plain,
             notes,
         }
     }
@@ -107,7 +126,7 @@ impl Render for UpstreamOutput {
         if room.form() == Form::Data {
             let mut rendition = Rendition::data();
             rendition.notes = self.notes.clone();
-            if !self.image_names.is_empty() && room.is_in_script() {
+            if !self.is_plain && room.is_in_script() {
                 // Images as text would cost more than they say.
                 let mut lines = vec![self.text.clone()];
                 lines.extend(self.image_names.iter().cloned());

@@ -1,24 +1,24 @@
 //! A call of an upstream's tool.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use llmc_config::{UpstreamCommand, UpstreamConfig, UpstreamHttp, UpstreamLaunch};
 use llmc_exec::{Confinement, Profile, SYSTEM_SEARCH_PATH, Settings};
 use llmc_gateway::{
-    ChildLaunch, Error as GatewayError, HttpLaunch, Launch, Upstream, UpstreamCall, lies_in,
+    AskUser, ChildLaunch, Error as GatewayError, HttpLaunch, Launch, Upstream, UpstreamCall,
+    UpstreamRequest, lies_in,
 };
 use serde_json::{Map, Value};
 
-use super::definition::UpstreamTool;
+use super::definition::{UpstreamFunction, UpstreamTool};
 use super::output::UpstreamOutput;
 use crate::app::App;
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::recording;
-use crate::seal::{seal, seal_failure};
-use crate::tool::{Effect, RunningTool, ToolDef};
+use crate::tool::{Effect, RunningTool, ToolDef, finish};
 
 /// Characters of a failed tool's own words in an error.
 const MAX_FAILURE_CHARS: usize = 2_000;
@@ -27,8 +27,17 @@ const MAX_FAILURE_CHARS: usize = 2_000;
 const DEPTH_VARIABLE: &str = "LLMC_UPSTREAM_DEPTH";
 const MAX_DEPTH: u32 = 2;
 
-/// As long as a command may be waited for.
+/// How long the user may take to answer what servers ask in one call.
+const MAX_USER_TIME: Duration = Duration::from_secs(1_800);
+
+/// As long as a command may be waited for, and as long as the user may be asked.
 pub(super) fn time_limit(cx: &Cx) -> Duration {
+    let asked = cx.ask_user().map(|_| MAX_USER_TIME);
+    server_time(cx) + asked.unwrap_or_default()
+}
+
+/// How long the server may take.
+fn server_time(cx: &Cx) -> Duration {
     cx.app().config().mcp.exec.max_wait()
 }
 
@@ -36,26 +45,16 @@ pub(super) fn time_limit(cx: &Cx) -> Duration {
 pub(super) fn run(cx: Cx, args: Map<String, Value>) -> RunningTool {
     let since = Instant::now();
     Box::pin(async move {
+        let mut args = args;
         let found = cx.app().find_tool(cx.tool());
         let Some((tool, origin)) = found.and_then(|tool| Some((tool, tool.origin?))) else {
             return Err(Error::new(ErrorKind::Internal, "no tool of an upstream"));
         };
-        match call(&cx, tool, origin, &args, since).await {
-            Ok(output) => {
-                cx.blocking(move |cx, cancel| {
-                    recording::finish(cx);
-                    seal(cx, cancel, &output)
-                })
-                .await
-            }
-            Err(error) => {
-                cx.blocking(move |cx, _| {
-                    recording::finish(cx);
-                    Err(seal_failure(cx, error))
-                })
-                .await
-            }
+        if origin.function == UpstreamFunction::GetPrompt {
+            parse_arguments(&mut args);
         }
+        let returned = call(&cx, tool, origin, &args, since).await;
+        finish(&cx, tool, returned).await
     })
 }
 
@@ -77,13 +76,12 @@ async fn call(
     let words = cx.clone();
     let answered = upstream
         .call(UpstreamCall {
-            tool: &origin.tool,
-            hash: &origin.hash,
-            args,
-            timeout: time_limit(cx),
+            request: request(&origin.function, args)?,
+            timeout: server_time(cx),
             since,
             cancel: cx.cancel(),
             progress: Some(Arc::new(move |said: &str| words.tell(said.to_owned()))),
+            ask_user: cx.ask_user().map(|user| asking(&origin.upstream, user)),
         })
         .await;
     let answer = answered.map_err(|error| failure(&origin.upstream, error))?;
@@ -98,6 +96,49 @@ async fn call(
     }
     cx.blocking(move |_, cancel| Ok(UpstreamOutput::of(tool.name, answer, cancel)))
         .await
+}
+
+/// Reads the arguments of a prompt that come as text, as the command line gives them.
+fn parse_arguments(args: &mut Map<String, Value>) {
+    if let Some(given) = args.get_mut("arguments")
+        && let Some(parsed) = given
+            .as_str()
+            .and_then(|text| serde_json::from_str(text).ok())
+    {
+        *given = parsed;
+    }
+}
+
+/// What the server is asked for.
+fn request<'a>(
+    function: &'a UpstreamFunction,
+    args: &'a Map<String, Value>,
+) -> Result<UpstreamRequest<'a>> {
+    let text = |name: &str| {
+        let given = args.get(name).and_then(Value::as_str);
+        given.ok_or_else(|| Error::bad_args(format!("{name} is missing, or no text")))
+    };
+    Ok(match function {
+        UpstreamFunction::Tool { name, hash } => UpstreamRequest::Tool { name, hash, args },
+        UpstreamFunction::Resources => UpstreamRequest::Resources,
+        UpstreamFunction::ReadResource => UpstreamRequest::ReadResource { uri: text("uri")? },
+        UpstreamFunction::Prompts => UpstreamRequest::Prompts,
+        UpstreamFunction::GetPrompt => {
+            static NONE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
+            let name = text("name")?;
+            let args = match args.get("arguments") {
+                Some(Value::Object(given)) => given,
+                None | Some(Value::Null) => &NONE,
+                Some(_) => return Err(Error::bad_args("arguments is no object: values by name")),
+            };
+            UpstreamRequest::Prompt { name, args }
+        }
+    })
+}
+
+/// Asks the same user, and says who wants to know: the client shows questions as this server's own.
+fn asking(upstream: &str, user: &AskUser) -> AskUser {
+    user.with_prefix(format!("The MCP server {upstream} asks: "))
 }
 
 /// The gateway's error in the terms of the error table.
@@ -115,12 +156,22 @@ fn failure(upstream: &str, error: GatewayError) -> Error {
         error,
         GatewayError::Ended { .. } | GatewayError::Waiting { .. } | GatewayError::TimedOut(_)
     );
+    let needs_credentials = matches!(
+        error,
+        GatewayError::Refused {
+            code: 401 | 403,
+            ..
+        }
+    );
     let error = Error::new(kind, message).retry(retryable);
     match kind {
         ErrorKind::CommandDenied | ErrorKind::NotFound => error.hint(format!(
             "the user can look at the change and accept it with `llmc upstream accept {upstream}`"
         )),
         ErrorKind::TooLarge => error.hint("ask the tool for less at a time"),
+        _ if needs_credentials => error.hint(format!(
+            "the user has to renew the credentials: token_file or headers_env of the upstream {upstream}"
+        )),
         _ => error,
     }
 }
@@ -128,9 +179,7 @@ fn failure(upstream: &str, error: GatewayError) -> Error {
 impl App {
     /// The connection to an upstream, which its first call makes.
     pub(super) fn upstream(&self, name: &str) -> Result<Arc<Upstream>> {
-        let mut all = self.upstreams().all.iter();
-        let entry = all.find(|entry| entry.config.name == name);
-        let entry = entry.ok_or_else(|| {
+        let entry = self.upstreams().find(name).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("there is no upstream {name}"))
         })?;
         let made = entry.upstream.get_or_init(|| {

@@ -334,7 +334,7 @@ pub(super) fn call_on(
             cancel,
             progress,
             correlation_id: None,
-            approver: None,
+            ask_user: None,
             slot: None,
         })
         .await

@@ -305,7 +305,7 @@ fn summary(upstream: &UpstreamConfig, pins: &PinnedTools) -> String {
     for left in &pins.left_out {
         let _ = writeln!(out, "left out: {}", visible(left));
     }
-    if let Some(function) = pins.functions().first() {
+    if let Some(function) = pins.functions(&[]).first() {
         let _ = writeln!(
             out,
             "scripts call them as tools.{name}.{function}(…), the shell as llmc tool {name}.{function}"

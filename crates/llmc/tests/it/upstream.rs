@@ -1,6 +1,8 @@
 //! Other MCP servers behind this one: adding, calling, accepting, and servers that behave badly.
 
 mod hostile;
+mod offers;
+mod questions;
 
 use llmc_testkit::{McpClient, ProcessOutput, TestWorkspace};
 use serde_json::{Value, json};
