@@ -292,7 +292,7 @@ fn render(run: &TestRun, raw_len: u64, tokens: usize) -> Condensed {
             ..Totals::default()
         },
         shown: shown as u64,
-        hot_zone: hot_zone(&run.failures),
+        hot_zone: hot_zone(run),
     }
 }
 
@@ -334,17 +334,38 @@ pub(crate) fn block(failure: &TestFailure) -> LineBlock<'_> {
     }
 }
 
-/// The file with the most failures, when there is more than one in it.
-fn hot_zone(failures: &[TestFailure]) -> Option<String> {
+/// The file with the most failed tests, when there is more than one in it.
+fn hot_zone(run: &TestRun) -> Option<String> {
     let mut by_path: HashMap<&str, usize> = HashMap::new();
-    let paths = failures.iter().filter_map(|f| f.location.as_deref());
-    for path in paths.filter_map(|location| location.rsplit_once(':')) {
-        *by_path.entry(path.0).or_default() += 1;
+    for path in run
+        .failures
+        .iter()
+        .filter_map(|f| test_file(run.framework, f))
+    {
+        *by_path.entry(path).or_default() += 1;
     }
     let (path, count) = by_path
         .into_iter()
         .max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(a.0)))?;
     (count > 1).then(|| path.to_owned())
+}
+
+/// The file of a test, which its id names for some runners; else where it failed.
+fn test_file(framework: Framework, failure: &TestFailure) -> Option<&str> {
+    let separator = match framework {
+        Framework::Pytest => "::",
+        Framework::Jest => " › ",
+        Framework::Vitest => " > ",
+        _ => "",
+    };
+    match failure.id.split_once(separator) {
+        Some((path, _)) if !separator.is_empty() => Some(path),
+        _ => failure
+            .location
+            .as_deref()?
+            .rsplit_once(':')
+            .map(|(path, _)| path),
+    }
 }
 
 fn contains_any(text: &str, words: &[&str]) -> bool {

@@ -2,6 +2,8 @@
 //! vitest 4.1, tsc 7.0, cargo-nextest 0.9 and cargo 1.95. Python's unittest, pytest and `cargo test` are run here as
 //! well; `scripts/test` provides pytest.
 
+mod pytest_ids;
+
 use std::process::Command;
 
 use proptest::prelude::*;
@@ -18,6 +20,7 @@ const SAMPLES: &[&str] = &[
     include_str!("samples/nextest.txt"),
     include_str!("samples/pytest.txt"),
     include_str!("samples/pytest_line_q.txt"),
+    include_str!("samples/pytest_no_summary.txt"),
     include_str!("samples/pytest_short_v.txt"),
     include_str!("samples/tsc.txt"),
     include_str!("samples/tsc_pretty.txt"),
@@ -67,6 +70,7 @@ fn every_runner_is_counted() {
             (Nextest, 1, 6, 0, 1, 6),
             (Pytest, 1, 5, 2, 1, 7),
             (Pytest, 1, 5, 1, 1, 6),
+            (Pytest, 5, 10, 4, 0, 14),
             (Pytest, 1, 5, 2, 1, 7),
             (Tsc, 0, 0, 2, 0, 2),
             (Tsc, 0, 0, 2, 0, 2),
