@@ -11,7 +11,10 @@ mod cargo;
 mod go;
 mod jest;
 mod nextest;
+mod node_error;
+mod node_spec;
 mod pytest;
+mod tap;
 #[cfg(test)]
 mod tests;
 mod tsc;
@@ -41,6 +44,10 @@ pub enum Framework {
     Go,
     Jest,
     Vitest,
+    /// `node --test`, whichever way it reports.
+    Node,
+    /// The Test Anything Protocol of any other program.
+    Tap,
     /// The TypeScript compiler on its own.
     Tsc,
 }
@@ -55,6 +62,8 @@ impl Framework {
             Self::Go => "go test",
             Self::Jest => "jest",
             Self::Vitest => "vitest",
+            Self::Node => "node --test",
+            Self::Tap => "TAP",
             Self::Tsc => "tsc",
         }
     }
@@ -73,6 +82,7 @@ impl Framework {
             Self::Go => program == "go",
             Self::Jest => matches!(program, "jest" | "npm"),
             Self::Vitest => matches!(program, "vitest" | "npm"),
+            Self::Node | Self::Tap => matches!(program, "node" | "tap" | "npm"),
             Self::Tsc => matches!(program, "tsc" | "npm"),
         }
     }
@@ -210,6 +220,8 @@ const PARSERS: &[(&[&str], Parser)] = &[
     (cargo::MARKERS, cargo::parse),
     (vitest::MARKERS, vitest::parse),
     (jest::MARKERS, jest::parse),
+    (node_spec::MARKERS, node_spec::parse),
+    (tap::MARKERS, tap::parse),
     (unittest::MARKERS, unittest::parse),
     (go::MARKERS, go::parse),
     (tsc::MARKERS, tsc::parse),
