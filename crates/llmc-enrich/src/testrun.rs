@@ -14,6 +14,7 @@ mod nextest;
 mod node_error;
 mod node_spec;
 mod pytest;
+mod same_error;
 mod tap;
 #[cfg(test)]
 mod tests;
@@ -21,18 +22,21 @@ mod tsc;
 mod unittest;
 mod vitest;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::budget::{LineBlock, clip, names, plural, share, thousands, within, write_block};
+use crate::budget::{clip, names, plural, share, thousands, within, write_block};
 use crate::terminal::settled;
 use crate::{Condensed, Totals};
+
+pub(crate) use same_error::{FailureGroup, groups};
 
 /// Lines kept of one failure's message.
 const MAX_MESSAGE_LINES: usize = 40;
 /// Bytes kept of one line.
 const MAX_LINE_BYTES: usize = 400;
+/// The share of a budget that the names of failures with one error may take.
+pub(crate) const SAME_ERROR_SHARE: usize = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framework {
@@ -267,19 +271,19 @@ fn render(run: &TestRun, raw_len: u64, tokens: usize) -> Condensed {
             .map(|crumb| crate::budget::crumb_cost(crumb))
             .sum::<usize>();
     let room = tokens.saturating_sub(fixed);
+    let groups = groups(&run.failures);
     // A first line takes a good ten tokens: more failures than this cannot be shown, so they need not be prepared.
-    let prepared = run.failures.len().min(room / 4);
-    let blocks: Vec<_> = run.failures[..prepared].iter().map(block).collect();
+    let prepared = groups.len().min(room / 4);
+    let blocks: Vec<_> = groups[..prepared]
+        .iter()
+        .map(|group| group.block(tokens / SAME_ERROR_SHARE))
+        .collect();
     let mut shares = share(&blocks, room);
-    let mut shown = shares.blocks();
-    if shown < run.failures.len() {
+    if shares.blocks() < groups.len() {
         let for_names = (room / 5).max(24).min(room);
         shares = share(&blocks, room - for_names);
-        shown = shares.blocks();
-        let rest: Vec<&str> = run.failures[shown..]
-            .iter()
-            .map(|f| f.id.as_str())
-            .collect();
+        let rest = &groups[shares.blocks()..];
+        let rest: Vec<&str> = rest.iter().flat_map(FailureGroup::ids).collect();
         let what = plural(rest.len() as u64, "more failure");
         let list = names(&rest, for_names.saturating_sub(12) + shares.left);
         breadcrumbs.insert(
@@ -291,6 +295,8 @@ fn render(run: &TestRun, raw_len: u64, tokens: usize) -> Condensed {
             },
         );
     }
+    let shown = groups[..shares.blocks()].iter().map(FailureGroup::len);
+    let shown: usize = shown.sum();
     for (block, lines) in blocks.iter().zip(&shares.lines) {
         write_block(&mut body, block, *lines);
     }
@@ -328,22 +334,6 @@ fn counts(run: &TestRun) -> String {
         line.push_str(&format!(" in {:.2}s", duration.as_secs_f64()));
     }
     line
-}
-
-/// A failure with its details, most telling first.
-pub(crate) fn block(failure: &TestFailure) -> LineBlock<'_> {
-    let mut lines: Vec<Cow<'_, str>> = Vec::with_capacity(2 + failure.message.len());
-    let label = failure.kind.label();
-    lines.push(Cow::Owned(match &failure.location {
-        Some(location) => format!("{label} {} ({location})", failure.id),
-        None => format!("{label} {}", failure.id),
-    }));
-    let details = failure.assertion.iter().chain(&failure.message);
-    lines.extend(details.map(|line| Cow::Owned(format!("    {line}"))));
-    LineBlock {
-        lines,
-        dropped: failure.dropped,
-    }
 }
 
 /// The file with the most failed tests, when there is more than one in it.

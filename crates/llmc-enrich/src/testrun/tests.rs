@@ -3,6 +3,7 @@
 //! test` and `node --test` are run here as well; `scripts/test` provides pytest.
 
 mod pytest_ids;
+mod same_error;
 mod tap;
 
 use std::process::Command;
@@ -425,7 +426,18 @@ fn account(run: &TestRun, condensed: &Condensed) -> (u64, u64) {
             .iter()
             .any(|l| line.starts_with(l))
     });
-    let shown = first_lines.count() as u64;
+    let mut shown = first_lines.count() as u64;
+    for line in condensed.body.lines() {
+        if let Some(list) = line.strip_prefix("    same error: ") {
+            let (named, more) = match list.split_once(" and ") {
+                Some((named, more)) => (named.split(", ").count() as u64, more),
+                None if list.ends_with(" more") => (0, list),
+                None => (list.split(", ").count() as u64, "0 more"),
+            };
+            let more = more.strip_suffix(" more").expect("a count");
+            shown += named + more.replace(',', "").parse::<u64>().expect("a number");
+        }
+    }
     let more = condensed.breadcrumbs.iter().find_map(|crumb| {
         let (count, _) = crumb.split_once(" more failure")?;
         count.replace(',', "").parse::<u64>().ok()
