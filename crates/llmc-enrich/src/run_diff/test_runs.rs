@@ -191,8 +191,10 @@ fn is_uncollected(framework: Framework, failure: &TestFailure) -> bool {
     }
 }
 
+/// Whether no test ran. Without `-v`, go counts packages and not the tests in them that passed.
 fn ran_nothing(run: &TestRun) -> bool {
-    run.passed + run.failed + run.skipped == 0
+    let is_package = |note: &String| run.framework == Framework::Go && note.ends_with(" ok");
+    run.passed + run.failed + run.skipped == 0 && !run.notes.iter().any(is_package)
 }
 
 /// The file of a test.

@@ -210,6 +210,19 @@ fn a_run_that_failed_for_another_reason_is_a_test_run() {
 }
 
 #[test]
+fn packages_of_go_that_pass_are_a_test_run() {
+    let passed = "ok  \texample.com/a\t0.10s\n";
+    let failed = "--- FAIL: TestAdd (0.00s)\n    a_test.go:7: wrong\nFAIL\nFAIL\texample.com/a\t0.10s\nFAIL\n";
+    let said = text("go test ./...", (passed, 0), (failed, 1));
+    assert!(
+        said.contains("newly failing (1):\nFAIL example.com/a TestAdd"),
+        "{said}"
+    );
+    let said = text("go test ./...", (passed, 0), (passed, 0));
+    assert!(said.ends_with("no test changed its result\n"), "{said}");
+}
+
+#[test]
 fn tests_of_one_name_in_two_files_are_two() {
     let run = |file: &str| {
         format!(
