@@ -12,11 +12,11 @@ mod tests;
 use crate::budget::{LineBlock, clip, cost, names, plural, share, thousands, within, write_block};
 use crate::output::{condenser_name, is_test_run, test_run};
 use crate::terminal::settled;
-use crate::testrun::{self, TestFailure};
+use crate::testrun::{self, FailureGroup, Framework, TestFailure};
 use crate::{Condensed, Totals, diff};
 
 pub use diagnostics::{Diagnostic, DiagnosticDiff};
-pub use test_runs::TestRunDiff;
+pub use test_runs::{TestRunDiff, UnrunSide};
 
 /// Unchanged lines around a change of the output.
 const CONTEXT: usize = 2;
@@ -38,8 +38,8 @@ pub struct FinishedRun<'a> {
 #[derive(Debug, Clone)]
 pub struct RunDiff {
     pub found: RunDifference,
-    /// The last lines of the run as it is now, where it failed and nothing else says why.
-    tail: Option<String>,
+    /// The last lines of a run that failed where nothing else says why, each under a title.
+    tails: Vec<(String, String)>,
 }
 
 /// The difference, by what the output is.
@@ -55,21 +55,35 @@ impl RunDiff {
     /// Compares what a command printed at a base and now. `argv` are the words of the program that printed it.
     pub fn of(argv: &[String], base: FinishedRun<'_>, now: FinishedRun<'_>) -> RunDiff {
         let found = difference(argv, base, now);
-        let is_explained = match &found {
-            RunDifference::Tests(tests) => {
-                tests.now_counts.is_some()
-                    && !(tests.newly_failing.is_empty()
-                        && tests.failing_in_both.is_empty()
-                        && tests.not_collected_now.is_empty())
+        let (is_base_told, is_now_told) = match &found {
+            RunDifference::Tests(tests) => tests.explains(),
+            RunDifference::Diagnostics(found) => {
+                (true, !found.new.is_empty() || found.unchanged > 0)
             }
-            RunDifference::Diagnostics(found) => !found.new.is_empty() || found.unchanged > 0,
-            RunDifference::Output(diff) => !diff.is_empty(),
+            RunDifference::Output(diff) => (true, !diff.is_empty()),
         };
-        let tail = (now.exit_code != Some(0) && !is_explained).then(|| tail(now.text));
-        RunDiff {
-            found,
-            tail: tail.filter(|tail| !tail.is_empty()),
+        let sides = [
+            ("at the base", base, is_base_told),
+            ("now", now, is_now_told),
+        ];
+        let mut tails = Vec::new();
+        for (side, run, is_told) in sides {
+            let is_unrun =
+                matches!(&found, RunDifference::Tests(tests) if tests.is_unrun(side == "now"));
+            if is_told || (run.exit_code == Some(0) && !is_unrun) {
+                continue;
+            }
+            let ended = match run.exit_code {
+                _ if !is_unrun => String::new(),
+                Some(code) => format!(", exit {code}"),
+                None => ", ended by a signal".to_owned(),
+            };
+            let tail = tail(run.text);
+            if !tail.is_empty() || is_unrun {
+                tails.push((format!("[last lines {side}{ended}]"), tail));
+            }
         }
+        RunDiff { found, tails }
     }
 
     /// The comparison within `budget` tokens.
@@ -87,8 +101,9 @@ impl RunDiff {
             },
             RunDifference::Output(text) => diff::condense(text, tokens),
         };
-        if let Some(tail) = &self.tail {
-            found.body.push_str("[last lines now]\n");
+        for (title, tail) in &self.tails {
+            found.body.push_str(title);
+            found.body.push('\n');
             found.body.push_str(tail);
         }
         found
@@ -98,7 +113,10 @@ impl RunDiff {
 fn difference(argv: &[String], base: FinishedRun<'_>, now: FinishedRun<'_>) -> RunDifference {
     let is_checker = diagnostics::is_checker(argv);
     if !is_checker {
-        let run = |run: FinishedRun<'_>| test_run(argv, run.text, run.exit_code);
+        // A run that passed and failed for another reason, such as too little coverage, is a test run all the same.
+        let run = |run: FinishedRun<'_>| {
+            test_run(argv, run.text, None).filter(|run| run.framework != Framework::Tsc)
+        };
         if let Some(tests) = TestRunDiff::of(run(base), run(now)) {
             return RunDifference::Tests(tests);
         }
@@ -150,24 +168,48 @@ impl Sections {
 
     /// A title with a count, and under it as much of each block as there is room for. `later` sections need some room too.
     fn blocks(&mut self, title: &str, blocks: &[LineBlock<'_>], later: usize) {
+        self.counted_blocks(title, blocks, |_| 1, later);
+    }
+
+    /// Failures under a title, those with one error together.
+    fn failures(&mut self, title: &str, failures: &[TestFailure], later: usize) {
+        let groups = testrun::groups(failures);
+        let name_tokens = self.left / testrun::SAME_ERROR_SHARE;
+        let blocks: Vec<LineBlock<'_>> = groups
+            .iter()
+            .map(|group| group.block(name_tokens))
+            .collect();
+        self.counted_blocks(title, &blocks, |at| FailureGroup::len(&groups[at]), later);
+    }
+
+    /// Blocks that each stand for as many things as `size` says.
+    fn counted_blocks(
+        &mut self,
+        title: &str,
+        blocks: &[LineBlock<'_>],
+        size: impl Fn(usize) -> usize,
+        later: usize,
+    ) {
         if blocks.is_empty() {
             return;
         }
-        let title = format!("{title} ({}):\n", thousands(blocks.len() as u64));
+        let sum = |range: std::ops::Range<usize>| range.map(&size).sum::<usize>() as u64;
+        let total = sum(0..blocks.len());
+        let title = format!("{title} ({}):\n", thousands(total));
         let room = self.left.saturating_sub(cost(&title)) / (later + 1).min(3);
         let shares = share(blocks, room);
         self.body.push_str(&title);
         for (block, lines) in blocks.iter().zip(&shares.lines) {
             write_block(&mut self.body, block, *lines);
         }
-        let unshown = blocks.len() - shares.blocks();
-        if unshown > 0 {
+        let shown = sum(0..shares.blocks());
+        if shown < total {
             self.body
-                .push_str(&format!("  and {} more\n", thousands(unshown as u64)));
+                .push_str(&format!("  and {} more\n", thousands(total - shown)));
         }
         self.left = self.left.saturating_sub(cost(&title) + room - shares.left);
-        self.shown += shares.blocks() as u64;
-        self.total += blocks.len() as u64;
+        self.shown += shown;
+        self.total += total;
     }
 
     /// A title with a count, and names in a row.
@@ -201,21 +243,27 @@ impl Sections {
 }
 
 fn render_tests(tests: &TestRunDiff, tokens: usize) -> Condensed {
+    let name = tests.framework.name();
     let counts =
         |counts: &Option<String>| counts.clone().unwrap_or_else(|| "no test run".to_owned());
-    let first = format!(
-        "{}: {} at the base; {} now\n",
-        tests.framework.name(),
-        counts(&tests.base_counts),
-        counts(&tests.now_counts)
-    );
+    let (base, now) = (counts(&tests.base_counts), counts(&tests.now_counts));
+    let first = match tests.unrun {
+        None => format!("{name}: {base} at the base; {now} now\n"),
+        Some(unrun) => {
+            let reason = unrun.reason();
+            format!("{name}: cannot compare: {reason}\nbase: {base}; now: {now}\n")
+        }
+    };
     let mut sections = Sections::new(first, tokens);
     for (title, list) in [
         ("newly failing", &tests.newly_failing),
+        (
+            "failing now, not run at the base",
+            &tests.failing_unrun_at_base,
+        ),
         ("cannot be collected now", &tests.not_collected_now),
     ] {
-        let blocks: Vec<LineBlock<'_>> = list.iter().map(testrun::block).collect();
-        sections.blocks(title, &blocks, 2);
+        sections.failures(title, list, 2);
     }
     for (title, list) in [
         ("newly passing", ids(&tests.newly_passing)),

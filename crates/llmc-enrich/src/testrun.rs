@@ -11,25 +11,32 @@ mod cargo;
 mod go;
 mod jest;
 mod nextest;
+mod node_error;
+mod node_spec;
 mod pytest;
+mod same_error;
+mod tap;
 #[cfg(test)]
 mod tests;
 mod tsc;
 mod unittest;
 mod vitest;
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::budget::{LineBlock, clip, names, plural, share, thousands, within, write_block};
+use crate::budget::{clip, names, plural, share, thousands, within, write_block};
 use crate::terminal::settled;
 use crate::{Condensed, Totals};
+
+pub(crate) use same_error::{FailureGroup, groups};
 
 /// Lines kept of one failure's message.
 const MAX_MESSAGE_LINES: usize = 40;
 /// Bytes kept of one line.
 const MAX_LINE_BYTES: usize = 400;
+/// The share of a budget that the names of failures with one error may take.
+pub(crate) const SAME_ERROR_SHARE: usize = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framework {
@@ -41,6 +48,10 @@ pub enum Framework {
     Go,
     Jest,
     Vitest,
+    /// `node --test`, whichever way it reports.
+    Node,
+    /// The Test Anything Protocol of any other program.
+    Tap,
     /// The TypeScript compiler on its own.
     Tsc,
 }
@@ -55,6 +66,8 @@ impl Framework {
             Self::Go => "go test",
             Self::Jest => "jest",
             Self::Vitest => "vitest",
+            Self::Node => "node --test",
+            Self::Tap => "TAP",
             Self::Tsc => "tsc",
         }
     }
@@ -73,6 +86,7 @@ impl Framework {
             Self::Go => program == "go",
             Self::Jest => matches!(program, "jest" | "npm"),
             Self::Vitest => matches!(program, "vitest" | "npm"),
+            Self::Node | Self::Tap => matches!(program, "node" | "tap" | "npm"),
             Self::Tsc => matches!(program, "tsc" | "npm"),
         }
     }
@@ -210,6 +224,8 @@ const PARSERS: &[(&[&str], Parser)] = &[
     (cargo::MARKERS, cargo::parse),
     (vitest::MARKERS, vitest::parse),
     (jest::MARKERS, jest::parse),
+    (node_spec::MARKERS, node_spec::parse),
+    (tap::MARKERS, tap::parse),
     (unittest::MARKERS, unittest::parse),
     (go::MARKERS, go::parse),
     (tsc::MARKERS, tsc::parse),
@@ -255,19 +271,19 @@ fn render(run: &TestRun, raw_len: u64, tokens: usize) -> Condensed {
             .map(|crumb| crate::budget::crumb_cost(crumb))
             .sum::<usize>();
     let room = tokens.saturating_sub(fixed);
+    let groups = groups(&run.failures);
     // A first line takes a good ten tokens: more failures than this cannot be shown, so they need not be prepared.
-    let prepared = run.failures.len().min(room / 4);
-    let blocks: Vec<_> = run.failures[..prepared].iter().map(block).collect();
+    let prepared = groups.len().min(room / 4);
+    let blocks: Vec<_> = groups[..prepared]
+        .iter()
+        .map(|group| group.block(tokens / SAME_ERROR_SHARE))
+        .collect();
     let mut shares = share(&blocks, room);
-    let mut shown = shares.blocks();
-    if shown < run.failures.len() {
+    if shares.blocks() < groups.len() {
         let for_names = (room / 5).max(24).min(room);
         shares = share(&blocks, room - for_names);
-        shown = shares.blocks();
-        let rest: Vec<&str> = run.failures[shown..]
-            .iter()
-            .map(|f| f.id.as_str())
-            .collect();
+        let rest = &groups[shares.blocks()..];
+        let rest: Vec<&str> = rest.iter().flat_map(FailureGroup::ids).collect();
         let what = plural(rest.len() as u64, "more failure");
         let list = names(&rest, for_names.saturating_sub(12) + shares.left);
         breadcrumbs.insert(
@@ -279,6 +295,8 @@ fn render(run: &TestRun, raw_len: u64, tokens: usize) -> Condensed {
             },
         );
     }
+    let shown = groups[..shares.blocks()].iter().map(FailureGroup::len);
+    let shown: usize = shown.sum();
     for (block, lines) in blocks.iter().zip(&shares.lines) {
         write_block(&mut body, block, *lines);
     }
@@ -292,7 +310,7 @@ fn render(run: &TestRun, raw_len: u64, tokens: usize) -> Condensed {
             ..Totals::default()
         },
         shown: shown as u64,
-        hot_zone: hot_zone(&run.failures),
+        hot_zone: hot_zone(run),
     }
 }
 
@@ -318,33 +336,38 @@ fn counts(run: &TestRun) -> String {
     line
 }
 
-/// A failure with its details, most telling first.
-pub(crate) fn block(failure: &TestFailure) -> LineBlock<'_> {
-    let mut lines: Vec<Cow<'_, str>> = Vec::with_capacity(2 + failure.message.len());
-    let label = failure.kind.label();
-    lines.push(Cow::Owned(match &failure.location {
-        Some(location) => format!("{label} {} ({location})", failure.id),
-        None => format!("{label} {}", failure.id),
-    }));
-    let details = failure.assertion.iter().chain(&failure.message);
-    lines.extend(details.map(|line| Cow::Owned(format!("    {line}"))));
-    LineBlock {
-        lines,
-        dropped: failure.dropped,
-    }
-}
-
-/// The file with the most failures, when there is more than one in it.
-fn hot_zone(failures: &[TestFailure]) -> Option<String> {
+/// The file with the most failed tests, when there is more than one in it.
+fn hot_zone(run: &TestRun) -> Option<String> {
     let mut by_path: HashMap<&str, usize> = HashMap::new();
-    let paths = failures.iter().filter_map(|f| f.location.as_deref());
-    for path in paths.filter_map(|location| location.rsplit_once(':')) {
-        *by_path.entry(path.0).or_default() += 1;
+    for path in run
+        .failures
+        .iter()
+        .filter_map(|f| test_file(run.framework, f))
+    {
+        *by_path.entry(path).or_default() += 1;
     }
     let (path, count) = by_path
         .into_iter()
         .max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(a.0)))?;
     (count > 1).then(|| path.to_owned())
+}
+
+/// The file of a test, which its id names for some runners; else where it failed.
+fn test_file(framework: Framework, failure: &TestFailure) -> Option<&str> {
+    let separator = match framework {
+        Framework::Pytest => "::",
+        Framework::Jest => " › ",
+        Framework::Vitest => " > ",
+        _ => "",
+    };
+    match failure.id.split_once(separator) {
+        Some((path, _)) if !separator.is_empty() => Some(path),
+        _ => failure
+            .location
+            .as_deref()?
+            .rsplit_once(':')
+            .map(|(path, _)| path),
+    }
 }
 
 fn contains_any(text: &str, words: &[&str]) -> bool {

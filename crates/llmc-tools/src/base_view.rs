@@ -1,5 +1,5 @@
 //! The workspace as it was: which files a view has to show, and which to hide, so that a command finds the tracked files of a
-//! base and everything that git ignores as it is now.
+//! base, and environments, build folders and everything else that git ignores as they are now.
 //!
 //! Only what differs is shown. Contents come from git's objects without any filter, so a repository runs nothing here; names
 //! come from the repository and are checked before they are used.
@@ -18,11 +18,14 @@ use llmc_host::{CancelToken, OpenDir, Roots};
 use crate::catalog::{below, files_below};
 use crate::committed::{CommitTree, Committed, CommittedKind, Reach, is_same};
 use crate::cx::Cx;
+use crate::environment_folders::EnvironmentFolders;
 use crate::error::{Error, ErrorKind, Result};
 use crate::history_keeper::{check_reader, viewer_of};
 
 /// Files that a base may differ in.
 const MAX_SHOWN_FILES: usize = 20_000;
+/// Files that git does not ignore, environments included.
+const MAX_WALKED_FILES: usize = 200_000;
 /// A larger file of a base is not shown.
 const MAX_SHOWN_BYTES: u64 = 64 << 20;
 /// Entries of a new folder that are looked at before it is hidden as a whole.
@@ -103,9 +106,17 @@ impl<'a> BaseView<'a> {
         let mut states = history.tree_at(entry, &viewer_of(&cx.caller().principal))?;
         // Paths in other roots are absolute.
         states.retain(|past| is_plain(&past.path));
+        let roots = &cx.files().roots;
+        let dir = roots.open_dir(&roots.display_absolute(cx.app().root()))?;
+        let mut environments = EnvironmentFolders::default();
+        states.retain(|past| {
+            // The folder itself, too, which the entry may have made.
+            let path = [past.path.as_slice(), b"/"].concat();
+            !environments.hold(roots, &dir, &path, |_| false)
+        });
         states.sort_by(|a, b| a.path.cmp(&b.path));
         let not_kept = |past: &&PastState| matches!(past.state, PathState::FileNotKept { .. });
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = environments.note().into_iter().collect();
         match states.iter().filter(not_kept).count() {
             0 => {}
             count => notes.push(format!(
@@ -213,7 +224,7 @@ impl CommitBase<'_> {
         stop: &CancelToken,
     ) -> Result<Vec<String>> {
         let roots = &cx.files().roots;
-        let (there, _) = files_below(cx, dir, stop).map_err(for_base)?;
+        let (there, _) = files_below(cx, dir, MAX_WALKED_FILES, stop).map_err(for_base)?;
         let (mut refused, mut large) = (0_u64, 0_u64);
         let mut submodules: BTreeSet<&[u8]> = BTreeSet::new();
         for (name, was) in &listed {
@@ -247,15 +258,18 @@ impl CommitBase<'_> {
             return Err(Error::new(ErrorKind::TooLarge, message).hint("give a base that is nearer"));
         }
         self.shown.sort_by(|a, b| a.0.cmp(&b.0));
+        let tracked: HashSet<&[u8]> = listed.keys().flat_map(|name| folders(name)).collect();
         let mut nested = NestedRepositories::default();
+        let mut environments = EnvironmentFolders::default();
         let absent = there.iter().filter(|name| {
             !listed.contains_key(*name)
                 && !folders(name).any(|folder| submodules.contains(folder))
+                && !environments.hold(roots, dir, name, |folder| tracked.contains(folder))
                 && !nested.holds(roots, dir, name)
         });
         let absent: BTreeSet<&[u8]> = absent.map(Vec::as_slice).collect();
-        self.hidden = hidden_names(dir, &listed, &absent, stop)?;
-        let mut notes = Vec::new();
+        self.hidden = hidden_names(dir, &listed, &tracked, &absent, stop)?;
+        let mut notes: Vec<String> = environments.note().into_iter().collect();
         for (count, what) in [
             (submodules.len() as u64, "submodules are as they are now"),
             (
@@ -377,7 +391,7 @@ fn is_there(
 }
 
 /// The folders that a path is in, outermost first.
-fn folders(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn folders(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     ends.map(|(at, _)| &path[..at])
 }
@@ -404,10 +418,10 @@ impl NestedRepositories {
 fn hidden_names(
     dir: &OpenDir,
     listed: &HashMap<Vec<u8>, Committed>,
+    known: &HashSet<&[u8]>,
     absent: &BTreeSet<&[u8]>,
     stop: &CancelToken,
 ) -> Result<Vec<Vec<u8>>> {
-    let known: HashSet<&[u8]> = listed.keys().flat_map(|name| folders(name)).collect();
     let mut whole: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
     let mut hidden = BTreeSet::new();
     for name in absent {

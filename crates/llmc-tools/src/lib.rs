@@ -39,6 +39,7 @@ mod confinement;
 mod cx;
 pub mod docs;
 mod embedding;
+mod environment_folders;
 mod error;
 mod handle_access;
 mod handle_keeper;

@@ -54,10 +54,15 @@ impl KnownProgram {
             "go" if any(&["test"]) => Self::Tests("go"),
             "jest" => Self::Tests("jest"),
             "vitest" => Self::Tests("vitest"),
+            "node" if any(&["--test"]) => Self::Tests("node"),
+            "prove" | "tape" | "bats" => Self::Tests("tap"),
             "npx" | "npm" | "yarn" | "pnpm" if any(&["jest"]) => Self::Tests("jest"),
             "npx" | "npm" | "yarn" | "pnpm" if any(&["vitest"]) => Self::Tests("vitest"),
             "npx" if any(&["tsc"]) => Self::Tests("tsc"),
-            "npm" | "yarn" | "pnpm" if any(&["test", "t"]) => Self::Tests("npm"),
+            "npx" if any(&["tape", "bats"]) => Self::Tests("tap"),
+            "npm" | "yarn" | "pnpm" if rest.iter().any(|word| is_test_script(word)) => {
+                Self::Tests("npm")
+            }
             _ => Self::Other,
         }
     }
@@ -133,6 +138,11 @@ pub(super) fn prints_matches(argv: &[String]) -> bool {
     let words = command(argv).iter().skip(1);
     let mut words = words.take_while(|word| *word != "--");
     !words.any(is_other)
+}
+
+/// Whether a script of a package is called so because it runs tests: `test`, `test:unit`, `test-all`.
+fn is_test_script(word: &str) -> bool {
+    matches!(word, "test" | "t") || word.starts_with("test:") || word.starts_with("test-")
 }
 
 fn base(word: &str) -> &str {

@@ -30,11 +30,55 @@ fn programs_are_seen_through_launchers() {
         ("nice -n5 find .", KnownProgram::Find),
         ("diff -u a b", KnownProgram::Diff),
         ("cargo t", KnownProgram::Tests("cargo")),
+        ("node --test", KnownProgram::Tests("node")),
+        ("node server.js", KnownProgram::Other),
+        ("npm run test:unit", KnownProgram::Tests("npm")),
+        ("npm run build", KnownProgram::Other),
+        ("npx tape test/*.js", KnownProgram::Tests("tap")),
         ("", KnownProgram::Other),
         ("timeout", KnownProgram::Other),
     ] {
         assert_eq!(KnownProgram::of(&argv(command)), want, "{command}");
     }
+}
+
+#[test]
+fn a_test_run_of_node_is_condensed_whatever_starts_it() {
+    let tap = include_str!("../testrun/samples/node_tap.txt");
+    for command in [
+        "node --test",
+        "npm test",
+        "pnpm run test:unit",
+        "make check",
+    ] {
+        let condensed = condense(&argv(command), tap, "", Some(1), 900).expect("condensed");
+        assert!(
+            condensed
+                .body
+                .starts_with("node --test: 9 failed, 1 error, 5 passed"),
+            "{command}: {}",
+            condensed.body
+        );
+    }
+    // What follows the tests of a package may be what failed.
+    let green = "TAP version 13\n".to_owned()
+        + &"ok 1 - fine\n".repeat(500)
+        + "1..500\n# tests 500\n# suites 0\n# pass 500\n# fail 0\n# cancelled 0\n# skipped 0\n# todo 0\n# duration_ms 9.5\n";
+    let npm = format!("{green}\n> pkg@1.0.0 check\n> tsc\n\n");
+    let condensed = condense(&argv("npm test"), &npm, "", Some(0), 200).expect("condensed");
+    assert_eq!(condensed.body, "node --test: 500 passed in 0.01s\n");
+    let failed = format!("{npm}a.ts(1,2): something is wrong\n");
+    let condensed = condense(&argv("npm test"), &failed, "", Some(2), 200).expect("condensed");
+    assert!(
+        !condensed.body.starts_with("node --test"),
+        "{}",
+        condensed.body
+    );
+    assert!(
+        condensed.body.contains("something is wrong"),
+        "{}",
+        condensed.body
+    );
 }
 
 #[test]

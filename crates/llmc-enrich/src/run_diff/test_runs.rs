@@ -1,7 +1,10 @@
 //! Two runs of the same tests: which fail now and did not before, which no longer fail, which fail in both, and which could
 //! not be run at all.
+//!
+//! Only tests that ran on both sides are compared. Where one side ran none, nothing newly fails or passes: there is only
+//! what the other side says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::budget::plural;
 use crate::testrun::{FailureKind, Framework, TestFailure, TestRun};
@@ -10,10 +13,15 @@ use crate::testrun::{FailureKind, Framework, TestFailure, TestRun};
 #[derive(Debug, Clone)]
 pub struct TestRunDiff {
     pub framework: Framework,
-    /// The counts of the base's run; none where it ran no tests.
+    /// Which side ran no tests, so that nothing can be compared.
+    pub unrun: Option<UnrunSide>,
+    /// The counts of the base's run; none where it is no test run.
     pub base_counts: Option<String>,
     pub now_counts: Option<String>,
+    /// Fails now and did not at the base.
     pub newly_failing: Vec<TestFailure>,
+    /// Fails now and was not run at the base.
+    pub failing_unrun_at_base: Vec<TestFailure>,
     /// Failed at the base and does not fail now.
     pub newly_passing: Vec<String>,
     pub failing_in_both: Vec<TestFailure>,
@@ -25,31 +33,66 @@ pub struct TestRunDiff {
     pub not_run_now: Vec<String>,
 }
 
+/// The side of a comparison that ran no tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnrunSide {
+    Base,
+    Now,
+    Both,
+}
+
+impl UnrunSide {
+    /// Why nothing is compared.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Base => "no test run at the base",
+            Self::Now => "no test run now",
+            Self::Both => "no test run on either side",
+        }
+    }
+}
+
 impl TestRunDiff {
     /// Compares two runs of which at least one is of tests.
     pub(super) fn of(base: Option<TestRun>, now: Option<TestRun>) -> Option<TestRunDiff> {
         let framework = now.as_ref().or(base.as_ref())?.framework;
         let (base_counts, now_counts) = (base.as_ref().map(counts), now.as_ref().map(counts));
-        let ran_nothing = now.as_ref().is_none_or(ran_nothing);
+        let is_unrun = |run: &Option<TestRun>| run.as_ref().is_none_or(ran_nothing);
+        let unrun = match (is_unrun(&base), is_unrun(&now)) {
+            (true, true) => Some(UnrunSide::Both),
+            (true, false) => Some(UnrunSide::Base),
+            (false, true) => Some(UnrunSide::Now),
+            (false, false) => None,
+        };
+        let base_ran = !matches!(unrun, Some(UnrunSide::Base | UnrunSide::Both));
         let (mut base_failing, mut base_broken) = split(base);
         let (now_failing, now_broken) = split(now);
         let mut diff = TestRunDiff {
             framework,
+            unrun,
             base_counts,
             now_counts,
             newly_failing: Vec::new(),
+            failing_unrun_at_base: Vec::new(),
             newly_passing: Vec::new(),
             failing_in_both: Vec::new(),
             not_collected_now: Vec::new(),
             not_collected_at_base: Vec::new(),
             not_run_now: Vec::new(),
         };
+        let unrun_modules: HashSet<String> = base_broken
+            .values()
+            .flatten()
+            .map(|broken| module(&broken.id).to_owned())
+            .collect();
         for (key, failures) in now_failing {
             let known = base_failing.remove(&key).map_or(0, |known| known.len());
             for (at, failure) in failures.into_iter().enumerate() {
+                let ran_at_base = base_ran && !unrun_modules.contains(module(&failure.id));
                 match at < known {
                     true => diff.failing_in_both.push(failure),
-                    false => diff.newly_failing.push(failure),
+                    false if ran_at_base => diff.newly_failing.push(failure),
+                    false => diff.failing_unrun_at_base.push(failure),
                 }
             }
         }
@@ -61,7 +104,7 @@ impl TestRunDiff {
             let in_module = |broken: &TestFailure| {
                 !module(&broken.id).is_empty() && module(&failure.id) == module(&broken.id)
             };
-            let is_unrun = ran_nothing || diff.not_collected_now.iter().any(in_module);
+            let is_unrun = unrun.is_some() || diff.not_collected_now.iter().any(in_module);
             match is_unrun {
                 true => diff.not_run_now.push(failure.id),
                 false => diff.newly_passing.push(failure.id),
@@ -71,9 +114,41 @@ impl TestRunDiff {
         Some(diff)
     }
 
+    /// Whether a side ran no tests.
+    pub(super) fn is_unrun(&self, now: bool) -> bool {
+        match self.unrun {
+            None => false,
+            Some(UnrunSide::Both) => true,
+            Some(UnrunSide::Base) => !now,
+            Some(UnrunSide::Now) => now,
+        }
+    }
+
+    /// Whether the lists say why the base failed, and why the run now did.
+    pub(super) fn explains(&self) -> (bool, bool) {
+        let says = |lists: &[bool]| lists.iter().any(|is_empty| !is_empty);
+        let base = says(&[
+            self.newly_passing.is_empty(),
+            self.failing_in_both.is_empty(),
+            self.not_collected_at_base.is_empty(),
+            self.not_collected_now.is_empty(),
+            self.not_run_now.is_empty(),
+        ]);
+        let now = says(&[
+            self.newly_failing.is_empty(),
+            self.failing_unrun_at_base.is_empty(),
+            self.failing_in_both.is_empty(),
+            self.not_collected_now.is_empty(),
+        ]);
+        // The names of modules that could not be collected do not say why.
+        (base && !self.is_unrun(false), now)
+    }
+
     /// Whether both runs came to the same results.
     pub fn is_empty(&self) -> bool {
-        self.newly_failing.is_empty()
+        self.unrun.is_none()
+            && self.newly_failing.is_empty()
+            && self.failing_unrun_at_base.is_empty()
             && self.newly_passing.is_empty()
             && self.not_collected_now.is_empty()
             && self.not_collected_at_base.is_empty()
@@ -91,13 +166,12 @@ fn split(run: Option<TestRun>) -> (ByKey, ByKey) {
     };
     for failure in run.failures {
         let is_broken = is_uncollected(run.framework, &failure);
-        // The message of a compiler may stand for several places in several files.
-        let file = match (&failure.location, failure.kind) {
-            (Some(location), FailureKind::Build) => {
-                location.rsplit_once(':').map_or("", |(path, _)| path)
-            }
-            _ => "",
-        };
+        // The message of a compiler may stand for several places in several files, and so may the name of a test.
+        let is_in_files = failure.kind == FailureKind::Build
+            || matches!(run.framework, Framework::Node | Framework::Tap);
+        let location = failure.location.as_deref().filter(|_| is_in_files);
+        let file = location.and_then(|location| location.rsplit_once(':'));
+        let file = file.map_or("", |(path, _)| path);
         let key = (failure.id.clone(), file.to_owned());
         let side = if is_broken { &mut broken } else { &mut failing };
         side.entry(key).or_default().push(failure);
@@ -117,8 +191,10 @@ fn is_uncollected(framework: Framework, failure: &TestFailure) -> bool {
     }
 }
 
+/// Whether no test ran. Without `-v`, go counts packages and not the tests in them that passed.
 fn ran_nothing(run: &TestRun) -> bool {
-    run.passed + run.failed + run.skipped == 0
+    let is_package = |note: &String| run.framework == Framework::Go && note.ends_with(" ok");
+    run.passed + run.failed + run.skipped == 0 && !run.notes.iter().any(is_package)
 }
 
 /// The file of a test.

@@ -96,24 +96,149 @@ fn equal_runs_differ_in_nothing_though_their_times_do() {
 }
 
 #[test]
-fn a_run_without_tests_says_so_and_shows_its_end() {
-    let usage = "ERROR: file or directory not found: tests/test_new.py\n";
-    let said = text("pytest tests/test_new.py", (usage, 4), (PYTEST_NOW, 1));
+fn a_side_without_tests_is_not_compared_and_shows_its_end() {
+    let no_pytest = "/w/.venv/bin/python: No module named pytest\n";
+    let said = text("pytest -q", (no_pytest, 1), (PYTEST_NOW, 1));
+    let expected = "\
+pytest: cannot compare: no test run at the base
+base: no test run; now: 2 failed, 10 passed
+failing now, not run at the base (2):
+";
+    assert!(said.starts_with(expected), "{said}");
+    let end = "[last lines at the base, exit 1]\n/w/.venv/bin/python: No module named pytest\n";
+    assert!(said.ends_with(end), "{said}");
+    assert!(!said.contains("newly"), "{said}");
+    // Nor is there anything to say about tests that pass now.
+    let passed = "===== 833 passed in 0.01s =====\n";
+    let said = text("pytest", (no_pytest, 1), (passed, 0));
+    assert_eq!(
+        said,
+        format!(
+            "pytest: cannot compare: no test run at the base\nbase: no test run; now: 833 passed\n{end}"
+        )
+    );
+    // A file of tests that the base does not have, and a selection that has none there.
+    for (base, code) in [
+        ("ERROR: file or directory not found: tests/test_new.py\n", 4),
+        ("==== no tests ran in 0.01s ====\n", 5),
+    ] {
+        let said = text("pytest tests/test_new.py", (base, code), (PYTEST_NOW, 1));
+        assert!(
+            said.starts_with("pytest: cannot compare: no test run at the base\n"),
+            "{said}"
+        );
+        assert!(
+            said.contains(&format!("[last lines at the base, exit {code}]\n{base}")),
+            "{said}"
+        );
+        assert!(!said.contains("newly"), "{said}");
+    }
+    let said = text("pytest", (PYTEST_NOW, 1), ("Segmentation fault\n", 139));
     assert!(
-        said.starts_with("pytest: no test run at the base; 2 failed"),
+        said.starts_with("pytest: cannot compare: no test run now\n"),
         "{said}"
     );
-    assert!(said.contains("newly failing (2)"), "{said}");
-    let said = text("pytest", (PYTEST_NOW, 1), ("Segmentation fault\n", 139));
-    assert!(said.contains("no test run now"), "{said}");
     assert!(
         said.contains("did not run now, failed at the base (2)"),
         "{said}"
     );
     assert!(
-        said.ends_with("[last lines now]\nSegmentation fault\n"),
+        said.ends_with("[last lines now, exit 139]\nSegmentation fault\n"),
         "{said}"
     );
+    assert!(!said.contains("newly"), "{said}");
+}
+
+#[test]
+fn a_build_that_fails_on_one_side_is_no_comparison() {
+    let passed = "running 1 test\ntest a ... FAILED\n\nfailures:\n    a\n\n\
+        test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+    let broken = "error[E0308]: mismatched types\n --> src/lib.rs:15:5\n  |\n\
+        error: could not compile `x` (lib test) due to 1 previous error\n";
+    let said = text("cargo test", (broken, 101), (passed, 101));
+    assert!(
+        said.starts_with("cargo test: cannot compare: no test run at the base\n"),
+        "{said}"
+    );
+    assert!(!said.contains("newly"), "{said}");
+    assert!(
+        said.contains("failing now, not run at the base (1):"),
+        "{said}"
+    );
+    assert!(
+        said.contains("[last lines at the base, exit 101]\n"),
+        "{said}"
+    );
+    let said = text("cargo test", (passed, 101), (broken, 101));
+    assert!(
+        said.starts_with("cargo test: cannot compare: no test run now\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("BUILD [E0308] mismatched types (src/lib.rs:15)"),
+        "{said}"
+    );
+}
+
+#[test]
+fn tests_of_a_module_that_the_base_could_not_collect_do_not_newly_fail() {
+    let now = PYTEST_NOW.replace("test_a.py::test_new", "test_later.py::test_new");
+    let RunDifference::Tests(found) = compared("pytest", (PYTEST_BASE, 1), (&now, 1)).found else {
+        panic!("a test run");
+    };
+    assert!(found.newly_failing.is_empty(), "{found:?}");
+    let ids: Vec<&str> = found
+        .failing_unrun_at_base
+        .iter()
+        .map(|f| f.id.as_str())
+        .collect();
+    assert_eq!(ids, ["tests/test_later.py::test_new"]);
+}
+
+#[test]
+fn a_run_that_failed_for_another_reason_is_a_test_run() {
+    let passed = "===== 3 passed in 0.01s =====\n";
+    let uncovered =
+        "FAIL Required test coverage of 90% not reached.\n===== 3 passed in 0.01s =====\n";
+    let said = text("pytest", (passed, 0), (uncovered, 1));
+    assert_eq!(
+        said,
+        format!(
+            "pytest: 3 passed at the base; 3 passed now\nno test changed its result\n[last lines now]\n{uncovered}"
+        )
+    );
+}
+
+#[test]
+fn packages_of_go_that_pass_are_a_test_run() {
+    let passed = "ok  \texample.com/a\t0.10s\n";
+    let failed = "--- FAIL: TestAdd (0.00s)\n    a_test.go:7: wrong\nFAIL\nFAIL\texample.com/a\t0.10s\nFAIL\n";
+    let said = text("go test ./...", (passed, 0), (failed, 1));
+    assert!(
+        said.contains("newly failing (1):\nFAIL example.com/a TestAdd"),
+        "{said}"
+    );
+    let said = text("go test ./...", (passed, 0), (passed, 0));
+    assert!(said.ends_with("no test changed its result\n"), "{said}");
+}
+
+#[test]
+fn tests_of_one_name_in_two_files_are_two() {
+    let run = |file: &str| {
+        format!(
+            "TAP version 13\nnot ok 1 - works\n  ---\n  location: '/w/{file}:3:1'\n  failureType: 'testCodeFailure'\n  error: 'no'\n  ...\nok 2 - works\n1..2\n\
+             # tests 2\n# suites 0\n# pass 1\n# fail 1\n# cancelled 0\n# skipped 0\n# todo 0\n# duration_ms 5.0\n"
+        )
+    };
+    let (base, now) = (run("a.test.js"), run("b.test.js"));
+    let said = text("node --test", (&base, 1), (&now, 1));
+    assert!(
+        said.contains("newly failing (1):\nFAIL works (/w/b.test.js:3)"),
+        "{said}"
+    );
+    assert!(said.contains("newly passing (1): works"), "{said}");
+    let said = text("npm test", (&base, 1), (&base, 1));
+    assert!(said.contains("failing in both (1): works"), "{said}");
 }
 
 #[test]

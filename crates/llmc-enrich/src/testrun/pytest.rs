@@ -1,11 +1,18 @@
 //! pytest: the sections `ERRORS` and `FAILURES`, the short summary, the last line.
+//!
+//! A test is known by its node id, `path::Class::test[parameters]`. The short summary has it where `-r` lets pytest print
+//! one; else it is put together of the title above the traceback and the file that defines the test, never of the file
+//! in which the error was raised.
 
+mod progress;
+mod report;
+
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::{FailureKind, Framework, TestFailure, TestRun, counted, place, seconds};
-
-/// Lines of captured output kept with a failure.
-const MAX_CAPTURED_LINES: usize = 8;
+use super::{FailureKind, Framework, TestFailure, TestRun, counted, seconds};
+use progress::Progress;
+use report::{ReportBlock, frame, ruled};
 
 pub(super) const MARKERS: &[&str] = &[
     "test session starts",
@@ -37,13 +44,14 @@ struct PytestReader<'a> {
     section: Section,
     /// Whether the section has shown a title yet; under `--tb=line` it has none.
     titled: bool,
+    /// What node ids are relative to; not printed with `-q`.
+    root: Option<&'a str>,
     blocks: Vec<ReportBlock<'a>>,
     /// `FAILED id - message` and `ERROR id - message`, in order.
-    summary: Vec<(FailureKind, &'a str, &'a str)>,
-    /// Ids that the progress lines of `-v` call failed.
-    progress: Vec<(FailureKind, &'a str)>,
-    /// Places of `--tb=line`, whose sections have no titles.
-    places: Vec<String>,
+    summary: Vec<SummaryLine<'a>>,
+    progress: Progress<'a>,
+    /// Places of `--tb=line`, whose sections have no titles, and what is said there.
+    places: Vec<(String, &'a str)>,
     /// Errors before or outside a session: wrong arguments, a broken `conftest.py`, pytest's own faults.
     outside: Vec<TestFailure>,
     totals: Option<PytestTotals>,
@@ -59,6 +67,13 @@ enum Section {
     Summary,
 }
 
+/// A line of the short summary.
+struct SummaryLine<'a> {
+    kind: FailureKind,
+    id: Cow<'a, str>,
+    message: &'a str,
+}
+
 #[derive(Default)]
 struct PytestTotals {
     passed: u64,
@@ -69,19 +84,10 @@ struct PytestTotals {
     duration: Option<std::time::Duration>,
 }
 
-/// What stands under one `____ title ____`.
-struct ReportBlock<'a> {
-    kind: FailureKind,
-    title: &'a str,
-    source: Option<&'a str>,
-    failure: TestFailure,
-    captured: Vec<&'a str>,
-    uncaptured: usize,
-    in_captured: bool,
-    /// How far the first line of the message is indented.
-    indent: Option<usize>,
-    /// The next line is the source of a frame of `--tb=short`.
-    after_frame: bool,
+impl PytestTotals {
+    fn ran_nothing(&self) -> bool {
+        self.passed + self.failed + self.errors + self.skipped == 0
+    }
 }
 
 impl<'a> PytestReader<'a> {
@@ -105,26 +111,10 @@ impl<'a> PytestReader<'a> {
             return;
         }
         match self.section {
-            Section::Errors | Section::Failures => {
-                if let Some(title) = ruled(line, '_') {
-                    let kind = match self.section {
-                        Section::Errors => FailureKind::Error,
-                        _ => FailureKind::Failed,
-                    };
-                    self.titled = true;
-                    self.blocks.push(ReportBlock::new(kind, title));
-                } else if let Some(block) = self.blocks.last_mut().filter(|_| self.titled) {
-                    block.line(line);
-                } else if self.section == Section::Failures
-                    && let Some(found) = frame(line)
-                {
-                    self.places.push(found.0);
-                }
-            }
+            Section::Errors | Section::Failures => self.report_line(line),
             Section::Summary => {
-                if let Some((kind, rest)) = outcome(line) {
-                    let (id, message) = split_summary(rest);
-                    self.summary.push((kind, id, message));
+                if let Some(found) = SummaryLine::of(line) {
+                    self.summary.push(found);
                 } else {
                     self.bare_totals(line);
                 }
@@ -133,13 +123,33 @@ impl<'a> PytestReader<'a> {
                 if let Some(rest) = line.strip_prefix("ERROR: ") {
                     self.outside
                         .push(TestFailure::new(FailureKind::Error, rest));
-                } else if let Some(found) = progress(line) {
-                    self.progress.push(found);
+                } else if let Some(root) = line.strip_prefix("rootdir: ") {
+                    self.root.get_or_insert(root.trim_end());
+                } else {
+                    self.progress.line(line);
                 }
             }
         }
         if self.section != Section::Summary {
             self.bare_totals(line);
+        }
+    }
+
+    fn report_line(&mut self, line: &'a str) {
+        if let Some(title) = ruled(line, '_') {
+            let kind = match self.section {
+                Section::Errors => FailureKind::Error,
+                _ => FailureKind::Failed,
+            };
+            self.titled = true;
+            self.blocks.push(ReportBlock::new(kind, title));
+        } else if let Some(block) = self.blocks.last_mut().filter(|_| self.titled) {
+            block.line(line);
+        } else if self.section == Section::Failures
+            && !line.starts_with("E  ")
+            && let Some(found) = frame(line)
+        {
+            self.places.push((found.place, found.rest));
         }
     }
 
@@ -166,7 +176,7 @@ impl<'a> PytestReader<'a> {
         }
     }
 
-    fn finish(self) -> Option<TestRun> {
+    fn finish(mut self) -> Option<TestRun> {
         let conftest = self
             .outside
             .iter()
@@ -175,42 +185,17 @@ impl<'a> PytestReader<'a> {
         if !known {
             return None;
         }
+        // Where tests ran, such a line is of a test: pytest runs none over arguments that it does not take.
+        if self
+            .totals
+            .as_ref()
+            .is_some_and(|totals| !totals.ran_nothing())
+        {
+            self.outside.retain(is_loading_error);
+        }
         let mut run = TestRun::new(Framework::Pytest);
-        let mut open: HashMap<(FailureKind, String), Vec<usize>> = HashMap::new();
-        for (i, (kind, id, _)) in self.summary.iter().enumerate().rev() {
-            open.entry((*kind, title_of(id))).or_default().push(i);
-        }
-        let mut used = vec![false; self.summary.len()];
-        for mut block in self.blocks {
-            let mine = block.summary_line(&self.summary, &mut open);
-            let id = match mine {
-                Some(i) => {
-                    used[i] = true;
-                    self.summary[i].1.to_owned()
-                }
-                None => block.own_id(),
-            };
-            block.close();
-            block.failure.id = id;
-            run.failures.push(block.failure);
-        }
-        let undetailed = used
-            .iter()
-            .zip(&self.summary)
-            .filter(|(used, line)| !**used && line.0 == FailureKind::Failed);
-        let placed = undetailed.count() == self.places.len();
-        let mut places = self.places.into_iter().filter(|_| placed);
-        for ((kind, id, message), used) in self.summary.iter().zip(used) {
-            if used {
-                continue;
-            }
-            let mut failure = TestFailure::new(*kind, id);
-            failure.add_message(message);
-            if *kind == FailureKind::Failed {
-                failure.location = places.next();
-            }
-            run.failures.push(failure);
-        }
+        let used = self.read_blocks(&mut run);
+        self.read_places(&mut run, used);
         // Without a summary, the progress lines know of failures whose details were cut away.
         if self.summary.is_empty() {
             let mut known: HashSet<_> = run
@@ -218,9 +203,9 @@ impl<'a> PytestReader<'a> {
                 .iter()
                 .map(|f| (f.kind, title_of(&f.id)))
                 .collect();
-            for (kind, id) in self.progress {
-                if known.insert((kind, title_of(id))) {
-                    run.failures.push(TestFailure::new(kind, id));
+            for (kind, id) in &self.progress.named {
+                if known.insert((*kind, title_of(id))) {
+                    run.failures.push(TestFailure::new(*kind, id));
                 }
             }
         }
@@ -238,163 +223,141 @@ impl<'a> PytestReader<'a> {
                 .notes
                 .push("the run's last line is missing: counts are of what the output shows".into()),
         }
+        if run.wrong() > run.failures.len() as u64 {
+            run.notes.extend(self.progress.whereabouts());
+        }
         Some(run)
     }
 
+    /// Turns the blocks into failures. Returns which lines of the summary are theirs.
+    fn read_blocks(&mut self, run: &mut TestRun) -> Vec<bool> {
+        let blocks = std::mem::take(&mut self.blocks);
+        let mut open: HashMap<(FailureKind, String), Vec<usize>> = HashMap::new();
+        for (i, line) in self.summary.iter().enumerate().rev() {
+            open.entry((line.kind, title_of(&line.id)))
+                .or_default()
+                .push(i);
+        }
+        let mut used = vec![false; self.summary.len()];
+        let mut lines: Vec<Option<usize>> = Vec::with_capacity(blocks.len());
+        for block in &blocks {
+            let line = block.summary_line(&self.summary, &mut open);
+            if let Some(i) = line {
+                used[i] = true;
+            }
+            lines.push(line);
+        }
+        for kind in [FailureKind::Failed, FailureKind::Error] {
+            pair_rest(kind, &blocks, &self.summary, &mut lines, &mut used);
+        }
+        let files = self.progress.files_of(&blocks);
+        for ((block, line), file) in blocks.into_iter().zip(lines).zip(files) {
+            let id = match line {
+                Some(i) => self.summary[i].id.clone().into_owned(),
+                None => block.own_id(file, self.root),
+            };
+            run.failures.push(block.close(id));
+        }
+        used
+    }
+
+    /// Failures without a block: those of the summary, or the places of `--tb=line`.
+    fn read_places(&mut self, run: &mut TestRun, used: Vec<bool>) {
+        let places = std::mem::take(&mut self.places);
+        let undetailed = used
+            .iter()
+            .zip(&self.summary)
+            .filter(|(used, line)| !**used && line.kind == FailureKind::Failed);
+        let placed = undetailed.count() == places.len();
+        if self.summary.is_empty() && self.progress.named.is_empty() {
+            for (place, said) in places {
+                let path = place
+                    .rsplit_once(':')
+                    .map_or(place.as_str(), |(path, _)| path);
+                let mut failure = TestFailure::new(FailureKind::Failed, path);
+                failure.add_message(said);
+                failure.location = Some(place);
+                run.failures.push(failure);
+            }
+            return;
+        }
+        let mut places = places.into_iter().filter(|_| placed);
+        for (line, used) in self.summary.iter().zip(used) {
+            if used {
+                continue;
+            }
+            let mut failure = TestFailure::new(line.kind, &line.id);
+            failure.add_message(line.message);
+            if line.kind == FailureKind::Failed {
+                failure.location = places.next().map(|(place, _)| place);
+            }
+            run.failures.push(failure);
+        }
+    }
+
     fn is_loading_error(&self) -> bool {
-        self.outside.iter().any(|f| {
-            f.id.starts_with("INTERNALERROR>")
-                || f.id.starts_with("ImportError while loading conftest")
+        self.outside.iter().any(is_loading_error)
+    }
+}
+
+fn is_loading_error(failure: &TestFailure) -> bool {
+    failure.id.starts_with("INTERNALERROR>")
+        || failure.id.starts_with("ImportError while loading conftest")
+}
+
+/// Blocks whose titles are unlike their ids, as those of doctests, stand in the order of the summary.
+fn pair_rest(
+    kind: FailureKind,
+    blocks: &[ReportBlock<'_>],
+    summary: &[SummaryLine<'_>],
+    lines: &mut [Option<usize>],
+    used: &mut [bool],
+) {
+    let is_open = |i: &usize| summary[*i].kind == kind && !used[*i];
+    let rest: Vec<usize> = (0..summary.len()).filter(is_open).collect();
+    let is_open = |i: &usize| blocks[*i].kind == kind && lines[*i].is_none();
+    let open: Vec<usize> = (0..blocks.len()).filter(is_open).collect();
+    if rest.len() == open.len() {
+        for (block, line) in open.into_iter().zip(rest) {
+            lines[block] = Some(line);
+            used[line] = true;
+        }
+    }
+}
+
+impl<'a> SummaryLine<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        if let Some(rest) = line.strip_prefix("SUBFAILED") {
+            return SummaryLine::of_subtest(rest);
+        }
+        let (kind, rest) = match line.strip_prefix("FAILED ") {
+            Some(rest) => (FailureKind::Failed, rest),
+            None => (FailureKind::Error, line.strip_prefix("ERROR ")?),
+        };
+        let (id, message) = split_summary(rest);
+        Some(Self {
+            kind,
+            id: Cow::Borrowed(id),
+            message,
         })
     }
-}
 
-impl<'a> ReportBlock<'a> {
-    fn new(kind: FailureKind, title: &'a str) -> Self {
-        Self {
-            kind,
-            title,
-            source: None,
-            failure: TestFailure::new(kind, title),
-            captured: Vec::new(),
-            uncaptured: 0,
-            in_captured: false,
-            indent: None,
-            after_frame: false,
-        }
+    /// `[message] (i=1) path::test - AssertionError`, of which the title has the parts the other way round.
+    fn of_subtest(rest: &'a str) -> Option<Self> {
+        let is_begin =
+            |at: usize| rest[..at].ends_with([')', ']']) && !rest[at + 1..].starts_with(['(', '[']);
+        let spaces = rest.match_indices(' ').map(|(at, _)| at);
+        let at = spaces
+            .filter(|at| rest[at + 1..].contains("::"))
+            .find(|at| is_begin(*at))?;
+        let (id, message) = split_summary(&rest[at + 1..]);
+        let id = format!("{id} {}", rest[..at].trim());
+        Some(Self {
+            kind: FailureKind::Failed,
+            id: Cow::Owned(id),
+            message,
+        })
     }
-
-    fn line(&mut self, line: &'a str) {
-        if ruled(line, '-').is_some_and(|title| title.starts_with("Captured ")) {
-            self.in_captured = true;
-            return;
-        }
-        if self.in_captured {
-            // The end of what a test printed is nearest to its failure.
-            if self.captured.len() == MAX_CAPTURED_LINES {
-                self.captured.remove(0);
-                self.uncaptured += 1;
-            }
-            self.captured.push(line);
-            return;
-        }
-        if let Some(message) = line.strip_prefix("E  ") {
-            let spaces = message.len() - message.trim_start_matches(' ').len();
-            let indent = *self.indent.get_or_insert(spaces);
-            self.failure.add_message(&message[spaces.min(indent)..]);
-        } else if let Some(source) = line.strip_prefix('>') {
-            self.source = Some(source);
-        } else if let Some((place, in_function)) = frame(line) {
-            self.failure.location = Some(place);
-            self.after_frame = in_function;
-            return;
-        } else if self.after_frame {
-            self.source = Some(line);
-        } else if self.failure.message.is_empty() && line.starts_with("ImportError while") {
-            self.failure.add_message(line);
-        }
-        self.after_frame = false;
-    }
-
-    /// The summary's line for this block: same name, and same file when several have that name.
-    fn summary_line(
-        &self,
-        summary: &[(FailureKind, &str, &str)],
-        open: &mut HashMap<(FailureKind, String), Vec<usize>>,
-    ) -> Option<usize> {
-        let candidates = open.get_mut(&(self.kind, self.test_title()))?;
-        let file = self
-            .failure
-            .location
-            .as_deref()
-            .and_then(|l| l.rsplit_once(':'));
-        let same_file = |i: &usize| {
-            let path = summary[*i].1.split("::").next().unwrap_or_default();
-            file.is_some_and(|(file, _)| file.ends_with(path))
-        };
-        let at = candidates
-            .iter()
-            .rposition(same_file)
-            .or(candidates.len().checked_sub(1))?;
-        Some(candidates.remove(at))
-    }
-
-    fn test_title(&self) -> String {
-        let title = self.title;
-        for lead in [
-            "ERROR collecting ",
-            "ERROR at setup of ",
-            "ERROR at teardown of ",
-        ] {
-            if let Some(rest) = title.strip_prefix(lead) {
-                return rest.to_owned();
-            }
-        }
-        title.to_owned()
-    }
-
-    fn own_id(&self) -> String {
-        let title = self.test_title();
-        let path = self
-            .failure
-            .location
-            .as_deref()
-            .and_then(|l| l.rsplit_once(':'));
-        match path {
-            Some((path, _)) if !title.contains('/') && !title.ends_with(".py") => {
-                let (name, parameters) = title.split_at(title.find('[').unwrap_or(title.len()));
-                format!("{path}::{}{parameters}", name.replace('.', "::"))
-            }
-            _ => title,
-        }
-    }
-
-    fn close(&mut self) {
-        if let Some(source) = self.source {
-            self.failure.assert(source);
-        }
-        self.failure.dropped += self.uncaptured;
-        for line in &self.captured {
-            if !line.trim().is_empty() {
-                self.failure.add_message(&format!("| {line}"));
-            }
-        }
-    }
-}
-
-/// The title inside a line like `===== title =====`.
-fn ruled(line: &str, rule: char) -> Option<&str> {
-    if !line.starts_with(rule) || !line.ends_with(rule) {
-        return None;
-    }
-    let title = line.trim_matches(rule);
-    let title = title.strip_prefix(' ')?.strip_suffix(' ')?;
-    (!title.trim_matches([' ', rule]).is_empty()).then_some(title)
-}
-
-/// `path:12: in function` or `path:12: ExceptionName`, and whether it is the former.
-fn frame(line: &str) -> Option<(String, bool)> {
-    let line = line.trim_end();
-    if line.is_empty() || line.starts_with([' ', '\t', '>', '{', '[']) {
-        return None;
-    }
-    let (at, _) = line.match_indices(':').find(|(at, _)| {
-        let rest = &line[at + 1..];
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        digits > 0 && (rest[digits..] == *":" || rest[digits..].starts_with(": "))
-    })?;
-    let rest = &line[at + 1..];
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let place = place(&line[..at + 1 + digits])?;
-    Some((place, rest[digits..].starts_with(": in ")))
-}
-
-fn outcome(line: &str) -> Option<(FailureKind, &str)> {
-    if let Some(rest) = line.strip_prefix("FAILED ") {
-        return Some((FailureKind::Failed, rest));
-    }
-    line.strip_prefix("ERROR ")
-        .map(|rest| (FailureKind::Error, rest))
 }
 
 /// Splits `id - message`; an id may hold ` - ` itself, but only inside its brackets.
@@ -416,38 +379,20 @@ fn split_summary(rest: &str) -> (&str, &str) {
     }
 }
 
-/// `path::Class::test FAILED   [ 22%]`, or `[gw0] [ 22%] FAILED path::test` of several workers.
-fn progress(line: &str) -> Option<(FailureKind, &str)> {
-    if !line.contains("::") {
-        return None;
-    }
-    for (word, kind) in [
-        ("FAILED", FailureKind::Failed),
-        ("ERROR", FailureKind::Error),
-    ] {
-        let Some((before, after)) = line.split_once(word) else {
-            continue;
-        };
-        if before.contains("::")
-            && before.ends_with(' ')
-            && (after.trim().is_empty() || after.starts_with(' '))
-        {
-            return Some((kind, before.trim()));
-        }
-        if before.starts_with("[gw") && after.starts_with(' ') {
-            return Some((kind, after.trim()));
-        }
-    }
-    None
-}
-
 /// How a block is titled that belongs to this id: `path::Class::test[a]` is `Class.test[a]`.
 fn title_of(id: &str) -> String {
-    let (name, parameters) = id.split_at(id.find('[').unwrap_or(id.len()));
-    match name.split_once("::") {
-        Some((_, name)) => format!("{}{parameters}", name.replace("::", ".")),
+    match id.split_once("::") {
+        Some((_, title)) => {
+            let (name, parameters) = split_parameters(title);
+            format!("{}{parameters}", name.replace("::", "."))
+        }
         None => id.to_owned(),
     }
+}
+
+/// The name of a test, and its parameters or the values of its subtest.
+fn split_parameters(title: &str) -> (&str, &str) {
+    title.split_at(title.find(['[', ' ']).unwrap_or(title.len()))
 }
 
 /// `5 failed, 1 passed, 2 errors in 0.04s`.

@@ -1,6 +1,10 @@
 //! The samples are what the real tools printed, with the machine's paths replaced: pytest 9.2, go 1.27, jest 30,
-//! vitest 4.1, tsc 7.0, cargo-nextest 0.9 and cargo 1.95. Python's unittest, pytest and `cargo test` are run here as
-//! well; `scripts/test` provides pytest.
+//! vitest 4.1, node 20, tape 5.9, Perl 5.36, tsc 7.0, cargo-nextest 0.9 and cargo 1.95. Python's unittest, pytest, `cargo
+//! test` and `node --test` are run here as well; `scripts/test` provides pytest.
+
+mod pytest_ids;
+mod same_error;
+mod tap;
 
 use std::process::Command;
 
@@ -16,9 +20,14 @@ const SAMPLES: &[&str] = &[
     include_str!("samples/go_v.txt"),
     include_str!("samples/jest.txt"),
     include_str!("samples/nextest.txt"),
+    include_str!("samples/node_spec.txt"),
+    include_str!("samples/node_tap.txt"),
     include_str!("samples/pytest.txt"),
     include_str!("samples/pytest_line_q.txt"),
+    include_str!("samples/pytest_no_summary.txt"),
     include_str!("samples/pytest_short_v.txt"),
+    include_str!("samples/tap_perl.txt"),
+    include_str!("samples/tap_tape.txt"),
     include_str!("samples/tsc.txt"),
     include_str!("samples/tsc_pretty.txt"),
     include_str!("samples/vitest.txt"),
@@ -65,9 +74,14 @@ fn every_runner_is_counted() {
             (Go, 2, 2, 0, 1, 2),
             (Jest, 1, 3, 1, 1, 4),
             (Nextest, 1, 6, 0, 1, 6),
+            (Node, 5, 9, 1, 2, 10),
+            (Node, 5, 9, 1, 2, 10),
             (Pytest, 1, 5, 2, 1, 7),
             (Pytest, 1, 5, 1, 1, 6),
+            (Pytest, 5, 10, 4, 0, 14),
             (Pytest, 1, 5, 2, 1, 7),
+            (Tap, 2, 2, 0, 2, 2),
+            (Tap, 2, 2, 0, 0, 2),
             (Tsc, 0, 0, 2, 0, 2),
             (Tsc, 0, 0, 2, 0, 2),
             (Vitest, 1, 3, 1, 1, 4),
@@ -412,7 +426,18 @@ fn account(run: &TestRun, condensed: &Condensed) -> (u64, u64) {
             .iter()
             .any(|l| line.starts_with(l))
     });
-    let shown = first_lines.count() as u64;
+    let mut shown = first_lines.count() as u64;
+    for line in condensed.body.lines() {
+        if let Some(list) = line.strip_prefix("    same error: ") {
+            let (named, more) = match list.split_once(" and ") {
+                Some((named, more)) => (named.split(", ").count() as u64, more),
+                None if list.ends_with(" more") => (0, list),
+                None => (list.split(", ").count() as u64, "0 more"),
+            };
+            let more = more.strip_suffix(" more").expect("a count");
+            shown += named + more.replace(',', "").parse::<u64>().expect("a number");
+        }
+    }
     let more = condensed.breadcrumbs.iter().find_map(|crumb| {
         let (count, _) = crumb.split_once(" more failure")?;
         count.replace(',', "").parse::<u64>().ok()

@@ -250,8 +250,8 @@ fn add_pair(
 fn two_directories(cx: &Cx, a: &str, b: &str, stop: &CancelToken) -> Result<Compared> {
     let roots = &cx.files().roots;
     let (a, b) = (roots.open_dir(a)?, roots.open_dir(b)?);
-    let (in_a, ignored_a) = files_below(cx, &a, stop)?;
-    let (in_b, ignored_b) = files_below(cx, &b, stop)?;
+    let (in_a, ignored_a) = files_below(cx, &a, MAX_COMPARED_FILES, stop)?;
+    let (in_b, ignored_b) = files_below(cx, &b, MAX_COMPARED_FILES, stop)?;
     let mut found = Compared::default();
     let mut unreadable = 0;
     for name in in_a.union(&in_b) {
@@ -282,19 +282,20 @@ fn version(roots: &Roots, path: &str, stop: &CancelToken) -> Result<Version> {
 pub(crate) fn files_below(
     cx: &Cx,
     dir: &OpenDir,
+    max_files: usize,
     stop: &CancelToken,
 ) -> Result<(BTreeSet<Vec<u8>>, u64)> {
     let roots = &cx.files().roots;
     let mut options = dir.walk_options(roots)?;
     options.hidden = Hidden::Include;
     let all = NamePattern::new("*")?;
-    let found = search_files(&dir.fd, &all, &options, MAX_COMPARED_FILES, stop)?;
+    let found = search_files(&dir.fd, &all, &options, max_files, stop)?;
     stop.check()?;
-    if found.total_hits > MAX_COMPARED_FILES as u64 || !found.complete {
+    if found.total_hits > max_files as u64 || !found.complete {
         return Err(Error::new(
             ErrorKind::TooLarge,
             format!(
-                "{}: {} files, {MAX_COMPARED_FILES} can be compared",
+                "{}: {} files, {max_files} can be compared",
                 dir.path.requested(),
                 found.total_hits
             ),
@@ -386,7 +387,7 @@ fn directory_with_head(cx: &Cx, a: &str, stop: &CancelToken) -> Result<Compared>
         found.notes.push("there is no commit yet".to_owned());
         HashMap::new()
     });
-    let (there, ignored) = files_below(cx, &dir, stop)?;
+    let (there, ignored) = files_below(cx, &dir, MAX_COMPARED_FILES, stop)?;
     let names: BTreeSet<&Vec<u8>> = listed.keys().chain(&there).collect();
     let (mut links, mut unreadable, mut new_files) = (0_u64, 0_u64, 0_u64);
     let mut changed: Vec<(String, Option<&Committed>)> = Vec::new();

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use llmc_enrich::diff;
-use llmc_enrich::run_diff::{Diagnostic, FinishedRun, RunDiff, RunDifference};
+use llmc_enrich::run_diff::{Diagnostic, FinishedRun, RunDiff, RunDifference, UnrunSide};
 use llmc_enrich::testrun::TestFailure;
 use llmc_exec::{ExitStatus, Stream};
 use llmc_host::CancelToken;
@@ -209,7 +209,9 @@ impl RunComparison {
         match &self.diff.found {
             RunDifference::Tests(tests) => {
                 document.kind = "tests";
+                document.cannot_compare = tests.unrun.map(UnrunSide::reason);
                 document.newly_failing = ids(&tests.newly_failing);
+                document.failing_unrun_at_base = ids(&tests.failing_unrun_at_base);
                 document.newly_passing = tests.newly_passing.clone();
                 document.failing_in_both = ids(&tests.failing_in_both);
                 document.not_collected = ids(&tests.not_collected_now);
@@ -238,6 +240,7 @@ impl RunComparison {
         let mut document = self.document();
         for list in [
             &mut document.newly_failing,
+            &mut document.failing_unrun_at_base,
             &mut document.newly_passing,
             &mut document.failing_in_both,
             &mut document.not_collected,
@@ -301,7 +304,10 @@ struct CompareDocument<'a> {
     exit_code: Option<i32>,
     #[schemars(extend("enum" = ["tests", "diagnostics", "output"]))]
     kind: &'static str,
+    #[schemars(extend("x-help" = "which side ran no tests"))]
+    cannot_compare: Option<&'static str>,
     newly_failing: Vec<String>,
+    failing_unrun_at_base: Vec<String>,
     newly_passing: Vec<String>,
     failing_in_both: Vec<String>,
     #[schemars(extend("x-help" = "modules and builds"))]

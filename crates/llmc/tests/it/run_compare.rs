@@ -179,6 +179,126 @@ fn the_base_has_the_tracked_files_and_ignored_ones_as_they_are() {
 }
 
 #[test]
+fn environments_and_build_folders_are_as_they_are_now_though_git_does_not_ignore_them() {
+    // As in a real project: git ignores a part of what is in the environment.
+    let workspace =
+        repository("//- .gitignore\n*.pyc\nbuild/\n//- a.txt\none\n//- tracked/CACHEDIR.TAG\nx\n");
+    if !has_views(&workspace) {
+        return;
+    }
+    for (path, text) in [
+        (".venv/pyvenv.cfg", "home = /usr/bin\n"),
+        (".venv/lib/site.py", "now\n"),
+        (".venv/lib/site.pyc", "now\n"),
+        ("web/node_modules/left/index.js", "now\n"),
+        ("web/index.js", "now\n"),
+        (
+            "out/CACHEDIR.TAG",
+            "Signature: 8a477f597d28d172789f06886806bc55\n",
+        ),
+        ("out/debug/app", "now\n"),
+        ("pkg.egg-info/PKG-INFO", "now\n"),
+        ("plain/file", "now\n"),
+        ("tracked/new", "now\n"),
+    ] {
+        workspace.write(path, text);
+    }
+    let before = snapshot(&workspace);
+    let mut client = classic(&workspace);
+    let list =
+        "find . -path ./.git -prune -o -path ./.llmc -prune -o -type f -print | LC_ALL=C sort";
+    let whole = client.text("run_compare", json!({"command": list}));
+    let text = llmc_envelope::te::parse(&whole).map_or(whole.clone(), |parsed| parsed.body);
+    let added: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("+./"))
+        .collect();
+    assert_eq!(
+        added,
+        ["+./plain/file", "+./tracked/new", "+./web/index.js"],
+        "{text}"
+    );
+    assert!(
+        whole
+            .contains("as now at the base, not in git: .venv, out, pkg.egg-info, web/node_modules"),
+        "{whole}"
+    );
+    assert_eq!(snapshot(&workspace), before);
+    // The same holds before an entry of the history that made one.
+    client.text(
+        "run_cmd",
+        json!({"command": "mkdir env; touch env/pyvenv.cfg env/made; echo two > a.txt"}),
+    );
+    let calls = entries(&workspace);
+    let entry = calls
+        .iter()
+        .find(|entry| entry["source"] == "call")
+        .unwrap();
+    let text = compare(
+        &mut client,
+        json!({"command": "ls env; cat a.txt", "base": entry["entry"]}),
+    );
+    assert!(
+        text.contains(" made\n") && text.contains("-one\n+two\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn tests_run_at_the_base_with_an_environment_that_git_does_not_ignore() {
+    let workspace = repository(&TESTS.replace(".venv/\n", ""));
+    if !has_views(&workspace) || !with_pytest(&workspace) {
+        return;
+    }
+    workspace.write(
+        "calc.py",
+        "def add(a, b):\n    return a - b\n\ndef sub(a, b):\n    return a - b\n",
+    );
+    let mut client = classic(&workspace);
+    let text = compare(
+        &mut client,
+        json!({"command": ".venv/bin/python -m pytest -q tests/test_calc.py"}),
+    );
+    for line in [
+        "\npytest: 2 failed, 1 passed at the base; 2 failed, 1 passed now\n",
+        "\nnewly failing (1):\nFAIL tests/test_calc.py::test_add",
+    ] {
+        assert!(text.contains(line), "{line:?} in {text}");
+    }
+}
+
+#[test]
+fn a_base_without_a_test_run_is_not_compared() {
+    let workspace =
+        repository("//- run\n#!/bin/sh\necho \"run: No module named pytest\"\nexit 1\n");
+    if !has_views(&workspace) {
+        return;
+    }
+    let summary = "#!/bin/sh\necho '=== short test summary info ==='\n\
+        echo 'FAILED tests/test_a.py::test_one - assert 0'\necho '=== 1 failed, 832 passed in 0.01s ==='\nexit 1\n";
+    workspace.write("run", summary);
+    let mut client = classic(&workspace);
+    let text = compare(&mut client, json!({"command": "sh run"}));
+    for line in [
+        "): exit 1; now: exit 1\npytest: cannot compare: no test run at the base\n",
+        "\nfailing now, not run at the base (1):\nFAIL tests/test_a.py::test_one",
+        "\n[last lines at the base, exit 1]\nrun: No module named pytest\n",
+    ] {
+        assert!(text.contains(line), "{line:?} in {text}");
+    }
+    assert!(!text.contains("newly"), "{text}");
+    let ended = workspace.llmc(["te", "--compare", "--json", "sh", "run"]);
+    let body: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let data = &body["data"];
+    assert_eq!(data["cannot_compare"], "no test run at the base", "{data}");
+    assert_eq!(data["newly_failing"], json!([]));
+    assert_eq!(
+        data["failing_unrun_at_base"],
+        json!(["tests/test_a.py::test_one"])
+    );
+}
+
+#[test]
 fn shifted_diagnostics_of_a_compiler_are_no_change() {
     let workspace =
         repository("//- a.c\nint main(void) {\n    int unused;\n    return missing;\n}\n");
@@ -338,9 +458,11 @@ fn a_shell_gets_the_comparison_and_the_exit_code_of_now() {
         [
             "base",
             "base_exit_code",
+            "cannot_compare",
             "diff",
             "exit_code",
             "failing_in_both",
+            "failing_unrun_at_base",
             "gone",
             "kind",
             "new",
