@@ -13,14 +13,14 @@ PROTOCOL = "2025-06-18"
 class Server:
     """A running server that has answered `initialize`."""
 
-    def __init__(self, command, home=None):
-        environment = dict(os.environ, DESKTOP_COMMANDER_DISABLE_TELEMETRY="1")
+    def __init__(self, command, home=None, env=None, cwd=None):
+        environment = {**os.environ, "DESKTOP_COMMANDER_DISABLE_TELEMETRY": "1", **(env or {})}
         if home is not None:
             environment["HOME"] = str(home)
         self.ids = 0
         started = time.perf_counter()
         self.process = subprocess.Popen(
-            command, env=environment, bufsize=0,
+            command, env=environment, cwd=cwd, bufsize=0,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )
         self.answers = open(self.process.stdout.fileno(), "rb", buffering=1 << 20, closefd=False)

@@ -21,7 +21,8 @@ node_tools() {
     echo "installing $* into $tools"
     rm -rf "$tools"
     mkdir -p "$tools"
-    echo '{"private":true}' >"$tools/package.json"
+    # A polyfill far down Desktop Commander's dependencies; not every mirror has the patch release that is asked for last.
+    echo '{"private":true,"overrides":{"typedarray.prototype.slice":"1.0.5"}}' >"$tools/package.json"
     npm install --prefix "$tools" --save-exact --omit=dev --no-audit --no-fund --loglevel=error \
       "node-linux-$arch@$NODE" "$@" >/dev/null || return 1
     touch "$tools/.complete"
