@@ -270,10 +270,10 @@ impl Inbox {
         let is_same = |(other, _): &&(Arc<CallUser>, UnboundedSender<Value>)| {
             other.ask().is_some_and(|other| other.is_same(ask))
         };
-        if !calls.iter().all(|call| is_same(call)) {
+        if !calls.iter().all(is_same) {
             return refused(several_users());
         }
-        // If the call has just ended, nobody needs the response.
+        // If the call has just ended, the response is not needed.
         let _ = asked.send(request);
         None
     }

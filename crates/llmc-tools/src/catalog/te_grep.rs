@@ -152,7 +152,7 @@ fn search_stored(cx: &Cx, id: HandleId, pattern: &str, stop: &CancelToken) -> Re
     let (info, _) = about(cx, &name, stop)?;
     let file = match info.kept {
         Kept::File => open_source(cx, &info)?.into_file(),
-        Kept::Bytes => copy_of_stored(cx, &info, stop)?.into(),
+        Kept::Bytes => copy_of_stored(cx, &info, stop)?,
     };
     let options = ContentOptions::default();
     let found = search_content_of_file(file, name.as_bytes(), &pattern, &options, stop)?;
