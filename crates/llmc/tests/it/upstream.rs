@@ -1,6 +1,9 @@
 //! Other MCP servers behind this one: adding, calling, accepting, and servers that behave badly.
 
 mod hostile;
+mod import;
+mod ledger;
+mod marks;
 
 use llmc_testkit::{McpClient, ProcessOutput, TestWorkspace};
 use serde_json::{Value, json};
