@@ -122,6 +122,9 @@ struct ClientInfo {
     next: &'static str,
 }
 
+/// Files of a folder that are looked at.
+const MAX_FOLDER_FILES: usize = 1000;
+
 const MCP_SERVERS: SettingsFormat = SettingsFormat::Json {
     servers: "mcpServers",
     typed: false,
@@ -300,6 +303,35 @@ impl Client {
         })
     }
 
+    /// Every file in which the client's settings of that scope name servers, with its format. Continue has one with its other
+    /// settings, and a folder of further ones.
+    pub fn files(
+        self,
+        scope: SettingsScope,
+        place: &ClientPaths,
+    ) -> Vec<(PathBuf, SettingsFormat)> {
+        let Some(file) = self.file(scope, place, "llmc") else {
+            return Vec::new();
+        };
+        let Some(folder) = file.parent().filter(|_| self == Client::Continue) else {
+            return vec![(file, self.format())];
+        };
+        let config = folder.with_file_name("config.yaml");
+        let mut files = vec![(config, SettingsFormat::YamlFile)];
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let found = entries.take(MAX_FOLDER_FILES).map(|entry| entry.path());
+        let mut found: Vec<(PathBuf, SettingsFormat)> = found
+            .filter_map(|path| match path.extension()?.to_str()? {
+                "yaml" | "yml" => Some((path, SettingsFormat::YamlFile)),
+                "json" => Some((path, MCP_SERVERS)),
+                _ => None,
+            })
+            .collect();
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        files.extend(found);
+        files
+    }
+
     fn user_file(self, place: &ClientPaths) -> PathBuf {
         let ClientPaths { home, config, .. } = place;
         match self {
@@ -428,6 +460,36 @@ mod tests {
                 "windsurf /h/.codeium/windsurf/mcp_config.json ",
             ]
         );
+    }
+
+    #[test]
+    fn continue_names_servers_in_several_files() {
+        let base = tempfile::tempdir().unwrap();
+        let place = ClientPaths::new(base.path().into(), "/p".into(), |_| None);
+        let names = || -> Vec<String> {
+            let files = Client::Continue.files(SettingsScope::User, &place);
+            let shown = files
+                .iter()
+                .map(|(path, _)| path.strip_prefix(base.path()).unwrap());
+            shown.map(|path| path.display().to_string()).collect()
+        };
+        assert_eq!(names(), [".continue/config.yaml"]);
+        let folder = base.path().join(".continue/mcpServers");
+        std::fs::create_dir_all(&folder).unwrap();
+        for name in ["b.yaml", "a.json", "notes.txt"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        assert_eq!(
+            names(),
+            [
+                ".continue/config.yaml",
+                ".continue/mcpServers/a.json",
+                ".continue/mcpServers/b.yaml"
+            ]
+        );
+        let one = Client::Cursor.files(SettingsScope::Project, &place);
+        assert_eq!(one, [("/p/.cursor/mcp.json".into(), MCP_SERVERS)]);
+        assert_eq!(Client::Cline.files(SettingsScope::Project, &place), []);
     }
 
     #[test]

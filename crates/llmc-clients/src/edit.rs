@@ -4,7 +4,7 @@ use crate::client::SettingsFormat;
 use crate::entry::ServerEntry;
 use crate::plan::{NameConflict, SettingsChange};
 use crate::servers::ClientServer;
-use crate::{json, toml, yaml};
+use crate::{json, toml, yaml, yaml_servers};
 
 /// Why a text is left as it is.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,8 +38,9 @@ pub(crate) fn edit_text(
         (SettingsFormat::YamlFile, SettingsChange::Uninstall(entry)) => {
             yaml::remove_entry(text, entry, conflict)?
         }
-        // Continue has a file for each server, and those of others are not edited here.
-        (SettingsFormat::YamlFile, SettingsChange::Retire(_)) => Some(text.to_owned()),
+        (SettingsFormat::YamlFile, SettingsChange::Retire(other)) => {
+            Some(yaml_servers::remove_named(text, &other.entry)?)
+        }
         _ if text.trim().is_empty() => match change {
             SettingsChange::Install(entry) => Some(new_file(format, entry)?),
             SettingsChange::Uninstall(_) | SettingsChange::Retire(_) => Some(text.to_owned()),
@@ -86,7 +87,7 @@ pub(crate) fn started_servers(format: SettingsFormat, text: &str) -> Vec<ClientS
     match format {
         SettingsFormat::Json { servers, .. } => json::started_servers(text, servers),
         SettingsFormat::Toml { servers } => toml::started_servers(text, servers),
-        SettingsFormat::YamlFile => None,
+        SettingsFormat::YamlFile => yaml_servers::started_servers(text),
     }
     .unwrap_or_default()
 }

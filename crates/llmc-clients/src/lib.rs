@@ -25,6 +25,7 @@ mod plan;
 mod servers;
 mod toml;
 mod yaml;
+mod yaml_servers;
 
 pub use client::{Client, ClientPaths, SettingsFormat, SettingsScope, StartFolder};
 pub use entry::{InvalidServerName, ServerEntry};

@@ -14,6 +14,7 @@ use crate::summary::{
     CallTotals, ErrorCount, LatencyQuantiles, OverTime, SessionSummary, Summary, TimeStep,
     ToolSummary,
 };
+use crate::upstreams::{UpstreamLedgers, UpstreamList};
 
 /// Tools and error codes that are counted under their own names; telemetry may come from another program.
 const MAX_NAMES: usize = 200;
@@ -38,6 +39,7 @@ pub struct Aggregator {
     recent: VecDeque<Arc<CallEvent>>,
     slowest: Vec<Arc<CallEvent>>,
     last_handle: Option<HandleId>,
+    upstreams: UpstreamLedgers,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +86,7 @@ impl Aggregator {
             recent: VecDeque::new(),
             slowest: Vec::new(),
             last_handle: None,
+            upstreams: UpstreamLedgers::default(),
         }
     }
 
@@ -109,6 +112,7 @@ impl Aggregator {
         self.recent.push_front(call.clone());
         self.note_slow(call);
         self.last_handle = call.handle.or(self.last_handle);
+        self.upstreams.add(call);
     }
 
     fn add_to_session(&mut self, call: &CallEvent) {
@@ -161,7 +165,15 @@ impl Aggregator {
         self.all.totals
     }
 
-    /// Everything so far; of the series over time the hour before `now`.
+    /// Everything so far, with the ledger of each of these upstreams; of the series over time the hour before `now`.
+    pub fn summary_with(&self, now: Timestamp, lists: &[UpstreamList]) -> Summary {
+        Summary {
+            upstreams: self.upstreams.of(lists),
+            ..self.summary(now)
+        }
+    }
+
+    /// Everything so far but ledgers; of the series over time the hour before `now`.
     pub fn summary(&self, now: Timestamp) -> Summary {
         let tools = self.tools.iter().map(|(tool, series)| ToolSummary {
             tool: tool.clone(),
@@ -192,11 +204,16 @@ impl Aggregator {
             recent: events(&mut self.recent.iter()),
             slowest: events(&mut self.slowest.iter()),
             last_handle: self.last_handle,
+            upstreams: Vec::new(),
         }
     }
 
     /// Appends the metrics in the text format of Prometheus; returns the errors by code, which the server adds to.
-    pub(crate) fn prometheus(&self, out: &mut String) -> BTreeMap<String, u64> {
+    pub(crate) fn prometheus(
+        &self,
+        out: &mut String,
+        lists: &[UpstreamList],
+    ) -> BTreeMap<String, u64> {
         use std::fmt::Write;
         let name = "llmc_tool_duration_seconds";
         write_header(out, name, "histogram", "How long tool calls took.");
@@ -222,6 +239,7 @@ impl Aggregator {
         ] {
             let _ = writeln!(out, "{name}{{direction=\"{direction}\"}} {tokens}");
         }
+        self.upstreams.prometheus(out, lists);
         self.errors.clone()
     }
 }

@@ -12,6 +12,7 @@ use crate::aggregate::Aggregator;
 use crate::event::{CallEvent, EnvelopeMode};
 use crate::summary::{CallTotals, LatencyQuantiles, ToolSummary};
 use crate::telemetry::{ArgsColumn, CallFilter, Error, Telemetry};
+use crate::upstreams::{UpstreamLedger, UpstreamList};
 
 /// Entries of each list but the groups.
 const MAX_LISTED: usize = 8;
@@ -83,6 +84,9 @@ pub struct TelemetryAnalysis {
     least_saving: Vec<Group>,
     /// Commands whose output passes through unchanged, most tokens first.
     candidates: Vec<Group>,
+    /// In the order of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    upstreams: Vec<UpstreamLedger>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -143,6 +147,7 @@ impl TelemetryAnalysis {
         telemetry: &Telemetry,
         by: GroupBy,
         filter: &CallFilter,
+        lists: &[UpstreamList],
     ) -> Result<TelemetryAnalysis, Error> {
         let mut commands = Aggregator::unbounded();
         let mut unchanged = Aggregator::unbounded();
@@ -170,7 +175,7 @@ impl TelemetryAnalysis {
         least_saving.truncate(MAX_LISTED);
         let mut candidates = worthwhile(&unchanged);
         candidates.truncate(MAX_LISTED);
-        let all = commands.summary(Timestamp::now());
+        let all = commands.summary_with(Timestamp::now(), lists);
         let mut slowest = all.slowest;
         slowest.truncate(MAX_LISTED);
         Ok(TelemetryAnalysis {
@@ -180,6 +185,7 @@ impl TelemetryAnalysis {
             slowest,
             least_saving,
             candidates,
+            upstreams: all.upstreams,
         })
     }
 
@@ -189,6 +195,7 @@ impl TelemetryAnalysis {
         write_table(&mut out, &format!("by {}", self.by), &self.groups);
         write_table(&mut out, "least saving", &self.least_saving);
         write_table(&mut out, "candidates for enrichment", &self.candidates);
+        write_ledgers(&mut out, &self.upstreams);
         if !self.slowest.is_empty() {
             out.push_str("\nslowest calls\n");
         }
@@ -267,6 +274,31 @@ fn write_table(out: &mut String, title: &str, rows: &[Group]) {
             sum.tokens_fetched_back,
             sum.net_saved,
             sum.p95_ms
+        );
+    }
+}
+
+fn write_ledgers(out: &mut String, ledgers: &[UpstreamLedger]) {
+    if ledgers.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "\n{:<28}{:>7}{:>13}{:>10}{:>11}{:>9}{:>12}",
+        "upstreams", "calls", "list avoided", "served", "withheld", "fetched", "in scripts"
+    );
+    for ledger in ledgers {
+        let tokens = &ledger.totals.tokens;
+        let name: String = ledger.upstream.chars().take(26).collect();
+        let _ = writeln!(
+            out,
+            "{name:<28}{:>7}{:>13}{:>10}{:>11}{:>9}{:>12}",
+            ledger.totals.calls,
+            ledger.list_avoided,
+            tokens.served,
+            tokens.withheld,
+            tokens.fetched_back,
+            ledger.read_by_scripts,
         );
     }
 }

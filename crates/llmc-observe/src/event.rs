@@ -172,6 +172,8 @@ pub struct UncountedCall<'a> {
     /// What the caller reads, to be counted and dropped.
     pub answer: Cow<'a, str>,
     pub withheld_bytes: u64,
+    /// Bytes of an upstream's answer that a script read in the place of the caller.
+    pub script_bytes: u64,
     /// Whether the answer is a part that an earlier answer left out.
     pub fetched_back: bool,
     /// The error's message, for the log; secrets in it are masked.

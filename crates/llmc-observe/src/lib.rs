@@ -9,6 +9,7 @@
 //! - [`CallEvent`], [`UncountedCall`]: a finished call, with and without its tokens counted
 //! - [`Aggregator`], [`Summary`], [`ToolSummary`], [`SessionSummary`], [`CallTotals`]: calls added up in bounded memory; the
 //!   dashboard, `/api`, `get_metrics`, Prometheus, `te analyze` and the terminal view read these
+//! - [`UpstreamLedger`]: tokens of each upstream: of its list, and of its answers
 //! - [`Observer`]: the queue and the threads behind it
 //! - [`Telemetry`], [`TelemetryFollower`]: one row per call in SQLite, written, queried, and followed by other processes
 //! - [`CallReader`]: recorded calls searched, one with its content, savings, sessions
@@ -34,6 +35,7 @@ mod observer;
 pub mod prometheus;
 mod summary;
 mod telemetry;
+mod upstreams;
 mod workspace_feed;
 
 pub use aggregate::Aggregator;
@@ -55,4 +57,5 @@ pub use telemetry::{
     SessionActivity, TELEMETRY_VERSION, Telemetry, TelemetryFollower, TelemetryOptions,
     UPGRADED_TELEMETRY_VERSION,
 };
+pub use upstreams::{UpstreamLedger, UpstreamList};
 pub use workspace_feed::WorkspaceFeed;

@@ -9,6 +9,7 @@ use tokio::sync::broadcast;
 use crate::aggregate::Aggregator;
 use crate::event::CallEvent;
 use crate::lock::lock;
+use crate::upstreams::UpstreamList;
 
 /// Calls that a slow subscriber may be behind before it misses some.
 const MAX_UNREAD_EVENTS: usize = 256;
@@ -70,7 +71,9 @@ impl LiveSummaries {
         }
     }
 
-    pub(crate) fn summary(&self, scope: CallScope<'_>) -> crate::Summary {
-        self.read(scope, |aggregator| aggregator.summary(Timestamp::now()))
+    pub(crate) fn summary(&self, scope: CallScope<'_>, lists: &[UpstreamList]) -> crate::Summary {
+        self.read(scope, |aggregator| {
+            aggregator.summary_with(Timestamp::now(), lists)
+        })
     }
 }

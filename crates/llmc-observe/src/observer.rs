@@ -21,6 +21,7 @@ use crate::lock::lock;
 use crate::mask::mask_secrets;
 use crate::summary::{CallTotals, Summary};
 use crate::telemetry::{Error, Telemetry, TelemetryOptions};
+use crate::upstreams::UpstreamList;
 
 /// Events that may wait in each queue.
 const MAX_QUEUED_EVENTS: usize = 1024;
@@ -217,8 +218,8 @@ impl Observer {
         self.live.subscribe()
     }
 
-    pub fn summary(&self, scope: CallScope<'_>) -> Summary {
-        self.live.summary(scope)
+    pub fn summary(&self, scope: CallScope<'_>, lists: &[UpstreamList]) -> Summary {
+        self.live.summary(scope, lists)
     }
 
     pub fn totals(&self, scope: CallScope<'_>) -> CallTotals {
@@ -226,18 +227,19 @@ impl Observer {
     }
 
     /// The document that `get_metrics` answers with.
-    pub fn metrics(&self) -> Value {
+    pub fn metrics(&self, lists: &[UpstreamList]) -> Value {
         self.flush(FLUSH_TIMEOUT);
-        let mut metrics = self.summary(CallScope::All).metrics();
+        let mut metrics = self.summary(CallScope::All, lists).metrics();
         metrics["events_dropped"] = self.dropped().into();
         metrics
     }
 
     /// Appends the metrics in the text format of Prometheus; returns the errors by code, which the server adds to.
-    pub fn prometheus(&self, out: &mut String) -> BTreeMap<String, u64> {
+    pub fn prometheus(&self, out: &mut String, lists: &[UpstreamList]) -> BTreeMap<String, u64> {
         self.flush(FLUSH_TIMEOUT);
-        self.live
-            .read(CallScope::All, |aggregator| aggregator.prometheus(out))
+        self.live.read(CallScope::All, |aggregator| {
+            aggregator.prometheus(out, lists)
+        })
     }
 
     /// Events that found the queue full.
@@ -263,6 +265,7 @@ struct QueuedCall {
     args: QueuedText,
     answer: QueuedText,
     withheld_bytes: u64,
+    script_bytes: u64,
     fetched_back: bool,
     error_message: Option<String>,
     keeps_content: bool,
@@ -291,6 +294,7 @@ impl QueuedCall {
             args,
             answer,
             withheld_bytes: call.withheld_bytes,
+            script_bytes: call.script_bytes,
             fetched_back: call.fetched_back,
             error_message: call.error_message,
             keeps_content: call.keeps_content,
@@ -327,6 +331,7 @@ impl QueuedCall {
         (event.bytes_in, event.tokens_in) = self.args.counts(exact);
         (event.bytes_out, event.tokens_served) = self.answer.counts(exact);
         event.estimate_withheld(self.withheld_bytes, self.fetched_back);
+        event.bytes_out = event.bytes_out.saturating_add(self.script_bytes);
         event
     }
 }

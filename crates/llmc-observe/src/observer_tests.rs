@@ -13,6 +13,7 @@ fn call(answer: &str) -> UncountedCall<'_> {
         args: "{}".to_owned(),
         answer: answer.into(),
         withheld_bytes: 0,
+        script_bytes: 0,
         fetched_back: false,
         error_message: None,
         keeps_content: false,
@@ -133,9 +134,9 @@ fn one_event_reaches_every_record() {
         let event = events.try_recv().unwrap();
         assert_eq!((event.tokens_served, event.tokens_withheld), (3, 3));
         assert_eq!(event.args, None, "arguments are for telemetry alone");
-        assert_eq!(observer.metrics()["errors_by_code"]["NOT_FOUND"], 1);
+        assert_eq!(observer.metrics(&[])["errors_by_code"]["NOT_FOUND"], 1);
         let mut text = String::new();
-        assert_eq!(observer.prometheus(&mut text)["NOT_FOUND"], 1);
+        assert_eq!(observer.prometheus(&mut text, &[])["NOT_FOUND"], 1);
         assert!(text.contains("llmc_tool_calls_total{tool=\"stat\"} 1"));
         observer.close();
         let telemetry = Telemetry::open(&dir.path().join("te.db"), Default::default()).unwrap();

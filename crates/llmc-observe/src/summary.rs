@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::event::CallEvent;
+use crate::upstreams::UpstreamLedger;
 
 /// All calls since the start, or those of a filter.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,9 @@ pub struct Summary {
     pub over_time: OverTime,
     /// The latest calls, newest first.
     pub recent: Vec<CallEvent>,
+    /// In the order of the configuration; a server of an earlier version sends none.
+    #[serde(default)]
+    pub upstreams: Vec<UpstreamLedger>,
     /// The slowest calls, slowest first. Not sent.
     #[serde(skip)]
     pub slowest: Vec<CallEvent>,
@@ -160,6 +164,9 @@ impl Summary {
         metrics["errors_by_code"] = errors.into();
         metrics["tokens"] = json!(self.totals.tokens);
         metrics["tools"] = tools.into();
+        if !self.upstreams.is_empty() {
+            metrics["upstreams"] = json!(self.upstreams);
+        }
         metrics
     }
 }

@@ -12,6 +12,7 @@ use crate::live::{CallScope, LiveSummaries};
 use crate::lock::lock;
 use crate::summary::{CallTotals, Summary};
 use crate::telemetry::{Error, TelemetryFollower};
+use crate::upstreams::UpstreamList;
 
 /// Rows read at a time.
 const READ_ROWS: usize = 2000;
@@ -57,8 +58,8 @@ impl WorkspaceFeed {
         self.live.subscribe()
     }
 
-    pub fn summary(&self, scope: CallScope<'_>) -> Summary {
-        self.live.summary(scope)
+    pub fn summary(&self, scope: CallScope<'_>, lists: &[UpstreamList]) -> Summary {
+        self.live.summary(scope, lists)
     }
 
     pub fn totals(&self, scope: CallScope<'_>) -> CallTotals {

@@ -45,7 +45,7 @@ fn all(telemetry: &Telemetry) -> Summary {
 }
 
 fn analysis(telemetry: &Telemetry, by: GroupBy) -> serde_json::Value {
-    let analysis = TelemetryAnalysis::of(telemetry, by, &CallFilter::default()).unwrap();
+    let analysis = TelemetryAnalysis::of(telemetry, by, &CallFilter::default(), &[]).unwrap();
     serde_json::to_value(analysis).unwrap()
 }
 

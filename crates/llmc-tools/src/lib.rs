@@ -88,4 +88,4 @@ pub use rlm::useless_model_prefix;
 pub use seal::{Facts, Sealed};
 pub use slots::{CallSlot, SlotPool};
 pub use tool::{Effect, ToolDef};
-pub use upstreams::UpstreamSummary;
+pub use upstreams::{InstructionLike, UpstreamSummary, instruction_like, upstream_lists};

@@ -158,6 +158,11 @@ fn event<'a>(
             answer(outcome)
         },
         withheld_bytes: if in_script { 0 } else { facts.withheld_bytes },
+        // But a client of an upstream reads the whole answer, so its ledger tells what scripts read in its place.
+        script_bytes: match outcome.tool.and_then(|tool| tool.origin) {
+            Some(_) if in_script => facts.withheld_bytes,
+            _ => 0,
+        },
         fetched_back: facts.fetched_back && !in_script,
         error_message: error
             .filter(|error| !quotes_content(error.kind))

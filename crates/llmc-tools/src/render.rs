@@ -153,6 +153,8 @@ pub(crate) struct Rendition<'a> {
     pub(crate) printed: Option<String>,
     /// An image beside the text.
     pub(crate) image: Option<AnswerImage>,
+    /// What the reader of a script's output has to know about data that the script got.
+    pub(crate) warning: Option<String>,
 }
 
 /// An image that a model sees.

@@ -125,6 +125,7 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
             outcome
         }
     };
+    notes.extend(tools.warnings());
     match outcome.ending {
         // Only recursive analysis stops scripts from outside.
         ScriptEnd::Stopped => Err(Error::new(ErrorKind::Internal, "the script was stopped")),

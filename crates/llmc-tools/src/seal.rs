@@ -66,6 +66,8 @@ pub struct Facts {
     pub meta: Map<String, Value>,
     /// What the data prints as in a script; its JSON where there is none.
     pub printed: Option<String>,
+    /// What the reader of a script's output has to know about data that the script got.
+    pub warning: Option<String>,
 }
 
 impl Sealed {
@@ -506,5 +508,6 @@ fn facts(rendition: Rendition<'_>, stored: Option<StoredRest>, shown_bytes: usiz
         encoding: rendition.encoding,
         meta: rendition.meta,
         printed: rendition.printed,
+        warning: rendition.warning,
     }
 }

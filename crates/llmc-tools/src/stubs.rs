@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use crate::error::ErrorKind;
 use crate::mode;
 use crate::tool::{Effect, ToolDef};
+use crate::upstreams::instruction_like;
 
 pub(crate) use find::search;
 pub(crate) use stub_file::{STUB_FILE, write};
@@ -120,7 +121,13 @@ pub fn help(tool: &ToolDef) -> String {
             let said = origin.description.trim();
             match said.is_empty() || said == stub.summary {
                 true => page,
-                false => format!("{page}\n{SERVER_SAYS}\n{}\n", origin.description),
+                false => {
+                    let marked = match instruction_like(&origin.description) {
+                        Some(found) => format!(" (its text {})", found.what),
+                        None => String::new(),
+                    };
+                    format!("{page}\n{SERVER_SAYS}{marked}\n{}\n", origin.description)
+                }
             }
         }
         _ => Stub::of(tool).map_or_else(|| tool.signature(), |stub| stub.page("")),

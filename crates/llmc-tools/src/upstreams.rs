@@ -6,6 +6,7 @@
 //! upstream is started before it is called.
 
 mod definition;
+mod instructions;
 mod output;
 mod run;
 
@@ -14,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 use llmc_config::{LoadedConfig, UpstreamConfig, UpstreamLaunch};
 use llmc_gateway::{PinnedTools, Upstream, UpstreamHealth};
+use llmc_observe::UpstreamList;
 
 use crate::app::App;
 use crate::catalog;
@@ -22,6 +24,7 @@ use crate::stubs;
 use crate::tool::ToolDef;
 
 pub(crate) use definition::{UpstreamFunction, UpstreamTool};
+pub use instructions::{InstructionLike, instruction_like};
 
 /// The upstreams of a server. What was accepted of one is read when that one is looked at.
 #[derive(Debug, Default)]
@@ -31,6 +34,7 @@ pub(crate) struct Upstreams {
     tools: OnceLock<Vec<&'static ToolDef>>,
     /// Those that MCP clients are listed.
     promoted: OnceLock<Vec<&'static ToolDef>>,
+    lists: OnceLock<Vec<UpstreamList>>,
 }
 
 #[derive(Debug)]
@@ -198,7 +202,30 @@ fn accepted(
     }
 }
 
+/// What the lists of the configured upstreams would cost each conversation, promoted tools left out; none for one that is not
+/// accepted.
+pub fn upstream_lists(loaded: &LoadedConfig) -> Vec<UpstreamList> {
+    let lists = loaded.config.mcp.upstream.iter().map(|config| {
+        let pins = accepted(loaded, config).unwrap_or_default();
+        let spared = pins.tools.iter().filter(|pin| !config.promotes(&pin.name));
+        let tokens = spared.map(|pin| llmc_tokens::count(&pin.listing()) as u64);
+        UpstreamList {
+            name: config.name.clone(),
+            tokens: tokens.sum(),
+        }
+    });
+    lists.collect()
+}
+
 impl App {
+    /// What [`upstream_lists`] says of this server's upstreams, counted once.
+    pub fn upstream_lists(&self) -> &[UpstreamList] {
+        let upstreams = self.upstreams();
+        upstreams
+            .lists
+            .get_or_init(|| upstream_lists(self.loaded()))
+    }
+
     /// The tool of that name or alias: one of the catalogue, or one of an upstream.
     pub fn find_tool(&self, name: &str) -> Option<&'static ToolDef> {
         catalog::find(name).or_else(|| {

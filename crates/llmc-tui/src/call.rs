@@ -87,6 +87,9 @@ pub(crate) fn legible_summary(mut summary: Summary) -> Summary {
         make_legible(&mut session.agent);
         make_legible(&mut session.model);
     }
+    for ledger in &mut summary.upstreams {
+        make_legible(&mut ledger.upstream);
+    }
     summary.recent = summary.recent.into_iter().map(legible_event).collect();
     summary.tools.sort_by_key(|tool| Reverse(tool.totals.calls));
     summary.errors.sort_by_key(|error| Reverse(error.count));

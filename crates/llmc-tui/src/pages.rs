@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use llmc_observe::{CallReader, CallScope};
+use llmc_observe::{CallReader, CallScope, UpstreamList};
 use serde_json::{Value, json};
 
 use crate::text::{count, grouped, label, legible, short, span};
@@ -56,20 +56,20 @@ pub(crate) fn read_page(kind: PageKind, target: &WatchTarget, activity: &Activit
     let (title, lines) = match kind {
         PageKind::Agents => (
             "Agents now: Esc closes",
-            read(target, "/api/activity", |_| Ok((activity.0)())).map(|data| agents(&data)),
+            read(target, "/api/activity", |_, _| Ok((activity.0)())).map(|data| agents(&data)),
         ),
         PageKind::Savings => (
             "Savings of 30 days: Esc closes",
-            read(target, "/api/savings", |reader| {
+            read(target, "/api/savings", |reader, upstreams| {
                 let back = Duration::from_secs(SAVINGS_DAYS * 24 * 3600);
-                let report = reader.savings(back, 0, CallScope::All);
+                let report = reader.savings(back, 0, CallScope::All, upstreams);
                 report.map(|report| json!(report))
             })
             .map(|data| savings(&data)),
         ),
         PageKind::Call(seq) => (
             "Arguments and answer: Esc closes",
-            read(target, &format!("/api/calls/{seq}"), |reader| {
+            read(target, &format!("/api/calls/{seq}"), |reader, _| {
                 Ok(content(reader.show(seq, CallScope::All)?))
             })
             .map(|data| call(&data)),
@@ -86,12 +86,14 @@ pub(crate) fn read_page(kind: PageKind, target: &WatchTarget, activity: &Activit
 fn read(
     target: &WatchTarget,
     path: &str,
-    from_telemetry: impl FnOnce(&CallReader) -> Result<Value, llmc_observe::Error>,
+    from_telemetry: impl FnOnce(&CallReader, &[UpstreamList]) -> Result<Value, llmc_observe::Error>,
 ) -> Result<Value, String> {
     match target {
-        WatchTarget::Telemetry { path, .. } => {
+        WatchTarget::Telemetry {
+            path, upstreams, ..
+        } => {
             let path: &Path = path;
-            from_telemetry(&CallReader::new(path)).map_err(|error| error.to_string())
+            from_telemetry(&CallReader::new(path), upstreams).map_err(|error| error.to_string())
         }
         WatchTarget::Server { address, token } => {
             let body = fetch(address, token.as_deref(), path).map_err(|error| error.to_string())?;
@@ -220,6 +222,35 @@ fn savings(data: &Value) -> Vec<String> {
         }
         lines.push(String::new());
     }
+    lines.extend(upstreams(data));
+    lines
+}
+
+/// The ledger of each upstream.
+fn upstreams(data: &Value) -> Vec<String> {
+    let mut ledgers = list(data, "upstreams").peekable();
+    if ledgers.peek().is_none() {
+        return Vec::new();
+    }
+    let mut lines = vec![format!(
+        "{:<20}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+        "By upstream", "list", "served", "withheld", "fetched", "scripts", "calls"
+    )];
+    lines.extend(ledgers.map(|ledger| {
+        let tokens = &ledger["tokens"];
+        format!(
+            "  {:<18}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
+            label(text(ledger, "upstream"), 17),
+            short(number(ledger, "list_avoided")),
+            short(number(tokens, "served")),
+            short(number(tokens, "withheld")),
+            short(number(tokens, "fetched_back")),
+            short(number(ledger, "read_by_scripts")),
+            short(number(ledger, "calls")),
+        )
+    }));
+    lines.push("  list: tokens of its tool list that conversations did not take".to_owned());
+    lines.push("  scripts: tokens of answers that scripts read in a model's place".to_owned());
     lines
 }
 
@@ -297,6 +328,8 @@ pub(crate) mod tests {
             "days": [group("2026-01-01"), group("2026-01-02")],
             "clients": [group(&"x".repeat(200))],
             "tools": [],
+            "upstreams": [{"upstream": "x".repeat(40), "list_avoided": 12_345, "calls": 3, "read_by_scripts": 900,
+                "tokens": {"served": 1, "withheld": 2, "fetched_back": 3}}],
         });
         let lines = savings(&data);
         assert!(
@@ -307,6 +340,9 @@ pub(crate) mod tests {
             lines[1].contains("2026-01-02") && lines[1].contains("75 %"),
             "{lines:#?}"
         );
+        let ledger = lines.iter().find(|line| line.contains("12.3k")).unwrap();
+        let cells: Vec<&str> = ledger.split_whitespace().skip(1).collect();
+        assert_eq!(cells, ["12.3k", "1", "2", "3", "900", "3"], "{lines:#?}");
     }
 
     #[test]

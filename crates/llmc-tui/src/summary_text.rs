@@ -88,6 +88,20 @@ pub fn summary_text(summary: &Summary, context: &SummaryContext) -> String {
             latency_text(&tool.latency_ms),
         );
     });
+    section(&mut out, "upstreams", &summary.upstreams, |out, ledger| {
+        let tokens = &ledger.totals.tokens;
+        let _ = write!(
+            out,
+            "{:>9}  {:<22} {:>6} of its list avoided, {} served, {} withheld, {} fetched back, {} read by scripts",
+            number(ledger.totals.calls),
+            ledger.upstream,
+            short(ledger.list_avoided),
+            short(tokens.served),
+            short(tokens.withheld),
+            short(tokens.fetched_back),
+            short(ledger.read_by_scripts),
+        );
+    });
     let model = |model: &str| match model {
         UNNAMED => String::new(),
         model => format!(" ({model})"),
@@ -226,6 +240,21 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected:?} in\n{text}");
         }
+    }
+
+    #[test]
+    fn the_ledger_of_each_upstream_is_shown() {
+        let mut calls = state(vec![call(3600, "time.convert_time", |_| ())]).into_summary();
+        calls.upstreams = vec![llmc_observe::UpstreamLedger {
+            upstream: "time".to_owned(),
+            list_tokens: 250,
+            list_avoided: 2_500,
+            totals: calls.totals,
+            read_by_scripts: 70,
+        }];
+        let text = summary_text(&calls, &context());
+        let line = "        1  time                     2500 of its list avoided, 10 served, 0 withheld, 0 fetched back, 70 read by scripts\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

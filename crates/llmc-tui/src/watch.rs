@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use jiff::Timestamp;
 
-use llmc_observe::Summary;
+use llmc_observe::{Summary, UpstreamList};
 
 use crate::call::ListedCall;
 
@@ -32,7 +32,12 @@ pub(crate) const MAX_LISTED_CALLS: usize = 1000;
 #[derive(Debug, Clone)]
 pub enum WatchTarget {
     /// The telemetry file of a workspace; it may not exist yet.
-    Telemetry { path: PathBuf, since: Since },
+    Telemetry {
+        path: PathBuf,
+        since: Since,
+        /// The upstreams whose ledgers are shown.
+        upstreams: Vec<UpstreamList>,
+    },
     /// A running `llmc serve`.
     Server {
         address: ServerAddress,
@@ -80,7 +85,11 @@ impl WatchTarget {
         let target = self.clone();
         let thread = std::thread::Builder::new().name("llmc-watch".to_owned());
         thread.spawn(move || match &target {
-            WatchTarget::Telemetry { path, since } => telemetry::watch(path, *since, &send),
+            WatchTarget::Telemetry {
+                path,
+                since,
+                upstreams,
+            } => telemetry::watch(path, *since, upstreams, &send),
             WatchTarget::Server { address, token } => {
                 server::watch(address, token.as_deref(), &send)
             }
@@ -94,7 +103,11 @@ impl WatchTarget {
     /// There is no server, it refuses the token, or the file is no telemetry.
     pub fn read_summary(&self) -> Result<Summary, WatchError> {
         match self {
-            WatchTarget::Telemetry { path, since } => Ok(telemetry::read_summary(path, *since)?),
+            WatchTarget::Telemetry {
+                path,
+                since,
+                upstreams,
+            } => Ok(telemetry::read_summary(path, *since, upstreams)?),
             WatchTarget::Server { address, token } => {
                 server::read_summary(address, token.as_deref())
                     .map_err(|error| WatchError::server(address, error))

@@ -13,6 +13,7 @@ use super::{Error, read_row};
 use crate::event::CallEvent;
 use crate::live::CallScope;
 use crate::summary::{CallTotals, TokenCounts};
+use crate::upstreams::{UpstreamLedger, UpstreamLedgers, UpstreamList};
 
 /// Rows that a search looks at, newest first.
 const MAX_SEARCHED_ROWS: i64 = 200_000;
@@ -72,6 +73,8 @@ pub struct SavingsReport {
     /// Most tokens kept out first.
     pub clients: Vec<SavingsGroup>,
     pub tools: Vec<SavingsGroup>,
+    /// In the order of the configuration.
+    pub upstreams: Vec<UpstreamLedger>,
 }
 
 /// The calls of one session through one server.
@@ -109,7 +112,7 @@ impl CallReader {
         self.read(|conn| show(conn, seq, scope))
     }
 
-    /// Savings of so long, by day (as clocks show it this many minutes east of UTC), client and tool.
+    /// Savings of so long, by day (as clocks show it this many minutes east of UTC), client, tool and upstream.
     ///
     /// # Errors
     /// As [`CallReader::page`].
@@ -118,6 +121,7 @@ impl CallReader {
         back: Duration,
         offset_minutes: i64,
         scope: CallScope<'_>,
+        lists: &[UpstreamList],
     ) -> Result<SavingsReport, Error> {
         let since = Timestamp::now() - back;
         self.read(|conn| {
@@ -127,6 +131,7 @@ impl CallReader {
                 days: groups(conn, &day, "1", since, scope)?,
                 clients: groups(conn, "coalesce(agent, '')", by_savings, since, scope)?,
                 tools: groups(conn, "cmd", by_savings, since, scope)?,
+                upstreams: ledgers(conn, since, scope, lists)?,
             })
         })
     }
@@ -312,6 +317,34 @@ fn groups(
         },
     )?;
     rows.collect()
+}
+
+/// The ledger of each of these upstreams, of the rows that matter to one: calls of their tools, what was fetched back, and
+/// one call of each conversation.
+fn ledgers(
+    conn: &Connection,
+    since: Timestamp,
+    scope: CallScope<'_>,
+    lists: &[UpstreamList],
+) -> rusqlite::Result<Vec<UpstreamLedger>> {
+    if lists.is_empty() {
+        return Ok(Vec::new());
+    }
+    let passes = "time_ms >= ?1 AND (?2 IS NULL OR principal = ?2)";
+    let mut statement = conn.prepare(&format!(
+        "SELECT {} FROM calls WHERE {passes} AND (instr(cmd, '.') > 0 OR tokens_fetched_back > 0 OR seq IN \
+         (SELECT min(seq) FROM calls WHERE {passes} AND source = 'mcp' GROUP BY server, principal, session)) ORDER BY seq",
+        bounded_columns()
+    ))?;
+    let rows = statement.query_map(
+        params![since.as_millisecond(), principal_of(scope)],
+        read_row,
+    )?;
+    let mut ledgers = UpstreamLedgers::default();
+    for call in rows {
+        ledgers.add(&call?);
+    }
+    Ok(ledgers.of(lists))
 }
 
 fn sessions(

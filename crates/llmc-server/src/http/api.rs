@@ -186,8 +186,8 @@ pub(super) async fn summary(
     let feed = polled_feed(&state, &uri).await?;
     let scope = http_caller.call_scope();
     let summary: Summary = match &feed {
-        Some(feed) => feed.summary(scope),
-        None => state.app.observer().summary(scope),
+        Some(feed) => feed.summary(scope, state.app.upstream_lists()),
+        None => (state.app.observer()).summary(scope, state.app.upstream_lists()),
     };
     let mut summary = json!(summary);
     let mut server = state.app.health();

@@ -93,7 +93,7 @@ pub(super) async fn show(
     }
 }
 
-/// `GET /api/savings`: tokens served and kept out of contexts, by day, client and tool.
+/// `GET /api/savings`: tokens served and kept out of contexts, by day, client, tool and upstream.
 pub(super) async fn savings(
     State(state): State<Arc<HttpState>>,
     Extension(http_caller): Extension<HttpCaller>,
@@ -104,8 +104,14 @@ pub(super) async fn savings(
     let west = number(&uri, "west", 0, MAX_OFFSET_MINUTES)?;
     let offset = i64::try_from(east).unwrap_or(0) - i64::try_from(west).unwrap_or(0);
     let back = Duration::from_secs(days * 24 * 3600);
+    let app = state.app.clone();
     read(&state, &http_caller, move |reader, scope| {
-        Ok(json!(reader.savings(back, offset, scope)?))
+        Ok(json!(reader.savings(
+            back,
+            offset,
+            scope,
+            app.upstream_lists()
+        )?))
     })
     .await
 }

@@ -106,7 +106,7 @@ impl HttpMetrics {
     /// Everything in the text format of Prometheus. Blocks: the handle store is read.
     pub(super) fn prometheus(&self, app: &App) -> String {
         let mut out = String::with_capacity(16 << 10);
-        let mut errors = app.observer().prometheus(&mut out);
+        let mut errors = (app.observer()).prometheus(&mut out, app.upstream_lists());
         let counters = lock(&self.counters);
         let name = "llmc_http_request_duration_seconds";
         write_header(

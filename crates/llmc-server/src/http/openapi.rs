@@ -90,7 +90,7 @@ pub(super) fn document(app: &App) -> Value {
         )},
         "/api/savings": {"get": with_numbers(
             operation(
-                "savings", "Tokens served and kept out of contexts, by day, client and tool.", ok(reference("Savings")),
+                "savings", "Tokens served and kept out of contexts, by day, client, tool and upstream.", ok(reference("Savings")),
                 &[404, 422, 500],
             ),
             &[("days", 3650), ("east", 1440), ("west", 1440)],
@@ -446,8 +446,11 @@ fn schemas() -> Value {
         ])]},
         "Savings": object(&[
             ("days", list(reference("SavingsGroup"))), ("clients", list(reference("SavingsGroup"))),
-            ("tools", list(reference("SavingsGroup"))),
+            ("tools", list(reference("SavingsGroup"))), ("upstreams", list(reference("UpstreamLedger"))),
         ]),
+        "UpstreamLedger": {"allOf": [object(&[
+            ("upstream", text()), ("list_tokens", count()), ("list_avoided", count()), ("read_by_scripts", count()),
+        ]), reference("Totals")]},
         "SavingsGroup": {"allOf": [object(&[("name", text())]), reference("Totals")]},
         "Activity": object(&[("servers", list(json!({"type": "object"}))), ("sessions", list(json!({"type": "object"})))]),
         "RunningOutput": object(&[
@@ -477,6 +480,7 @@ fn schemas() -> Value {
                 ("tokens", reference("Tokens")),
             ]))),
             ("errors", list(object(&[("code", text()), ("count", count())]))),
+            ("upstreams", list(reference("UpstreamLedger"))),
             ("sessions", list(object(&[
                 ("session", text()), ("agent", text()), ("model", text()), ("principal", text()), ("calls", count()),
                 ("errors", count()), ("tokens", reference("Tokens")), ("first", text()), ("last", text()),

@@ -16,7 +16,7 @@ pub(super) struct Args {}
 
 /// What was called since the start, and what is stored.
 #[derive(Serialize, JsonSchema)]
-#[schemars(extend("x-help" = "also calls, errors, latency_ms, errors_by_code, tokens, events_dropped; tools: {name: {calls, errors, latency_ms}}"))]
+#[schemars(extend("x-help" = "also calls, errors, latency_ms, errors_by_code, tokens, events_dropped; tools: {name: {calls, errors, latency_ms}}; upstreams: [{upstream, list_tokens, list_avoided, calls, errors, tokens, read_by_scripts}]"))]
 pub(super) struct Metrics {
     #[serde(flatten)]
     #[schemars(with = "serde_json::Map<String, Value>")]
@@ -43,7 +43,7 @@ impl Tool for GetMetrics {
         cx.blocking(|cx, _| {
             let usage = cx.app().handles().and_then(|store| Ok(store.usage()?));
             Ok(Document::new(Metrics {
-                calls: cx.app().observer().metrics(),
+                calls: (cx.app().observer()).metrics(cx.app().upstream_lists()),
                 uptime_s: cx.app().started().elapsed().as_secs(),
                 handles: usage.ok().map(|usage| StoredHandles {
                     count: usage.count,

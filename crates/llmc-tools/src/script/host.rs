@@ -18,6 +18,8 @@ use crate::recording::short_args;
 use crate::stubs;
 use crate::tool::{Effect, ToolDef};
 
+/// Distinct warnings that an answer has.
+const MAX_WARNINGS_SHOWN: usize = 3;
 /// Distinct effects that a failed script lists.
 const MAX_EFFECTS_SHOWN: usize = 20;
 
@@ -28,6 +30,8 @@ pub(crate) struct Tools<'a> {
     caller: Caller,
     /// Calls that have changed something, in order.
     effects: Mutex<Vec<String>>,
+    /// What the reader of its output has to know about data that it got, each once.
+    warnings: Mutex<Vec<String>>,
 }
 
 impl Tools<'_> {
@@ -41,6 +45,7 @@ impl Tools<'_> {
             cx,
             caller,
             effects: Mutex::default(),
+            warnings: Mutex::default(),
         }
     }
 
@@ -67,6 +72,20 @@ impl Tools<'_> {
             shown.push(format!("{left_out} more"));
         }
         shown
+    }
+
+    /// What the reader of the script's output has to know about the data that it got.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let all = self.warnings.lock();
+        all.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_warning(&self, warning: &str) {
+        let all = self.warnings.lock();
+        let mut all = all.unwrap_or_else(PoisonError::into_inner);
+        if all.len() < MAX_WARNINGS_SHOWN && !all.iter().any(|known| known == warning) {
+            all.push(warning.to_owned());
+        }
     }
 
     pub(super) fn cx(&self) -> &Cx {
@@ -210,6 +229,9 @@ impl ScriptHost for Tools<'_> {
         }
         match outcome.result {
             Ok(answer) => {
+                if let Some(warning) = &answer.facts().warning {
+                    self.note_warning(warning);
+                }
                 let mut data = answer.data().into_owned();
                 let meta = &answer.facts().meta;
                 // What a tool says beside its data, such as that an answer is partial.

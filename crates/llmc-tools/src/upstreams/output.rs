@@ -11,6 +11,7 @@ use llmc_host::CancelToken;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use super::instructions::{instruction_like, warning};
 use crate::cx::Form;
 use crate::error::Result;
 use crate::render::{AnswerImage, AnswerRoom, Render, Rendition, Rest};
@@ -39,6 +40,8 @@ pub(super) struct UpstreamOutput {
     /// Whether there are no bytes in the data.
     is_plain: bool,
     notes: Vec<String>,
+    /// That the text reads like instructions to a model.
+    warning: Option<String>,
 }
 
 impl UpstreamOutput {
@@ -101,7 +104,9 @@ impl UpstreamOutput {
                 data
             }
         };
+        let upstream = tool.split('.').next().unwrap_or(tool);
         UpstreamOutput {
+            warning: instruction_like(&text).map(|found| warning(upstream, &found)),
             tool,
             data,
             text,
@@ -126,6 +131,12 @@ impl Render for UpstreamOutput {
         if room.form() == Form::Data {
             let mut rendition = Rendition::data();
             rendition.notes = self.notes.clone();
+            if room.is_in_script() {
+                rendition.withheld_bytes = Some(self.text.len() as u64);
+                rendition.warning = self.warning.clone();
+            } else {
+                rendition.notes.extend(self.warning.clone());
+            }
             if !self.is_plain && room.is_in_script() {
                 // Images as text would cost more than they say.
                 let mut lines = vec![self.text.clone()];
@@ -149,6 +160,7 @@ impl Render for UpstreamOutput {
             preview::condense(self.tool, kind, &ends, PreviewPart::Whole, tokens)
         });
         let mut notes = self.notes.clone();
+        notes.extend(self.warning.clone());
         if self.unshown > 0 {
             notes.push(format!("{} more images are not shown", self.unshown));
         }

@@ -13,6 +13,7 @@ use llmc_gateway::{
 use serde_json::{Map, Value};
 
 use super::definition::{UpstreamFunction, UpstreamTool};
+use super::instructions::{instruction_like, warning};
 use super::output::UpstreamOutput;
 use crate::app::App;
 use crate::cx::Cx;
@@ -92,9 +93,13 @@ async fn call(
             message.push('…');
         }
         let message = format!("{}: {message}", origin.full_name);
-        return Err(Error::new(ErrorKind::ProviderFailed, message).retry(false));
+        let error = Error::new(ErrorKind::ProviderFailed, message).retry(false);
+        return Err(match instruction_like(&said) {
+            Some(found) => error.hint(warning(&origin.upstream, &found)),
+            None => error,
+        });
     }
-    cx.blocking(move |_, cancel| Ok(UpstreamOutput::of(tool.name, answer, cancel)))
+    cx.blocking(move |_, cancel| Ok(UpstreamOutput::of(&origin.full_name, answer, cancel)))
         .await
 }
 

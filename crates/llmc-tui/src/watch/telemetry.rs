@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use llmc_observe::{Aggregator, Error, Summary, TelemetryFollower};
+use llmc_observe::{Aggregator, Error, Summary, TelemetryFollower, UpstreamList};
 
 use super::{MAX_LISTED_CALLS, Since, WatchUpdate};
 use crate::call::{ListedCall, legible_summary};
@@ -14,7 +14,12 @@ use crate::call::{ListedCall, legible_summary};
 /// How often the file is read. A read without new rows takes some ten microseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-pub(super) fn watch(path: &Path, since: Since, send: &SyncSender<WatchUpdate>) {
+pub(super) fn watch(
+    path: &Path,
+    since: Since,
+    upstreams: &[UpstreamList],
+    send: &SyncSender<WatchUpdate>,
+) {
     let mut follower = TelemetryFollower::new(path, since.start(Timestamp::now()));
     let mut aggregator = Aggregator::default();
     let mut failing = false;
@@ -24,7 +29,10 @@ pub(super) fn watch(path: &Path, since: Since, send: &SyncSender<WatchUpdate>) {
             Ok(calls) => {
                 if !calls.is_empty() {
                     updates.push(WatchUpdate::Calls(calls));
-                    updates.push(WatchUpdate::Summary(Box::new(summary(&aggregator))));
+                    updates.push(WatchUpdate::Summary(Box::new(summary(
+                        &aggregator,
+                        upstreams,
+                    ))));
                 }
                 if std::mem::take(&mut failing) {
                     updates.push(WatchUpdate::Recovered);
@@ -44,15 +52,19 @@ pub(super) fn watch(path: &Path, since: Since, send: &SyncSender<WatchUpdate>) {
     }
 }
 
-pub(super) fn read_summary(path: &Path, since: Since) -> Result<Summary, Error> {
+pub(super) fn read_summary(
+    path: &Path,
+    since: Since,
+    upstreams: &[UpstreamList],
+) -> Result<Summary, Error> {
     let mut aggregator = Aggregator::default();
     let mut follower = TelemetryFollower::new(path, since.start(Timestamp::now()));
     read(&mut follower, &mut aggregator)?;
-    Ok(summary(&aggregator))
+    Ok(summary(&aggregator, upstreams))
 }
 
-fn summary(aggregator: &Aggregator) -> Summary {
-    legible_summary(aggregator.summary(Timestamp::now()))
+fn summary(aggregator: &Aggregator, upstreams: &[UpstreamList]) -> Summary {
+    legible_summary(aggregator.summary_with(Timestamp::now(), upstreams))
 }
 
 /// Adds up everything that is new; returns the latest of it.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use llmc_clients::{
-    AppliedEdit, Client, ClientPaths, EditPlan, Error, NameConflict, OtherFileServer, ServerEntry,
-    SettingsChange, SettingsScope, StartFolder,
+    AppliedEdit, Client, ClientPaths, ClientServer, EditPlan, Error, NameConflict, OtherFileServer,
+    ServerEntry, SettingsChange, SettingsScope, StartFolder,
 };
 use llmc_tools::ErrorKind;
 
@@ -136,7 +136,46 @@ fn install(
         let _ = writeln!(out, "next: {}", client.next_step());
         print(&out)?;
     }
-    retire_others(args, client, scope, &file)
+    retire_others(args, client, scope, &file)?;
+    hint_at_import(client, scope, paths)
+}
+
+/// Names the command that moves the other servers of the client's settings behind this one.
+fn hint_at_import(
+    client: Client,
+    scope: SettingsScope,
+    paths: &ClientPaths,
+) -> Result<(), Failure> {
+    let files = client.files(scope, paths).into_iter();
+    let servers =
+        files.flat_map(|(file, format)| EditPlan::servers(&file, format).unwrap_or_default());
+    let count = servers.filter(is_other_server).count();
+    if count == 0 {
+        return Ok(());
+    }
+    let scope = match scope == client.default_scope() {
+        true => "",
+        false => match scope {
+            SettingsScope::User => " --scope user",
+            SettingsScope::Project => " --scope project",
+        },
+    };
+    let servers = match count {
+        1 => "one other MCP server is".to_owned(),
+        count => format!("{count} other MCP servers are"),
+    };
+    print(&format!(
+        "\n{servers} in these settings, and every conversation pays for each tool list; `llmc upstream import {client}{scope}` moves them behind this one (it shows every change and asks)"
+    ))
+}
+
+/// Whether an entry starts or names a server that could stand behind this one.
+fn is_other_server(server: &ClientServer) -> bool {
+    let program = server.command.as_deref().map(Path::new);
+    let is_own = program
+        .and_then(Path::file_name)
+        .is_some_and(|name| name == "llmc");
+    !is_own && (server.command.is_some() || server.url.is_some())
 }
 
 /// What happens to an entry of the name that starts another program.

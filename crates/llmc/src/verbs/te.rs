@@ -147,8 +147,9 @@ impl Analyze {
             since: self.since.map(|since| since.start(Timestamp::now())),
             ..CallFilter::default()
         };
-        let analysis = TelemetryAnalysis::of(&app.telemetry()?, self.by, &filter)
-            .map_err(|error| Failure::from_error(ErrorKind::Internal, &error))?;
+        let analysis =
+            TelemetryAnalysis::of(&app.telemetry()?, self.by, &filter, app.upstream_lists())
+                .map_err(|error| Failure::from_error(ErrorKind::Internal, &error))?;
         print(&if self.json {
             serde_json::to_string(&analysis)
                 .map_err(|error| Failure::from_error(ErrorKind::Internal, &error))?

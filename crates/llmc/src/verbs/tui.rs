@@ -70,6 +70,7 @@ fn store(loaded: &LoadedConfig, args: &TuiArgs) -> Result<WatchTarget, Failure> 
     Ok(WatchTarget::Telemetry {
         path: loaded.state_dir().join("te_telemetry.db"),
         since: args.since,
+        upstreams: llmc_tools::upstream_lists(loaded),
     })
 }
 

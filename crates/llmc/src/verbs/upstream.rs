@@ -12,8 +12,8 @@ use llmc_clients::{EditPlan, SettingsScope};
 use llmc_config::{
     UpstreamCommand, UpstreamConfig, UpstreamHttp, UpstreamLaunch, with_upstream, without_upstream,
 };
-use llmc_gateway::{PinChange, PinnedTools};
-use llmc_tools::{App, ErrorKind};
+use llmc_gateway::{PinChange, PinnedTools, ToolPin};
+use llmc_tools::{App, ErrorKind, InstructionLike, instruction_like};
 use tokio_util::sync::CancellationToken;
 
 use super::trust::visible;
@@ -166,6 +166,9 @@ fn list(common: &Common) -> Result<ExitCode, Failure> {
             out,
             "{name:<20} {count:>6} {tokens:>14} {own:>14}  {server}"
         );
+        for mark in pins.tools.iter().filter_map(marked) {
+            let _ = writeln!(out, "  {mark}");
+        }
     }
     let _ = writeln!(out, "{:<20} {:>6} {direct:>14} {through:>14}", "all", "");
     print(&out)?;
@@ -240,6 +243,11 @@ fn accept(common: &Common, name: &str, show: bool, yes: bool) -> Result<ExitCode
 fn show_changes(changes: &[PinChange]) -> Result<(), Failure> {
     let mut out = String::new();
     for change in changes {
+        if let PinChange::Added(tool) | PinChange::Changed { now: tool, .. } = change
+            && let Some(mark) = marked(tool)
+        {
+            let _ = writeln!(out, "{mark}");
+        }
         for line in change.describe().lines() {
             let _ = writeln!(out, "{}", visible(line));
         }
@@ -302,6 +310,9 @@ fn summary(upstream: &UpstreamConfig, pins: &PinnedTools) -> String {
         visible(&pins.server),
         list_tokens(pins)
     );
+    for mark in pins.tools.iter().filter_map(marked) {
+        let _ = writeln!(out, "{mark}");
+    }
     for left in &pins.left_out {
         let _ = writeln!(out, "left out: {}", visible(left));
     }
@@ -313,6 +324,19 @@ fn summary(upstream: &UpstreamConfig, pins: &PinnedTools) -> String {
     }
     out.push_str("running servers read it when they start again\n");
     out
+}
+
+/// That a tool's own text reads like instructions to a model, and where.
+fn marked(tool: &ToolPin) -> Option<String> {
+    let schema = serde_json::Value::Object(tool.input_schema.clone()).to_string();
+    let found = instruction_like(&tool.description).or_else(|| instruction_like(&schema));
+    found.map(|InstructionLike { what, excerpt }| {
+        format!(
+            "careful: {}: its text {what}: {:?}",
+            visible(&tool.name),
+            visible(&excerpt)
+        )
+    })
 }
 
 /// Tokens of the list that a client of the server would be sent.

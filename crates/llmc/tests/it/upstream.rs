@@ -1,6 +1,9 @@
 //! Other MCP servers behind this one: adding, calling, accepting, and servers that behave badly.
 
 mod hostile;
+mod import;
+mod ledger;
+mod marks;
 mod offers;
 mod questions;
 

@@ -140,6 +140,8 @@ def call(name, args, meta):
         return text("\n".join(f"# LLMC: line {n}" for n in range(args["count"])))
     if name == "picture":
         return {"content": [{"type": "image", "mimeType": "image/png", "data": PNG}]}
+    if name == "fail" and args.get("what", "").startswith("say "):
+        return {**text(args["what"][4:]), "isError": True}
     if name == "fail" and args.get("what"):
         words = "key " + os.environ["STUB_KEY"]
         if args["what"] == "refuse":

@@ -1,4 +1,4 @@
-// Savings: tokens that were served and kept out of contexts, by day, client and tool.
+// Savings: tokens that were served and kept out of contexts, by day, client, tool and upstream.
 
 import { ask } from "/api.js";
 import { $, el, foreign, plural, pressed, short, svg, whole } from "/dom.js";
@@ -15,7 +15,7 @@ export function start() {
 }
 
 export function clear() {
-  for (const part of ["day", "client", "tool"]) $(`#savings-${part}`).replaceChildren();
+  for (const part of ["day", "client", "tool", "upstream"]) $(`#savings-${part}`).replaceChildren();
   $("#savings-note").textContent = "";
 }
 
@@ -32,6 +32,7 @@ export async function enter() {
     table("day", "Day", [...found.days].reverse());
     table("client", "Client", found.clients);
     table("tool", "Tool", found.tools);
+    ledgers(found.upstreams);
   } catch (error) {
     $("#savings-note").textContent = [error.message, error.hint].filter(Boolean).join(" · ");
   }
@@ -53,6 +54,24 @@ function table(part, title, groups) {
   $(`#savings-${part}`).replaceChildren(groups.length
     ? el("table", { class: "savings" }, el("thead", {}, head), el("tbody", {}, ...rows))
     : el("p", { class: "empty" }, "Nothing yet."));
+}
+
+// The columns of an upstream's ledger, beside its name.
+const LEDGER = [
+  ["List avoided", ({ list_avoided: tokens }) => tokens], ["Served", ({ tokens }) => tokens.served],
+  ["Withheld", ({ tokens }) => tokens.withheld], ["Fetched back", ({ tokens }) => tokens.fetched_back],
+  ["Read by scripts", ({ read_by_scripts: tokens }) => tokens], ["Calls", ({ calls }) => calls],
+];
+
+function ledgers(upstreams) {
+  const head = el("tr", {}, el("th", { scope: "col" }, "Upstream"), ...LEDGER.map(([title]) => el("th", { scope: "col", class: "n" }, title)));
+  const rows = upstreams.map((ledger) => el("tr", {}, el("th", { scope: "row" }, foreign(ledger.upstream)),
+    ...LEDGER.map(([title, read]) => el("td", { class: "n", "data-label": title.toLowerCase() }, short(read(ledger))))));
+  $("#savings-upstream").replaceChildren(...(upstreams.length ? [
+    el("h3", {}, "By upstream"),
+    el("p", { class: "about" }, "List avoided: tokens of its tool list that conversations did not take. Read by scripts: tokens of answers that scripts read in a model's place."),
+    el("table", { class: "savings" }, el("thead", {}, head), el("tbody", {}, ...rows)),
+  ] : []));
 }
 
 function bar(kept, served, most) {

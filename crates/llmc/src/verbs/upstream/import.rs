@@ -1,10 +1,11 @@
 //! `llmc upstream import CLIENT`: moves the servers of a client's settings behind this one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use llmc_clients::{
-    Client, ClientServer, EditPlan, NameConflict, OtherFileServer, SettingsChange, SettingsScope,
+    Client, ClientServer, EditPlan, NameConflict, OtherFileServer, SettingsChange, SettingsFormat,
+    SettingsScope,
 };
 use llmc_config::{UpstreamCommand, UpstreamConfig, UpstreamHttp, UpstreamLaunch, with_upstream};
 use llmc_tools::ErrorKind;
@@ -18,6 +19,9 @@ use crate::verbs::{Failure, load, print, start_quietly};
 /// A server that can be moved: its entry in the client's settings, and what it becomes.
 struct Move {
     entry: String,
+    /// The file that has the entry.
+    file: PathBuf,
+    format: SettingsFormat,
     upstream: UpstreamConfig,
 }
 
@@ -25,15 +29,27 @@ pub(super) fn import(common: &Common, args: &UpstreamImportArgs) -> Result<ExitC
     let client = args.client;
     let client_scope = args.scope.unwrap_or(client.default_scope());
     let paths = client_paths(common)?;
-    let file = client.file(client_scope, &paths, "llmc").ok_or_else(|| {
+    let files = client.files(client_scope, &paths);
+    let Some((first, _)) = files.first() else {
         let message = format!("{} has no settings of that scope", client.title());
-        Failure::new(ErrorKind::NotFound, message)
-    })?;
-    let servers = EditPlan::servers(&file, client.format())?;
+        return Err(Failure::new(ErrorKind::NotFound, message));
+    };
     let loaded = load(common)?;
-    let moves = moves(servers, &loaded.config.mcp.upstream)?;
+    let mut moves = Vec::new();
+    for (file, format) in &files {
+        let servers = EditPlan::servers(file, *format)?;
+        add_moves(
+            &mut moves,
+            servers,
+            (file, *format),
+            &loaded.config.mcp.upstream,
+        )?;
+    }
     if moves.is_empty() {
-        let message = format!("{} has no server to move", file.display());
+        let message = match files.len() {
+            1 => format!("{} has no server to move", first.display()),
+            _ => format!("{} and its folder have no server to move", first.display()),
+        };
         return Err(Failure::new(ErrorKind::NotFound, message));
     }
     let target = file_to_write(common, &args.write)?;
@@ -72,12 +88,12 @@ pub(super) fn import(common: &Common, args: &UpstreamImportArgs) -> Result<ExitC
         match pinned {
             Ok(text) => {
                 print(&format!("\n{name}: {text}"))?;
-                retire(args, client, client_scope, &file, &one.entry)?;
+                retire(args, client, client_scope, one)?;
             }
             Err(failure) => {
                 failed = true;
                 failure.report();
-                print(&format!("{name} stays in {}", file.display()))?;
+                print(&format!("{name} stays in {}", one.file.display()))?;
             }
         }
     }
@@ -87,9 +103,13 @@ pub(super) fn import(common: &Common, args: &UpstreamImportArgs) -> Result<ExitC
     })
 }
 
-/// What each server becomes; one that cannot be moved is named.
-fn moves(servers: Vec<ClientServer>, known: &[UpstreamConfig]) -> Result<Vec<Move>, Failure> {
-    let mut moves: Vec<Move> = Vec::new();
+/// Adds what each server of a file becomes; one that cannot be moved is named.
+fn add_moves(
+    moves: &mut Vec<Move>,
+    servers: Vec<ClientServer>,
+    (file, format): (&Path, SettingsFormat),
+    known: &[UpstreamConfig],
+) -> Result<(), Failure> {
     for server in servers {
         let program = server.command.as_deref().map(Path::new);
         if program
@@ -107,7 +127,7 @@ fn moves(servers: Vec<ClientServer>, known: &[UpstreamConfig]) -> Result<Vec<Mov
         }
         if server.is_special {
             print(&format!(
-                "{entry} stays: it is switched off, has a cwd, or values that are no text; llmc upstream add adds it"
+                "{entry} stays: it is switched off, has a cwd, or values that are no plain text; llmc upstream add adds it"
             ))?;
             continue;
         }
@@ -151,9 +171,11 @@ fn moves(servers: Vec<ClientServer>, known: &[UpstreamConfig]) -> Result<Vec<Mov
                 idle_s: 300,
             },
             entry: server.entry,
+            file: file.to_owned(),
+            format,
         });
     }
-    Ok(moves)
+    Ok(())
 }
 
 /// A name that scripts can write and no other upstream has.
@@ -180,17 +202,16 @@ fn retire(
     args: &UpstreamImportArgs,
     client: Client,
     scope: SettingsScope,
-    file: &Path,
-    entry: &str,
+    one: &Move,
 ) -> Result<(), Failure> {
     if args.keep {
         return Ok(());
     }
     let change = SettingsChange::Retire(OtherFileServer {
-        entry: entry.to_owned(),
+        entry: one.entry.clone(),
         title: "MCP server",
     });
-    let plan = EditPlan::new(file, client.format(), scope, &change, NameConflict::Refuse)?;
+    let plan = EditPlan::new(&one.file, one.format, scope, &change, NameConflict::Refuse)?;
     if carry_out(&plan, &args.write)? {
         print(&format!("moved; next: {}", client.next_step()))?;
     }
