@@ -38,7 +38,7 @@ fn node_tells_each_failure_with_message_and_place() {
     assert_eq!(hot.as_deref(), Some("/home/dev/nt/test/calc.test.js"));
 }
 
-/// Values that a message of one's own does not name are told.
+/// Values that the message of an assertion does not name are shown.
 #[test]
 fn node_values_stand_beside_a_message_of_the_test() {
     assert_has(TAP, &["    expected: true", "    actual: false"]);
@@ -71,7 +71,7 @@ fn a_long_run_of_passing_tests_is_a_line_and_one_failure_in_it_is_kept() {
         counts_of(&format!("{text}{text}")),
         (Framework::Node, 7998, 2, 0, 0, 2)
     );
-    // Cut before the summary, what is there is told.
+    // Cut before the summary, what is there is shown.
     let cut = &text[..text.len() - end.len()];
     let run = parse(cut).expect("a test run");
     assert_eq!((run.passed, run.failed, run.notes.len()), (3999, 1, 1));
