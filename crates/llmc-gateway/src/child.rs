@@ -270,7 +270,7 @@ impl Inbox {
         let is_same = |(other, _): &&(Arc<CallUser>, UnboundedSender<Value>)| {
             other.ask().is_some_and(|other| other.is_same(ask))
         };
-        if !calls.iter().all(|call| is_same(call)) {
+        if !calls.iter().all(is_same) {
             return refused(several_users());
         }
         // If the call has just ended, nobody needs the response.
