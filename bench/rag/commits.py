@@ -20,7 +20,6 @@ from common import BASELINES, Llmc, Plain, Results
 SOURCES = (".py", ".rs", ".js", ".ts", ".tsx", ".go", ".java", ".c", ".h", ".cc", ".cpp", ".cs", ".rb", ".php", ".sh")
 MOST_FILES = 5
 DEPTH = 30
-SYSTEMS = ["LLMC", *BASELINES]
 
 
 def git(repository, *arguments):
@@ -66,7 +65,14 @@ def main():
     parser.add_argument("repositories", nargs="+", help="name=folder")
     parser.add_argument("--last", type=int, default=100, help="commits looked at")
     parser.add_argument("--count-tokens", help="the `count` example of llmc-tokens")
+    parser.add_argument("--variant", action="append", default=[], help="name=mcp.key=value")
+    parser.add_argument("--other", action="append", default=[], help="name=executable")
+    parser.add_argument("--no-plain", action="store_true", help="leave the baselines out")
     options = parser.parse_args()
+    runs = [("LLMC", options.llmc, {})]
+    runs += [(name, options.llmc, dict([rest.split("=", 1)])) for name, rest in (v.split("=", 1) for v in options.variant)]
+    runs += [(name, executable, {}) for name, executable in (other.split("=", 1) for other in options.other)]
+    asked = [name for name, _, _ in runs] + (list(BASELINES) if not options.no_plain else [])
     results, names = Results(options.count_tokens), []
     for repository in options.repositories:
         name, folder = repository.split("=", 1)
@@ -76,16 +82,24 @@ def main():
         subprocess.run(["git", "clone", "-q", folder, target], check=True)
         for commit, text, files in commits(target, options.last):
             git(target, "checkout", "-q", f"{commit}~1")
-            llmc = Llmc(options.llmc, target, **{"mcp.rag.top_k": DEPTH})
-            systems = {"LLMC": llmc.pieces(text, DEPTH)}
-            for system, size in BASELINES.items():
+            systems = {}
+            for system, executable, settings in runs:
+                # Each version keeps its own index of the tree from commit to commit.
+                state = options.work / f"{name}-{system}.llmc"
+                if state.exists():
+                    state.rename(target / ".llmc")
+                llmc = Llmc(executable, target, **{"mcp.rag.top_k": DEPTH, **settings})
+                systems[system] = llmc.pieces(text, DEPTH)
+                llmc.close()
+                (target / ".llmc").rename(state)
+            for system, size in BASELINES.items() if not options.no_plain else ():
                 systems[system] = Plain(target, size).search(text, DEPTH)
             for system, pieces in systems.items():
                 pieces = by_file(pieces)
                 ranks = [place for place, one in enumerate(pieces, 1) if one[0] in files]
                 results.add([name, "**all**"], system, ranks[0] if ranks else None, pieces)
-            llmc.close()
-    print(results.table([*names, "**all**"], SYSTEMS))
+    print(results.table([*names, "**all**"], asked))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,120 +1,58 @@
-"""Docstring → function: does retrieval find a function by what its author says it does?
+"""Documentation → function: does retrieval find a function by what its author says it does?
 
-Each source tree is copied without its docstrings. The first paragraph of each docstring is then a question, and the
-function it was taken from the answer. The same questions go to plain BM25 over windows of 40 lines and over single
+Each source tree is copied without its documentation. The first paragraph of each is then a question, and the function it
+was taken from the answer; functions with the same documentation are one answer. The same questions go to plain BM25 over windows of 40 lines and over single
 lines, which know nothing of code.
 
     python3 bench/rag/docstrings.py target/release/llmc WORK python:networkx=DIR rust:tokio=DIR … [--plot docs/x.svg]
 
-prints a Markdown table and draws it. Everything is deterministic: questions are drawn with a fixed seed.
+prints a Markdown table and draws it. `--variant name=mcp.key=value` asks LLMC once more with a setting, `--other
+name=EXECUTABLE` asks another version of it. Everything is deterministic: questions are drawn with a fixed seed.
 """
 
 import argparse
-import ast
 import random
-import re
 import shutil
 import sys
 from pathlib import Path
 
 from common import BASELINES, DEPTH, WINDOW, Llmc, Plain, Results, measures
+from documented import SUFFIXES, is_question, same_doc, strip
 from plot import bars
 
 QUESTIONS = 150
-SYSTEMS = ["LLMC", *BASELINES]
-
-
-def first_paragraph(text):
-    text = re.split(r"\n\s*\n", text.strip())[0]
-    return " ".join(text.split())
-
-
-def is_question(name, text):
-    words = re.findall(r"[A-Za-z]{2,}", text)
-    return len(words) >= 4 and not name.startswith(("_", "test")) and len(text) < 400
-
-
-def strip_python(source):
-    """The source without docstrings, and what they were: (line of def in the new text, name, docstring)."""
-    tree = ast.parse(source)
-    lines = source.splitlines(keepends=True)
-    gone, found = set(), []
-    for node in ast.walk(tree):
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
-            continue
-        body = node.body
-        if not (body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-                and isinstance(body[0].value.value, str)):
-            continue
-        doc = body[0]
-        if len(body) == 1:
-            continue
-        gone.update(range(doc.lineno, doc.end_lineno + 1))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found.append((node.lineno, node.name, first_paragraph(doc.value.value)))
-    kept, place = [], {}
-    for number, line in enumerate(lines, 1):
-        if number not in gone:
-            kept.append(line)
-            place[number] = len(kept)
-    return "".join(kept), [(place[line], name, text) for line, name, text in found if line in place]
-
-
-RUST_FN = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?(?:const\s+|async\s+|unsafe\s+)*fn\s+(\w+)")
-
-
-def strip_rust(source):
-    kept, found, doc = [], [], []
-    for line in source.splitlines(keepends=True):
-        text = line.strip()
-        if text.startswith(("///", "//!")):
-            if text.startswith("///"):
-                doc.append(text[3:].strip())
-            continue
-        if text.startswith("#[") or text.startswith("#!["):
-            kept.append(line)
-            continue
-        kept.append(line)
-        match = RUST_FN.match(line)
-        if match and doc:
-            paragraph = []
-            for part in doc:
-                if not part and paragraph:
-                    break
-                paragraph.append(part)
-            text = re.sub(r"\[`?([^\]`]*)`?\](\([^)]*\))?", r"\1", " ".join(paragraph)).strip()
-            found.append((len(kept), match.group(1), text))
-        doc = []
-    return "".join(kept), found
+LEFT_OUT = {"tests", "test", "benches", "examples", "vendor", "third_party", "node_modules", "deps", "docs"}
 
 
 def prepare(language, tree, target):
-    """Copies a tree without docstrings; the questions."""
-    suffix, strip = {"python": (".py", strip_python), "rust": (".rs", strip_rust)}[language]
-    questions = []
-    for path in sorted(Path(tree).rglob("*" + suffix)):
+    """Copies a tree without documentation; the questions: (documentation, [(path, line, name)])."""
+    answers = {}
+    for path in sorted(Path(tree).rglob("*")):
         relative = path.relative_to(tree)
-        if any(part in ("tests", "test", "benches", "examples") for part in relative.parts):
+        if path.suffix not in SUFFIXES[language] or not path.is_file() or LEFT_OUT & set(relative.parts):
             continue
         try:
-            text, found = strip(path.read_text())
+            text, found = strip(language, path.read_text())
         except (SyntaxError, UnicodeDecodeError):
             continue
         copy = target / relative
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text)
-        questions += [(str(relative), line, name, doc) for line, name, doc in found if is_question(name, doc)]
+        for item in found:
+            if is_question(item.name, item.doc):
+                answers.setdefault(same_doc(item.doc), (item.doc, []))[1].append((str(relative), item.line, item.name))
+    questions = [answers[doc] for doc in sorted(answers)]
     random.Random(1).shuffle(questions)
     return questions[:QUESTIONS]
 
 
 def rank_of(question, pieces):
-    path, line, name, _ = question
     for place, (found, first, last, symbol, _) in enumerate(pieces, 1):
-        # A class that holds the function is not the answer, a piece no larger than a window is.
-        fits = symbol.split("::")[-1] == name or last - first < WINDOW
-        if fits and found == path and first <= line <= last:
-            return place
+        for path, line, name in question[1]:
+            # A class that holds the function is not the answer, a piece no larger than a window is.
+            fits = symbol.split("::")[-1] == name or last - first < WINDOW
+            if fits and found == path and first <= line <= last:
+                return place
     return None
 
 
@@ -125,8 +63,15 @@ def main():
     parser.add_argument("trees", nargs="+", help="language:name=folder")
     parser.add_argument("--count-tokens", help="the `count` example of llmc-tokens")
     parser.add_argument("--plot", type=Path, help="where to draw the MRR of each tree")
+    parser.add_argument("--variant", action="append", default=[], help="name=mcp.key=value")
+    parser.add_argument("--other", action="append", default=[], help="name=executable")
+    parser.add_argument("--no-plain", action="store_true", help="leave the baselines out")
     parser.add_argument("--misses", action="store_true", help="print what was not found")
     options = parser.parse_args()
+    runs = [("LLMC", options.llmc, {})]
+    runs += [(name, options.llmc, dict([rest.split("=", 1)])) for name, rest in (v.split("=", 1) for v in options.variant)]
+    runs += [(name, executable, {}) for name, executable in (other.split("=", 1) for other in options.other)]
+    systems_asked = [name for name, _, _ in runs] + (list(BASELINES) if not options.no_plain else [])
     results, names, languages = Results(options.count_tokens), [], []
     for tree in options.trees:
         language, rest = tree.split(":", 1)
@@ -137,26 +82,28 @@ def main():
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir(parents=True)
         questions = prepare(language, folder, target)
-        llmc = Llmc(options.llmc, target)
-        systems = {"LLMC": llmc.pieces}
-        for system, size in BASELINES.items():
-            plain = Plain(target, size)
-            systems[system] = lambda query, plain=plain: plain.search(query, DEPTH)
-        for question in questions:
-            for system, search in systems.items():
-                pieces = search(question[3])
+        plains = BASELINES.items() if not options.no_plain else ()
+        systems = {system: Plain(target, size) for system, size in plains}
+        systems.update({system: (executable, settings) for system, executable, settings in runs})
+        for system, how in systems.items():
+            llmc = None if isinstance(how, Plain) else Llmc(how[0], target, **how[1])
+            for question in questions:
+                pieces = llmc.pieces(question[0]) if llmc else how.search(question[0], DEPTH)
                 rank = rank_of(question, pieces)
                 results.add([name, f"**{language}**", "**all**"], system, rank, pieces)
                 if options.misses and rank is None and system == "LLMC":
                     print("miss:", question, [p[:3] for p in pieces[:3]], file=sys.stderr)
-        llmc.close()
+            if llmc:
+                llmc.close()
+                shutil.rmtree(target / ".llmc", ignore_errors=True)
         print(name, "done", file=sys.stderr)
     groups = names + [f"**{language}**" for language in languages] + ["**all**"]
-    print(results.table(groups, SYSTEMS))
+    print(results.table(groups, systems_asked))
     if options.plot:
-        values = [[measures(results.ranks[group, system])[0] for system in SYSTEMS] for group in groups]
+        values = [[measures(results.ranks[group, system])[0] for system in systems_asked] for group in groups]
         labels = [group.strip("*") for group in groups]
-        options.plot.write_text(bars("Docstring → function: mean reciprocal rank", labels, SYSTEMS, values))
+        options.plot.write_text(bars("Docstring → function: mean reciprocal rank", labels, systems_asked, values))
 
 
-main()
+if __name__ == "__main__":
+    main()
