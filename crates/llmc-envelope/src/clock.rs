@@ -47,6 +47,14 @@ impl Clock {
             TimeSource::Manual(now) => now.load(Ordering::SeqCst),
         }
     }
+
+    /// The time of a manual clock: what a database is given in place of its own.
+    pub(crate) fn manual_ms(&self) -> Option<i64> {
+        match &self.0 {
+            TimeSource::System => None,
+            TimeSource::Manual(now) => Some(now.load(Ordering::SeqCst)),
+        }
+    }
 }
 
 /// A span in milliseconds, capped.

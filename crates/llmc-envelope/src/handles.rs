@@ -3,33 +3,36 @@
 //! A result is stored once, in compressed blocks, and read back by byte range or in chunks that fit a token budget,
 //! exactly as it was. It belongs to the owner that stored it: for anyone else it does not exist. It lives for a day
 //! by default, and is removed earlier, oldest first, when the store is full. The store is one SQLite file that
-//! several processes share and that outlives all of them.
+//! several processes share and that outlives all of them, or the database of a team, which its servers share.
 //!
-//! This module and the files below it hold all SQL about handles; a shared server database can take its place behind
-//! the same methods.
+//! This module and the files below it hold all SQL about handles: `sqlite.rs` and `postgres.rs` keep the rows.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::Connection;
+use llmc_store::Database;
 
 use crate::clock::Clock;
-use crate::store::{AsSql, SqlLocation, SqlStore, StoreUnavailable, TransactionError};
+use crate::store::SqlLocation;
 
 mod blocks;
 mod chunker;
 mod chunks;
 mod id;
+mod postgres;
 mod record;
 mod rows;
+mod sqlite;
 mod writer;
 
 use blocks::{BLOCK, Packed, Packer};
-use rows::{Record, SCHEMA, State, find};
+use postgres::PostgresHandles;
+use rows::{FoundBlocks, HandleRows, RECORD_BYTES, Record};
+use sqlite::SqliteHandles;
 
-pub use rows::HANDLES_VERSION;
+pub use sqlite::HANDLES_VERSION;
 
 pub use chunker::{Chunk, ChunkSpan, Chunker};
 pub use id::HandleId;
@@ -44,9 +47,6 @@ pub const BYTES_KEPT_LIMIT: u64 = 8 * 1024 * 1024;
 
 /// How long a write may pause before it counts as abandoned.
 const WRITE_LEASE: Duration = Duration::from_secs(3600);
-
-/// Pages given back to the file system by one sweep.
-const SHRINK_PAGES: u32 = 8192;
 
 /// Why a handle could not be made or read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -107,28 +107,33 @@ impl Default for Options {
 /// The results kept for one workspace. Clones share the store.
 #[derive(Clone)]
 pub struct HandleStore {
-    store: Arc<SqlStore>,
+    rows: Arc<dyn HandleRows>,
     options: Options,
 }
 
 impl HandleStore {
     /// Opens `handles.db` in this folder, making both when they are not there, and removes what has expired.
     pub fn open(dir: &Path, options: Options) -> Result<Self, Error> {
-        Self::at(SqlLocation::File(dir.join(HANDLES_FILE)), options)
+        let rows = SqliteHandles::open(SqlLocation::File(dir.join(HANDLES_FILE)), options.clone())?;
+        Ok(Self::with(rows, options))
     }
 
     /// A store that ends with the process.
     pub fn in_memory(options: Options) -> Result<Self, Error> {
-        Self::at(SqlLocation::Memory, options)
+        let rows = SqliteHandles::open(SqlLocation::Memory, options.clone())?;
+        Ok(Self::with(rows, options))
     }
 
-    fn at(place: SqlLocation, options: Options) -> Result<Self, Error> {
-        let handles = Self {
-            store: Arc::new(SqlStore::open(place, SCHEMA)?),
+    /// The store that all servers of a team share. Connects to nothing yet.
+    pub fn shared(database: Database, options: Options) -> Self {
+        Self::with(PostgresHandles::new(database, options.clone()), options)
+    }
+
+    fn with(rows: impl HandleRows + 'static, options: Options) -> Self {
+        Self {
+            rows: Arc::new(rows),
             options,
-        };
-        handles.store.settle(|| handles.sweep())?;
-        Ok(handles)
+        }
     }
 
     /// Stores one result. When this returns, the handle outlives the process.
@@ -154,13 +159,7 @@ impl HandleStore {
         };
         record.payload_stored = packed.iter().map(Packed::stored_len).sum();
         self.check_size(record.payload_stored)?;
-        self.write(|conn| {
-            let seq = self.insert(conn, &record, &draft, State::Complete)?;
-            for (n, block) in packed.iter().enumerate() {
-                block.insert(conn, seq, n as u64)?;
-            }
-            self.make_room(conn, seq)
-        })?;
+        self.rows.put(&record, &draft, &packed)?;
         Ok(record.id)
     }
 
@@ -171,7 +170,7 @@ impl HandleStore {
 
     /// What is known about a result.
     pub fn info(&self, owner: &str, id: HandleId) -> Result<HandleInfo, Error> {
-        self.look(|conn| Ok(find(conn, owner, id, self.now())?.info))
+        Ok(self.rows.find(owner, id)?.info)
     }
 
     /// At most `limit` bytes from `offset` on; an empty last page when `offset` is the end.
@@ -182,25 +181,11 @@ impl HandleStore {
         offset: u64,
         limit: usize,
     ) -> Result<Page, Error> {
-        let (total, first, packed) = self.look(|conn| {
-            let found = find(conn, owner, id, self.now())?.with_bytes()?;
-            let total = found.info.total_bytes;
-            if offset > total {
-                return Err(Work::Own(Error::BadRange {
-                    unit: "byte",
-                    asked: offset,
-                    count: total,
-                }));
-            }
-            let end = total.min(offset.saturating_add(limit as u64));
-            let first = offset / BLOCK as u64;
-            let packed = if end > offset {
-                blocks::fetch(conn, found.seq, first, (end - 1) / BLOCK as u64)?
-            } else {
-                Vec::new()
-            };
-            Ok((total, first, packed))
-        })?;
+        let FoundBlocks {
+            total,
+            first,
+            packed,
+        } = self.rows.blocks(owner, id, offset, limit)?;
         let end = total.min(offset.saturating_add(limit as u64));
         // Not by what the record claims: a damaged one may claim anything.
         let mut bytes = Vec::with_capacity(limit.min(packed.len() * BLOCK));
@@ -226,56 +211,34 @@ impl HandleStore {
 
     /// All results of this owner, newest first.
     pub fn list(&self, owner: &str) -> Result<Vec<HandleInfo>, Error> {
-        self.look(|conn| Ok(rows::list(conn, owner, self.now())?))
+        self.rows.list(owner)
     }
 
     /// How full the store is, over all owners.
     pub fn usage(&self) -> Result<Usage, Error> {
-        self.look(|conn| {
-            Ok(conn.query_row(
-                "SELECT count(*) FILTER (WHERE pending = 0 AND expires_ms > ?1), coalesce(sum(stored_bytes), 0) \
-                 FROM handles",
-                [self.now()],
-                |row| {
-                    Ok(Usage {
-                        count: row.get::<_, i64>(0)? as u64,
-                        bytes: row.get::<_, i64>(1)? as u64,
-                    })
-                },
-            )?)
-        })
+        self.rows.usage()
     }
 
     /// Removes what has expired and, while the store is over its limit, the oldest.
     ///
     /// Nothing depends on this being called: an expired result is never given out, and every write makes its own room.
     pub fn sweep(&self) -> Result<Swept, Error> {
-        // Most of the time there is nothing to do, and the check takes no lock.
-        if !self.look(|conn| Ok(self.is_due(conn)?))? {
-            return Ok(Swept::default());
-        }
-        let swept = self.write(|conn| {
-            let expired = self.drop_expired(conn)?;
-            let evicted = self.evict(conn, None)?.evicted;
-            Ok(Swept { expired, evicted })
-        })?;
-        if swept != Swept::default() {
-            // Smaller is nicer; free pages are used again anyway.
-            let _ = self.store.shrink(SHRINK_PAGES);
-        }
-        Ok(swept)
+        self.rows.sweep()
     }
 
     fn now(&self) -> i64 {
         self.options.clock.now_ms()
     }
 
-    fn look<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Work>) -> Result<T, Error> {
-        Ok(self.store.read(work)?)
-    }
-
-    fn write<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Work>) -> Result<T, Error> {
-        Ok(self.store.write(work)?)
+    fn check_size(&self, payload_stored: u64) -> Result<(), Error> {
+        let limit = self.options.max_bytes;
+        if payload_stored.saturating_add(RECORD_BYTES) > limit {
+            return Err(Error::TooLarge {
+                bytes: payload_stored,
+                limit,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -284,46 +247,6 @@ impl fmt::Debug for HandleStore {
         f.debug_struct("HandleStore")
             .field("options", &self.options)
             .finish_non_exhaustive()
-    }
-}
-
-/// A failure inside a transaction.
-#[derive(Debug)]
-enum Work {
-    Own(Error),
-    Sql(rusqlite::Error),
-}
-
-impl From<rusqlite::Error> for Work {
-    fn from(error: rusqlite::Error) -> Self {
-        Work::Sql(error)
-    }
-}
-
-impl AsSql for Work {
-    fn as_sql(&self) -> Option<&rusqlite::Error> {
-        match self {
-            Work::Sql(error) => Some(error),
-            Work::Own(_) => None,
-        }
-    }
-}
-
-impl From<StoreUnavailable> for Error {
-    fn from(StoreUnavailable(cause): StoreUnavailable) -> Self {
-        Error::Unavailable { cause }
-    }
-}
-
-impl From<TransactionError<Work>> for Error {
-    fn from(failed: TransactionError<Work>) -> Self {
-        match failed {
-            TransactionError::Unavailable(unavailable) => unavailable.into(),
-            TransactionError::Work(Work::Own(error)) => error,
-            TransactionError::Work(Work::Sql(error)) => Error::Unavailable {
-                cause: error.to_string(),
-            },
-        }
     }
 }
 

@@ -2,8 +2,6 @@
 
 use zstd::bulk::Compressor;
 
-use rusqlite::{Connection, params};
-
 /// Raw bytes in every block but the last.
 pub(super) const BLOCK: usize = 256 * 1024;
 
@@ -15,8 +13,8 @@ const ZSTD: i64 = 1;
 
 /// One block as it is stored.
 pub(super) struct Packed {
-    codec: i64,
-    data: Vec<u8>,
+    pub(super) codec: i64,
+    pub(super) data: Vec<u8>,
 }
 
 /// Makes the blocks of one payload. The compressor's megabyte of tables is made for the first of them.
@@ -55,31 +53,6 @@ impl Packed {
         };
         (raw.len() == len).then_some(raw)
     }
-
-    pub(super) fn insert(&self, conn: &Connection, handle: i64, n: u64) -> rusqlite::Result<()> {
-        conn.prepare_cached("INSERT INTO blocks (handle, n, codec, data) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![handle, n as i64, self.codec, self.data])?;
-        Ok(())
-    }
-}
-
-/// Fetches blocks `first..=last` in order.
-pub(super) fn fetch(
-    conn: &Connection,
-    handle: i64,
-    first: u64,
-    last: u64,
-) -> rusqlite::Result<Vec<Packed>> {
-    conn.prepare_cached(
-        "SELECT codec, data FROM blocks WHERE handle = ?1 AND n BETWEEN ?2 AND ?3 ORDER BY n",
-    )?
-    .query_map(params![handle, first as i64, last as i64], |row| {
-        Ok(Packed {
-            codec: row.get(0)?,
-            data: row.get(1)?,
-        })
-    })?
-    .collect()
 }
 
 /// How long block `n` of a payload is.

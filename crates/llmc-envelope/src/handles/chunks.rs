@@ -1,9 +1,7 @@
 //! Chunks of stored results: found once, as far as they are asked for, and remembered.
 
-use rusqlite::{Connection, OptionalExtension, params};
-
 use super::blocks::BLOCK;
-use super::rows::{Found, find};
+use super::rows::Found;
 use super::{Chunk, ChunkSpan, Chunker, Error, HandleId, HandleStore};
 
 /// Chunk boundaries written in one go.
@@ -21,7 +19,7 @@ impl HandleStore {
         budget: usize,
     ) -> Result<Vec<ChunkSpan>, Error> {
         let walked = self.walk(owner, id, budget, u64::MAX)?;
-        self.look(|conn| Ok(spans(conn, walked.seq, budget, 0, u64::MAX)?))
+        self.rows.spans(walked.seq, budget, 0, u64::MAX)
     }
 
     /// How many chunks of at most `budget` tokens there are; costs what [`chunks`](Self::chunks) costs.
@@ -33,7 +31,8 @@ impl HandleStore {
     pub fn chunk(&self, owner: &str, id: HandleId, n: u64, budget: usize) -> Result<Chunk, Error> {
         let walked = self.walk(owner, id, budget, n)?;
         let span = self
-            .look(|conn| Ok(spans(conn, walked.seq, budget, n, n)?))?
+            .rows
+            .spans(walked.seq, budget, n, n)?
             .pop()
             .ok_or(Error::BadRange {
                 unit: "chunk",
@@ -50,19 +49,7 @@ impl HandleStore {
 
     /// Finds chunk boundaries up to chunk `until`, going on from those already known.
     fn walk(&self, owner: &str, id: HandleId, budget: usize, until: u64) -> Result<Walked, Error> {
-        let (found, last) = self.look(|conn| {
-            let found = find(conn, owner, id, self.now())?.with_bytes()?;
-            let last = conn
-                .prepare_cached(
-                    "SELECT n, start + len FROM chunks WHERE handle = ?1 AND budget = ?2 \
-                     ORDER BY n DESC LIMIT 1",
-                )?
-                .query_row(params![found.seq, budget as i64], |row| {
-                    Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64))
-                })
-                .optional()?;
-            Ok((found, last))
-        })?;
+        let (found, last) = self.rows.last_chunk(owner, id, budget)?;
         let total = found.info.total_bytes;
         let (mut known, end) = last.map_or((0, 0), |(n, end)| (n.saturating_add(1), end));
         let mut chunker = Chunker::resume(total, budget, known, end);
@@ -98,25 +85,9 @@ impl HandleStore {
         if batch.is_empty() {
             return Ok(());
         }
-        let id = found.info.id.to_string();
-        self.write(|conn| {
-            // The result may have gone in the meantime; its boundaries must not stay behind.
-            let mut insert = conn.prepare_cached(
-                "INSERT OR IGNORE INTO chunks (handle, budget, n, start, len) \
-                 SELECT seq, ?2, ?3, ?4, ?5 FROM handles WHERE seq = ?1 AND id = ?6",
-            )?;
-            for span in batch.drain(..) {
-                insert.execute(params![
-                    found.seq,
-                    budget as i64,
-                    span.index as i64,
-                    span.offset as i64,
-                    span.len as i64,
-                    id,
-                ])?;
-            }
-            Ok(())
-        })
+        self.rows.remember(found, budget, batch)?;
+        batch.clear();
+        Ok(())
     }
 }
 
@@ -124,25 +95,4 @@ struct Walked {
     seq: i64,
     known: u64,
     complete: bool,
-}
-
-fn spans(
-    conn: &Connection,
-    seq: i64,
-    budget: usize,
-    first: u64,
-    last: u64,
-) -> rusqlite::Result<Vec<ChunkSpan>> {
-    let last = i64::try_from(last).unwrap_or(i64::MAX);
-    conn.prepare_cached(
-        "SELECT n, start, len FROM chunks WHERE handle = ?1 AND budget = ?2 AND n BETWEEN ?3 AND ?4 ORDER BY n",
-    )?
-    .query_map(params![seq, budget as i64, first as i64, last], |row| {
-        Ok(ChunkSpan {
-            index: row.get::<_, i64>(0)? as u64,
-            offset: row.get::<_, i64>(1)? as u64,
-            len: row.get::<_, i64>(2)? as u64,
-        })
-    })?
-    .collect()
 }

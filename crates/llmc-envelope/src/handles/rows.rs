@@ -1,66 +1,86 @@
-//! The rows of the handle table, and the rules by which they come and go.
+//! What an engine keeps of handles: records, blocks and chunk boundaries, behind one trait.
+//!
+//! [`HandleStore`](super::HandleStore) compresses, cuts and checks; an engine only keeps rows. There are two: a SQLite
+//! file, and the database that a team shares.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::Value;
 
-use super::{
-    Draft, Error, HandleId, HandleInfo, HandleStore, Kept, Meta, SourceStamp, WRITE_LEASE, Work,
-    damaged,
-};
-use crate::clock::{from_millis, millis};
-use crate::store::SqlSchema;
+use super::blocks::{BLOCK, Packed};
+use super::{ChunkSpan, Draft, Error, HandleId, HandleInfo, Kept, Meta, Swept, Usage, damaged};
 
 /// What a record weighs besides its payload, so that empty results cannot fill the store unseen.
-const RECORD_BYTES: u64 = 512;
+pub(super) const RECORD_BYTES: u64 = 512;
 
-/// The version of the store's file.
-pub const HANDLES_VERSION: i32 = 1;
-
-pub(super) const SCHEMA: SqlSchema = SqlSchema {
-    version: HANDLES_VERSION,
-    sql: "
-CREATE TABLE handles (
-    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
-    id           TEXT NOT NULL UNIQUE,
-    owner        TEXT NOT NULL,
-    kind         TEXT NOT NULL,
-    meta         TEXT NOT NULL,
-    pending      INTEGER NOT NULL,
-    kept         INTEGER NOT NULL,
-    total_bytes  INTEGER NOT NULL,
-    stored_bytes INTEGER NOT NULL,
-    created_ms   INTEGER NOT NULL,
-    expires_ms   INTEGER NOT NULL,
-    source_path  BLOB,
-    source_size  INTEGER,
-    source_mtime INTEGER,
-    source_sha   TEXT
-);
-CREATE INDEX handles_by_age ON handles (created_ms, seq, pending, stored_bytes);
-CREATE INDEX handles_by_end ON handles (expires_ms);
-CREATE INDEX handles_by_owner ON handles (owner, created_ms);
-CREATE TABLE blocks (
-    handle INTEGER NOT NULL,
-    n      INTEGER NOT NULL,
-    codec  INTEGER NOT NULL,
-    data   BLOB NOT NULL,
-    PRIMARY KEY (handle, n)
-);
-CREATE TABLE chunks (
-    handle INTEGER NOT NULL,
-    budget INTEGER NOT NULL,
-    n      INTEGER NOT NULL,
-    start  INTEGER NOT NULL,
-    len    INTEGER NOT NULL,
-    PRIMARY KEY (handle, budget, n)
-) WITHOUT ROWID;",
-};
-
-/// Where the rules of a result are kept in the column `meta`; no fact is called that.
+/// Where the rules of a result are kept among its facts; no fact is called that.
 const RULES_KEY: &str = "llmc:rules";
 
-/// The columns that [`Found::from_row`] reads.
-const COLUMNS: &str = "seq, id, kind, meta, kept, total_bytes, created_ms, expires_ms, \
-                       source_path, source_size, source_mtime, source_sha";
+/// The rows of one store. Every method is one transaction.
+///
+/// "Unknown" is the one answer for a result that never was, has expired, is not finished, or is another owner's.
+pub(super) trait HandleRows: Send + Sync {
+    /// Keeps a whole result, and makes room for it.
+    fn put(&self, record: &Record, draft: &Draft, blocks: &[Packed]) -> Result<(), Error>;
+
+    /// Keeps block `n` of a result in the making, whose row is made with its first block; the number of that row.
+    fn append(
+        &self,
+        row: Option<i64>,
+        record: &Record,
+        draft: &Draft,
+        n: u64,
+        block: &Packed,
+    ) -> Result<i64, Error>;
+
+    /// Makes a result readable, with the last of its blocks.
+    fn finish(
+        &self,
+        row: Option<i64>,
+        record: &Record,
+        draft: &Draft,
+        last: Option<(u64, &Packed)>,
+    ) -> Result<(), Error>;
+
+    /// Removes a result in the making.
+    fn abandon(&self, row: i64, id: HandleId) -> Result<(), Error>;
+
+    fn find(&self, owner: &str, id: HandleId) -> Result<Found, Error>;
+
+    /// The blocks that hold a range of bytes.
+    fn blocks(
+        &self,
+        owner: &str,
+        id: HandleId,
+        offset: u64,
+        limit: usize,
+    ) -> Result<FoundBlocks, Error>;
+
+    /// All results of an owner, newest first.
+    fn list(&self, owner: &str) -> Result<Vec<HandleInfo>, Error>;
+
+    fn usage(&self) -> Result<Usage, Error>;
+
+    fn sweep(&self) -> Result<Swept, Error>;
+
+    /// A result with the number and the end of the last chunk whose boundaries are known.
+    fn last_chunk(
+        &self,
+        owner: &str,
+        id: HandleId,
+        budget: usize,
+    ) -> Result<(Found, Option<(u64, u64)>), Error>;
+
+    /// Boundaries `first..=last` in order, as far as they are known.
+    fn spans(
+        &self,
+        row: i64,
+        budget: usize,
+        first: u64,
+        last: u64,
+    ) -> Result<Vec<ChunkSpan>, Error>;
+
+    /// Keeps boundaries of a result, unless it has gone in the meantime.
+    fn remember(&self, found: &Found, budget: usize, spans: &[ChunkSpan]) -> Result<(), Error>;
+}
 
 /// A result and the number its blocks go by.
 pub(super) struct Found {
@@ -69,80 +89,38 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let broken = |column: usize| {
-            rusqlite::Error::InvalidColumnType(column, String::new(), rusqlite::types::Type::Text)
-        };
-        let source = row
-            .get::<_, Option<Vec<u8>>>(8)?
-            .map(|path| -> rusqlite::Result<_> {
-                use std::os::unix::ffi::OsStringExt;
-                Ok(SourceStamp {
-                    path: std::ffi::OsString::from_vec(path).into(),
-                    size: row.get::<_, i64>(9)? as u64,
-                    mtime_ns: row.get(10)?,
-                    sha256: row.get(11)?,
-                })
-            })
-            .transpose()?;
-        let mut meta: Meta =
-            serde_json::from_str(&row.get::<_, String>(3)?).map_err(|_| broken(3))?;
-        let rules = meta.remove(RULES_KEY);
-        Ok(Self {
-            seq: row.get(0)?,
-            info: HandleInfo {
-                id: HandleId::parse(&row.get::<_, String>(1)?).ok_or_else(|| broken(1))?,
-                kind: row.get(2)?,
-                meta,
-                rules,
-                kept: if row.get(4)? { Kept::File } else { Kept::Bytes },
-                total_bytes: row.get::<_, i64>(5)? as u64,
-                created: from_millis(row.get(6)?),
-                expires: from_millis(row.get(7)?),
-                source,
-            },
-        })
-    }
-
     /// Itself, if there is something to read.
-    pub(super) fn with_bytes(self) -> Result<Self, Work> {
+    pub(super) fn with_bytes(self) -> Result<Self, Error> {
         match (self.info.kept, self.info.source.clone()) {
-            (Kept::File, Some(stamp)) => Err(Work::Own(Error::StampOnly(Box::new(stamp)))),
-            (Kept::File, None) => Err(Work::Own(damaged())),
+            (Kept::File, Some(stamp)) => Err(Error::StampOnly(Box::new(stamp))),
+            (Kept::File, None) => Err(damaged()),
             (Kept::Bytes, _) => Ok(self),
         }
     }
 }
 
-/// The result of this name and owner, unless its time is over. Whatever the reason, there is one answer for "no".
-pub(super) fn find(
-    conn: &Connection,
-    owner: &str,
-    id: HandleId,
-    now_ms: i64,
-) -> Result<Found, Work> {
-    conn.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM handles \
-         WHERE id = ?1 AND owner = ?2 AND pending = 0 AND expires_ms > ?3"
-    ))?
-    .query_row(params![id.to_string(), owner, now_ms], Found::from_row)
-    .optional()?
-    .ok_or(Work::Own(Error::Unknown))
+/// Blocks of a result, from number `first` on.
+pub(super) struct FoundBlocks {
+    pub(super) total: u64,
+    pub(super) first: u64,
+    pub(super) packed: Vec<Packed>,
 }
 
-/// All results of an owner, newest first.
-pub(super) fn list(
-    conn: &Connection,
-    owner: &str,
-    now_ms: i64,
-) -> rusqlite::Result<Vec<HandleInfo>> {
-    conn.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM handles WHERE owner = ?1 AND pending = 0 AND expires_ms > ?2 \
-         ORDER BY created_ms DESC, seq DESC"
-    ))?
-    .query_map(params![owner, now_ms], Found::from_row)?
-    .map(|row| row.map(|found| found.info))
-    .collect()
+/// The first and last block of a range of bytes; nothing for an empty range.
+pub(super) fn block_range(
+    total: u64,
+    offset: u64,
+    limit: usize,
+) -> Result<Option<(u64, u64)>, Error> {
+    if offset > total {
+        return Err(Error::BadRange {
+            unit: "byte",
+            asked: offset,
+            count: total,
+        });
+    }
+    let end = total.min(offset.saturating_add(limit as u64));
+    Ok((end > offset).then(|| (offset / BLOCK as u64, (end - 1) / BLOCK as u64)))
 }
 
 /// A record on its way into the store.
@@ -177,152 +155,6 @@ pub(super) enum State {
     Complete,
 }
 
-impl HandleStore {
-    pub(super) fn insert(
-        &self,
-        conn: &Connection,
-        record: &Record,
-        draft: &Draft,
-        state: State,
-    ) -> Result<i64, Work> {
-        let meta = meta_text(draft);
-        let source = draft.source.as_ref();
-        conn.prepare_cached(
-            "INSERT INTO handles (id, owner, kind, meta, pending, kept, total_bytes, stored_bytes, created_ms, \
-             expires_ms, source_path, source_size, source_mtime, source_sha) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        )?
-        .execute(params![
-            record.id.to_string(),
-            draft.owner,
-            draft.kind,
-            meta,
-            state == State::Pending,
-            record.kept == Kept::File,
-            record.total as i64,
-            record.stored(&meta) as i64,
-            record.created_ms,
-            match state {
-                State::Pending => self.lease_end(),
-                State::Complete => self.end_of_life(draft),
-            },
-            source.map(|s| s.path.as_os_str().as_encoded_bytes()),
-            source.map(|s| s.size as i64),
-            source.map(|s| s.mtime_ns),
-            source.map(|s| s.sha256.as_str()),
-        ])?;
-        Ok(conn.last_insert_rowid())
-    }
-
-    pub(super) fn end_of_life(&self, draft: &Draft) -> i64 {
-        let ttl = draft.ttl.unwrap_or(self.options.ttl);
-        self.now().saturating_add(millis(ttl))
-    }
-
-    pub(super) fn lease_end(&self) -> i64 {
-        self.now().saturating_add(millis(WRITE_LEASE))
-    }
-
-    pub(super) fn check_size(&self, payload_stored: u64) -> Result<(), Error> {
-        let limit = self.options.max_bytes;
-        if payload_stored.saturating_add(RECORD_BYTES) > limit {
-            return Err(Error::TooLarge {
-                bytes: payload_stored,
-                limit,
-            });
-        }
-        Ok(())
-    }
-
-    /// Brings the store back under its limit without touching `keep`, or fails and so undoes the caller's write.
-    pub(super) fn make_room(&self, conn: &Connection, keep: i64) -> Result<(), Work> {
-        let left = self.evict(conn, Some(keep))?.bytes_left;
-        if left <= self.options.max_bytes {
-            return Ok(());
-        }
-        Err(Work::Own(Error::Unavailable {
-            cause: "full of results that are still being written".into(),
-        }))
-    }
-
-    /// Whether a sweep would find something.
-    pub(super) fn is_due(&self, conn: &Connection) -> rusqlite::Result<bool> {
-        conn.prepare_cached(
-            "SELECT EXISTS (SELECT 1 FROM handles WHERE expires_ms <= ?1) \
-             OR (SELECT coalesce(sum(stored_bytes), 0) FROM handles) > ?2",
-        )?
-        .query_row(
-            params![
-                self.now(),
-                i64::try_from(self.options.max_bytes).unwrap_or(i64::MAX)
-            ],
-            |row| row.get(0),
-        )
-    }
-
-    pub(super) fn evict(&self, conn: &Connection, keep: Option<i64>) -> Result<Evicted, Work> {
-        let limit = self.options.max_bytes;
-        let total = |conn: &Connection| {
-            conn.prepare_cached("SELECT coalesce(sum(stored_bytes), 0) FROM handles")?
-                .query_row([], |row| row.get::<_, i64>(0))
-        };
-        let mut bytes_left = total(conn)? as u64;
-        if bytes_left > limit {
-            self.drop_expired(conn)?;
-            bytes_left = total(conn)? as u64;
-        }
-        let mut gone = Vec::new();
-        if bytes_left > limit {
-            let mut query = conn.prepare_cached(
-                "SELECT seq, stored_bytes FROM handles WHERE pending = 0 AND seq IS NOT ?1 \
-                 ORDER BY created_ms, seq",
-            )?;
-            let mut rows = query.query([keep])?;
-            while let Some(row) = rows.next()? {
-                if bytes_left <= limit {
-                    break;
-                }
-                gone.push(row.get::<_, i64>(0)?);
-                bytes_left = bytes_left.saturating_sub(row.get::<_, i64>(1)? as u64);
-            }
-        }
-        for seq in &gone {
-            delete(conn, *seq)?;
-        }
-        Ok(Evicted {
-            evicted: gone.len() as u64,
-            bytes_left,
-        })
-    }
-
-    pub(super) fn drop_expired(&self, conn: &Connection) -> Result<u64, Work> {
-        let gone: Vec<i64> = conn
-            .prepare_cached("SELECT seq FROM handles WHERE expires_ms <= ?1")?
-            .query_map([self.now()], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
-        for seq in &gone {
-            delete(conn, *seq)?;
-        }
-        Ok(gone.len() as u64)
-    }
-}
-
-pub(super) struct Evicted {
-    pub(super) evicted: u64,
-    pub(super) bytes_left: u64,
-}
-
-pub(super) fn delete(conn: &Connection, seq: i64) -> rusqlite::Result<()> {
-    for sql in [
-        "DELETE FROM chunks WHERE handle = ?1",
-        "DELETE FROM blocks WHERE handle = ?1",
-        "DELETE FROM handles WHERE seq = ?1",
-    ] {
-        conn.prepare_cached(sql)?.execute([seq])?;
-    }
-    Ok(())
-}
-
 /// The column `meta`: the facts, and the rules beside them.
 pub(super) fn meta_text(draft: &Draft) -> String {
     let mut meta = draft.meta.clone();
@@ -330,4 +162,25 @@ pub(super) fn meta_text(draft: &Draft) -> String {
         meta.insert(RULES_KEY.to_owned(), rules.clone());
     }
     serde_json::to_string(&meta).unwrap_or_else(|_| "{}".into())
+}
+
+/// Facts and rules of the column `meta`, unless it holds what was never put there.
+pub(super) fn parse_meta(text: &str) -> Option<(Meta, Option<Value>)> {
+    let mut meta: Meta = serde_json::from_str(text).ok()?;
+    let rules = meta.remove(RULES_KEY);
+    Some((meta, rules))
+}
+
+/// The error of a writer whose row was swept.
+pub(super) fn paused_too_long() -> Error {
+    Error::Unavailable {
+        cause: "the write paused too long and was dropped".into(),
+    }
+}
+
+/// The error of a store in which nothing can be removed.
+pub(super) fn full_of_writes() -> Error {
+    Error::Unavailable {
+        cause: "full of results that are still being written".into(),
+    }
 }

@@ -2,11 +2,9 @@
 
 use std::io;
 
-use rusqlite::params;
-
 use super::blocks::{BLOCK, Packed, Packer};
-use super::rows::{Record, State, delete, meta_text};
-use super::{Draft, Error, HandleId, HandleStore, Kept, Meta, Work};
+use super::rows::Record;
+use super::{Draft, Error, HandleId, HandleStore, Kept, Meta};
 
 /// A result in the making: write to it, then [`finish`](Self::finish) it.
 ///
@@ -64,35 +62,9 @@ impl HandleWriter {
         self.record.payload_stored += last.as_ref().map_or(0, Packed::stored_len);
         self.handles.check_size(self.record.payload_stored)?;
         self.record.created_ms = self.handles.now();
-        self.handles.write(|conn| {
-            let seq = match self.seq {
-                Some(seq) => {
-                    let meta = meta_text(&self.draft);
-                    let changed = conn.execute(
-                        "UPDATE handles SET pending = 0, meta = ?2, total_bytes = ?3, stored_bytes = ?4, \
-                         created_ms = ?5, expires_ms = ?6 WHERE seq = ?1 AND id = ?7",
-                        params![
-                            seq,
-                            meta,
-                            self.record.total as i64,
-                            self.record.stored(&meta) as i64,
-                            self.record.created_ms,
-                            self.handles.end_of_life(&self.draft),
-                            self.record.id.to_string(),
-                        ],
-                    )?;
-                    still_there(changed)?;
-                    seq
-                }
-                None => self
-                    .handles
-                    .insert(conn, &self.record, &self.draft, State::Complete)?,
-            };
-            if let Some(block) = &last {
-                block.insert(conn, seq, self.blocks)?;
-            }
-            self.handles.make_room(conn, seq)
-        })?;
+        let last = last.as_ref().map(|block| (self.blocks, block));
+        let rows = &self.handles.rows;
+        rows.finish(self.seq, &self.record, &self.draft, last)?;
         self.seq = None;
         Ok(self.record.id)
     }
@@ -101,30 +73,9 @@ impl HandleWriter {
         let block = self.packer.pack(&self.buf);
         self.record.payload_stored += block.stored_len();
         self.handles.check_size(self.record.payload_stored)?;
-        self.seq = Some(self.handles.write(|conn| {
-            let seq = match self.seq {
-                Some(seq) => {
-                    let changed = conn
-                        .prepare_cached(
-                            "UPDATE handles SET stored_bytes = ?2, expires_ms = ?3 WHERE seq = ?1 AND id = ?4",
-                        )?
-                        .execute(params![
-                            seq,
-                            self.record.stored("") as i64,
-                            self.handles.lease_end(),
-                            self.record.id.to_string(),
-                        ])?;
-                    still_there(changed)?;
-                    seq
-                }
-                None => self
-                    .handles
-                    .insert(conn, &self.record, &self.draft, State::Pending)?,
-            };
-            block.insert(conn, seq, self.blocks)?;
-            self.handles.make_room(conn, seq)?;
-            Ok(seq)
-        })?);
+        let rows = &self.handles.rows;
+        let (record, draft) = (&self.record, &self.draft);
+        self.seq = Some(rows.append(self.seq, record, draft, self.blocks, &block)?);
         self.blocks += 1;
         self.buf.clear();
         Ok(())
@@ -158,25 +109,7 @@ impl Drop for HandleWriter {
     fn drop(&mut self) {
         if let Some(seq) = self.seq.take() {
             // If this fails the next sweep removes it.
-            let _ = self.handles.write(|conn| {
-                let ours = conn.execute(
-                    "UPDATE handles SET expires_ms = 0 WHERE seq = ?1 AND id = ?2",
-                    params![seq, self.record.id.to_string()],
-                )?;
-                if ours == 1 {
-                    delete(conn, seq)?;
-                }
-                Ok(())
-            });
+            let _ = self.handles.rows.abandon(seq, self.record.id);
         }
     }
-}
-
-fn still_there(changed: usize) -> Result<(), Work> {
-    if changed == 1 {
-        return Ok(());
-    }
-    Err(Work::Own(Error::Unavailable {
-        cause: "the write paused too long and was dropped".into(),
-    }))
 }

@@ -1,7 +1,7 @@
-use std::fs;
+//! What holds for handles on every engine.
+
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
 use llmc_envelope::handles::{
     Draft, Error, HandleId, HandleStore, Kept, Options, Payload, SourceStamp, Swept,
@@ -9,7 +9,28 @@ use llmc_envelope::handles::{
 use llmc_tokens::fits;
 use proptest::prelude::*;
 
-use crate::{HOUR, clock, in_memory, noise, options};
+use crate::{Engine, HOUR, clock, noise, on_both_engines, options};
+
+on_both_engines! {
+    a_result_comes_back_with_all_that_was_said_about_it
+    a_large_file_is_kept_by_its_stamp
+    paths_that_are_no_text_survive
+    for_anybody_else_it_does_not_exist
+    pages_know_where_the_end_is
+    a_stream_is_seen_only_when_it_is_finished
+    an_unfinished_stream_leaves_nothing
+    a_slow_stream_keeps_its_lease_and_a_stalled_one_fails
+    time_runs_out_to_the_millisecond_without_a_sweep
+    the_oldest_make_room
+    one_result_above_the_cap_is_refused_and_removes_no_other
+    handles_outlive_the_store_object
+    threads_share_one_store
+    chunks_are_found_as_far_as_they_are_asked_for
+    hostile_texts_come_back_as_they_were
+    what_one_server_stores_another_reads
+    pages_join_to_the_bytes
+    chunks_join_to_the_bytes
+}
 
 const BLOCK: usize = 256 * 1024;
 
@@ -30,10 +51,9 @@ fn all(store: &HandleStore, id: HandleId) -> Vec<u8> {
     store.read("me", id, 0, usize::MAX).unwrap().bytes
 }
 
-#[test]
-fn a_result_comes_back_with_all_that_was_said_about_it() {
+fn a_result_comes_back_with_all_that_was_said_about_it(engine: &Engine) {
     let clock = clock();
-    let store = HandleStore::in_memory(options(&clock)).unwrap();
+    let store = engine.open(options(&clock));
     let draft = Draft::new("me", "file_content")
         .with("path", "src/a.rs")
         .with("root", 0)
@@ -54,9 +74,8 @@ fn a_result_comes_back_with_all_that_was_said_about_it() {
     assert_eq!(HandleId::parse(&id.to_string()), Some(id));
 }
 
-#[test]
-fn a_large_file_is_kept_by_its_stamp() {
-    let store = in_memory();
+fn a_large_file_is_kept_by_its_stamp(engine: &Engine) {
+    let store = engine.open(Options::default());
     let id = store.put(draft(), stamp()).unwrap();
     let info = store.info("me", id).unwrap();
     assert_eq!((info.kept, info.total_bytes), (Kept::File, 9_000_000));
@@ -66,19 +85,17 @@ fn a_large_file_is_kept_by_its_stamp() {
     assert_eq!(store.chunks("me", id, 10).err(), refused.err());
 }
 
-#[test]
-fn paths_that_are_no_text_survive() {
+fn paths_that_are_no_text_survive(engine: &Engine) {
     use std::os::unix::ffi::OsStrExt;
     let path = Path::new(std::ffi::OsStr::from_bytes(b"caf\xe9/\xff")).to_owned();
-    let store = in_memory();
+    let store = engine.open(Options::default());
     let odd = SourceStamp { path, ..stamp() };
     let id = store.put(draft(), Payload::File(odd.clone())).unwrap();
     assert_eq!(store.info("me", id).unwrap().source, Some(odd));
 }
 
-#[test]
-fn for_anybody_else_it_does_not_exist() {
-    let store = in_memory();
+fn for_anybody_else_it_does_not_exist(engine: &Engine) {
+    let store = engine.open(Options::default());
     let id = store.put(draft(), "secret").unwrap();
     let never = HandleId::parse("res_01ARZ3NDEKTSV4RRFFQ69G5FAV").unwrap();
     for (owner, id) in [
@@ -98,9 +115,8 @@ fn for_anybody_else_it_does_not_exist() {
     assert_eq!(store.list("me").unwrap().len(), 1);
 }
 
-#[test]
-fn pages_know_where_the_end_is() {
-    let store = in_memory();
+fn pages_know_where_the_end_is(engine: &Engine) {
+    let store = engine.open(Options::default());
     let bytes = noise(1, 3 * BLOCK + 17);
     let id = store.put(draft(), &bytes[..]).unwrap();
     let total = bytes.len() as u64;
@@ -133,9 +149,8 @@ fn pages_know_where_the_end_is() {
     assert_eq!(store.chunk("me", empty, 0, 5).unwrap().chunks, Some(1));
 }
 
-#[test]
-fn a_stream_is_seen_only_when_it_is_finished() {
-    let store = in_memory();
+fn a_stream_is_seen_only_when_it_is_finished(engine: &Engine) {
+    let store = engine.open(Options::default());
     let mut bytes = Vec::new();
     let mut writer = store.writer(draft()).unwrap();
     let id = writer.id();
@@ -157,32 +172,31 @@ fn a_stream_is_seen_only_when_it_is_finished() {
     assert_eq!(store.info("me", id).unwrap().meta["exit"], 3);
 }
 
-#[test]
-fn an_unfinished_stream_leaves_nothing() {
-    let tmp = tempfile::tempdir().unwrap();
+fn an_unfinished_stream_leaves_nothing(engine: &Engine) {
     let clock = clock();
-    let store = HandleStore::open(tmp.path(), options(&clock)).unwrap();
+    let store = engine.open(options(&clock));
     let mut writer = store.writer(draft()).unwrap();
     writer.write_all(&noise(1, 3 * BLOCK)).unwrap();
     assert!(store.usage().unwrap().bytes > 0);
     drop(writer);
     assert_eq!(store.usage().unwrap(), Default::default());
 
-    // As if killed: nothing runs, the rows stay, and the next start after the lease removes them.
+    // As if killed: nothing runs, the rows stay, and the first sweep after the lease removes them.
     let mut writer = store.writer(draft()).unwrap();
     writer.write_all(&noise(1, 3 * BLOCK)).unwrap();
     std::mem::forget(writer);
-    let reopen = || HandleStore::open(tmp.path(), options(&clock)).unwrap();
+    let reopen = || engine.open(options(&clock));
     clock.advance(HOUR / 2);
     assert!(reopen().usage().unwrap().bytes > 0, "might still be alive");
     clock.advance(HOUR);
-    assert_eq!(reopen().usage().unwrap(), Default::default());
+    let reopened = reopen();
+    reopened.sweep().unwrap();
+    assert_eq!(reopened.usage().unwrap(), Default::default());
 }
 
-#[test]
-fn a_slow_stream_keeps_its_lease_and_a_stalled_one_fails() {
+fn a_slow_stream_keeps_its_lease_and_a_stalled_one_fails(engine: &Engine) {
     let clock = clock();
-    let store = HandleStore::in_memory(options(&clock)).unwrap();
+    let store = engine.open(options(&clock));
     let mut writer = store.writer(draft()).unwrap();
     for n in 0..4 {
         writer.write_all(&noise(n, BLOCK + 1)).unwrap();
@@ -195,10 +209,9 @@ fn a_slow_stream_keeps_its_lease_and_a_stalled_one_fails() {
     assert_eq!(store.usage().unwrap(), Default::default());
 }
 
-#[test]
-fn time_runs_out_to_the_millisecond_without_a_sweep() {
+fn time_runs_out_to_the_millisecond_without_a_sweep(engine: &Engine) {
     let clock = clock();
-    let store = HandleStore::in_memory(options(&clock)).unwrap();
+    let store = engine.open(options(&clock));
     let day = store.put(draft(), "a").unwrap();
     let short = store.put(draft().living(HOUR), "b").unwrap();
     clock.advance(HOUR - std::time::Duration::from_millis(1));
@@ -219,14 +232,12 @@ fn time_runs_out_to_the_millisecond_without_a_sweep() {
     assert_eq!(store.usage().unwrap(), Default::default());
 }
 
-#[test]
-fn the_oldest_make_room() {
+fn the_oldest_make_room(engine: &Engine) {
     let clock = clock();
-    let store = HandleStore::in_memory(Options {
+    let store = engine.open(Options {
         max_bytes: 100_000,
         ..options(&clock)
-    })
-    .unwrap();
+    });
     let ids: Vec<_> = (0..10)
         .map(|n| {
             clock.advance(HOUR / 100);
@@ -245,13 +256,11 @@ fn the_oldest_make_room() {
     assert_eq!(all(&store, id).len(), 1_000_000);
 }
 
-#[test]
-fn one_result_above_the_cap_is_refused_and_removes_no_other() {
-    let store = HandleStore::in_memory(Options {
+fn one_result_above_the_cap_is_refused_and_removes_no_other(engine: &Engine) {
+    let store = engine.open(Options {
         max_bytes: BLOCK as u64 * 3,
         ..Options::default()
-    })
-    .unwrap();
+    });
     let kept = store.put(draft(), "kept").unwrap();
     let before = store.usage().unwrap();
     let big = noise(1, 4 * BLOCK);
@@ -270,12 +279,9 @@ fn one_result_above_the_cap_is_refused_and_removes_no_other() {
     assert_eq!(store.usage().unwrap(), before);
 }
 
-#[test]
-fn handles_outlive_the_store_object() {
-    let tmp = tempfile::tempdir().unwrap();
-    let dir = tmp.path().join("state/te_handles");
+fn handles_outlive_the_store_object(engine: &Engine) {
     let bytes = noise(7, BLOCK + 5);
-    let open = || HandleStore::open(&dir, Options::default()).unwrap();
+    let open = || engine.open(Options::default());
     let store = open();
     let id = store.put(draft().with("path", "x"), &bytes[..]).unwrap();
     let spans = store.chunks("me", id, 50).unwrap();
@@ -286,89 +292,9 @@ fn handles_outlive_the_store_object() {
     assert_eq!(store.info("me", id).unwrap().meta["path"], "x");
 }
 
-#[test]
-fn a_ruined_file_costs_the_handles_and_nothing_else() {
-    let tmp = tempfile::tempdir().unwrap();
-    let path = tmp.path().join("handles.db");
-    let open = || HandleStore::open(tmp.path(), Options::default()).unwrap();
-    let id = open().put(draft(), "x").unwrap();
-    for ruin in [&b"garbage"[..], &[0xff; 40_000]] {
-        fs::write(&path, ruin).unwrap();
-        let store = open();
-        assert_eq!(store.info("me", id), Err(Error::Unknown));
-        let again = store.put(draft(), "y").unwrap();
-        assert_eq!(all(&store, again), b"y");
-    }
-    let aside = fs::read_dir(tmp.path())
-        .unwrap()
-        .filter(|e| {
-            e.as_ref()
-                .unwrap()
-                .file_name()
-                .to_string_lossy()
-                .contains("corrupt")
-        })
-        .count();
-    assert_eq!(aside, 2, "the first is kept, and the latest");
-}
-
-#[test]
-fn damage_in_the_middle_of_a_file_is_survived() {
-    let tmp = tempfile::tempdir().unwrap();
-    let path = tmp.path().join("handles.db");
-    let open = || HandleStore::open(tmp.path(), Options::default());
-    let id = open()
-        .unwrap()
-        .put(draft(), &noise(1, 20 * BLOCK)[..])
-        .unwrap();
-    let mut db = fs::read(&path).unwrap();
-    let len = db.len();
-    db[8192..len - 8192].fill(0x55);
-    fs::write(&path, db).unwrap();
-    // Whichever call meets the damage says so; none of them panics, and in the end the store works again.
-    let store = open().unwrap();
-    let _ = store.read("me", id, 0, usize::MAX);
-    let works = (0..3).any(|_| {
-        store
-            .put(draft(), "y")
-            .is_ok_and(|id| all(&store, id) == b"y")
-    });
-    assert!(works);
-}
-
-#[test]
-fn a_file_that_lies_is_not_believed() {
-    let tmp = tempfile::tempdir().unwrap();
-    let store = HandleStore::open(tmp.path(), Options::default()).unwrap();
-    let id = store.put(draft(), "x\n".repeat(400_000).as_str()).unwrap();
-    let forged = rusqlite::Connection::open(tmp.path().join("handles.db")).unwrap();
-    for lie in [
-        "UPDATE handles SET total_bytes = 4611686018427387904",
-        "UPDATE handles SET total_bytes = -1",
-        "UPDATE handles SET total_bytes = 800001",
-        "INSERT INTO chunks VALUES (1, 10, 9223372036854775807, 9223372036854775000, 9223372036854775000)",
-        "INSERT INTO chunks VALUES (1, 20, -1, -1, -1)",
-        "UPDATE blocks SET data = zeroblob(10)",
-        "DELETE FROM blocks WHERE n = 0",
-        "UPDATE handles SET meta = '['",
-    ] {
-        forged.execute_batch(lie).unwrap();
-        for budget in [10, 20, 30] {
-            let _ = store.info("me", id);
-            let _ = store.list("me");
-            let _ = store.chunk("me", id, 0, budget);
-            let _ = store.chunk_count("me", id, budget);
-        }
-        assert!(store.read("me", id, 0, usize::MAX).is_err(), "{lie}");
-    }
-    store.put(draft(), "still works").unwrap();
-}
-
-#[test]
-fn threads_share_one_store() {
-    let tmp = tempfile::tempdir().unwrap();
-    let store = HandleStore::open(tmp.path(), Options::default()).unwrap();
-    let other = HandleStore::open(tmp.path(), Options::default()).unwrap();
+fn threads_share_one_store(engine: &Engine) {
+    let store = engine.open(Options::default());
+    let other = engine.open(Options::default());
     let stores = [store, other];
     let made: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4usize)
@@ -397,9 +323,8 @@ fn threads_share_one_store() {
     }
 }
 
-#[test]
-fn chunks_are_found_as_far_as_they_are_asked_for() {
-    let store = in_memory();
+fn chunks_are_found_as_far_as_they_are_asked_for(engine: &Engine) {
+    let store = engine.open(Options::default());
     let text: String = (0..20_000)
         .map(|n| format!("line {n} of the text\n"))
         .collect();
@@ -426,20 +351,49 @@ fn chunks_are_found_as_far_as_they_are_asked_for() {
     );
 }
 
-#[test]
-fn chunk_marks_go_with_their_result() {
-    let clock = clock();
-    let tmp = tempfile::tempdir().unwrap();
-    let store = HandleStore::open(tmp.path(), options(&clock)).unwrap();
-    let text = "a b c\n".repeat(100_000);
-    let id = store.put(draft(), text.as_str()).unwrap();
-    assert!(store.chunk_count("me", id, 30).unwrap() > 1000);
-    let grown = fs::metadata(tmp.path().join("handles.db")).unwrap().len();
-    clock.advance(48 * HOUR);
-    store.sweep().unwrap();
-    drop(store);
-    let shrunk = fs::metadata(tmp.path().join("handles.db")).unwrap().len();
-    assert!(shrunk < 100_000, "{grown} -> {shrunk}");
+/// What breaks statements and texts of databases is kept like anything else.
+fn hostile_texts_come_back_as_they_were(engine: &Engine) {
+    let store = engine.open(Options::default());
+    for text in [
+        "'; DROP TABLE handles; --",
+        "\") OR 1=1 --",
+        "$1 ?1 :x @y %s \\",
+        "nul\0in the middle",
+        "\u{feff}\u{202e}\u{1F980}",
+        "",
+    ] {
+        let draft = Draft::new(text, text)
+            .with(text, text)
+            .under(serde_json::json!({ text: [text] }));
+        let id = store.put(draft.clone(), text).unwrap();
+        let info = store.info(text, id).unwrap();
+        assert_eq!((info.kind.as_str(), &info.meta), (text, &draft.meta));
+        assert_eq!(info.rules, draft.rules);
+        assert_eq!(store.read(text, id, 0, 100).unwrap().bytes, text.as_bytes());
+        assert_eq!(store.list(text).unwrap().len(), 1);
+        assert_eq!(store.info("me", id), Err(Error::Unknown));
+    }
+    let bytes = [&b"\0\xff\xfe\0"[..], &noise(3, 1000)].concat();
+    let id = store.put(draft(), &bytes[..]).unwrap();
+    assert_eq!(all(&store, id), bytes);
+}
+
+/// Two store objects on the same rows are two servers.
+fn what_one_server_stores_another_reads(engine: &Engine) {
+    let (one, other) = (
+        engine.open(Options::default()),
+        engine.open(Options::default()),
+    );
+    let bytes = noise(9, 2 * BLOCK + 9);
+    let mut writer = one.writer(draft()).unwrap();
+    writer.write_all(&bytes).unwrap();
+    let id = writer.finish().unwrap();
+    assert_eq!(all(&other, id), bytes);
+    let third = other.chunk("me", id, 3, 200).unwrap();
+    assert_eq!(one.chunk("me", id, 3, 200).unwrap().bytes, third.bytes);
+    let short = other.put(draft(), "short").unwrap();
+    assert_eq!(all(&one, short), b"short");
+    assert_eq!(one.usage().unwrap().count, 2);
 }
 
 fn payload() -> impl Strategy<Value = Vec<u8>> {
@@ -450,12 +404,10 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
-
-    #[test]
-    fn pages_join_to_the_bytes(bytes in payload(), step in 1usize..200_000) {
-        let store = shared();
+fn pages_join_to_the_bytes(engine: &Engine) {
+    let store = engine.open(Options::default());
+    let cases = ProptestConfig::with_cases(48);
+    proptest!(cases, |(bytes in payload(), step in 1usize..200_000)| {
         let id = store.put(draft(), &bytes[..]).unwrap();
         let mut joined = Vec::new();
         let mut offset = 0;
@@ -469,16 +421,18 @@ proptest! {
             }
         }
         prop_assert!(joined == bytes);
-    }
+    });
+}
 
-    #[test]
-    fn chunks_join_to_the_bytes(
+fn chunks_join_to_the_bytes(engine: &Engine) {
+    let store = engine.open(Options::default());
+    let cases = ProptestConfig::with_cases(48);
+    proptest!(cases, |(
         lines in prop::collection::vec("[a-zé ]{0,30}\r?\n?", 0..200),
         tail in prop::collection::vec(any::<u8>(), 0..300),
         budget in 4usize..200,
-    ) {
+    )| {
         let bytes = [lines.concat().into_bytes(), tail].concat();
-        let store = shared();
         let id = store.put(draft(), &bytes[..]).unwrap();
         let mut joined = Vec::new();
         for (n, span) in store.chunks("me", id, budget).unwrap().iter().enumerate() {
@@ -488,10 +442,5 @@ proptest! {
             joined.extend(chunk.bytes);
         }
         prop_assert!(joined == bytes);
-    }
-}
-
-fn shared() -> Arc<HandleStore> {
-    thread_local!(static STORE: Arc<HandleStore> = Arc::new(in_memory()));
-    STORE.with(Arc::clone)
+    });
 }
