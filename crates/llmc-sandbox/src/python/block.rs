@@ -317,7 +317,7 @@ impl<'a, H: ScriptHost> ScriptRun<'a, H> {
     }
 }
 
-/// What a script that looks for a command's temporary file is told.
+/// The hint for a script that looks for a command's temporary file.
 const TMP_HINT: &str =
     "a script has a /tmp of its own, and commands have another; pass files through the workspace";
 

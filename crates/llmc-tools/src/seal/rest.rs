@@ -8,7 +8,7 @@ use crate::cx::{Cx, Surface};
 use crate::error::Result;
 use crate::render::{FileScope, LeftOutLines, Rest, RestExtent, RestSource};
 
-/// More lines than this are not asked for in one call: a reader that is told to would get them all.
+/// More lines than this are not suggested in one call, because `read_file` returns all lines that are asked for.
 const MAX_LINES_ASKED_AT_ONCE: u64 = 400;
 
 /// A rest that has a handle.

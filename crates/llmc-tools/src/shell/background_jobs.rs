@@ -1,6 +1,6 @@
 //! Shell lines that start jobs in the background, which end with the line.
 
-/// What the caller of such a line is told.
+/// The note in the answer to such a line.
 pub(super) const ENDED_WITH_COMMAND: &str = "what & started has ended with the command; a program that is run alone with a short timeout goes on, \
      and the answer names it";
 
