@@ -15,8 +15,8 @@ use crate::spec::{
     choice, count, flag, int, list, map, number, positive, seconds, settings, tables, text, unset,
 };
 use crate::value::TextShape::{
-    Any, EnvName, Glob, HeaderName, HeaderVariable, Host, ModelName, NotEmpty, Path, Route,
-    SearchPath, Sha256, UpstreamName, Url, Variable,
+    Any, DatabaseUrl, EnvName, Glob, HeaderName, HeaderVariable, Host, ModelName, NotEmpty, Path,
+    Route, SearchPath, Sha256, TenantName, UpstreamName, Url, Variable,
 };
 use crate::widening::Widening::{
     self, IfAdded, IfChanged, IfLarger, IfLater, IfOutside, IfRemoved, IfSmaller,
@@ -69,6 +69,7 @@ settings! {
         limits: RequestLimitsConfig,
         session: SessionConfig,
         resources: ResourcesConfig,
+        store: StoreConfig,
         docker: DockerConfig,
     }
 
@@ -477,6 +478,19 @@ settings! {
     pub struct ResourcesConfig {
         /// Files offered as `llmc://docs/<file name>`; a missing one is a warning, except for the default names.
         sidecars: Vec<String> = list(Path, &["DOCS/agents.core.min.md", "DOCS/contracts.env.min.md"]),
+    }
+
+    /// The database that several servers share.
+    #[table("mcp.store")]
+    pub struct StoreConfig {
+        /// `postgres://user:password@host/database` keeps handles there; empty keeps them in the state directory.
+        url: String = text(DatabaseUrl, "").widens(IfChanged),
+        /// Whose rows this server reads and writes; tenants of one database do not see each other's.
+        tenant: String = text(TenantName, "default").widens(IfChanged),
+        /// The role that creates and upgrades tables, when it is not that of `url`.
+        admin_url: String = text(DatabaseUrl, "").widens(IfChanged),
+        /// Connections that this server opens at most.
+        max_connections: u64 = int(1..=500, 8).widens(IfChanged),
     }
 
     /// Where state is kept, for containers.

@@ -66,7 +66,7 @@ pub use declarations::{
     AgentBudget, AuthConfig, CodeExecutionConfig, DockerConfig, EmbeddingConfig, ExecConfig,
     HandlesConfig, HistoryConfig, HybridConfig, LinuxOpsConfig, LinuxRootsConfig, LocksConfig,
     McpConfig, ObservabilityConfig, RagConfig, RequestLimitsConfig, ResourcesConfig, RlmConfig,
-    RlmPolicyConfig, ServerConfig, SessionConfig, TeConfig, ToolsConfig,
+    RlmPolicyConfig, ServerConfig, SessionConfig, StoreConfig, TeConfig, ToolsConfig,
 };
 pub use error::{ConfigError, ConfigProblem};
 pub use load::{ConfigInputs, LoadedConfig, load, workspace_root};

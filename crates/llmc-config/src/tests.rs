@@ -136,6 +136,8 @@ fn another_text(shape: TextShape) -> String {
         TextShape::HeaderVariable => "X-Other=OTHER",
         TextShape::UpstreamName => "other",
         TextShape::Url => "https://other",
+        TextShape::DatabaseUrl => "postgres://other/database",
+        TextShape::TenantName => "other",
         TextShape::ModelName => "openai/other",
         TextShape::Sha256 => return "0a".repeat(32),
     }

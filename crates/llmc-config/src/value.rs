@@ -54,6 +54,10 @@ pub(crate) enum TextShape {
     Route,
     /// An `http` or `https` URL.
     Url,
+    /// Empty, or a `postgres` URL.
+    DatabaseUrl,
+    /// The name of a tenant.
+    TenantName,
     /// `provider/model`.
     ModelName,
     /// A SHA-256 digest in hexadecimal.
@@ -178,6 +182,8 @@ impl TextShape {
             Self::UpstreamName => "lower-case name of at most 30 characters",
             Self::Route => "URL path",
             Self::Url => "http or https URL",
+            Self::DatabaseUrl => "postgres URL, or empty",
+            Self::TenantName => "letters, digits, `_`, `-` and `.`",
             Self::ModelName => "provider/model",
             Self::Sha256 => "64 hexadecimal digits",
         }
@@ -207,6 +213,8 @@ impl TextShape {
             Self::UpstreamName => is_upstream_name(text),
             Self::Route => text.starts_with('/') && !text.contains(char::is_whitespace),
             Self::Url => is_url(text),
+            Self::DatabaseUrl => text.is_empty() || is_database_url(text),
+            Self::TenantName => is_tenant_name(text),
             Self::ModelName => is_model(text),
             Self::Sha256 => text.len() == 64 && text.chars().all(|c| c.is_ascii_hexdigit()),
         };
@@ -234,6 +242,12 @@ impl TextShape {
             }
             Self::Route => "must be a URL path that starts with /".to_owned(),
             Self::Url => "must be a URL that starts with http:// or https://".to_owned(),
+            Self::DatabaseUrl => {
+                "must be a URL that starts with postgres://, or empty".to_owned()
+            }
+            Self::TenantName => {
+                "must be 1 to 63 letters, digits, _, - or .".to_owned()
+            }
             Self::ModelName => format!(
                 "must be provider/model with provider {}",
                 PROVIDERS.join(", ")
@@ -365,6 +379,18 @@ fn is_url(text: &str) -> bool {
         && !text.contains(char::is_whitespace)
 }
 
+fn is_database_url(text: &str) -> bool {
+    let rest = text
+        .strip_prefix("postgres://")
+        .or_else(|| text.strip_prefix("postgresql://"));
+    rest.is_some_and(|rest| !rest.is_empty()) && !text.contains(char::is_whitespace)
+}
+
+fn is_tenant_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    (1..=63).contains(&text.len()) && text.chars().all(is_plain)
+}
+
 fn is_model(text: &str) -> bool {
     let Some((provider, model)) = text.split_once('/') else {
         return false;
@@ -374,14 +400,26 @@ fn is_model(text: &str) -> bool {
     (PROVIDERS.contains(&provider) || provider == "ollama_chat") && model.split('/').all(plain)
 }
 
-/// `https://user:password@host` with the part before `@` hidden.
+/// `https://user:password@host` with the part before `@` hidden, and whatever a parameter `password` has.
 fn mask_credentials(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else {
         return text.to_owned();
     };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    match authority.rfind('@') {
+    // A password may hold any of these characters, unescaped by mistake; the host of a database does not.
+    let at = match scheme {
+        "postgres" | "postgresql" => rest.rfind('@'),
+        _ => authority.rfind('@'),
+    };
+    let shown = match at {
         Some(at) => format!("{scheme}://***{}", &rest[at..]),
         None => text.to_owned(),
+    };
+    match shown.split_once("password=") {
+        Some((before, after)) => {
+            let rest = after.find('&').map_or("", |end| &after[end..]);
+            format!("{before}password=***{rest}")
+        }
+        None => shown,
     }
 }

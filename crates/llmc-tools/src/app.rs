@@ -9,6 +9,7 @@ use llmc_envelope::HandleStore;
 use llmc_host::{PathRules, Roots, Workspace, WriteState};
 use llmc_index::IndexState;
 use llmc_observe::{Observer, Telemetry, TelemetryOptions};
+use llmc_store::Database;
 
 use serde_json::{Value, json};
 
@@ -26,6 +27,7 @@ use crate::processes::Processes;
 use crate::resources::Sidecars;
 use crate::rlm::{AnalysisShell, AnalysisState};
 use crate::script::Scripts;
+use crate::shared_store::shared_database;
 use crate::slots::CallSlots;
 use crate::state;
 use crate::tool::ToolDef;
@@ -44,6 +46,8 @@ pub struct App {
     stores: Option<PathBuf>,
     files: Workspace,
     linux: Workspace,
+    /// What the servers of a team share; `None` on a machine of its own.
+    database: Option<Database>,
     handles: HandleKeeper,
     processes: Processes,
     analyses: AnalysisState,
@@ -120,6 +124,7 @@ impl App {
             &config.mcp.history,
         );
         let upstreams = Upstreams::new(&loaded)?;
+        let database = shared_database(&config.mcp.store)?;
         let (own_listing, warnings) = mode::listing(config);
         for warning in warnings.iter().chain(&loaded.warnings) {
             tracing::warn!("{warning}");
@@ -129,7 +134,8 @@ impl App {
         let server_id = activity::server_id();
         let observer = observe::start(&loaded, stores.as_deref(), &server_id, secret_rules);
         Ok(Arc::new(App {
-            handles: HandleKeeper::new(stores.clone(), &config.mcp.handles),
+            handles: HandleKeeper::new(stores.clone(), database.clone(), &config.mcp.handles),
+            database,
             slots: CallSlots::new(config.mcp.limits.concurrency_per_token),
             stores,
             files,
@@ -266,6 +272,19 @@ impl App {
     /// Whether the state directory is an entry of this directory.
     pub(crate) fn is_state_dir_of(&self, dir: &Path) -> bool {
         self.stores.as_deref().and_then(Path::parent) == Some(dir)
+    }
+
+    /// The database that this server shares with others, if it does.
+    pub fn database(&self) -> Option<&Database> {
+        self.database.as_ref()
+    }
+
+    /// Connects to the shared database, if there is one, on a thread of its own: the start does not wait for it, and its
+    /// state is in the log before a call needs it.
+    pub fn connect_store(&self) {
+        if let Some(database) = self.database.clone() {
+            std::thread::spawn(move || drop(database.connect()));
+        }
     }
 
     /// The handle store.

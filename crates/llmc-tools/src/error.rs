@@ -538,6 +538,16 @@ impl From<llmc_envelope::handles::Error> for Error {
     }
 }
 
+impl From<llmc_store::Error> for Error {
+    fn from(error: llmc_store::Error) -> Error {
+        let kind = match error {
+            llmc_store::Error::BadUrl(_) => ErrorKind::BadArgs,
+            _ => ErrorKind::Unavailable,
+        };
+        Error::new(kind, error.to_string()).hint(error.hint())
+    }
+}
+
 impl From<llmc_index::Error> for Error {
     fn from(error: llmc_index::Error) -> Error {
         use llmc_index::Error as Index;

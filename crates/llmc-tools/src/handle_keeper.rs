@@ -8,6 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use llmc_config::HandlesConfig;
 use llmc_envelope::handles::{Draft, Options, Payload, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore};
+use llmc_store::Database;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,6 +19,8 @@ const MAX_REMEMBERED_FILES: usize = 64;
 pub(crate) struct HandleKeeper {
     /// The state directory; without one, handles live in memory.
     dir: Option<PathBuf>,
+    /// The database that takes the place of the state directory: what other servers are to read is never in memory.
+    database: Option<Database>,
     options: Options,
     store: OnceLock<Result<HandleStore>>,
     files: Mutex<VecDeque<StoredFile>>,
@@ -34,7 +37,11 @@ struct StoredFile {
 }
 
 impl HandleKeeper {
-    pub(crate) fn new(dir: Option<PathBuf>, config: &HandlesConfig) -> HandleKeeper {
+    pub(crate) fn new(
+        dir: Option<PathBuf>,
+        database: Option<Database>,
+        config: &HandlesConfig,
+    ) -> HandleKeeper {
         let options = Options {
             ttl: config.ttl(),
             max_bytes: config.max_bytes,
@@ -42,6 +49,7 @@ impl HandleKeeper {
         };
         HandleKeeper {
             dir,
+            database,
             options,
             store: OnceLock::new(),
             files: Mutex::default(),
@@ -51,6 +59,9 @@ impl HandleKeeper {
     /// The store, opened when first needed so that a start costs nothing for it.
     pub(crate) fn store(&self) -> Result<&HandleStore> {
         let opened = self.store.get_or_init(|| {
+            if let Some(database) = &self.database {
+                return Ok(HandleStore::shared(database.clone(), self.options.clone()));
+            }
             if let Some(dir) = &self.dir {
                 match open_store(dir, self.options.clone()) {
                     Ok(store) => return Ok(store),

@@ -13,6 +13,7 @@
 //! - [`StopTarget`]: what runs now and can be ended; see [`App::activity`]
 //! - [`AnalysisShell`]: what the shell may ask of a recursive analysis, and no client
 //! - [`ConfinementSummary`]: what holds commands, and what does not, in one line
+//! - [`shared_database`]: the database that the servers of a team share
 //! - [`state`]: the state directory and its stores, looked at from outside
 //! - [`stubs`]: tools as typed Python functions, found by words and explained
 //! - [`docs`]: the reference pages, generated
@@ -64,6 +65,7 @@ mod schema;
 mod script;
 mod seal;
 mod shape;
+mod shared_store;
 pub mod shell;
 mod slots;
 pub mod state;
@@ -86,6 +88,7 @@ pub use render::AnswerImage;
 pub use rlm::AnalysisShell;
 pub use rlm::useless_model_prefix;
 pub use seal::{Facts, Sealed};
+pub use shared_store::shared_database;
 pub use slots::{CallSlot, SlotPool};
 pub use tool::{Effect, ToolDef};
 pub use upstreams::{InstructionLike, UpstreamSummary, instruction_like, upstream_lists};

@@ -251,6 +251,11 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  llmc upstream add time -- uvx mcp-server-time\n  llmc upstream list\n  llmc upstream accept time"
     )]
     Upstream(UpstreamVerb),
+    /// Work on the database that several servers share
+    ///
+    /// mcp.store.url names it; without that, everything is kept in the state directory and there is nothing to do.
+    #[command(subcommand, after_help = "Examples:\n  llmc store migrate")]
+    Store(StoreVerb),
     /// Work on this repository
     #[command(
         subcommand,
@@ -452,6 +457,19 @@ pub(crate) enum ConfigVerb {
         after_help = "Examples:\n  llmc config check\n  llmc config check --config other.toml"
     )]
     Check,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreVerb {
+    /// Create or upgrade the tables in the database
+    ///
+    /// Servers do it themselves if they may. Connects as mcp.store.admin_url if that is set, and then also creates the role
+    /// of mcp.store.url if it does not exist and gives it the rights that servers need. Exit code 75 if the database cannot
+    /// be used.
+    #[command(
+        after_help = "Examples:\n  llmc store migrate\n  LLMC_MCP__STORE__ADMIN_URL=postgres://postgres:PASSWORD@db/llmc llmc store migrate"
+    )]
+    Migrate,
 }
 
 #[derive(Debug, Subcommand)]

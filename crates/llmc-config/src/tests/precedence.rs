@@ -210,6 +210,16 @@ fn environment_values_come_bare_or_as_toml() {
             "https://u:p@h/v1",
             "rlm.base_url = \"https://***@h/v1\"",
         ),
+        (
+            "LLMC_MCP__STORE__URL",
+            "postgres://u:p/@a@h:1/d?sslmode=verify-full",
+            "mcp.store.url = \"postgres://***@h:1/d?sslmode=verify-full\"",
+        ),
+        (
+            "LLMC_MCP__STORE__ADMIN_URL",
+            "postgres://h/d?user=u&password=p&connect_timeout=2",
+            "mcp.store.admin_url = \"postgres://h/d?user=u&password=***&connect_timeout=2\"",
+        ),
     ];
     for (name, value, expect) in cases {
         check("", &[(name, value)], &[], &format!("{expect}  # {name}"));

@@ -12,6 +12,7 @@ use llmc_exec::{
     Settings, ToolChain, Unresolved, check_tool_chains, is_interpreter, run_probes,
 };
 use llmc_sandbox::ParserConfinement;
+use llmc_store::DatabaseReport;
 use llmc_tools::state::{self, Store};
 use llmc_tools::{App, ConfinementSummary, ErrorKind, mode};
 
@@ -32,6 +33,8 @@ struct Findings {
     /// Why the state directory cannot be used.
     unusable: Option<String>,
     stores: Vec<Store>,
+    /// The shared database, in words.
+    database: Option<DatabaseFinding>,
     /// The history of changes, in words.
     history: String,
     confinement: ConfinementSummary,
@@ -59,6 +62,14 @@ struct Findings {
     problems: Vec<String>,
 }
 
+/// The database of `mcp.store.url`.
+struct DatabaseFinding {
+    /// User, host and name.
+    address: String,
+    tenant: String,
+    state: Result<DatabaseReport, llmc_store::Error>,
+}
+
 pub(super) fn run(common: &Common, json: bool) -> Result<ExitCode, Failure> {
     let loaded = load(common)?;
     let observability = &loaded.config.mcp.observability;
@@ -74,10 +85,16 @@ pub(super) fn run(common: &Common, json: bool) -> Result<ExitCode, Failure> {
         true => page::document(&found),
         false => page::text(&found),
     })?;
-    Ok(match found.problems.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(ErrorKind::IsolationRequired.row().exit),
-    })
+    let is_away = |database: &DatabaseFinding| database.state.is_err();
+    let code = match (
+        found.problems.is_empty(),
+        found.database.as_ref().is_some_and(is_away),
+    ) {
+        (false, _) => ErrorKind::IsolationRequired.row().exit,
+        (true, true) => ErrorKind::Unavailable.row().exit,
+        (true, false) => return Ok(ExitCode::SUCCESS),
+    };
+    Ok(ExitCode::from(code))
 }
 
 fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
@@ -142,6 +159,11 @@ fn examine(app: &Arc<App>, stores: Vec<Store>) -> Findings {
         sources: sources(app),
         unusable,
         stores,
+        database: app.database().map(|database| DatabaseFinding {
+            address: database.settings().url.to_string(),
+            tenant: database.settings().tenant.to_string(),
+            state: database.check(),
+        }),
         history,
         confinement: ConfinementSummary::of(app),
         scripts: app.script_backend(),

@@ -15,6 +15,7 @@ pub(super) fn run(common: &Common) -> Result<ExitCode, Failure> {
     let app = App::start(loaded)?;
     app.announce_commands();
     app.keep_stubs();
+    app.connect_store();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("llmc")

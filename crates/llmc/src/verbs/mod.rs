@@ -15,6 +15,7 @@ mod rag;
 mod rlm;
 mod serve;
 mod shell;
+mod store;
 mod te;
 mod tool;
 mod tools;
@@ -31,7 +32,7 @@ use llmc_config::{ConfigError, ConfigInputs, LoadedConfig, LogLevel};
 use llmc_tools::{App, Error, ErrorKind};
 use serde_json::{Map, Value};
 
-use crate::cli::{Cli, Common, ConfigVerb, RepoVerb, RlmVerb, Verb};
+use crate::cli::{Cli, Common, ConfigVerb, RepoVerb, RlmVerb, StoreVerb, Verb};
 use crate::log::{self, LineFormat};
 
 /// Message and exit code of a failed verb.
@@ -108,6 +109,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Trust(args) => trust::run(common, &args),
         Verb::Install(args) => install::run(common, &args),
         Verb::Upstream(verb) => upstream::run(common, verb),
+        Verb::Store(StoreVerb::Migrate) => store::migrate(common),
         Verb::Uninstall(args) => install::uninstall(common, &args),
         Verb::Completions { shell } => shell::completions(shell),
         Verb::Man { folder } => shell::man(folder.as_deref()),

@@ -24,6 +24,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
     app.expect_questions();
     app.keep_history();
     app.keep_stubs();
+    app.connect_store();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers())
         .thread_name("llmc")

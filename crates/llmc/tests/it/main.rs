@@ -35,7 +35,7 @@
 //! - `rlm`: recursive analysis, against a scripted model
 //! - `trust`: what a repository's own files cannot do to configuration, start and tokens
 //! - `tui`: the live picture, in a real terminal
-//! - `deploy`: what containers rely on
+//! - `deploy`: what containers rely on; `store`: servers that share a database
 //! - `names`: names and words across the workspace; `threat_model`: the tests that it names
 //! - `goldens`: recorded answers of every tool on every surface
 //! - `documents`: documents and images, real ones and hostile ones
@@ -110,6 +110,7 @@ mod run_pytest;
 mod shapes;
 mod shell;
 mod soak;
+mod store;
 mod te;
 mod te_cli;
 mod te_diff;

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 /// The first word of a test that is not in this binary, and its crate.
-const CRATES: [(&str, &str); 5] = [
+const CRATES: [(&str, &str); 7] = [
     ("exec", "llmc-exec"),
     ("sandbox", "llmc-sandbox"),
     ("host", "llmc-host"),
     ("config", "llmc-config"),
     ("model", "llmc-model"),
+    ("database", "llmc-store"),
+    ("stores", "llmc-envelope"),
 ];
 
 fn repository() -> PathBuf {

@@ -39,6 +39,9 @@ pub(super) fn text(found: &Findings) -> String {
     for (name, value) in stores(found) {
         row("", format!("{name}: {value}"));
     }
+    for line in database(found) {
+        row("store", line);
+    }
     row("history", found.history.clone());
     for warning in &found.warnings {
         row("warning", warning.clone());
@@ -86,7 +89,14 @@ pub(super) fn text(found: &Findings) -> String {
     for problem in &found.problems {
         let _ = writeln!(out, "problem: {problem}");
     }
-    if found.problems.is_empty() {
+    let away = found
+        .database
+        .iter()
+        .filter_map(|found| found.state.as_ref().err());
+    for error in away.clone() {
+        let _ = writeln!(out, "problem: {error}; {}", error.hint());
+    }
+    if found.problems.is_empty() && away.count() == 0 {
         out.push_str("everything that the configuration requires is in force\n");
     }
     out
@@ -134,9 +144,19 @@ pub(super) fn document(found: &Findings) -> String {
             json!({"name": tool.name, "program": tool.program, "works": works, "says": says})
         })
         .collect();
+    let database = found.database.as_ref().map(|found| match &found.state {
+        Ok(report) => json!({
+            "address": found.address, "tenant": found.tenant, "server": report.server, "role": report.role,
+            "schema": report.schema, "encrypted": report.is_encrypted,
+            "round_trip_ms": report.round_trip.as_secs_f64() * 1000.0, "problem": null, "hint": null,
+        }),
+        Err(error) => json!({
+            "address": found.address, "tenant": found.tenant, "problem": error.to_string(), "hint": error.hint(),
+        }),
+    });
     let settings = found.app.command_settings();
     let document = json!({
-        "ok": found.problems.is_empty(),
+        "ok": found.problems.is_empty() && database.as_ref().is_none_or(|database| database["problem"].is_null()),
         "version": env!("CARGO_PKG_VERSION"),
         "kernel": found.kernel,
         "uid": found.uid,
@@ -150,6 +170,7 @@ pub(super) fn document(found: &Findings) -> String {
             "stores": stores,
             "history": found.history,
         },
+        "store": database,
         "commands": {
             "summary": found.confinement.to_string(),
             "profile": found.confinement.profile,
@@ -204,6 +225,31 @@ fn state(found: &Findings) -> String {
         None => format!("{dir}, writable"),
         Some(why) => format!("{dir}: {why}"),
     }
+}
+
+/// The shared database and what is known of it.
+fn database(found: &Findings) -> Vec<String> {
+    let Some(found) = &found.database else {
+        return Vec::new();
+    };
+    let address = format!("{}, tenant {}", found.address, found.tenant);
+    let Ok(report) = &found.state else {
+        return vec![address];
+    };
+    let schema = match report.schema {
+        Some(schema) => format!("schema {schema}"),
+        None => "no tables yet; the first server creates them".to_owned(),
+    };
+    let connection = match report.is_encrypted {
+        true => "encrypted",
+        false => "not encrypted",
+    };
+    let milliseconds = report.round_trip.as_secs_f64() * 1000.0;
+    let (server, role) = (&report.server, &report.role);
+    vec![
+        address,
+        format!("{server}, role {role}, {schema}, {connection}, {milliseconds:.1} ms a round trip"),
+    ]
 }
 
 fn stores(found: &Findings) -> Vec<(&str, String)> {
