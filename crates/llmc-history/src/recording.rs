@@ -1,6 +1,6 @@
 //! What one call changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use llmc_host::walk::IgnoreLookup;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::head;
 use crate::history::{Inner, Work};
 use crate::snapshot::{Stamp, now_ns};
-use crate::store::{ChangeRow, NewEntryRow};
+use crate::store::{self, ChangeRow, NewEntryRow};
 
 /// Steps of a script that are kept, and the length of one.
 const MAX_STEPS: usize = 500;
@@ -67,6 +67,8 @@ struct Notes {
     paths: Vec<Vec<u8>>,
     /// Of these, the ones that other calls leave to this one.
     claims: Vec<Vec<u8>>,
+    /// The newest entry when a path was named.
+    newest_entries: HashMap<Vec<u8>, Option<EntryId>>,
     ignored: Vec<IgnoredPath>,
     steps: Vec<String>,
     head: Option<String>,
@@ -166,7 +168,30 @@ impl Recording {
             request.entry.shared = inner.active_calls()? > 0;
             inner.commit(work, findings, EntrySource::Outside, &request)?;
         }
+        if self.scope == RecordingScope::NamedPaths {
+            let newest = inner.store.read(|conn| store::newest_entry(conn, None))?;
+            notes.newest_entries.insert(key.to_vec(), newest);
+        }
         Ok(())
+    }
+
+    /// The entry in which another server has recorded, as a change from outside, what this call changed: it compared the
+    /// workspace between the change and the end of the call.
+    fn recorded_by_another(&self, notes: &Notes) -> Result<Option<Recorded>> {
+        for (path, before) in &notes.newest_entries {
+            let newest = self
+                .inner
+                .store
+                .read(|conn| store::newest_entry(conn, Some(path)))?;
+            if newest.is_some() && newest > *before {
+                return Ok(Some(Recorded {
+                    id: newest,
+                    shared: true,
+                    ..Recorded::default()
+                }));
+            }
+        }
+        Ok(None)
     }
 
     /// Notes what a script did, in one line.
@@ -255,7 +280,10 @@ impl Recording {
         if end == RecordingEnd::GoesOn && recorded.is_some() {
             notes.steps.clear();
         }
-        Ok(recorded)
+        match recorded {
+            None => self.recorded_by_another(notes),
+            recorded => Ok(recorded),
+        }
     }
 
     fn ignored_changes(&self, notes: &mut Notes) -> Vec<ChangeRow> {

@@ -315,6 +315,19 @@ pub(crate) fn is_in_snapshot(conn: &Connection, path: &[u8]) -> Result<bool> {
         .exists([path])
 }
 
+/// The newest entry that has a change of this path; the newest of all without one.
+pub(crate) fn newest_entry(conn: &Connection, path: Option<&[u8]>) -> Result<Option<EntryId>> {
+    let newest: Option<i64> = match path {
+        Some(path) => conn
+            .prepare_cached("SELECT MAX(entry) FROM changes WHERE path = ?1")?
+            .query_row([path], |row| row.get(0))?,
+        None => conn
+            .prepare_cached("SELECT MAX(id) FROM entries")?
+            .query_row([], |row| row.get(0))?,
+    };
+    Ok(newest.map(|id| EntryId(id.cast_unsigned())))
+}
+
 /// Stores a path's newest state; a path that is gone keeps a row so that other servers learn of it.
 pub(crate) fn put_snapshot(
     conn: &Connection,

@@ -31,6 +31,25 @@ fn what_one_server_recorded_the_other_does_not_record_again() {
     assert_eq!(one.read("a"), "a0");
 }
 
+/// Another server compares the workspace after a file was written and before the call that wrote it has ended.
+#[test]
+fn a_change_that_another_server_saw_first_is_in_the_entry_of_that_server() {
+    let (one, two) = pair();
+    let recorded = one.tool(&["new"], || {
+        one.write("new", "1");
+        assert!(two.command(|| {}).is_none());
+    });
+    let recorded = recorded.expect("an entry");
+    let entries = one.history.list(&EntryFilter::default()).unwrap();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert_eq!(recorded.id, Some(entries[0].id));
+    assert!(recorded.shared && recorded.not_undoable.is_none());
+    one.undo(entries[0].id);
+    assert!(!one.path("new").exists());
+    // A call that changes nothing has no entry, whatever happened to the path before.
+    assert!(one.tool(&["new"], || {}).is_none());
+}
+
 #[test]
 fn calls_at_the_same_time_are_shared_and_undo_asks() {
     let (one, two) = pair();

@@ -94,7 +94,10 @@ fn calls_of_all_servers_are_seen_also_after_restarts() {
     let wrote = calls(&server, &server.token, "query=NEEDLE%20in", 1);
     let wrote = detail(&server, &wrote[0]);
     let entry = wrote["entry"].as_str();
-    let entry = entry.unwrap_or_else(|| panic!("{written:?}"));
+    let entry = entry.unwrap_or_else(|| {
+        let history = server.get("/api/history").ok();
+        panic!("{written:?}: {history}")
+    });
     let shown = server.get(&format!("/api/history/{entry}")).ok();
     assert_eq!(shown["changes"][0]["path"], "b.txt");
     assert_eq!(
