@@ -83,7 +83,11 @@ pub(crate) async fn migrate(settings: &DatabaseSettings) -> Result<MigrationRepo
         let from = upgrade(&client).await?;
         let created_role = match settings.admin_url {
             Some(_) => admit(&client, settings).await?,
-            None => false,
+            None => {
+                // The servers will be this role: one that is refused later must not own the tables.
+                check_usable(&client).await?;
+                false
+            }
         };
         client.batch_execute("COMMIT").await?;
         Ok(MigrationReport {

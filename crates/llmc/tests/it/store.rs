@@ -116,7 +116,7 @@ fn while_the_database_is_away_everything_else_goes_on() {
     client.assert_contains(
         "linux_fs_write",
         json!({"path": "new.txt", "content": "new"}),
-        "new.txt",
+        "bytes_written",
     );
     // A server that starts now serves as well.
     let mut late = server(&workspace, &url, "late");
@@ -231,7 +231,7 @@ fn what_is_wrong_with_a_store_is_told_with_what_to_do() {
     let sound = run(&database.url(), &["doctor", "--json"]);
     let found: Value = serde_json::from_str(&sound.stdout).unwrap();
     assert_eq!(found["store"]["tenant"], "default", "{}", found["store"]);
-    assert_eq!(found["store"]["role"], database.role);
+    assert_eq!(found["store"]["role"], database.role, "{}", found["store"]);
     assert_eq!(
         found["store"]["schema"],
         Value::Null,
