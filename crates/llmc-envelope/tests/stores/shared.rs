@@ -68,7 +68,7 @@ fn a_tenant_learns_nothing_of_another() {
 }
 
 /// Servers store results while the database is stopped and started: what they were told is stored can be read, what was
-/// not stored says why, and nobody starts anything again.
+/// not stored says why, and nothing is started again.
 #[test]
 fn a_database_that_goes_away_loses_nothing_it_acknowledged() {
     let Some(cluster) = TestCluster::start() else {

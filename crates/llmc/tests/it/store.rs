@@ -248,7 +248,7 @@ fn what_is_wrong_with_a_store_is_told_with_what_to_do() {
     );
 }
 
-/// The file comes with the repository, and would send what agents read to whoever wrote it.
+/// The file comes with the repository, and would send what agents read to its author.
 #[test]
 fn a_repository_cannot_name_a_store() {
     let workspace = workspace(
