@@ -20,6 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -54,8 +55,14 @@ pub struct TestCluster {
     programs: PathBuf,
     dir: PathBuf,
     port: u16,
-    keeper: Mutex<Option<Child>>,
+    keeper: Mutex<Option<Keeper>>,
     databases: AtomicU32,
+}
+
+/// The shell that runs a cluster, and the thread that reads the cluster's log to its end.
+struct Keeper {
+    shell: Child,
+    log: JoinHandle<()>,
 }
 
 /// An empty database and the role that owns it.
@@ -105,20 +112,24 @@ impl TestCluster {
         command.arg(self.programs.join("postgres"));
         command.arg("-D").arg(self.dir.join("data"));
         command.stdin(Stdio::piped()).stderr(Stdio::piped());
-        let mut keeper = command.stdout(Stdio::null()).spawn().unwrap();
-        let ready = ready_line(BufReader::new(keeper.stderr.take().unwrap()));
+        let mut shell = command.stdout(Stdio::null()).spawn().unwrap();
+        let (ready, log) = ready_line(BufReader::new(shell.stderr.take().unwrap()));
         let said = ready.recv_timeout(CLUSTER_TIMEOUT);
         if let Err(why) = said.unwrap_or_else(|_| Err("no answer".to_owned())) {
             panic!("PostgreSQL did not start: {why}");
         }
-        *self.keeper.lock().unwrap() = Some(keeper);
+        *self.keeper.lock().unwrap() = Some(Keeper { shell, log });
     }
 
     /// Ends it as `kill -SIGNAL` does: `QUIT` drops every connection at once, `KILL` is a crash.
+    ///
+    /// Returns when all its processes have ended. After `KILL` the ones that serve connections go on until they notice
+    /// that their parent is gone, and can still commit; the log ends with the last of them.
     pub fn stop(&self, signal: &str) {
-        let mut keeper = self.keeper.lock().unwrap().take().unwrap();
-        writeln!(keeper.stdin.take().unwrap(), "{signal}").unwrap();
-        keeper.wait().unwrap();
+        let Keeper { mut shell, log } = self.keeper.lock().unwrap().take().unwrap();
+        writeln!(shell.stdin.take().unwrap(), "{signal}").unwrap();
+        shell.wait().unwrap();
+        log.join().unwrap();
     }
 
     /// A new database with a role that owns it and is no superuser.
@@ -246,8 +257,8 @@ impl Drop for TestCluster {
     fn drop(&mut self) {
         if let Some(mut keeper) = self.keeper.lock().unwrap().take() {
             // The end of its input is the sign to end the cluster and remove the folder.
-            drop(keeper.stdin.take());
-            let _ = keeper.wait();
+            drop(keeper.shell.stdin.take());
+            let _ = keeper.shell.wait();
         } else {
             let _ = fs::remove_dir_all(&self.dir);
         }
@@ -297,9 +308,11 @@ fn find_programs() -> Option<PathBuf> {
 }
 
 /// Tells when the cluster is ready, or what it said before it ended; what it says later is read and dropped.
-fn ready_line(lines: impl BufRead + Send + 'static) -> Receiver<Result<(), String>> {
+fn ready_line(
+    lines: impl BufRead + Send + 'static,
+) -> (Receiver<Result<(), String>>, JoinHandle<()>) {
     let (said, ready) = channel();
-    std::thread::spawn(move || {
+    let log = std::thread::spawn(move || {
         let mut log = String::new();
         for line in lines.lines().map_while(Result::ok) {
             if line.contains("ready to accept connections") {
@@ -311,7 +324,7 @@ fn ready_line(lines: impl BufRead + Send + 'static) -> Receiver<Result<(), Strin
         }
         let _ = said.send(Err(log));
     });
-    ready
+    (ready, log)
 }
 
 fn free_port() -> u16 {
