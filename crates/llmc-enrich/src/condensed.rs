@@ -13,6 +13,14 @@ pub struct Totals {
     pub size: Option<u64>,
 }
 
+/// Lines in the middle of a text that are not shown, while all others are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LineGap {
+    /// How many lines stand before them.
+    pub skip: u64,
+    pub count: u64,
+}
+
 /// An answer within a token budget, with an account of what it leaves out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Condensed {
@@ -28,6 +36,8 @@ pub struct Condensed {
     pub truncated: bool,
     /// The place (path) where most of it is.
     pub hot_zone: Option<String>,
+    /// What is left out, where it is one run of lines of the whole text.
+    pub gap: Option<LineGap>,
 }
 
 impl Condensed {

@@ -133,6 +133,7 @@ fn render(
         shown,
         truncated: true,
         hot_zone: hot_zone(diff),
+        gap: None,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::budget::{clip, cost, line_ends, plural, thousands, within};
 use crate::error_lines::{self, ErrorLines, is_negated};
 use crate::preview::TextEnds;
 use crate::terminal::settled;
-use crate::{Condensed, Totals};
+use crate::{Condensed, LineGap, Totals};
 
 /// Bytes shown of one line.
 const MAX_LINE_BYTES: usize = 500;
@@ -34,8 +34,14 @@ impl Favour {
     }
 }
 
-/// The head and tail of a text within the budget, the lines between counted; untouched when it fits.
+/// An excerpt of a part of an output, whose lines are not the lines of the output.
 pub(crate) fn excerpt(text: &str, budget: usize, favour: Favour) -> Condensed {
+    let found = excerpt_of_output(text, budget, favour);
+    Condensed { gap: None, ..found }
+}
+
+/// The head and tail of a text within the budget, the lines between counted; untouched when it fits.
+pub(crate) fn excerpt_of_output(text: &str, budget: usize, favour: Favour) -> Condensed {
     if fits(text, budget) {
         return Condensed::whole(text);
     }
@@ -123,6 +129,12 @@ pub(crate) fn excerpt_ends(
             shown: text.total_lines - unshown,
             truncated: true,
             hot_zone: None,
+            gap: line_gap(
+                text.total_lines,
+                first.lines.len() as u64,
+                last.lines.len() as u64,
+                first.clipped + last.clipped,
+            ),
         }
     })
 }
@@ -223,7 +235,14 @@ fn render(
         shown: head_lines + tail_lines + errors.len() as u64,
         truncated: true,
         hot_zone: None,
+        gap: line_gap(total, head_lines, tail_lines, head.clipped + tail.clipped),
     }
+}
+
+/// The lines between a head and a tail; `None` where clipped lines are left out as well.
+fn line_gap(total: u64, head: u64, tail: u64, clipped: u64) -> Option<LineGap> {
+    let count = total - head - tail;
+    (count > 0 && clipped == 0).then_some(LineGap { skip: head, count })
 }
 
 /// What is not shown, in lines and in bytes.

@@ -426,6 +426,7 @@ fn render<'m>(
         truncated: withheld > 0 || clipped > 0,
         hot_zone: hot_zone(matches, files),
         totals: Totals::default(),
+        gap: None,
     }
 }
 

@@ -41,4 +41,4 @@ mod terminal;
 pub mod testrun;
 
 pub use budget::thousands;
-pub use condensed::{Condensed, Totals};
+pub use condensed::{Condensed, LineGap, Totals};

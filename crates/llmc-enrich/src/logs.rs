@@ -233,7 +233,7 @@ fn render(survey: &LogSurvey, head: &str, tail: &str, totals: Totals, tokens: us
         totals,
         shown,
         truncated: true,
-        hot_zone: None,
+        ..Condensed::default()
     }
 }
 

@@ -13,7 +13,7 @@ use llmc_tokens::{count, fits};
 use crate::budget::{clip, crumb_cost, plural, thousands};
 use crate::entries::{FoundPath, FoundPaths, condense_find};
 use crate::error_lines::ErrorLines;
-use crate::excerpt::{Favour, excerpt, excerpt_ends, line_count};
+use crate::excerpt::{Favour, excerpt, excerpt_ends, excerpt_of_output, line_count};
 use crate::preview::{self, PreviewPart, TextEnds};
 use crate::sniff::{self, ContentKind};
 use crate::{Condensed, Totals, diff, git, grep, logs, testrun};
@@ -272,6 +272,7 @@ pub fn condense_command(
     };
     let mut found = by_name.unwrap_or_else(|| excerpt_ends(larger, error_lines, budget));
     if other.total_bytes > 0 {
+        found.gap = None;
         found.breadcrumbs.push(format!(
             "{other_name}: {} lines, left out",
             other.total_lines
@@ -394,6 +395,7 @@ fn by_program(
         _ => return None,
     };
     if stderr.total_bytes > 0 {
+        found.gap = None;
         found.body.push_str("[stderr]\n");
         found.body.push_str(&complaint.body);
         let crumbs = complaint.breadcrumbs.iter();
@@ -482,6 +484,12 @@ fn joined<'a>(stdout: &'a str, stderr: &'a str) -> Cow<'a, str> {
 
 /// Both streams as head and tail; what stderr says is short and matters more than its length.
 fn fallback(stdout: &str, stderr: &str, favour: Favour, budget: usize) -> Condensed {
+    if stderr.is_empty() {
+        return excerpt_of_output(stdout, budget, favour);
+    }
+    if stdout.is_empty() {
+        return excerpt_of_output(stderr, budget, favour);
+    }
     if stderr.trim().is_empty() {
         return excerpt(stdout, budget, favour);
     }

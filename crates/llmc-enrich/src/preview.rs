@@ -75,7 +75,7 @@ pub fn condense(
         },
         shown,
         truncated: short,
-        hot_zone: None,
+        ..Condensed::default()
     };
     match asked {
         PreviewPart::Whole if text.tail.is_none() && fits(text.head, room) => {

@@ -311,6 +311,7 @@ fn render(run: &TestRun, raw_len: u64, tokens: usize) -> Condensed {
         },
         shown: shown as u64,
         hot_zone: hot_zone(run),
+        gap: None,
     }
 }
 

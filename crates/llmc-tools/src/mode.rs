@@ -1,6 +1,7 @@
 //! Which tools a mode lists, and the instructions that come with it.
 
 use llmc_config::{Config, ExecProfile, Mode};
+use llmc_enrich::thousands;
 
 use crate::call::nearest;
 use crate::catalog::{self, TOOLS};
@@ -112,18 +113,21 @@ pub fn instructions(config: &Config) -> String {
     let told = sentences.iter().filter(|sentence| {
         reach.unreachable(sentence).is_empty() && (runs_shell || !sentence.contains("shell lines"))
     });
-    told.copied().collect::<Vec<_>>().join(" ")
+    let budget = thousands(config.mcp.te.budget_tokens);
+    let text = told.copied().collect::<Vec<_>>().join(" ");
+    text.replace("{budget}", &budget)
 }
 
 const THREE_CALLS: &str = "Most tasks take two or three calls: look and run the tests; edit, test and show the diff; review.";
 const SCRIPTS: &str = "One execute_code script does many steps: its open and subprocess work on the workspace, every tool is a \
      function that raises on failure, such as tools.linux_fs_edit(path, old_text, new_text), and tools.search(\"words\") finds more.";
 const SCRIPT_COMMANDS: &str =
-    "tools.run_cmd(line) returns .stdout and .exit_code, and does not raise.";
+    "tools.run_cmd(line) returns .stdout, .stderr and .exit_code, and does not raise.";
 const UNDO: &str = "tools.undo() takes back the last change.";
 const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
-const CUT_ANSWERS: &str = "A cut answer ends with a line that names the call for the rest.";
+const CUT_ANSWERS: &str =
+    "Answers over {budget} tokens lose their middle; the last line names the call for it.";
 
 fn sentences(mode: Mode) -> &'static [&'static str] {
     match mode {
@@ -152,7 +156,7 @@ fn sentences(mode: Mode) -> &'static [&'static str] {
              it.",
         ],
         Mode::CodeExecution => &[
-            "LLMC: files, search and commands of one workspace, for Python scripts; paths are relative to its root.",
+            "LLMC: one workspace for Python scripts; paths are relative to its root.",
             THREE_CALLS,
             SCRIPTS,
             SCRIPT_COMMANDS,

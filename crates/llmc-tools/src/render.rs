@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use llmc_enrich::{Condensed, Totals};
+use llmc_enrich::{Condensed, LineGap, Totals};
 use llmc_envelope::HandleId;
 use llmc_envelope::cut::Cut;
 use llmc_envelope::neutral::{Ansi, neutralise};
@@ -268,7 +268,7 @@ pub(crate) enum RestExtent {
     #[default]
     Everything,
     /// All there was, of which these lines in the middle are not shown.
-    Between(LeftOutLines),
+    Between(LineGap),
     /// The whole file of which lines are shown.
     WholeFile,
     /// The first of more than were kept in memory.
@@ -279,14 +279,6 @@ pub(crate) enum RestExtent {
     Known,
 }
 
-/// Lines between a start and an end that are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LeftOutLines {
-    /// How many lines stand before them.
-    pub(crate) skip: u64,
-    pub(crate) count: u64,
-}
-
 impl RestExtent {
     /// What the handle of a text returns of which both ends are shown.
     pub(crate) fn of_cut(text: &str, cut: &Cut<'_>) -> RestExtent {
@@ -294,7 +286,7 @@ impl RestExtent {
             return RestExtent::Everything;
         }
         let skip = memchr::memchr_iter(b'\n', &text.as_bytes()[..cut.next]).count();
-        RestExtent::Between(LeftOutLines {
+        RestExtent::Between(LineGap {
             skip: skip as u64,
             count: cut.left.lines,
         })

@@ -279,7 +279,11 @@ fn fitted<'a, O: Render>(output: &'a O, mut room: AnswerRoom<'_>) -> Result<Rend
             break;
         };
         let handle = rendition.rest.as_ref().and(sample_handle());
-        let rest = handle.and_then(|id| rest_note_of(room.cx, id, RestExtent::Everything));
+        let extent = rendition
+            .rest
+            .as_ref()
+            .map_or_else(RestExtent::default, |rest| rest.extent);
+        let rest = handle.and_then(|id| rest_note_of(room.cx, id, extent));
         let tokens = llmc_tokens::count(&te_text(&rendition, handle, rest, layout));
         if tokens <= budget || room.tokens == 0 {
             break;

@@ -73,6 +73,7 @@ pub fn condense_find(found: &FoundPaths, budget_tokens: usize) -> Condensed {
             shown: total,
             truncated: false,
             hot_zone,
+            gap: None,
         };
     }
     let room = room.saturating_sub(REMARK_TOKENS);
@@ -94,6 +95,7 @@ pub fn condense_find(found: &FoundPaths, budget_tokens: usize) -> Condensed {
         body: all,
         totals,
         hot_zone,
+        gap: None,
     }
 }
 

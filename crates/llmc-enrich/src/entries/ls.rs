@@ -106,7 +106,7 @@ pub fn condense_ls(
                 },
                 shown: places.len() as u64,
                 truncated: places.len() as u64 != total,
-                hot_zone: None,
+                ..Condensed::default()
             };
         }
         shown.truncate(shown.len() - 1 - ((tokens - room) / 20).min(shown.len() - 1));

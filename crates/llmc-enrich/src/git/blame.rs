@@ -85,7 +85,7 @@ fn render(runs: &[BlameRun<'_>], lines: u64, tokens: usize) -> Condensed {
         },
         shown,
         truncated: true,
-        hot_zone: None,
+        ..Condensed::default()
     }
 }
 

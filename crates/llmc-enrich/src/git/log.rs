@@ -89,7 +89,7 @@ fn render(
         },
         shown,
         truncated: true,
-        hot_zone: None,
+        ..Condensed::default()
     }
 }
 

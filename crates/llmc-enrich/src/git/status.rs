@@ -122,6 +122,7 @@ fn render(status: &GitStatus<'_>, tokens: usize) -> Condensed {
         shown,
         truncated: true,
         hot_zone: hot_zone(&groups),
+        gap: None,
     }
 }
 

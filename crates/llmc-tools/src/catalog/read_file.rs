@@ -36,7 +36,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 
 pub(super) struct ReadFile;
 
-/// Read a file, document, image, path::Symbol or handle; returns lines, sha tag.
+/// Read a file, document, image, path::Class.method or handle; returns lines, sha tag.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Args {

@@ -1,12 +1,13 @@
 //! What an answer leaves out: keeping it under a handle, and the call that returns it.
 
+use llmc_enrich::LineGap;
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{BYTES_KEPT_LIMIT, Draft, Payload, SourceStamp};
 use llmc_host::{CancelToken, MAX_ANSWER_BYTES, sha256_hex};
 
 use crate::cx::{Cx, Surface};
 use crate::error::Result;
-use crate::render::{FileScope, LeftOutLines, Rest, RestExtent, RestSource};
+use crate::render::{FileScope, Rest, RestExtent, RestSource};
 
 /// More lines than this are not suggested in one call, because `read_file` returns all lines that are asked for.
 const MAX_LINES_ASKED_AT_ONCE: u64 = 400;
@@ -37,8 +38,8 @@ pub(super) fn rest_note_of(cx: &Cx, id: HandleId, extent: RestExtent) -> Option<
 }
 
 /// The call that returns just the lines that are left out, where a reader can ask for lines of a stored result.
-fn between_note(cx: &Cx, id: HandleId, lines: LeftOutLines) -> String {
-    let LeftOutLines { skip, count } = lines;
+fn between_note(cx: &Cx, id: HandleId, lines: LineGap) -> String {
+    let LineGap { skip, count } = lines;
     let is_few = count <= MAX_LINES_ASKED_AT_ONCE;
     let what = match is_few {
         true => "returns these lines",

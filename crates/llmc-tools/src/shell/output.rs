@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use llmc_enrich::output;
+use llmc_enrich::{LineGap, output};
 use llmc_envelope::receipt::Receipt;
 use llmc_exec::ExitStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -84,14 +84,14 @@ impl CommandOutput {
     }
 
     /// Everything that was printed, byte for byte; a note where it could not be kept.
-    fn rest(&self) -> std::result::Result<Rest<'_>, String> {
+    fn rest(&self, gap: Option<LineGap>) -> std::result::Result<Rest<'_>, String> {
         if let Some(why) = self.spool().lost() {
             return Err(format!("the rest is not kept: {why}"));
         }
-        let extent = if self.output_capped {
-            RestExtent::UntilEnded
-        } else {
-            RestExtent::Everything
+        let extent = match gap {
+            _ if self.output_capped => RestExtent::UntilEnded,
+            Some(gap) => RestExtent::Between(gap),
+            None => RestExtent::Everything,
         };
         let rest = Rest::written("command", |mut out: &mut dyn Write| {
             self.spool().write_to(&mut out)
@@ -118,7 +118,7 @@ impl CommandOutput {
             data: serde_json::to_value(document).ok(),
             ..Rendition::data().truncated(truncated)
         };
-        self.finish(rendition, shown)
+        self.finish(rendition, shown, None)
     }
 
     fn document(&self, stdout: String, stderr: String) -> CommandDocument {
@@ -130,9 +130,14 @@ impl CommandOutput {
         }
     }
 
-    fn finish<'a>(&'a self, mut rendition: Rendition<'a>, shown_bytes: usize) -> Rendition<'a> {
+    fn finish<'a>(
+        &'a self,
+        mut rendition: Rendition<'a>,
+        shown_bytes: usize,
+        gap: Option<LineGap>,
+    ) -> Rendition<'a> {
         if rendition.truncated {
-            match self.rest() {
+            match self.rest(gap) {
                 Ok(rest) => rendition.rest = Some(rest),
                 Err(note) => rendition.notes.push(note),
             }
@@ -162,7 +167,7 @@ impl Render for CommandOutput {
             let whole = self.spool().whole().is_some();
             let shown = self.spool().heads_len();
             let rendition = Rendition::data().truncated(!whole);
-            return Ok(self.finish(rendition, shown));
+            return Ok(self.finish(rendition, shown, None));
         }
         if self.form == OutputForm::Streams {
             return Ok(self.streams(room));
@@ -179,22 +184,22 @@ impl Render for CommandOutput {
                         rendition.notes.push(note.to_owned());
                     }
                 }
-                self.finish(rendition, 0)
+                self.finish(rendition, 0, None)
             }
             OutputView::BothEnds { text, kept, left } => {
                 let receipt = Receipt::new().cut(kept, left, 1);
                 let text = super::condense::with_status(&text, self.status);
                 let length = text.len();
                 let rendition = Rendition::text(text, receipt).truncated(true);
-                self.finish(rendition, length)
+                self.finish(rendition, length, None)
             }
             OutputView::Condensed(found, content_type) => {
-                let length = found.body.len();
+                let (length, gap) = (found.body.len(), found.gap);
                 let mut rendition = Rendition::te(name, found);
                 if let Some(kind) = content_type {
                     rendition = rendition.content_type(kind);
                 }
-                self.finish(rendition, length)
+                self.finish(rendition, length, gap)
             }
         })
     }

@@ -269,7 +269,7 @@ impl Render for Preview {
             },
             shown: files,
             truncated: printed.is_cut || is_cut,
-            hot_zone: None,
+            ..Condensed::default()
         };
         Ok(self.finish(Rendition::te("preview", found), room))
     }

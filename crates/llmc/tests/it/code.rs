@@ -335,8 +335,22 @@ fn a_cut_answer_names_the_call_that_returns_just_the_lines_it_left_out() {
     let mut client = server(&workspace, &["mcp.te.budget_tokens=700"]);
     let all: Vec<String> = (0..400).map(|i| format!("line {i} of a script")).collect();
     let code = "for i in range(400): print(f'line {i} of a script')";
-    for (code, failed) in [(code.to_owned(), false), (format!("{code}\n1 / 0"), true)] {
-        let (is_error, text) = client.call_tool("execute_code", json!({"code": code}));
+    let command = "seq 0 399 | sed 's/.*/line & of a script/'";
+    for (tool, arguments, failed) in [
+        ("execute_code", json!({"code": code}), false),
+        (
+            "execute_code",
+            json!({"code": format!("{code}\n1 / 0")}),
+            true,
+        ),
+        ("run_cmd", json!({"command": command}), false),
+        (
+            "run_cmd",
+            json!({"command": format!("{command}; exit 3")}),
+            false,
+        ),
+    ] {
+        let (is_error, text) = client.call_tool(tool, arguments);
         assert_eq!(is_error, failed, "{text}");
         let receipt = text.lines().last().unwrap();
         assert!(receipt.ends_with(" returns these lines"), "{receipt}");
