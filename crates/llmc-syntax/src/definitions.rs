@@ -1,14 +1,17 @@
 //! Definitions of a source file, found on one walk over its syntax tree.
 
+mod content_kinds;
+mod embedded;
 mod macro_items;
 
 use std::ops::ControlFlow;
 
+use self::embedded::EmbeddedNodes;
 use tree_sitter::{Node, ParseOptions, Parser, Range, Tree, TreeCursor};
 
 use crate::budget::{ParseBudget, ParseClock};
 use crate::language::Language;
-use crate::names::{declares_function, name_of};
+use crate::names::{assignment, declares_function, name_of};
 use crate::references::{Reference, ReferenceCollector};
 use crate::service::{ParseFailure, ParseGoal, parse_within};
 use crate::table::{self, DefinitionNode, DefinitionScope, NameLocation};
@@ -129,6 +132,7 @@ pub(crate) fn walk_source(
         macros: (language == Language::Rust)
             .then(|| grammar.id_for_node_kind("macro_invocation", true)),
         wraps: 0,
+        embedded: EmbeddedNodes::of(language, &grammar),
     };
     if !walk.run_from(0, clock) && want == ParseGoal::References {
         return None;
@@ -175,6 +179,7 @@ struct OpenNode {
     definition: bool,
     kind: u16,
     row: usize,
+    start: usize,
 }
 
 struct TreeWalk<'t> {
@@ -189,6 +194,8 @@ struct TreeWalk<'t> {
     macros: Option<u16>,
     /// How many wrapping macros are around.
     wraps: usize,
+    /// The nodes that hold code in other languages.
+    embedded: Option<EmbeddedNodes>,
 }
 
 impl TreeWalk<'_> {
@@ -207,6 +214,7 @@ impl TreeWalk<'_> {
             let mut open = OpenNode {
                 kind: node.kind_id(),
                 row: node.start_position().row,
+                start: node.start_byte(),
                 ..OpenNode::default()
             };
             if let Some(entry) = self.table.entry(node.kind_id())
@@ -226,6 +234,7 @@ impl TreeWalk<'_> {
             let macro_items = local == 0
                 && self.macros == Some(node.kind_id())
                 && self.walk_macro_items(node, depth, clock);
+            self.walk_embedded(node, depth, clock);
             if !macro_items && self.cursor.goto_first_child() {
                 local += usize::from(open.local);
                 depth += usize::from(open.definition);
@@ -256,13 +265,16 @@ impl TreeWalk<'_> {
         depth: usize,
         local: usize,
     ) -> Option<Definition> {
-        let name = name_of(node, entry.name)?;
+        let name = name_of(node, entry.name, self.source)?;
         // A macro body may be anything; what does not parse as an item is skipped.
         if self.wraps > 0 && node.has_error() {
             return None;
         }
-        let mut kind = entry.kind;
-        let mut body = node.child_by_field_name("body");
+        let mut kind = match entry.kind_by_content {
+            true => content_kinds::of(node, self.source).unwrap_or(entry.kind),
+            false => entry.kind,
+        };
+        let mut body = self.body_of(node);
         match entry.name {
             NameLocation::Bodied => {
                 body?;
@@ -275,11 +287,12 @@ impl TreeWalk<'_> {
                 }
             }
             NameLocation::Assigned => {
-                let value = node
-                    .child_by_field_name("value")
-                    .or_else(|| node.child_by_field_name("right"))?;
+                let (_, value) = assignment(node)?;
                 match value.kind() {
-                    "arrow_function" | "function_expression" | "generator_function" => {
+                    "arrow_function"
+                    | "function_expression"
+                    | "generator_function"
+                    | "function_definition" => {
                         kind = DefinitionKind::Function;
                         body = value.child_by_field_name("body");
                     }
@@ -287,10 +300,12 @@ impl TreeWalk<'_> {
                         kind = DefinitionKind::Class;
                         body = value.child_by_field_name("body");
                     }
-                    _ if node.kind() != "variable_declarator" || local > 0 => return None,
-                    _ => {}
+                    _ if local > 0 => return None,
+                    _ if matches!(node.kind(), "variable_declarator" | "assignment_statement") => {}
+                    _ => return None,
                 }
             }
+            NameLocation::LocalValue if !self.is_local_value() => return None,
             _ => {}
         }
         let text = self.text(name);
@@ -308,6 +323,25 @@ impl TreeWalk<'_> {
             name_start: name.start_byte(),
             depth,
         })
+    }
+
+    fn body_of<'n>(&self, node: Node<'n>) -> Option<Node<'n>> {
+        let body = node.child_by_field_name("body");
+        if body.is_some() || !self.table.has_bodies {
+            return body;
+        }
+        let mut cursor = node.walk();
+        node.named_children(&mut cursor)
+            .find(|child| self.table.is_body(child.kind_id()))
+    }
+
+    /// Whether an HCL attribute here is a value by itself: at the top of a file, or in a `locals` block.
+    fn is_local_value(&self) -> bool {
+        match self.open.as_slice() {
+            [_file, _body] => true,
+            [_file, _body, block, _inner] => self.source[block.start..].starts_with("locals"),
+            _ => false,
+        }
     }
 
     fn text(&self, node: Node<'_>) -> &str {

@@ -16,6 +16,20 @@ pub enum Language {
     Ruby,
     Php,
     Bash,
+    Lua,
+    Zig,
+    Protobuf,
+    Hcl,
+    Dockerfile,
+    Css,
+    Html,
+    Vue,
+    Svelte,
+    Kotlin,
+    Swift,
+    Scala,
+    Elixir,
+    Sql,
 }
 
 /// Extensions, lower case, by language.
@@ -38,6 +52,20 @@ const EXTENSIONS: &[(Language, &[&str])] = &[
     (Language::Ruby, &["rb", "rake", "gemspec"]),
     (Language::Php, &["php", "phtml"]),
     (Language::Bash, &["sh", "bash", "bats", "ksh"]),
+    (Language::Lua, &["lua", "rockspec"]),
+    (Language::Zig, &["zig"]),
+    (Language::Protobuf, &["proto"]),
+    (Language::Hcl, &["tf", "tfvars", "hcl"]),
+    (Language::Dockerfile, &["dockerfile", "containerfile"]),
+    (Language::Css, &["css"]),
+    (Language::Html, &["html", "htm", "xhtml"]),
+    (Language::Vue, &["vue"]),
+    (Language::Svelte, &["svelte"]),
+    (Language::Kotlin, &["kt", "kts"]),
+    (Language::Swift, &["swift"]),
+    (Language::Scala, &["scala", "sc", "sbt"]),
+    (Language::Elixir, &["ex", "exs"]),
+    (Language::Sql, &["sql"]),
 ];
 
 /// Whole names, where there is no extension to go by.
@@ -57,6 +85,7 @@ const NAMES: &[(Language, &[&str])] = &[
             "APKBUILD",
         ],
     ),
+    (Language::Dockerfile, &["Dockerfile", "Containerfile"]),
 ];
 
 /// Programs a `#!` line names, without version digits.
@@ -67,11 +96,13 @@ const INTERPRETERS: &[(Language, &[&str])] = &[
     (Language::Ruby, &["ruby"]),
     (Language::Php, &["php"]),
     (Language::Bash, &["sh", "bash", "dash", "ksh", "ash"]),
+    (Language::Lua, &["lua", "luajit"]),
+    (Language::Elixir, &["elixir"]),
 ];
 
 impl Language {
     /// How many there are.
-    pub(super) const COUNT: usize = Self::Bash as usize + 1;
+    pub(super) const COUNT: usize = Self::Sql as usize + 1;
 
     /// All of them, by their number.
     pub(super) const ALL: [Language; Self::COUNT] = [
@@ -88,6 +119,20 @@ impl Language {
         Self::Ruby,
         Self::Php,
         Self::Bash,
+        Self::Lua,
+        Self::Zig,
+        Self::Protobuf,
+        Self::Hcl,
+        Self::Dockerfile,
+        Self::Css,
+        Self::Html,
+        Self::Vue,
+        Self::Svelte,
+        Self::Kotlin,
+        Self::Swift,
+        Self::Scala,
+        Self::Elixir,
+        Self::Sql,
     ];
 
     /// By name and extension alone.
@@ -103,6 +148,10 @@ impl Language {
         }
         if extension == "C" || extension == "H" {
             return Some(Self::Cpp);
+        }
+        // `Dockerfile.dev`
+        if matches!(stem, "Dockerfile" | "Containerfile") {
+            return Some(Self::Dockerfile);
         }
         look_up(EXTENSIONS, &extension.to_ascii_lowercase())
     }
@@ -127,6 +176,20 @@ impl Language {
         let program = program.rsplit('/').next()?;
         let bare = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         look_up(INTERPRETERS, bare)
+    }
+
+    /// The language of the scripts that are embedded in a file of this language.
+    pub(super) fn of_embedded_scripts(self) -> Option<Self> {
+        let script = match self {
+            Self::Html => Self::JavaScript,
+            Self::Vue | Self::Svelte => Self::TypeScript,
+            _ => return None,
+        };
+        Some(if script.has_grammar() {
+            script
+        } else {
+            Self::JavaScript
+        })
     }
 
     /// Whether this build can parse it.
@@ -156,7 +219,25 @@ impl Language {
             Self::Ruby => tree_sitter_ruby::LANGUAGE,
             #[cfg(feature = "heavy-grammars")]
             Self::Php => tree_sitter_php::LANGUAGE_PHP,
-            #[cfg(not(feature = "heavy-grammars"))]
+            Self::Lua => tree_sitter_lua::LANGUAGE,
+            Self::Zig => tree_sitter_zig::LANGUAGE,
+            Self::Protobuf => tree_sitter_proto::LANGUAGE,
+            Self::Hcl => tree_sitter_hcl::LANGUAGE,
+            Self::Dockerfile => tree_sitter_containerfile::LANGUAGE,
+            Self::Css => tree_sitter_css::LANGUAGE,
+            // Vue and Svelte files are elements too; what their scripts define is found by the scripts' own grammar.
+            Self::Html | Self::Vue | Self::Svelte => tree_sitter_html::LANGUAGE,
+            #[cfg(feature = "more-grammars")]
+            Self::Kotlin => tree_sitter_kotlin_ng::LANGUAGE,
+            #[cfg(feature = "more-grammars")]
+            Self::Swift => tree_sitter_swift::LANGUAGE,
+            #[cfg(feature = "more-grammars")]
+            Self::Scala => tree_sitter_scala::LANGUAGE,
+            #[cfg(feature = "more-grammars")]
+            Self::Elixir => tree_sitter_elixir::LANGUAGE,
+            #[cfg(feature = "more-grammars")]
+            Self::Sql => tree_sitter_sequel::LANGUAGE,
+            #[cfg(not(all(feature = "heavy-grammars", feature = "more-grammars")))]
             _ => return None,
         };
         Some(function.into())

@@ -92,6 +92,8 @@ const KINDS: &[(u8, &[&str])] = &[
             "package_identifier",
             "constant",
             "name",
+            "simple_identifier",
+            "alias",
         ],
     ),
     (WORD, &["word"]),
@@ -115,6 +117,8 @@ const KINDS: &[(u8, &[&str])] = &[
             "composite_literal",
             "command",
             "decorator",
+            "function_call",
+            "invocation",
         ],
     ),
     (
@@ -136,6 +140,12 @@ const KINDS: &[(u8, &[&str])] = &[
             "qualified_name",
             "scoped_type_identifier",
             "non_null_expression",
+            "dot_index_expression",
+            "method_index_expression",
+            "navigation_expression",
+            "navigation_suffix",
+            "object_reference",
+            "dot",
         ],
     ),
     (
@@ -150,6 +160,7 @@ const KINDS: &[(u8, &[&str])] = &[
             "using_directive",
             "namespace_use_declaration",
             "preproc_include",
+            "import",
         ],
     ),
     (
@@ -166,6 +177,8 @@ const KINDS: &[(u8, &[&str])] = &[
             "base_class_clause",
             "base_clause",
             "class_interface_clause",
+            "delegation_specifiers",
+            "inheritance_specifier",
         ],
     ),
 ];
@@ -181,6 +194,10 @@ const CALLEE: &[&str] = &[
     "field",
     "attribute",
     "property",
+    "target",
+    "right",
+    "suffix",
+    "member",
 ];
 /// Fields whose content a type derives from, in grammars without a node for it.
 const BASES: &[&str] = &["superclasses", "trait"];

@@ -1,12 +1,10 @@
 //! Which nodes of each grammar define something, and where their name is.
 
+mod rows;
+
 use std::sync::OnceLock;
 
-use super::DefinitionKind::{
-    self, Class, Constant, Declaration, Enum, Field, Function, Impl, Interface, Macro, Module,
-    Struct, Type, Variable, Variant,
-};
-use super::Language;
+use super::{DefinitionKind, Language};
 
 /// Where a node keeps the name it defines, and what else decides whether it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,16 +17,28 @@ pub(super) enum NameLocation {
     BodiedOrDeclared,
     /// In a C declarator, inside pointers, arrays and parameters.
     Declarator,
-    /// In its field `type`.
-    Type,
-    /// In its field `property`.
-    Property,
+    /// In the field of this name.
+    In(&'static str),
     /// In its first named child.
     FirstChild,
+    /// In its first child of this kind.
+    Child(&'static str),
     /// In its field `left`, if that is a bare name.
     Left,
-    /// A JavaScript name with a value: a function if the value is one, else a variable, then not a local one.
+    /// A name with a value: a function if the value is one, else a variable, then not a local one.
     Assigned,
+    /// In the last label of an HCL block: `resource "aws_instance" "web"`.
+    Label,
+    /// In an HCL attribute at the top of a file or in a `locals` block.
+    LocalValue,
+    /// In the last part of the first selector of a CSS rule.
+    Selector,
+    /// In a CSS declaration of a custom property: `--accent: red`.
+    CustomProperty,
+    /// In the attribute `id` of an HTML element.
+    Id,
+    /// In the argument of `def`, `defmodule` and their like in Elixir.
+    ElixirDefinition,
 }
 
 /// Where a node counts.
@@ -46,21 +56,26 @@ pub(super) struct DefinitionNode {
     pub(super) kind: DefinitionKind,
     pub(super) name: NameLocation,
     pub(super) scope: DefinitionScope,
+    /// Whether what stands in the node decides about its kind, as `interface` in a Kotlin class.
+    pub(super) kind_by_content: bool,
 }
 
 /// The entries of a language by the number its grammar gives a node.
 #[derive(Debug)]
 pub(super) struct NodeTable {
     entries: &'static [DefinitionNode],
-    /// Per node: 0, or an entry's place plus 1, or [`LOCAL`] added.
+    /// Per node: 0, or an entry's place plus 1, with [`LOCAL`] and [`BODY`] added.
     nodes: Vec<u8>,
+    /// Whether any node is a body.
+    pub(super) has_bodies: bool,
 }
 
 const LOCAL: u8 = 0x80;
+const BODY: u8 = 0x40;
 
 impl NodeTable {
     pub(super) fn entry(&self, node: u16) -> Option<&'static DefinitionNode> {
-        let place = self.nodes.get(usize::from(node)).copied()? & !LOCAL;
+        let place = self.nodes.get(usize::from(node)).copied()? & !(LOCAL | BODY);
         self.entries.get(usize::from(place.checked_sub(1)?))
     }
 
@@ -70,6 +85,13 @@ impl NodeTable {
             .get(usize::from(node))
             .is_some_and(|bits| bits & LOCAL != 0)
     }
+
+    /// Whether the node is the body of a definition, in a grammar that has no field for it.
+    pub(super) fn is_body(&self, node: u16) -> bool {
+        self.nodes
+            .get(usize::from(node))
+            .is_some_and(|bits| bits & BODY != 0)
+    }
 }
 
 /// The table of a language, made at its first use.
@@ -77,7 +99,8 @@ pub(super) fn of(language: Language, grammar: &tree_sitter::Language) -> &'stati
     static TABLES: [OnceLock<NodeTable>; Language::COUNT] =
         [const { OnceLock::new() }; Language::COUNT];
     TABLES[language as usize].get_or_init(|| {
-        let (entries, local) = rows(language);
+        let (entries, local) = rows::definitions(language);
+        let bodies = rows::bodies(language);
         let nodes = (0..grammar.node_kind_count())
             .map(|id| {
                 let id = u16::try_from(id).unwrap_or(u16::MAX);
@@ -93,226 +116,14 @@ pub(super) fn of(language: Language, grammar: &tree_sitter::Language) -> &'stati
                     .and_then(|place| u8::try_from(place + 1).ok())
                     .unwrap_or(0);
                 let local = if local.contains(&kind) { LOCAL } else { 0 };
-                place | local
+                let body = if bodies.contains(&kind) { BODY } else { 0 };
+                place | local | body
             })
             .collect();
-        NodeTable { entries, nodes }
+        NodeTable {
+            entries,
+            nodes,
+            has_bodies: !bodies.is_empty(),
+        }
     })
 }
-
-const fn at(node: &'static str, kind: DefinitionKind, name: NameLocation) -> DefinitionNode {
-    DefinitionNode {
-        node,
-        kind,
-        name,
-        scope: DefinitionScope::Anywhere,
-    }
-}
-
-const fn not_local(node: &'static str, kind: DefinitionKind, name: NameLocation) -> DefinitionNode {
-    DefinitionNode {
-        node,
-        kind,
-        name,
-        scope: DefinitionScope::NotLocal,
-    }
-}
-
-type TableRows = (&'static [DefinitionNode], &'static [&'static str]);
-
-/// The nodes that define, and those whose inside is local.
-fn rows(language: Language) -> TableRows {
-    match language {
-        Language::Rust => RUST,
-        Language::Python => PYTHON,
-        Language::JavaScript | Language::TypeScript | Language::Tsx => SCRIPT,
-        Language::Go => GO,
-        Language::Java => JAVA,
-        Language::C | Language::Cpp => C,
-        Language::CSharp => CSHARP,
-        Language::Ruby => RUBY,
-        Language::Php => PHP,
-        Language::Bash => BASH,
-    }
-}
-
-const RUST: TableRows = (
-    &[
-        at("function_item", Function, NameLocation::Field),
-        at("function_signature_item", Function, NameLocation::Field),
-        at("struct_item", Struct, NameLocation::Field),
-        at("union_item", Struct, NameLocation::Field),
-        at("enum_item", Enum, NameLocation::Field),
-        at("enum_variant", Variant, NameLocation::Field),
-        at("field_declaration", Field, NameLocation::Field),
-        at("trait_item", Interface, NameLocation::Field),
-        at("impl_item", Impl, NameLocation::Type),
-        at("type_item", Type, NameLocation::Field),
-        at("associated_type", Type, NameLocation::Field),
-        at("const_item", Constant, NameLocation::Field),
-        at("static_item", Variable, NameLocation::Field),
-        at("mod_item", Module, NameLocation::BodiedOrDeclared),
-        at("macro_definition", Macro, NameLocation::Field),
-    ],
-    &["block"],
-);
-
-const PYTHON: TableRows = (
-    &[
-        at("function_definition", Function, NameLocation::Field),
-        at("class_definition", Class, NameLocation::Field),
-        not_local("assignment", Variable, NameLocation::Left),
-    ],
-    &["function_definition", "lambda"],
-);
-
-/// JavaScript and TypeScript: nodes that a grammar does not know never come up.
-const SCRIPT: TableRows = (
-    &[
-        at("function_declaration", Function, NameLocation::Field),
-        at(
-            "generator_function_declaration",
-            Function,
-            NameLocation::Field,
-        ),
-        at("function_signature", Declaration, NameLocation::Field),
-        at("method_definition", Function, NameLocation::Field),
-        at("method_signature", Function, NameLocation::Field),
-        at("abstract_method_signature", Function, NameLocation::Field),
-        at("class_declaration", Class, NameLocation::Field),
-        at("abstract_class_declaration", Class, NameLocation::Field),
-        at("interface_declaration", Interface, NameLocation::Field),
-        at("enum_declaration", Enum, NameLocation::Field),
-        at("enum_assignment", Variant, NameLocation::Field),
-        at("type_alias_declaration", Type, NameLocation::Field),
-        at("internal_module", Module, NameLocation::Field),
-        at("module", Module, NameLocation::Field),
-        at("field_definition", Field, NameLocation::Property),
-        at("public_field_definition", Field, NameLocation::Field),
-        at("property_signature", Field, NameLocation::Field),
-        at("variable_declarator", Variable, NameLocation::Assigned),
-        at("assignment_expression", Variable, NameLocation::Assigned),
-        at("pair", Variable, NameLocation::Assigned),
-    ],
-    &["statement_block"],
-);
-
-const GO: TableRows = (
-    &[
-        at("function_declaration", Function, NameLocation::Field),
-        at("method_declaration", Function, NameLocation::Field),
-        at("method_elem", Function, NameLocation::Field),
-        at("type_spec", Type, NameLocation::Field),
-        at("type_alias", Type, NameLocation::Field),
-        at("field_declaration", Field, NameLocation::Field),
-        not_local("const_spec", Constant, NameLocation::Field),
-        not_local("var_spec", Variable, NameLocation::Field),
-    ],
-    &["block"],
-);
-
-const JAVA: TableRows = (
-    &[
-        at("class_declaration", Class, NameLocation::Field),
-        at("record_declaration", Class, NameLocation::Field),
-        at("interface_declaration", Interface, NameLocation::Field),
-        at(
-            "annotation_type_declaration",
-            Interface,
-            NameLocation::Field,
-        ),
-        at("enum_declaration", Enum, NameLocation::Field),
-        at("enum_constant", Variant, NameLocation::Field),
-        at("method_declaration", Function, NameLocation::Field),
-        at("constructor_declaration", Function, NameLocation::Field),
-        at(
-            "compact_constructor_declaration",
-            Function,
-            NameLocation::Field,
-        ),
-        at("field_declaration", Field, NameLocation::Declarator),
-        at("constant_declaration", Constant, NameLocation::Declarator),
-    ],
-    &["block"],
-);
-
-/// C and C++.
-const C: TableRows = (
-    &[
-        at("function_definition", Function, NameLocation::Declarator),
-        at("struct_specifier", Struct, NameLocation::Bodied),
-        at("union_specifier", Struct, NameLocation::Bodied),
-        at("class_specifier", Class, NameLocation::Bodied),
-        at("enum_specifier", Enum, NameLocation::Bodied),
-        at("enumerator", Variant, NameLocation::Field),
-        at("type_definition", Type, NameLocation::Declarator),
-        at("alias_declaration", Type, NameLocation::Field),
-        at("concept_definition", Interface, NameLocation::Field),
-        at("namespace_definition", Module, NameLocation::Field),
-        at("preproc_def", Macro, NameLocation::Field),
-        at("preproc_function_def", Macro, NameLocation::Field),
-        at("field_declaration", Field, NameLocation::Declarator),
-        not_local("declaration", Variable, NameLocation::Declarator),
-    ],
-    &["compound_statement"],
-);
-
-const CSHARP: TableRows = (
-    &[
-        at("class_declaration", Class, NameLocation::Field),
-        at("record_declaration", Class, NameLocation::Field),
-        at("struct_declaration", Struct, NameLocation::Field),
-        at("interface_declaration", Interface, NameLocation::Field),
-        at("enum_declaration", Enum, NameLocation::Field),
-        at("enum_member_declaration", Variant, NameLocation::Field),
-        at("delegate_declaration", Type, NameLocation::Field),
-        at("method_declaration", Function, NameLocation::Field),
-        at("constructor_declaration", Function, NameLocation::Field),
-        at("local_function_statement", Function, NameLocation::Field),
-        at("property_declaration", Field, NameLocation::Field),
-        at("event_declaration", Field, NameLocation::Field),
-        at("namespace_declaration", Module, NameLocation::Field),
-        at(
-            "file_scoped_namespace_declaration",
-            Module,
-            NameLocation::Field,
-        ),
-        not_local("variable_declarator", Field, NameLocation::Field),
-    ],
-    &["block", "arrow_expression_clause"],
-);
-
-const RUBY: TableRows = (
-    &[
-        at("class", Class, NameLocation::Field),
-        at("module", Module, NameLocation::Field),
-        at("method", Function, NameLocation::Field),
-        at("singleton_method", Function, NameLocation::Field),
-        not_local("assignment", Constant, NameLocation::Left),
-    ],
-    &["method", "singleton_method", "block", "do_block"],
-);
-
-const PHP: TableRows = (
-    &[
-        at("class_declaration", Class, NameLocation::Field),
-        at("interface_declaration", Interface, NameLocation::Field),
-        at("trait_declaration", Class, NameLocation::Field),
-        at("enum_declaration", Enum, NameLocation::Field),
-        at("enum_case", Variant, NameLocation::Field),
-        at("function_definition", Function, NameLocation::Field),
-        at("method_declaration", Function, NameLocation::Field),
-        at("property_element", Field, NameLocation::FirstChild),
-        at("const_element", Constant, NameLocation::FirstChild),
-        at("namespace_definition", Module, NameLocation::Field),
-    ],
-    &["compound_statement"],
-);
-
-const BASH: TableRows = (
-    &[
-        at("function_definition", Function, NameLocation::Field),
-        not_local("variable_assignment", Variable, NameLocation::Field),
-    ],
-    &["compound_statement", "subshell"],
-);

@@ -4,6 +4,7 @@ use super::budget::ParseClock;
 use super::definitions::parse;
 use super::*;
 
+mod more_languages;
 mod uses;
 
 /// The definitions as `line kind name`, one a line.

@@ -47,6 +47,20 @@ const DEFINING_WORDS: &[&str] = &[
     "concept",
     "delegate",
     "mut",
+    "fun",
+    "val",
+    "object",
+    "protocol",
+    "typealias",
+    "message",
+    "service",
+    "rpc",
+    "table",
+    "view",
+    "local",
+    "defp",
+    "defmodule",
+    "defmacro",
 ];
 
 /// Words that stand before a name in use, where otherwise a type would stand before a name defined.
@@ -131,7 +145,8 @@ pub(super) fn of(language: Language, line: &str, matched: Range<usize>) -> Defin
 
 fn of_name(language: Language, before: &str, name: &str, after: &str) -> DefinitionChance {
     use Language::{
-        Bash, C, CSharp, Cpp, Go, Java, JavaScript, Php, Python, Ruby, Rust, Tsx, TypeScript,
+        Bash, C, CSharp, Cpp, Dockerfile, Elixir, Go, Hcl, Java, JavaScript, Lua, Php, Python,
+        Ruby, Rust, Sql, Tsx, TypeScript,
     };
 
     let before = before.trim();
@@ -140,7 +155,9 @@ fn of_name(language: Language, before: &str, name: &str, after: &str) -> Definit
         .iter()
         .any(|mark| before.starts_with(mark))
         || before == "*"
-        || (before.starts_with('#') && matches!(language, Python | Ruby | Bash));
+        || (before.starts_with('#')
+            && matches!(language, Python | Ruby | Bash | Elixir | Hcl | Dockerfile))
+        || (before.starts_with("--") && matches!(language, Lua | Sql));
     if comment {
         return DefinitionChance::None;
     }

@@ -40,6 +40,7 @@ impl TreeWalk<'_> {
             uses: self.uses.take(),
             macros: self.macros,
             wraps: self.wraps + 1,
+            embedded: None,
         };
         if let Some(uses) = &mut inner.uses {
             let name = call.child_by_field_name("macro");
