@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use llmc_host::walk::{IgnoreLookup, WalkGuard};
-use llmc_host::{STATE_DIR, file_type};
+use llmc_host::{STATE_DIR, file_type, is_remote_file_system};
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat, openat2,
     statat,
@@ -20,7 +20,6 @@ use crate::compare::{Compared, Comparer, is_rule};
 use crate::entry::PathState;
 use crate::error::{Error, Result};
 use crate::snapshot::{Known, KnownDir, Snapshot, Stamp, is_within, join, now_ns};
-use crate::watch::is_remote;
 
 /// Known files for which one thread is enough.
 const FILES_PER_THREAD: u64 = 2_000;
@@ -130,7 +129,7 @@ impl Comparer<'_> {
     /// Compares the workspace by its known names; `None` when it has to be walked.
     pub(crate) fn by_names(&self) -> Result<Option<Compared>> {
         let top = self.roots.open_dir(".").map_err(Error::from)?;
-        if !fstatfs(&top.fd).is_ok_and(|file_system| !is_remote(&file_system)) {
+        if !fstatfs(&top.fd).is_ok_and(|file_system| !is_remote_file_system(&file_system)) {
             return Ok(None);
         }
         let guard = top.guard(self.roots);

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use llmc_host::is_remote_file_system;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
@@ -18,17 +19,6 @@ use crate::snapshot::is_within;
 
 /// Dirty paths above which a walk is cheaper.
 const MAX_DIRTY_PATHS: usize = 20_000;
-
-/// File systems that other machines change without an event here: NFS, SMB, CIFS, FUSE, 9P, Ceph, AFS.
-const REMOTE_FILE_SYSTEMS: [u32; 7] = [
-    0x6969,
-    0x517b,
-    0xff53_4d42,
-    0x6573_5546,
-    0x0102_1997,
-    0x00c3_6400,
-    0x5346_414f,
-];
 
 /// Where to look.
 #[derive(Debug, Default)]
@@ -65,21 +55,10 @@ pub(crate) struct Watch {
     is_partial: bool,
 }
 
-/// Whether changes come without events, and directories may keep their times when names come or go.
-pub(crate) fn is_remote(file_system: &rustix::fs::StatFs) -> bool {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::unnecessary_cast,
-        reason = "magic numbers have 32 bits; the field's type differs between targets"
-    )]
-    REMOTE_FILE_SYSTEMS.contains(&(file_system.f_type as u32))
-}
-
 impl Watch {
     /// `None` where changes would go unnoticed.
     pub(crate) fn new(workspace: &Path) -> Option<Watch> {
-        if is_remote(&rustix::fs::statfs(workspace).ok()?) {
+        if is_remote_file_system(&rustix::fs::statfs(workspace).ok()?) {
             return None;
         }
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;

@@ -52,7 +52,7 @@ pub use cancel::CancelToken;
 pub use error::{Error, Result};
 pub use exact::{NewEntry, PathEntry, PutOutcome};
 pub use git_config::included_git_configs;
-pub use mounts::unescaped_mount_point;
+pub use mounts::{is_local_file_system, is_remote_file_system, unescaped_mount_point};
 pub use patch::{PatchAction, PatchedFile};
 pub use private_file::open_private;
 pub use read::{

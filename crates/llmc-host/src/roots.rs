@@ -434,6 +434,11 @@ impl RootedPath {
         &self.rel
     }
 
+    /// The root that it lies in, as a canonical absolute path.
+    pub fn root_path(&self) -> &Path {
+        &self.root.path
+    }
+
     /// The canonical absolute path. For rules, locks and display; never to be opened.
     pub fn absolute(&self) -> PathBuf {
         if self.rel.is_empty() {

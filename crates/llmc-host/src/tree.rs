@@ -439,6 +439,16 @@ impl TreeOperation<'_> {
         level: usize,
     ) -> Result<()> {
         let here = self.enter(dir, name, level)?;
+        if level == 0
+            && let Some((path, holder)) =
+                self.locks.shared_holder_below(absolute, self.requested)?
+        {
+            return Err(Error::Busy {
+                path: self.workspace.roots.display_absolute(&path),
+                holder,
+                waited_ms: 0,
+            });
+        }
         for (name, file_type) in entries(&here, self.requested)? {
             self.cancel.check()?;
             let path = absolute.join(&name);

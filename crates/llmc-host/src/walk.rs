@@ -17,6 +17,7 @@ mod ignores;
 mod list;
 mod queue;
 mod threads;
+mod watched;
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,6 +39,7 @@ pub use self::guard::WalkGuard;
 pub use self::ignores::{AncestorIgnores, IgnoreLookup};
 pub use self::list::{DirListing, FileKind, ListDetail, ListEntry, ListOptions, list};
 pub(crate) use self::threads::{ThreadsEnd, run};
+pub use self::watched::{TreeChanges, WatchedTree};
 
 use self::dir::{
     Dir, DirReader, MAX_WALK_DEPTH, MoreEntries, NameBatch, OpenedDir, is_on_kernel_fs, open_file,
@@ -139,6 +141,18 @@ impl Default for WalkStats {
     }
 }
 
+impl WalkStats {
+    fn count(&mut self, visit: VisitOutcome) {
+        match visit {
+            VisitOutcome::Done => self.files += 1,
+            VisitOutcome::Binary => self.skipped.binary += 1,
+            VisitOutcome::TooLarge => self.skipped.too_large += 1,
+            VisitOutcome::Unreadable => self.skipped.unreadable += 1,
+            VisitOutcome::Stopped => self.complete = false,
+        }
+    }
+}
+
 /// Receives the files of a walk; each thread has its own visitor.
 pub trait FileVisitor: Send + 'static {
     fn visit(&mut self, file: &WalkFile<'_>) -> VisitOutcome;
@@ -163,6 +177,8 @@ pub enum VisitOutcome {
 #[derive(Debug)]
 pub struct WalkFile<'a> {
     path: &'a [u8],
+    /// Bytes of the path that lie before the start of the walk.
+    base: usize,
     name: &'a CStr,
     dir: BorrowedFd<'a>,
     device: u64,
@@ -171,19 +187,24 @@ pub struct WalkFile<'a> {
 impl WalkFile<'_> {
     /// Its path relative to the start of the walk.
     pub fn path(&self) -> &[u8] {
+        &self.path[self.base..]
+    }
+
+    /// Its path relative to the root that the walk starts in.
+    pub fn path_from_root(&self) -> &[u8] {
         self.path
     }
 
     /// Its status; a link is not followed.
     pub fn lstat(&self) -> Result<Stat> {
         statat(self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|errno| Error::from_errno(&escape(self.path), errno))
+            .map_err(|errno| Error::from_errno(&escape(self.path()), errno))
     }
 
     /// Opens it for reading, if it still is a regular file.
     pub fn open(&self) -> Result<(OwnedFd, Stat)> {
         open_file(self.dir, self.name, self.device)
-            .map_err(|errno| Error::from_errno(&escape(self.path), errno))
+            .map_err(|errno| Error::from_errno(&escape(self.path()), errno))
     }
 }
 
@@ -208,10 +229,13 @@ pub fn walk<V: FileVisitor>(
     }
     let shared = Arc::new(WalkShared {
         queue: WorkQueue::default(),
-        hidden: options.hidden,
+        entries: EntryRules {
+            hidden: options.hidden,
+            guard: options.guard.clone(),
+            base,
+        },
         links: options.links,
         file_glob: options.file_glob.clone(),
-        guard: options.guard.clone(),
         base,
         compiler,
         cancel: cancel.clone(),
@@ -244,10 +268,9 @@ pub fn walk<V: FileVisitor>(
 
 struct WalkShared {
     queue: WorkQueue,
-    hidden: Hidden,
+    entries: EntryRules,
     links: VisitLinks,
     file_glob: Option<FileGlob>,
-    guard: Option<WalkGuard>,
     /// Bytes of an internal path, which begins at the workspace root, that lie before the start of the walk.
     base: usize,
     compiler: IgnoreCompiler,
@@ -413,44 +436,13 @@ impl<V: FileVisitor> WalkWorker<V> {
             {
                 continue;
             }
-            if name.to_bytes().starts_with(b".") {
-                if self.shared.hidden == Hidden::Skip {
-                    skipped.hidden += 1;
-                    continue;
-                }
-                if is_dir && is_never_entered(name) {
-                    skipped.ignored += 1;
-                    continue;
-                }
-            }
-            if let Some(guard) = &self.shared.guard {
-                let refused = if is_dir {
-                    guard.refuses_dir(&path[self.shared.base..])
-                } else {
-                    guard.refuses_file(name.to_bytes())
-                };
-                if refused {
-                    skipped.ignored += 1;
-                    continue;
-                }
-            }
-            let kind = if is_dir {
-                IgnoreTarget::Dir
-            } else {
-                IgnoreTarget::File
-            };
-            if dir
-                .rules
-                .as_ref()
-                .is_some_and(|rules| rules.ignore(path, kind))
-            {
-                skipped.ignored += 1;
-            } else if !is_dir {
-                self.files.push(name);
-            } else if dir.depth >= MAX_WALK_DEPTH {
-                skipped.unreadable += 1;
-            } else {
-                self.dirs.push(name.to_owned());
+            let rules = dir.rules.as_deref();
+            match self.shared.entries.class(path, name, is_dir, rules) {
+                EntryClass::Hidden => skipped.hidden += 1,
+                EntryClass::Ignored => skipped.ignored += 1,
+                EntryClass::Visited if !is_dir => self.files.push(name),
+                EntryClass::Visited if dir.depth >= MAX_WALK_DEPTH => skipped.unreadable += 1,
+                EntryClass::Visited => self.dirs.push(name.to_owned()),
             }
         }
         // Smallest paths first: visitors that keep only the smallest can then drop later ones early.
@@ -491,26 +483,77 @@ impl<V: FileVisitor> WalkWorker<V> {
             path.truncate(stem);
             path.extend_from_slice(name.to_bytes());
             let visit = self.visitor.visit(&WalkFile {
-                path: &path[self.shared.base..],
+                path: &path,
+                base: self.shared.base,
                 name,
                 dir: fd,
                 device: dir.device,
             });
-            match visit {
-                VisitOutcome::Done => self.tally.files += 1,
-                VisitOutcome::Binary => self.tally.skipped.binary += 1,
-                VisitOutcome::TooLarge => self.tally.skipped.too_large += 1,
-                VisitOutcome::Unreadable => self.tally.skipped.unreadable += 1,
-                VisitOutcome::Stopped => {
-                    self.tally.complete = false;
-                    self.has_stopped = true;
-                    self.shared.queue.close();
-                    break;
-                }
+            self.tally.count(visit);
+            if visit == VisitOutcome::Stopped {
+                self.has_stopped = true;
+                self.shared.queue.close();
+                break;
             }
             index += 1;
         }
         self.path = path;
+    }
+}
+
+/// What a walk makes of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EntryClass {
+    Visited,
+    Hidden,
+    Ignored,
+}
+
+/// The rules of a walk on single names, but for a glob.
+#[derive(Debug)]
+struct EntryRules {
+    hidden: Hidden,
+    guard: Option<WalkGuard>,
+    /// Bytes of a path that lie before the start of the walk.
+    base: usize,
+}
+
+impl EntryRules {
+    /// The class of the entry `name` at `path`, relative to the root, in a directory with these ignore rules.
+    fn class(
+        &self,
+        path: &[u8],
+        name: &CStr,
+        is_dir: bool,
+        ignores: Option<&IgnoreRules>,
+    ) -> EntryClass {
+        if name.to_bytes().starts_with(b".") {
+            if self.hidden == Hidden::Skip {
+                return EntryClass::Hidden;
+            }
+            if is_dir && is_never_entered(name) {
+                return EntryClass::Ignored;
+            }
+        }
+        if let Some(guard) = &self.guard {
+            let is_refused = if is_dir {
+                guard.refuses_dir(&path[self.base..])
+            } else {
+                guard.refuses_file(name.to_bytes())
+            };
+            if is_refused {
+                return EntryClass::Ignored;
+            }
+        }
+        let target = if is_dir {
+            IgnoreTarget::Dir
+        } else {
+            IgnoreTarget::File
+        };
+        match ignores {
+            Some(ignores) if ignores.ignore(path, target) => EntryClass::Ignored,
+            _ => EntryClass::Visited,
+        }
     }
 }
 

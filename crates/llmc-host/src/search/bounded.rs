@@ -18,7 +18,7 @@ const WORK_PER_CANCEL_CHECK: u64 = 8 << 20;
 /// Bytes times positions of one line: a second or so at worst.
 const MAX_LINE_WORK: u64 = 64 << 20;
 /// Patterns with no more positions are tried on lines of any length.
-const CHEAP_POSITIONS: u64 = 100;
+pub(super) const CHEAP_POSITIONS: u64 = 100;
 
 /// A pattern within its bounds, for one file.
 pub(super) struct BoundedMatcher<'a> {

@@ -14,6 +14,8 @@ use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
 use super::bounded::BoundedMatcher;
+use super::filter::ContentFilter;
+use super::indexable::MAX_INDEXED_LINE_BYTES;
 use super::matches::{MatchCollector, MatchLimits, MatchedLine};
 use super::pattern::ContentPattern;
 use super::sink::{CountSink, MatchSink};
@@ -21,13 +23,17 @@ use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::names::escape;
 use crate::walk::{
-    self, FileVisitor, SkippedCounts, ThreadsEnd, VisitOutcome, WalkFile, WalkOptions,
+    self, FileVisitor, SkippedCounts, ThreadsEnd, VisitOutcome, WalkFile, WalkOptions, WalkStats,
+    WatchedTree,
 };
 
 /// Files up to this size are read whole. Larger is no faster and makes checks for cancellation rarer.
-const SMALL_FILE_BYTES: usize = 64 * 1024;
+pub(super) const SMALL_FILE_BYTES: usize = 64 * 1024;
 /// The longest line that is searched, in bytes, and the most memory a thread takes for text.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
+
+/// The largest file that is searched unless a caller says otherwise.
+pub(super) const MAX_SEARCHED_BYTES: u64 = 2 << 30;
 
 #[derive(Clone, Debug)]
 pub struct ContentOptions {
@@ -45,7 +51,7 @@ impl Default for ContentOptions {
     fn default() -> Self {
         Self {
             context_lines: 0,
-            max_file_size: 2 * 1024 * 1024 * 1024,
+            max_file_size: MAX_SEARCHED_BYTES,
             max_hits: 10_000,
             max_bytes: 8 * 1024 * 1024,
         }
@@ -78,20 +84,55 @@ pub fn search_content(
     options: &ContentOptions,
     cancel: &CancelToken,
 ) -> Result<ContentMatches> {
+    search_walked(start, pattern, walk, options, None, cancel)
+}
+
+/// The same, without reading the files that `filter`, made for this pattern, knows not to match.
+pub fn search_content_filtered(
+    start: impl AsFd,
+    pattern: &ContentPattern,
+    walk: &WalkOptions,
+    options: &ContentOptions,
+    filter: &Arc<ContentFilter>,
+    cancel: &CancelToken,
+) -> Result<ContentMatches> {
+    let filter = options.useful(Some(filter));
+    search_walked(start, pattern, walk, options, filter, cancel)
+}
+
+/// The same over the files of a watched tree, without a walk. `None` if only a walk can answer.
+pub fn search_content_watched(
+    start: impl AsFd,
+    tree: &WatchedTree,
+    pattern: &ContentPattern,
+    walk: &WalkOptions,
+    options: &ContentOptions,
+    filter: Option<&Arc<ContentFilter>>,
+    cancel: &CancelToken,
+) -> Result<Option<ContentMatches>> {
+    let filter = options.useful(filter);
     let hits = Arc::new(MatchCollector::new(options.limits()));
-    let walked = walk::walk(start, walk, cancel, || {
-        FileSearcher::new(pattern, options, cancel, &hits)
+    let walked = tree.visit(start, walk, cancel, || FileSearcher {
+        filter: filter.cloned(),
+        ..FileSearcher::new(pattern, options, cancel, &hits)
     })?;
-    let found = hits.take();
-    Ok(ContentMatches {
-        hits: found.hits,
-        total_hits: found.total_hits,
-        files_searched: walked.files,
-        files_matched: found.files_matched,
-        counts: found.counts,
-        skipped: walked.skipped,
-        complete: walked.complete,
-    })
+    Ok(walked.map(|walked| hits.matches_of(walked)))
+}
+
+fn search_walked(
+    start: impl AsFd,
+    pattern: &ContentPattern,
+    walk: &WalkOptions,
+    options: &ContentOptions,
+    filter: Option<&Arc<ContentFilter>>,
+    cancel: &CancelToken,
+) -> Result<ContentMatches> {
+    let hits = Arc::new(MatchCollector::new(options.limits()));
+    let walked = walk::walk(start, walk, cancel, || FileSearcher {
+        filter: filter.cloned(),
+        ..FileSearcher::new(pattern, options, cancel, &hits)
+    })?;
+    Ok(hits.matches_of(walked))
 }
 
 /// Finds the lines that match in one open file, which hits name as `path`.
@@ -143,7 +184,32 @@ pub fn search_content_of_file(
     })
 }
 
+impl MatchCollector {
+    fn matches_of(&self, walked: WalkStats) -> ContentMatches {
+        let found = self.take();
+        ContentMatches {
+            hits: found.hits,
+            total_hits: found.total_hits,
+            files_searched: walked.files,
+            files_matched: found.files_matched,
+            counts: found.counts,
+            skipped: walked.skipped,
+            complete: walked.complete,
+        }
+    }
+}
+
 impl ContentOptions {
+    /// The filter, if it knows what a search with these options would make of a file.
+    fn useful<'a>(&self, filter: Option<&'a Arc<ContentFilter>>) -> Option<&'a Arc<ContentFilter>> {
+        // Lines that are held at a time: one, its context, and one that is being read.
+        let held_lines = self.context_lines.saturating_add(2);
+        let is_known = self.max_file_size >= MAX_SEARCHED_BYTES
+            && held_lines.saturating_mul(MAX_INDEXED_LINE_BYTES) <= MAX_LINE_BYTES;
+        // Without trigrams in the pattern a look at each file costs more than it saves.
+        filter.filter(|filter| is_known && filter.is_selective())
+    }
+
     fn limits(&self) -> MatchLimits {
         MatchLimits {
             hits: self.max_hits,
@@ -166,10 +232,17 @@ struct FileSearcher {
     hits: Arc<MatchCollector>,
     cutoff: Option<Arc<[u8]>>,
     cutoff_moves: u64,
+    filter: Option<Arc<ContentFilter>>,
 }
 
 impl FileVisitor for FileSearcher {
     fn visit(&mut self, found: &WalkFile<'_>) -> VisitOutcome {
+        if let Some(filter) = &self.filter
+            && let Ok(stat) = found.lstat()
+            && let Some(known) = filter.known_outcome(found.path_from_root(), &stat)
+        {
+            return known;
+        }
         match found.open() {
             Ok((file, stat)) => {
                 let size = u64::try_from(stat.st_size).unwrap_or(0);
@@ -206,6 +279,7 @@ impl FileSearcher {
             hits: Arc::clone(hits),
             cutoff: None,
             cutoff_moves: 0,
+            filter: None,
         }
     }
 
@@ -351,7 +425,11 @@ fn fill(file: BorrowedFd<'_>, buffer: &mut [u8], size: u64) -> rustix::io::Resul
 }
 
 /// Reads at an offset, since the position of a descriptor may be shared.
-fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
+pub(super) fn read_at(
+    file: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    offset: u64,
+) -> rustix::io::Result<usize> {
     loop {
         match rustix::io::pread(file, &mut *buffer, offset) {
             Err(Errno::INTR) => {}
@@ -360,7 +438,7 @@ fn read_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> rustix::io::
     }
 }
 
-fn has_bom(text: &[u8]) -> bool {
+pub(super) fn has_bom(text: &[u8]) -> bool {
     text.starts_with(b"\xef\xbb\xbf")
         || text.starts_with(b"\xff\xfe")
         || text.starts_with(b"\xfe\xff")

@@ -10,7 +10,7 @@ use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::sync::lock;
 use crate::walk::{
-    self, FileGlob, FileVisitor, SkippedCounts, VisitOutcome, WalkFile, WalkOptions,
+    self, FileGlob, FileVisitor, SkippedCounts, VisitOutcome, WalkFile, WalkOptions, WatchedTree,
 };
 
 /// A pattern for file names, or for relative paths when it holds a `/`.
@@ -99,12 +99,58 @@ pub fn search_files(
     })
 }
 
+/// The same over the files of a watched tree, without a walk. `None` if only a walk can answer.
+pub fn search_files_watched(
+    tree: &WatchedTree,
+    pattern: &NamePattern,
+    options: &WalkOptions,
+    max_paths: usize,
+    cancel: &CancelToken,
+) -> Option<NameMatches> {
+    let mut smallest = SmallestPaths {
+        max: max_paths,
+        ..SmallestPaths::default()
+    };
+    let walked = tree.each_path(options, cancel, |path| {
+        if pattern.matches(path) {
+            smallest.total += 1;
+            smallest.add(path);
+        }
+    })?;
+    Some(NameMatches {
+        paths: smallest.paths.into_sorted_vec(),
+        total_hits: smallest.total,
+        files_searched: walked.files,
+        skipped: walked.skipped,
+        complete: walked.complete,
+    })
+}
+
 /// The smallest paths of all threads.
 #[derive(Debug, Default)]
 struct SmallestPaths {
     max: usize,
     paths: BinaryHeap<Vec<u8>>,
     total: u64,
+}
+
+impl SmallestPaths {
+    /// Keeps a path if it is among the smallest.
+    fn add(&mut self, path: &[u8]) {
+        let is_full = self.paths.len() >= self.max;
+        if is_full
+            && self
+                .paths
+                .peek()
+                .is_none_or(|largest| path >= largest.as_slice())
+        {
+            return;
+        }
+        if is_full {
+            self.paths.pop();
+        }
+        self.paths.push(path.to_vec());
+    }
 }
 
 /// Paths that a thread gathers before it hands them over.

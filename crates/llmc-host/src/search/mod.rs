@@ -7,13 +7,18 @@
 mod bounded;
 mod by_content;
 mod by_name;
+mod filter;
+mod indexable;
 mod matches;
 mod pattern;
 mod sink;
 
 pub use self::by_content::{
-    ContentMatches, ContentOptions, search_content, search_content_of_file,
+    ContentMatches, ContentOptions, search_content, search_content_filtered,
+    search_content_of_file, search_content_watched,
 };
-pub use self::by_name::{NameMatches, NamePattern, search_files};
+pub use self::by_name::{NameMatches, NamePattern, search_files, search_files_watched};
+pub use self::filter::ContentFilter;
+pub use self::indexable::{IndexableFile, read_indexable};
 pub use self::matches::MatchedLine;
 pub use self::pattern::{Case, ContentPattern, OutputPattern, PatternSyntax};

@@ -1,8 +1,12 @@
 //! What to look for in files, read and compiled once per search.
 
+use std::sync::Arc;
+
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
+use llmc_trigrams::TrigramQuery;
 use regex_syntax::hir::{Hir, HirKind};
 
+use super::bounded::CHEAP_POSITIONS;
 use crate::error::{Error, Result};
 
 /// How a pattern is written.
@@ -29,6 +33,8 @@ pub enum Case {
 const MAX_PATTERN_BYTES: usize = 10 << 20;
 /// Memory for the states that each thread builds while it searches.
 const MAX_DFA_BYTES: usize = 2 << 20;
+/// The part of a plain text that decides which files are read.
+const MAX_CONDITION_BYTES: usize = 256;
 /// Characters and classes of a pattern with its repetitions written out: a search takes time in proportion.
 const MAX_POSITIONS: u64 = 4000;
 /// The same for a pattern that is looked for in one go in all that a program printed.
@@ -42,6 +48,7 @@ pub struct ContentPattern {
     pub(super) matcher: RegexMatcher,
     /// What a search costs for each byte.
     pub(super) positions: u64,
+    query: Option<Arc<TrigramQuery>>,
 }
 
 impl ContentPattern {
@@ -73,8 +80,42 @@ impl ContentPattern {
                     _ => one_line(&err.to_string()),
                 })
             })?;
-        Ok(Self { matcher, positions })
+        // A costly pattern leaves out files with long lines, whether or not they match.
+        let query =
+            (positions <= CHEAP_POSITIONS).then(|| Arc::new(condition(pattern, syntax, case)));
+        Ok(Self {
+            matcher,
+            positions,
+            query,
+        })
     }
+
+    /// What a file that matches has to hold; `None` if its answer depends on more than the lines that match.
+    pub(super) fn query(&self) -> Option<&TrigramQuery> {
+        self.query.as_deref()
+    }
+}
+
+/// The condition on the trigrams of a file with a match. The pattern is parsed as the matcher does it.
+fn condition(pattern: &str, syntax: PatternSyntax, case: Case) -> TrigramQuery {
+    let escaped;
+    let pattern = match syntax {
+        PatternSyntax::Regex => pattern,
+        PatternSyntax::Literal => {
+            // A file that holds a long text holds its beginning.
+            let end = pattern.floor_char_boundary(MAX_CONDITION_BYTES);
+            escaped = regex_syntax::escape(&pattern[..end]);
+            &escaped
+        }
+    };
+    let parsed = regex_syntax::ParserBuilder::new()
+        .utf8(false)
+        .multi_line(true)
+        .crlf(true)
+        .case_insensitive(case == Case::Ignore)
+        .build()
+        .parse(pattern);
+    parsed.map_or(TrigramQuery::All, |parsed| TrigramQuery::of(&parsed))
 }
 
 /// A compiled pattern that is looked for in what a program prints, over line ends too.
@@ -209,6 +250,16 @@ mod tests {
         assert!(large.contains("size limit"), "{large}");
         let nested = error(&"(".repeat(100_000), PatternSyntax::Regex);
         assert!(!nested.contains('\n') && nested.len() < 200, "{nested}");
+    }
+
+    #[test]
+    fn a_long_text_is_looked_for_by_its_beginning() {
+        // Within a character, if it were cut by bytes.
+        let text = format!("x{}", "\u{e9}".repeat(50_000));
+        for case in [Case::Sensitive, Case::Ignore] {
+            let pattern = ContentPattern::new(&text, PatternSyntax::Literal, case).unwrap();
+            assert!(*pattern.query().unwrap() != TrigramQuery::All);
+        }
     }
 
     #[test]

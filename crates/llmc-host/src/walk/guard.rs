@@ -24,6 +24,11 @@ impl WalkGuard {
         }
     }
 
+    /// Whether it applies the rules that another one does, wherever they start.
+    pub(crate) fn has_rules_of(&self, other: &WalkGuard) -> bool {
+        Arc::ptr_eq(&self.rules, &other.rules)
+    }
+
     /// Whether the directory at `path`, relative to the start, may not be entered.
     pub fn refuses_dir(&self, path: &[u8]) -> bool {
         let path = self.start.join(OsStr::from_bytes(path));

@@ -76,6 +76,11 @@ impl AncestorIgnores {
         found
     }
 
+    /// The start of the walk, relative to the root.
+    pub(crate) fn start(&self) -> &[u8] {
+        &self.start
+    }
+
     /// The rules that hold at the start of the walk, but for its own ignore files.
     pub(super) fn rules(&self, compiler: &IgnoreCompiler) -> Option<Arc<IgnoreRules>> {
         let mut rules = None;

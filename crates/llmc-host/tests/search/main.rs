@@ -1,8 +1,10 @@
 //! Walking, listing and searching real trees.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod changes;
 mod content;
 mod hazards;
+mod indexed;
 mod listing;
 mod names;
 mod rules;
