@@ -155,6 +155,8 @@ choice! {
 choice! {
     /// Where vectors for retrieval come from.
     EmbeddingProvider {
+        /// The table of word vectors in the executable.
+        Builtin = "builtin",
         /// Nowhere: retrieval is lexical.
         None = "none",
         /// An Ollama server.

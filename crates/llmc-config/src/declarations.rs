@@ -19,7 +19,7 @@ use crate::value::TextShape::{
     Route, SearchPath, Sha256, TenantName, UpstreamName, Url, Variable,
 };
 use crate::widening::Widening::{
-    self, IfAdded, IfChanged, IfLarger, IfLater, IfOutside, IfRemoved, IfSmaller,
+    self, IfAdded, IfChanged, IfLarger, IfLater, IfOther, IfOutside, IfRemoved, IfSmaller,
 };
 
 /// Names of files that hold secrets, matched on the last part of the path.
@@ -180,7 +180,7 @@ settings! {
         metrics_prometheus_enabled: bool = flag(true),
         /// The route it reads them from.
         metrics_path: String = text(Route, "/metrics"),
-        /// Appends one CSV row a call.
+        /// Appends one CSV row a call; with a shared store, writes one row of it before each answer.
         csv_token_audit_enabled: bool = flag(false).widens(ON_IS_STRICTER),
         /// The file for these rows, relative to the workspace root.
         csv_path: String = text(Path, "./artifacts/token_audit.csv").widens(IfChanged),
@@ -295,8 +295,8 @@ settings! {
     /// Vectors beside lexical retrieval.
     #[table("mcp.rag.embedding")]
     pub struct EmbeddingConfig {
-        /// Where vectors come from; `none` keeps retrieval lexical and local.
-        provider: EmbeddingProvider = choice(EmbeddingProvider::None).widens(IfLater(&["none"])),
+        /// Where vectors come from; `builtin` and `none` keep retrieval local.
+        provider: EmbeddingProvider = choice(EmbeddingProvider::Builtin).widens(IfOther(&["none", "builtin"])),
         /// The embedding model, as its provider names it.
         model: Option<String> = unset(text(NotEmpty, "nomic-embed-text")).widens(IfChanged),
         /// The embedding provider's address, when it is not the usual one.
@@ -483,7 +483,7 @@ settings! {
     /// The database that several servers share.
     #[table("mcp.store")]
     pub struct StoreConfig {
-        /// `postgres://user:password@host/database` keeps handles there; empty keeps them in the state directory.
+        /// `postgres://user:password@host/database` of the store that servers share; empty keeps all on this machine.
         url: String = text(DatabaseUrl, "").widens(IfChanged),
         /// Whose rows this server reads and writes; tenants of one database do not see each other's.
         tenant: String = text(TenantName, "default").widens(IfChanged),

@@ -15,6 +15,8 @@ pub(crate) enum Widening {
     IfChanged,
     /// Those that come later in this list, strictest first; words that are not in it cannot be compared.
     IfLater(&'static [&'static str]),
+    /// Those that are not in this list.
+    IfOther(&'static [&'static str]),
     /// A larger number.
     IfLarger,
     /// A smaller number.
@@ -50,6 +52,7 @@ impl Widening {
                     (ranked, _) => ranked.is_none(),
                 }
             }
+            (Self::IfOther(strict), value, _) => !strict.contains(&word_of(value)),
             (Self::IfLarger, Value::Int(value), Some(Value::Int(lower))) => value > lower,
             (Self::IfLarger, Value::Float(value), Some(Value::Float(lower))) => value > lower,
             (Self::IfSmaller, Value::Int(value), Some(Value::Int(lower))) => value < lower,
@@ -81,6 +84,10 @@ impl Widening {
                     _ => format!("later in {}", words.join(", ")),
                 }
             }
+            Self::IfOther(strict) => {
+                let words: Vec<String> = strict.iter().map(|word| format!("`{word}`")).collect();
+                format!("other than {}", words.join(" and "))
+            }
             Self::IfLarger => "more".to_owned(),
             Self::IfSmaller => "less".to_owned(),
             Self::IfAdded => "further entries".to_owned(),
@@ -109,6 +116,7 @@ mod tests {
         let text = |word: &str| Value::Text(word.to_owned());
         let order = Widening::IfLater(&["full", "auto", "off"]);
         let provider = Widening::IfLater(&["none"]);
+        let local = Widening::IfOther(&["none", "builtin"]);
         let cases = [
             (order, text("full"), Some(text("auto")), false),
             (order, text("auto"), Some(text("full")), true),
@@ -117,6 +125,10 @@ mod tests {
             (provider, text("ollama"), Some(text("openai")), true),
             (provider, text("ollama"), Some(text("none")), true),
             (provider, text("ollama"), None, true),
+            (local, text("builtin"), Some(text("none")), false),
+            (local, text("none"), Some(text("openai")), false),
+            (local, text("ollama"), Some(text("builtin")), true),
+            (local, text("ollama"), None, true),
             (Widening::Never, text("x"), None, false),
             (Widening::IfChanged, text("x"), Some(text("x")), false),
             (Widening::IfChanged, text("x"), Some(text("y")), true),

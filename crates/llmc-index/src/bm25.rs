@@ -2,7 +2,7 @@
 //!
 //! Formula and constants are tantivy's, so both kinds of scores are comparable.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::classify::Realm;
 use crate::question::Question;
@@ -12,8 +12,8 @@ use crate::words::each_word;
 
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
-/// A pasted log has many words; the rarest are searched.
-const MAX_WORDS: usize = 20;
+/// A pasted log has many words; those that tell most are searched.
+const MAX_WORDS: usize = 24;
 /// Words in more than this share of all units are left out as long as there are others.
 const MAX_COMMON_SHARE: f32 = 0.2;
 /// The kind of an error (`RuntimeError`) is raised in many places; its message tells them apart.
@@ -92,7 +92,7 @@ impl WordWeights {
         with_word: impl Fn(WordField, &str) -> f32,
     ) -> WordWeights {
         let mut words: Vec<(String, WordStats, f32)> = Vec::new();
-        for (word, count) in &question.words {
+        for (word, weight) in &question.words {
             let counts = WordField::ALL.map(|field| with_word(field, word));
             let most = counts.into_iter().fold(0.0, f32::max);
             if most == 0.0 {
@@ -103,12 +103,11 @@ impl WordWeights {
                 false => 1.0,
             };
             let entry = WordStats {
-                weight: share * (1.0 + (*count as f32).ln()),
+                weight: share * weight,
                 rarity: counts.map(|count| rarity(all, count.min(all))),
             };
             words.push((word.clone(), entry, most / all.max(1.0)));
         }
-        words.sort_by(|a, b| a.2.total_cmp(&b.2).then_with(|| a.0.cmp(&b.0)));
         let is_rare = |share: f32| share <= MAX_COMMON_SHARE;
         let telling = words
             .iter()
@@ -117,6 +116,14 @@ impl WordWeights {
         if telling >= 3 {
             words.retain(|(_, _, share)| is_rare(*share));
         }
+        // The words that tell most: rare ones, and those of a title before those of a log.
+        let telling = |entry: &(String, WordStats, f32)| {
+            entry.1.weight * rarity(all, (entry.2 * all).min(all))
+        };
+        words.sort_by(|a, b| {
+            let by_telling = telling(b).total_cmp(&telling(a));
+            by_telling.then_with(|| a.0.cmp(&b.0))
+        });
         words.truncate(MAX_WORDS);
         let full = words
             .iter()
@@ -168,28 +175,55 @@ impl WordWeights {
 
     /// The score of a unit of a file, as tantivy would give it.
     pub(crate) fn score(&self, path: &str, unit: &Unit, lines: &Lines<'_>) -> f32 {
+        let text = unit.own_text(lines);
+        let mut counts = WordCounts::default();
+        each_word(&text, |word| counts.add(self, word));
+        let [by_name, by_path] = self.name_and_path_scores(path, unit);
+        by_name + by_path + self.field_score(WordField::Text, &counts)
+    }
+
+    /// The scores of a unit's name and path.
+    pub(crate) fn name_and_path_scores(&self, path: &str, unit: &Unit) -> [f32; 2] {
         let name = format!("{} {}", unit.symbol, unit.names.join(" "));
         let path = format!("{path} {}", unit.scope);
-        let text = unit.own_text(lines);
-        let score = |field: WordField, text: &str| {
-            let mut counts: HashMap<&str, u32> = HashMap::new();
-            let mut length = 0;
-            each_word(text, |word| {
-                length += 1;
-                if let Some((word, _)) = self.words.get_key_value(word) {
-                    *counts.entry(word).or_default() += 1;
-                }
-            });
-            let norm = K1 * (1.0 - B + B * length as f32 / self.average[field as usize]);
-            let scores = counts.into_iter().map(|(word, count)| {
-                let word = self.words[word];
-                let often = count as f32;
-                word.weight * word.rarity[field as usize] * often * (K1 + 1.0) / (often + norm)
-            });
-            field.weight() * scores.sum::<f32>()
-        };
-        score(WordField::Name, &name)
-            + score(WordField::Path, &path)
-            + score(WordField::Text, &text)
+        [(WordField::Name, name), (WordField::Path, path)].map(|(field, text)| {
+            let mut counts = WordCounts::default();
+            each_word(&text, |word| counts.add(self, word));
+            self.field_score(field, &counts)
+        })
+    }
+
+    /// The score of a field with these words.
+    pub(crate) fn field_score(&self, field: WordField, found: &WordCounts) -> f32 {
+        let norm = K1 * (1.0 - B + B * found.length as f32 / self.average[field as usize]);
+        let scores = found.counts.iter().filter_map(|(word, count)| {
+            let word = self.words.get(word)?;
+            let often = *count as f32;
+            Some(word.weight * word.rarity[field as usize] * often * (K1 + 1.0) / (often + norm))
+        });
+        field.weight() * scores.sum::<f32>()
+    }
+}
+
+/// How often a text has each word of a question.
+#[derive(Debug, Default)]
+pub(crate) struct WordCounts {
+    // Ordered, so that sums of floats are the same each time.
+    counts: BTreeMap<String, u32>,
+    length: usize,
+}
+
+impl WordCounts {
+    pub(crate) fn add(&mut self, weights: &WordWeights, word: &str) {
+        self.length += 1;
+        if !weights.words.contains_key(word) {
+            return;
+        }
+        match self.counts.get_mut(word) {
+            Some(count) => *count += 1,
+            None => {
+                self.counts.insert(word.to_owned(), 1);
+            }
+        }
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use rows::{file_of, language_name, unit_id};
 use rows::{file_row, pick, signed, stamp, symbol_row, unit_row, unsigned};
 
 /// Increased with every change of the tables, of the words or of the units: an older index is built again.
-pub(crate) const FORMAT_VERSION: i32 = 3;
+pub(crate) const FORMAT_VERSION: i32 = 4;
 
 const SCHEMA: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -431,25 +431,6 @@ impl Catalog {
             }
         }
         Ok(())
-    }
-
-    /// The folders that hold indexed files.
-    pub(crate) fn folders(&self) -> Result<std::collections::BTreeSet<String>> {
-        let mut rows = self.conn.prepare("SELECT path FROM files")?;
-        let mut rows = rows.query([])?;
-        let mut folders = std::collections::BTreeSet::from([String::new()]);
-        while let Some(row) = rows.next()? {
-            let Ok(mut path) = row.get_ref(0)?.as_str() else {
-                continue;
-            };
-            while let Some((folder, _)) = path.rsplit_once('/') {
-                if !folders.insert(folder.to_owned()) {
-                    break;
-                }
-                path = folder;
-            }
-        }
-        Ok(folders)
     }
 
     /// Files over which the parser crashed.

@@ -4,6 +4,7 @@
     reason = "these are the index's own files, not the agent's"
 )]
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 
+use llmc_host::walk::WatchedTree;
 use llmc_host::{CancelToken, Roots};
 use rustix::fs::statvfs;
 use schemars::JsonSchema;
@@ -19,6 +21,7 @@ use serde::Serialize;
 
 use crate::builder::BuilderRole;
 use crate::catalog::Catalog;
+use crate::contents::{OpenTrigrams, TrigramPass};
 use crate::error::{Error, Result};
 use crate::live::LiveLimits;
 use crate::progress::IndexProgress;
@@ -41,6 +44,8 @@ pub struct Index {
     idle_writer: Mutex<Option<IdleWriter>>,
     progress: Arc<IndexProgress>,
     pub(crate) embedder: Option<Embedder>,
+    /// Whether the vectors of words in the executable are used.
+    pub(crate) uses_word_vectors: bool,
     /// Why the last update failed.
     failure: Mutex<Option<String>>,
     /// The right to build the index, while this process has it.
@@ -49,6 +54,14 @@ pub struct Index {
     pub(crate) awaited: Mutex<Option<SystemTime>>,
     /// Whether this process keeps the index current, or waits for the right to.
     kept: AtomicBool,
+    /// The trigrams that searches for content use.
+    pub(crate) trigrams: Mutex<Option<OpenTrigrams>>,
+    /// Whether a search found them damaged.
+    pub(crate) are_trigrams_damaged: AtomicBool,
+    /// Files whose trigrams a later update should add.
+    pub(crate) unsettled: Mutex<BTreeSet<String>>,
+    /// The workspace's files, while this process watches them.
+    pub(crate) tree: Mutex<Option<Arc<WatchedTree>>>,
     /// How a question searches files while the index is built.
     pub(crate) limits_during_build: LiveLimits,
 }
@@ -76,10 +89,15 @@ impl Index {
             idle_writer: Mutex::default(),
             progress: Arc::default(),
             embedder: None,
+            uses_word_vectors: true,
             failure: Mutex::default(),
             role: Mutex::default(),
             awaited: Mutex::default(),
             kept: AtomicBool::new(false),
+            trigrams: Mutex::default(),
+            are_trigrams_damaged: AtomicBool::new(false),
+            unsettled: Mutex::default(),
+            tree: Mutex::default(),
             limits_during_build: LiveLimits::DURING_BUILD,
         }
     }
@@ -137,8 +155,10 @@ impl Index {
     pub fn update(&self, roots: &Roots, stop: &CancelToken) -> Result<UpdateReport> {
         let done = self.record_failure(|| {
             let writer = UpdateWriter::open(&self.paths)?;
+            let trigrams = Arc::new(TrigramPass::open(&self.paths, roots.workspace()));
             self.progress.begin();
-            let done = writer.update_all(roots, &self.progress, stop);
+            let done = writer.update_all(roots, &self.progress, &trigrams, stop);
+            self.note_unsettled(&trigrams);
             self.progress.end();
             done
         });
@@ -157,6 +177,7 @@ impl Index {
         *self.idle_writer() = None;
         self.catalogs().clear();
         *self.text() = None;
+        self.remove_trigrams();
         if let Err(error) = update::clear(&self.paths) {
             tracing::warn!(error = %error, "the incomplete index cannot be removed");
         }
@@ -176,6 +197,7 @@ impl Index {
             tracing::warn!("the text part of the index is damaged");
             self.paths.mark_damaged();
         }
+        self.check_trigrams();
     }
 
     /// Why there is no index, or why it is not up to date.
@@ -242,14 +264,12 @@ impl Index {
     /// The size of the index on disk.
     pub fn bytes(&self) -> u64 {
         let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
-        let text = fs::read_dir(self.paths.text());
-        let text: u64 = text
-            .into_iter()
-            .flatten()
-            .flatten()
+        let parts = [self.paths.text(), self.paths.trigrams()];
+        let entries = parts.iter().flat_map(fs::read_dir).flatten().flatten();
+        let parts: u64 = entries
             .map(|entry| entry.metadata().map_or(0, |found| found.len()))
             .sum();
-        text + size(&self.paths.catalog())
+        parts + size(&self.paths.catalog())
     }
 
     /// Runs `work` on a consistent view, opened or refreshed first.
@@ -401,6 +421,11 @@ impl IndexPaths {
     /// The text part's list of its segments.
     pub(crate) fn segment_list(&self) -> PathBuf {
         self.text().join("meta.json")
+    }
+
+    /// The trigrams of all files.
+    pub(crate) fn trigrams(&self) -> PathBuf {
+        self.dir.join("trigrams")
     }
 
     pub(crate) fn lock(&self) -> PathBuf {

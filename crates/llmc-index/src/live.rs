@@ -93,7 +93,15 @@ impl LiveScan {
         let shared = Arc::new(ScanShared {
             places,
             indexed,
-            named: stack_trace::file_names(&question.places),
+            named: stack_trace::file_names(&question.places)
+                .into_iter()
+                .chain(
+                    question
+                        .files
+                        .iter()
+                        .map(|file| classify::file_name(file).to_owned()),
+                )
+                .collect(),
             scope,
             seen: Mutex::default(),
         });
@@ -179,8 +187,8 @@ impl LiveScan {
             for unit in &source.parts().units {
                 let score = weights.score(path, unit, &source.lines());
                 if score > 0.0 {
-                    let base = weights.share(score);
-                    candidates.push(Candidate::new(source.clone(), unit.clone(), origin, base));
+                    let share = weights.share(score);
+                    candidates.push(Candidate::new(source.clone(), unit.clone(), origin, share));
                 }
             }
         }

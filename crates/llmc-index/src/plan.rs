@@ -59,11 +59,11 @@ impl Index {
     pub fn plan(&self, roots: &Roots, query: &str, stop: &CancelToken) -> Result<ReadingPlan> {
         let question = Question::new(query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
-        let (vector, no_vectors) = self.question_vector(query, stop);
+        let (vectors, no_vectors) = self.question_vectors(query, &question, stop);
         let found = self.ranked(
             roots,
             &question,
-            vector.as_ref(),
+            vectors,
             SearchScope::Both,
             &mut sources,
             stop,

@@ -14,6 +14,7 @@ use crate::catalog::{ContentHash, FileStamp, IndexedFile, NewFile};
 use crate::classify::{self, MAX_FILE_BYTES, Realm, SkipReason};
 use crate::text::{UnitWords, UseKind};
 use crate::units::{self, FileParts, Lines, Symbol, Unit};
+use crate::word_vectors::{VectorSum, WordPlace};
 
 /// A file changed this recently may change again without a new timestamp.
 const RACY_WINDOW: Duration = Duration::from_secs(2);
@@ -182,6 +183,7 @@ fn split_with_words(file: &NewFile, text: &str) -> (FileParts, Vec<UnitWords>) {
     };
     let lines = Lines::new(text);
     let mut uses = uses_by_unit(&parts, &lines);
+    let mut sum = VectorSum::new();
     let words = parts.units.iter().zip(&mut uses).map(|(unit, uses)| {
         let text = unit.own_text(&lines);
         if file.realm == Realm::Docs {
@@ -192,9 +194,14 @@ fn split_with_words(file: &NewFile, text: &str) -> (FileParts, Vec<UnitWords>) {
             name.push(' ');
             name.push_str(other);
         }
+        let path = format!("{} {}", file.path, unit.scope);
+        sum.add_text(WordPlace::Name, &name);
+        sum.add_text(WordPlace::Path, &path);
+        sum.add_text(WordPlace::Text, &text);
         UnitWords {
+            code: sum.take().map(|vector| vector.code(file.realm)),
             name,
-            path: format!("{} {}", file.path, unit.scope),
+            path,
             text,
             uses: joined(uses),
         }

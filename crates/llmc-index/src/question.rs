@@ -2,13 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::quotes::Quotes;
+use crate::classify;
+use crate::passages::{Passage, passages};
+use crate::quotes::{self, Quotes};
 use crate::stack_trace::{self, TracePlace};
 use crate::words::{each_word, folded};
 
 /// A longer question, such as a pasted log, keeps its beginning and its end.
 const HEAD_BYTES: usize = 12 << 10;
 const TAIL_BYTES: usize = 4 << 10;
+/// A word of a log or of a template is no name, unless it is written as one.
+const MIN_NAMING_WEIGHT: f32 = 0.5;
+/// Sentences behind this say little about the subject.
+const MAX_PROSE_BYTES: usize = 1200;
+/// Files that a question names.
+const MAX_FILES: usize = 8;
 
 const STOP_WORDS: &[&str] = &[
     "the", "an", "of", "to", "in", "is", "it", "for", "on", "with", "as", "by", "at", "be", "or",
@@ -27,8 +35,12 @@ pub(crate) fn is_stop_word(word: &str) -> bool {
 pub(crate) struct Question {
     /// As asked, clipped.
     pub(crate) text: String,
-    /// The different words in order, with their counts.
-    pub(crate) words: Vec<(String, usize)>,
+    /// The different words in order, and how much each counts: by the passage it is in, and by how often.
+    pub(crate) words: Vec<(String, f32)>,
+    /// Its sentences, the first of them: what a vector is made of.
+    pub(crate) prose: String,
+    /// Names of files in it, without the lines of a trace.
+    pub(crate) files: Vec<String>,
     /// Each word as it was written.
     pub(crate) spelling: HashMap<String, String>,
     /// Pairs of adjacent words.
@@ -57,10 +69,29 @@ impl Question {
             ..Question::default()
         };
         let mut order: Vec<String> = Vec::new();
-        let mut counts: HashMap<String, usize> = HashMap::new();
+        // The sum of the weights of the passages that have a word, and the largest of them.
+        let mut counts: HashMap<String, (f32, f32)> = HashMap::new();
         let stop_words = stop_words();
         let mut last: Option<String> = None;
-        for run in text.split(|c: char| !(c.is_alphanumeric() || c == '_')) {
+        let mut passages = passages(&text, quotes::has_message);
+        let has_text = |passage: &Passage| passage.text.contains(char::is_alphanumeric);
+        // A comment of a template or an address alone is what is asked for.
+        if !passages.iter().any(has_text) {
+            passages.push(Passage {
+                text: text.clone(),
+                weight: 1.0,
+                is_prose: true,
+            });
+        }
+        question.files = files_named(&passages);
+        question.prose = prose(&passages);
+        let runs = passages.iter().flat_map(|passage| {
+            let runs = passage
+                .text
+                .split(|c: char| !(c.is_alphanumeric() || c == '_'));
+            runs.map(|run| (passage.weight, run))
+        });
+        for (weight, run) in runs {
             if run.is_empty() {
                 continue;
             }
@@ -68,7 +99,9 @@ impl Question {
             if is_name(run) {
                 question.names.insert(whole.clone());
             }
-            question.plain.insert(whole);
+            if weight >= MIN_NAMING_WEIGHT {
+                question.plain.insert(whole);
+            }
             each_word(run, |word| {
                 let stops = stop_words.contains(word);
                 if !stops && let Some(last) = last.take() {
@@ -77,12 +110,13 @@ impl Question {
                 if !stops {
                     last = Some(word.to_owned());
                 }
-                let count = counts.entry(word.to_owned()).or_default();
-                if *count == 0 {
+                let (sum, most) = counts.entry(word.to_owned()).or_default();
+                if *sum == 0.0 {
                     order.push(word.to_owned());
                     question.spelling.insert(word.to_owned(), run.to_owned());
                 }
-                *count += 1;
+                *sum += weight;
+                *most = most.max(weight);
             });
         }
         for kind in &question.quotes.error_kinds {
@@ -95,15 +129,49 @@ impl Question {
             .into_iter()
             .filter(|word| !has_content || !stop_words.contains(word.as_str()))
             .map(|word| {
-                let count = counts.get(&word).copied().unwrap_or(1);
-                (word, count)
+                let (sum, most) = counts.get(&word).copied().unwrap_or((1.0, 1.0));
+                (word, most * (1.0 + (sum / most).ln()))
             })
             .collect();
-        let is_test = |(word, _): &(String, usize)| matches!(word.as_str(), "test" | "spec");
+        let is_test = |(word, _): &(String, f32)| matches!(word.as_str(), "test" | "spec");
         question.about_tests = question.words.iter().any(is_test);
         question.text = text;
         (!question.words.is_empty()).then_some(question)
     }
+}
+
+/// The sentences of a question, up to [`MAX_PROSE_BYTES`]; its whole text where it has none.
+fn prose(passages: &[Passage]) -> String {
+    let any_prose = passages.iter().any(|passage| passage.is_prose);
+    let mut prose = String::new();
+    for passage in passages {
+        if !any_prose || passage.is_prose {
+            prose.push_str(&passage.text);
+            prose.push('\n');
+        }
+        if prose.len() >= MAX_PROSE_BYTES {
+            break;
+        }
+    }
+    prose.truncate(prose.floor_char_boundary(MAX_PROSE_BYTES));
+    prose
+}
+
+/// Paths and names of source files in a question.
+fn files_named(passages: &[Passage]) -> Vec<String> {
+    let is_path = |c: char| c.is_alphanumeric() || "/\\._-+@".contains(c);
+    let mut files: Vec<String> = Vec::new();
+    for passage in passages {
+        for word in passage.text.split(|c| !is_path(c)) {
+            let word = word.trim_matches(['.', '-', '/']).replace('\\', "/");
+            let name = classify::file_name(&word);
+            let known = llmc_syntax::Language::of_path(name).is_some();
+            if known && name.len() > 3 && files.len() < MAX_FILES && !files.contains(&word) {
+                files.push(word);
+            }
+        }
+    }
+    files
 }
 
 /// Stop words after splitting and stemming.
@@ -175,6 +243,8 @@ mod tests {
             Question::new("the").is_some(),
             "a stop word alone is what is asked for"
         );
+        let address = Question::new("https://example.org/multiplication").expect("words");
+        assert!(address.plain.contains("multiplication"));
         let long = "lorem ipsum ".repeat(20_000);
         assert!(Question::new(&long).expect("words").text.len() <= HEAD_BYTES + TAIL_BYTES + 1);
     }

@@ -74,6 +74,11 @@ impl Quotes {
         if found.all.is_empty() && text.trim().lines().count() == 1 {
             found.add(text, true);
         }
+        // A block of quoted code is compared whole: single lines of it are in many units.
+        for block in text.split("```").skip(1).step_by(2) {
+            let code = block.split_once('\n').map_or("", |(_, code)| code);
+            found.add(code, false);
+        }
         for mark in ['"', '`'] {
             // Every second piece stands between two marks.
             for quoted in text.split(mark).skip(1).step_by(2) {
@@ -101,14 +106,25 @@ impl Quotes {
     }
 }
 
+/// Whether a line holds the message of an error.
+pub(crate) fn has_message(line: &str) -> bool {
+    error_line(line).is_some()
+}
+
 /// The kind and the message of a line such as `E   ValueError: too many values` or `a.c:3:4: error: expected ';'`.
 ///
 /// The innermost kind counts: `panic: runtime error: index out of range`.
 fn error_line(line: &str) -> Option<(&str, &str)> {
+    // pytest marks lines of errors, whatever they are called: `E   click.BadParameter: …`.
+    let is_marked = line.starts_with("E  ");
+    let is_type = |kind: &str| {
+        let name = kind.rsplit('.').next().unwrap_or_default();
+        name.starts_with(char::is_uppercase)
+    };
     let ends = line.match_indices(": ").map(|(at, _)| at);
     ends.filter_map(|end| {
         let kind = line[..end].rsplit(char::is_whitespace).next()?;
-        is_error_kind(kind).then(|| (kind, line[end + 2..].trim()))
+        (is_error_kind(kind) || is_marked && is_type(kind)).then(|| (kind, line[end + 2..].trim()))
     })
     .last()
 }
@@ -174,6 +190,10 @@ mod tests {
                 "got unexpected extra argument x",
             ),
             (
+                "E   web.BadParameter: option --size expects a number",
+                "option size expects a number",
+            ),
+            (
                 "error[E0433]: failed to resolve: use of undeclared crate",
                 "failed to resolve use of undeclared crate",
             ),
@@ -196,6 +216,10 @@ mod tests {
             (
                 "see this:\nwhere is \"no such file here\" printed?",
                 "no such file here",
+            ),
+            (
+                "what is this?\n```rust\nlet rest = jar.take(1);\nrest.len()\n```\n",
+                "let rest jar take 1 rest len",
             ),
         ] {
             assert_eq!(quoted(text), [message], "{text}");

@@ -1,27 +1,35 @@
 //! Orders candidates by what BM25 does not see.
 //!
-//! A unit's strength is the share of what a perfect unit would have by BM25, one with every word of the question in its
-//! text and half of them in its name. It is raised by evidence for a unit (its name is asked for, words of the
-//! question stand next to each other, it holds a quoted message, much refers to it, others among the best refer to it)
-//! and lowered for tests, vendored and generated code unless they are asked for. The score that answers show is
-//! `1 - exp(-strength)`, between 0 and 1: below 0.2 is weak evidence, above 0.6 strong. The same question on the same
-//! files gives the same order.
+//! Each candidate has features: its share of what a perfect unit would have by BM25, one with every word of the question in
+//! its text and half of them in its name; how near its vector is; whether its name is asked for; whether it is a test. Their
+//! weighted sum is its strength (`features` has the weights). It is raised if others among the best refer to it. The score
+//! that answers show is `1 - exp(-strength)`, between 0 and 1: below 0.2 is weak evidence, above 0.6 strong. The same
+//! question on the same files gives the same order.
 
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use crate::bm25::WordWeights;
+use crate::bm25::{WordCounts, WordWeights};
 use crate::classify::Origin;
+use crate::features::{Feature, Features};
 use crate::question::Question;
 use crate::source::Source;
 use crate::stack_trace::TracedLine;
+use crate::text::WordField;
 use crate::units::{Lines, Unit, UnitKind};
+use crate::word_vectors::{TextVector, VectorSum, WordPlace};
 use crate::words::{each_word, folded, words};
 
 /// Lines of a unit that are ranked.
 const MAX_RANKED_LINES: u32 = 400;
 /// Units with this share of common words are duplicates.
 const DUPLICATE_SHARE: f32 = 0.9;
+
+/// A unit that shares no word with the question is shown from this cosine on.
+const MIN_COSINE_WITHOUT_WORDS: f32 = 0.35;
+
+/// More uses than about four hundred say nothing more.
+const MAX_USERS_LN: f32 = 6.0;
 
 /// How much a unit gains that holds all of a quoted text.
 const QUOTE_FACTOR: f32 = 3.0;
@@ -31,28 +39,44 @@ pub(crate) struct Candidate {
     pub(crate) source: Rc<Source>,
     pub(crate) unit: Unit,
     pub(crate) origin: Origin,
-    /// BM25 on the scale from 0 to 1.
-    pub(crate) base: f32,
+    /// BM25 on the scale from 0 to 1; 0 if it was not found by words.
+    pub(crate) share: f32,
+    /// The similarity by a provider's vectors.
+    pub(crate) provider_near: f32,
+    /// The cosine of its vector and the question's.
+    cosine: f32,
     /// How many units use its name.
     pub(crate) users: u64,
     /// The line that a stack trace names in it.
     pub(crate) traced: Option<TracedLine>,
     pub(crate) score: f32,
+    pub(crate) features: Features,
     words: HashSet<String>,
 }
 
 impl Candidate {
-    pub(crate) fn new(source: Rc<Source>, unit: Unit, origin: Origin, base: f32) -> Self {
+    pub(crate) fn new(source: Rc<Source>, unit: Unit, origin: Origin, share: f32) -> Self {
         Self {
             source,
             unit,
             origin,
-            base,
+            share,
+            provider_near: 0.0,
+            cosine: 0.0,
             users: 0,
             traced: None,
             score: 0.0,
+            features: Features::default(),
             words: HashSet::new(),
         }
+    }
+
+    /// Whether more than chance led to it: every unit has some cosine.
+    fn has_evidence(&self) -> bool {
+        self.share > 0.0
+            || self.provider_near > 0.0
+            || self.traced.is_some()
+            || self.cosine >= MIN_COSINE_WITHOUT_WORDS
     }
 
     /// Calls away from where an error was raised; the maximum for units that no trace names.
@@ -65,38 +89,54 @@ impl Candidate {
     }
 }
 
-/// The factor that needs no text; chooses which files are read.
-pub(crate) fn name_factor(question: &Question, unit: &Unit, origin: Origin, users: u64) -> f32 {
-    let mut factor = match origin {
-        Origin::Own if is_test(unit) => test_factor(question),
-        Origin::Own => 1.0,
-        Origin::Test => test_factor(question),
-        // What a page that a program wrote says, its source says too.
-        Origin::Generated if unit.kind == UnitKind::Section => 0.35,
-        Origin::Vendored | Origin::Generated => 0.6,
-    };
-    factor *= match unit.kind {
-        UnitKind::Function | UnitKind::Type | UnitKind::Section => 1.0,
-        UnitKind::Module => 0.9,
-        UnitKind::Text => 0.85,
-    };
+/// What needs no text; chooses which files are read.
+pub(crate) fn known_features(
+    question: &Question,
+    weights: &WordWeights,
+    unit: &Unit,
+    origin: Origin,
+    users: u64,
+) -> Features {
+    let mut features = Features::default();
+    let mut mark = |feature: Feature| features.set(feature, 1.0);
+    match origin {
+        Origin::Own if is_test(unit) && !question.about_tests => mark(Feature::Test),
+        Origin::Test if !question.about_tests => mark(Feature::Test),
+        Origin::Own | Origin::Test => {}
+        Origin::Vendored | Origin::Generated => mark(Feature::Foreign),
+    }
+    match unit.kind {
+        UnitKind::Function => {}
+        UnitKind::Type => mark(Feature::Type),
+        UnitKind::Module => mark(Feature::Module),
+        UnitKind::Text => mark(Feature::Text),
+        UnitKind::Section => mark(Feature::Section),
+    }
+    // What a page that a program wrote says, its source says too.
+    if origin == Origin::Generated && unit.kind == UnitKind::Section {
+        mark(Feature::ForeignPage);
+    }
     if !unit.symbol.is_empty() {
         let name = folded(&unit.symbol);
         if question.names.contains(&name) {
-            factor *= 1.8;
+            mark(Feature::Named);
         } else if question.plain.contains(&name) {
-            factor *= 1.15;
+            mark(Feature::PlainName);
         }
         let parts = words(&unit.symbol);
-        let asked = |part: &String| question.words.iter().any(|(word, _)| word == part);
-        let covered = parts.iter().filter(|part| asked(part)).count();
-        factor *= 1.0 + 0.35 * covered as f32 / parts.len().max(1) as f32;
+        let all: HashSet<&String> = parts.iter().collect();
+        // A word of a log counts less than one of the question.
+        let asked = question.words.iter().filter(|(word, _)| all.contains(word));
+        let covered: f32 = asked.clone().map(|(_, weight)| weight.min(1.0)).sum();
+        let rarity: f32 = asked.map(|(word, _)| weights.rarity(word)).sum();
+        features.set(Feature::NameAsked, covered / all.len().max(1) as f32);
+        let share = rarity / weights.total().max(f32::EPSILON);
+        features.set(Feature::AskedInName, share.min(1.0));
     }
-    factor * (1.0 + 0.03 * (1.0 + users as f32).ln()).min(1.2)
-}
-
-fn test_factor(question: &Question) -> f32 {
-    if question.about_tests { 1.0 } else { 0.7 }
+    features.set(Feature::Users, (1.0 + users as f32).ln().min(MAX_USERS_LN));
+    let lines = unit.last.saturating_sub(unit.first) + 1;
+    features.set(Feature::Lines, (lines as f32).ln());
+    features
 }
 
 fn is_test(unit: &Unit) -> bool {
@@ -106,15 +146,27 @@ fn is_test(unit: &Unit) -> bool {
         || unit.symbol.starts_with("test_")
 }
 
+/// What a question is compared with beside its words.
+#[derive(Debug, Default)]
+pub(crate) struct RankContext {
+    /// The question's vector.
+    pub(crate) vector: Option<TextVector>,
+    /// Files of the workspace that the question names.
+    pub(crate) named_files: HashSet<String>,
+}
+
 /// Scores, orders and thins out the candidates.
 pub(crate) fn rank(
     question: &Question,
+    context: &RankContext,
     weights: &WordWeights,
     mut all: Vec<Candidate>,
 ) -> Vec<Candidate> {
+    let mut sum = VectorSum::new();
     for candidate in &mut all {
-        by_text(question, weights, candidate);
+        by_text(question, context, weights, &mut sum, candidate);
     }
+    all.retain(Candidate::has_evidence);
     sort(&mut all);
     raise_neighbours(&mut all);
     put_traced_first(&mut all);
@@ -127,11 +179,18 @@ pub(crate) fn rank(
     all
 }
 
-fn by_text(question: &Question, weights: &WordWeights, candidate: &mut Candidate) {
+fn by_text(
+    question: &Question,
+    context: &RankContext,
+    weights: &WordWeights,
+    sum: &mut VectorSum,
+    candidate: &mut Candidate,
+) {
     let unit = &candidate.unit;
     let lines = candidate.source.lines();
     let text = own_part(unit, &lines);
     let mut found: HashSet<String> = HashSet::new();
+    let mut counts = WordCounts::default();
     let mut pairs = HashSet::new();
     let mut last = String::new();
     each_word(text, |word| {
@@ -140,6 +199,10 @@ fn by_text(question: &Question, weights: &WordWeights, candidate: &mut Candidate
             pairs.insert(pair.clone());
         }
         last = pair.1;
+        counts.add(weights, word);
+        if context.vector.is_some() {
+            sum.add(WordPlace::Text, word);
+        }
         if !found.contains(word) {
             found.insert(word.to_owned());
         }
@@ -155,19 +218,47 @@ fn by_text(question: &Question, weights: &WordWeights, candidate: &mut Candidate
         .map(|(word, _)| weights.rarity(word))
         .sum::<f32>()
         / weights.total().max(f32::EPSILON);
-    let adjacent = pairs.len() as f32 / question.pairs.len().max(1) as f32;
-    let asked = question.text.trim();
-    let verbatim = asked.len() >= 6 && text.contains(asked);
-    let mut score = candidate.base * name_factor(question, unit, candidate.origin, candidate.users);
-    score *= 0.6 + 0.4 * coverage.min(1.0);
-    score *= 1.0 + 0.3 * adjacent;
-    if verbatim {
-        score *= 1.5;
+    let mut features = known_features(question, weights, unit, candidate.origin, candidate.users);
+    let path = &candidate.source.path;
+    let [by_name, by_path] = weights
+        .name_and_path_scores(path, unit)
+        .map(|score| weights.share(score));
+    // Found by its vector; its words were not counted yet.
+    if candidate.share == 0.0 {
+        let by_text = weights.share(weights.field_score(WordField::Text, &counts));
+        candidate.share = by_name + by_path + by_text;
     }
-    score *= 1.0 + QUOTE_FACTOR * question.quotes.share_in(text);
+    features.set_words(candidate.share);
+    features.set(Feature::NameWords, by_name);
+    features.set(Feature::PathWords, by_path);
+    if let Some(vector) = &context.vector {
+        sum.add_text(WordPlace::Name, &unit.symbol);
+        for name in &unit.names {
+            sum.add_text(WordPlace::Name, name);
+        }
+        sum.add_text(WordPlace::Path, path);
+        sum.add_text(WordPlace::Path, &unit.scope);
+        candidate.cosine = sum.take().map_or(0.0, |unit| unit.near(vector));
+        features.set_cosine(candidate.cosine);
+    }
+    features.set(Feature::ProviderNear, candidate.provider_near);
+    features.set(Feature::Coverage, coverage.min(1.0));
+    let adjacent = pairs.len() as f32 / question.pairs.len().max(1) as f32;
+    features.set(Feature::Adjacent, adjacent);
+    let asked = question.text.trim();
+    if asked.len() >= 6 && text.contains(asked) {
+        features.set(Feature::Verbatim, 1.0);
+    }
+    let quoted = question.quotes.share_in(text);
+    features.set(Feature::Quote, (1.0 + QUOTE_FACTOR * quoted).ln());
+    if context.named_files.contains(path) {
+        features.set(Feature::FileNamed, 1.0);
+    }
+    let mut score = features.strength();
     if candidate.traced.is_some() {
         score = score.max(0.3) * 1.5;
     }
+    candidate.features = features;
     candidate.score = score;
     candidate.words = found;
 }

@@ -11,24 +11,32 @@ use serde::Serialize;
 use crate::bm25::{FileCounts, WordWeights};
 use crate::builder::ScanTurn;
 use crate::catalog::{Catalog, FileRow};
-use crate::classify::Realm;
+use crate::classify::{Realm, file_name};
 use crate::error::{Error, Result};
+use crate::features::Feature;
 use crate::index::{Index, IndexState};
 use crate::live::{LiveLimits, LiveScan};
 use crate::progress::IndexedShare;
 use crate::question::Question;
-use crate::rank::{self, Candidate};
+use crate::rank::{self, Candidate, RankContext};
 use crate::snippet::{self, OmittedHits, Snippet};
 use crate::source::Sources;
 use crate::stack_trace::{self, LocatedPlace};
 use crate::text::TextSearcher;
 use crate::units::Unit;
-use crate::vectors::{self, VECTOR_WEIGHT};
+use crate::vectors;
+use crate::word_vectors::{TextVector, VectorCode, cosine_at};
 
-/// Taken from the text part, and from the vectors.
+/// Taken from the text part, and from a provider's vectors.
 const MAX_INDEX_HITS: usize = 160;
+/// Taken by the vectors of words.
+const MAX_NEAR_HITS: usize = 96;
+/// With more units than this, words and vectors are searched at the same time.
+const MIN_UNITS_FOR_THREAD: u64 = 100_000;
 /// Units whose files are read.
-const MAX_PROPOSALS: usize = 48;
+const MAX_PROPOSALS: usize = 64;
+/// Units whose users are counted, to choose those.
+const MAX_COUNTED_PROPOSALS: usize = 112;
 /// While the index is built, no further file is read for an answer after this time.
 const READ_TIME_DURING_BUILD: Duration = Duration::from_secs(1);
 
@@ -80,13 +88,19 @@ struct Proposal {
     file: FileRow,
     unit: Unit,
     score: f32,
-    /// The similarity of its vector to the question's.
+    /// The similarity of its vector to the question's, about.
     near: f32,
+    provider_near: f32,
     users: u64,
 }
 
-/// The question's vector and the number of its model.
-pub(crate) type QuestionVector = (Vec<u8>, i64);
+/// A question in the forms in which units are compared with it.
+pub(crate) struct QuestionVectors {
+    /// A provider's vector and the number of its model.
+    provider: Option<(Vec<u8>, i64)>,
+    /// By the vectors of words in the executable.
+    words: Option<TextVector>,
+}
 
 impl Index {
     /// Finds the units that answer a question. Every text is read from its file for this answer.
@@ -101,15 +115,8 @@ impl Index {
     ) -> Result<SearchAnswer> {
         let question = Question::new(request.query).ok_or_else(no_words)?;
         let mut sources = Sources::new(roots);
-        let (vector, no_vectors) = self.question_vector(request.query, stop);
-        let ranked = self.ranked(
-            roots,
-            &question,
-            vector.as_ref(),
-            request.scope,
-            &mut sources,
-            stop,
-        )?;
+        let (vectors, no_vectors) = self.question_vectors(request.query, &question, stop);
+        let ranked = self.ranked(roots, &question, vectors, request.scope, &mut sources, stop)?;
         let (snippets, omitted) = snippet::within_budget(
             &question,
             &ranked.weights,
@@ -136,16 +143,22 @@ impl Index {
         })
     }
 
-    /// The question's vector, or why there is none.
-    pub(crate) fn question_vector(
+    /// The question's vectors, or why a provider has none.
+    pub(crate) fn question_vectors(
         &self,
-        question: &str,
+        asked: &str,
+        question: &Question,
         stop: &CancelToken,
-    ) -> (Option<QuestionVector>, Option<String>) {
-        match self.vector_of(question, stop) {
+    ) -> (QuestionVectors, Option<String>) {
+        let (provider, why_not) = match self.vector_of(asked, stop) {
             Ok(vector) => (vector.zip(self.model_number()), None),
             Err(why) => (None, Some(format!("ranked without vectors: {why}"))),
-        }
+        };
+        let words = match self.uses_word_vectors {
+            true => TextVector::of_question(&question.prose),
+            false => None,
+        };
+        (QuestionVectors { provider, words }, why_not)
     }
 
     /// Why the index is missing or not up to date, and what was not searched.
@@ -193,7 +206,7 @@ impl Index {
         &self,
         roots: &Roots,
         question: &Question,
-        vector: Option<&QuestionVector>,
+        vectors: QuestionVectors,
         scope: SearchScope,
         sources: &mut Sources<'_>,
         stop: &CancelToken,
@@ -209,21 +222,23 @@ impl Index {
         }
         if state == IndexState::Ready {
             let none = FileCounts::default();
-            match self.with(|catalog, text| propose(question, vector, scope, catalog, text, &none))
+            match self
+                .with(|catalog, text| propose(question, &vectors, scope, catalog, text, &none))
             {
                 Ok(Proposals {
                     units,
                     weights,
                     named,
                 }) => {
-                    let by_words = word_share(vector);
-                    let candidates =
-                        check_proposals(units, &weights, by_words, sources, None, stop)?;
-                    let located = stack_trace::locate(&question.places, |name| {
-                        Ok(named.get(name).cloned().unwrap_or_default())
-                    })?;
+                    let candidates = check_proposals(units, &weights, sources, None, stop)?;
+                    let files = |name: &str| Ok(named.get(name).cloned().unwrap_or_default());
+                    let located = stack_trace::locate(&question.places, files)?;
+                    let context = RankContext {
+                        vector: vectors.words,
+                        named_files: stack_trace::files_meant(&question.files, files)?,
+                    };
                     return Ok(RankedUnits::new(
-                        question, candidates, weights, located, sources, state,
+                        question, context, candidates, weights, located, sources, state,
                     ));
                 }
                 // The files are still there to be searched.
@@ -260,7 +275,9 @@ impl Index {
         let proposed = match indexed.files {
             0 => None,
             _ => self
-                .with(|catalog, text| propose(question, vector, scope, catalog, text, &scan.counts))
+                .with(|catalog, text| {
+                    propose(question, &vectors, scope, catalog, text, &scan.counts)
+                })
                 .ok(),
         };
         let Proposals {
@@ -273,14 +290,18 @@ impl Index {
             named: HashMap::new(),
         });
         let read_until = building.then(|| Instant::now() + READ_TIME_DURING_BUILD);
-        let by_words = word_share(vector);
-        let mut candidates = check_proposals(units, &weights, by_words, sources, read_until, stop)?;
+        let mut candidates = check_proposals(units, &weights, sources, read_until, stop)?;
         let all_read = read_until.is_none_or(|time| Instant::now() < time);
         candidates.extend(scan.candidates(&weights, sources, stop)?);
-        let located = stack_trace::locate(&question.places, |name| {
+        let files = |name: &str| {
             let indexed = named.get(name).into_iter().flatten().cloned();
             Ok(indexed.chain(scan.files_named(name)).collect())
-        })?;
+        };
+        let located = stack_trace::locate(&question.places, files)?;
+        let context = RankContext {
+            vector: vectors.words,
+            named_files: stack_trace::files_meant(&question.files, files)?,
+        };
         // An index that could not be read did not answer.
         let state = match building {
             true => IndexState::Building,
@@ -289,7 +310,9 @@ impl Index {
         Ok(RankedUnits {
             indexed,
             complete: scan.complete && all_read,
-            ..RankedUnits::new(question, candidates, weights, located, sources, state)
+            ..RankedUnits::new(
+                question, context, candidates, weights, located, sources, state,
+            )
         })
     }
 }
@@ -309,6 +332,7 @@ pub(crate) struct RankedUnits {
 impl RankedUnits {
     fn new(
         question: &Question,
+        context: RankContext,
         mut candidates: Vec<Candidate>,
         weights: WordWeights,
         located: Vec<LocatedPlace>,
@@ -317,20 +341,12 @@ impl RankedUnits {
     ) -> RankedUnits {
         stack_trace::mark_candidates(&located, &mut candidates, sources);
         RankedUnits {
-            candidates: rank::rank(question, &weights, candidates),
+            candidates: rank::rank(question, &context, &weights, candidates),
             weights,
             state,
             indexed: IndexedShare::default(),
             complete: true,
         }
-    }
-}
-
-/// How much words count, beside vectors.
-fn word_share(vector: Option<&QuestionVector>) -> f32 {
-    match vector {
-        Some(_) => 1.0 - VECTOR_WEIGHT,
-        None => 1.0,
     }
 }
 
@@ -349,33 +365,17 @@ struct Proposals {
 /// The candidates of the index; `others` are files that it does not have.
 fn propose(
     question: &Question,
-    vector: Option<&QuestionVector>,
+    vectors: &QuestionVectors,
     scope: SearchScope,
     catalog: &Catalog,
     text: &TextSearcher,
     others: &FileCounts,
 ) -> Result<Proposals> {
     let weights = WordWeights::from_index(question, text, scope.realms(), others);
-    let wanted = weights.weighted_words();
-    let found = if wanted.is_empty() {
-        Vec::new()
-    } else {
-        text.best(scope.realms(), &wanted, MAX_INDEX_HITS)?
-    };
-    let mut near: HashMap<u64, f32> = match vector {
-        Some((question, model)) => vectors::nearest(question, *model, catalog, MAX_INDEX_HITS)?
-            .into_iter()
-            .collect(),
-        None => HashMap::new(),
-    };
-    let mut found: Vec<(f32, u64, f32)> = found
-        .into_iter()
-        .map(|(score, id)| (score, id, near.remove(&id).unwrap_or(0.0)))
-        .collect();
-    found.extend(near.into_iter().map(|(id, near)| (0.0, id, near)));
+    let hits = index_hits(&weights, vectors, scope, catalog, text)?;
     let mut files: HashMap<u64, Option<FileRow>> = HashMap::new();
-    let mut proposals = Vec::with_capacity(found.len());
-    for (score, id, near) in found {
+    let mut proposals = Vec::with_capacity(hits.len());
+    for (id, hit) in hits {
         // A unit that only the text part has belongs to an unfinished update.
         let Some(row) = catalog.unit(id)? else {
             continue;
@@ -392,36 +392,51 @@ fn propose(
         if !scope.realms().contains(&file.realm) {
             continue;
         }
-        let users = if row.unit.symbol.is_empty() {
-            0
-        } else {
-            text.users_count(&row.unit.symbol)
-        };
         proposals.push(Proposal {
             file,
             unit: row.unit,
-            score,
-            near,
-            users,
+            score: hit.score,
+            near: hit.near,
+            provider_near: hit.provider_near,
+            users: 0,
         });
     }
     let strength = |proposal: &Proposal| {
         let Proposal {
             unit, file, users, ..
         } = proposal;
-        let base = match vector {
-            Some(_) => {
-                (1.0 - VECTOR_WEIGHT) * weights.share(proposal.score)
-                    + VECTOR_WEIGHT * proposal.near
-            }
-            None => proposal.score,
-        };
-        base * rank::name_factor(question, unit, file.origin, *users)
+        let mut features = rank::known_features(question, &weights, unit, file.origin, *users);
+        features.set_words(weights.share(proposal.score));
+        if vectors.words.is_some() {
+            features.set_cosine(proposal.near);
+        }
+        features.set(Feature::ProviderNear, proposal.provider_near);
+        features.strength()
     };
-    proposals.sort_by(|a, b| strength(b).total_cmp(&strength(a)));
-    proposals.truncate(MAX_PROPOSALS);
+    let best = |proposals: Vec<Proposal>, most: usize| -> Vec<Proposal> {
+        let mut rated: Vec<(f32, Proposal)> = proposals
+            .into_iter()
+            .map(|proposal| (strength(&proposal), proposal))
+            .collect();
+        rated.sort_by(|a, b| b.0.total_cmp(&a.0));
+        rated.truncate(most);
+        rated.into_iter().map(|(_, proposal)| proposal).collect()
+    };
+    // Looking up users takes longer than all the rest.
+    let mut proposals = best(proposals, MAX_COUNTED_PROPOSALS);
+    for proposal in &mut proposals {
+        if !proposal.unit.symbol.is_empty() {
+            proposal.users = text.users_count(&proposal.unit.symbol);
+        }
+    }
+    let proposals = best(proposals, MAX_PROPOSALS);
     let mut named = HashMap::new();
-    for name in stack_trace::file_names(&question.places) {
+    let file_names = question.files.iter().map(|file| file_name(file).to_owned());
+    let file_names: HashSet<String> = stack_trace::file_names(&question.places)
+        .into_iter()
+        .chain(file_names)
+        .collect();
+    for name in file_names {
         let files = catalog.files_named(&name)?.into_iter();
         let files = files.filter(|file| scope.realms().contains(&file.realm));
         let paths = files.map(|file| file.path).collect();
@@ -434,12 +449,69 @@ fn propose(
     })
 }
 
+/// What the index says of a unit.
+#[derive(Debug, Clone, Copy, Default)]
+struct IndexHit {
+    score: f32,
+    near: f32,
+    provider_near: f32,
+}
+
+/// The best units by words and by vectors.
+fn index_hits(
+    weights: &WordWeights,
+    vectors: &QuestionVectors,
+    scope: SearchScope,
+    catalog: &Catalog,
+    text: &TextSearcher,
+) -> Result<BTreeMap<u64, IndexHit>> {
+    let wanted = weights.weighted_words();
+    let by_words = || match wanted.is_empty() {
+        true => Ok(Vec::new()),
+        false => text.best(scope.realms(), &wanted, MAX_INDEX_HITS),
+    };
+    let code = vectors.words.as_ref().map(|words| words.code(Realm::Repo));
+    let by_code = || match code {
+        Some(code) => text.nearest(scope.realms(), code, MAX_NEAR_HITS),
+        None => Ok(Vec::new()),
+    };
+    // All codes of a large index are read; the other processor does so meanwhile.
+    let (found, near) = match text.units() > MIN_UNITS_FOR_THREAD {
+        true => std::thread::scope(|scope| {
+            let near = scope.spawn(by_code);
+            let found = by_words();
+            let near = near.join();
+            (
+                found,
+                near.unwrap_or_else(|_| Err(Error::Damaged("reading it failed".into()))),
+            )
+        }),
+        false => (by_words(), by_code()),
+    };
+    let mut hits: BTreeMap<u64, IndexHit> = BTreeMap::new();
+    let cosine =
+        |unit: VectorCode| code.map_or(0.0, |code| cosine_at(code.distance(unit)).max(0.0));
+    for found in found? {
+        let hit = hits.entry(found.unit).or_default();
+        hit.score = found.score;
+        hit.near = cosine(found.code);
+    }
+    for (distance, unit) in near? {
+        hits.entry(unit).or_default().near = cosine_at(distance).max(0.0);
+    }
+    if let Some((question, model)) = &vectors.provider {
+        for (unit, near) in vectors::nearest(question, *model, catalog, MAX_INDEX_HITS)? {
+            hits.entry(unit).or_default().provider_near = near;
+        }
+    }
+    Ok(hits)
+}
+
 /// Reads the files of the proposals, as many as the time allows. Units of a file that has changed are found and scored
 /// again.
 fn check_proposals(
     proposals: Vec<Proposal>,
     weights: &WordWeights,
-    by_words: f32,
     sources: &mut Sources<'_>,
     read_until: Option<Instant>,
     stop: &CancelToken,
@@ -461,9 +533,10 @@ fn check_proposals(
             changed.entry(path).or_default().push(proposal);
             continue;
         }
-        let base = by_words * weights.share(proposal.score) + (1.0 - by_words) * proposal.near;
-        let mut candidate = Candidate::new(source, proposal.unit, proposal.file.origin, base);
+        let share = weights.share(proposal.score);
+        let mut candidate = Candidate::new(source, proposal.unit, proposal.file.origin, share);
         candidate.users = proposal.users;
+        candidate.provider_near = proposal.provider_near;
         candidates.push(candidate);
     }
     for (path, proposals) in changed {
@@ -484,8 +557,8 @@ fn check_proposals(
             let (Some(origin), true) = (origin, score > 0.0) else {
                 continue;
             };
-            let base = weights.share(score);
-            let mut candidate = Candidate::new(source.clone(), unit.clone(), origin, base);
+            let share = weights.share(score);
+            let mut candidate = Candidate::new(source.clone(), unit.clone(), origin, share);
             candidate.users = users.get(unit.symbol.as_str()).copied().unwrap_or(0);
             candidates.push(candidate);
         }

@@ -26,6 +26,8 @@ pub struct Snippet {
     /// The qualified name of the unit.
     pub symbol: Option<String>,
     pub kind: Option<&'static str>,
+    /// Why it has this score: name, value and effect of each feature, the largest effect first.
+    pub reasons: Vec<(&'static str, f32, f32)>,
 }
 
 impl Snippet {
@@ -120,6 +122,7 @@ pub(crate) fn within_budget(
             score: candidate.score,
             symbol: named.then(|| unit.qualified()),
             kind: Some(unit.kind.as_str()),
+            reasons: candidate.features.reasons(),
         });
     }
     (snippets, omitted)

@@ -230,6 +230,24 @@ pub(crate) fn locate(
     Ok(kept.map(|(located, _)| located).collect())
 }
 
+/// The files of the workspace that these paths and names mean; `named` as for [`locate`].
+pub(crate) fn files_meant(
+    paths: &[String],
+    mut named: impl FnMut(&str) -> Result<Vec<String>>,
+) -> Result<HashSet<String>> {
+    let mut meant = HashSet::new();
+    for path in paths {
+        let place = TracePlace {
+            path: path.clone(),
+            line: 0,
+            min_shared: 1,
+        };
+        let file = matching_file(&place, named(file_name(path))?);
+        meant.extend(file.map(|(file, _)| file));
+    }
+    Ok(meant)
+}
+
 /// The one file that a path from another machine means, and whether that is sure.
 fn matching_file(place: &TracePlace, files: Vec<String>) -> Option<(String, bool)> {
     let parts = |path: &str| path.split('/').count();

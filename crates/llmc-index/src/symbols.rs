@@ -250,17 +250,10 @@ fn nearest(name: &str, catalog: &Catalog) -> Result<Vec<String>> {
 pub(crate) fn are_compatible(a: Option<Language>, b: Option<Language>) -> bool {
     use Language as L;
     let family = |language: Option<Language>| match language {
-        Some(L::JavaScript | L::TypeScript | L::Tsx) => 1,
-        Some(L::C | L::Cpp) => 2,
-        Some(L::Rust) => 3,
-        Some(L::Python) => 4,
-        Some(L::Go) => 5,
-        Some(L::Java) => 6,
-        Some(L::CSharp) => 7,
-        Some(L::Ruby) => 8,
-        Some(L::Php) => 9,
-        Some(L::Bash) => 10,
-        None => 0,
+        Some(L::TypeScript | L::Tsx | L::Html | L::Vue | L::Svelte) => Some(L::JavaScript),
+        Some(L::Cpp) => Some(L::C),
+        Some(L::Kotlin | L::Scala) => Some(L::Java),
+        other => other,
     };
     family(a) == family(b)
 }

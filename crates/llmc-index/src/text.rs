@@ -5,6 +5,7 @@
 
 mod directory;
 
+use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -24,6 +25,7 @@ use tantivy::{
 
 use crate::classify::Realm;
 use crate::error::{Error, Result};
+use crate::word_vectors::VectorCode;
 use crate::words::WordTokenizer;
 use directory::{DirectoryUse, IndexDirectory, WriteErrors};
 
@@ -31,6 +33,10 @@ use directory::{DirectoryUse, IndexDirectory, WriteErrors};
 const ARENA_BYTES: usize = 15_000_000;
 /// A segment is closed when less than this is left.
 const ARENA_MARGIN_BYTES: usize = 1_000_000;
+
+/// The names of the columns with the halves of a code, and how many rows of them are read at once.
+const CODE_FIELDS: [&str; 2] = ["code_low", "code_high"];
+const CODE_BLOCK: usize = 512;
 
 /// A text part up to this size is checked whole when it is opened; a larger one on request.
 const MAX_CHECKED_AT_OPEN_BYTES: u64 = 32 << 20;
@@ -81,6 +87,8 @@ impl UseKind {
 struct Fields {
     unit: Field,
     file: Field,
+    /// The halves of a unit's [`VectorCode`].
+    codes: [Field; 2],
     /// By realm and field.
     words: [[Field; 3]; 2],
     uses: Field,
@@ -101,6 +109,7 @@ impl Fields {
         let fields = Fields {
             unit: schema.add_u64_field("unit", FAST),
             file: schema.add_u64_field("file", INDEXED),
+            codes: CODE_FIELDS.map(|name| schema.add_u64_field(name, FAST)),
             words: [
                 ["name", "path", "text"].map(|name| schema.add_text_field(name, words.clone())),
                 ["docs_name", "docs_path", "docs_text"]
@@ -134,6 +143,7 @@ pub(crate) struct UnitWords {
     pub(crate) text: String,
     /// Terms of the names it uses, separated by blanks.
     pub(crate) uses: String,
+    pub(crate) code: Option<VectorCode>,
 }
 
 impl TextIndex {
@@ -293,6 +303,10 @@ impl TextWriter {
         let mut doc = TantivyDocument::default();
         doc.add_u64(fields.file, file);
         doc.add_u64(fields.unit, unit);
+        let code = words.code.unwrap_or(VectorCode::unknown(realm));
+        for (field, half) in fields.codes.into_iter().zip(code.0) {
+            doc.add_u64(field, half);
+        }
         doc.add_text(fields.word(realm, WordField::Name), words.name);
         doc.add_text(fields.word(realm, WordField::Path), words.path);
         doc.add_text(fields.word(realm, WordField::Text), words.text);
@@ -358,6 +372,14 @@ pub(crate) struct TextSearcher {
     fields: Fields,
 }
 
+/// A unit that words were found in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FoundUnit {
+    pub(crate) score: f32,
+    pub(crate) unit: u64,
+    pub(crate) code: VectorCode,
+}
+
 /// A word to search for.
 #[derive(Debug, Clone)]
 pub(crate) struct WeightedWord {
@@ -394,7 +416,7 @@ impl TextSearcher {
         realms: &[Realm],
         wanted: &[WeightedWord],
         limit: usize,
-    ) -> Result<Vec<(f32, u64)>> {
+    ) -> Result<Vec<FoundUnit>> {
         let mut parts: Vec<(Occur, Box<dyn Query>)> = Vec::new();
         for realm in realms {
             for field in WordField::ALL {
@@ -415,11 +437,63 @@ impl TextSearcher {
             .searcher
             .search(&BooleanQuery::new(parts), &collector)?;
         let columns = self.unit_columns()?;
+        let [low, high] = [self.columns(CODE_FIELDS[0])?, self.columns(CODE_FIELDS[1])?];
         let units = found.into_iter().filter_map(|(score, doc)| {
-            let column = columns.get(doc.segment_ord as usize)?;
-            Some((score, column.first(doc.doc_id)?))
+            let segment = doc.segment_ord as usize;
+            let half = |columns: &[Column<u64>]| columns.get(segment)?.first(doc.doc_id);
+            Some(FoundUnit {
+                score,
+                unit: columns.get(segment)?.first(doc.doc_id)?,
+                code: VectorCode([half(&low)?, half(&high)?]),
+            })
         });
         Ok(units.collect())
+    }
+
+    /// The units whose codes differ least from this one, with the number of differences, nearest first.
+    pub(crate) fn nearest(
+        &self,
+        realms: &[Realm],
+        code: VectorCode,
+        limit: usize,
+    ) -> Result<Vec<(u32, u64)>> {
+        // The worst of the best is on top, to be replaced by a better one.
+        let mut best: BinaryHeap<(u32, u64)> = BinaryHeap::new();
+        for segment in self.searcher.segment_readers() {
+            let fields = segment.fast_fields();
+            let units = fields.u64("unit")?;
+            let codes = [fields.u64(CODE_FIELDS[0])?, fields.u64(CODE_FIELDS[1])?];
+            let alive = segment.alive_bitset();
+            let mut halves = [[0_u64; CODE_BLOCK]; 2];
+            let mut at = 0;
+            while at < segment.max_doc() {
+                let count = CODE_BLOCK.min((segment.max_doc() - at) as usize);
+                for (half, column) in halves.iter_mut().zip(&codes) {
+                    column.values.get_range(u64::from(at), &mut half[..count]);
+                }
+                for (doc, (a, b)) in (at..).zip(halves[0].iter().zip(&halves[1]).take(count)) {
+                    let unit = VectorCode([*a, *b]);
+                    let distance = code.distance(unit);
+                    let is_worse = best.len() >= limit
+                        && best.peek().is_none_or(|(worst, _)| distance >= *worst);
+                    if is_worse
+                        || !unit.is_of(realms)
+                        || alive.is_some_and(|alive| !alive.is_alive(doc))
+                    {
+                        continue;
+                    }
+                    let Some(unit) = units.first(doc) else {
+                        continue;
+                    };
+                    if best.len() >= limit {
+                        best.pop();
+                    }
+                    best.push((distance, unit));
+                }
+                at += count as u32;
+            }
+        }
+        Ok(best.into_sorted_vec())
     }
 
     /// The number of units that use a name.
@@ -462,8 +536,13 @@ impl TextSearcher {
     }
 
     fn unit_columns(&self) -> Result<Vec<Column<u64>>> {
+        self.columns("unit")
+    }
+
+    /// A column of numbers, by segment.
+    fn columns(&self, name: &str) -> Result<Vec<Column<u64>>> {
         let segments = self.searcher.segment_readers().iter();
-        let columns = segments.map(|segment| segment.fast_fields().u64("unit"));
+        let columns = segments.map(|segment| segment.fast_fields().u64(name));
         Ok(columns.collect::<tantivy::Result<_>>()?)
     }
 }

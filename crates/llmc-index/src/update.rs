@@ -18,10 +18,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
 use llmc_host::{CancelToken, Roots, names, open_private};
+use llmc_trigrams::WalkExtent;
 use rustix::fs::Stat;
 
 use crate::byte_limit::{ByteLimit, TakenBytes};
 use crate::catalog::{Catalog, IndexedFile, unit_id};
+use crate::contents::{TrigramPass, TrigramScratch};
 use crate::error::{Error, Result};
 use crate::index::{FileVersion, IndexPaths};
 use crate::prepare::{FileChange, PreparedFile, find_change};
@@ -314,6 +316,7 @@ impl UpdateWriter {
         mut self,
         roots: &Roots,
         progress: &Arc<IndexProgress>,
+        trigrams: &Arc<TrigramPass>,
         stop: &CancelToken,
     ) -> Result<UpdateReport> {
         let known = Arc::new(self.catalog.indexed_files()?);
@@ -329,10 +332,13 @@ impl UpdateWriter {
         let room = Arc::new(ByteLimit::new(MAX_QUEUED_BYTES));
         let walking = {
             let (known, progress, stop) = (known.clone(), progress.clone(), stop.clone());
+            let trigrams = trigrams.clone();
             std::thread::Builder::new()
                 .name("index-walk".into())
                 .spawn(move || {
                     walk::walk(&dir.fd, &options, &stop, || ChangeFinder {
+                        trigrams: trigrams.clone(),
+                        scratch: TrigramScratch::default(),
                         known: known.clone(),
                         progress: progress.clone(),
                         room: room.clone(),
@@ -364,6 +370,7 @@ impl UpdateWriter {
             .map_err(|_| Error::Unwritable("the walk failed".into()))??;
         failed?;
         if !walked.complete {
+            trigrams.finish(WalkExtent::Part);
             self.finish()?;
             stop.check()?;
             return Err(Error::Unwritable("the walk did not end".into()));
@@ -376,7 +383,9 @@ impl UpdateWriter {
         if self.catalog.number("complete")? != Some(1) {
             self.begin(0)?;
             self.catalog.set_number("complete", 1)?;
+            self.commit()?;
         }
+        trigrams.finish(WalkExtent::Whole);
         self.finish()
     }
 
@@ -487,7 +496,7 @@ fn open_lock(paths: &IndexPaths) -> Result<File> {
     Ok(open_private(&paths.lock())?)
 }
 
-fn lock(paths: &IndexPaths) -> Result<File> {
+pub(crate) fn lock(paths: &IndexPaths) -> Result<File> {
     let file = open_lock(paths)?;
     // `is_locked` of another process holds the lock for a moment.
     for _ in 0..50 {
@@ -532,6 +541,8 @@ fn count_files(
 
 /// Finds changed files, on one thread of the walk.
 struct ChangeFinder {
+    trigrams: Arc<TrigramPass>,
+    scratch: TrigramScratch,
     known: Arc<HashMap<String, IndexedFile>>,
     progress: Arc<IndexProgress>,
     room: Arc<ByteLimit>,
@@ -552,6 +563,8 @@ impl FileVisitor for ChangeFinder {
         let Ok((fd, stat)) = opened else {
             return VisitOutcome::Unreadable;
         };
+        let (trigrams, scratch) = (&self.trigrams, &mut self.scratch);
+        trigrams.visit(file.path(), &fd, &stat, scratch);
         let known = self.known.get(&path);
         let change = find_change(path, File::from(fd), &stat, known);
         let room = self.room.take(change.bytes());

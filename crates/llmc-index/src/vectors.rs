@@ -1,8 +1,8 @@
-//! Embedding vectors: find units that mean the same as the question without sharing a word with it.
+//! Embedding vectors of a provider: they find units that mean the same as the question without sharing a word with it.
 //!
 //! Vectors are stored as one byte for each number. A question is compared with every one of them, which is exact and
-//! needs no second index; above [`MAX_UNITS_WITH_VECTORS`] units only words are used. A unit's strength is a weighted sum
-//! of its BM25 share and of the similarity of its vector to the question's.
+//! needs no second index; above [`MAX_UNITS_WITH_VECTORS`] units only words are used. The similarity
+//! of a unit's vector to the question's is one of its features. `word_vectors` needs no provider.
 
 use std::collections::BinaryHeap;
 use std::path::Path;
@@ -59,8 +59,6 @@ impl std::fmt::Debug for Embedder {
     }
 }
 
-/// The share of the vector in a unit's strength; the rest is BM25's.
-pub(crate) const VECTOR_WEIGHT: f32 = 0.4;
 const MAX_UNITS_WITH_VECTORS: u64 = 200_000;
 const BATCH_TEXTS: usize = 32;
 const MAX_TEXT_BYTES: usize = 6000;
@@ -68,9 +66,17 @@ const MAX_TEXT_BYTES: usize = 6000;
 const MAX_DIMENSIONS: usize = 8192;
 
 impl Index {
-    /// Ranks by vectors of this model, too.
+    /// Ranks by vectors of this model instead of those in the executable.
+    #[must_use]
     pub fn with_embedder(mut self, embedder: Embedder) -> Self {
         self.embedder = Some(embedder);
+        self.without_word_vectors()
+    }
+
+    /// Ranks without the vectors in the executable.
+    #[must_use]
+    pub fn without_word_vectors(mut self) -> Self {
+        self.uses_word_vectors = false;
         self
     }
 

@@ -1,21 +1,16 @@
 //! Keeps the index current while a server runs.
 //!
-//! Only folders with indexed files are watched, so a build that fills `target/` causes no update. A change of a known file
+//! Only folders that a walk enters are watched, so a build that fills `target/` causes no update. A change of a known file
 //! updates that file; anything else (a new name, a removed one, an ignore file) causes a scan of the whole tree, at low
 //! priority and with pauses. The first build runs at normal priority while a caller waits for it. Where the kernel gives no
 //! more watches, and for changes that events miss, the tree is scanned periodically.
 
-use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use llmc_host::walk::{TreeChanges, WatchedTree};
 use llmc_host::{CancelToken, Roots, names};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use rustix::io::Errno;
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
 
@@ -46,15 +41,21 @@ impl Index {
     /// Keeps the index up to date until cancelled.
     pub fn keep_current(&self, roots: &Roots, stop: &CancelToken) {
         self.mark_kept();
-        let mut watch: Option<FolderWatch> = None;
+        let mut tree: Option<Arc<WatchedTree>> = None;
         let mut checked = false;
         let mut logged = None;
         while !stop.is_cancelled() {
             if !self.may_build() {
                 // What changed while another process kept the index is found by a scan.
-                watch = None;
+                tree = None;
+                self.set_watched_tree(None);
                 std::thread::sleep(ROLE_INTERVAL);
                 continue;
+            }
+            // Watched before it is scanned, so that no change comes between the two.
+            if tree.as_ref().is_none_or(|tree| tree.is_lost()) {
+                tree = watch_tree(roots, stop);
+                self.set_watched_tree(tree.clone());
             }
             let started = Instant::now();
             match self.update_in_the_background(roots, !checked, stop) {
@@ -83,20 +84,12 @@ impl Index {
             checked = true;
             let rest = (started.elapsed() * PAUSE_FACTOR).max(MIN_PAUSE);
             let not_before = Instant::now() + rest;
-            let folders = self.with(|catalog, _| catalog.folders());
-            if let Ok(folders) = folders {
-                watch = FolderWatch::extend(watch, roots, &folders);
-            }
             if let Err(error) = self.embed_new(roots, stop) {
                 tracing::warn!(error = %error, "vectors are behind");
             }
-            let more_watched = watch.as_ref().is_some_and(|watch| watch.grown);
-            // Changes in a folder before it was watched are found by one more scan.
-            if more_watched {
-                continue;
-            }
-            self.update_until_rescan(roots, watch.as_mut(), not_before, stop);
+            self.update_until_rescan(roots, tree.as_deref(), not_before, stop);
         }
+        self.set_watched_tree(None);
         self.leave_role();
     }
 
@@ -211,7 +204,7 @@ impl Index {
     fn update_until_rescan(
         &self,
         roots: &Roots,
-        watch: Option<&mut FolderWatch>,
+        tree: Option<&WatchedTree>,
         not_before: Instant,
         stop: &CancelToken,
     ) {
@@ -223,23 +216,31 @@ impl Index {
                 );
             }
         };
-        let Some(watch) = watch else {
+        let Some(tree) = tree else {
             return wait_until(Instant::now() + UNWATCHED_RESCAN_INTERVAL);
         };
         let rescan = Instant::now() + RESCAN_INTERVAL;
         let mut untidy = false;
         while Instant::now() < rescan && !stop.is_cancelled() {
             self.renew_role();
-            let Changes { files, needs_scan } = watch.changes(stop);
-            if files.is_empty() && !needs_scan && untidy && !stop.is_cancelled() {
+            let TreeChanges { files, needs_scan } = settled_changes(tree, stop);
+            let is_quiet = files.is_empty() && !needs_scan && !stop.is_cancelled();
+            if is_quiet && untidy {
                 let tidied = self.tidy();
                 let embedded = self.embed_new(roots, stop);
                 tracing::debug!(?tidied, ?embedded, "tidied");
                 untidy = false;
             }
+            if is_quiet {
+                self.update_unsettled(roots);
+            }
+            if self.are_trigrams_damaged.swap(false, Ordering::Relaxed) {
+                return wait_until(not_before);
+            }
             if !files.is_empty() {
                 untidy = true;
-                let files: Vec<String> = files.into_iter().collect();
+                let files: Vec<String> = files.iter().map(|path| names::escape(path)).collect();
+                llmc_host::lock(&self.unsettled).extend(files.iter().cloned());
                 let unknown = match self.with(|catalog, _| {
                     let known =
                         |path: &String| catalog.indexed_file(path).map(|found| found.is_some());
@@ -265,124 +266,29 @@ impl Index {
     }
 }
 
-/// Written files, and whether anything else changed that needs a scan.
-#[derive(Debug, Default)]
-struct Changes {
-    files: BTreeSet<String>,
-    needs_scan: bool,
+/// Lists and watches the files. Without that the tree is scanned periodically.
+fn watch_tree(roots: &Roots, stop: &CancelToken) -> Option<Arc<WatchedTree>> {
+    let dir = roots.open_dir(".").ok()?;
+    let tree = WatchedTree::build(roots, &dir, stop).map(Arc::new);
+    if tree.is_none() {
+        tracing::debug!("the files cannot all be watched; they are scanned instead");
+    }
+    tree
 }
 
-struct FolderWatch {
-    fd: OwnedFd,
-    folders: HashMap<i32, String>,
-    watched: BTreeSet<String>,
-    /// Whether the last call added folders.
-    grown: bool,
-}
-
-impl FolderWatch {
-    /// Adds these folders; `None` if not all of them can be watched.
-    fn extend(
-        old: Option<FolderWatch>,
-        roots: &Roots,
-        folders: &BTreeSet<String>,
-    ) -> Option<FolderWatch> {
-        let mut watch = match old {
-            Some(watch) => watch,
-            None => FolderWatch {
-                fd: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?,
-                folders: HashMap::new(),
-                watched: BTreeSet::new(),
-                grown: false,
-            },
-        };
-        watch.grown = false;
-        let flags = WatchFlags::CLOSE_WRITE
-            | WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVE
-            | WatchFlags::ONLYDIR
-            | WatchFlags::DONT_FOLLOW;
-        for folder in folders.difference(&watch.watched.clone()) {
-            let name = names::unescape(folder);
-            let path = roots.workspace().join(OsStr::from_bytes(&name));
-            match inotify::add_watch(&watch.fd, &path, flags) {
-                Ok(number) => {
-                    watch.folders.insert(number, folder.clone());
-                    watch.watched.insert(folder.clone());
-                    watch.grown = true;
-                }
-                // Removed already; its event follows.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
-                Err(errno) => {
-                    tracing::warn!(%errno, "folders cannot all be watched; the tree is scanned instead");
-                    return None;
-                }
-            }
-        }
-        Some(watch)
+/// Waits for changes and until they settle; empty after the poll interval without any.
+fn settled_changes(tree: &WatchedTree, stop: &CancelToken) -> TreeChanges {
+    let came = tree.wait(POLL_INTERVAL);
+    // A search may have taken them in already.
+    let mut changes = tree.take_changes();
+    if !came || stop.is_cancelled() {
+        return changes;
     }
-
-    /// Waits for changes and until they settle; empty after the poll interval without any.
-    fn changes(&mut self, stop: &CancelToken) -> Changes {
-        let mut changes = Changes::default();
-        if !self.wait(POLL_INTERVAL) || stop.is_cancelled() {
-            return changes;
-        }
-        let deadline = Instant::now() + MAX_SETTLE_TIME;
-        loop {
-            self.read(&mut changes);
-            if Instant::now() > deadline || !self.wait(SETTLE_TIME) {
-                return changes;
-            }
-        }
+    let deadline = Instant::now() + MAX_SETTLE_TIME;
+    while Instant::now() < deadline && tree.wait(SETTLE_TIME) {
+        let more = tree.take_changes();
+        changes.files.extend(more.files);
+        changes.needs_scan |= more.needs_scan;
     }
-
-    fn wait(&self, time: Duration) -> bool {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        let time = Timespec::try_from(time).unwrap_or(Timespec {
-            tv_sec: 1,
-            tv_nsec: 0,
-        });
-        matches!(poll(&mut fds, Some(&time)), Ok(ready) if ready > 0)
-    }
-
-    fn read(&mut self, changes: &mut Changes) {
-        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
-        let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
-        while let Ok(event) = reader.next() {
-            let flags = event.events();
-            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
-                changes.needs_scan = true;
-                continue;
-            }
-            if flags.contains(ReadFlags::IGNORED) {
-                if let Some(folder) = self.folders.remove(&event.wd()) {
-                    self.watched.remove(&folder);
-                }
-                changes.needs_scan = true;
-                continue;
-            }
-            let Some(folder) = self.folders.get(&event.wd()) else {
-                continue;
-            };
-            let name = event
-                .file_name()
-                .map_or(&[] as &[u8], |name| name.to_bytes());
-            if name.starts_with(b".") {
-                changes.needs_scan |= matches!(name, b".gitignore" | b".ignore");
-                continue;
-            }
-            if flags.contains(ReadFlags::ISDIR) {
-                changes.needs_scan = true;
-                continue;
-            }
-            let mut path = names::unescape(folder).into_owned();
-            if !path.is_empty() {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name);
-            changes.files.insert(names::escape(&path));
-        }
-    }
+    changes
 }

@@ -1,6 +1,7 @@
 //! The embedding provider that the configuration names.
 //!
-//! The operator decides where data goes: a provider and an address in the configuration, none by default. Files on the
+//! The operator decides where data goes: a provider and an address in the configuration. By default there is no provider:
+//! the index ranks by the vectors in the executable. Files on the
 //! denylist are never sent.
 
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) fn embedder(config: &Config) -> Option<Embedder> {
     let embedding = &config.mcp.rag.embedding;
     let default_model = match embedding.provider {
-        EmbeddingProvider::None => return None,
+        EmbeddingProvider::Builtin | EmbeddingProvider::None => return None,
         EmbeddingProvider::Ollama => "nomic-embed-text",
         EmbeddingProvider::Openai => "text-embedding-3-small",
     };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use llmc_config::Config;
+use llmc_config::{Config, EmbeddingProvider};
 use llmc_host::CancelToken;
 use llmc_index::{Index, IndexState};
 use serde_json::{Value, json};
@@ -40,8 +40,14 @@ impl IndexKeeper {
         self.index.get_or_init(|| {
             let index = match &self.dir {
                 Ok(dir) => Index::at(dir),
-                Err(why) => return Index::unavailable(why.clone()),
+                Err(why) => Index::unavailable(why.clone()),
             };
+            if config.mcp.rag.embedding.provider == EmbeddingProvider::None {
+                return index.without_word_vectors();
+            }
+            if self.dir.is_err() {
+                return index;
+            }
             match embedding::embedder(config) {
                 Some(embedder) => index.with_embedder(embedder),
                 None => index,

@@ -28,6 +28,8 @@ pub(crate) struct Asked {
     pub(crate) scope: Option<String>,
     pub(crate) k: Option<i64>,
     pub(crate) budget_tokens: Option<i64>,
+    /// Whether each snippet says why it has its score.
+    pub(crate) explain: bool,
 }
 
 /// The same within the configured limits, and which of them were lowered.
@@ -129,6 +131,21 @@ pub(crate) struct ShownSnippet {
     symbol: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
+    /// Only where it is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    why: Option<Vec<ScoreReason>>,
+}
+
+/// A part of a snippet's score.
+#[derive(Debug, Clone, Serialize)]
+struct ScoreReason {
+    name: &'static str,
+    #[serde(serialize_with = "llmc_index::three_decimals")]
+    value: f32,
+    /// What it adds to the logarithm of the strength.
+    #[serde(serialize_with = "llmc_index::three_decimals")]
+    adds: f32,
 }
 
 impl From<&Snippet> for ShownSnippet {
@@ -139,6 +156,7 @@ impl From<&Snippet> for ShownSnippet {
             score: snippet.score,
             symbol: snippet.symbol.clone(),
             kind: snippet.kind,
+            why: None,
         }
     }
 }
@@ -205,6 +223,20 @@ impl<T: for<'a> From<&'a Snippet>> FoundSnippets<T> {
 }
 
 impl FoundSnippets {
+    /// Says of each snippet why it has its score.
+    pub(crate) fn explain(mut self, found: &SearchAnswer) -> FoundSnippets {
+        for (shown, snippet) in self.snippets.iter_mut().zip(&found.snippets) {
+            let reasons = snippet.reasons.iter();
+            let reasons = reasons.map(|(name, value, adds)| ScoreReason {
+                name,
+                value: *value,
+                adds: *adds,
+            });
+            shown.why = Some(reasons.collect());
+        }
+        self
+    }
+
     /// Place, score, name and numbered lines of each snippet.
     pub(crate) fn page(&self) -> String {
         let mut out = String::new();
@@ -218,6 +250,10 @@ impl FoundSnippets {
                 snippet.score,
                 name.join(" ")
             );
+            for why in snippet.why.iter().flatten() {
+                let ScoreReason { name, value, adds } = why;
+                let _ = writeln!(out, "        {name:<14} {value:>8.3}  {adds:+.3}");
+            }
             let lines = snippet.src.rsplit("#L").next().unwrap_or_default();
             let first: usize = lines
                 .split('-')

@@ -117,6 +117,20 @@ pub(crate) fn language_name(language: Language) -> &'static str {
         Language::Ruby => "Ruby",
         Language::Php => "PHP",
         Language::Bash => "Bash",
+        Language::Lua => "Lua",
+        Language::Zig => "Zig",
+        Language::Protobuf => "Protobuf",
+        Language::Hcl => "HCL",
+        Language::Dockerfile => "Dockerfile",
+        Language::Css => "CSS",
+        Language::Html => "HTML",
+        Language::Vue => "Vue",
+        Language::Svelte => "Svelte",
+        Language::Kotlin => "Kotlin",
+        Language::Swift => "Swift",
+        Language::Scala => "Scala",
+        Language::Elixir => "Elixir",
+        Language::Sql => "SQL",
     }
 }
 

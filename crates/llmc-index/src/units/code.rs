@@ -97,7 +97,11 @@ fn unit_kind(kind: DefinitionKind) -> Option<UnitKind> {
 fn with_comments(language: Language, first: u32, owner: &[usize], lines: &Lines<'_>) -> u32 {
     let around = owner[first as usize];
     let marks: &[&str] = match language {
-        Language::Python | Language::Ruby | Language::Bash => &["#", "@"],
+        Language::Python | Language::Ruby | Language::Bash | Language::Elixir => &["#", "@"],
+        Language::Dockerfile => &["#"],
+        Language::Hcl => &["#", "//", "/*", "*"],
+        Language::Lua | Language::Sql => &["--", "/*", "*"],
+        Language::Html | Language::Vue | Language::Svelte => &["<!--"],
         Language::Php => &["//", "/*", "*", "#", "@"],
         Language::CSharp => &["//", "/*", "*", "["],
         _ => &["//", "/*", "*", "#[", "@"],

@@ -7,9 +7,12 @@
 
 mod answers;
 mod builders;
+mod contents;
 mod fuzz;
 mod graph;
 mod languages;
+mod meaning;
+mod messy;
 mod parsing;
 mod updates;
 mod watching;

@@ -8,9 +8,10 @@ use llmc_index::{IndexState, SearchScope};
 
 use crate::work::Work;
 
-/// Asks until the answer is there; a test that waits this long has failed.
-fn until(what: &str, mut there: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
+/// Asks until the answer is there; a test that waits this long has failed. A scan is followed by a pause of ten times its
+/// duration, which is seconds on a busy machine.
+pub(crate) fn until(what: &str, mut there: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(120);
     while !there() {
         assert!(Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(10));
@@ -18,7 +19,7 @@ fn until(what: &str, mut there: impl FnMut() -> bool) {
 }
 
 /// Ends the keeper also when the test fails, which would wait for it for ever.
-struct EndOnDrop<'s>(&'s CancelToken);
+pub(crate) struct EndOnDrop<'s>(pub(crate) &'s CancelToken);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {

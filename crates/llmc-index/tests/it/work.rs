@@ -7,6 +7,45 @@ use std::sync::Arc;
 use llmc_host::{CancelToken, PathRules, Roots};
 use llmc_index::{Index, SearchAnswer, SearchRequest, SearchScope, UpdateReport};
 
+/// Small functions for questions in words of their own.
+pub(crate) const QUESTION_FILES: &str = "//- src/tree.rs
+pub fn rmtree(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(path)
+}
+//- src/sort.rs
+pub fn quicksort(items: &mut [u32]) {
+    if let Some((pivot, rest)) = items.split_first_mut() {
+        rest.iter_mut().for_each(|item| std::mem::swap(item, pivot));
+    }
+}
+//- src/session.rs
+pub fn keep_cookies(response: &Response, jar: &mut Jar) {
+    for cookie in response.headers(\"set-cookie\") {
+        jar.store(cookie);
+    }
+}
+
+pub fn follow_redirect(request: &Request, response: &Response) -> Request {
+    Request::get(response.headers(\"location\")).with_jar(request.jar())
+}
+//- src/render.rs
+pub fn render(page: &Page) -> String {
+    page.to_string()
+}
+
+pub fn describe_environment(version: &str, platform: &str) -> String {
+    format!(\"version {version}, platform {platform}, reproduce the expected behavior\")
+}
+//- src/colors.rs
+pub fn terminal_colors(page: &Page) -> Vec<Color> {
+    let colors = page.colors_when_terminal_has(256);
+    colors.iter().map(Color::nearest).collect()
+}
+";
+
 pub(crate) struct Work {
     pub(crate) base: tempfile::TempDir,
     pub(crate) roots: Roots,

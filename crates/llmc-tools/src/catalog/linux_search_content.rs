@@ -1,5 +1,5 @@
 use llmc_host::search::{
-    Case, ContentOptions, ContentPattern, PatternSyntax, search_content, search_content_of_file,
+    Case, ContentOptions, ContentPattern, PatternSyntax, search_content_of_file,
 };
 use llmc_host::walk::WalkOptions;
 use schemars::JsonSchema;
@@ -81,7 +81,8 @@ impl Tool for LinuxSearchContent {
                     file_glob: glob.clone(),
                     ..dir.walk_options(roots)?
                 };
-                let found = search_content(&dir.fd, &pattern, &walk, &options, stop)?;
+                let index = cx.app().index();
+                let found = index.search_content(roots, &dir, &pattern, &walk, &options, stop)?;
                 (found, roots.display_path(&dir.path), Some(dir.path))
             } else {
                 let file = roots.open_file(&args.root)?;

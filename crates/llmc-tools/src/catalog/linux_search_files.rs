@@ -1,4 +1,4 @@
-use llmc_host::search::{NamePattern, search_files};
+use llmc_host::search::NamePattern;
 use llmc_host::walk::WalkOptions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,8 +53,9 @@ impl Tool for LinuxSearchFiles {
                 file_glob: glob.clone(),
                 ..dir.walk_options(roots)?
             };
-            let found = search_files(
-                &dir.fd,
+            let found = cx.app().index().search_files(
+                roots,
+                &dir,
                 &NamePattern::new(&args.pattern)?,
                 &options,
                 MAX_STORED_PATHS,

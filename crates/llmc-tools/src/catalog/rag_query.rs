@@ -41,6 +41,7 @@ impl Tool for RagQuery {
             scope: args.scope,
             k: args.k,
             budget_tokens: args.budget_tokens,
+            explain: false,
         };
         search(cx, asked).await
     }

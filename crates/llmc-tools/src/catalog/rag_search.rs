@@ -22,6 +22,10 @@ pub(super) struct Args {
     k: Option<i64>,
     #[schemars(extend("x-help" = "at most mcp.rag.token_budget"))]
     budget_tokens: Option<i64>,
+    /// For `llmc rag search --explain`; not listed, since it is for people.
+    #[serde(default)]
+    #[schemars(skip)]
+    explain: bool,
 }
 
 impl Tool for RagSearch {
@@ -46,6 +50,7 @@ impl From<Args> for Asked {
             scope: args.scope,
             k: args.k,
             budget_tokens: args.budget_tokens,
+            explain: args.explain,
         }
     }
 }
@@ -55,7 +60,10 @@ pub(super) async fn search(cx: &Cx, asked: Asked) -> Result<Document<FoundSnippe
     cx.blocking(move |cx, stop| {
         let limits = rag::limited(cx, &asked)?;
         let found = rag::search(cx, &asked.query, &limits, stop)?;
-        let document = FoundSnippets::new(&found, &limits);
+        let mut document = FoundSnippets::new(&found, &limits);
+        if asked.explain {
+            document = document.explain(&found);
+        }
         Ok(Document::new(document)
             .truncated(found.omitted.is_some())
             .page(FoundSnippets::page))

@@ -74,6 +74,7 @@ impl Tool for RagSearchEnriched {
                 scope: args.scope,
                 k: args.k,
                 budget_tokens: args.budget_tokens,
+                explain: false,
             };
             let limits = rag::limited(cx, &asked)?;
             let found = rag::search(cx, &asked.query, &limits, stop)?;

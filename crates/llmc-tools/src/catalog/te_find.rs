@@ -1,5 +1,5 @@
 use llmc_enrich::entries::{FoundPath, FoundPaths, condense_find};
-use llmc_host::search::{NamePattern, search_files};
+use llmc_host::search::NamePattern;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -45,8 +45,9 @@ impl Tool for TeFind {
             let roots = &cx.files().roots;
             let dir = roots.open_dir(args.path.as_deref().unwrap_or("."))?;
             let pattern = NamePattern::new(&args.pattern)?;
-            let found = search_files(
-                &dir.fd,
+            let found = cx.app().index().search_files(
+                roots,
+                &dir,
                 &pattern,
                 &dir.walk_options(roots)?,
                 MAX_STORED_PATHS,

@@ -5,12 +5,11 @@ use llmc_enrich::grep::{FoundLine, Matches, condense};
 use llmc_enrich::{Condensed, Totals};
 use llmc_envelope::HandleId;
 use llmc_envelope::handles::{HandleInfo, Kept};
+use llmc_host::CancelToken;
 use llmc_host::search::{
-    Case, ContentMatches, ContentOptions, ContentPattern, PatternSyntax, search_content,
-    search_content_of_file,
+    Case, ContentMatches, ContentOptions, ContentPattern, PatternSyntax, search_content_of_file,
 };
 use llmc_host::walk::SkippedCounts;
-use llmc_host::{CancelToken, Roots};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
@@ -65,7 +64,7 @@ impl Tool for TeGrep {
             let path = args.path.as_deref().unwrap_or(".");
             let found = match stored_handle(path) {
                 Some(id) => search_stored(cx, id, &args.pattern, stop)?,
-                None => search(&cx.files().roots, path, &args.pattern, stop)?,
+                None => search(cx, path, &args.pattern, stop)?,
             };
             let Found {
                 found,
@@ -125,12 +124,15 @@ impl Found {
 }
 
 /// Every matching line below a directory, or of one file.
-fn search(roots: &Roots, path: &str, pattern: &str, stop: &CancelToken) -> Result<Found> {
+fn search(cx: &Cx, path: &str, pattern: &str, stop: &CancelToken) -> Result<Found> {
+    let roots = &cx.files().roots;
     let pattern = ContentPattern::new(pattern, PatternSyntax::Regex, Case::Sensitive)?;
     let options = ContentOptions::default();
     let (found, dir, name) = if roots.is_dir(path)? {
         let dir = roots.open_dir(path)?;
-        let found = search_content(&dir.fd, &pattern, &dir.walk_options(roots)?, &options, stop)?;
+        let walk = dir.walk_options(roots)?;
+        let index = cx.app().index();
+        let found = index.search_content(roots, &dir, &pattern, &walk, &options, stop)?;
         (found, Some(dir.path), String::new())
     } else {
         let file = roots.open_file(path)?;

@@ -27,6 +27,9 @@ pub(crate) enum RagVerb {
         /// Tokens of all snippets together
         #[arg(long, value_name = "N", allow_negative_numbers = true)]
         budget_tokens: Option<i64>,
+        /// Print what each score is made of
+        #[arg(long)]
+        explain: bool,
         /// Print the tool's document
         #[arg(long)]
         json: bool,

@@ -30,6 +30,7 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
             k,
             scope,
             budget_tokens,
+            explain,
             json,
         } => {
             let query = question(&query)?;
@@ -38,6 +39,7 @@ pub(super) fn run(common: &Common, verb: RagVerb) -> Result<ExitCode, Failure> {
                 ("k", k.map(Value::from)),
                 ("scope", scope.map(Value::from)),
                 ("budget_tokens", budget_tokens.map(Value::from)),
+                ("explain", explain.then(|| Value::from(true))),
             ]);
             call_and_print(common, "rag_search", args, json, &query)
         }
