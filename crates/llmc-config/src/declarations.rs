@@ -491,6 +491,8 @@ settings! {
         admin_url: String = text(DatabaseUrl, "").widens(IfChanged),
         /// Connections that this server opens at most.
         max_connections: u64 = int(1..=500, 8).widens(IfChanged),
+        /// Seconds that tokens of the database still count when the database cannot be reached.
+        token_grace_s: u64 = int(0..=86_400, 60).widens(IfLarger),
     }
 
     /// Where state is kept, for containers.

@@ -71,6 +71,9 @@ pub enum Error {
         holder: String,
         waited_ms: u128,
     },
+    /// The database that keeps leases of all servers cannot be used, so that nothing may be changed.
+    #[error("{path}: not changed: the store of leases is unavailable: {why}")]
+    NoSharedLease { path: String, why: String },
     /// More than one answer may hold.
     #[error("{path}: {why}")]
     TooLarge {

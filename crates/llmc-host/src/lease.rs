@@ -9,12 +9,15 @@
 //! Every process keeps one more file locked for as long as it lives. When another process gets that lock, the owner has ended, and
 //! its leases are free at once instead of after their time. That needs neither `/proc` nor a shared pid namespace.
 
+mod shared;
+
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use llmc_store::Database;
 use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -22,6 +25,8 @@ use serde::{Deserialize, Serialize};
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
 use crate::read::sha256_hex;
+
+use shared::{SharedLease, SharedLeases, WantedLease};
 
 /// How long a call waits for a leased file before it fails with [`Error::Busy`].
 const LEASE_WAIT: Duration = Duration::from_millis(450);
@@ -36,6 +41,8 @@ pub struct LeaseTable {
     /// Held open and locked: other processes take that as proof that this one runs.
     _alive_file: File,
     lease: Duration,
+    /// Leases that hold on other machines as well.
+    shared: Option<SharedLeases>,
 }
 
 /// What a lease file says.
@@ -56,6 +63,7 @@ struct LeaseRecord {
 pub struct Leases<'a> {
     locks: &'a LeaseTable,
     held: Vec<HeldLease>,
+    shared: Vec<SharedLease>,
     requested: String,
     cancel: CancelToken,
 }
@@ -95,9 +103,29 @@ impl LeaseTable {
             alive_name,
             _alive_file: alive_file,
             lease,
+            shared: None,
         };
         locks.sweep();
         Ok(locks)
+    }
+
+    /// Makes leases hold on every machine that uses this database.
+    #[must_use]
+    pub fn shared_in(mut self, database: Option<Database>) -> LeaseTable {
+        self.shared = database.map(|database| SharedLeases::new(database, self.lease));
+        self
+    }
+
+    /// A path below a directory that a call on another machine works on, and its holder.
+    pub(crate) fn shared_holder_below(
+        &self,
+        dir: &Path,
+        requested: &str,
+    ) -> Result<Option<(PathBuf, String)>> {
+        match &self.shared {
+            Some(shared) => shared.holder_below(dir, requested),
+            None => Ok(None),
+        }
     }
 
     /// Name of the file that this process keeps locked while it runs.
@@ -129,6 +157,7 @@ impl LeaseTable {
         let mut leases = Leases {
             locks: self,
             held: Vec::new(),
+            shared: Vec::new(),
             requested: requested.to_owned(),
             cancel: CancelToken::default(),
         };
@@ -136,6 +165,20 @@ impl LeaseTable {
             leases
                 .held
                 .push(self.acquire_one(path, owner, requested, started)?);
+        }
+        // In the same order as above, so that no two calls wait for each other.
+        if let Some(shared) = &self.shared {
+            for (path, held) in paths.iter().zip(&leases.held) {
+                let wanted = WantedLease {
+                    name: &held.name,
+                    path,
+                    holder: owner,
+                    requested,
+                };
+                leases
+                    .shared
+                    .push(shared.acquire(&wanted, started, LEASE_WAIT)?);
+            }
         }
         Ok(leases)
     }
@@ -287,9 +330,15 @@ impl Leases<'_> {
         for held in self.held.iter().filter(|held| held.locked.is_none()) {
             files.push(self.lock_record(held, &self.cancel)?);
         }
-        // Last check: after a reported timeout the change must not be made.
-        self.cancel.check()?;
-        op()
+        let op = || {
+            // Last check: after a reported timeout the change must not be made.
+            self.cancel.check()?;
+            op()
+        };
+        match &self.locks.shared {
+            Some(shared) => shared.commit(&self.shared, &self.requested, op),
+            None => op(),
+        }
     }
 
     /// Makes the leases end with the call: once it is cancelled, nothing is committed any more.
@@ -345,6 +394,9 @@ impl Leases<'_> {
 
 impl Drop for Leases<'_> {
     fn drop(&mut self) {
+        if let (Some(shared), false) = (&self.locks.shared, self.shared.is_empty()) {
+            shared.release(&self.shared);
+        }
         for held in &self.held {
             // Unlinked under its own lock, so no other call can hold a record that is about to be removed.
             if held.locked.is_some() || self.lock_record(held, &CancelToken::default()).is_ok() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use llmc_store::Database;
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use sha2::{Digest, Sha256};
 
@@ -39,7 +40,19 @@ impl WriteState {
     /// # Errors
     /// The directory cannot be written.
     pub fn open(state_dir: &Path, lease: Duration) -> Result<WriteState> {
-        let locks = LeaseTable::open(state_dir, lease)?;
+        Self::open_shared(state_dir, lease, None)
+    }
+
+    /// The same with leases that hold on every machine that uses this database.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn open_shared(
+        state_dir: &Path,
+        lease: Duration,
+        database: Option<Database>,
+    ) -> Result<WriteState> {
+        let locks = LeaseTable::open(state_dir, lease)?.shared_in(database);
         let scratch = Scratch::open(state_dir, &locks)?;
         let journals = Journals::open(state_dir, &locks)?;
         Ok(WriteState {

@@ -12,11 +12,12 @@ use deadpool_postgres::{
     Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime as PoolRuntime,
     TimeoutType,
 };
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use crate::block_on::block_on;
+use crate::listen::Listener;
 use crate::migrate::{self, MigrationReport};
 use crate::report::{self, DatabaseReport};
 use crate::tls::TlsMaker;
@@ -25,7 +26,7 @@ use crate::url::CONNECT_TIMEOUT;
 use crate::{DatabaseUrl, Error, Result, Tenant};
 
 /// How long one use of the database may take, connecting included: less than a call on files may.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(6);
+pub(crate) const OPERATION_TIMEOUT: Duration = Duration::from_secs(6);
 /// How long a caller waits for a connection that others use.
 const CONNECTION_WAIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the database counts as away after a connection failed.
@@ -107,6 +108,15 @@ impl Database {
                 Err(_) => Err(self.note_away(Error::TooSlow).into()),
             }
         })
+    }
+
+    /// Listens for notifications on this channel, on a connection of its own. Connects to nothing yet.
+    pub fn listener(&self, channel: &'static str) -> Listener {
+        Listener::new(self.clone(), channel)
+    }
+
+    pub(crate) fn runtime_handle(&self) -> Result<Handle> {
+        Ok(self.connections()?.runtime()?.handle().clone())
     }
 
     /// Connects, so that the log has the state of the database.

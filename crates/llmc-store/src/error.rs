@@ -16,6 +16,9 @@ pub enum Error {
     /// All connections are in use.
     #[error("all connections to the database are in use")]
     Busy,
+    /// Another transaction has locked the rows for longer than a statement waits.
+    #[error("another server has locked the rows")]
+    Locked,
     /// A statement took longer than calls may wait.
     #[error("the database did not answer in time")]
     TooSlow,
@@ -83,7 +86,7 @@ impl Error {
                 "check host and port of mcp.store.url, and that the database runs and accepts connections from here"
             }
             Error::Busy => "raise mcp.store.max_connections",
-            Error::TooSlow => {
+            Error::TooSlow | Error::Locked => {
                 "look at the load of the database; pg_stat_activity shows what it does"
             }
             Error::LoginRefused(_) => {
@@ -129,8 +132,11 @@ impl From<tokio_postgres::Error> for Error {
         if *code == SqlState::INSUFFICIENT_PRIVILEGE {
             return Error::NoRights(message);
         }
-        if *code == SqlState::QUERY_CANCELED || *code == SqlState::LOCK_NOT_AVAILABLE {
+        if *code == SqlState::QUERY_CANCELED {
             return Error::TooSlow;
+        }
+        if *code == SqlState::LOCK_NOT_AVAILABLE {
+            return Error::Locked;
         }
         if *code == SqlState::TOO_MANY_CONNECTIONS {
             return Error::Unreachable(message);

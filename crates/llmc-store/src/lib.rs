@@ -6,6 +6,7 @@
 //!
 //! - [`DatabaseUrl`]: where the database is, with its password kept out of every text.
 //! - [`Database`]: transactions from any thread, bounded in time, each as one [`Tenant`].
+//! - [`Listener`]: waits for notifications of other servers.
 //! - [`DatabaseReport`], [`MigrationReport`]: what `llmc doctor` and `llmc store migrate` say.
 //! - [`Error`]: what is wrong and what to do about it.
 //!
@@ -15,6 +16,7 @@
 mod block_on;
 mod database;
 mod error;
+mod listen;
 mod migrate;
 mod report;
 mod tenant;
@@ -24,6 +26,7 @@ mod url;
 
 pub use database::{Database, DatabaseSettings, IsLost};
 pub use error::Error;
+pub use listen::{ListenOutcome, Listener};
 pub use migrate::{MigrationReport, SCHEMA_VERSION};
 pub use report::DatabaseReport;
 pub use tenant::Tenant;

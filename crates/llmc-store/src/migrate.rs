@@ -14,7 +14,7 @@ use crate::tls::TlsMaker;
 use crate::{DatabaseUrl, Error, Result};
 
 /// The schema that this program works with.
-pub const SCHEMA_VERSION: i32 = 1;
+pub const SCHEMA_VERSION: i32 = 4;
 /// The oldest PostgreSQL that the tests run on.
 const OLDEST_SERVER: i32 = 15;
 /// How long a migration may take, the wait for another server's included.
@@ -30,11 +30,29 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    works_with: 1,
-    sql: include_str!("migrations/1_handles.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        works_with: 1,
+        sql: include_str!("migrations/1_handles.sql"),
+    },
+    // A program that takes no shared leases would write over those that do.
+    Migration {
+        version: 2,
+        works_with: 2,
+        sql: include_str!("migrations/2_leases.sql"),
+    },
+    Migration {
+        version: 3,
+        works_with: 2,
+        sql: include_str!("migrations/3_calls.sql"),
+    },
+    Migration {
+        version: 4,
+        works_with: 2,
+        sql: include_str!("migrations/4_tokens.sql"),
+    },
+];
 
 /// Where the versions are recorded.
 const HISTORY_TABLE: &str = "CREATE TABLE IF NOT EXISTS llmc.schema_history (

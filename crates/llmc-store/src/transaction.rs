@@ -1,5 +1,7 @@
 //! One transaction as one tenant.
 
+use std::time::Duration;
+
 use deadpool_postgres::ClientWrapper;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -32,6 +34,25 @@ impl<'c> TenantTransaction<'c> {
 
     pub(crate) async fn roll_back(self) -> Result<()> {
         Ok(self.client.batch_execute("ROLLBACK").await?)
+    }
+
+    /// Keeps the locks of this transaction for as long as its connection lives, however long this process is suspended.
+    ///
+    /// # Errors
+    /// The connection was lost.
+    pub async fn keep_locks_while_connected(&self) -> Result<()> {
+        let limits = "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL tcp_keepalives_idle = 30; \
+                      SET LOCAL tcp_keepalives_interval = 10; SET LOCAL tcp_keepalives_count = 3";
+        Ok(self.client.batch_execute(limits).await?)
+    }
+
+    /// Bounds how long the statements that follow wait for rows that other transactions have locked.
+    ///
+    /// # Errors
+    /// The connection was lost.
+    pub async fn wait_for_locks_at_most(&self, wait: Duration) -> Result<()> {
+        let limit = format!("SET LOCAL lock_timeout = {}", wait.as_millis().max(1));
+        Ok(self.client.batch_execute(&limit).await?)
     }
 
     /// All rows that a statement gives.

@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::{Barrier, mpsc};
+use std::time::{Duration, Instant};
 
-use llmc_store::{Database, DatabaseSettings, DatabaseUrl, Error, SCHEMA_VERSION, Tenant};
+use llmc_store::{
+    Database, DatabaseSettings, DatabaseUrl, Error, ListenOutcome, SCHEMA_VERSION, Tenant,
+};
 use llmc_testdb::{TestCluster, TestDatabase};
 
 /// A database as this tenant.
@@ -381,4 +384,38 @@ fn a_thread_of_another_runtime_may_wait() {
         assert_eq!(insert(&server, "a"), Ok(1));
         drop(server);
     });
+}
+
+#[test]
+fn a_listener_is_notified_and_notices_that_the_database_is_away() {
+    let Some(cluster) = TestCluster::start() else {
+        return;
+    };
+    let made = cluster.database();
+    let database = database(&made.url(), None, "team");
+    database.connect().unwrap();
+    let mut listener = database.listener("llmc_tokens");
+    let wait = Duration::from_millis(50);
+    let connected = listener.wait(wait).unwrap();
+    assert_eq!(
+        connected,
+        ListenOutcome::Notified,
+        "one may have been missed"
+    );
+    assert_eq!(listener.wait(wait).unwrap(), ListenOutcome::Unchanged);
+    for _ in 0..3 {
+        cluster.sql(&made.name, "NOTIFY llmc_tokens");
+    }
+    assert_eq!(
+        listener.wait(Duration::from_secs(60)).unwrap(),
+        ListenOutcome::Notified
+    );
+    cluster.stop("QUIT");
+    while listener.wait(wait).is_ok() {}
+    assert!(listener.wait(wait).is_err(), "still away");
+    cluster.run();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while listener.wait(wait) != Ok(ListenOutcome::Notified) {
+        assert!(Instant::now() < deadline);
+    }
 }

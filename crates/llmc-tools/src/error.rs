@@ -424,6 +424,10 @@ impl From<llmc_host::Error> for Error {
                 ),
             ),
             Host::Busy { .. } => (ErrorKind::Busy, Some("try again")),
+            Host::NoSharedLease { .. } => (
+                ErrorKind::Unavailable,
+                Some("reading goes on; try again when the servers' database is back"),
+            ),
             Host::TooLarge { .. } => (ErrorKind::TooLarge, None),
             Host::NotText { .. } | Host::BadRequest(_) => (ErrorKind::BadArgs, None),
             Host::BadPattern(why) if needs_backtracking(why) => (
