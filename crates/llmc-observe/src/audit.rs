@@ -6,7 +6,7 @@ use crate::csv_log::{CsvLog, LOCK_TIMEOUT};
 use crate::event::CallEvent;
 use crate::observer::AuditOptions;
 
-const HEADER: &[&str] = &[
+pub(crate) const HEADER: &[&str] = &[
     "timestamp",
     "correlation_id",
     "session_id",

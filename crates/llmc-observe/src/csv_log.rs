@@ -278,12 +278,12 @@ fn lines_since(file: &File, oldest: Timestamp, header: &[&str]) -> io::Result<Op
     Ok(dropped.then_some(kept))
 }
 
-fn header_line(header: &[&str]) -> Vec<u8> {
+pub(crate) fn header_line(header: &[&str]) -> Vec<u8> {
     let cells: Vec<String> = header.iter().map(|title| (*title).to_owned()).collect();
     csv_line(&cells)
 }
 
-fn csv_line(cells: &[String]) -> Vec<u8> {
+pub(crate) fn csv_line(cells: &[String]) -> Vec<u8> {
     let mut writer = csv::WriterBuilder::new()
         .has_headers(false)
         .from_writer(Vec::new());

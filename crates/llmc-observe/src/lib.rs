@@ -11,11 +11,12 @@
 //!   dashboard, `/api`, `get_metrics`, Prometheus, `te analyze` and the terminal view read these
 //! - [`UpstreamLedger`]: tokens of each upstream: of its list, and of its answers
 //! - [`Observer`]: the queue and the threads behind it
-//! - [`Telemetry`], [`TelemetryFollower`]: one row per call in SQLite, written, queried, and followed by other processes
+//! - [`Telemetry`], [`TelemetryFollower`]: one row per call in SQLite or PostgreSQL, written, queried, and followed by other processes
 //! - [`CallReader`]: recorded calls searched, one with its content, savings, sessions
 //! - [`WorkspaceFeed`]: summaries and events of all servers of a workspace, read from its telemetry
 //! - [`CallContent`], [`SecretNames`]: what of a call's texts is kept, and what never is
 //! - [`TelemetryAnalysis`]: `te analyze`
+//! - [`SharedAudit`]: the token audit of all servers of a team
 //! - [`CsvLog`]: CSV files that several servers append to
 //! - [`mask_secrets`]: hides what looks like a secret before it is recorded
 //! - [`Histogram`], [`prometheus`]: Prometheus text
@@ -33,8 +34,10 @@ mod lock;
 mod mask;
 mod observer;
 pub mod prometheus;
+mod shared_audit;
 mod summary;
 mod telemetry;
+mod telemetry_thread;
 mod upstreams;
 mod workspace_feed;
 
@@ -48,14 +51,15 @@ pub use lock::lock;
 pub use mask::mask_secrets;
 pub use observer::{AuditOptions, Observer, ObserverOptions};
 pub use prometheus::Histogram;
+pub use shared_audit::{AuditRow, SharedAudit};
 pub use summary::{
     CallTotals, ErrorCount, LatencyQuantiles, OverTime, SessionSummary, Summary, TimeStep,
     TokenCounts, ToolSummary,
 };
 pub use telemetry::{
     CallDetail, CallFilter, CallPage, CallQuery, CallReader, Error, SavingsGroup, SavingsReport,
-    SessionActivity, TELEMETRY_VERSION, Telemetry, TelemetryFollower, TelemetryOptions,
-    UPGRADED_TELEMETRY_VERSION,
+    SessionActivity, TELEMETRY_VERSION, Telemetry, TelemetryFollower, TelemetryLocation,
+    TelemetryOptions, UPGRADED_TELEMETRY_VERSION,
 };
 pub use upstreams::{UpstreamLedger, UpstreamList};
 pub use workspace_feed::WorkspaceFeed;

@@ -20,7 +20,8 @@ use crate::live::{CallScope, LiveSummaries};
 use crate::lock::lock;
 use crate::mask::mask_secrets;
 use crate::summary::{CallTotals, Summary};
-use crate::telemetry::{Error, Telemetry, TelemetryOptions};
+use crate::telemetry::TelemetryLocation;
+use crate::telemetry_thread::TelemetryThread;
 use crate::upstreams::UpstreamList;
 
 /// Events that may wait in each queue.
@@ -36,10 +37,6 @@ const EXACT_COUNT_TIMEOUT: Duration = Duration::from_millis(320);
 /// How long it then waits for all but telemetry. What is not written by then is lost.
 const CLOSE_TIMEOUT_WITHOUT_TELEMETRY: Duration = Duration::from_millis(80);
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long SQLite waits for a lock before the telemetry thread looks whether it is to end.
-const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long a row waits for a lock in all.
-const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How long reading the metrics waits for calls that are queued.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -53,8 +50,8 @@ pub struct ObserverOptions {
     /// Without it nothing is recorded at all.
     pub enabled: bool,
     pub metrics: bool,
-    /// The telemetry file; without one, telemetry is kept in memory.
-    pub telemetry: Option<PathBuf>,
+    /// Where telemetry is kept; in memory without it.
+    pub telemetry: Option<TelemetryLocation>,
     pub audit: Option<AuditOptions>,
     /// Days that telemetry and audit keep; 0 keeps everything.
     pub retention_days: u64,
@@ -87,13 +84,13 @@ pub struct Observer {
 
 /// What closing and the threads tell each other.
 #[derive(Debug, Default)]
-struct ClosingState {
+pub(crate) struct ClosingState {
     /// Sizes are estimated from now on.
     estimates: AtomicBool,
     /// Telemetry is not written any more.
-    without_telemetry: AtomicBool,
-    /// Another process has locked the telemetry.
-    is_locked: AtomicBool,
+    pub(crate) without_telemetry: AtomicBool,
+    /// Another process has locked the telemetry, or its database is away.
+    pub(crate) is_locked: AtomicBool,
 }
 
 impl std::fmt::Debug for Observer {
@@ -130,12 +127,11 @@ impl Observer {
             server: options.server,
             secret_names: options.secret_names,
         };
-        let mut writer = TelemetryThread {
-            store: LazyStore::Closed {
-                path: options.telemetry,
-                retention_days: u32::try_from(options.retention_days).unwrap_or(u32::MAX),
-            },
+        let writer = TelemetryThread {
+            location: options.telemetry,
+            retention_days: u32::try_from(options.retention_days).unwrap_or(u32::MAX),
             closing: observer.closing.clone(),
+            dropped: observer.dropped.clone(),
         };
         // Two threads: a database that another process has locked holds up neither logs nor audit.
         let also_alive = alive.clone();
@@ -319,11 +315,7 @@ impl QueuedCall {
             args: ContentText::start_of(args),
             answer: ContentText::start_of(answer),
         });
-        let bytes = content.args.text.len() + content.answer.text.len();
-        Some(QueuedContent {
-            _reservation: QueueReservation::take(queued_bytes, bytes)?,
-            content,
-        })
+        QueuedContent::new(content, queued_bytes)
     }
 
     fn count(self, exact: bool) -> CallEvent {
@@ -338,16 +330,30 @@ impl QueuedCall {
 
 /// What of a call's texts telemetry keeps, on its way there.
 #[derive(Debug)]
-struct QueuedContent {
-    content: CallContent,
+pub(crate) struct QueuedContent {
+    pub(crate) content: CallContent,
     _reservation: QueueReservation,
+}
+
+impl QueuedContent {
+    /// The content, if there is room for it in the queue.
+    pub(crate) fn new(
+        content: CallContent,
+        queued_bytes: &Arc<AtomicUsize>,
+    ) -> Option<QueuedContent> {
+        let bytes = content.args.text.len() + content.answer.text.len();
+        Some(QueuedContent {
+            _reservation: QueueReservation::take(queued_bytes, bytes)?,
+            content,
+        })
+    }
 }
 
 /// A row on its way to telemetry.
 #[derive(Debug)]
-struct QueuedRow {
-    call: CallEvent,
-    content: Option<QueuedContent>,
+pub(crate) struct QueuedRow {
+    pub(crate) call: CallEvent,
+    pub(crate) content: Option<QueuedContent>,
 }
 
 /// A text that is still to be counted, or its counts alone.
@@ -408,7 +414,7 @@ impl Drop for QueueReservation {
 }
 
 /// The next of what is queued; `woken` is when the thread last had to wait for one.
-fn next_in_burst<T>(queue: &Receiver<T>, woken: &mut Option<Instant>) -> Option<T> {
+pub(crate) fn next_in_burst<T>(queue: &Receiver<T>, woken: &mut Option<Instant>) -> Option<T> {
     if let Ok(next) = queue.try_recv() {
         return Some(next);
     }
@@ -488,82 +494,6 @@ impl CountingThread {
             tokens_out = call.tokens_served,
             "call"
         );
-    }
-}
-
-/// Writes telemetry, which may have to wait for other processes.
-struct TelemetryThread {
-    store: LazyStore,
-    closing: Arc<ClosingState>,
-}
-
-/// A store that is opened with the first event, not at start.
-enum LazyStore {
-    Closed {
-        path: Option<PathBuf>,
-        retention_days: u32,
-    },
-    Open(Telemetry),
-    Broken,
-}
-
-impl TelemetryThread {
-    fn run(&mut self, rows: &Receiver<QueuedRow>) {
-        let mut woken = None;
-        while let Some(row) = next_in_burst(rows, &mut woken) {
-            self.write(&row);
-        }
-    }
-
-    /// Writes a row; tries again while another process has locked the store.
-    fn write(&mut self, row: &QueuedRow) {
-        let give_up = Instant::now() + MAX_LOCK_WAIT;
-        while !self.closing.without_telemetry.load(Ordering::Relaxed) {
-            let written = self.try_write(row);
-            let is_locked = written.as_ref().is_err_and(Error::is_locked);
-            self.closing.is_locked.store(is_locked, Ordering::Relaxed);
-            if is_locked && Instant::now() < give_up {
-                continue;
-            }
-            if let Err(error) = written {
-                tracing::warn!(%error, "a telemetry row is lost");
-            }
-            return;
-        }
-    }
-
-    fn try_write(&mut self, row: &QueuedRow) -> Result<(), Error> {
-        if let LazyStore::Closed {
-            path,
-            retention_days,
-        } = &self.store
-        {
-            let options = TelemetryOptions {
-                retention_days: *retention_days,
-                lock_timeout: Some(LOCK_POLL_INTERVAL),
-                ..TelemetryOptions::default()
-            };
-            let opened = match path {
-                Some(path) => Telemetry::open(path, options),
-                None => Telemetry::in_memory(options),
-            };
-            self.store = match opened {
-                Ok(store) => LazyStore::Open(store),
-                // The next try opens it.
-                Err(error) if error.is_locked() => return Err(error),
-                Err(error) => {
-                    tracing::warn!(%error, "telemetry is off");
-                    LazyStore::Broken
-                }
-            };
-        }
-        match &self.store {
-            LazyStore::Open(store) => {
-                let content = row.content.as_ref().map(|queued| &queued.content);
-                store.record_with(&row.call, content)
-            }
-            LazyStore::Closed { .. } | LazyStore::Broken => Ok(()),
-        }
     }
 }
 

@@ -2,6 +2,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::*;
+use crate::telemetry::Telemetry;
 
 fn call(answer: &str) -> UncountedCall<'_> {
     UncountedCall {
@@ -24,7 +25,7 @@ fn observer(dir: &Path, audit: bool) -> Observer {
     Observer::start(ObserverOptions {
         enabled: true,
         metrics: true,
-        telemetry: Some(dir.join("te.db")),
+        telemetry: Some(dir.join("te.db").into()),
         audit: audit.then(|| AuditOptions {
             root: dir.to_owned(),
             path: dir.join("artifacts/audit.csv"),

@@ -48,6 +48,27 @@ pub struct CallTotals {
     pub bytes_out: u64,
 }
 
+impl CallTotals {
+    /// From nine sums: calls, errors, cut answers, bytes in and out, tokens in, served, withheld and fetched back.
+    pub(crate) fn from_sums<E>(mut sum: impl FnMut(usize) -> Result<i64, E>) -> Result<Self, E> {
+        // Telemetry that another program wrote may hold any number.
+        let mut number = |at: usize| sum(at).map(|sum| u64::try_from(sum).unwrap_or(0));
+        Ok(Self {
+            calls: number(0)?,
+            errors: number(1)?,
+            truncated: number(2)?,
+            bytes_in: number(3)?,
+            bytes_out: number(4)?,
+            tokens: TokenCounts {
+                input: number(5)?,
+                served: number(6)?,
+                withheld: number(7)?,
+                fetched_back: number(8)?,
+            },
+        })
+    }
+}
+
 /// Tokens by where they went.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenCounts {

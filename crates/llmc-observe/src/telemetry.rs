@@ -1,11 +1,15 @@
-//! The telemetry store: one row per call in a SQLite file.
+//! The telemetry store: one row per call, in a SQLite file or in the database that the servers of a team share.
 //!
 //! This module holds all SQL about telemetry. A call never fails because its row could not be written: the observer logs
 //! the error and goes on.
 
 mod calls;
 mod follow;
+mod location;
+mod row;
 mod schema;
+mod shared;
+mod shared_calls;
 
 use std::fmt;
 use std::path::Path;
@@ -19,33 +23,28 @@ use llmc_envelope::handles::HandleId;
 use llmc_envelope::store::{
     LOCK_TIMEOUT, SqlLocation, SqlStore, StoreUnavailable, TransactionError, upgrade,
 };
+use llmc_store::Database;
 use rusqlite::params;
 
 use crate::aggregate::Aggregator;
-use crate::content::{CallContent, ContentText};
+use crate::content::CallContent;
 use crate::event::{CallEvent, EnvelopeMode};
-use crate::mask::mask_secrets;
 use crate::summary::Summary;
 
 pub use calls::{
     CallDetail, CallPage, CallQuery, CallReader, SavingsGroup, SavingsReport, SessionActivity,
 };
 pub use follow::TelemetryFollower;
+pub use location::TelemetryLocation;
+pub(crate) use row::{TelemetryRow, without_nul};
 use schema::{SCHEMA, UPGRADE};
 pub use schema::{TELEMETRY_VERSION, UPGRADED_TELEMETRY_VERSION};
+use shared::SharedCalls;
 
-/// Longest argument text that is kept.
-const MAX_ARGS_BYTES: usize = 2000;
-/// How much of the arguments is searched for secrets before they are cut to that.
-const MAX_MASKED_BYTES: usize = 64 * 1024;
-/// How far from a cut a secret may not be recognised as one.
-const UNMASKED_MARGIN_BYTES: usize = 512;
-/// Bytes of a call's arguments, and of its answer, that are kept beside the row.
-const MAX_CONTENT_BYTES: usize = 16 << 10;
-/// Bytes of all of them; the oldest go first.
+/// Bytes of all contents that are kept; the oldest go first.
 const MAX_ALL_CONTENTS_BYTES: i64 = 64 << 20;
 /// How many rows are written between two looks at that limit.
-const CONTENTS_CHECK_ROWS: i64 = 256;
+const CONTENTS_CHECK_ROWS: u64 = 256;
 /// How often recording also removes rows past their retention.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(3600);
 /// Pages given back to the file system at a time.
@@ -64,6 +63,8 @@ pub enum Error {
         "telemetry store unavailable: the file is damaged; the next process that records moves it aside"
     )]
     Damaged,
+    #[error("telemetry store unavailable: {0}")]
+    Shared(#[source] llmc_store::Error),
 }
 
 impl Error {
@@ -120,8 +121,18 @@ pub(crate) enum ArgsColumn {
 
 /// The calls of one workspace.
 pub struct Telemetry {
-    store: SqlStore,
+    store: TelemetryStore,
     options: TelemetryOptions,
+}
+
+enum TelemetryStore {
+    File(CallFile),
+    Shared(SharedCalls),
+}
+
+/// The rows of one SQLite file.
+struct CallFile {
+    store: SqlStore,
     pruned_ms: AtomicI64,
 }
 
@@ -138,18 +149,28 @@ impl Telemetry {
         Self::at(SqlLocation::Memory, options)
     }
 
+    /// The calls of all servers that share this database. Connects to nothing yet.
+    pub fn shared(database: Database, options: TelemetryOptions) -> Self {
+        Self {
+            store: TelemetryStore::Shared(SharedCalls::new(database)),
+            options,
+        }
+    }
+
     fn at(location: SqlLocation, options: TelemetryOptions) -> Result<Self, Error> {
         let store = match options.lock_timeout {
             Some(timeout) => SqlStore::open_within(location, SCHEMA, timeout)?,
             None => SqlStore::open(location, SCHEMA)?,
         };
-        let telemetry = Self {
+        let file = CallFile {
             store,
             pruned_ms: AtomicI64::new(options.clock.now_ms()),
-            options,
         };
-        telemetry.store.settle(|| telemetry.prune())?;
-        Ok(telemetry)
+        file.store.settle(|| file.prune(&options))?;
+        Ok(Self {
+            store: TelemetryStore::File(file),
+            options,
+        })
     }
 
     /// Writes one row with the time of the store's clock, its secrets masked.
@@ -163,77 +184,17 @@ impl Telemetry {
         call: &CallEvent,
         content: Option<&CallContent>,
     ) -> Result<(), Error> {
-        let content = content.map(|content| {
-            (
-                masked_start(&content.args, MAX_CONTENT_BYTES),
-                masked_start(&content.answer, MAX_CONTENT_BYTES),
-            )
-        });
-        let now = self.options.clock.now_ms();
-        let args = call.args.as_deref().map(masked_args);
-        // Of a tool that runs programs, the program is the more telling half of the name.
-        let cmd = match &call.program {
-            Some(program) => mask_secrets(&format!("{} {program}", call.tool)),
-            None => mask_secrets(&call.tool),
-        };
-        let error = call.error_code.as_deref().map(mask_secrets);
-        let latency_ms = Some(call.duration_ms).filter(|ms| ms.is_finite());
-        self.store.write(|conn| {
-            conn.prepare_cached(&format!(
-                "INSERT INTO calls ({COLUMNS}, args) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, \
-                 ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, NULL, ?24)",
-            ))?
-            .execute(params![
-                now,
-                call.source,
-                call.agent,
-                call.session,
-                call.model,
-                cmd,
-                call.mode.as_str(),
-                call.bytes_in as i64,
-                call.bytes_out as i64,
-                call.tokens_in as i64,
-                call.tokens_served as i64,
-                call.tokens_withheld as i64,
-                call.tokens_fetched_back as i64,
-                latency_ms.unwrap_or(0.0),
-                call.truncated,
-                call.handle.map(|id| id.to_string()),
-                error,
-                call.principal,
-                call.server,
-                call.client.as_deref().map(mask_secrets),
-                call.correlation_id,
-                call.path.as_deref().map(mask_secrets),
-                call.entry,
-                args,
-            ])?;
-            let seq = conn.last_insert_rowid();
-            if let Some(((args, args_cut), (answer, answer_cut))) = &content {
-                conn.prepare_cached(
-                    "INSERT OR REPLACE INTO contents (seq, bytes, args_cut, answer_cut, args, answer) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                )?
-                .execute(params![
-                    seq,
-                    (args.len() + answer.len()) as i64,
-                    args_cut,
-                    answer_cut,
-                    args,
-                    answer,
-                ])?;
+        self.write(&[TelemetryRow::new(call, content)])
+    }
+
+    /// Writes rows; into a shared database all or none of them.
+    pub(crate) fn write(&self, rows: &[TelemetryRow]) -> Result<(), Error> {
+        match &self.store {
+            TelemetryStore::Shared(calls) => calls.write(rows, &self.options),
+            TelemetryStore::File(file) => {
+                (rows.iter()).try_for_each(|row| file.write(row, &self.options))
             }
-            if seq % CONTENTS_CHECK_ROWS == 0 {
-                drop_oldest_contents(conn, MAX_ALL_CONTENTS_BYTES)?;
-            }
-            Ok::<_, rusqlite::Error>(())
-        })?;
-        let last = self.pruned_ms.load(Ordering::Relaxed);
-        if now.saturating_sub(last) >= millis(PRUNE_INTERVAL) {
-            self.prune()?;
         }
-        Ok(())
     }
 
     /// All calls that pass the filter, added up.
@@ -245,6 +206,80 @@ impl Telemetry {
 
     /// Every call that passes the filter, oldest first.
     pub(crate) fn each(
+        &self,
+        filter: &CallFilter,
+        args: ArgsColumn,
+        take: impl FnMut(Arc<CallEvent>),
+    ) -> Result<(), Error> {
+        match &self.store {
+            TelemetryStore::File(file) => file.each(filter, args, take),
+            TelemetryStore::Shared(calls) => calls.each(filter, args, take),
+        }
+    }
+}
+
+impl CallFile {
+    fn write(&self, row: &TelemetryRow, options: &TelemetryOptions) -> Result<(), Error> {
+        let now = options.clock.now_ms();
+        self.store.write(|conn| {
+            conn.prepare_cached(&format!(
+                "INSERT INTO calls ({COLUMNS}, args) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, \
+                 ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, NULL, ?24)",
+            ))?
+            .execute(params![
+                now,
+                row.source,
+                row.agent,
+                row.session,
+                row.model,
+                row.cmd,
+                row.mode,
+                row.bytes_in,
+                row.bytes_out,
+                row.tokens_in,
+                row.tokens_served,
+                row.tokens_withheld,
+                row.tokens_fetched_back,
+                row.latency_ms,
+                row.truncated,
+                row.handle,
+                row.error,
+                row.principal,
+                row.server,
+                row.client,
+                row.correlation_id,
+                row.path,
+                row.entry,
+                row.args,
+            ])?;
+            let seq = conn.last_insert_rowid();
+            if let Some(content) = &row.content {
+                conn.prepare_cached(
+                    "INSERT OR REPLACE INTO contents (seq, bytes, args_cut, answer_cut, args, answer) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?
+                .execute(params![
+                    seq,
+                    (content.args.len() + content.answer.len()) as i64,
+                    content.args_cut,
+                    content.answer_cut,
+                    content.args,
+                    content.answer,
+                ])?;
+            }
+            if seq.unsigned_abs() % CONTENTS_CHECK_ROWS == 0 {
+                drop_oldest_contents(conn, MAX_ALL_CONTENTS_BYTES)?;
+            }
+            Ok::<_, rusqlite::Error>(())
+        })?;
+        let last = self.pruned_ms.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= millis(PRUNE_INTERVAL) {
+            self.prune(options)?;
+        }
+        Ok(())
+    }
+
+    fn each(
         &self,
         filter: &CallFilter,
         args: ArgsColumn,
@@ -269,13 +304,13 @@ impl Telemetry {
     }
 
     /// Removes rows past their retention; recording does this too, from time to time.
-    fn prune(&self) -> Result<(), Error> {
-        let now = self.options.clock.now_ms();
+    fn prune(&self, options: &TelemetryOptions) -> Result<(), Error> {
+        let now = options.clock.now_ms();
         self.pruned_ms.store(now, Ordering::Relaxed);
-        if self.options.retention_days == 0 {
+        if options.retention_days == 0 {
             return Ok(());
         }
-        let kept = Duration::from_secs(u64::from(self.options.retention_days) * 24 * 3600);
+        let kept = Duration::from_secs(u64::from(options.retention_days) * 24 * 3600);
         let before = now.saturating_sub(millis(kept));
         let removed = self.store.write(|conn| {
             conn.execute(
@@ -308,38 +343,6 @@ fn drop_oldest_contents(conn: &rusqlite::Connection, max_bytes: i64) -> rusqlite
         [max_bytes],
     )?;
     Ok(())
-}
-
-/// The masked start of the arguments, which may be as long as the file they write.
-fn masked_args(args: &str) -> String {
-    let end = args.floor_char_boundary(MAX_MASKED_BYTES);
-    let head = ContentText {
-        text: args[..end].to_owned(),
-        is_cut: end < args.len(),
-    };
-    let (mut masked, is_cut) = masked_start(&head, MAX_ARGS_BYTES);
-    if is_cut {
-        masked.push('…');
-    }
-    masked
-}
-
-/// The start of a text, secrets masked, and whether there is more of it.
-fn masked_start(head: &ContentText, max_bytes: usize) -> (String, bool) {
-    // Masked before it is cut to size: a cut could take away what a secret is recognised by. Where the head itself was
-    // cut that may have happened, so its end is dropped.
-    let mut masked = mask_secrets(&head.text);
-    let sure = if head.is_cut {
-        masked.len().saturating_sub(UNMASKED_MARGIN_BYTES)
-    } else {
-        masked.len()
-    };
-    let limit = sure.min(max_bytes);
-    let is_cut = limit < masked.len();
-    if is_cut {
-        masked.truncate(masked.floor_char_boundary(limit));
-    }
-    (masked, is_cut || head.is_cut)
 }
 
 fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<CallEvent> {

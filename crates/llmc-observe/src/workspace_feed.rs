@@ -1,6 +1,5 @@
 //! Summaries and events of every server of a workspace, read from the telemetry that all of them write.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::event::CallEvent;
 use crate::live::{CallScope, LiveSummaries};
 use crate::lock::lock;
 use crate::summary::{CallTotals, Summary};
-use crate::telemetry::{Error, TelemetryFollower};
+use crate::telemetry::{Error, TelemetryFollower, TelemetryLocation};
 use crate::upstreams::UpstreamList;
 
 /// Rows read at a time.
@@ -24,11 +23,11 @@ pub struct WorkspaceFeed {
 }
 
 impl WorkspaceFeed {
-    /// Follows this file from so long ago on. Nothing is opened yet.
-    pub fn new(path: impl Into<PathBuf>, back: Duration) -> WorkspaceFeed {
+    /// Follows the calls from so long ago on. Nothing is opened yet.
+    pub fn new(location: impl Into<TelemetryLocation>, back: Duration) -> WorkspaceFeed {
         let since = Timestamp::now() - back;
         WorkspaceFeed {
-            follower: Mutex::new(TelemetryFollower::new(path, since)),
+            follower: Mutex::new(TelemetryFollower::new(location, since)),
             live: LiveSummaries::default(),
         }
     }

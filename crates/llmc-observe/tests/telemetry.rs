@@ -1,4 +1,4 @@
-//! The telemetry store as its users see it: across restarts, time and damage.
+//! The telemetry store as its users see it: across restarts, time and damage; what does not concern files, on both engines.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests look at files from outside"
@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,10 +14,87 @@ use llmc_envelope::{Clock, HandleId};
 use llmc_observe::{
     CallContent, CallEvent, CallFilter, CallQuery, CallReader, CallScope, CallTotals, ContentText,
     EnvelopeMode, GroupBy, Summary, Telemetry, TelemetryAnalysis, TelemetryFollower,
-    TelemetryOptions,
+    TelemetryLocation, TelemetryOptions,
 };
+use llmc_store::{Database, DatabaseSettings, DatabaseUrl, Tenant};
+use llmc_testdb::TestCluster;
+use tempfile::TempDir;
 
 const HOUR: Duration = Duration::from_secs(3600);
+
+/// Where the rows of one test are.
+struct Engine {
+    location: TelemetryLocation,
+    _dir: Option<TempDir>,
+}
+
+impl Engine {
+    fn sqlite() -> Engine {
+        let dir = tempfile::tempdir().unwrap();
+        Engine {
+            location: dir.path().join("state/te.db").into(),
+            _dir: Some(dir),
+        }
+    }
+
+    /// A database of its own; `None` where there is no PostgreSQL.
+    fn postgres() -> Option<Engine> {
+        let settings = DatabaseSettings {
+            url: DatabaseUrl::parse(&TestCluster::shared()?.database().url()).unwrap(),
+            admin_url: None,
+            tenant: Tenant::parse("team").unwrap(),
+            max_connections: 4,
+        };
+        Some(Engine {
+            location: Database::new(settings).into(),
+            _dir: None,
+        })
+    }
+
+    fn open(&self, options: TelemetryOptions) -> Telemetry {
+        match &self.location {
+            TelemetryLocation::File(path) => Telemetry::open(path, options).unwrap(),
+            TelemetryLocation::Database(database) => Telemetry::shared(database.clone(), options),
+        }
+    }
+
+    fn usual(&self) -> Telemetry {
+        self.open(TelemetryOptions::default())
+    }
+}
+
+/// Runs each of these functions on a SQLite file and on PostgreSQL.
+macro_rules! on_both_engines {
+    ($($name:ident)+) => {
+        mod sqlite {
+            $(#[test]
+            fn $name() {
+                super::$name(&super::Engine::sqlite());
+            })+
+        }
+
+        mod postgres {
+            $(#[test]
+            fn $name() {
+                if let Some(engine) = super::Engine::postgres() {
+                    super::$name(&engine);
+                }
+            })+
+        }
+    };
+}
+
+on_both_engines! {
+    a_call_comes_back_with_its_secrets_masked
+    long_arguments_are_shortened_after_masking
+    calls_are_added_up
+    rows_leave_after_their_days
+    contents_are_masked_cut_and_found
+    calls_are_listed_by_what_they_are
+    savings_and_sessions_are_added_up
+    followers_read_every_call_once_while_others_write
+    a_text_may_hold_anything
+}
 
 fn clock() -> Clock {
     Clock::manual(Timestamp::from_second(1_800_000_000).unwrap())
@@ -36,10 +114,6 @@ fn call(tool: &str, agent: &str, duration_ms: f64) -> CallEvent {
     }
 }
 
-fn in_memory() -> Telemetry {
-    Telemetry::in_memory(TelemetryOptions::default()).unwrap()
-}
-
 fn all(telemetry: &Telemetry) -> Summary {
     telemetry.summary(&CallFilter::default()).unwrap()
 }
@@ -49,16 +123,13 @@ fn analysis(telemetry: &Telemetry, by: GroupBy) -> serde_json::Value {
     serde_json::to_value(analysis).unwrap()
 }
 
-#[test]
-fn a_call_comes_back_with_its_secrets_masked() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("te.db");
+fn a_call_comes_back_with_its_secrets_masked(engine: &Engine) {
     let clock = clock();
     let options = TelemetryOptions {
         clock: clock.clone(),
         ..TelemetryOptions::default()
     };
-    let telemetry = Telemetry::open(&path, options).unwrap();
+    let telemetry = engine.open(options);
     let full = CallEvent {
         session: "s1".into(),
         model: "m".into(),
@@ -79,7 +150,7 @@ fn a_call_comes_back_with_its_secrets_masked() {
         ..call("run", "a", 1.5)
     };
     telemetry.record(&full).unwrap();
-    let mut follower = TelemetryFollower::new(&path, Timestamp::UNIX_EPOCH);
+    let mut follower = TelemetryFollower::new(engine.location.clone(), Timestamp::UNIX_EPOCH);
     assert_eq!(
         follower.next(5).unwrap(),
         [CallEvent {
@@ -93,9 +164,8 @@ fn a_call_comes_back_with_its_secrets_masked() {
     );
 }
 
-#[test]
-fn long_arguments_are_shortened_after_masking() {
-    let telemetry = in_memory();
+fn long_arguments_are_shortened_after_masking(engine: &Engine) {
+    let telemetry = engine.usual();
     let args = format!("{} password={}", "é".repeat(900), "s3cret".repeat(1000));
     let late = format!(
         "-----BEGIN PRIVATE KEY-----{}-----END PRIVATE KEY----- AKIAIOSFODNN7EXAMPLE",
@@ -119,9 +189,9 @@ fn long_arguments_are_shortened_after_masking() {
     }
 }
 
-#[test]
-fn calls_are_added_up() {
-    let telemetry = in_memory();
+fn calls_are_added_up(engine: &Engine) {
+    let telemetry = engine.usual();
+    assert_eq!(all(&telemetry).totals, CallTotals::default());
     for n in 1..=100 {
         telemetry.record(&call("grep", "a", f64::from(n))).unwrap();
     }
@@ -163,24 +233,16 @@ fn calls_are_added_up() {
         };
         assert_eq!(telemetry.summary(&only).unwrap().totals.calls, calls);
     }
-    assert_eq!(all(&in_memory()).totals, CallTotals::default());
 }
 
-#[test]
-fn rows_leave_after_their_days() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("state/te_telemetry.db");
+fn rows_leave_after_their_days(engine: &Engine) {
     let clock = clock();
     let open = |retention_days| {
-        Telemetry::open(
-            &path,
-            TelemetryOptions {
-                retention_days,
-                clock: clock.clone(),
-                ..TelemetryOptions::default()
-            },
-        )
-        .unwrap()
+        engine.open(TelemetryOptions {
+            retention_days,
+            clock: clock.clone(),
+            ..TelemetryOptions::default()
+        })
     };
     open(0).record(&call("old", "a", 1.0)).unwrap();
     clock.advance(48 * HOUR);
@@ -223,11 +285,8 @@ fn content(args: &str, answer: &str) -> CallContent {
     }
 }
 
-#[test]
-fn contents_are_masked_cut_and_found() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("te.db");
-    let telemetry = Telemetry::open(&path, TelemetryOptions::default()).unwrap();
+fn contents_are_masked_cut_and_found(engine: &Engine) {
+    let telemetry = engine.usual();
     let long = "é".repeat(20_000);
     let texts = [
         (
@@ -245,7 +304,7 @@ fn contents_are_masked_cut_and_found() {
         telemetry.record_with(&call, Some(&content)).unwrap();
     }
     telemetry.record(&call("stat", "a", 1.0)).unwrap();
-    let reader = CallReader::new(&path);
+    let reader = CallReader::new(engine.location.clone());
     let shown = |seq, scope| reader.show(seq, scope).unwrap();
     let first = shown(1, CallScope::All).unwrap().content.unwrap();
     assert_eq!(first[0], (texts[0].0.to_owned(), false));
@@ -270,6 +329,216 @@ fn contents_are_masked_cut_and_found() {
     assert_eq!(found("TE_GREP", CallScope::All), [2, 1]);
     assert_eq!(found("abcdef0123456789", CallScope::All), [0; 0], "masked");
     assert_eq!(found("%", CallScope::All), [0; 0], "no pattern");
+}
+
+fn calls_are_listed_by_what_they_are(engine: &Engine) {
+    let telemetry = engine.usual();
+    for (tool, agent, server, error) in [
+        ("run_cmd", "ann", "one", None),
+        ("stat", "ann", "other", Some("NOT_FOUND")),
+        ("run_cmd", "bob", "other", None),
+        ("run", "bob", "one", None),
+    ] {
+        let program = (tool == "run_cmd").then(|| "make".to_owned());
+        let call = CallEvent {
+            server: server.into(),
+            error_code: error.map(str::to_owned),
+            program,
+            ..call(tool, agent, 1.0)
+        };
+        telemetry.record(&call).unwrap();
+    }
+    let reader = CallReader::new(engine.location.clone());
+    let listed = |query: CallQuery| {
+        let page = reader.page(&query, CallScope::All).unwrap();
+        let seqs: Vec<_> = page.calls.iter().filter_map(|call| call.seq).collect();
+        (seqs, page.next)
+    };
+    let all = CallQuery {
+        limit: 3,
+        ..CallQuery::default()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(listed(all.clone()), (vec![4, 3, 2], Some(2)));
+    for (query, seqs) in [
+        (
+            CallQuery {
+                before: Some(2),
+                ..all.clone()
+            },
+            vec![1],
+        ),
+        (
+            CallQuery {
+                after: Some(2),
+                ..all.clone()
+            },
+            vec![4, 3],
+        ),
+        (
+            CallQuery {
+                tool: some("run_cmd"),
+                ..all.clone()
+            },
+            vec![3, 1],
+        ),
+        (
+            CallQuery {
+                tool: some("run"),
+                ..all.clone()
+            },
+            vec![4],
+        ),
+        (
+            CallQuery {
+                agent: some("ann"),
+                ..all.clone()
+            },
+            vec![2, 1],
+        ),
+        (
+            CallQuery {
+                server: some("other"),
+                ..all.clone()
+            },
+            vec![3, 2],
+        ),
+        (
+            CallQuery {
+                failed: true,
+                ..all.clone()
+            },
+            vec![2],
+        ),
+        (
+            CallQuery {
+                session: some("x"),
+                ..all.clone()
+            },
+            vec![],
+        ),
+    ] {
+        assert_eq!(listed(query.clone()), (seqs, None), "{query:?}");
+    }
+}
+
+fn savings_and_sessions_are_added_up(engine: &Engine) {
+    let telemetry = engine.usual();
+    for (tool, agent, server) in [
+        ("grep", "ann", "one"),
+        ("grep", "ann", "one"),
+        ("cat", "ann", "other"),
+        ("cat", "bob", "other"),
+    ] {
+        let call = CallEvent {
+            server: server.into(),
+            session: "s".into(),
+            principal: agent.into(),
+            ..call(tool, agent, 1.0)
+        };
+        telemetry.record(&call).unwrap();
+    }
+    let reader = CallReader::new(engine.location.clone());
+    let report = reader.savings(24 * HOUR, 0, CallScope::All, &[]).unwrap();
+    let groups = |groups: &[llmc_observe::SavingsGroup]| -> Vec<(String, u64, u64)> {
+        let group = |group: &llmc_observe::SavingsGroup| {
+            let totals = &group.totals;
+            (group.name.clone(), totals.calls, totals.tokens.withheld)
+        };
+        groups.iter().map(group).collect()
+    };
+    assert_eq!(
+        groups(&report.clients),
+        [("ann".into(), 3, 270), ("bob".into(), 1, 90)]
+    );
+    let mut tools = groups(&report.tools);
+    tools.sort();
+    assert_eq!(tools, [("cat".into(), 2, 180), ("grep".into(), 2, 180)]);
+    let days: u64 = report.days.iter().map(|day| day.totals.calls).sum();
+    assert_eq!(days, 4);
+    assert!(report.days[0].name.starts_with("20"), "{:?}", report.days);
+    let own = reader
+        .savings(24 * HOUR, 0, CallScope::Principal("bob"), &[])
+        .unwrap();
+    assert_eq!(groups(&own.clients), [("bob".into(), 1, 90)]);
+    let sessions = reader.sessions(24 * HOUR, CallScope::All).unwrap();
+    let sessions: Vec<_> = (sessions.iter())
+        .map(|session| {
+            let last = &session.last;
+            (
+                last.agent.as_str(),
+                last.server.as_str(),
+                session.totals.calls,
+                last.seq,
+            )
+        })
+        .collect();
+    assert_eq!(
+        sessions,
+        [
+            ("bob", "other", 1, Some(4)),
+            ("ann", "other", 1, Some(3)),
+            ("ann", "one", 2, Some(2)),
+        ]
+    );
+}
+
+fn followers_read_every_call_once_while_others_write(engine: &Engine) {
+    const CALLS: usize = 40;
+    let telemetry = Arc::new(engine.usual());
+    let mut follower = TelemetryFollower::new(engine.location.clone(), Timestamp::UNIX_EPOCH);
+    assert_eq!(follower.next(10).unwrap(), []);
+    let mut seen = Vec::new();
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let telemetry = telemetry.clone();
+            scope.spawn(move || {
+                for n in 0..CALLS {
+                    telemetry
+                        .record(&call(&format!("{writer}-{n}"), "a", 1.0))
+                        .unwrap();
+                }
+            });
+        }
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while seen.len() < 3 * CALLS {
+            assert!(std::time::Instant::now() < deadline, "only {seen:?}");
+            seen.extend(follower.next(7).unwrap().into_iter().map(|call| call.tool));
+        }
+    });
+    assert_eq!(follower.next(7).unwrap(), []);
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 3 * CALLS);
+}
+
+fn a_text_may_hold_anything(engine: &Engine) {
+    let telemetry = engine.usual();
+    let text = "'); DROP TABLE llmc.calls; --\u{0}\u{1}\\u0000 \u{10ffff} {\"a\": null}";
+    let odd = CallEvent {
+        agent: text.into(),
+        session: text.into(),
+        args: Some(text.into()),
+        path: Some(text.into()),
+        bytes_in: u64::MAX,
+        duration_ms: f64::NAN,
+        ..call("x", "a", 1.0)
+    };
+    telemetry
+        .record_with(&odd, Some(&content(text, text)))
+        .unwrap();
+    let reader = CallReader::new(engine.location.clone());
+    let shown = reader.show(1, CallScope::All).unwrap().unwrap();
+    let kept = text.replace('\0', "\u{fffd}");
+    assert_eq!(shown.call.agent, kept);
+    assert_eq!(shown.content.unwrap()[1], (kept.clone(), false));
+    let query = CallQuery {
+        session: Some(kept),
+        text: Some("drop table".to_owned()),
+        limit: 5,
+        ..CallQuery::default()
+    };
+    assert_eq!(reader.page(&query, CallScope::All).unwrap().calls.len(), 1);
 }
 
 #[test]

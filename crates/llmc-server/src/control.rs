@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llmc_observe::{CallReader, CallScope};
+use llmc_observe::{CallReader, CallScope, TelemetryLocation};
 use llmc_tools::{App, Error, ErrorKind, Result, StopTarget};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -339,10 +339,10 @@ pub fn ask_server(dir: &Path, id: &str, request: &ControlRequest) -> Result<Opti
 }
 
 /// What every server of a workspace is doing, and the sessions of the last day, in the form of `/api/activity`.
-pub fn workspace_activity(state_dir: &Path) -> Value {
+pub fn workspace_activity(state_dir: &Path, telemetry: Option<&TelemetryLocation>) -> Value {
     let servers = others(&state_dir.join("servers"), "");
-    let telemetry = state_dir.join("te_telemetry.db");
-    json!({"servers": servers, "sessions": sessions(&telemetry, CallScope::All)})
+    let sessions = telemetry.map(|location| sessions(location, CallScope::All));
+    json!({"servers": servers, "sessions": sessions.unwrap_or_default()})
 }
 
 /// The state of every server but this one; of one that does not answer, why.
@@ -356,8 +356,8 @@ pub(crate) fn others(dir: &Path, own: &str) -> Vec<Value> {
 }
 
 /// Who has called in the last day, the latest first, with the last call of each.
-pub(crate) fn sessions(telemetry: &Path, scope: CallScope<'_>) -> Vec<Value> {
-    let reader = CallReader::new(telemetry);
+pub(crate) fn sessions(telemetry: &TelemetryLocation, scope: CallScope<'_>) -> Vec<Value> {
+    let reader = CallReader::new(telemetry.clone());
     let found = reader.sessions(SESSIONS_FROM, scope).unwrap_or_default();
     let sessions = found.iter().map(|session| {
         let mut value = json!(session.totals);

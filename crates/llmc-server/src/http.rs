@@ -135,7 +135,8 @@ impl HttpState {
             host_rules: HostRules::new(&app.config().mcp.server),
             tokens,
             sessions: Sessions::new(Arc::new(Token::of_page())),
-            feed: (app.telemetry_file()).map(|file| Arc::new(WorkspaceFeed::new(file, FEED_SPAN))),
+            feed: (app.telemetry_location())
+                .map(|location| Arc::new(WorkspaceFeed::new(location.clone(), FEED_SPAN))),
             kind,
             facts: OnceLock::new(),
             last_request: Mutex::new(Instant::now()),

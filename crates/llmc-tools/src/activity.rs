@@ -37,10 +37,25 @@ pub enum StopTarget {
     Call(u64),
 }
 
-/// A name for this process among the servers of its workspace: no two have the same.
-pub(crate) fn server_id() -> String {
+/// Characters of the machine's name in a server's.
+const MAX_MACHINE_CHARS: usize = 24;
+
+/// A name for this process among the servers of its workspace: no two have the same. Servers on several machines have
+/// the machine's name in theirs.
+pub(crate) fn server_id(is_shared: bool) -> String {
     let started = Timestamp::now().as_millisecond();
-    format!("{}-{started:x}", std::process::id())
+    let id = format!("{}-{started:x}", std::process::id());
+    let system = rustix::system::uname();
+    let machine = system.nodename().to_string_lossy();
+    let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
+    let machine: String = (machine.chars().take_while(|c| *c != '.'))
+        .filter(plain)
+        .take(MAX_MACHINE_CHARS)
+        .collect();
+    match is_shared && !machine.is_empty() {
+        true => format!("{id}-{machine}"),
+        false => id,
+    }
 }
 
 /// The calls that are being carried out.

@@ -8,7 +8,7 @@ use llmc_config::{Config, LoadedConfig};
 use llmc_envelope::HandleStore;
 use llmc_host::{PathRules, Roots, Workspace, WriteState};
 use llmc_index::IndexState;
-use llmc_observe::{Observer, Telemetry, TelemetryOptions};
+use llmc_observe::{Observer, SharedAudit, Telemetry, TelemetryLocation, TelemetryOptions};
 use llmc_store::Database;
 
 use serde_json::{Value, json};
@@ -27,14 +27,13 @@ use crate::processes::Processes;
 use crate::resources::Sidecars;
 use crate::rlm::{AnalysisShell, AnalysisState};
 use crate::script::Scripts;
+use crate::shared_audit;
 use crate::shared_store::shared_database;
 use crate::slots::CallSlots;
 use crate::state;
 use crate::tool::ToolDef;
 use crate::upstreams::Upstreams;
 
-/// The record of calls, in the state directory.
-pub(crate) const TELEMETRY: &str = "te_telemetry.db";
 const ROOTS_KEY: &str = "mcp.tools.allowed_roots";
 const LINUX_ROOTS_KEY: &str = "mcp.linux_ops.roots.allowed_roots";
 
@@ -55,6 +54,10 @@ pub struct App {
     index: IndexKeeper,
     history: HistoryKeeper,
     observer: Observer,
+    /// The audit that servers share, if one is kept.
+    audit: Option<Arc<SharedAudit>>,
+    /// Where calls are recorded, if they are.
+    telemetry: Option<TelemetryLocation>,
     /// Tools of this server that the mode lists.
     own_listing: Vec<&'static ToolDef>,
     /// The same, and the promoted tools of upstreams.
@@ -89,8 +92,10 @@ impl App {
     pub fn open(loaded: LoadedConfig) -> Result<Arc<App>> {
         let config = &loaded.config;
         let state_dir = loaded.state_dir();
+        let database = shared_database(&config.mcp.store)?;
         let state = state::make(&state_dir).and_then(|()| {
-            WriteState::open(&state_dir, config.mcp.locks.lease()).map_err(Error::from)
+            let lease = config.mcp.locks.lease();
+            WriteState::open_shared(&state_dir, lease, database.clone()).map_err(Error::from)
         });
         let usable_dir = match &state {
             Ok(_) => Ok(state_dir.clone()),
@@ -124,15 +129,22 @@ impl App {
             &config.mcp.history,
         );
         let upstreams = Upstreams::new(&loaded)?;
-        let database = shared_database(&config.mcp.store)?;
         let (own_listing, warnings) = mode::listing(config);
         for warning in warnings.iter().chain(&loaded.warnings) {
             tracing::warn!("{warning}");
         }
         let sidecars = Sidecars::find(&config.mcp.resources.sidecars, &files);
         let stores = state.is_some().then_some(state_dir);
-        let server_id = activity::server_id();
-        let observer = observe::start(&loaded, stores.as_deref(), &server_id, secret_rules);
+        let server_id = activity::server_id(database.is_some());
+        let audit = shared_audit::open(config, database.as_ref(), &server_id);
+        let telemetry = observe::telemetry_location(config, stores.as_deref(), database.as_ref());
+        let observer = observe::start(
+            &loaded,
+            telemetry.clone(),
+            audit.is_some(),
+            &server_id,
+            secret_rules,
+        );
         Ok(Arc::new(App {
             handles: HandleKeeper::new(stores.clone(), database.clone(), &config.mcp.handles),
             database,
@@ -146,6 +158,8 @@ impl App {
             index,
             history,
             observer,
+            audit,
+            telemetry,
             own_listing,
             listing: OnceLock::new(),
             upstreams,
@@ -227,12 +241,14 @@ impl App {
         Some(self.stores.as_ref()?.join("servers"))
     }
 
-    /// The telemetry file, if calls are recorded in one.
-    pub fn telemetry_file(&self) -> Option<PathBuf> {
-        let config = &self.config().mcp;
-        let is_kept = config.observability.enabled && config.docker.persist_telemetry;
-        let dir = self.stores.as_ref().filter(|_| is_kept)?;
-        Some(dir.join(TELEMETRY))
+    /// Where calls are recorded, if they are.
+    pub fn telemetry_location(&self) -> Option<&TelemetryLocation> {
+        let is_on = self.config().mcp.observability.enabled;
+        self.telemetry.as_ref().filter(|_| is_on)
+    }
+
+    pub(crate) fn shared_audit(&self) -> Option<&Arc<SharedAudit>> {
+        self.audit.as_ref()
     }
 
     pub(crate) fn slots(&self) -> &CallSlots {
@@ -310,16 +326,17 @@ impl App {
                 "the state directory cannot be used, or mcp.docker.persist_telemetry is false",
             )
         };
-        let dir = self.stores.as_ref().ok_or_else(none)?;
-        if !self.config().mcp.docker.persist_telemetry {
-            return Err(none());
-        }
         let options = TelemetryOptions {
             lock_timeout,
             ..TelemetryOptions::default()
         };
-        Telemetry::open(&dir.join(TELEMETRY), options)
-            .map_err(|error| Error::new(ErrorKind::Internal, error.to_string()))
+        match self.telemetry.as_ref().ok_or_else(none)? {
+            TelemetryLocation::Database(database) => {
+                Ok(Telemetry::shared(database.clone(), options))
+            }
+            TelemetryLocation::File(path) => Telemetry::open(path, options)
+                .map_err(|error| Error::new(ErrorKind::Internal, error.to_string())),
+        }
     }
 
     /// The body of `GET /health`: what this server is and what holds its programs.

@@ -22,6 +22,7 @@ use crate::observe::{self, ObservedArgs};
 use crate::reachable::{Reach, Route};
 use crate::recording::CallRecording;
 use crate::seal::Sealed;
+use crate::shared_audit::CallAudit;
 use crate::slots::{CallSlot, WorkClass};
 use crate::te;
 use crate::tool::{Effect, RunningTool, ToolDef};
@@ -127,7 +128,12 @@ impl App {
             tracing::Span::none()
         };
         let mut entry = None;
-        let result = match self.admit(tool, &call) {
+        let mut audit = CallAudit::of(self);
+        let admitted = match self.admit(tool, &call) {
+            Ok(tool) => audit.begin(tool, &caller, &correlation_id).await,
+            Err(error) => Err(error),
+        };
+        let result = match admitted {
             Ok(tool) => {
                 let recording = self.record_call(tool, &call, script);
                 let running = self.running().begin(
@@ -155,11 +161,14 @@ impl App {
             error.hint = hint.and_then(|hint| reach().fit(&hint));
             error
         });
-        let outcome = CallOutcome {
+        let mut outcome = CallOutcome {
             correlation_id,
             tool,
             result,
         };
+        audit
+            .finish(&mut outcome, &caller, &args, started.elapsed())
+            .await;
         observe::record(self, &outcome, &caller, args, entry, started.elapsed());
         outcome
     }

@@ -6,53 +6,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use llmc_config::LoadedConfig;
+use llmc_config::{Config, LoadedConfig};
 use llmc_host::PathRules;
 use llmc_observe::{
-    AuditOptions, CallEvent, EnvelopeMode, Observer, ObserverOptions, SecretNames, UncountedCall,
+    AuditOptions, CallEvent, EnvelopeMode, Observer, ObserverOptions, SecretNames,
+    TelemetryLocation, UncountedCall,
 };
+use llmc_store::Database;
 use serde_json::{Map, Value};
 
-use crate::app::{App, TELEMETRY};
+use crate::app::App;
 use crate::call::CallOutcome;
 use crate::cx::{Caller, Surface};
 use crate::error::{ErrorKind, Family};
 use crate::tool::{Effect, ToolDef};
 
+/// The record of calls, in the state directory.
+pub(crate) const TELEMETRY: &str = "te_telemetry.db";
 /// Arguments whose values are contents: their size is recorded instead.
 const CONTENT_ARGS: [&str; 8] = [
     "content", "old_text", "new_text", "patch", "input", "code", "context", "task",
 ];
 
-/// Starts the observer as the configuration says. `stores` is where telemetry is kept; in memory without it.
+/// Starts the observer as the configuration says. Telemetry is in memory if it is kept nowhere.
 pub(crate) fn start(
     loaded: &LoadedConfig,
-    stores: Option<&Path>,
+    telemetry: Option<TelemetryLocation>,
+    has_shared_audit: bool,
     server: &str,
     rules: Arc<PathRules>,
 ) -> Observer {
-    let config = &loaded.config.mcp;
-    let settings = &config.observability;
-    let mut audit = None;
-    if settings.enabled && settings.csv_token_audit_enabled {
-        if config.docker.persist_token_audit {
-            audit = Some(AuditOptions {
-                root: loaded.root.clone(),
-                path: loaded.csv_path(),
-            });
-        } else {
-            tracing::warn!(
-                "the token audit is on but not kept: mcp.docker.persist_token_audit is false"
-            );
-        }
-    }
+    let settings = &loaded.config.mcp.observability;
+    let keeps_file = keeps_audit(&loaded.config) && !has_shared_audit;
     Observer::start(ObserverOptions {
         enabled: settings.enabled,
         metrics: settings.metrics_enabled,
-        telemetry: stores
-            .filter(|_| config.docker.persist_telemetry)
-            .map(|dir| dir.join(TELEMETRY)),
-        audit,
+        telemetry,
+        audit: keeps_file.then(|| AuditOptions {
+            root: loaded.root.clone(),
+            path: loaded.csv_path(),
+        }),
         retention_days: settings.retention_days,
         log_correlation_id: settings.include_correlation_id,
         server: server.to_owned(),
@@ -60,8 +53,35 @@ pub(crate) fn start(
     })
 }
 
+/// Where calls are recorded, if they are: in the shared database, or else in the state directory.
+pub fn telemetry_location(
+    config: &Config,
+    state_dir: Option<&Path>,
+    database: Option<&Database>,
+) -> Option<TelemetryLocation> {
+    if !config.mcp.docker.persist_telemetry {
+        return None;
+    }
+    match database {
+        Some(database) => Some(database.clone().into()),
+        None => state_dir.map(|dir| dir.join(TELEMETRY).into()),
+    }
+}
+
+/// Whether a token audit is written.
+pub(crate) fn keeps_audit(config: &Config) -> bool {
+    let settings = &config.mcp.observability;
+    let is_on = settings.enabled && settings.csv_token_audit_enabled;
+    if is_on && !config.mcp.docker.persist_token_audit {
+        tracing::warn!(
+            "the token audit is on but not kept: mcp.docker.persist_token_audit is false"
+        );
+    }
+    is_on && config.mcp.docker.persist_token_audit
+}
+
 /// The arguments of a call as observers need them, taken before the tool consumes them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ObservedArgs {
     /// All of them, to be counted.
     text: String,
@@ -98,7 +118,7 @@ pub(crate) fn record(
     app.observer().record(call);
 }
 
-fn event<'a>(
+pub(crate) fn event<'a>(
     outcome: &'a CallOutcome,
     caller: &Caller,
     args: ObservedArgs,

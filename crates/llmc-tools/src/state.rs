@@ -9,8 +9,8 @@ use llmc_envelope::store::is_moved_aside;
 use llmc_host::{CONFIG_FILE, PathRules, STATE_DIR};
 use llmc_observe::{TELEMETRY_VERSION, UPGRADED_TELEMETRY_VERSION};
 
-use crate::app::TELEMETRY;
 use crate::error::{Error, ErrorKind, Result};
+use crate::observe::TELEMETRY;
 
 /// How deep stores lie below the state directory at most.
 const DEPTH: usize = 3;

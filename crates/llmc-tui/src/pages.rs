@@ -3,7 +3,6 @@
 //! Their data has the form of the server's `/api`, whether a server sent it or it was read from the workspace.
 
 use std::fmt;
-use std::path::Path;
 use std::time::Duration;
 
 use llmc_observe::{CallReader, CallScope, UpstreamList};
@@ -90,10 +89,12 @@ fn read(
 ) -> Result<Value, String> {
     match target {
         WatchTarget::Telemetry {
-            path, upstreams, ..
+            location,
+            upstreams,
+            ..
         } => {
-            let path: &Path = path;
-            from_telemetry(&CallReader::new(path), upstreams).map_err(|error| error.to_string())
+            let reader = CallReader::new(location.clone());
+            from_telemetry(&reader, upstreams).map_err(|error| error.to_string())
         }
         WatchTarget::Server { address, token } => {
             let body = fetch(address, token.as_deref(), path).map_err(|error| error.to_string())?;

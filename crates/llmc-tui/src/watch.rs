@@ -1,4 +1,4 @@
-//! Where calls come from: the workspace's telemetry file, or a server's event stream.
+//! Where calls come from: the workspace's telemetry, or a server's event stream.
 //!
 //! Either is watched on a thread of its own, which sends [`WatchUpdate`]s and ends when the receiver is gone. The queue
 //! between is short: a watcher that is ahead of the screen waits, so that memory stays bounded.
@@ -10,13 +10,12 @@ mod telemetry;
 mod tls;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use jiff::Timestamp;
 
-use llmc_observe::{Summary, UpstreamList};
+use llmc_observe::{Summary, TelemetryLocation, UpstreamList};
 
 use crate::call::ListedCall;
 
@@ -31,9 +30,9 @@ pub(crate) const MAX_LISTED_CALLS: usize = 1000;
 /// What is watched.
 #[derive(Debug, Clone)]
 pub enum WatchTarget {
-    /// The telemetry file of a workspace; it may not exist yet.
+    /// The telemetry of a workspace; its file may not exist yet.
     Telemetry {
-        path: PathBuf,
+        location: TelemetryLocation,
         since: Since,
         /// The upstreams whose ledgers are shown.
         upstreams: Vec<UpstreamList>,
@@ -86,10 +85,10 @@ impl WatchTarget {
         let thread = std::thread::Builder::new().name("llmc-watch".to_owned());
         thread.spawn(move || match &target {
             WatchTarget::Telemetry {
-                path,
+                location,
                 since,
                 upstreams,
-            } => telemetry::watch(path, *since, upstreams, &send),
+            } => telemetry::watch(location, *since, upstreams, &send),
             WatchTarget::Server { address, token } => {
                 server::watch(address, token.as_deref(), &send)
             }
@@ -104,10 +103,10 @@ impl WatchTarget {
     pub fn read_summary(&self) -> Result<Summary, WatchError> {
         match self {
             WatchTarget::Telemetry {
-                path,
+                location,
                 since,
                 upstreams,
-            } => Ok(telemetry::read_summary(path, *since, upstreams)?),
+            } => Ok(telemetry::read_summary(location, *since, upstreams)?),
             WatchTarget::Server { address, token } => {
                 server::read_summary(address, token.as_deref())
                     .map_err(|error| WatchError::server(address, error))

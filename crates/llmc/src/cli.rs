@@ -254,7 +254,10 @@ pub(crate) enum Verb {
     /// Work on the database that several servers share
     ///
     /// mcp.store.url names it; without that, everything is kept in the state directory and there is nothing to do.
-    #[command(subcommand, after_help = "Examples:\n  llmc store migrate")]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  llmc store migrate\n  llmc store audit > audit.csv"
+    )]
     Store(StoreVerb),
     /// Work on this repository
     #[command(
@@ -470,6 +473,12 @@ pub(crate) enum StoreVerb {
         after_help = "Examples:\n  llmc store migrate\n  LLMC_MCP__STORE__ADMIN_URL=postgres://postgres:PASSWORD@db/llmc llmc store migrate"
     )]
     Migrate,
+    /// Print the token audit of all servers as CSV
+    ///
+    /// Its columns are those of the file that one machine writes, and the server. A call whose status is "started" has not
+    /// ended, or its server was killed. Exit code 75 if the database cannot be used.
+    #[command(after_help = "Examples:\n  llmc store audit > audit.csv")]
+    Audit,
 }
 
 #[derive(Debug, Subcommand)]

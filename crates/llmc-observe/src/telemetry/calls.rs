@@ -1,25 +1,25 @@
 //! Recorded calls, searched and shown; savings and sessions. Everything here only reads.
 
-use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use llmc_store::TenantTransaction;
 use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use serde::Serialize;
 
 use super::follow::{bounded_columns, open_read_only, unavailable};
-use super::{Error, read_row};
+use super::location::TelemetryLocation;
+use super::{Error, read_row, shared_calls};
 use crate::event::CallEvent;
 use crate::live::CallScope;
-use crate::summary::{CallTotals, TokenCounts};
+use crate::summary::CallTotals;
 use crate::upstreams::{UpstreamLedger, UpstreamLedgers, UpstreamList};
 
 /// Rows that a search looks at, newest first.
-const MAX_SEARCHED_ROWS: i64 = 200_000;
+pub(super) const MAX_SEARCHED_ROWS: i64 = 200_000;
 /// Groups of each list of savings.
-const MAX_GROUPS: i64 = 100;
-const MAX_SESSIONS: i64 = 200;
+pub(super) const MAX_GROUPS: i64 = 100;
+pub(super) const MAX_SESSIONS: i64 = 200;
 /// Characters of a content that are read; what this program writes is shorter.
 const MAX_CONTENT_CHARS: usize = 64 << 10;
 
@@ -86,22 +86,28 @@ pub struct SessionActivity {
 }
 
 /// Reads the telemetry of a workspace.
+#[derive(Debug)]
 pub struct CallReader {
-    path: PathBuf,
+    location: TelemetryLocation,
 }
 
 impl CallReader {
     /// Nothing is opened yet.
-    pub fn new(path: impl Into<PathBuf>) -> CallReader {
-        CallReader { path: path.into() }
+    pub fn new(location: impl Into<TelemetryLocation>) -> CallReader {
+        CallReader {
+            location: location.into(),
+        }
     }
 
     /// The calls that pass, newest first.
     ///
     /// # Errors
-    /// The file is no telemetry of this version, or cannot be read now.
+    /// The file is no telemetry of this version, or cannot be read now, or the database is away.
     pub fn page(&self, query: &CallQuery, scope: CallScope<'_>) -> Result<CallPage, Error> {
-        self.read(|conn| page(conn, query, scope))
+        self.read(
+            |conn| page(conn, query, scope),
+            async |tx| shared_calls::page(tx, query, scope).await,
+        )
     }
 
     /// One call, if this scope may see it.
@@ -109,7 +115,10 @@ impl CallReader {
     /// # Errors
     /// As [`CallReader::page`].
     pub fn show(&self, seq: i64, scope: CallScope<'_>) -> Result<Option<CallDetail>, Error> {
-        self.read(|conn| show(conn, seq, scope))
+        self.read(
+            |conn| show(conn, seq, scope),
+            async |tx| shared_calls::show(tx, seq, scope).await,
+        )
     }
 
     /// Savings of so long, by day (as clocks show it this many minutes east of UTC), client, tool and upstream.
@@ -124,16 +133,10 @@ impl CallReader {
         lists: &[UpstreamList],
     ) -> Result<SavingsReport, Error> {
         let since = Timestamp::now() - back;
-        self.read(|conn| {
-            let day = format!("date(time_ms / 1000 + {offset_minutes} * 60, 'unixepoch')");
-            let by_savings = "sum(tokens_withheld) - sum(tokens_fetched_back) DESC";
-            Ok(SavingsReport {
-                days: groups(conn, &day, "1", since, scope)?,
-                clients: groups(conn, "coalesce(agent, '')", by_savings, since, scope)?,
-                tools: groups(conn, "cmd", by_savings, since, scope)?,
-                upstreams: ledgers(conn, since, scope, lists)?,
-            })
-        })
+        self.read(
+            |conn| savings(conn, since, offset_minutes, scope, lists),
+            async |tx| shared_calls::savings(tx, since, offset_minutes, scope, lists).await,
+        )
     }
 
     /// The sessions that called in so long, the latest first.
@@ -146,29 +149,30 @@ impl CallReader {
         scope: CallScope<'_>,
     ) -> Result<Vec<SessionActivity>, Error> {
         let since = Timestamp::now() - back;
-        self.read(|conn| sessions(conn, since, scope))
+        self.read(
+            |conn| sessions(conn, since, scope),
+            async |tx| shared_calls::sessions(tx, since, scope).await,
+        )
     }
 
     fn read<T: Default>(
         &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        in_file: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        shared: impl AsyncFn(&TenantTransaction<'_>) -> llmc_store::Result<T>,
     ) -> Result<T, Error> {
-        match open_read_only(&self.path)? {
-            Some(conn) => work(&conn).map_err(unavailable),
-            None => Ok(T::default()),
+        match &self.location {
+            TelemetryLocation::Database(database) => {
+                database.transaction(shared).map_err(Error::Shared)
+            }
+            TelemetryLocation::File(path) => match open_read_only(path)? {
+                Some(conn) => in_file(&conn).map_err(unavailable),
+                None => Ok(T::default()),
+            },
         }
     }
 }
 
-impl fmt::Debug for CallReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallReader")
-            .field("path", &self.path)
-            .finish()
-    }
-}
-
-fn principal_of<'a>(scope: CallScope<'a>) -> Option<&'a str> {
+pub(super) fn principal_of<'a>(scope: CallScope<'a>) -> Option<&'a str> {
     match scope {
         CallScope::All => None,
         CallScope::Principal(principal) => Some(principal),
@@ -276,23 +280,23 @@ const TOTALS: &str = "count(*), count(error), sum(truncated), sum(bytes_in), sum
                       sum(tokens_served), sum(tokens_withheld), sum(tokens_fetched_back)";
 
 fn read_totals(row: &rusqlite::Row<'_>, from: usize) -> rusqlite::Result<CallTotals> {
-    // Telemetry that another program wrote may hold any number.
-    let number = |at: usize| {
-        row.get::<_, i64>(from + at)
-            .map(|number| u64::try_from(number).unwrap_or(0))
-    };
-    Ok(CallTotals {
-        calls: number(0)?,
-        errors: number(1)?,
-        truncated: number(2)?,
-        bytes_in: number(3)?,
-        bytes_out: number(4)?,
-        tokens: TokenCounts {
-            input: number(5)?,
-            served: number(6)?,
-            withheld: number(7)?,
-            fetched_back: number(8)?,
-        },
+    CallTotals::from_sums(|at| row.get(from + at))
+}
+
+fn savings(
+    conn: &Connection,
+    since: Timestamp,
+    offset_minutes: i64,
+    scope: CallScope<'_>,
+    lists: &[UpstreamList],
+) -> rusqlite::Result<SavingsReport> {
+    let day = format!("date(time_ms / 1000 + {offset_minutes} * 60, 'unixepoch')");
+    let by_savings = "sum(tokens_withheld) - sum(tokens_fetched_back) DESC";
+    Ok(SavingsReport {
+        days: groups(conn, &day, "1", since, scope)?,
+        clients: groups(conn, "coalesce(agent, '')", by_savings, since, scope)?,
+        tools: groups(conn, "cmd", by_savings, since, scope)?,
+        upstreams: ledgers(conn, since, scope, lists)?,
     })
 }
 

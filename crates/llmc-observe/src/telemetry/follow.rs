@@ -10,23 +10,26 @@
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::Timestamp;
 use llmc_envelope::store::{describe, describe_io, harden, is_damage};
 use rusqlite::{Connection, OpenFlags};
 
-use super::{COLUMNS, Error, SCHEMA, read_row};
+use super::location::TelemetryLocation;
+use super::{COLUMNS, Error, SCHEMA, read_row, shared};
 use crate::event::CallEvent;
 
 /// How much of a text is read. What this program writes is shorter; a file from elsewhere may hold anything.
 const MAX_TEXT_CHARS: usize = 4096;
 
-/// A position in a telemetry file from which reading goes on.
+/// A position in telemetry from which reading goes on.
 pub struct TelemetryFollower {
-    path: PathBuf,
+    location: TelemetryLocation,
     since: Timestamp,
     open: Option<OpenFile>,
+    /// The last number that was read from a shared database.
+    shared_last: Option<i64>,
 }
 
 struct OpenFile {
@@ -37,12 +40,13 @@ struct OpenFile {
 }
 
 impl TelemetryFollower {
-    /// Follows this file, beginning with calls from this moment on. Nothing is opened yet.
-    pub fn new(path: impl Into<PathBuf>, since: Timestamp) -> TelemetryFollower {
+    /// Follows the calls from this moment on. Nothing is opened yet.
+    pub fn new(location: impl Into<TelemetryLocation>, since: Timestamp) -> TelemetryFollower {
         TelemetryFollower {
-            path: path.into(),
+            location: location.into(),
             since,
             open: None,
+            shared_last: None,
         }
     }
 
@@ -51,26 +55,43 @@ impl TelemetryFollower {
     /// # Errors
     /// The file is no telemetry of this version, or cannot be read now. The next read tries again.
     pub fn next(&mut self, limit: usize) -> Result<Vec<CallEvent>, Error> {
-        let Some(open) = self.opened()? else {
-            return Ok(Vec::new());
+        let path = match &self.location {
+            TelemetryLocation::File(path) => path,
+            TelemetryLocation::Database(database) => {
+                let last = match self.shared_last {
+                    Some(last) => last,
+                    None => shared::last_before(database, self.since)?,
+                };
+                let calls = shared::calls_after(database, last, limit)?;
+                self.shared_last = calls.last().map_or(Some(last), |call| call.seq);
+                return Ok(calls);
+            }
         };
-        read(open, limit).map_err(unavailable)
+        match opened(&mut self.open, path, self.since)? {
+            Some(open) => read(open, limit).map_err(unavailable),
+            None => Ok(Vec::new()),
+        }
     }
+}
 
-    fn opened(&mut self) -> Result<Option<&mut OpenFile>, Error> {
-        let Some(file) = identity(&self.path)? else {
-            self.open = None;
+/// The file as it was opened before, or newly opened; `None` while there is none.
+fn opened<'a>(
+    open: &'a mut Option<OpenFile>,
+    path: &Path,
+    since: Timestamp,
+) -> Result<Option<&'a mut OpenFile>, Error> {
+    let Some(file) = identity(path)? else {
+        *open = None;
+        return Ok(None);
+    };
+    if open.as_ref().is_none_or(|open| open.file != file) {
+        let Some(conn) = open_read_only(path)? else {
             return Ok(None);
         };
-        if self.open.as_ref().is_none_or(|open| open.file != file) {
-            let Some(conn) = open_read_only(&self.path)? else {
-                return Ok(None);
-            };
-            let last = before(&conn, self.since).map_err(unavailable)?;
-            self.open = Some(OpenFile { conn, file, last });
-        }
-        Ok(self.open.as_mut())
+        let last = before(&conn, since).map_err(unavailable)?;
+        *open = Some(OpenFile { conn, file, last });
     }
+    Ok(open.as_mut())
 }
 
 /// Device and inode of the file; `None` while there is none.
@@ -128,7 +149,7 @@ pub(super) fn bounded_columns() -> String {
 impl fmt::Debug for TelemetryFollower {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TelemetryFollower")
-            .field("path", &self.path)
+            .field("location", &self.location)
             .field("since", &self.since)
             .finish_non_exhaustive()
     }

@@ -38,8 +38,8 @@ pub(super) async fn show(
         if let (CallScope::All, Some(dir)) = (scope, state.app.servers_dir()) {
             servers.extend(others(&dir, state.app.server_id()));
         }
-        let sessions = match state.app.telemetry_file() {
-            Some(file) => sessions(&file, scope),
+        let sessions = match state.app.telemetry_location() {
+            Some(location) => sessions(location, scope),
             None => Vec::new(),
         };
         json!({"servers": servers, "sessions": sessions})

@@ -139,15 +139,21 @@ async fn read_value(
     http_caller: &HttpCaller,
     work: impl FnOnce(&CallReader, CallScope<'_>) -> Result<Value, llmc_observe::Error> + Send + 'static,
 ) -> Result<Value, HttpError> {
-    let file = state.app.telemetry_file().ok_or_else(|| {
+    let location = state.app.telemetry_location().ok_or_else(|| {
         Error::new(ErrorKind::NotFound, "calls are not recorded").hint(
             "set mcp.observability.enabled and mcp.docker.persist_telemetry, in a workspace that can be written",
         )
     })?;
     let http_caller = http_caller.clone();
-    let work = move || work(&CallReader::new(file), http_caller.call_scope());
-    let failed = |why: String| Error::new(ErrorKind::Internal, why);
-    let read = tokio::task::spawn_blocking(work).await;
-    let read = read.map_err(|_| failed("the calls cannot be read".to_owned()))?;
-    Ok(read.map_err(|error| failed(error.to_string()))?)
+    let reader = CallReader::new(location.clone());
+    let work = move || work(&reader, http_caller.call_scope());
+    let failed = |_| Error::new(ErrorKind::Internal, "the calls cannot be read");
+    let read = tokio::task::spawn_blocking(work).await.map_err(failed)?;
+    Ok(read.map_err(|error| {
+        let kind = match error {
+            llmc_observe::Error::Shared(_) => ErrorKind::Unavailable,
+            _ => ErrorKind::Internal,
+        };
+        Error::new(kind, error.to_string())
+    })?)
 }

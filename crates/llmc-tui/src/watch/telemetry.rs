@@ -1,26 +1,27 @@
-//! Watches a telemetry file.
+//! Watches telemetry.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use llmc_observe::{Aggregator, Error, Summary, TelemetryFollower, UpstreamList};
+use llmc_observe::{
+    Aggregator, Error, Summary, TelemetryFollower, TelemetryLocation, UpstreamList,
+};
 
 use super::{MAX_LISTED_CALLS, Since, WatchUpdate};
 use crate::call::{ListedCall, legible_summary};
 
-/// How often the file is read. A read without new rows takes some ten microseconds.
+/// How often it is read. A read of a file without new rows takes some ten microseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(super) fn watch(
-    path: &Path,
+    location: &TelemetryLocation,
     since: Since,
     upstreams: &[UpstreamList],
     send: &SyncSender<WatchUpdate>,
 ) {
-    let mut follower = TelemetryFollower::new(path, since.start(Timestamp::now()));
+    let mut follower = TelemetryFollower::new(location.clone(), since.start(Timestamp::now()));
     let mut aggregator = Aggregator::default();
     let mut failing = false;
     loop {
@@ -53,12 +54,12 @@ pub(super) fn watch(
 }
 
 pub(super) fn read_summary(
-    path: &Path,
+    location: &TelemetryLocation,
     since: Since,
     upstreams: &[UpstreamList],
 ) -> Result<Summary, Error> {
     let mut aggregator = Aggregator::default();
-    let mut follower = TelemetryFollower::new(path, since.start(Timestamp::now()));
+    let mut follower = TelemetryFollower::new(location.clone(), since.start(Timestamp::now()));
     read(&mut follower, &mut aggregator)?;
     Ok(summary(&aggregator, upstreams))
 }

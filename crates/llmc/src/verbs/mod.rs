@@ -110,6 +110,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Install(args) => install::run(common, &args),
         Verb::Upstream(verb) => upstream::run(common, verb),
         Verb::Store(StoreVerb::Migrate) => store::migrate(common),
+        Verb::Store(StoreVerb::Audit) => store::audit(common),
         Verb::Uninstall(args) => install::uninstall(common, &args),
         Verb::Completions { shell } => shell::completions(shell),
         Verb::Man { folder } => shell::man(folder.as_deref()),

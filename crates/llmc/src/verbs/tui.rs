@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use llmc_config::LoadedConfig;
+use llmc_observe::TelemetryLocation;
 use llmc_server::http::generated_token;
-use llmc_tools::ErrorKind;
+use llmc_tools::{ErrorKind, shared_database, telemetry_location};
 use llmc_tui::{
     ActivitySource, ServerAddress, TerminalError, Theme, TuiSetup, WatchTarget, summary_text,
 };
@@ -20,8 +21,10 @@ pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> 
         None => store(&loaded, args)?,
     };
     let state_dir = loaded.state_dir();
-    let activity =
-        ActivitySource::new(move || llmc_server::control::workspace_activity(&state_dir));
+    let telemetry = telemetry(&loaded)?;
+    let activity = ActivitySource::new(move || {
+        llmc_server::control::workspace_activity(&state_dir, telemetry.as_ref())
+    });
     let setup = TuiSetup {
         loaded,
         target,
@@ -54,24 +57,41 @@ pub(super) fn run(common: &Common, args: &TuiArgs) -> Result<ExitCode, Failure> 
 /// The workspace's own record, which every server and shell call in it writes.
 fn store(loaded: &LoadedConfig, args: &TuiArgs) -> Result<WatchTarget, Failure> {
     let config = &loaded.config.mcp;
-    if !config.observability.enabled || !config.docker.persist_telemetry {
+    let not_kept = || {
         let key = if config.observability.enabled {
             "mcp.docker.persist_telemetry"
         } else {
             "mcp.observability.enabled"
         };
-        return Err(Failure::new(
+        Failure::new(
             ErrorKind::BadArgs,
             format!(
                 "{key} is false: calls of this workspace are not recorded\n  hint: set it to true, or watch a running server with --url"
             ),
-        ));
+        )
+    };
+    if !config.observability.enabled {
+        return Err(not_kept());
     }
-    Ok(WatchTarget::Telemetry {
-        path: loaded.state_dir().join("te_telemetry.db"),
-        since: args.since,
-        upstreams: llmc_tools::upstream_lists(loaded),
-    })
+    match telemetry(loaded)? {
+        None => Err(not_kept()),
+        Some(location) => Ok(WatchTarget::Telemetry {
+            location,
+            since: args.since,
+            upstreams: llmc_tools::upstream_lists(loaded),
+        }),
+    }
+}
+
+/// Where the calls of this workspace, and of the team's other servers, are recorded.
+fn telemetry(loaded: &LoadedConfig) -> Result<Option<TelemetryLocation>, Failure> {
+    let database = shared_database(&loaded.config.mcp.store)?;
+    let state_dir = loaded.state_dir();
+    Ok(telemetry_location(
+        &loaded.config,
+        Some(&state_dir),
+        database.as_ref(),
+    ))
 }
 
 /// A running server, with the token that it was given or has made.
