@@ -32,6 +32,7 @@ mod origin;
 mod rate_limit;
 mod rest;
 mod sessions;
+mod shared_tokens;
 mod streamable;
 mod token_file;
 mod token_strength;
@@ -66,6 +67,8 @@ pub use lifecycle::{ListeningServer, ServeOutcome, serve, serve_dashboard};
 pub use listen::Listen;
 pub(crate) use streamable::{Cancellable, session};
 pub use token_file::generated_token;
+pub(crate) use token_file::random_token;
+pub(crate) use tokens::MAIN_PRINCIPAL;
 pub use tokens::TokenSource;
 
 /// The routes that take a body.
@@ -127,7 +130,7 @@ impl std::ops::Deref for Mcp {
 }
 
 impl HttpState {
-    fn new(app: Arc<App>, tokens: Tokens, kind: ServerKind) -> HttpState {
+    fn new(app: Arc<App>, tokens: Tokens, kind: ServerKind, stop: CancellationToken) -> HttpState {
         let end = CancellationToken::new();
         let limit = app.config().mcp.limits.max_request_bytes;
         let handler = McpHandler::over_http(app.clone());
@@ -145,7 +148,7 @@ impl HttpState {
             running: Arc::default(),
             ended: streamable::EndedSessions::default(),
             openapi: openapi::document(&app).to_string().into(),
-            stop: CancellationToken::new(),
+            stop,
             end,
             calls: TaskTracker::new(),
             app,

@@ -18,6 +18,7 @@
 //! - `hangup`: notices that the client closed the input while the server does not read it
 //! - `line`: bounded lines from a byte stream
 //! - `output`: whole lines to a byte stream
+//! - [`token_store`]: named tokens in the database that servers share
 //! - `transport`: an rmcp transport made of both, also for clients without a handshake
 //! - [`parent`]: notices that the process that started the server has exited
 //! - [`serve`](mod@serve): one connection from first byte to clean end
@@ -38,6 +39,7 @@ mod output;
 mod panic_guard;
 pub mod parent;
 pub mod serve;
+pub mod token_store;
 mod transport;
 
 pub use mcp::McpHandler;

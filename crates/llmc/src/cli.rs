@@ -3,6 +3,7 @@
 mod common_flags;
 mod meanings;
 mod rag;
+mod token;
 mod upstream;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use llmc_tui::{ServerAddress, Since};
 pub(crate) use common_flags::command;
 pub(crate) use meanings::suggest;
 pub(crate) use rag::RagVerb;
+pub(crate) use token::{AddTokenArgs, TokenVerb};
 pub(crate) use upstream::{UpstreamAddArgs, UpstreamImportArgs, UpstreamVerb, UpstreamWrite};
 
 /// A lean MCP server for coding agents: files, search and more at a tenth of the usual context cost.
@@ -259,6 +261,15 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  llmc store migrate\n  llmc store audit > audit.csv"
     )]
     Store(StoreVerb),
+    /// Tokens that the servers of a team accept
+    ///
+    /// They are kept in the database of mcp.store.url, as digests, and count on every server that uses it. Tokens of one
+    /// machine are settings: mcp.auth.tokens.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  llmc token add ann --expires 90d\n  llmc token list\n  llmc token revoke ann"
+    )]
+    Token(TokenVerb),
     /// Work on this repository
     #[command(
         subcommand,

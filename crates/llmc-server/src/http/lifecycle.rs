@@ -15,6 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
@@ -106,12 +107,13 @@ async fn serve_as(
         Listen::Address => listen::tls_acceptor(&app)?,
         Listen::Unix(_) => None,
     };
+    let stop = CancellationToken::new();
     let tokens = match kind {
         ServerKind::Dashboard => Tokens::none(&app)?,
-        _ => Tokens::load(&app, private)?,
+        _ => Tokens::load(&app, private)?.with_shared(&app, &stop),
     };
     let source = tokens.source().clone();
-    let state = Arc::new(HttpState::new(app.clone(), tokens, kind));
+    let state = Arc::new(HttpState::new(app.clone(), tokens, kind, stop));
     let router = router(&state)?;
     let mut signals = Signals::new().map_err(|error| {
         Error::new(

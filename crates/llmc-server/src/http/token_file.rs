@@ -47,7 +47,7 @@ pub(super) fn read_or_generate(path: &Path, loaded: &LoadedConfig) -> Result<Str
         .open(path);
     match created {
         Ok(mut file) => {
-            let token = generate()?;
+            let token = random_token()?;
             if let Err(error) = record(path, loaded, &token) {
                 tracing::warn!(%error, "that the token was made here is not recorded");
             }
@@ -125,7 +125,8 @@ fn refused(path: &Path, kind: ErrorKind, why: impl std::fmt::Display) -> Error {
         .hint("or set the token in the environment (mcp.auth.token_env)")
 }
 
-fn generate() -> Result<String> {
+/// 64 hexadecimal digits of 256 random bits.
+pub(crate) fn random_token() -> Result<String> {
     let mut bytes = [0; GENERATED_TOKEN_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| {
         Error::new(

@@ -5,19 +5,23 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, HeaderName};
 use llmc_config::{AuthMode, NamedToken, TokenProof};
 use llmc_tools::{App, Error, Result, SlotPool, catalog};
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use super::rate_limit::RateLimiter;
+use super::shared_tokens::SharedTokens;
 use super::token_file;
 use super::token_strength::{is_token, weakness};
+use crate::token_store::{StoredToken, TokenStore};
 
 /// The principal of the main token, and of every caller while no token is required.
-const MAIN_PRINCIPAL: &str = "local";
+pub(crate) const MAIN_PRINCIPAL: &str = "local";
 
 /// The rate of a signed-in page, whose views ask for several things at once.
 const PAGE_REQUESTS_PER_SECOND: u64 = 50;
@@ -53,6 +57,10 @@ impl Token {
         }
     }
 
+    pub(super) fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
     /// What proves that a session id was issued to this token: the same after a restart, and of no use to guess the token.
     pub(super) fn session_proof(&self, session: &[u8]) -> [u8; 8] {
         let mut hasher = Sha256::new();
@@ -70,6 +78,8 @@ pub(crate) struct Tokens {
     header: HeaderName,
     /// `None` requires no token.
     list: Option<Vec<Arc<Token>>>,
+    /// Those of the database that servers share.
+    shared: Option<Arc<SharedTokens>>,
     anyone: Arc<Token>,
     source: TokenSource,
 }
@@ -83,7 +93,7 @@ pub enum TokenSource {
     Env(String),
     /// In this file, which the server made.
     File(PathBuf),
-    /// There is none, only named ones.
+    /// There is none, only named ones, of the configuration or of the shared database.
     Named,
     /// There is none, only one-time links.
     Link,
@@ -95,7 +105,7 @@ impl std::fmt::Display for TokenSource {
             TokenSource::None => write!(f, "not required (mcp.auth.mode is none)"),
             TokenSource::Env(name) => write!(f, "in the environment variable {name}"),
             TokenSource::File(path) => write!(f, "in the file {}", path.display()),
-            TokenSource::Named => write!(f, "only the named tokens of the configuration"),
+            TokenSource::Named => write!(f, "only named tokens"),
             TokenSource::Link => write!(f, "none, only the links of `llmc dashboard`"),
         }
     }
@@ -116,6 +126,7 @@ impl Tokens {
             return Ok(Tokens {
                 header,
                 list: None,
+                shared: None,
                 anyone,
                 source: TokenSource::None,
             });
@@ -129,7 +140,9 @@ impl Tokens {
                 list.push(Arc::new(limits.main(digest)));
                 TokenSource::Env(auth.token_env.clone())
             }
-            None if !list.is_empty() && !loopback => TokenSource::Named,
+            None if !loopback && (!list.is_empty() || app.database().is_some()) => {
+                TokenSource::Named
+            }
             None if loopback => {
                 let path = token_file::path(app.loaded());
                 let token = token_file::read_or_generate(&path, app.loaded())?;
@@ -150,6 +163,7 @@ impl Tokens {
         Ok(Tokens {
             header,
             list: Some(list),
+            shared: None,
             anyone,
             source,
         })
@@ -162,14 +176,31 @@ impl Tokens {
         Ok(Tokens {
             header,
             list: Some(Vec::new()),
+            shared: None,
             anyone: Arc::new(TokenLimits::of(app).main([0; 32])),
             source: TokenSource::Link,
         })
     }
 
+    /// Accepts tokens of the shared database as well, if there is one, until the server stops. Waits for it a little.
+    pub(super) fn with_shared(mut self, app: &App, stop: &CancellationToken) -> Tokens {
+        let (Some(list), Some(database)) = (&self.list, app.database()) else {
+            return self;
+        };
+        let taken = list.iter().map(|token| token.principal.clone());
+        self.shared = Some(SharedTokens::watch(
+            TokenStore::new(database.clone()),
+            TokenLimits::of(app),
+            taken.chain([MAIN_PRINCIPAL.to_owned()]).collect(),
+            Duration::from_secs(app.config().mcp.store.token_grace_s),
+            stop.clone(),
+        ));
+        self
+    }
+
     /// Whether a token can be presented, or none is needed.
     pub(super) fn takes_token(&self) -> bool {
-        self.list.as_ref().is_none_or(|list| !list.is_empty())
+        self.shared.is_some() || self.list.as_ref().is_none_or(|list| !list.is_empty())
     }
 
     /// Where the main token is.
@@ -199,7 +230,8 @@ impl Tokens {
                 found = Some(token);
             }
         }
-        found.cloned()
+        let shared = || self.shared.as_ref()?.find(&presented);
+        found.cloned().or_else(shared)
     }
 }
 
@@ -231,7 +263,8 @@ fn digest(token: &[u8]) -> [u8; 32] {
 }
 
 /// The limits of every token that sets none of its own.
-struct TokenLimits {
+#[derive(Debug)]
+pub(super) struct TokenLimits {
     rps: u64,
     burst: u64,
     slots: u64,
@@ -276,31 +309,42 @@ impl TokenLimits {
                 .hint("set it, or give the token's sha256 instead")
             })?,
         };
-        let tools = named.tools.as_ref().map(|tools| {
-            let known = tools.iter().map(|tool| match catalog::find(tool) {
-                Some(found) => found.name.to_owned(),
-                None if tool.contains('.') => tool.clone(),
-                None => {
-                    tracing::warn!(
-                        token = name,
-                        tool,
-                        "a token names a tool that does not exist"
-                    );
-                    tool.clone()
-                }
-            });
-            Arc::new(known.collect())
-        });
         let rps = named.rate_limit_rps.unwrap_or(self.rps);
         Ok(Token {
             principal: name.clone(),
             sees_all: false,
             read_only: named.read_only,
-            tools,
+            tools: canonical_tools(name, named.tools.as_deref()),
             rate: RateLimiter::new(rps, self.burst),
             ..self.main(digest)
         })
     }
+
+    /// A token of the shared database.
+    pub(super) fn stored(&self, stored: &StoredToken) -> Token {
+        let rps = stored.rate_rps.unwrap_or(self.rps);
+        Token {
+            principal: stored.name.clone(),
+            sees_all: false,
+            read_only: stored.read_only,
+            tools: canonical_tools(&stored.name, stored.tools.as_deref()),
+            rate: RateLimiter::new(rps, self.burst),
+            ..self.main(stored.digest)
+        }
+    }
+}
+
+/// The names that the tools of a token have in the list of tools.
+fn canonical_tools(token: &str, tools: Option<&[String]>) -> Option<Arc<Vec<String>>> {
+    let known = tools?.iter().map(|tool| match catalog::find(tool) {
+        Some(found) => found.name.to_owned(),
+        None if tool.contains('.') => tool.clone(),
+        None => {
+            tracing::warn!(token, tool, "a token names a tool that does not exist");
+            tool.clone()
+        }
+    });
+    Some(Arc::new(known.collect()))
 }
 
 /// The digest of the token in a variable; an empty variable counts as unset. A token that can be guessed is a warning, and

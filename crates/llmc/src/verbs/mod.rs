@@ -17,6 +17,7 @@ mod serve;
 mod shell;
 mod store;
 mod te;
+mod token;
 mod tool;
 mod tools;
 mod trust;
@@ -111,6 +112,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Verb::Upstream(verb) => upstream::run(common, verb),
         Verb::Store(StoreVerb::Migrate) => store::migrate(common),
         Verb::Store(StoreVerb::Audit) => store::audit(common),
+        Verb::Token(verb) => token::run(common, verb),
         Verb::Uninstall(args) => install::uninstall(common, &args),
         Verb::Completions { shell } => shell::completions(shell),
         Verb::Man { folder } => shell::man(folder.as_deref()),

@@ -3,6 +3,7 @@
 mod conversation;
 mod leases;
 mod records;
+mod tokens;
 
 use std::time::{Duration, Instant};
 
