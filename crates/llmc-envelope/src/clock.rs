@@ -49,7 +49,7 @@ impl Clock {
     }
 
     /// The time of a manual clock: what a database is given in place of its own.
-    pub(crate) fn manual_ms(&self) -> Option<i64> {
+    pub fn manual_ms(&self) -> Option<i64> {
         match &self.0 {
             TimeSource::System => None,
             TimeSource::Manual(now) => Some(now.load(Ordering::SeqCst)),

@@ -103,3 +103,24 @@ fn health_serves_container_probes() {
     assert_eq!((gone.code, gone.stdout.as_str()), (Some(1), ""), "{gone:?}");
     assert!(gone.stderr.contains("does not answer"), "{}", gone.stderr);
 }
+
+#[test]
+fn the_files_for_teams_use_settings_that_exist() {
+    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let settings = fs::read_to_string(top.join("docs/config.md")).unwrap();
+    for name in ["docker-compose.team.yml", "kubernetes.team.yml"] {
+        let text = fs::read_to_string(top.join("deploy").join(name)).unwrap();
+        let is_part = |c: char| c.is_ascii_uppercase() || c == '_';
+        let used: Vec<&str> = text
+            .split(|c| !is_part(c))
+            .filter(|word| word.starts_with("LLMC_MCP__"))
+            .collect();
+        assert!(used.contains(&"LLMC_MCP__STORE__URL"), "{name}: {used:?}");
+        for variable in used {
+            assert!(
+                settings.contains(&format!("`{variable}`")),
+                "{name}: {variable}"
+            );
+        }
+    }
+}
