@@ -1,8 +1,8 @@
 //! What is known of a candidate as numbers, and how much each counts.
 //!
 //! The strength of a unit is `exp` of the sum of its features, each times its weight in [`WEIGHTS`]. `bench/rag/train/rank.py`
-//! learns the weights from documentation and the functions it belongs to;
-//! features that such questions do not have are weighted by hand. `llmc rag search --explain` shows the terms.
+//! learns the weights from documentation and the functions it belongs to, and from messages of commits and the files they
+//! changed; features that such questions do not have are weighted by hand. `llmc rag search --explain` shows the terms.
 
 /// One number about a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,21 +50,28 @@ pub(crate) enum Feature {
     Quote,
     /// 1 if the question names its file.
     FileNamed,
+    /// Its place among the candidates by words, cosine, coverage and adjacent words: see [`Features::set_place`].
+    WordsPlace,
+    NearPlace,
+    CoveragePlace,
+    AdjacentPlace,
+    /// The logarithm of 1 and the strength of the other candidates of its file, measured by the best candidate's.
+    SameFile,
 }
 
 /// The weights, with the names that `--explain` shows.
-pub(crate) const WEIGHTS: [(Feature, &str, f32); 23] = [
+pub(crate) const WEIGHTS: [(Feature, &str, f32); 28] = [
     (Feature::Words, "words", 1.0),
-    (Feature::NameWords, "name_words", 0.0),
+    (Feature::NameWords, "name_words", -0.1),
     (Feature::PathWords, "path_words", 0.0),
-    (Feature::Near, "near", 3.2),
+    (Feature::Near, "near", 3.6),
     (Feature::ProviderNear, "provider_near", 1.5),
-    (Feature::Coverage, "coverage", 0.95),
+    (Feature::Coverage, "coverage", 1.1),
     (Feature::Adjacent, "adjacent", 0.5),
     (Feature::Named, "named", 0.8),
-    (Feature::PlainName, "plain_name", 0.15),
-    (Feature::NameAsked, "name_asked", 0.4),
-    (Feature::AskedInName, "asked_in_name", 0.0),
+    (Feature::PlainName, "plain_name", 0.2),
+    (Feature::NameAsked, "name_asked", 0.3),
+    (Feature::AskedInName, "asked_in_name", -0.1),
     (Feature::Test, "test", -0.7),
     (Feature::Foreign, "foreign", -0.8),
     (Feature::ForeignPage, "foreign_page", -0.8),
@@ -72,14 +79,29 @@ pub(crate) const WEIGHTS: [(Feature, &str, f32); 23] = [
     (Feature::Module, "module", -0.1),
     (Feature::Text, "text", -0.2),
     (Feature::Section, "section", 0.0),
-    (Feature::Users, "users", 0.02),
+    (Feature::Users, "users", 0.04),
     (Feature::Lines, "lines", 0.0),
     (Feature::Verbatim, "verbatim", 0.5),
     (Feature::Quote, "quote", 3.0),
     (Feature::FileNamed, "file_named", 1.0),
+    (Feature::WordsPlace, "words_place", 0.5),
+    (Feature::NearPlace, "near_place", 1.0),
+    (Feature::CoveragePlace, "coverage_place", 0.7),
+    (Feature::AdjacentPlace, "adjacent_place", 0.5),
+    (Feature::SameFile, "same_file", 0.3),
 ];
+
+/// Features that also count by place.
+pub(crate) const PLACES: [(Feature, Feature); 4] = [
+    (Feature::Words, Feature::WordsPlace),
+    (Feature::Near, Feature::NearPlace),
+    (Feature::Coverage, Feature::CoveragePlace),
+    (Feature::Adjacent, Feature::AdjacentPlace),
+];
+/// A candidate with as many better ones as this counts half as much as the best.
+const HALF_PLACE: f32 = 5.0;
 /// Sets the scale of the scores that answers show.
-const BIAS: f32 = -1.0;
+const BIAS: f32 = -1.2;
 
 /// A unit in which nothing matches has the strength of one with this BM25 share.
 const NO_WORDS_SHARE: f32 = 0.03;
@@ -108,7 +130,12 @@ impl Features {
         self.set(Feature::Near, cosine.max(0.0) - USUAL_COSINE);
     }
 
-    #[cfg(test)]
+    /// How far it is behind the best of a feature: 0 for the best, towards -1 with the number of better candidates. The best
+    /// of a search counts for being it, however small its lead.
+    pub(crate) fn set_place(&mut self, feature: Feature, better: usize) {
+        self.set(feature, HALF_PLACE / (HALF_PLACE + better as f32) - 1.0);
+    }
+
     pub(crate) fn get(&self, feature: Feature) -> f32 {
         self.0[feature as usize]
     }

@@ -1,17 +1,18 @@
 //! Orders candidates by what BM25 does not see.
 //!
 //! Each candidate has features: its share of what a perfect unit would have by BM25, one with every word of the question in
-//! its text and half of them in its name; how near its vector is; whether its name is asked for; whether it is a test. Their
-//! weighted sum is its strength (`features` has the weights). It is raised if others among the best refer to it. The score
+//! its text and half of them in its name; how near its vector is; its place by either; whether its name is asked for; whether
+//! it is a test. Their weighted sum is its strength (`features` has the weights). It is raised if others of its file are
+//! candidates, or if others among the best refer to it. The score
 //! that answers show is `1 - exp(-strength)`, between 0 and 1: below 0.2 is weak evidence, above 0.6 strong. The same
 //! question on the same files gives the same order.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use crate::bm25::{WordCounts, WordWeights};
 use crate::classify::Origin;
-use crate::features::{Feature, Features};
+use crate::features::{Feature, Features, PLACES};
 use crate::question::Question;
 use crate::source::Source;
 use crate::stack_trace::TracedLine;
@@ -167,6 +168,8 @@ pub(crate) fn rank(
         by_text(question, context, weights, &mut sum, candidate);
     }
     all.retain(Candidate::has_evidence);
+    compare_places(&mut all);
+    raise_same_file(&mut all);
     sort(&mut all);
     raise_neighbours(&mut all);
     put_traced_first(&mut all);
@@ -254,12 +257,7 @@ fn by_text(
     if context.named_files.contains(path) {
         features.set(Feature::FileNamed, 1.0);
     }
-    let mut score = features.strength();
-    if candidate.traced.is_some() {
-        score = score.max(0.3) * 1.5;
-    }
     candidate.features = features;
-    candidate.score = score;
     candidate.words = found;
 }
 
@@ -270,6 +268,38 @@ fn own_part<'a>(unit: &Unit, lines: &Lines<'a>) -> &'a str {
         UnitKind::Function | UnitKind::Section | UnitKind::Text => unit.last,
     };
     lines.range(unit.first, end.min(unit.first + MAX_RANKED_LINES))
+}
+
+/// Tells each candidate how many others are better by a feature.
+fn compare_places(all: &mut [Candidate]) {
+    for (feature, place) in PLACES {
+        let mut values: Vec<f32> = all.iter().map(|one| one.features.get(feature)).collect();
+        values.sort_by(|a, b| b.total_cmp(a));
+        for one in all.iter_mut() {
+            let own = one.features.get(feature);
+            let better = values.partition_point(|value| *value > own);
+            one.features.set_place(place, better);
+        }
+    }
+}
+
+/// Scores candidates, and raises those whose file has others: what a change is about is often spread over one file.
+fn raise_same_file(all: &mut [Candidate]) {
+    let strengths: Vec<f32> = all.iter().map(|one| one.features.strength()).collect();
+    let best = strengths.iter().copied().fold(f32::EPSILON, f32::max);
+    let mut files: HashMap<String, f32> = HashMap::new();
+    for (one, strength) in all.iter().zip(&strengths) {
+        *files.entry(one.source.path.clone()).or_default() += strength / best;
+    }
+    for (one, strength) in all.iter_mut().zip(strengths) {
+        let others = files[&one.source.path] - strength / best;
+        let value = (1.0 + others.max(0.0)).ln();
+        one.features.set(Feature::SameFile, value);
+        one.score = one.features.strength();
+        if one.traced.is_some() {
+            one.score = one.score.max(0.3) * 1.5;
+        }
+    }
 }
 
 /// Raises units that the best units refer to.

@@ -5,7 +5,8 @@ use llmc_syntax::{Definition, DefinitionKind, Language};
 use super::windows;
 use super::{Lines, Symbol, Unit, UnitKind};
 
-/// Shorter types belong to the unit around them.
+/// Shorter types and macros belong to the unit around them: a header of a C library has hundreds of macros of one line,
+/// and each would come before the function that does the work.
 const MIN_TYPE_LINES: u32 = 3;
 /// Longer units are split into windows.
 const MAX_UNIT_LINES: u32 = 150;
@@ -57,7 +58,8 @@ pub(super) fn units(
             continue;
         }
         let first = with_comments(language, symbol.first, &owner, lines);
-        if kind != UnitKind::Function && last - first + 1 < MIN_TYPE_LINES {
+        let may_be_short = found.kind == DefinitionKind::Function;
+        if !may_be_short && last - first + 1 < MIN_TYPE_LINES {
             continue;
         }
         if kind == UnitKind::Function {

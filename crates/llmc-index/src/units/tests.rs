@@ -179,3 +179,25 @@ fn a_grammar_without_end_falls_back_to_windows() {
     // Whether it was parsed in time or not, its lines are there.
     assert!(!found.units.is_empty());
 }
+
+#[test]
+fn short_macros_belong_to_the_lines_around_them() {
+    let text = "#include <stdio.h>
+#define PORT 6379
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+
+/* Exchanges two values. */
+#define SWAP(type, a, b) \\
+    do { type c = a; a = b; b = c; } while (0)
+
+int main(void) { return 0; }
+";
+    assert_eq!(
+        units_of("a.c", text),
+        [
+            "1-3 text  [PORT,MIN]",
+            "5-7 function SWAP []",
+            "9-9 function main []",
+        ]
+    );
+}
