@@ -123,7 +123,7 @@ const SCRIPTS: &str = "One execute_code script does many steps: its open and sub
      function that raises on failure, such as tools.linux_fs_edit(path, old_text, new_text), and tools.search(\"words\") finds more.";
 const SCRIPT_COMMANDS: &str =
     "tools.run_cmd(line) returns .stdout, .stderr and .exit_code, and does not raise.";
-const UNDO: &str = "tools.undo() takes back the last change.";
+const UNDO: &str = "tools.undo() takes back the last call.";
 const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str =
