@@ -84,7 +84,7 @@ fn a_full_disk_is_reported_and_searched_live() {
     assert_eq!(index.status.code(), Some(74), "{error}");
     assert!(error.contains(FULL), "{error}");
     let mut search = on_a_disk(&workspace, disk);
-    let found = search.args(["rag", "search", "idle connection", "--json"]);
+    let found = search.args(["rag", "search", "take an idle connection", "--json"]);
     let found: Value = serde_json::from_slice(&found.output().unwrap().stdout).unwrap();
     assert_eq!(found["index"], "none");
     assert!(!found["snippets"].as_array().unwrap().is_empty(), "{found}");
@@ -113,12 +113,12 @@ fn a_full_disk_is_an_error_and_the_server_recovers() {
     let mut client = McpClient::new(TestProcess::start(command));
     client.initialize("2025-11-25");
 
-    let found = until(&mut client, "full", "idle connection", |found| {
+    let found = until(&mut client, "full", "take an idle connection", |found| {
         note(found) == format!("searched live; {FULL}")
     });
     assert_eq!(found["index"], "none");
     assert_eq!(found["snippets"][0]["symbol"], "Pool::take");
-    let ask = json!({"query": "idle connection"});
+    let ask = json!({"query": "take an idle connection"});
     let plan = document(&mut client, "rag_plan", ask.clone());
     assert!(note(&plan).ends_with(FULL), "{plan}");
     let enriched = document(&mut client, "rag_search_enriched", ask.clone());
@@ -144,7 +144,7 @@ fn a_full_disk_is_an_error_and_the_server_recovers() {
     assert!(text.contains(FULL), "{text}");
 
     later("rm .llmc/filler");
-    until(&mut client, "room", "idle connection", |found| {
+    until(&mut client, "room", "take an idle connection", |found| {
         found["index"] == "ready" && found["note"].is_null()
     });
     let used = document(
@@ -194,7 +194,7 @@ fn a_read_only_disk_is_reported_and_searched_live() {
         let found = document(
             &mut client,
             "rag_search",
-            json!({"query": "idle connection"}),
+            json!({"query": "take an idle connection"}),
         );
         assert_eq!(found["snippets"][0]["symbol"], "Pool::take", "{script}");
         assert_eq!(found["freshness"], "FRESH");
