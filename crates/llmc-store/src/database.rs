@@ -111,8 +111,8 @@ impl Database {
     }
 
     /// Listens for notifications on this channel, on a connection of its own. Connects to nothing yet.
-    pub fn listener(&self, channel: &'static str) -> Listener {
-        Listener::new(self.clone(), channel)
+    pub fn listener(&self, channel: impl Into<String>) -> Listener {
+        Listener::new(self.clone(), channel.into())
     }
 
     pub(crate) fn runtime_handle(&self) -> Result<Handle> {

@@ -17,7 +17,7 @@ use crate::{Database, Error, Result};
 #[derive(Debug)]
 pub struct Listener {
     database: Database,
-    channel: &'static str,
+    channel: String,
     open: Option<OpenListener>,
 }
 
@@ -38,7 +38,7 @@ pub enum ListenOutcome {
 }
 
 impl Listener {
-    pub(crate) fn new(database: Database, channel: &'static str) -> Listener {
+    pub(crate) fn new(database: Database, channel: String) -> Listener {
         Listener {
             database,
             channel,
@@ -55,7 +55,7 @@ impl Listener {
         let waited = block_on(&handle, async {
             match &mut self.open {
                 None => {
-                    let opening = open(&self.database, self.channel);
+                    let opening = open(&self.database, &self.channel);
                     let opened = timeout(OPERATION_TIMEOUT, opening).await;
                     self.open = Some(opened.map_err(|_| Error::TooSlow)??);
                     Ok(ListenOutcome::Notified)
@@ -102,9 +102,8 @@ async fn open(database: &Database, channel_name: &str) -> Result<OpenListener> {
         }
     });
     check_usable(&client).await?;
-    client
-        .batch_execute(&format!("LISTEN {channel_name}"))
-        .await?;
+    let listen = format!("LISTEN \"{}\"", channel_name.replace('"', ""));
+    client.batch_execute(&listen).await?;
     Ok(OpenListener {
         client,
         notifications,
