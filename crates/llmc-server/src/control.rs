@@ -202,7 +202,7 @@ async fn answer(mut stream: UnixStream, app: Arc<App>, facts: ServerFacts) -> io
     let answered = match asked {
         Err(_) => Err(Error::bad_args("no such request")),
         Ok(request) => {
-            let work = move || carry_out(&app, &facts, request);
+            let work = move || carry_out(&app, &facts, CallScope::All, request);
             let failed = |_| Error::new(ErrorKind::Internal, "the request failed");
             tokio::task::spawn_blocking(work)
                 .await
@@ -219,15 +219,19 @@ async fn answer(mut stream: UnixStream, app: Arc<App>, facts: ServerFacts) -> io
     output.write_all(format!("{body}\n").as_bytes()).await
 }
 
-fn carry_out(app: &App, facts: &ServerFacts, request: ControlRequest) -> Result<Value> {
+/// Does what a request asks, for those who may see this much.
+pub(crate) fn carry_out(
+    app: &App,
+    facts: &ServerFacts,
+    scope: CallScope<'_>,
+    request: ControlRequest,
+) -> Result<Value> {
     match request {
-        ControlRequest::Status => Ok(status(app, facts, CallScope::All)),
+        ControlRequest::Status => Ok(status(app, facts, scope)),
         ControlRequest::Output { target, offset } => {
-            app.running_output(CallScope::All, &parse_target(&target)?, offset)
+            app.running_output(scope, &parse_target(&target)?, offset)
         }
-        ControlRequest::Stop { target } => {
-            app.stop_running(CallScope::All, &parse_target(&target)?)
-        }
+        ControlRequest::Stop { target } => app.stop_running(scope, &parse_target(&target)?),
         ControlRequest::Ticket => {
             let link = facts.link.as_ref().and_then(|link| link());
             let link = link.ok_or_else(|| {
