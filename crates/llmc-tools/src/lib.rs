@@ -92,7 +92,7 @@ pub use render::AnswerImage;
 pub use rlm::AnalysisShell;
 pub use rlm::useless_model_prefix;
 pub use seal::{Facts, Sealed};
-pub use servers::{ControlHandler, LiveServer};
+pub use servers::{ControlHandler, LiveServer, live_servers};
 pub use shared_store::shared_database;
 pub use slots::{CallSlot, SlotPool};
 pub use tool::{Effect, ToolDef};

@@ -36,8 +36,8 @@ use crate::app::App;
 use crate::error::{Error, ErrorKind, Result};
 
 pub(crate) use home::{HomeArgument, on_server};
-pub use store::LiveServer;
 use store::ServerStore;
+pub use store::{LiveServer, live_servers};
 use wire::ServerRequest;
 
 /// How long the end of a server waits until its row is removed.
@@ -213,7 +213,7 @@ impl App {
                 .map_err(Error::from)
         });
         if let Err(error) = told {
-            tracing::debug!(%error, "other servers could not be told");
+            tracing::debug!(%error, "a message to other servers could not be written");
         }
     }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::HttpState;
-use crate::control::{ControlRequest, carry_out};
+use crate::control::{ControlRequest, carry_out, listed};
 
 /// What one server tells or asks another.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -117,15 +117,15 @@ pub(super) fn others(app: &App, scope: CallScope<'_>, known: &[Value]) -> Vec<Va
 }
 
 fn shown(server: &LiveServer, status: ToolResult<Value>) -> Value {
-    let mut shown = status.unwrap_or_else(|error| {
-        json!({
-            "id": server.id,
-            "version": server.version,
-            "uptime_s": server.uptime.as_secs(),
-            "error": error.message,
-        })
-    });
-    shown["machine"] = server.machine.as_str().into();
-    shown["seen_s"] = server.silence.as_secs().into();
+    let mut shown = listed(server);
+    match status {
+        Ok(Value::Object(status)) => {
+            for (key, value) in status {
+                shown[key.as_str()] = value;
+            }
+        }
+        Ok(_) => {}
+        Err(error) => shown["error"] = error.message.into(),
+    }
     shown
 }

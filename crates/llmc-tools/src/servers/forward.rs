@@ -30,6 +30,15 @@ const MAX_AWAITED_CALLS: usize = 512;
 /// The tool that lists the processes of one server.
 const LIST_TOOL: &str = "linux_proc_list";
 
+/// What to do about a process whose server is gone.
+const GONE_HINT: &str = "what ran there has ended with it; start it again";
+/// The same about a script session.
+const SESSION_GONE_HINT: &str =
+    "call again in some seconds: the session begins anew on another server";
+/// What to do about a call whose answer did not come.
+const NO_ANSWER_HINT: &str =
+    "linux_proc_list shows what runs; then call again if it is safe to do twice";
+
 /// A call that another server was given. Dropped without an answer, it is cancelled there.
 #[derive(Debug)]
 pub(super) struct PendingCall {
@@ -163,16 +172,20 @@ impl ServerLink {
         // There is no row.
         pending.is_over = true;
         let error = Error::new(ErrorKind::Unavailable, format!("server {target} {why}"));
-        // One that was only cut off from the database comes back.
-        Err(error.retry(why != "is gone"))
+        Err(error.hint(GONE_HINT).retry(false))
     }
 
     /// The processes of a caller on all other servers.
-    pub(crate) async fn processes_of(
-        self: &Arc<ServerLink>,
-        caller: &Caller,
-    ) -> Result<OtherProcesses> {
-        let servers = self.with_store(|store| store.live_servers()).await?;
+    pub(crate) async fn processes_of(self: &Arc<ServerLink>, caller: &Caller) -> OtherProcesses {
+        let servers = match self.with_store(|store| store.live_servers()).await {
+            Ok(servers) => servers,
+            Err(error) => {
+                return OtherProcesses {
+                    listed: Vec::new(),
+                    missing: vec![format!("all others: {error}")],
+                };
+            }
+        };
         let caller = Caller {
             surface: Surface::Code,
             form: Form::Data,
@@ -183,7 +196,7 @@ impl ServerLink {
         let asked: Vec<_> = asked
             .map(|server| {
                 let (link, caller) = (self.clone(), caller.clone());
-                let asking = self.runtime.spawn(async move {
+                self.runtime.spawn(async move {
                     let sent = SentCall::new(LIST_TOOL, Map::new(), &caller, "");
                     let request = ServerRequest::Call(Box::new(sent));
                     let pending = link.send(&server.id, &request, LIST_TIMEOUT).await;
@@ -192,8 +205,7 @@ impl ServerLink {
                         Err(error) => Err(error),
                     };
                     (server.id, text.and_then(|text| wire::read_answer(&text)))
-                });
-                asking
+                })
             })
             .collect();
         let mut found = OtherProcesses::default();
@@ -212,7 +224,7 @@ impl ServerLink {
                 }
             }
         }
-        Ok(found)
+        found
     }
 }
 
@@ -221,9 +233,10 @@ impl PendingCall {
     pub(super) async fn answer(&mut self) -> Result<String> {
         let arrived = (&mut self.arrival).await;
         let target = &self.target;
-        let unavailable = |why: &str| {
+        let unavailable = |why: &str, hint: &str| {
             let message = format!("server {target} {why}; the call may have been carried out");
-            Err(Error::new(ErrorKind::Unavailable, message).retry(false))
+            let error = Error::new(ErrorKind::Unavailable, message);
+            Err(error.hint(hint).retry(false))
         };
         match arrived {
             Ok(Arrival::Answer(text)) => {
@@ -232,11 +245,16 @@ impl PendingCall {
             }
             Ok(Arrival::ServerGone) => {
                 self.is_over = true;
-                unavailable("has ended during the call")
+                unavailable("has ended during the call", GONE_HINT)
             }
-            Ok(Arrival::Lost) => unavailable("has not answered in time"),
-            Ok(Arrival::Away(error)) => unavailable(&format!("cannot be reached: {error}")),
-            Err(_) => unavailable("cannot be reached: this server is shutting down"),
+            Ok(Arrival::Lost) => unavailable("has not answered in time", NO_ANSWER_HINT),
+            Ok(Arrival::Away(error)) => {
+                unavailable(&format!("cannot be reached: {error}"), NO_ANSWER_HINT)
+            }
+            Err(_) => unavailable(
+                "cannot be reached: this one is shutting down",
+                NO_ANSWER_HINT,
+            ),
         }
     }
 
@@ -272,16 +290,12 @@ fn about(home: &CallHome, error: Error) -> Error {
         true => format!("{subject}: {}", error.message),
         false => format!("{subject}: server {}: {}", home.server, error.message),
     };
-    let hint = match (&home.subject, error.retryable) {
-        (_, true) => "try again in a few seconds",
-        (Subject::Process(_), false) => {
-            "a process ends with its server; linux_proc_list shows those that run; start it again"
-        }
-        (Subject::ScriptSession(_), false) => {
-            "call again: the session begins anew on another server, and its variables are gone"
-        }
-    };
-    Error { message, ..error }.hint(hint)
+    let is_gone = error.hint.as_deref() == Some(GONE_HINT);
+    let error = Error { message, ..error };
+    match &home.subject {
+        Subject::ScriptSession(_) if is_gone => error.hint(SESSION_GONE_HINT).retry(true),
+        _ => error,
+    }
 }
 
 fn no_answer(server: &str, limit: Duration) -> Error {
@@ -289,7 +303,8 @@ fn no_answer(server: &str, limit: Duration) -> Error {
         "server {server} has not answered within {} s; the call may have been carried out",
         limit.as_secs()
     );
-    Error::new(ErrorKind::Unavailable, message).retry(false)
+    let error = Error::new(ErrorKind::Unavailable, message);
+    error.hint(NO_ANSWER_HINT).retry(false)
 }
 
 fn cancelled() -> Error {

@@ -94,7 +94,7 @@ impl App {
         if (own.iter()).any(|entry| i64::from(entry.process.pid()) == pid) {
             return Ok(None);
         }
-        let others = link.processes_of(&call.caller).await?;
+        let others = link.processes_of(&call.caller).await;
         let mut found = (others.listed.iter()).filter(|process| process["pid"] == pid);
         let proc_id = found.next().and_then(|process| process["proc_id"].as_str());
         let home = proc_id.and_then(|id| Some((id, server_of(id)?)));

@@ -53,7 +53,7 @@ RETURNING pg_notify('llmc_server_' || origin, '') IS NULL";
 const REMOVE_CALL: &str = "DELETE FROM llmc.forwarded_calls WHERE id = $1";
 const NOTIFY: &str = "SELECT pg_notify('llmc_server_' || $1::text, '')";
 const LEAVE: &str = "DELETE FROM llmc.servers WHERE id = $1";
-/// Those who wait for this server need not wait until it counts as gone.
+/// Wakes the servers that wait for this one, so that they do not wait until it counts as gone.
 const NOTIFY_WAITING: &str = "
 SELECT pg_notify('llmc_server_' || origin, '') FROM
     (SELECT DISTINCT origin FROM llmc.forwarded_calls WHERE target = $1 AND answer IS NULL) AS waiting";
@@ -120,7 +120,7 @@ pub(super) enum AwaitedCall {
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     pub(super) incoming: Vec<IncomingCall>,
-    /// Calls of others that run here and that nobody waits for any more.
+    /// Calls of others that run here and whose rows have been removed.
     pub(super) abandoned: Vec<String>,
     pub(super) awaited: Vec<(String, AwaitedCall)>,
 }
@@ -300,7 +300,10 @@ impl ServerStore {
 }
 
 /// The servers of a tenant that are running.
-pub(super) fn live_servers(database: &Database) -> Result<Vec<LiveServer>> {
+///
+/// # Errors
+/// The database cannot be used.
+pub fn live_servers(database: &Database) -> Result<Vec<LiveServer>> {
     database.transaction(async |tx| {
         let params: [&(dyn llmc_store::ToSql + Sync); 2] =
             [&seconds(GONE_AFTER_S), &MAX_LISTED_SERVERS];
@@ -347,4 +350,167 @@ fn awaited_call(row: &Row) -> Result<(String, AwaitedCall)> {
         (None, true, true) => AwaitedCall::Pending,
     };
     Ok((row.try_get(0)?, state))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use llmc_store::{DatabaseSettings, DatabaseUrl, Tenant};
+    use llmc_testdb::{TestCluster, TestDatabase};
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(3600);
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    fn server(database: &TestDatabase, tenant: &str, name: &str) -> ServerStore {
+        let database = Database::new(DatabaseSettings {
+            url: DatabaseUrl::parse(&database.url()).unwrap(),
+            admin_url: None,
+            tenant: Tenant::parse(tenant).unwrap(),
+            max_connections: 4,
+        });
+        let server = ServerStore::new(database, name);
+        server.heartbeat("machine", TTL).unwrap();
+        server
+    }
+
+    fn names(server: &ServerStore) -> Vec<String> {
+        let live = server.live_servers().unwrap();
+        live.into_iter().map(|server| server.id).collect()
+    }
+
+    /// As if a server had been killed some time ago.
+    fn silence(cluster: &TestCluster, database: &TestDatabase, name: &str, seconds: u32) {
+        let sql = format!(
+            "UPDATE llmc.servers SET seen_at = clock_timestamp() - interval '{seconds} s' WHERE id = '{name}'"
+        );
+        cluster.sql(&database.name, &sql);
+    }
+
+    #[test]
+    fn a_session_has_one_server_until_that_is_gone() {
+        let Some(cluster) = TestCluster::shared() else {
+            return;
+        };
+        let database = cluster.database();
+        let names = ["a", "b", "c", "d"];
+        let servers = names.map(|name| server(&database, "team", name));
+        let begin = Barrier::new(names.len());
+        let claims = std::thread::scope(|scope| {
+            let claiming = servers.each_ref().map(|server| {
+                scope.spawn(|| {
+                    begin.wait();
+                    server.claim_session("key").unwrap()
+                })
+            });
+            claiming.map(|claim| claim.join().unwrap())
+        });
+        let owner = claims.iter().position(|claim| *claim == SessionClaim::Own);
+        let owner = owner.unwrap_or_else(|| panic!("{claims:?}"));
+        for (at, claim) in claims.iter().enumerate() {
+            let other = SessionClaim::Other(names[owner].to_owned());
+            assert!(at == owner || *claim == other, "{claims:?}");
+        }
+        let next = (owner + 1) % names.len();
+        silence(cluster, &database, names[owner], 13);
+        let taken = servers[next].claim_session("key").unwrap();
+        assert_eq!(taken, SessionClaim::TakenFrom(names[owner].to_owned()));
+        // One that was only suspended does not get it back.
+        servers[owner].heartbeat("machine", TTL).unwrap();
+        let refused = servers[owner].claim_session("key").unwrap();
+        assert_eq!(refused, SessionClaim::Other(names[next].to_owned()));
+        // One that was not used for long is forgotten.
+        servers[next].heartbeat("machine", Duration::ZERO).unwrap();
+        let anew = servers[owner].claim_session("key").unwrap();
+        assert_eq!(anew, SessionClaim::Own);
+    }
+
+    #[test]
+    fn a_call_goes_to_its_server_and_its_removal_cancels_it() {
+        let Some(cluster) = TestCluster::shared() else {
+            return;
+        };
+        let database = cluster.database();
+        let [asking, other] = ["asking", "other"].map(|name| server(&database, "team", name));
+        let send = |target: &str| {
+            let (id, request, limit) = ("call", "{}", LIMIT);
+            let call = NewCall {
+                id,
+                target,
+                request,
+                limit,
+            };
+            asking.send(&call).unwrap()
+        };
+        assert_eq!(send("other"), ServerState::Live);
+        // The same once more, as after a lost connection.
+        assert_eq!(send("other"), ServerState::Live);
+        let none = asking.exchange(&[], 9, &[]).unwrap();
+        assert!(none.incoming.is_empty(), "it is not for this server");
+        let found = other.exchange(&[], 9, &[]).unwrap();
+        assert_eq!(found.incoming.len(), 1);
+        assert_eq!(found.incoming[0].origin, "asking");
+        let running = ["call".to_owned()];
+        let again = other.exchange(&running, 9, &[]).unwrap();
+        assert!(again.incoming.is_empty() && again.abandoned.is_empty());
+        let awaited = || {
+            asking
+                .exchange(&[], 9, &running)
+                .unwrap()
+                .awaited
+                .remove(0)
+                .1
+        };
+        assert_eq!(awaited(), AwaitedCall::Pending);
+        assert!(other.answer("call", "yes").unwrap());
+        silence(cluster, &database, "other", 13);
+        assert_eq!(awaited(), AwaitedCall::Answered("yes".to_owned()));
+        asking.remove("call", Some("other")).unwrap();
+        assert_eq!(awaited(), AwaitedCall::Lost);
+        assert_eq!(other.exchange(&running, 9, &[]).unwrap().abandoned, running);
+        assert!(!other.answer("call", "late").unwrap());
+    }
+
+    #[test]
+    fn a_server_is_known_to_its_tenant_until_it_ends() {
+        let Some(cluster) = TestCluster::shared() else {
+            return;
+        };
+        let database = cluster.database();
+        let [one, two] = ["one", "two"].map(|name| server(&database, "team", name));
+        let foreign = server(&database, "others", "foreign");
+        assert_eq!(names(&one), ["one", "two"]);
+        assert_eq!(names(&foreign), ["foreign"]);
+        let send = |from: &ServerStore, target: &str| {
+            let id = &uuid::Uuid::new_v4().to_string();
+            let (request, limit) = ("{}", LIMIT);
+            let call = NewCall {
+                id,
+                target,
+                request,
+                limit,
+            };
+            from.send(&call).unwrap()
+        };
+        assert_eq!(send(&foreign, "one"), ServerState::Gone);
+        assert_eq!(send(&two, "one"), ServerState::Live);
+        silence(cluster, &database, "one", 13);
+        assert_eq!(names(&two), ["two"]);
+        assert!(matches!(send(&two, "one"), ServerState::Silent(_)));
+        silence(cluster, &database, "one", 61);
+        two.heartbeat("machine", TTL).unwrap();
+        assert_eq!(send(&two, "one"), ServerState::Gone, "its row is removed");
+        one.heartbeat("machine", TTL).unwrap();
+        one.leave().unwrap();
+        assert_eq!(names(&two), ["two"]);
+        // Calls whose time is over do not stay.
+        let sql =
+            "UPDATE llmc.forwarded_calls SET expires_at = clock_timestamp() - interval '61 s'";
+        cluster.sql(&database.name, sql);
+        two.heartbeat("machine", TTL).unwrap();
+        let left = cluster.sql(&database.name, "SELECT count(*) FROM llmc.forwarded_calls");
+        assert_eq!(left, "0");
+    }
 }

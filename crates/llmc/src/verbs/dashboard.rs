@@ -67,11 +67,13 @@ fn serve(loaded: LoadedConfig) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
+    app.join_servers(runtime.handle());
     let ended = runtime.block_on(http::serve_dashboard(app.clone(), |started| {
         let token = started.token.to_string();
         tracing::info!(target: log::ALWAYS, url = started.url, token, "listening");
     }));
     runtime.shutdown_background();
+    app.leave_servers();
     app.finish_recordings();
     app.observer().close();
     ended?;
