@@ -34,7 +34,7 @@ const LIST_TOOL: &str = "linux_proc_list";
 const GONE_HINT: &str = "what ran there has ended with it; start it again";
 /// The same about a script session.
 const SESSION_GONE_HINT: &str =
-    "call again in some seconds: the session begins anew on another server";
+    "call again in some seconds: the session is then new, on another server";
 /// What to do about a call whose answer did not come.
 const NO_ANSWER_HINT: &str =
     "linux_proc_list shows what runs; then call again if it is safe to do twice";
