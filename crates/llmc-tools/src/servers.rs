@@ -17,7 +17,7 @@ mod store;
 mod watcher;
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -60,6 +60,8 @@ pub(crate) struct ServerLink {
     awaited: Mutex<HashMap<String, Awaited>>,
     /// Calls that this server carries out for others.
     running: Mutex<HashMap<String, CancellationToken>>,
+    /// Calls of others that were carried out last: one whose removal was lost in a crash of the database is not new.
+    finished: Mutex<VecDeque<String>>,
     control: OnceLock<ControlHandler>,
     /// Held while a heartbeat is written, so that none follows the removal of the row.
     heartbeat: Mutex<()>,
@@ -104,6 +106,7 @@ impl ServerLink {
             runtime,
             awaited: Mutex::default(),
             running: Mutex::default(),
+            finished: Mutex::default(),
             control: OnceLock::new(),
             heartbeat: Mutex::default(),
             has_left: AtomicBool::new(false),

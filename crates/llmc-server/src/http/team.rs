@@ -57,9 +57,13 @@ fn answer(state: &Weak<HttpState>, message: Value) -> ToolResult<Value> {
             state.running.cancel_session(&principal, &session);
             Ok(Value::Null)
         }
-        ServerMessage::Control { request, .. } if matches!(request, ControlRequest::Ticket) => Err(
-            Error::new(ErrorKind::NotFound, "a link counts on its own machine only"),
-        ),
+        ServerMessage::Control {
+            request: ControlRequest::Ticket,
+            ..
+        } => Err(Error::new(
+            ErrorKind::NotFound,
+            "a link counts on its own machine only",
+        )),
         ServerMessage::Control { principal, request } => {
             let scope = match &principal {
                 Some(principal) => CallScope::Principal(principal),

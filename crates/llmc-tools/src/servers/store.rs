@@ -50,8 +50,12 @@ LEFT JOIN llmc.servers servers
 const ANSWER_CALL: &str = "
 UPDATE llmc.forwarded_calls SET answer = $2 WHERE id = $1
 RETURNING pg_notify('llmc_server_' || origin, '') IS NULL";
-const REMOVE_CALL: &str = "DELETE FROM llmc.forwarded_calls WHERE id = $1";
-const NOTIFY: &str = "SELECT pg_notify('llmc_server_' || $1::text, '')";
+/// Rows of calls that were sent and removed need not survive a crash of the database, so their commits do not wait for the
+/// disk. Answers do: the server that has carried out a call does not do it again.
+const REMOVE_CALL: &str = "
+DELETE FROM llmc.forwarded_calls WHERE id = $1 RETURNING set_config('synchronous_commit', 'off', true)";
+const NOTIFY_SENT: &str = "
+SELECT pg_notify('llmc_server_' || $1::text, ''), set_config('synchronous_commit', 'off', true)";
 const LEAVE: &str = "DELETE FROM llmc.servers WHERE id = $1";
 /// Wakes the servers that wait for this one, so that they do not wait until it counts as gone.
 const NOTIFY_WAITING: &str = "
@@ -205,7 +209,7 @@ impl ServerStore {
             let row: [&(dyn llmc_store::ToSql + Sync); 5] =
                 [&call.id, &self.own, &call.target, &call.request, &limit];
             tx.execute(INSERT_CALL, &row).await?;
-            tx.query(NOTIFY, &[&call.target]).await?;
+            tx.query(NOTIFY_SENT, &[&call.target]).await?;
             Ok(ServerState::Live)
         })
     }
@@ -222,7 +226,7 @@ impl ServerStore {
             for (id, target) in &rows {
                 tx.execute(INSERT_CALL, &[id, &"", target, &request, &limit])
                     .await?;
-                tx.query(NOTIFY, &[target]).await?;
+                tx.query(NOTIFY_SENT, &[target]).await?;
             }
             Ok(())
         })
@@ -269,9 +273,9 @@ impl ServerStore {
     /// Removes a call; `wakes` names the server that has to learn of it.
     pub(super) fn remove(&self, id: &str, wakes: Option<&str>) -> Result<()> {
         self.database.transaction(async |tx| {
-            tx.execute(REMOVE_CALL, &[&id]).await?;
+            tx.query(REMOVE_CALL, &[&id]).await?;
             if let Some(server) = wakes {
-                tx.query(NOTIFY, &[&server]).await?;
+                tx.query(NOTIFY_SENT, &[&server]).await?;
             }
             Ok(())
         })

@@ -23,6 +23,9 @@ const AWAY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Calls of other servers that are carried out at the same time; further ones wait.
 const MAX_RUNNING_CALLS: usize = 256;
 
+/// Calls that are remembered when they have been carried out: more than can be in one second before a crash.
+const MAX_FINISHED_CALLS: usize = 1024;
+
 /// Starts the thread. It ends when the server has left.
 pub(super) fn start(link: Arc<ServerLink>, app: Weak<App>) {
     let listener = link.store.database().listener(link.store.channel());
@@ -100,7 +103,10 @@ impl Watcher {
             }
         }
         for call in found.incoming {
-            self.begin(call);
+            let is_finished = lock(&self.link.finished).contains(&call.id);
+            if !is_finished {
+                self.begin(call);
+            }
         }
         Ok(())
     }
@@ -132,6 +138,10 @@ impl Watcher {
             let answer = carry_out(&link, &app, &call.request, cancel.clone()).await;
             drop(app);
             deliver(&link, &call, answer, deadline, &cancel).await;
+            let mut finished = lock(&link.finished);
+            finished.truncate(MAX_FINISHED_CALLS);
+            finished.push_front(call.id.clone());
+            drop(finished);
             lock(&link.running).remove(&call.id);
         });
     }

@@ -354,6 +354,85 @@ fn a_cancelled_call_ends_on_the_server_that_carries_it_out() {
 }
 
 #[test]
+fn a_call_ends_with_its_connection_and_with_its_session() {
+    let Some(cluster) = TestCluster::shared() else {
+        return;
+    };
+    let database = cluster.database();
+    let team = Team::start(&database, &[]);
+    let code = |code: &str| json!({"code": code, "session": "s"});
+    team.text(0, "execute_code", code("x = 1"));
+    let endless = |file: &str| {
+        let code = code(&format!(
+            "open('{file}', 'w').write('x')\ntools.run_cmd(command='sleep 600', timeout=600)"
+        ));
+        json!({
+            "jsonrpc": "2.0", "id": 43, "method": "tools/call",
+            "params": {"name": "execute_code", "arguments": code},
+        })
+    };
+    let asked = team.begin(1, &endless("one"));
+    eventually("the script runs", || team.workspace.path("one").exists());
+    drop(asked);
+    let text = team.text(2, "execute_code", code("1 + 1"));
+    assert!(text.contains("session s was lost: "), "{text}");
+    let mut asked = team.begin(1, &endless("two"));
+    eventually("the script runs", || team.workspace.path("two").exists());
+    let headers = [
+        ("X-LLMC-Token", team.token.as_str()),
+        ("Mcp-Session-Id", team.session.as_str()),
+    ];
+    let ended = team.servers[2].send("DELETE", "/mcp", &headers, b"");
+    assert_eq!(ended.status, 204);
+    assert_eq!(read_reply(&mut asked).status, 202);
+    // The session is over on every server.
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    for server in 0..3 {
+        eventually("the session is refused", || {
+            team.send(server, &ping).status == 404
+        });
+    }
+}
+
+#[test]
+fn a_call_whose_answer_cannot_arrive_is_unavailable() {
+    let Some(cluster) = TestCluster::start() else {
+        return;
+    };
+    let database = cluster.database();
+    let team = Team::start(&database, &["--set", "mcp.store.token_grace_s=600"]);
+    let id = team.start_echo(0);
+    let call = json!({
+        "jsonrpc": "2.0", "id": 44, "method": "tools/call",
+        "params": {"name": "linux_proc_read", "arguments": {
+            "proc_id": id, "until": "never", "timeout": 600,
+        }},
+    });
+    let mut asked = team.begin(1, &call);
+    eventually("the call has been sent", || {
+        rows(&cluster, &database, "forwarded_calls") == "1"
+    });
+    cluster.stop("QUIT");
+    let answer = read_reply(&mut asked).ok();
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with(&format!("UNAVAILABLE: {id}: ")), "{text}");
+    assert!(text.contains("may have been carried out"), "{text}");
+    // Its own process is still there for the first server.
+    let own = json!({"proc_id": id, "input": "a\n"});
+    team.text(0, "linux_proc_send", own);
+    let session = json!({"code": "1", "session": "s"});
+    let refused = team.error(0, "execute_code", session);
+    assert!(
+        refused.starts_with("UNAVAILABLE: which server"),
+        "{refused}"
+    );
+    assert!(
+        team.text(0, "execute_code", json!({"code": "1 + 1"}))
+            .starts_with('2')
+    );
+}
+
+#[test]
 fn an_answer_arrives_although_the_database_was_away_meanwhile() {
     let Some(cluster) = TestCluster::start() else {
         return;
@@ -370,6 +449,8 @@ fn an_answer_arrives_although_the_database_was_away_meanwhile() {
     eventually("the call has been sent", || {
         rows(&cluster, &database, "forwarded_calls") == "1"
     });
+    // Its commit did not wait for the disk.
+    cluster.sql(&database.name, "CHECKPOINT");
     cluster.stop("QUIT");
     // The process prints while nothing can be told.
     let send = json!({"proc_id": id, "input": "b\n"});
