@@ -22,7 +22,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use llmc_observe::lock;
 use llmc_store::Database;
@@ -42,6 +42,8 @@ use wire::ServerRequest;
 
 /// How long the end of a server waits until its row is removed.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long after an outage of the database heartbeats may come late: two of them.
+const SETTLING_TIME: Duration = Duration::from_secs(6);
 /// How long another server may take to answer what a surface asks it.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -66,6 +68,8 @@ pub(crate) struct ServerLink {
     /// Held while a heartbeat is written, so that none follows the removal of the row.
     heartbeat: Mutex<()>,
     has_left: AtomicBool,
+    /// Since when the database can be used without a break.
+    connected_since: Mutex<Option<Instant>>,
 }
 
 /// A call that this server waits for.
@@ -110,7 +114,15 @@ impl ServerLink {
             control: OnceLock::new(),
             heartbeat: Mutex::default(),
             has_left: AtomicBool::new(false),
+            connected_since: Mutex::default(),
         }
+    }
+
+    /// Whether all servers have had the time to write a heartbeat since the database was away: until then a server without
+    /// one need not be gone.
+    fn knows_who_is_gone(&self) -> bool {
+        let since = *lock(&self.connected_since);
+        since.is_some_and(|since| since.elapsed() > SETTLING_TIME)
     }
 
     fn has_left(&self) -> bool {

@@ -32,6 +32,9 @@ const LIST_TOOL: &str = "linux_proc_list";
 
 /// What to do about a process whose server is gone.
 const GONE_HINT: &str = "what ran there has ended with it; start it again";
+/// The same if it was perhaps only cut off from the database.
+const SILENT_HINT: &str =
+    "try again in some seconds; if it is still silent, what ran there has ended";
 /// The same about a script session.
 const SESSION_GONE_HINT: &str =
     "call again in some seconds: the session is then new, on another server";
@@ -157,22 +160,23 @@ impl ServerLink {
                 limit,
             })
         });
-        let why = match state.await? {
+        let (why, hint) = match state.await? {
             ServerState::Live => {
                 if let Some(awaited) = lock(&self.awaited).get_mut(&pending.id) {
                     awaited.is_sent = true;
                 }
                 return Ok(pending);
             }
-            ServerState::Gone => "is gone".to_owned(),
+            ServerState::Gone => ("is gone".to_owned(), GONE_HINT),
             ServerState::Silent(since) => {
-                format!("has not been heard of for {} s", since.as_secs())
+                let why = format!("has not been heard of for {} s", since.as_secs());
+                (why, SILENT_HINT)
             }
         };
         // There is no row.
         pending.is_over = true;
         let error = Error::new(ErrorKind::Unavailable, format!("server {target} {why}"));
-        Err(error.hint(GONE_HINT).retry(false))
+        Err(error.hint(hint).retry(hint == SILENT_HINT))
     }
 
     /// The processes of a caller on all other servers.

@@ -119,8 +119,8 @@ impl App {
             return Ok(None);
         };
         let key = script::session_key(&call.caller.principal, session);
-        let claimed = key.clone();
-        let claim = link.with_store(move |store| store.claim_session(&claimed));
+        let (claimed, takes_over) = (key.clone(), link.knows_who_is_gone());
+        let claim = link.with_store(move |store| store.claim_session(&claimed, takes_over));
         let claim = claim.await.map_err(|error| {
             let error = Error::from(error);
             let message = format!("which server has session {session}: {}", error.message);

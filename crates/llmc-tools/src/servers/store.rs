@@ -10,6 +10,8 @@ use llmc_store::{Database, Result, Row};
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 /// A server that has not written that for so long counts as gone: four heartbeats.
 const GONE_AFTER_S: i64 = 12;
+/// The same for a server whose calls are being carried out: after an outage of the database its heartbeat may come late.
+const ORIGIN_GONE_AFTER_S: i64 = 30;
 /// Rows of servers that are gone are removed after this; until then errors tell how long they have been silent.
 const FORGET_AFTER_S: i64 = 60;
 /// Rows of calls whose time is over are removed after this, if the server that made them could not do it.
@@ -39,7 +41,10 @@ const NEW_CALLS: &str = "
 SELECT id, origin, request, (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint
 FROM llmc.forwarded_calls
 WHERE target = $1 AND answer IS NULL AND expires_at > clock_timestamp() AND NOT id = ANY($2) LIMIT $3";
-const PRESENT_CALLS: &str = "SELECT id FROM llmc.forwarded_calls WHERE id = ANY($1)";
+/// Calls whose row is there, and whose server is: the client of one that was killed is disconnected.
+const WANTED_CALLS: &str = "
+SELECT id FROM llmc.forwarded_calls calls WHERE id = ANY($1) AND (origin = '' OR EXISTS (SELECT FROM llmc.servers
+    WHERE servers.id = calls.origin AND servers.seen_at > clock_timestamp() - $2 * interval '1 second'))";
 /// Of each call that is waited for: whether its row is there, its answer, and whether its server lives.
 const AWAITED_CALLS: &str = "
 SELECT awaited.id, calls.id IS NOT NULL, calls.answer, servers.id IS NOT NULL
@@ -65,7 +70,7 @@ const SESSION_SERVER: &str = "SELECT server FROM llmc.script_sessions WHERE key 
 const CLAIM_SESSION: &str = "
 INSERT INTO llmc.script_sessions AS known (key, server) VALUES ($1, $2)
 ON CONFLICT (tenant, key) DO UPDATE SET server = excluded.server, used_at = clock_timestamp()
-WHERE known.server = excluded.server OR NOT EXISTS (SELECT FROM llmc.servers
+WHERE known.server = excluded.server OR $4 AND NOT EXISTS (SELECT FROM llmc.servers
     WHERE servers.id = known.server AND servers.seen_at > clock_timestamp() - $3 * interval '1 second')";
 
 /// A server that is running.
@@ -124,7 +129,7 @@ pub(super) enum AwaitedCall {
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     pub(super) incoming: Vec<IncomingCall>,
-    /// Calls of others that run here and whose rows have been removed.
+    /// Calls of others that run here and whose rows, or servers, are gone.
     pub(super) abandoned: Vec<String>,
     pub(super) awaited: Vec<(String, AwaitedCall)>,
 }
@@ -245,11 +250,13 @@ impl ServerStore {
             let rows = tx.query(NEW_CALLS, &[&self.own, &running, &room]).await?;
             found.incoming = rows.iter().map(incoming).collect::<Result<_>>()?;
             if !running.is_empty() {
-                let rows = tx.query(PRESENT_CALLS, &[&running]).await?;
-                let present: Vec<String> = (rows.iter())
+                let params: [&(dyn llmc_store::ToSql + Sync); 2] =
+                    [&running, &seconds(ORIGIN_GONE_AFTER_S)];
+                let rows = tx.query(WANTED_CALLS, &params).await?;
+                let wanted: Vec<String> = (rows.iter())
                     .map(|row| Ok(row.try_get(0)?))
                     .collect::<Result<_>>()?;
-                let is_gone = |id: &&String| !present.contains(id);
+                let is_gone = |id: &&String| !wanted.contains(id);
                 found.abandoned = running.iter().filter(is_gone).cloned().collect();
             }
             if !awaited.is_empty() {
@@ -281,15 +288,16 @@ impl ServerStore {
         })
     }
 
-    /// Makes this server the one that has a script session, unless a server has it that is running.
-    pub(super) fn claim_session(&self, key: &str) -> Result<SessionClaim> {
+    /// Makes this server the one that has a script session, unless another has it: one that is running, or, if this one
+    /// does not take sessions over, any.
+    pub(super) fn claim_session(&self, key: &str, takes_over: bool) -> Result<SessionClaim> {
         self.database.transaction(async |tx| {
             let server = |row: Option<Row>| -> Result<Option<String>> {
                 Ok(row.map(|row| row.try_get(0)).transpose()?)
             };
             let before = server(tx.query_opt(SESSION_SERVER, &[&key]).await?)?;
-            let params: [&(dyn llmc_store::ToSql + Sync); 3] =
-                [&key, &self.own, &seconds(GONE_AFTER_S)];
+            let params: [&(dyn llmc_store::ToSql + Sync); 4] =
+                [&key, &self.own, &seconds(GONE_AFTER_S), &takes_over];
             if tx.execute(CLAIM_SESSION, &params).await? > 0 {
                 return Ok(match before.filter(|before| *before != self.own) {
                     Some(before) => SessionClaim::TakenFrom(before),
@@ -406,7 +414,7 @@ mod tests {
             let claiming = servers.each_ref().map(|server| {
                 scope.spawn(|| {
                     begin.wait();
-                    server.claim_session("key").unwrap()
+                    server.claim_session("key", true).unwrap()
                 })
             });
             claiming.map(|claim| claim.join().unwrap())
@@ -419,15 +427,17 @@ mod tests {
         }
         let next = (owner + 1) % names.len();
         silence(cluster, &database, names[owner], 13);
-        let taken = servers[next].claim_session("key").unwrap();
+        let kept = servers[next].claim_session("key", false).unwrap();
+        assert_eq!(kept, SessionClaim::Other(names[owner].to_owned()));
+        let taken = servers[next].claim_session("key", true).unwrap();
         assert_eq!(taken, SessionClaim::TakenFrom(names[owner].to_owned()));
         // One that was only suspended does not get it back.
         servers[owner].heartbeat("machine", TTL).unwrap();
-        let refused = servers[owner].claim_session("key").unwrap();
+        let refused = servers[owner].claim_session("key", true).unwrap();
         assert_eq!(refused, SessionClaim::Other(names[next].to_owned()));
         // One that was not used for long is forgotten.
         servers[next].heartbeat("machine", Duration::ZERO).unwrap();
-        let anew = servers[owner].claim_session("key").unwrap();
+        let anew = servers[owner].claim_session("key", true).unwrap();
         assert_eq!(anew, SessionClaim::Own);
     }
 
@@ -459,6 +469,9 @@ mod tests {
         let running = ["call".to_owned()];
         let again = other.exchange(&running, 9, &[]).unwrap();
         assert!(again.incoming.is_empty() && again.abandoned.is_empty());
+        silence(cluster, &database, "asking", 31);
+        assert_eq!(other.exchange(&running, 9, &[]).unwrap().abandoned, running);
+        asking.heartbeat("machine", TTL).unwrap();
         let awaited = || {
             asking
                 .exchange(&[], 9, &running)

@@ -54,9 +54,13 @@ impl Watcher {
     fn run(mut self) {
         while !self.link.has_left() {
             match self.turn() {
-                Ok(()) => self.away_since = None,
+                Ok(()) => {
+                    self.away_since = None;
+                    lock(&self.link.connected_since).get_or_insert_with(Instant::now);
+                }
                 Err(error) => {
                     tracing::debug!(%error, "other servers cannot be heard");
+                    *lock(&self.link.connected_since) = None;
                     let since = *self.away_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > AWAY_TIMEOUT {
                         self.give_up(&error);
@@ -98,6 +102,7 @@ impl Watcher {
                 AwaitedCall::Pending => {}
                 AwaitedCall::Lost if !was_sent => {}
                 AwaitedCall::Lost => self.hand_out(&id, Arrival::Lost),
+                AwaitedCall::ServerGone if !self.link.knows_who_is_gone() => {}
                 AwaitedCall::ServerGone => self.hand_out(&id, Arrival::ServerGone),
                 AwaitedCall::Answered(text) => self.hand_out(&id, Arrival::Answer(text)),
             }

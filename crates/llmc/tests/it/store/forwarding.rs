@@ -495,7 +495,23 @@ fn one_dashboard_shows_the_servers_and_what_they_are_doing() {
         assert_eq!(running, usize::from(*name == names[2]), "{server}");
         assert_eq!(server["machine"].is_string(), *name != names[0], "{server}");
     }
+    // A named token sees its own processes there, and no others.
+    let bob = add_token(&team.workspace, "bob");
+    let processes = |token: &str| {
+        let headers = [("X-LLMC-Token", token)];
+        let shown = team.servers[0].send("GET", "/api/activity", &headers, b"");
+        let shown = (shown.status == 200).then(|| shown.ok())?;
+        let servers = shown["servers"].as_array().unwrap().iter();
+        let listed = servers.map(|server| server["processes"].as_array().unwrap().len());
+        Some(listed.sum::<usize>())
+    };
+    eventually("the token is known", || processes(&bob).is_some());
+    assert_eq!(processes(&bob), Some(0));
+    assert_eq!(processes(&team.token), Some(1));
     let target = format!("/api/activity/{}/{id}", names[2]);
+    let foreign = [("X-LLMC-Token", bob.as_str())];
+    let refused = team.servers[0].send("GET", &format!("{target}/output"), &foreign, b"");
+    refused.refused(404, "NOT_FOUND");
     team.json(1, "linux_proc_send", json!({"proc_id": id, "input": "c\n"}));
     eventually("what it prints is shown", || {
         let output = team.servers[0].get(&format!("{target}/output")).ok();
