@@ -16,6 +16,8 @@ const ORIGIN_GONE_AFTER_S: i64 = 30;
 const FORGET_AFTER_S: i64 = 60;
 /// Rows of calls whose time is over are removed after this, if the server that made them could not do it.
 const REMOVE_CALLS_AFTER_S: i64 = 60;
+/// Script sessions of one server whose rows are kept, the last used ones: more than a server keeps variables of.
+const MAX_SESSIONS_OF_SERVER: i64 = 256;
 /// Servers that are listed.
 const MAX_LISTED_SERVERS: i64 = 256;
 
@@ -28,6 +30,9 @@ const FORGET_CALLS: &str = "
 DELETE FROM llmc.forwarded_calls WHERE expires_at < clock_timestamp() - $1 * interval '1 second'";
 const FORGET_SESSIONS: &str =
     "DELETE FROM llmc.script_sessions WHERE used_at < clock_timestamp() - $1 * interval '1 second'";
+const DROP_SESSIONS: &str = "
+DELETE FROM llmc.script_sessions WHERE server = $1 AND used_at <= (SELECT used_at FROM llmc.script_sessions
+    WHERE server = $1 ORDER BY used_at DESC OFFSET $2 LIMIT 1)";
 const LIVE_SERVERS: &str = "
 SELECT id, machine, version, extract(epoch FROM clock_timestamp() - started_at)::bigint,
     (extract(epoch FROM clock_timestamp() - seen_at) * 1000)::bigint
@@ -180,6 +185,8 @@ impl ServerStore {
             tx.execute(FORGET_SERVERS, &[&servers]).await?;
             tx.execute(FORGET_CALLS, &[&calls]).await?;
             tx.execute(FORGET_SESSIONS, &[&sessions]).await?;
+            tx.execute(DROP_SESSIONS, &[&self.own, &MAX_SESSIONS_OF_SERVER])
+                .await?;
             Ok(())
         })
     }
@@ -435,9 +442,21 @@ mod tests {
         servers[owner].heartbeat("machine", TTL).unwrap();
         let refused = servers[owner].claim_session("key", true).unwrap();
         assert_eq!(refused, SessionClaim::Other(names[next].to_owned()));
+        // The last used ones are kept.
+        for n in 0..MAX_SESSIONS_OF_SERVER {
+            let new = servers[next].claim_session(&format!("key {n}"), true);
+            assert_eq!(new.unwrap(), SessionClaim::Own);
+        }
+        servers[next].heartbeat("machine", TTL).unwrap();
+        let kept = servers[owner].claim_session("key 1", true).unwrap();
+        assert_eq!(kept, SessionClaim::Other(names[next].to_owned()));
+        assert_eq!(
+            servers[owner].claim_session("key", true).unwrap(),
+            SessionClaim::Own
+        );
         // One that was not used for long is forgotten.
         servers[next].heartbeat("machine", Duration::ZERO).unwrap();
-        let anew = servers[owner].claim_session("key", true).unwrap();
+        let anew = servers[owner].claim_session("key 1", true).unwrap();
         assert_eq!(anew, SessionClaim::Own);
     }
 

@@ -23,6 +23,8 @@ const AWAY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Calls of other servers that are carried out at the same time; further ones wait.
 const MAX_RUNNING_CALLS: usize = 256;
 
+/// Attempts to write an answer for which the database needed too long, before an error takes its place.
+const MAX_SLOW_ATTEMPTS: u32 = 3;
 /// Calls that are remembered when they have been carried out: more than can be in one second before a crash.
 const MAX_FINISHED_CALLS: usize = 1024;
 
@@ -185,16 +187,27 @@ async fn deliver(
     deadline: Instant,
     cancel: &CancellationToken,
 ) {
-    let answer: Arc<str> = answer.into();
+    let mut answer: Arc<str> = answer.into();
+    let mut slow_attempts = 0;
     loop {
-        let (id, answer, wants_answer) = (call.id.clone(), answer.clone(), !call.origin.is_empty());
+        let (id, text) = (call.id.clone(), answer.clone());
+        let wants_answer = !call.origin.is_empty();
         let written = link.with_store(move |store| match wants_answer {
-            true => store.answer(&id, &answer).map(drop),
+            true => store.answer(&id, &text).map(drop),
             false => store.remove(&id, None),
         });
         let Err(error) = written.await else {
             return;
         };
+        slow_attempts += u32::from(error == llmc_store::Error::TooSlow);
+        if slow_attempts == MAX_SLOW_ATTEMPTS {
+            let message = format!(
+                "its answer of {} bytes cannot be sent in time",
+                answer.len()
+            );
+            let error = Error::new(ErrorKind::Unavailable, message).retry(false);
+            answer = wire::write_answer(Err(error)).into();
+        }
         if Instant::now() >= deadline || cancel.is_cancelled() {
             tracing::warn!(%error, "an answer for another server could not be written");
             return;
