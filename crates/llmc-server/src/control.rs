@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use llmc_observe::{CallReader, CallScope, TelemetryLocation};
-use llmc_tools::{App, Error, ErrorKind, Result, StopTarget};
+use llmc_tools::{App, Error, ErrorKind, LiveServer, Result, StopTarget};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -202,7 +202,7 @@ async fn answer(mut stream: UnixStream, app: Arc<App>, facts: ServerFacts) -> io
     let answered = match asked {
         Err(_) => Err(Error::bad_args("no such request")),
         Ok(request) => {
-            let work = move || carry_out(&app, &facts, request);
+            let work = move || carry_out(&app, &facts, CallScope::All, request);
             let failed = |_| Error::new(ErrorKind::Internal, "the request failed");
             tokio::task::spawn_blocking(work)
                 .await
@@ -219,15 +219,19 @@ async fn answer(mut stream: UnixStream, app: Arc<App>, facts: ServerFacts) -> io
     output.write_all(format!("{body}\n").as_bytes()).await
 }
 
-fn carry_out(app: &App, facts: &ServerFacts, request: ControlRequest) -> Result<Value> {
+/// Does what a request asks, for those who may see this much.
+pub(crate) fn carry_out(
+    app: &App,
+    facts: &ServerFacts,
+    scope: CallScope<'_>,
+    request: ControlRequest,
+) -> Result<Value> {
     match request {
-        ControlRequest::Status => Ok(status(app, facts, CallScope::All)),
+        ControlRequest::Status => Ok(status(app, facts, scope)),
         ControlRequest::Output { target, offset } => {
-            app.running_output(CallScope::All, &parse_target(&target)?, offset)
+            app.running_output(scope, &parse_target(&target)?, offset)
         }
-        ControlRequest::Stop { target } => {
-            app.stop_running(CallScope::All, &parse_target(&target)?)
-        }
+        ControlRequest::Stop { target } => app.stop_running(scope, &parse_target(&target)?),
         ControlRequest::Ticket => {
             let link = facts.link.as_ref().and_then(|link| link());
             let link = link.ok_or_else(|| {
@@ -338,11 +342,32 @@ pub fn ask_server(dir: &Path, id: &str, request: &ControlRequest) -> Result<Opti
     Ok(Some(answer["ok"].take()))
 }
 
-/// What every server of a workspace is doing, and the sessions of the last day, in the form of `/api/activity`.
+/// What every server of a workspace is doing, and the sessions of the last day, in the form of `/api/activity`. Servers on
+/// other machines are listed without their calls.
 pub fn workspace_activity(state_dir: &Path, telemetry: Option<&TelemetryLocation>) -> Value {
-    let servers = others(&state_dir.join("servers"), "");
+    let mut servers = others(&state_dir.join("servers"), "");
+    if let Some(TelemetryLocation::Database(database)) = telemetry {
+        let live = llmc_tools::live_servers(database).unwrap_or_default();
+        let is_known = |id: &str| servers.iter().any(|server| server["id"] == id);
+        let further: Vec<Value> = (live.iter())
+            .filter(|server| !is_known(&server.id))
+            .map(listed)
+            .collect();
+        servers.extend(further);
+    }
     let sessions = telemetry.map(|location| sessions(location, CallScope::All));
     json!({"servers": servers, "sessions": sessions.unwrap_or_default()})
+}
+
+/// What the database tells of a server on another machine.
+pub(crate) fn listed(server: &LiveServer) -> Value {
+    json!({
+        "id": server.id,
+        "machine": server.machine,
+        "version": server.version,
+        "uptime_s": server.uptime.as_secs(),
+        "seen_s": server.silence.as_secs(),
+    })
 }
 
 /// The state of every server but this one; of one that does not answer, why.

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use crate::block_on::block_on;
-use crate::listen::Listener;
+use crate::listen::{ListenSlot, Listener};
 use crate::migrate::{self, MigrationReport};
 use crate::report::{self, DatabaseReport};
 use crate::tls::TlsMaker;
@@ -59,6 +59,7 @@ struct Inner {
     started: OnceLock<Result<Connections>>,
     /// Since when, and why, the database cannot be used.
     away: Mutex<Option<(Instant, Error)>>,
+    listen: ListenSlot,
 }
 
 /// What exists from the first use on.
@@ -75,6 +76,7 @@ impl Database {
             settings,
             started: OnceLock::new(),
             away: Mutex::new(None),
+            listen: ListenSlot::default(),
         }))
     }
 
@@ -110,9 +112,13 @@ impl Database {
         })
     }
 
-    /// Listens for notifications on this channel, on a connection of its own. Connects to nothing yet.
-    pub fn listener(&self, channel: &'static str) -> Listener {
-        Listener::new(self.clone(), channel)
+    /// Listens for notifications on this channel, on a connection that all listeners share. Connects to nothing yet.
+    pub fn listener(&self, channel: impl Into<String>) -> Listener {
+        Listener::new(self.clone(), channel.into())
+    }
+
+    pub(crate) fn listen_slot(&self) -> &ListenSlot {
+        &self.0.listen
     }
 
     pub(crate) fn runtime_handle(&self) -> Result<Handle> {

@@ -1,9 +1,11 @@
-//! Notifications of other servers: `LISTEN` on a connection of its own.
+//! Notifications of other servers: `LISTEN` on one connection, which all listeners of a database share.
 
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::mpsc::{Receiver, channel, error::TryRecvError};
+use tokio::sync::mpsc::{Receiver, Sender, channel, error::TryRecvError};
 use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client};
 
@@ -17,16 +19,32 @@ use crate::{Database, Error, Result};
 #[derive(Debug)]
 pub struct Listener {
     database: Database,
-    channel: &'static str,
+    channel: String,
     open: Option<OpenListener>,
 }
 
 #[derive(Debug)]
 struct OpenListener {
-    client: Client,
+    connection: Arc<ListenConnection>,
     /// One message for any number of notifications; closed when the connection is lost.
     notifications: Receiver<()>,
 }
+
+/// The connection of all listeners; closed when the last of them is dropped.
+#[derive(Debug)]
+struct ListenConnection {
+    client: Client,
+    subscribers: Subscribers,
+    /// Whether a listener has found that it does not answer.
+    is_broken: AtomicBool,
+}
+
+/// Channels, and where the notifications of each go.
+type Subscribers = Arc<Mutex<Vec<(String, Sender<()>)>>>;
+
+/// Where the listeners of a database find their connection.
+#[derive(Debug, Default)]
+pub(crate) struct ListenSlot(tokio::sync::Mutex<Weak<ListenConnection>>);
 
 /// What a wait for notifications ended with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +56,7 @@ pub enum ListenOutcome {
 }
 
 impl Listener {
-    pub(crate) fn new(database: Database, channel: &'static str) -> Listener {
+    pub(crate) fn new(database: Database, channel: String) -> Listener {
         Listener {
             database,
             channel,
@@ -55,7 +73,7 @@ impl Listener {
         let waited = block_on(&handle, async {
             match &mut self.open {
                 None => {
-                    let opening = open(&self.database, self.channel);
+                    let opening = open(&self.database, &self.channel);
                     let opened = timeout(OPERATION_TIMEOUT, opening).await;
                     self.open = Some(opened.map_err(|_| Error::TooSlow)??);
                     Ok(ListenOutcome::Notified)
@@ -63,8 +81,10 @@ impl Listener {
                 Some(open) => open.wait(limit).await,
             }
         });
-        if waited.is_err() {
-            self.open = None;
+        if waited.is_err()
+            && let Some(open) = self.open.take()
+        {
+            open.connection.is_broken.store(true, Ordering::Relaxed);
         }
         waited
     }
@@ -77,7 +97,8 @@ impl OpenListener {
             Ok(None) => Err(Error::Lost),
             // Silence may also mean that the connection is cut.
             Err(_) => {
-                let asked = timeout(OPERATION_TIMEOUT, self.client.batch_execute("SELECT"));
+                let client = &self.connection.client;
+                let asked = timeout(OPERATION_TIMEOUT, client.batch_execute("SELECT"));
                 asked.await.map_err(|_| Error::TooSlow)??;
                 match self.notifications.try_recv() {
                     Ok(()) => Ok(ListenOutcome::Notified),
@@ -89,24 +110,61 @@ impl OpenListener {
     }
 }
 
+impl ListenConnection {
+    fn is_usable(&self) -> bool {
+        !self.is_broken.load(Ordering::Relaxed) && !self.client.is_closed()
+    }
+}
+
 async fn open(database: &Database, channel_name: &str) -> Result<OpenListener> {
-    let url = &database.settings().url;
-    let (client, mut connection) = url.config().connect(TlsMaker::new(url)?).await?;
-    // One is enough: the reader reads everything anew.
-    let (notify, notifications) = channel(1);
-    tokio::spawn(async move {
-        while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-            if let AsyncMessage::Notification(_) = message {
-                let _ = notify.try_send(());
-            }
+    let mut slot = database.listen_slot().0.lock().await;
+    let connection = match slot.upgrade().filter(|known| known.is_usable()) {
+        Some(connection) => connection,
+        None => {
+            let connection = Arc::new(connect(database).await?);
+            *slot = Arc::downgrade(&connection);
+            connection
         }
-    });
-    check_usable(&client).await?;
-    client
-        .batch_execute(&format!("LISTEN {channel_name}"))
-        .await?;
+    };
+    drop(slot);
+    // One message is enough: the reader reads everything anew.
+    let (notify, notifications) = channel(1);
+    lock(&connection.subscribers).push((channel_name.to_owned(), notify));
+    let listen = format!("LISTEN \"{}\"", channel_name.replace('"', ""));
+    connection.client.batch_execute(&listen).await?;
     Ok(OpenListener {
-        client,
+        connection,
         notifications,
     })
+}
+
+async fn connect(database: &Database) -> Result<ListenConnection> {
+    let url = &database.settings().url;
+    let (client, mut connection) = url.config().connect(TlsMaker::new(url)?).await?;
+    let subscribers = Subscribers::default();
+    let listeners = subscribers.clone();
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+            if let AsyncMessage::Notification(notification) = message {
+                lock(&listeners).retain(|(channel, notify)| {
+                    if channel == notification.channel() {
+                        let _ = notify.try_send(());
+                    }
+                    !notify.is_closed()
+                });
+            }
+        }
+        // Their listeners learn that the connection is lost.
+        lock(&listeners).clear();
+    });
+    check_usable(&client).await?;
+    Ok(ListenConnection {
+        client,
+        subscribers,
+        is_broken: AtomicBool::new(false),
+    })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -40,11 +40,23 @@ pub enum StopTarget {
 /// Characters of the machine's name in a server's.
 const MAX_MACHINE_CHARS: usize = 24;
 
-/// A name for this process among the servers of its workspace: no two have the same. Servers on several machines have
-/// the machine's name in theirs.
+/// Random characters in the name of a server that shares a database.
+const SERVER_TAG_CHARS: usize = 6;
+
+/// A name for this process among the servers of its workspace: no two have the same. With a shared database it is the
+/// machine and a few random characters: short, since calls repeat it in the ids of processes.
 pub(crate) fn server_id(is_shared: bool) -> String {
+    if is_shared {
+        let random = ulid::Ulid::new().to_string().to_lowercase();
+        let tag = &random[random.len() - SERVER_TAG_CHARS..];
+        return format!("{}-{tag}", machine_name());
+    }
     let started = Timestamp::now().as_millisecond();
-    let id = format!("{}-{started:x}", std::process::id());
+    format!("{}-{started:x}", std::process::id())
+}
+
+/// The machine's name without its domain.
+pub(crate) fn machine_name() -> String {
     let system = rustix::system::uname();
     let machine = system.nodename().to_string_lossy();
     let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
@@ -52,9 +64,9 @@ pub(crate) fn server_id(is_shared: bool) -> String {
         .filter(plain)
         .take(MAX_MACHINE_CHARS)
         .collect();
-    match is_shared && !machine.is_empty() {
-        true => format!("{id}-{machine}"),
-        false => id,
+    match machine.is_empty() {
+        true => "server".to_owned(),
+        false => machine,
     }
 }
 

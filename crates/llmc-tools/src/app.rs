@@ -27,6 +27,7 @@ use crate::processes::Processes;
 use crate::resources::Sidecars;
 use crate::rlm::{AnalysisShell, AnalysisState};
 use crate::script::Scripts;
+use crate::servers::ServerLink;
 use crate::shared_audit;
 use crate::shared_store::shared_database;
 use crate::slots::CallSlots;
@@ -70,6 +71,8 @@ pub struct App {
     session_id: String,
     server_id: String,
     running: RunningCalls,
+    /// What connects this process to the servers that share its database; set if it is one of them.
+    server_link: OnceLock<Arc<ServerLink>>,
     started: Instant,
 }
 
@@ -169,6 +172,7 @@ impl App {
             session_id: uuid::Uuid::new_v4().to_string(),
             server_id,
             running: RunningCalls::default(),
+            server_link: OnceLock::new(),
             started: Instant::now(),
             loaded,
         }))
@@ -229,6 +233,10 @@ impl App {
     /// Names this process among the servers of the workspace.
     pub fn server_id(&self) -> &str {
         &self.server_id
+    }
+
+    pub(crate) fn server_link_cell(&self) -> &OnceLock<Arc<ServerLink>> {
+        &self.server_link
     }
 
     /// The calls that this process is carrying out.

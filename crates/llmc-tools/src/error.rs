@@ -5,6 +5,7 @@
 
 use llmc_envelope::neutral::{Ansi, neutralise};
 use llmc_envelope::receipt::{Receipt, escape};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -43,7 +44,7 @@ pub struct ErrorRow {
 macro_rules! kinds {
     ($($kind:ident: $what:literal, $linux:expr, $rlm:expr, $te:expr, $http:literal, $http_code:literal, $exit:literal, $retry:literal;)*) => {
         /// A kind of failure.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum ErrorKind {
             $(#[doc = $what] $kind,)*
         }
@@ -125,7 +126,7 @@ impl ErrorKind {
 }
 
 /// A failed call: the kind of failure, what happened, and what to do next.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct Error {
     pub kind: ErrorKind,
@@ -144,7 +145,7 @@ pub struct Error {
 }
 
 /// What a failed script printed and did. The seal cuts what was printed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Transcript {
     /// Printed text.
     pub(crate) printed: String,

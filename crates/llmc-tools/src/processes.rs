@@ -6,7 +6,7 @@
 mod output;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -17,6 +17,7 @@ use ulid::Ulid;
 
 use crate::cx::Caller;
 use crate::error::{Error, ErrorKind, Result};
+use crate::servers::on_server;
 use crate::shell::CommandWords;
 use crate::shell::spool::{SharedSpool, Spool};
 
@@ -37,6 +38,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
 #[derive(Debug, Default)]
 pub struct Processes {
     state: Mutex<RegistryState>,
+    /// The server's name, which ids carry if other servers pass calls on to it.
+    server: OnceLock<String>,
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +73,11 @@ struct Owner {
 }
 
 impl Processes {
+    /// Lets the ids of processes carry the server that has them.
+    pub(crate) fn name_server(&self, server: &str) {
+        let _ = self.server.set(server.to_owned());
+    }
+
     /// Starts a process, if its owner and the server have room for one more.
     pub(crate) fn start(
         &self,
@@ -92,7 +100,10 @@ impl Processes {
         added
     }
 
-    fn add(&self, entry: Entry) -> Result<Arc<Entry>> {
+    fn add(&self, mut entry: Entry) -> Result<Arc<Entry>> {
+        if let Some(server) = self.server.get() {
+            entry.id = on_server(&entry.id, server);
+        }
         let entry = Arc::new(entry);
         let mut state = self.lock();
         if state.closed {

@@ -30,7 +30,7 @@ pub(crate) use answer::ScriptOutput;
 use backend::Chosen;
 pub(crate) use host::Tools;
 use kept::{Found, KeptProcesses};
-pub(crate) use sessions::ScriptSessions;
+pub(crate) use sessions::{ScriptSessions, is_session_name, session_key};
 
 /// The name under which a script finds the tools.
 const MODULE: &str = "tools";
@@ -95,14 +95,21 @@ pub(crate) async fn run(cx: &Cx, script: Script) -> Result<ScriptOutput> {
         }
         (Chosen::Embedded, Some(name)) => {
             let session = cx.app().scripts().sessions.enter(cx, name).await?;
-            let state = match session.load()? {
+            let (found, began) = match cx.app().scripts().kept.take(session.key()) {
+                // Another server had it since.
+                Found::Lost(why) => (None, lost(name, &why)),
+                Found::Running(_) | Found::Nothing => {
+                    (session.load()?, format!("session {name} is new"))
+                }
+            };
+            let state = match found {
                 Some(state) if sessions::is_python(&state) => {
                     notes.push(lost(name, "Python no longer runs scripts here"));
                     None
                 }
                 Some(state) => Some(state),
                 None => {
-                    notes.push(format!("session {name} is new"));
+                    notes.push(began);
                     None
                 }
             };
@@ -329,6 +336,11 @@ fn limits(app: &App, timeout: Option<f64>) -> Result<(ScriptLimits, Option<Strin
 }
 
 impl Scripts {
+    /// Notes why this server does not have the variables of a session, which another one had.
+    pub(crate) fn lose_session(&self, key: &str, why: String) {
+        self.kept.lose(key, why);
+    }
+
     fn sandbox(&self, app: &App) -> &Sandbox {
         self.sandbox.get_or_init(|| {
             Sandbox::new(SandboxOptions {

@@ -134,8 +134,17 @@ fn agents(data: &Value) -> Vec<String> {
             continue;
         }
         let up = span(number(server, "uptime_s") as f64 * 1000.0);
-        let (kind, pid) = (text(server, "kind"), number(server, "pid"));
-        lines.push(label(&format!("{kind}, process {pid}, up {up}"), 80));
+        lines.push(label(
+            &match server["machine"].as_str() {
+                // Of another machine only the database tells.
+                Some(machine) => format!("server {id} on {machine}, up {up}"),
+                None => {
+                    let (kind, pid) = (text(server, "kind"), number(server, "pid"));
+                    format!("{kind}, process {pid}, up {up}")
+                }
+            },
+            80,
+        ));
         for call in list(server, "calls") {
             let took = span(number(call, "elapsed_ms") as f64);
             let (agent, tool, args) = (text(call, "agent"), text(call, "tool"), text(call, "args"));
@@ -290,6 +299,7 @@ pub(crate) mod tests {
                     {"id": "p_2", "command": "over", "running": false},
                 ], "calls": [{"agent": "ann", "tool": "run_cmd", "args": "{\"command\":\"make\"}", "elapsed_ms": 1500}]},
                 {"id": "13-b", "error": "server 13-b does not answer"},
+                {"id": "web1-k3f9xq", "machine": "web1", "version": "1", "uptime_s": 5, "seen_s": 1},
             ],
             "sessions": [
                 {"server": "12-a", "agent": "ann", "client": "editor 1.2\u{1b}[2J", "calls": 3, "errors": 1,
@@ -315,6 +325,7 @@ pub(crate) mod tests {
                 "  runs  p_1  cargo watch",
                 "        editor 1.2\\x1b[2J: 3 calls, 1 error, 12.3k served, 5 withheld; last te_grep",
                 "server 13-b: server 13-b does not answer",
+                "server web1-k3f9xq on web1, up 5.0 s",
                 "",
                 "ended",
                 "        bob: 1 call, 1 served, 0 withheld; last stat NOT_FOUND",

@@ -1,7 +1,7 @@
 //! `/api/activity`: what every server of the workspace is doing now, what its processes print, and how one is stopped.
 //!
-//! Other servers are asked over their control sockets, for the main token only: a named one sees its own calls and
-//! processes on this server.
+//! Servers of this machine are asked over their control sockets, for the main token only; those of other machines through
+//! the database that they share, where a named token sees its own calls and processes.
 
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use super::api::number;
 use super::error::HttpError;
 use super::gates::HttpCaller;
 use super::rest::json;
+use super::team;
 use crate::control::{ControlRequest, ask_server, others, parse_target, sessions, status};
 
 pub(super) const STOP_ROUTE: &str = "/api/activity/{server}/{target}/stop";
@@ -38,6 +39,7 @@ pub(super) async fn show(
         if let (CallScope::All, Some(dir)) = (scope, state.app.servers_dir()) {
             servers.extend(others(&dir, state.app.server_id()));
         }
+        servers.extend(team::others(&state.app, scope, &servers));
         let sessions = match state.app.telemetry_location() {
             Some(location) => sessions(location, scope),
             None => Vec::new(),
@@ -116,14 +118,17 @@ async fn ask(
             return work(&state, Asked::Own(http_caller.call_scope()));
         }
         let ended = || Error::new(ErrorKind::NotFound, "there is no such server any more");
-        if !http_caller.token.sees_all {
-            return Err(ended());
-        }
-        let dir = state.app.servers_dir().ok_or_else(ended)?;
-        work(
-            &state,
-            Asked::Other(&|request| ask_server(&dir, &server, request)?.ok_or_else(ended)),
-        )
+        let scope = http_caller.call_scope();
+        let dir = (state.app.servers_dir()).filter(|_| http_caller.token.sees_all);
+        let ask = |request: &ControlRequest| {
+            let asked = dir.as_deref().map(|dir| ask_server(dir, &server, request));
+            match asked.transpose()?.flatten() {
+                Some(answer) => Ok(answer),
+                None if state.app.database().is_none() => Err(ended()),
+                None => team::ask(&state.app, &server, scope, request.clone()),
+            }
+        };
+        work(&state, Asked::Other(&ask))
     };
     let failed = |_| Error::new(ErrorKind::Internal, "the server cannot be asked");
     let answer = tokio::task::spawn_blocking(work).await.map_err(failed)??;

@@ -207,6 +207,19 @@ impl HttpMetrics {
             write_header(&mut out, name, "gauge", help);
             let _ = writeln!(out, "{name} {value}");
         }
+        let name = "llmc_server_info";
+        write_header(
+            &mut out,
+            name,
+            "gauge",
+            "Which server these figures are of; telemetry, audit and ids of processes name it.",
+        );
+        let _ = writeln!(
+            out,
+            "{name}{{server=\"{}\",version=\"{}\"}} 1",
+            escape_label(app.server_id()),
+            env!("CARGO_PKG_VERSION")
+        );
         let name = "llmc_confinement_info";
         write_header(
             &mut out,

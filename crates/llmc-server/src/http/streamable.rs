@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use super::HttpState;
 use super::error::{HttpError, JSON};
 use super::gates::HttpCaller;
+use super::team::{self, ServerMessage};
 use super::tokens::Token;
 use crate::json::{self, MessageRefusal, MessageShape};
 use crate::{McpHandler, REVISIONS};
@@ -119,7 +120,7 @@ impl Drop for RunningEntry {
 pub(super) struct EndedSessions(Mutex<VecDeque<(String, String)>>);
 
 impl EndedSessions {
-    fn add(&self, principal: &str, session: &str) {
+    pub(super) fn add(&self, principal: &str, session: &str) {
         let mut ended = lock(&self.0);
         if ended.len() == MAX_ENDED_SESSIONS {
             ended.pop_front();
@@ -136,8 +137,14 @@ impl EndedSessions {
 }
 
 impl RunningCalls {
+    /// Cancels one call; `false` if it is not worked on here.
+    pub(super) fn cancel(&self, key: &Key) -> bool {
+        let found = lock(&self.0).get(key).cloned();
+        found.inspect(CancellationToken::cancel).is_some()
+    }
+
     /// Cancels every call of a session.
-    fn cancel_session(&self, principal: &str, session: &str) {
+    pub(super) fn cancel_session(&self, principal: &str, session: &str) {
         for ((owner, id, _), call) in lock(&self.0).iter() {
             if owner == principal && id == session {
                 call.cancel();
@@ -193,9 +200,15 @@ pub(super) async fn handle(
             MessageShape::Notification => {
                 let cancelled = cancelled_request(&bytes).map(|id| key(&id));
                 if let Some(key) = cancelled
-                    && let Some(call) = lock(&state.running.0).get(&key)
+                    && !state.running.cancel(&key)
                 {
-                    call.cancel();
+                    let (principal, session, request) = key;
+                    let message = ServerMessage::Cancel {
+                        principal,
+                        session,
+                        request,
+                    };
+                    team::tell_others(&state.app, &message);
                 }
             }
             MessageShape::Response => {}
@@ -243,6 +256,11 @@ pub(super) async fn end_session(
     let principal = &http_caller.token.principal;
     state.ended.add(principal, &session);
     state.running.cancel_session(principal, &session);
+    let message = ServerMessage::EndSession {
+        principal: principal.clone(),
+        session,
+    };
+    team::tell_others(&state.app, &message);
     Ok(StatusCode::NO_CONTENT)
 }
 

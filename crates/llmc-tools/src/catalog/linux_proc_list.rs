@@ -22,9 +22,13 @@ pub(super) struct Args {}
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ProcessList {
     processes: Vec<ListedProcess>,
+    /// Servers whose processes are not known. Only where servers share a store.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    silent_servers: Vec<String>,
 }
 
-#[derive(Serialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 struct ListedProcess {
     proc_id: String,
     pid: i32,
@@ -43,7 +47,7 @@ impl Tool for LinuxProcList {
 
     async fn run(cx: &Cx, _: Args) -> Result<Document<ProcessList>> {
         let list = cx.app().processes().list(cx.caller());
-        let processes = list
+        let mut processes: Vec<ListedProcess> = list
             .iter()
             .map(|entry| ListedProcess {
                 proc_id: entry.id.clone(),
@@ -53,7 +57,18 @@ impl Tool for LinuxProcList {
                 started_iso: entry.started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             })
             .collect();
-        Ok(Document::new(ProcessList { processes }))
+        let mut silent_servers = Vec::new();
+        if let Some(link) = cx.app().server_link().filter(|_| !cx.is_for_other_server()) {
+            let others = link.processes_of(cx.caller()).await;
+            let known = others.listed.into_iter();
+            processes.extend(known.filter_map(|process| serde_json::from_value(process).ok()));
+            processes.sort_by(|a, b| a.started_iso.cmp(&b.started_iso));
+            silent_servers = others.missing;
+        }
+        Ok(Document::new(ProcessList {
+            processes,
+            silent_servers,
+        }))
     }
 }
 

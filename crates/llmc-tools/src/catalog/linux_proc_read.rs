@@ -12,6 +12,7 @@ use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::processes::{ProcessText, ReadRequest};
 use crate::render::Document;
+use crate::servers::HomeArgument;
 use crate::shell;
 use crate::tool::{Effect, Tool};
 
@@ -55,6 +56,7 @@ impl Tool for LinuxProcRead {
     const IDEMPOTENT: bool = false;
     const ERRORS: &'static [ErrorKind] = &[ErrorKind::NotFound];
     const KEYWORDS: &'static str = "stdout background wait";
+    const HOME: Option<HomeArgument> = Some(HomeArgument::Process("proc_id"));
     type Args = Args;
     type Output = Document<ProcessOutput>;
 

@@ -58,9 +58,13 @@ enum SessionStorage {
 }
 
 /// Whether this can be a session's name.
-fn check_name(name: &str) -> Result<()> {
+pub(crate) fn is_session_name(name: &str) -> bool {
     let fits = !name.is_empty() && name.chars().count() <= MAX_NAME_CHARS;
-    if fits && !name.chars().any(char::is_control) {
+    fits && !name.chars().any(char::is_control)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if is_session_name(name) {
         return Ok(());
     }
     Err(Error::bad_args(format!(
@@ -72,7 +76,7 @@ impl ScriptSessions {
     /// Waits for this principal's turn in the session of this name.
     pub(super) async fn enter(&self, cx: &Cx, name: &str) -> Result<ScriptSession> {
         check_name(name)?;
-        let key = key(&cx.caller().principal, name);
+        let key = session_key(&cx.caller().principal, name);
         let turn = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);
@@ -177,7 +181,7 @@ impl ScriptSession {
 }
 
 /// A file name that tells nothing and cannot lead anywhere.
-fn key(principal: &str, name: &str) -> String {
+pub(crate) fn session_key(principal: &str, name: &str) -> String {
     let digest = Sha256::new()
         .chain_update((principal.len() as u64).to_le_bytes())
         .chain_update(principal)

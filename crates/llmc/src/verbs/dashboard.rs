@@ -67,11 +67,13 @@ fn serve(loaded: LoadedConfig) -> Result<ExitCode, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
+    app.join_servers(runtime.handle());
     let ended = runtime.block_on(http::serve_dashboard(app.clone(), |started| {
         let token = started.token.to_string();
         tracing::info!(target: log::ALWAYS, url = started.url, token, "listening");
     }));
     runtime.shutdown_background();
+    app.leave_servers();
     app.finish_recordings();
     app.observer().close();
     ended?;
@@ -99,11 +101,17 @@ fn link_of(servers: &Path, mut server: Child) -> Result<String, Failure> {
             format!("the dashboard's server {why}\n  hint: {hint}"),
         )
     };
-    let own = format!("{}-", server.id());
+    let pid = server.id();
+    let is_started = |id: &str| {
+        let status = ask_server(servers, id, &ControlRequest::Status)
+            .ok()
+            .flatten();
+        status.is_some_and(|status| status["pid"] == pid)
+    };
     let give_up = Instant::now() + START_TIMEOUT;
     while Instant::now() < give_up {
         let ids = listed_servers(servers);
-        let link = ids.iter().filter(|id| id.starts_with(&own));
+        let link = ids.iter().filter(|id| is_started(id));
         let mut links = link.filter_map(|id| ticket(servers, id).ok().flatten());
         if let Some(link) = links.next() {
             return Ok(link);

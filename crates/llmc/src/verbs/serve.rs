@@ -31,6 +31,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
         .enable_all()
         .build()
         .map_err(|error| Failure::new(ErrorKind::Internal, format!("no runtime: {error}")))?;
+    app.join_servers(runtime.handle());
     let on_start = |started: &ListeningServer| {
         announce(started, mode, ConfinementSummary::confinement(&app));
         if let Some(warning) = &foreign_hosts {
@@ -43,6 +44,7 @@ pub(super) fn run(common: &Common, listen: Option<Listen>) -> Result<ExitCode, F
     // Calls that ignore their cancellation are left behind; what they would have written is not committed.
     runtime.shutdown_background();
     app.processes().close();
+    app.leave_servers();
     app.finish_recordings();
     app.observer().close();
     let finished = ended?;

@@ -1,6 +1,7 @@
 //! Servers that share a PostgreSQL: handles across servers, outages, migration, and what is shown of the address.
 
 mod conversation;
+mod forwarding;
 mod leases;
 mod records;
 mod tokens;

@@ -67,6 +67,11 @@ function draw({ servers, sessions }) {
   $("#agents-earlier").replaceChildren(el("h2", {}, "Earlier today"), el("ul", { class: "agents" }, ...earlier.map(card)));
 }
 
+// A server of one machine is named by its process, one that shares a database by its machine.
+function ended(server) {
+  return /^\d+-[0-9a-f]+$/.test(server) ? `process ${server.split("-")[0]}` : `server ${server}`;
+}
+
 function card({ agent, client, session, model, principal, server, on, calls: running, state, last_call: last, ...totals }) {
   const doing = running.map((call) => el("p", { class: "doing" }, el("span", { class: "mark working" }, "now"), " ",
     foreign(call.tool, "name"), " ", label(call.args === "{}" ? "" : call.args, "args"), " ", el("span", { class: "dim" }, `for ${took(call.elapsed_ms)}`)));
@@ -78,7 +83,7 @@ function card({ agent, client, session, model, principal, server, on, calls: run
     el("p", { class: "who" }, el("span", { class: "dot", title: state }), foreign(agent || "no calls yet", "name"), " ", foreign(client ?? "", "dim"), " ",
       el("span", { class: "dim" }, state)),
     ...(doing.length ? doing : [idle]),
-    el("p", { class: "dim" }, on ? `${KINDS[on.kind] ?? "server"}, process ${on.pid}` : `ended, process ${String(server).split("-")[0]}`,
+    el("p", { class: "dim" }, on ? `${KINDS[on.kind] ?? "server"}, process ${on.pid}${on.machine ? ` on ${on.machine}` : ""}` : `ended, ${ended(String(server))}`,
       model && model !== "unknown" ? ` · ${model}` : "", principal && principal !== "local" ? ` · token ${principal}` : ""),
     session ? el("p", { class: "dim" }, label(session, "id")) : null,
     counted ? el("p", { class: "dim" }, counted) : null);

@@ -105,7 +105,7 @@ async function filters() {
     options("#call-tool", "any tool", first(tools).map((name) => [name, name]));
     options("#call-client", "any client", clients.map(({ name }) => name).filter(Boolean).sort().map((name) => [name, name]));
     const running = new Map(servers.map((server) => [server.id, `${server.kind ?? "server"} ${server.pid ?? server.id}`]));
-    for (const { server } of sessions) if (server && !running.has(server)) running.set(server, `ended ${server.split("-")[0]}`);
+    for (const { server } of sessions) if (server && !running.has(server)) running.set(server, `ended ${/^\d+-[0-9a-f]+$/.test(server) ? server.split("-")[0] : server}`);
     options("#call-server", "any server", [...running]);
   } catch {
     // Without them the search still works.
