@@ -15,6 +15,8 @@ use super::UnitKey;
 /// Rows of one transaction.
 const BATCH_ROWS: usize = 200;
 const BATCH_BYTES: usize = 4 << 20;
+/// How long a row waits for others to be written with.
+const BATCH_TIME: Duration = Duration::from_millis(500);
 /// Rows that wait.
 const MAX_WAITING_BYTES: usize = 32 << 20;
 const MAX_WAITING_USES: usize = 100_000;
@@ -74,6 +76,8 @@ struct UploadState {
     /// Whether the last batch could not be written.
     is_failing: bool,
     is_closed: bool,
+    /// Callers of [`Uploads::finish`].
+    callers: usize,
     pruned: Option<Instant>,
 }
 
@@ -118,11 +122,13 @@ impl Uploads {
             let has_work = state.is_writing || !state.is_empty() || state.is_prune_due();
             state.has_thread && !state.is_failing && has_work
         };
-        let waited = self
-            .changed
-            .wait_timeout_while(self.state(), wait, is_busy)
-            .unwrap_or_else(PoisonError::into_inner);
-        waited.0.is_empty() && !waited.0.is_writing
+        let mut state = self.state();
+        state.callers += 1;
+        self.changed.notify_all();
+        let waited = self.changed.wait_timeout_while(state, wait, is_busy);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.callers -= 1;
+        state.is_empty() && !state.is_writing
     }
 
     /// Ends the thread when it has written what waits, or when this much time has passed.
@@ -184,6 +190,12 @@ impl Uploads {
                 return None;
             }
             if !state.is_empty() {
+                let is_small = |state: &mut UploadState| {
+                    let is_full = state.rows.len() >= BATCH_ROWS || state.bytes >= BATCH_BYTES;
+                    !is_full && !state.is_closed && state.callers == 0
+                };
+                let waited = self.changed.wait_timeout_while(state, BATCH_TIME, is_small);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 state.is_writing = true;
                 return Some(state.next_batch());
             }
