@@ -11,6 +11,7 @@
 mod work;
 
 use std::fs;
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -415,6 +416,41 @@ fn a_database_that_goes_away_during_a_build_does_not_end_it() {
     }
     let done = third.update();
     assert_eq!((done.parsed, done.shared), (0, files));
+}
+
+#[test]
+fn a_database_that_does_not_answer_does_not_stop_a_build() {
+    let mark = "counted_slow";
+    let Some((_, database, first)) = filled_by_one_machine(mark) else {
+        return;
+    };
+    let settings = DatabaseSettings {
+        url: DatabaseUrl::parse(&database.url()).unwrap(),
+        admin_url: None,
+        tenant: Tenant::parse("team").unwrap(),
+        max_connections: 1,
+    };
+    let (locked, is_locked) = channel();
+    let (done, is_done) = channel::<()>();
+    let is_done = Mutex::new(is_done);
+    let other = std::thread::spawn(move || {
+        let lock = "LOCK TABLE llmc.index_units IN ACCESS EXCLUSIVE MODE";
+        Database::new(settings).transaction(async |tx| {
+            tx.execute(lock, &[]).await?;
+            locked.send(()).unwrap();
+            // Until the build has ended.
+            let _ = is_done.lock().unwrap().recv();
+            Ok::<(), llmc_store::Error>(())
+        })
+    });
+    is_locked.recv().unwrap();
+    let files = SHOP.replace("MARK", mark);
+    let work = machine(&files, units_of(&database.url(), "team", 60));
+    let built = work.update();
+    drop(done);
+    other.join().unwrap().unwrap();
+    assert_eq!((built.parsed, built.shared), (PARSED_FILES, 0));
+    assert_eq!(answers(&work), answers(&first));
 }
 
 #[test]
