@@ -50,7 +50,8 @@ pub struct SharedUnits {
     database: Database,
     /// The recorded day of use is renewed when it is older than this.
     renewal_days: i32,
-    /// Until when files are parsed here without a question.
+    /// Until when files are parsed here without a question. Locked while one is asked: the threads of a build must not take
+    /// the connections that calls need, nor wait one after the other for a database that does not answer.
     paused: Mutex<Option<Instant>>,
     uploads: Arc<Uploads>,
 }
@@ -88,14 +89,15 @@ impl SharedUnits {
 
     /// What the database has of these sources; nothing when it is away.
     pub(crate) fn find(&self, wanted: &[WantedUnits]) -> HashMap<UnitKey, FoundUnits> {
-        if wanted.is_empty() || self.is_paused() {
+        let mut paused = llmc_host::lock(&self.paused);
+        if wanted.is_empty() || paused.is_some_and(|until| Instant::now() < until) {
             return HashMap::new();
         }
         let started = Instant::now();
         let found = self.find_now(wanted);
         if found.is_err() || started.elapsed() > SLOW_QUESTION {
             tracing::info!("files are parsed without the shared store for a minute");
-            *llmc_host::lock(&self.paused) = Some(Instant::now() + PAUSE);
+            *paused = Some(Instant::now() + PAUSE);
         }
         found.unwrap_or_default()
     }
@@ -149,11 +151,6 @@ impl SharedUnits {
     /// Waits until everything is uploaded, and says whether it was.
     pub(crate) fn finish_uploads(&self, wait: Duration) -> bool {
         self.uploads.finish(wait)
-    }
-
-    fn is_paused(&self) -> bool {
-        let until = *llmc_host::lock(&self.paused);
-        until.is_some_and(|until| Instant::now() < until)
     }
 }
 
