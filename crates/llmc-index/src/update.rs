@@ -8,22 +8,23 @@
     reason = "opens and clears the index's own files, not the agent's"
 )]
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod change_finder;
+
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
-use llmc_host::{CancelToken, Roots, names, open_private};
+use llmc_host::{CancelToken, Roots, open_private};
 use llmc_trigrams::WalkExtent;
-use rustix::fs::Stat;
 
-use crate::byte_limit::{ByteLimit, TakenBytes};
-use crate::catalog::{Catalog, IndexedFile, unit_id};
+use crate::byte_limit::ByteLimit;
+use crate::catalog::{Catalog, unit_id};
 use crate::contents::{TrigramPass, TrigramScratch};
 use crate::error::{Error, Result};
 use crate::index::{FileVersion, IndexPaths};
@@ -32,6 +33,7 @@ use crate::progress::IndexProgress;
 use crate::shared_units::SharedUnits;
 use crate::text::{TextIndex, TextWriter, WriteScale};
 use crate::unit_batch::UnitBatch;
+use change_finder::{ChangeFinder, ChangeQueue, QueuedChange};
 
 /// A step is committed after this many files or bytes; a crash costs at most one step.
 const STEP_FILES: usize = 4000;
@@ -576,75 +578,4 @@ fn count_files(
     }
     // Only for the progress display; the update itself reports errors.
     let _ = walk::walk(fd, options, stop, || FileCounter(progress.clone()));
-}
-
-/// Finds changed files, on one thread of the walk.
-struct ChangeFinder {
-    trigrams: Arc<TrigramPass>,
-    scratch: TrigramScratch,
-    known: Arc<HashMap<String, IndexedFile>>,
-    progress: Arc<IndexProgress>,
-    batch: UnitBatch,
-    queue: ChangeQueue,
-    stop: CancelToken,
-    /// False once a file that was visited does not come to the writer.
-    all_delivered: Arc<AtomicBool>,
-}
-
-/// The way to the writer.
-struct ChangeQueue {
-    room: Arc<ByteLimit>,
-    sender: SyncSender<QueuedChange>,
-}
-
-/// A prepared file that waits for the writer.
-struct QueuedChange {
-    change: FileChange,
-    room: TakenBytes,
-}
-
-/// The writer has ended.
-struct QueueClosed;
-
-impl ChangeQueue {
-    fn send(&self, change: FileChange) -> std::result::Result<(), QueueClosed> {
-        let room = self.room.take(change.bytes());
-        let sent = self.sender.send(QueuedChange { change, room });
-        sent.map_err(|_| QueueClosed)
-    }
-}
-
-impl FileVisitor for ChangeFinder {
-    fn visit(&mut self, file: &walk::WalkFile<'_>) -> VisitOutcome {
-        let path = names::escape(file.path());
-        let opened: llmc_host::Result<(OwnedFd, Stat)> = file.open();
-        self.progress.step();
-        let Ok((fd, stat)) = opened else {
-            return VisitOutcome::Unreadable;
-        };
-        let (trigrams, scratch) = (&self.trigrams, &mut self.scratch);
-        trigrams.visit(file.path(), &fd, &stat, scratch);
-        let known = self.known.get(&path);
-        let queue = &self.queue;
-        let sent = match look_at(path, File::from(fd), &stat, known) {
-            FileLook::Unchanged(change) => queue.send(change),
-            FileLook::Changed(read) => self.batch.add(read, |change| queue.send(change)),
-        };
-        match sent {
-            Ok(()) => VisitOutcome::Done,
-            Err(QueueClosed) => VisitOutcome::Stopped,
-        }
-    }
-}
-
-impl Drop for ChangeFinder {
-    /// Delivers the files that still wait for the shared store.
-    fn drop(&mut self) {
-        let queue = &self.queue;
-        let is_ended = self.stop.is_cancelled() || std::thread::panicking();
-        let is_left_out = is_ended && !self.batch.is_empty();
-        if is_left_out || self.batch.finish(|change| queue.send(change)).is_err() {
-            self.all_delivered.store(false, Ordering::Relaxed);
-        }
-    }
 }
