@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use llmc_syntax::{ParseFailure, ReferenceKind};
+use llmc_syntax::{Language, ParseFailure, ReferenceKind, SyntaxAnalysis};
 use rustix::fs::Stat;
 use sha2::{Digest, Sha256};
 
@@ -39,6 +39,17 @@ pub(crate) struct PreparedFile {
     pub(crate) words: Vec<UnitWords>,
     /// The id of the file's old version.
     pub(crate) old: Option<u64>,
+    pub(crate) origin: AnalysisOrigin,
+}
+
+/// Where the analysis of a file comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnalysisOrigin {
+    /// The file is in no language that is parsed.
+    None,
+    Parser,
+    /// Another server, or an earlier version of the index, has parsed the same content.
+    SharedStore,
 }
 
 impl FileChange {
@@ -61,18 +72,32 @@ impl FileChange {
     }
 }
 
+/// A file whose content is not that of the index, read and not yet split.
+pub(crate) struct ReadFile {
+    file: NewFile,
+    pub(crate) text: String,
+    pub(crate) language: Option<Language>,
+    old: Option<u64>,
+}
+
+/// What a look at a file says.
+pub(crate) enum FileLook {
+    Unchanged(FileChange),
+    Changed(ReadFile),
+}
+
 /// Compares a file with the index, and reads it only if its timestamps differ.
-pub(crate) fn find_change(
+pub(crate) fn look_at(
     path: String,
     file: File,
     stat: &Stat,
     known: Option<&IndexedFile>,
-) -> FileChange {
+) -> FileLook {
     let stamp = stamp_of(stat);
     if let Some(known) = known
         && known.stamp == stamp
     {
-        return FileChange::Same(known.id);
+        return FileLook::Unchanged(FileChange::Same(known.id));
     }
     let read = read_text(&path, file, stat);
     let hash = match &read {
@@ -83,33 +108,73 @@ pub(crate) fn find_change(
     if let Some(known) = known
         && known.hash == hash
     {
-        return FileChange::Touched(known.id, stamp);
+        return FileLook::Unchanged(FileChange::Touched(known.id, stamp));
     }
-    let text = read.as_deref().unwrap_or_default();
-    let mut file = NewFile {
-        hash,
-        stamp,
-        realm: classify::realm(&path),
-        origin: classify::origin(&path, text),
-        skipped: read.as_ref().err().map(|(why, _)| *why),
-        path,
-    };
-    let (parts, words) = if read.is_ok() {
-        split_with_words(&file, text)
-    } else {
-        (FileParts::default(), Vec::new())
-    };
-    if parts.parse_failure == Some(ParseFailure::Unavailable) {
-        // Neither stamp nor hash are those of the file, so answers and the next scan split it again.
-        file.stamp.ctime = -1;
-        file.hash = file.hash.map(|byte| !byte);
-    }
-    FileChange::Changed(Box::new(PreparedFile {
-        file,
-        parts,
-        words,
+    let skipped = read.as_ref().err().map(|(why, _)| *why);
+    let text = read.unwrap_or_default();
+    FileLook::Changed(ReadFile {
+        language: Language::detect(&path, &text).filter(|_| skipped.is_none()),
+        file: NewFile {
+            hash,
+            stamp,
+            realm: classify::realm(&path),
+            origin: classify::origin(&path, &text),
+            skipped,
+            path,
+        },
+        text,
         old: known.map(|known| known.id),
-    }))
+    })
+}
+
+impl ReadFile {
+    pub(crate) fn hash(&self) -> &ContentHash {
+        &self.file.hash
+    }
+
+    /// The language, if it takes a parser to split this file.
+    pub(crate) fn parsed_language(&self) -> Option<Language> {
+        self.language
+            .filter(|language| units::can_be_parsed(*language, &self.text))
+    }
+
+    /// Parses the file.
+    pub(crate) fn analyze(&self) -> Option<Result<SyntaxAnalysis, ParseFailure>> {
+        let _lock =
+            (self.text.len() >= LARGE_SOURCE_BYTES).then(|| llmc_host::lock(&LARGE_SOURCE_LOCK));
+        self.language
+            .map(|language| units::analyze(language, &self.text, units::MAX_PARSE_TIME))
+    }
+
+    /// Splits the file by its analysis.
+    pub(crate) fn prepare(
+        self,
+        analysis: Option<Result<SyntaxAnalysis, ParseFailure>>,
+        origin: AnalysisOrigin,
+    ) -> FileChange {
+        let ReadFile {
+            mut file,
+            text,
+            language,
+            old,
+        } = self;
+        let (parts, words) = match file.skipped {
+            None => split_with_words(&file, &text, language, analysis),
+            Some(_) => (FileParts::default(), Vec::new()),
+        };
+        if parts.parse_failure == Some(ParseFailure::Unavailable) {
+            // Neither stamp nor hash are those of the file, so answers and the next scan split it again.
+            file.stamp.ctime = -1;
+            file.hash = file.hash.map(|byte| !byte);
+        }
+        FileChange::Changed(Box::new(PreparedFile {
+            file,
+            parts,
+            words,
+            old,
+            origin,
+        }))
+    }
 }
 
 /// The stamp, made invalid if the file may still change within the same tick of the clock.
@@ -176,11 +241,13 @@ pub(crate) fn decoded(bytes: Vec<u8>) -> String {
 }
 
 /// Splits a text and gathers the words of each unit.
-fn split_with_words(file: &NewFile, text: &str) -> (FileParts, Vec<UnitWords>) {
-    let mut parts = {
-        let _lock = (text.len() >= LARGE_SOURCE_BYTES).then(|| llmc_host::lock(&LARGE_SOURCE_LOCK));
-        units::split(&file.path, text)
-    };
+fn split_with_words(
+    file: &NewFile,
+    text: &str,
+    language: Option<Language>,
+    analysis: Option<Result<SyntaxAnalysis, ParseFailure>>,
+) -> (FileParts, Vec<UnitWords>) {
+    let mut parts = units::split_analyzed(&file.path, text, language, analysis);
     let lines = Lines::new(text);
     let mut uses = uses_by_unit(&parts, &lines);
     let mut sum = VectorSum::new();
@@ -279,7 +346,11 @@ mod tests {
         std::fs::write(dir.path().join("a.rs"), source).unwrap();
         let file = File::open(dir.path().join("a.rs")).unwrap();
         let stat = rustix::fs::fstat(&file).unwrap();
-        let change = find_change("a.rs".to_owned(), file, &stat, None);
+        let FileLook::Changed(read) = look_at("a.rs".to_owned(), file, &stat, None) else {
+            panic!("a new file has changed");
+        };
+        let analysis = read.analyze();
+        let change = read.prepare(analysis, AnalysisOrigin::Parser);
         assert!(change.bytes() > source.len(), "{}", change.bytes());
         let FileChange::Changed(prepared) = change else {
             panic!("a new file has changed");

@@ -90,21 +90,14 @@ pub(crate) struct FileParts {
     pub(crate) parse_failure: Option<ParseFailure>,
 }
 
-pub(crate) fn split(path: &str, text: &str) -> FileParts {
-    split_within(path, text, MAX_PARSE_TIME)
-}
-
-/// The same with another limit on the CPU time to parse it.
-pub(crate) fn split_within(path: &str, text: &str, parse_time: Duration) -> FileParts {
+/// Splits a text whose language and analysis are known; see [`analyze`].
+pub(crate) fn split_analyzed(
+    path: &str,
+    text: &str,
+    language: Option<Language>,
+    analysis: Option<Result<SyntaxAnalysis, ParseFailure>>,
+) -> FileParts {
     let lines = Lines::new(text);
-    let language = Language::detect(path, text);
-    let analysis = language.map(|language| {
-        if text.len() > MAX_PARSED_BYTES {
-            return Err(ParseFailure::Declined);
-        }
-        let mut budget = ParseBudget::new(usize::MAX, parse_time);
-        llmc_syntax::analyze(language, text, &mut budget)
-    });
     let parse_failure = analysis
         .as_ref()
         .and_then(|found| found.as_ref().err().copied());
@@ -129,6 +122,31 @@ pub(crate) fn split_within(path: &str, text: &str, parse_time: Duration) -> File
         .sort_by_key(|unit| (unit.first, std::cmp::Reverse(unit.last)));
     parts.units.truncate(MAX_UNITS);
     parts
+}
+
+/// Parses a text and splits it, within a limit on the CPU time to parse it.
+pub(crate) fn split_within(path: &str, text: &str, parse_time: Duration) -> FileParts {
+    let language = Language::detect(path, text);
+    let analysis = language.map(|language| analyze(language, text, parse_time));
+    split_analyzed(path, text, language, analysis)
+}
+
+/// What a text defines and uses.
+pub(crate) fn analyze(
+    language: Language,
+    text: &str,
+    parse_time: Duration,
+) -> Result<SyntaxAnalysis, ParseFailure> {
+    if !can_be_parsed(language, text) {
+        return Err(ParseFailure::Declined);
+    }
+    let mut budget = ParseBudget::new(usize::MAX, parse_time);
+    llmc_syntax::analyze(language, text, &mut budget)
+}
+
+/// Whether this build parses texts of this language and size.
+pub(crate) fn can_be_parsed(language: Language, text: &str) -> bool {
+    text.len() <= MAX_PARSED_BYTES && language.has_grammar()
 }
 
 fn from_code(language: Language, found: SyntaxAnalysis, lines: &Lines<'_>) -> FileParts {

@@ -8,27 +8,32 @@
     reason = "opens and clears the index's own files, not the agent's"
 )]
 
-use std::collections::{HashMap, HashSet};
+mod change_finder;
+
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use llmc_host::walk::{self, FileVisitor, VisitOutcome};
-use llmc_host::{CancelToken, Roots, names, open_private};
+use llmc_host::{CancelToken, Roots, open_private};
 use llmc_trigrams::WalkExtent;
-use rustix::fs::Stat;
 
-use crate::byte_limit::{ByteLimit, TakenBytes};
-use crate::catalog::{Catalog, IndexedFile, unit_id};
+use crate::byte_limit::ByteLimit;
+use crate::catalog::{Catalog, unit_id};
 use crate::contents::{TrigramPass, TrigramScratch};
 use crate::error::{Error, Result};
 use crate::index::{FileVersion, IndexPaths};
-use crate::prepare::{FileChange, PreparedFile, find_change};
+use crate::prepare::{AnalysisOrigin, FileChange, FileLook, PreparedFile, look_at};
 use crate::progress::IndexProgress;
+use crate::shared_units::SharedUnits;
 use crate::text::{TextIndex, TextWriter, WriteScale};
+use crate::unit_batch::UnitBatch;
+use change_finder::{ChangeFinder, ChangeQueue, QueuedChange};
 
 /// A step is committed after this many files or bytes; a crash costs at most one step.
 const STEP_FILES: usize = 4000;
@@ -51,6 +56,10 @@ pub struct UpdateReport {
     pub removed: u64,
     /// Bytes of the new or changed files.
     pub bytes: u64,
+    /// Files that were parsed.
+    pub parsed: u64,
+    /// Files whose analysis came from the shared store.
+    pub shared: u64,
 }
 
 /// The text part is merged from this many segments on.
@@ -85,6 +94,8 @@ pub(crate) struct UpdateWriter {
     /// A step is committed after this time.
     step_time: Duration,
     report: UpdateReport,
+    /// Analyses from the shared store, since the index was begun.
+    shared_files: i64,
     _lock: File,
 }
 
@@ -159,6 +170,7 @@ impl UpdateWriter {
         };
         let mut writer = Self {
             paths: paths.clone(),
+            shared_files: catalog.number("shared_files")?.unwrap_or(0),
             catalog,
             text,
             size: WriteScale::Many,
@@ -221,6 +233,9 @@ impl UpdateWriter {
         self.generation += 1;
         self.catalog.set_number("generation", self.generation)?;
         self.catalog.set_number("updated", now())?;
+        if self.shared_files > 0 {
+            self.catalog.set_number("shared_files", self.shared_files)?;
+        }
         self.catalog.commit()?;
         self.step = None;
         let generation = self.generation;
@@ -235,6 +250,7 @@ impl UpdateWriter {
             parts,
             words,
             old,
+            origin,
         } = prepared;
         // What is not indexed is only a row.
         let bytes = match file.skipped {
@@ -253,6 +269,14 @@ impl UpdateWriter {
         }
         self.report.changed += 1;
         self.report.bytes += file.stamp.size;
+        match origin {
+            AnalysisOrigin::None => {}
+            AnalysisOrigin::Parser => self.report.parsed += 1,
+            AnalysisOrigin::SharedStore => {
+                self.report.shared += 1;
+                self.shared_files += 1;
+            }
+        }
         let is_full = self
             .step
             .as_ref()
@@ -317,6 +341,7 @@ impl UpdateWriter {
         roots: &Roots,
         progress: &Arc<IndexProgress>,
         trigrams: &Arc<TrigramPass>,
+        shared: Option<&Arc<SharedUnits>>,
         stop: &CancelToken,
     ) -> Result<UpdateReport> {
         let known = Arc::new(self.catalog.indexed_files()?);
@@ -330,9 +355,11 @@ impl UpdateWriter {
         }
         let (sender, receiver) = sync_channel::<QueuedChange>(MAX_QUEUED_FILES);
         let room = Arc::new(ByteLimit::new(MAX_QUEUED_BYTES));
+        let all_delivered = Arc::new(AtomicBool::new(true));
         let walking = {
             let (known, progress, stop) = (known.clone(), progress.clone(), stop.clone());
-            let trigrams = trigrams.clone();
+            let (trigrams, shared) = (trigrams.clone(), shared.cloned());
+            let all_delivered = all_delivered.clone();
             std::thread::Builder::new()
                 .name("index-walk".into())
                 .spawn(move || {
@@ -341,8 +368,13 @@ impl UpdateWriter {
                         scratch: TrigramScratch::default(),
                         known: known.clone(),
                         progress: progress.clone(),
-                        room: room.clone(),
-                        sender: sender.clone(),
+                        batch: UnitBatch::new(shared.clone()),
+                        queue: ChangeQueue {
+                            room: room.clone(),
+                            sender: sender.clone(),
+                        },
+                        stop: stop.clone(),
+                        all_delivered: all_delivered.clone(),
                     })
                 })?
         };
@@ -369,7 +401,7 @@ impl UpdateWriter {
             .join()
             .map_err(|_| Error::Unwritable("the walk failed".into()))??;
         failed?;
-        if !walked.complete {
+        if !walked.complete || !all_delivered.load(Ordering::Relaxed) {
             trigrams.finish(WalkExtent::Part);
             self.finish()?;
             stop.check()?;
@@ -395,26 +427,35 @@ impl UpdateWriter {
         mut self,
         roots: &Roots,
         paths: &[String],
+        shared: Option<&Arc<SharedUnits>>,
     ) -> Result<(UpdateReport, Option<IdleWriter>)> {
         self.size = WriteScale::Few;
         self.catalog.disable_auto_checkpoint()?;
         let mut seen = HashSet::new();
-        for path in paths {
+        let mut batch = UnitBatch::new(shared.cloned());
+        // A file may wait in the batch, and must not be there twice.
+        for path in BTreeSet::from_iter(paths) {
             let Some(known) = self.catalog.indexed_file(path)? else {
                 continue;
             };
             match roots.open_file(path) {
                 Ok(file) => {
                     let file = file.into_file();
-                    let found = match rustix::fs::fstat(&file) {
-                        Ok(stat) => find_change(path.clone(), file, &stat, Some(&known)),
+                    let look = match rustix::fs::fstat(&file) {
+                        Ok(stat) => look_at(path.clone(), file, &stat, Some(&known)),
                         Err(_) => continue,
                     };
-                    self.apply(found, &mut seen)?;
+                    match look {
+                        FileLook::Unchanged(found) => self.apply(found, &mut seen)?,
+                        FileLook::Changed(read) => {
+                            batch.add(read, |found| self.apply(found, &mut seen))?;
+                        }
+                    }
                 }
                 Err(_) => self.remove_file(known.id)?,
             }
         }
+        batch.finish(|found| self.apply(found, &mut seen))?;
         self.close()?;
         let paths = self.paths.clone();
         let versions =
@@ -537,40 +578,4 @@ fn count_files(
     }
     // Only for the progress display; the update itself reports errors.
     let _ = walk::walk(fd, options, stop, || FileCounter(progress.clone()));
-}
-
-/// Finds changed files, on one thread of the walk.
-struct ChangeFinder {
-    trigrams: Arc<TrigramPass>,
-    scratch: TrigramScratch,
-    known: Arc<HashMap<String, IndexedFile>>,
-    progress: Arc<IndexProgress>,
-    room: Arc<ByteLimit>,
-    sender: SyncSender<QueuedChange>,
-}
-
-/// A prepared file that waits for the writer.
-struct QueuedChange {
-    change: FileChange,
-    room: TakenBytes,
-}
-
-impl FileVisitor for ChangeFinder {
-    fn visit(&mut self, file: &walk::WalkFile<'_>) -> VisitOutcome {
-        let path = names::escape(file.path());
-        let opened: llmc_host::Result<(OwnedFd, Stat)> = file.open();
-        self.progress.step();
-        let Ok((fd, stat)) = opened else {
-            return VisitOutcome::Unreadable;
-        };
-        let (trigrams, scratch) = (&self.trigrams, &mut self.scratch);
-        trigrams.visit(file.path(), &fd, &stat, scratch);
-        let known = self.known.get(&path);
-        let change = find_change(path, File::from(fd), &stat, known);
-        let room = self.room.take(change.bytes());
-        match self.sender.send(QueuedChange { change, room }) {
-            Ok(()) => VisitOutcome::Done,
-            Err(_) => VisitOutcome::Stopped,
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! the error and goes on.
 
 mod calls;
+mod copy;
 mod follow;
 mod location;
 mod row;
@@ -34,6 +35,7 @@ use crate::summary::Summary;
 pub use calls::{
     CallDetail, CallPage, CallQuery, CallReader, SavingsGroup, SavingsReport, SessionActivity,
 };
+pub use copy::{CopiedCalls, CopiedTexts};
 pub use follow::TelemetryFollower;
 pub use location::TelemetryLocation;
 pub(crate) use row::{TelemetryRow, without_nul};
@@ -190,7 +192,7 @@ impl Telemetry {
     /// Writes rows; into a shared database all or none of them.
     pub(crate) fn write(&self, rows: &[TelemetryRow]) -> Result<(), Error> {
         match &self.store {
-            TelemetryStore::Shared(calls) => calls.write(rows, &self.options),
+            TelemetryStore::Shared(calls) => calls.write(rows, &self.options).map(drop),
             TelemetryStore::File(file) => {
                 (rows.iter()).try_for_each(|row| file.write(row, &self.options))
             }

@@ -193,7 +193,7 @@ impl Language {
     }
 
     /// Whether this build can parse it.
-    pub(super) fn has_grammar(self) -> bool {
+    pub fn has_grammar(self) -> bool {
         self.grammar().is_some()
     }
 

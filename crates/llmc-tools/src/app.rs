@@ -104,7 +104,8 @@ impl App {
             Ok(_) => Ok(state_dir.clone()),
             Err(error) => Err(error.to_string()),
         };
-        let index = IndexKeeper::new(usable_dir.clone().map(|dir| dir.join("index")));
+        let index_dir = usable_dir.clone().map(|dir| dir.join("index"));
+        let index = IndexKeeper::new(index_dir, database.clone());
         let state = match state {
             Ok(state) => Some(Arc::new(state)),
             Err(error) => {

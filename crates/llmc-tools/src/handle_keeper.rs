@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use llmc_config::HandlesConfig;
-use llmc_envelope::handles::{Draft, Options, Payload, SourceStamp};
+use llmc_envelope::handles::{Draft, HANDLES_FILE, Options, Payload, SourceStamp};
 use llmc_envelope::{HandleId, HandleStore};
 use llmc_store::Database;
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// The store's folder in the state directory.
+const STORE_DIR: &str = "te_handles";
 /// Stored files that are remembered, so that paging through one stores it once.
 const MAX_REMEMBERED_FILES: usize = 64;
 
@@ -42,15 +44,10 @@ impl HandleKeeper {
         database: Option<Database>,
         config: &HandlesConfig,
     ) -> HandleKeeper {
-        let options = Options {
-            ttl: config.ttl(),
-            max_bytes: config.max_bytes,
-            ..Options::default()
-        };
         HandleKeeper {
             dir,
             database,
-            options,
+            options: options_of(config),
             store: OnceLock::new(),
             files: Mutex::default(),
         }
@@ -141,8 +138,34 @@ fn or_warn(stored: Result<HandleId>) -> Option<HandleId> {
 }
 
 /// The handle store of a state directory. A link in its place could lead anywhere.
+/// The handles that this machine has kept without a database, if there are any, and those of the database.
+///
+/// # Errors
+/// The store of this machine cannot be opened.
+pub fn own_and_shared_handles(
+    state: &Path,
+    database: &Database,
+    config: &HandlesConfig,
+) -> Result<Option<(HandleStore, HandleStore)>> {
+    if !state.join(STORE_DIR).join(HANDLES_FILE).exists() {
+        return Ok(None);
+    }
+    let options = options_of(config);
+    let own = open_store(state, options.clone());
+    let own = own.map_err(|why| Error::new(ErrorKind::Unavailable, why))?;
+    Ok(Some((own, HandleStore::shared(database.clone(), options))))
+}
+
+fn options_of(config: &HandlesConfig) -> Options {
+    Options {
+        ttl: config.ttl(),
+        max_bytes: config.max_bytes,
+        ..Options::default()
+    }
+}
+
 fn open_store(state: &Path, options: Options) -> Result<HandleStore, String> {
-    let dir = state.join("te_handles");
+    let dir = state.join(STORE_DIR);
     if dir.is_symlink() {
         return Err("te_handles is a link".to_owned());
     }

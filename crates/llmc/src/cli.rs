@@ -490,6 +490,13 @@ pub(crate) enum StoreVerb {
     /// ended, or its server was killed. Exit code 75 if the database cannot be used.
     #[command(after_help = "Examples:\n  llmc store audit > audit.csv")]
     Audit,
+    /// Copy handles and telemetry of this machine into the database
+    ///
+    /// For a machine that has worked without the database. Handles keep their names, their owners and the rest of their
+    /// time, calls keep their time. Nothing is removed here, and doing it again copies only what is new. Exit code 75 if
+    /// the database cannot be used.
+    #[command(after_help = "Examples:\n  llmc store copy")]
+    Copy,
 }
 
 #[derive(Debug, Subcommand)]

@@ -135,3 +135,88 @@ fn a_database_that_goes_away_loses_nothing_it_acknowledged() {
         assert!(is_told, "{cause}");
     }
 }
+
+#[test]
+fn a_machine_that_joins_brings_its_handles() {
+    let Some(cluster) = TestCluster::shared() else {
+        return;
+    };
+    let ours = settings(&cluster.database().url());
+    let dir = tempfile::tempdir().unwrap();
+    let clock = crate::clock();
+    let own = HandleStore::open(dir.path(), crate::options(&clock)).unwrap();
+    let shared = HandleStore::shared(Database::new(ours), crate::options(&clock));
+    let large = noise(7, 700_000);
+    let small = own.put(draft().with("path", "a\0b"), "small").unwrap();
+    let empty = own.put(Draft::new("other\0", "te"), "").unwrap();
+    let long = own.put(draft().living(crate::HOUR), &large[..]).unwrap();
+    let brief = own.put(draft().living(crate::HOUR / 2), "brief").unwrap();
+    clock.advance(crate::HOUR / 2);
+
+    let done = own.copy_to(&shared).unwrap();
+    assert_eq!((done.copied, done.known, done.left_out), (3, 0, 0));
+    assert_eq!(done.bytes, 5 + 700_000);
+    for (owner, id) in [("me", small), ("other\0", empty), ("me", long)] {
+        let (there, here) = (
+            shared.info(owner, id).unwrap(),
+            own.info(owner, id).unwrap(),
+        );
+        assert_eq!((there.kind, there.meta), (here.kind, here.meta));
+        assert_eq!(there.expires, here.expires);
+        assert_eq!(
+            shared.read(owner, id, 0, usize::MAX).unwrap().bytes,
+            own.read(owner, id, 0, usize::MAX).unwrap().bytes
+        );
+    }
+    assert_eq!(shared.info("me", brief), Err(Error::Unknown), "expired");
+    assert_eq!(shared.info("me", empty), Err(Error::Unknown), "not theirs");
+
+    // Again, with one that is new.
+    own.put(draft(), "later").unwrap();
+    let again = own.copy_to(&shared).unwrap();
+    assert_eq!((again.copied, again.known), (1, 3));
+    // A store that is too small for one takes the others.
+    let tiny = Options {
+        max_bytes: 100_000,
+        ..crate::options(&clock)
+    };
+    let tiny = HandleStore::shared(Database::new(settings(&cluster.database().url())), tiny);
+    let done = own.copy_to(&tiny).unwrap();
+    assert_eq!((done.copied, done.left_out), (3, 1));
+    assert_eq!(tiny.info("me", long), Err(Error::Unknown));
+}
+
+#[test]
+fn a_copy_that_was_cut_off_is_finished_by_the_next() {
+    let Some(cluster) = TestCluster::start() else {
+        return;
+    };
+    let ours = settings(&cluster.database().url());
+    let dir = tempfile::tempdir().unwrap();
+    let own = HandleStore::open(dir.path(), Options::default()).unwrap();
+    let ids: Vec<HandleId> = (0..4)
+        .map(|seed| own.put(draft(), &noise(seed, 600_000)[..]).unwrap())
+        .collect();
+    // The state after a copy that ended in the middle of its third result.
+    open(&ours).usage().unwrap();
+    let half = ids[2].to_string();
+    cluster.sql(
+        "db0",
+        &format!(
+            "INSERT INTO llmc.handles (tenant, id, owner, kind, meta, pending, kept_file, total_bytes, stored_bytes, created_ms, expires_ms) \
+             VALUES ('{}', '{half}', 'me', 'command', '{{}}', true, false, 600000, 1, 0, 9999999999999)",
+            ours.tenant
+        ),
+    );
+    let shared = open(&ours);
+    assert_eq!(own.copy_to(&shared).unwrap().copied, 4);
+    for (seed, id) in (0..).zip(ids) {
+        let read = shared.read("me", id, 0, usize::MAX).unwrap();
+        assert_eq!(read.bytes, noise(seed, 600_000));
+    }
+    cluster.stop("QUIT");
+    assert!(matches!(
+        own.copy_to(&shared),
+        Err(Error::Unavailable { .. })
+    ));
+}

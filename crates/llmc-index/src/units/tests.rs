@@ -1,5 +1,9 @@
 use super::*;
 
+fn split(path: &str, text: &str) -> FileParts {
+    split_within(path, text, MAX_PARSE_TIME)
+}
+
 /// The units as `first-last kind scope::symbol [names]`.
 fn units_of(path: &str, text: &str) -> Vec<String> {
     let told = split(path, text).units.into_iter().map(|unit| {

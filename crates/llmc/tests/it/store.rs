@@ -194,6 +194,72 @@ fn the_shell_creates_the_tables_and_the_role() {
 }
 
 #[test]
+fn what_a_machine_has_recorded_alone_is_copied_once() {
+    let Some(cluster) = TestCluster::shared() else {
+        return;
+    };
+    let url = cluster.database().url();
+    let workspace = fixture();
+    let mut alone = workspace.mcp(["--mode", "classic"]);
+    alone.initialize("2025-11-25");
+    let handle = stored(&mut alone);
+    assert_eq!(alone.finish().code, Some(0));
+    let without = workspace.llmc(["store", "copy"]);
+    assert!(
+        without.stderr.contains("mcp.store.url is not set"),
+        "{}",
+        without.stderr
+    );
+
+    let workspace = workspace.with_env("LLMC_MCP__STORE__URL", &url);
+    let copied = workspace.llmc(["store", "copy"]);
+    assert_eq!(copied.code, Some(0), "{}", copied.stderr);
+    assert!(
+        copied.stdout.starts_with("handles: 1 copied ("),
+        "{}",
+        copied.stdout
+    );
+    assert!(
+        copied
+            .stdout
+            .ends_with("calls: 1 copied, 0 there already\n"),
+        "{}",
+        copied.stdout
+    );
+    let again = workspace.llmc(["store", "copy"]);
+    let said = "handles: 0 copied (0 B), 1 there already\ncalls: 0 copied, 1 there already\n";
+    assert_eq!(again.stdout, said);
+    let mut other = server(&workspace, &url, "other");
+    let part = json!({"handle": handle, "offset": 0, "limit": 20});
+    let read = other.json("linux_handle_read", part);
+    assert_eq!(read["data"], "line 0\nline 1\nline 2");
+}
+
+/// The second machine parses nothing, and `rag_stats` says so.
+#[test]
+fn an_index_uses_what_another_machine_has_parsed() {
+    let Some(cluster) = TestCluster::shared() else {
+        return;
+    };
+    let url = cluster.database().url();
+    let files = "//- .git/HEAD\nref\n//- a.rs\npub fn alpha() { beta() }\n//- b.py\ndef beta():\n    return 1\n//- c.txt\nplain\n";
+    let build = || {
+        let machine = workspace(files).with_env("LLMC_MCP__STORE__URL", &url);
+        let built = machine.llmc(["rag", "index"]);
+        assert_eq!(built.code, Some(0), "{}", built.stderr);
+        let stats = machine.llmc(["rag", "stats", "--json"]).stdout;
+        let stats: Value = serde_json::from_str(&stats).unwrap();
+        (built.stdout, stats["parsed_elsewhere"].clone())
+    };
+    let (built, elsewhere) = build();
+    assert!(!built.contains("other machines"), "{built}");
+    assert_eq!(elsewhere, Value::Null);
+    let (built, elsewhere) = build();
+    assert!(built.contains("2 parsed by other machines"), "{built}");
+    assert_eq!(elsewhere, 2);
+}
+
+#[test]
 fn what_is_wrong_with_a_store_is_told_with_what_to_do() {
     let Some(cluster) = TestCluster::shared() else {
         return;
