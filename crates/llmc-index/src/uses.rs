@@ -12,6 +12,7 @@ use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
 use crate::catalog::{Catalog, FileRow, file_of};
 use crate::classify::{Origin, Realm};
 use crate::error::Result;
+use crate::meaning::{Meaning, Verdict};
 use crate::resolve::NameInFile;
 use crate::source::{Source, Sources};
 use crate::symbols::{ResolvedSymbol, are_compatible};
@@ -21,6 +22,8 @@ use crate::units::Symbol;
 /// Parsed for one name.
 const MAX_PARSED_FILES: usize = 300;
 const MIN_CONFIDENCE: f32 = 0.1;
+/// Of a use that scopes, imports or the receiver's type resolve.
+const RESOLVED_CONFIDENCE: f32 = 0.95;
 
 /// One use of a symbol.
 pub(crate) struct FoundUse {
@@ -79,9 +82,10 @@ pub(crate) fn find_uses(
     let mut files = files_using(name, defined, catalog, text)?;
     let unread = files.len().saturating_sub(MAX_PARSED_FILES);
     files.truncate(MAX_PARSED_FILES);
+    let mut meaning = Meaning::new(defined, catalog, sources);
     for file in files {
         stop.check()?;
-        let Some(source) = sources.get(&file.path) else {
+        let Some(source) = meaning.resolver.sources.get(&file.path) else {
             continue;
         };
         let parts = source.parts();
@@ -94,7 +98,11 @@ pub(crate) fn find_uses(
         let name_in_file = NameInFile::new(name, defined, rivals, &source);
         for reference in parts.references.iter().filter(|found| found.name == name) {
             let inside = innermost(&parts.symbols, reference);
-            let confidence = name_in_file.confidence(reference);
+            let confidence = match meaning.verdict(&source, reference) {
+                Verdict::Means => RESOLVED_CONFIDENCE,
+                Verdict::Other => continue,
+                Verdict::Unknown => name_in_file.confidence(reference),
+            };
             if confidence < MIN_CONFIDENCE {
                 continue;
             }

@@ -6,6 +6,10 @@
 
 use crate::definitions::{Definition, DefinitionKind, MAX_DEFINITIONS, MAX_SIGNATURE_CHARS};
 use crate::references::{MAX_NAME_BYTES, MAX_REFERENCES, Reference, ReferenceKind};
+use crate::scopes::{
+    Binding, BindingKind, FileScopes, MAX_BINDINGS, MAX_CHAIN_BYTES, MAX_RECEIVERS, MAX_SCOPES,
+    Receiver, Scope, ScopeKind,
+};
 use crate::{Language, ParseGoal, SyntaxAnalysis};
 
 /// The longest encoded analysis.
@@ -38,15 +42,40 @@ const REFERENCE_KINDS: [ReferenceKind; 4] = [
     ReferenceKind::Mention,
 ];
 
+const SCOPE_KINDS: [ScopeKind; 5] = [
+    ScopeKind::Module,
+    ScopeKind::Members,
+    ScopeKind::Namespace,
+    ScopeKind::Function,
+    ScopeKind::Block,
+];
+
+const BINDING_KINDS: [BindingKind; 10] = [
+    BindingKind::Import,
+    BindingKind::ImportAll,
+    BindingKind::Export,
+    BindingKind::Function,
+    BindingKind::Property,
+    BindingKind::Class,
+    BindingKind::Impl,
+    BindingKind::Parameter,
+    BindingKind::Variable,
+    BindingKind::Field,
+];
+
 impl ParseGoal {
     pub fn number(self) -> u8 {
         self as u8
     }
 
     pub fn from_number(number: u8) -> Option<ParseGoal> {
-        [ParseGoal::Definitions, ParseGoal::References]
-            .get(usize::from(number))
-            .copied()
+        [
+            ParseGoal::Definitions,
+            ParseGoal::References,
+            ParseGoal::Scopes,
+        ]
+        .get(usize::from(number))
+        .copied()
     }
 }
 
@@ -83,6 +112,7 @@ impl SyntaxAnalysis {
             put(out, found.name.len() as u64);
             put(out, found.line);
         }
+        self.scopes.encode(out);
     }
 
     /// The analysis of `source` in these bytes; `None` if it cannot be one.
@@ -136,11 +166,87 @@ impl SyntaxAnalysis {
                 start,
             });
         }
+        let scopes = FileScopes::decode(&mut bytes, source)?;
         bytes.0.is_empty().then_some(SyntaxAnalysis {
             definitions,
             references,
+            scopes,
         })
     }
+}
+
+impl FileScopes {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put(out, self.scopes.len() as u64);
+        for one in &self.scopes {
+            out.push(one.kind as u8);
+            put(out, one.parent as u64);
+            put(out, one.start as u64);
+            put(out, one.end as u64);
+        }
+        put(out, self.bindings.len() as u64);
+        for one in &self.bindings {
+            out.push(one.kind as u8);
+            put(out, one.scope as u64);
+            put(out, one.context as u64);
+            put(out, one.start as u64);
+            put(out, one.inner.map_or(0, |inner| inner as u64 + 1));
+            put_text(out, &one.name);
+            put_text(out, &one.chain);
+        }
+        put(out, self.receivers.len() as u64);
+        for one in &self.receivers {
+            put(out, one.start as u64);
+            put_text(out, &one.chain);
+        }
+    }
+
+    fn decode(bytes: &mut Bytes<'_>, source: &str) -> Option<FileScopes> {
+        let mut found = FileScopes::default();
+        for place in 0..bytes.count(MAX_SCOPES)? {
+            found.scopes.push(Scope {
+                kind: bytes.pick(&SCOPE_KINDS)?,
+                // A scope lies in an earlier one, so the way up ends.
+                parent: bytes.count(place.saturating_sub(1))?,
+                start: bytes.count(source.len())?,
+                end: bytes.count(source.len())?,
+            });
+        }
+        let last = found.scopes.len().checked_sub(1);
+        for _ in 0..bytes.count(MAX_BINDINGS)? {
+            let kind = bytes.pick(&BINDING_KINDS)?;
+            let (scope, context) = (bytes.count(last?)?, bytes.count(last?)?);
+            let start = bytes.count(source.len())?;
+            let inner = bytes.count(last? + 1)?.checked_sub(1);
+            found.bindings.push(Binding {
+                scope,
+                context,
+                name: bytes.text(MAX_NAME_BYTES)?,
+                start,
+                kind,
+                chain: bytes.text(MAX_CHAIN_BYTES)?,
+                inner,
+            });
+        }
+        let mut before = 0;
+        for _ in 0..bytes.count(MAX_RECEIVERS)? {
+            let start = bytes.count(source.len())?;
+            if start < before {
+                return None;
+            }
+            before = start;
+            found.receivers.push(Receiver {
+                start,
+                chain: bytes.text(MAX_CHAIN_BYTES)?,
+            });
+        }
+        Some(found)
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// Seven bits in each byte, the lowest first.
@@ -188,6 +294,12 @@ impl<'b> Bytes<'b> {
 
     fn pick<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         all.get(usize::from(self.byte()?)).copied()
+    }
+
+    fn text(&mut self, max: usize) -> Option<String> {
+        let length = self.count(max)?;
+        let text = std::str::from_utf8(self.take(length)?).ok()?;
+        Some(text.to_owned())
     }
 
     fn name<'s>(&mut self, source: &'s str) -> Option<(usize, &'s str)> {
@@ -238,7 +350,17 @@ mod tests {
         for language in Language::ALL {
             assert_eq!(Language::from_number(language.number()), Some(language));
         }
-        for goal in [ParseGoal::Definitions, ParseGoal::References] {
+        for (number, kind) in SCOPE_KINDS.iter().enumerate() {
+            assert_eq!(*kind as usize, number);
+        }
+        for (number, kind) in BINDING_KINDS.iter().enumerate() {
+            assert_eq!(*kind as usize, number);
+        }
+        for goal in [
+            ParseGoal::Definitions,
+            ParseGoal::References,
+            ParseGoal::Scopes,
+        ] {
             assert_eq!(ParseGoal::from_number(goal.number()), Some(goal));
         }
         assert_eq!(Language::from_number(200), None);

@@ -1,0 +1,176 @@
+//! Whether a use of a name means one of the asked definitions.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use llmc_syntax::{BindingKind, Language, Reference};
+
+use crate::catalog::Catalog;
+use crate::infer::{Place, Resolver, Target};
+use crate::source::{Source, Sources};
+use crate::symbols::ResolvedSymbol;
+
+/// What scopes, imports and receivers say about a use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It means one of the definitions.
+    Means,
+    /// It means something else.
+    Other,
+    Unknown,
+}
+
+/// The asked definitions, and what is needed to resolve uses of their name.
+pub(crate) struct Meaning<'c, 's, 'r> {
+    pub(crate) resolver: Resolver<'c, 's, 'r>,
+    /// By file, scope and name.
+    asked: HashSet<(String, usize, String)>,
+    /// The asked ones and what they override.
+    family: HashSet<(String, usize, String)>,
+    /// Whether a definition was not found among the scopes of its file.
+    incomplete: bool,
+    /// Whether one is a member of a type.
+    member: bool,
+}
+
+impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
+    pub(crate) fn new(
+        defined: &[ResolvedSymbol],
+        catalog: &'c Catalog,
+        sources: &'s mut Sources<'r>,
+    ) -> Self {
+        let mut resolver = Resolver::new(catalog, sources);
+        let (mut asked, mut family) = (HashSet::new(), HashSet::new());
+        let mut incomplete = false;
+        let mut member = false;
+        for one in defined.iter().filter(|one| one.symbol.kind.defines()) {
+            match binding_of(one) {
+                Some(place) => {
+                    resolver.begin();
+                    let table = place.source.names();
+                    let scope = table.binding(place.binding).scope;
+                    member |= table.members_around(scope) == Some(scope);
+                    asked.insert(place.identity());
+                    if is_family_language(table.language) {
+                        family.extend(resolver.overridden(&place));
+                    }
+                }
+                None => incomplete = true,
+            }
+        }
+        Self {
+            resolver,
+            incomplete: incomplete || asked.is_empty(),
+            asked,
+            family,
+            member,
+        }
+    }
+
+    /// What a reference of the asked name in a file means.
+    pub(crate) fn verdict(&mut self, source: &Rc<Source>, reference: &Reference) -> Verdict {
+        let table = source.names();
+        if self.incomplete || !table.is_known() {
+            return Verdict::Unknown;
+        }
+        self.resolver.begin();
+        let name = reference.name.as_str();
+        let bound = table.bound_at(name, reference.start);
+        let targets = match (bound, table.receiver(reference.start)) {
+            (Some(binding), Some("")) => {
+                // The key of an object literal is a member of the type that is expected there.
+                let script = table.language != Some(Language::Python);
+                if self.member && script {
+                    return Verdict::Unknown;
+                }
+                let _ = binding;
+                return Verdict::Other;
+            }
+            (_, Some("")) => {
+                return if self.member && table.language != Some(Language::Python) {
+                    Verdict::Unknown
+                } else {
+                    Verdict::Other
+                };
+            }
+            (Some(binding), None) => self.resolver.follow(Place {
+                source: source.clone(),
+                binding,
+            }),
+            (_, Some(chain)) => {
+                let scope = table.scope_at(reference.start);
+                let chain = chain.to_owned();
+                let values = self.resolver.chain(source, scope, &chain);
+                if values.is_empty() {
+                    return Verdict::Unknown;
+                }
+                self.resolver.members(&values, name)
+            }
+            (None, None) => {
+                let scope = table.scope_at(reference.start);
+                match reference.qualifier(&source.text) {
+                    // Inside of an annotation that is written as a string.
+                    Some(before) if table.language == Some(Language::Python) => {
+                        let before = before.to_owned();
+                        let values = self.resolver.chain(source, scope, &before);
+                        self.resolver.members(&values, name)
+                    }
+                    _ => self.resolver.name(source, scope, name, None),
+                }
+            }
+        };
+        self.judge(&targets)
+    }
+
+    fn judge(&mut self, targets: &[Target]) -> Verdict {
+        let mut unknown = targets.is_empty();
+        for target in targets {
+            match target {
+                Target::Binding(place, _) => {
+                    if self.asked.contains(&place.identity()) {
+                        return Verdict::Means;
+                    }
+                    if is_family_language(place.source.names().language)
+                        && place.kind() != BindingKind::Variable
+                    {
+                        let all = self.resolver.overridden(place);
+                        if all.iter().any(|one| self.family.contains(one)) {
+                            return Verdict::Means;
+                        }
+                    }
+                }
+                Target::Unknown => unknown = true,
+                Target::Module(_) | Target::Folder(_) | Target::External => {}
+            }
+        }
+        if unknown {
+            Verdict::Unknown
+        } else {
+            Verdict::Other
+        }
+    }
+}
+
+/// Where a use of an override is a use of what it overrides as well.
+fn is_family_language(language: Option<Language>) -> bool {
+    language != Some(Language::Python)
+}
+
+/// The binding that a definition makes.
+fn binding_of(one: &ResolvedSymbol) -> Option<Place> {
+    let table = one.source.names();
+    let found = table.named(&one.symbol.name).iter().copied();
+    let binding = found
+        .filter(|place| {
+            let kind = table.binding(*place).kind;
+            !matches!(
+                kind,
+                BindingKind::Import | BindingKind::Export | BindingKind::Parameter
+            )
+        })
+        .find(|place| table.line_of(*place) == one.symbol.line)?;
+    Some(Place {
+        source: one.source.clone(),
+        binding,
+    })
+}
