@@ -6,7 +6,7 @@
 
 A reproducible sample of the functions, methods and classes that the server lists (`textDocument/documentSymbol`) is asked
 of the server (`textDocument/references`, without the declaration) and of LLMC (`rag_where_used` by path-qualified name). A
-use is a file and a line. A use counts from confidence 0.5 on; the baseline is the bare name as a whole word in any line
+use is a file and a line; only files that the server was shown count. A use counts from confidence 0.5 on; the baseline is the bare name as a whole word in any line
 but the definition's, which is what a grep gives. `--show` prints every difference, `--cache` keeps the server's answers.
 
 Names that one scope defines twice (overloads, conditions) are left out, since it is unclear which is asked for, and so are
@@ -32,7 +32,7 @@ from pathlib import Path
 
 from common import Llmc
 
-ENDINGS = {"python": [".py"], "typescript": [".ts", ".tsx", ".mts", ".js", ".jsx"], "rust": [".rs"]}
+ENDINGS = {"python": [".py"], "typescript": [".ts", ".tsx"], "javascript": [".js", ".ts"], "rust": [".rs"]}
 FLAGS = {"rust": []}
 CLASS, METHOD, PROPERTY, ENUM, INTERFACE, FUNCTION, STRUCT = 5, 6, 7, 10, 11, 12, 23
 ASKED_KINDS = {CLASS, METHOD, ENUM, INTERFACE, FUNCTION, STRUCT}
@@ -118,7 +118,8 @@ def defined(server, root, files):
             given = name == "constructor" or name.startswith("__") and name.endswith("__")
             if node["kind"] in ASKED_KINDS and bare and not given:
                 found.append((relative, "::".join([*around, name]), name, at["line"] + 1, at["character"]))
-            if node["kind"] in CONTAINERS:
+            # `declare module "./x"` adds to a module elsewhere.
+            if node["kind"] in CONTAINERS and not name.startswith(("'", '"')):
                 inner = name
                 if name.startswith("impl"):
                     inner = re.sub(r"<.*", "", name.split(" for ")[-1].removeprefix("impl").strip()).split("::")[-1]
@@ -196,7 +197,7 @@ def measure(options, name, folder):
         real = {tuple(site) for site in real}
         total += len(real)
         sites = {(site["path"], site["line"]): site["confidence"] for site in sites}
-        sites.pop((relative, line), None)
+        sites = {site: sure for site, sure in sites.items() if site[0] in texts and site != (relative, line)}
         word = re.compile(rf"(?<![\w$]){re.escape(bare)}(?![\w$])")
         plain = {(path, at) for path, lines in texts.items() for at, text in enumerate(lines, 1) if word.search(text)}
         plain.discard((relative, line))

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use llmc_syntax::{BindingKind, DefinitionKind, Language, ScopeKind};
+use llmc_syntax::{BindingKind, DefinitionKind, Language, Reference, ScopeKind};
 
 use crate::catalog::Catalog;
 use crate::modules::{ModulePath, Modules, folder_of};
@@ -68,6 +68,35 @@ const RUST_WRAPPER_METHODS: &[&str] = &[
     "to_vec",
 ];
 
+/// Types whose members are those of their arguments.
+const TRANSPARENT_TYPES: &[&str] = &[
+    "Optional",
+    "Union",
+    "Type",
+    "type",
+    "ClassVar",
+    "Final",
+    "Annotated",
+    "Callable",
+    "Readonly",
+    "Partial",
+    "Required",
+    "NonNullable",
+    "Omit",
+    "Pick",
+    "InstanceType",
+    "Box",
+    "Rc",
+    "Arc",
+    "Cow",
+    "Ref",
+    "RefMut",
+    "MutexGuard",
+    "RwLockReadGuard",
+    "RwLockWriteGuard",
+    "Pin",
+];
+
 /// A binding in a file.
 #[derive(Clone)]
 pub(crate) struct Place {
@@ -101,6 +130,8 @@ pub(crate) enum Value {
     Object(Place),
     /// With the class that it was found on.
     Function(Place, Option<Place>),
+    /// An instance of some other type that holds such objects.
+    Holder(Place),
     Module(Rc<Source>),
     Folder(String),
     External,
@@ -157,6 +188,33 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         self.depth = 0;
         self.open.clear();
         self.receiver = None;
+    }
+
+    /// What a reference means: by its receiver if it is a member, else by the scopes around it.
+    pub(crate) fn targets(&mut self, source: &Rc<Source>, reference: &Reference) -> Vec<Target> {
+        self.begin();
+        let table = source.names();
+        let name = reference.name.as_str();
+        let scope = table.scope_at(reference.start);
+        if let Some(chain) = table.receiver(reference.start) {
+            let chain = chain.to_owned();
+            let values = self.chain(source, scope, &chain);
+            return self.members(&values, name);
+        }
+        if let Some(binding) = table.bound_at(name, reference.start) {
+            return self.follow(Place {
+                source: source.clone(),
+                binding,
+            });
+        }
+        match reference.qualifier(&source.text) {
+            // Inside of an annotation that is written as a string.
+            Some(before) if table.language == Some(Language::Python) => {
+                let values = self.chain(source, scope, before);
+                self.members(&values, name)
+            }
+            _ => self.name(source, scope, name, None),
+        }
     }
 
     /// What a bare name means in a scope.
@@ -328,7 +386,7 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
                         _ => found.push(Target::External),
                     }
                 }
-                Value::External => found.push(Target::External),
+                Value::External | Value::Holder(_) => found.push(Target::External),
                 Value::Function(..) | Value::Unknown => found.push(Target::Unknown),
             }
         }
@@ -464,8 +522,11 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
                     .flat_map(|one| self.element(one))
                     .collect();
                 rest = after;
+            } else if let Some(after) = rest.strip_prefix('^') {
+                values = values.into_iter().map(held).collect();
+                rest = after;
             } else if let Some(after) = rest.strip_prefix('.') {
-                let end = after.find(['.', '(', '[']).unwrap_or(after.len());
+                let end = after.find(['.', '(', '[', '^']).unwrap_or(after.len());
                 let name = &after[..end];
                 rest = &after[end..];
                 values = self.member_values(values, name, source.names().language, &mut rest);
@@ -483,6 +544,11 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         language: Option<Language>,
         rest: &mut &str,
     ) -> Vec<Value> {
+        // Most methods of a collection return what it holds, or a collection of it.
+        if values.iter().any(|value| matches!(value, Value::Holder(_))) {
+            *rest = rest.strip_prefix("()").unwrap_or(rest);
+            return values.into_iter().map(held).collect();
+        }
         let targets = self.members(&values, name);
         let missing = targets
             .iter()
@@ -534,7 +600,7 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
                 }
             }
         }
-        match value {
+        match held(value) {
             Value::External => vec![Value::Unknown],
             other => vec![other],
         }
@@ -544,28 +610,37 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
     fn annotation(&mut self, source: &Rc<Source>, scope: usize, names: &str) -> Vec<Value> {
         let mut found = Vec::new();
         let mut unknown = false;
+        let mut transparent = true;
         for name in names.split(',') {
-            if matches!(
-                name,
-                "Any" | "any" | "unknown" | "object" | "T" | "Self" | "this"
-            ) && name != "Self"
-                && name != "this"
-            {
-                unknown = true;
+            let argument = name.strip_prefix('~');
+            let name = argument.unwrap_or(name);
+            if argument.is_none() {
+                transparent = TRANSPARENT_TYPES.contains(&name.rsplit('.').next().unwrap_or(name));
+            }
+            if matches!(name, "Any" | "any" | "unknown" | "object") {
+                unknown |= argument.is_none();
                 continue;
             }
-            if name == "Self" && source.names().language == Some(Language::Python) {
+            let values = if name == "Self" && source.names().language == Some(Language::Python) {
                 let own = self.own_class(source, scope);
-                found.extend(own.iter().flat_map(|one| self.values_of(one)));
-                continue;
-            }
-            for value in self.chain(source, scope, name) {
+                own.iter().flat_map(|one| self.values_of(one)).collect()
+            } else {
+                self.chain(source, scope, name)
+            };
+            for value in values {
                 match value {
-                    Value::Object(_) => found.push(value),
-                    Value::Unknown => unknown = true,
+                    Value::Object(class) if argument.is_some() && !transparent => {
+                        found.push(Value::Holder(class));
+                    }
+                    Value::Object(_) | Value::Holder(_) => found.push(value),
+                    Value::Unknown => unknown |= argument.is_none() || transparent,
                     _ => {}
                 }
             }
+        }
+        // The arguments of a class of the workspace say nothing about its members.
+        if found.iter().any(|value| matches!(value, Value::Object(_))) {
+            found.retain(|value| !matches!(value, Value::Holder(_)));
         }
         if found.is_empty() || unknown {
             found.push(if unknown {
@@ -840,6 +915,14 @@ fn own_member(class: &Place, name: &str) -> Option<Place> {
     })
 }
 
+/// What a collection or a promise holds.
+fn held(value: Value) -> Value {
+    match value {
+        Value::Holder(class) => Value::Object(class),
+        other => other,
+    }
+}
+
 /// The first part of a chain, and the rest.
 fn split_base(chain: &str) -> (&str, &str) {
     let close = match chain.as_bytes().first() {
@@ -865,7 +948,7 @@ fn split_base(chain: &str) -> (&str, &str) {
     let end = if literal {
         1
     } else {
-        chain.find(['.', '(', '[']).unwrap_or(chain.len())
+        chain.find(['.', '(', '[', '^']).unwrap_or(chain.len())
     };
     chain.split_at(end)
 }

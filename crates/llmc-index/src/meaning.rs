@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use llmc_syntax::{BindingKind, Language, Reference};
+use llmc_syntax::{BindingKind, DefinitionKind, Language, Reference};
 
 use crate::catalog::Catalog;
 use crate::infer::{Place, Resolver, Target};
@@ -43,7 +43,10 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
         let (mut asked, mut family) = (HashSet::new(), HashSet::new());
         let mut incomplete = false;
         let mut member = false;
-        for one in defined.iter().filter(|one| one.symbol.kind.defines()) {
+        for one in defined
+            .iter()
+            .filter(|one| one.symbol.kind != DefinitionKind::Impl)
+        {
             match binding_of(one) {
                 Some(place) => {
                     resolver.begin();
@@ -67,59 +70,49 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
         }
     }
 
+    /// Whether a definition is in no scope that is known, so that nothing can be resolved.
+    pub(crate) fn is_incomplete(&self) -> bool {
+        self.incomplete
+    }
+
     /// What a reference of the asked name in a file means.
     pub(crate) fn verdict(&mut self, source: &Rc<Source>, reference: &Reference) -> Verdict {
         let table = source.names();
         if self.incomplete || !table.is_known() {
             return Verdict::Unknown;
         }
-        self.resolver.begin();
-        let name = reference.name.as_str();
-        let bound = table.bound_at(name, reference.start);
-        let targets = match (bound, table.receiver(reference.start)) {
-            (Some(binding), Some("")) => {
-                // The key of an object literal is a member of the type that is expected there.
-                let script = table.language != Some(Language::Python);
-                if self.member && script {
-                    return Verdict::Unknown;
-                }
-                let _ = binding;
-                return Verdict::Other;
-            }
-            (_, Some("")) => {
-                return if self.member && table.language != Some(Language::Python) {
-                    Verdict::Unknown
-                } else {
-                    Verdict::Other
-                };
-            }
-            (Some(binding), None) => self.resolver.follow(Place {
-                source: source.clone(),
-                binding,
-            }),
-            (_, Some(chain)) => {
-                let scope = table.scope_at(reference.start);
-                let chain = chain.to_owned();
-                let values = self.resolver.chain(source, scope, &chain);
-                if values.is_empty() {
-                    return Verdict::Unknown;
-                }
-                self.resolver.members(&values, name)
-            }
-            (None, None) => {
-                let scope = table.scope_at(reference.start);
-                match reference.qualifier(&source.text) {
-                    // Inside of an annotation that is written as a string.
-                    Some(before) if table.language == Some(Language::Python) => {
-                        let before = before.to_owned();
-                        let values = self.resolver.chain(source, scope, &before);
-                        self.resolver.members(&values, name)
-                    }
-                    _ => self.resolver.name(source, scope, name, None),
-                }
-            }
-        };
+        if table.receiver(reference.start) == Some("") {
+            // The key of an object literal is a member of the type that is expected there.
+            let expected = self.member && table.language != Some(Language::Python);
+            return if expected {
+                Verdict::Unknown
+            } else {
+                Verdict::Other
+            };
+        }
+        let targets = self.resolver.targets(source, reference);
         self.judge(&targets)
+    }
+
+    /// Whether another definition of the name overrides or implements an asked one.
+    pub(crate) fn is_overridden_by(&mut self, other: &ResolvedSymbol) -> bool {
+        if !self.member || self.incomplete {
+            return false;
+        }
+        let Some(place) = binding_of(other) else {
+            return false;
+        };
+        let language = place.source.names().language;
+        if language == Some(Language::Python) || self.asked.contains(&place.identity()) {
+            return false;
+        }
+        self.resolver.begin();
+        let all = self.resolver.overridden(&place);
+        let of = match is_family_language(language) {
+            true => &self.family,
+            false => &self.asked,
+        };
+        all.iter().any(|one| of.contains(one))
     }
 
     fn judge(&mut self, targets: &[Target]) -> Verdict {
@@ -151,13 +144,16 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
     }
 }
 
-/// Where a use of an override is a use of what it overrides as well.
+/// Where a use of an override is a use of what it overrides as well, as in language servers for TypeScript.
 fn is_family_language(language: Option<Language>) -> bool {
-    language != Some(Language::Python)
+    matches!(
+        language,
+        Some(Language::JavaScript | Language::TypeScript | Language::Tsx)
+    )
 }
 
 /// The binding that a definition makes.
-fn binding_of(one: &ResolvedSymbol) -> Option<Place> {
+pub(crate) fn binding_of(one: &ResolvedSymbol) -> Option<Place> {
     let table = one.source.names();
     let found = table.named(&one.symbol.name).iter().copied();
     let binding = found

@@ -23,7 +23,9 @@ use crate::units::Symbol;
 const MAX_PARSED_FILES: usize = 300;
 const MIN_CONFIDENCE: f32 = 0.1;
 /// Of a use that scopes, imports or the receiver's type resolve.
-const RESOLVED_CONFIDENCE: f32 = 0.95;
+pub(crate) const RESOLVED_CONFIDENCE: f32 = 0.95;
+/// Of a use whose receiver has an unknown type: the name alone speaks for it.
+pub(crate) const MAX_GUESS_CONFIDENCE: f32 = 0.45;
 
 /// One use of a symbol.
 pub(crate) struct FoundUse {
@@ -73,8 +75,8 @@ pub(crate) fn find_uses(
         return Ok(FoundUses::default());
     };
     let name = first.symbol.name.as_str();
-    let rivals = crate::symbols::definitions_of(name, catalog, sources)?;
-    let rivals = rivals
+    let same_name = crate::symbols::definitions_of(name, catalog, sources)?;
+    let rivals = same_name
         .iter()
         .filter(|rival| rival.symbol.kind.defines())
         .count();
@@ -101,6 +103,9 @@ pub(crate) fn find_uses(
             let confidence = match meaning.verdict(&source, reference) {
                 Verdict::Means => RESOLVED_CONFIDENCE,
                 Verdict::Other => continue,
+                Verdict::Unknown if source.names().is_known() && !meaning.is_incomplete() => {
+                    name_in_file.confidence(reference).min(MAX_GUESS_CONFIDENCE)
+                }
                 Verdict::Unknown => name_in_file.confidence(reference),
             };
             if confidence < MIN_CONFIDENCE {
@@ -115,6 +120,16 @@ pub(crate) fn find_uses(
                 confidence,
             });
         }
+    }
+    for one in same_name.iter().filter(|one| meaning.is_overridden_by(one)) {
+        found.push(FoundUse {
+            source: one.source.clone(),
+            origin: one.origin,
+            line: one.symbol.line,
+            kind: ReferenceKind::Inherit,
+            inside: Some(one.symbol.clone()),
+            confidence: RESOLVED_CONFIDENCE,
+        });
     }
     found.sort_by(|a, b| {
         b.confidence

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `pool.take()` | a name, a member of it, and a call; arguments are left out |
 //! | `rows[]` | an element, by index or by iteration |
-//! | `<Pool,list>` | a value whose type annotation names these types |
+//! | `job()^` | what is awaited, or unwrapped by `?` |
+//! | `<list,~Pool>` | a value whose type annotation names these types; `~` marks arguments of a type |
 //! | `{a\|b()}` | one of several values |
 //! | `"`, `#`, `[` | a string; a number or other literal; an empty collection |
 //! | `?` | anything else |

@@ -395,7 +395,11 @@ impl ScopeBuilder<'_> {
                 let value = node.child_by_field_name("value");
                 value.map_or("?".to_owned(), |value| self.python_chain(value) + "[]")
             }
-            "await" | "parenthesized_expression" | "expression_list" | "list" | "tuple" | "set" => {
+            "await" => {
+                let inner = node.named_child(0);
+                inner.map_or("?".to_owned(), |inner| self.python_chain(inner) + "^")
+            }
+            "parenthesized_expression" | "expression_list" | "list" | "tuple" | "set" => {
                 let inner: Vec<Node<'_>> = children(node);
                 if inner.is_empty() {
                     return "[".to_owned();
@@ -453,17 +457,31 @@ impl ScopeBuilder<'_> {
 
     /// The names in an annotation, also in one that is written as a string.
     fn python_annotation(&self, node: Node<'_>) -> String {
-        let names = self
-            .text(node)
-            .split(|c: char| !c.is_alphanumeric() && c != '_' && c != '.');
-        let named = |name: &&str| {
-            let first = name.chars().next();
-            *name != "None" && first.is_some_and(|c| c.is_alphabetic() || c == '_')
-        };
-        let names: Vec<&str> = names
-            .map(|name| name.trim_matches('.'))
-            .filter(named)
-            .collect();
+        let mut names = Vec::new();
+        let mut depth = 0_usize;
+        let mut name = String::new();
+        for c in self.text(node).chars().chain([' ']) {
+            if c.is_alphanumeric() || c == '_' || c == '.' {
+                name.push(c);
+                continue;
+            }
+            let found = std::mem::take(&mut name);
+            let found = found.trim_matches('.');
+            let first = found.chars().next();
+            if found != "None" && first.is_some_and(|c| c.is_alphabetic() || c == '_') {
+                names.push(if depth > 0 {
+                    format!("~{found}")
+                } else {
+                    found.to_owned()
+                });
+            }
+            match c {
+                '[' => depth += 1,
+                ']' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         annotated(&names)
     }
 }

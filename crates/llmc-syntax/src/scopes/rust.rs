@@ -412,7 +412,7 @@ impl<'s> ScopeBuilder<'s> {
                     }
                     self.depth -= 1;
                 }
-                "?" | "await" => {}
+                "?" => chain.push('^'),
                 _ => {
                     chain.clear();
                     joined = false;
@@ -444,7 +444,8 @@ impl<'s> ScopeBuilder<'s> {
             "generic_function" => field("function"),
             "reference_type" | "dynamic_type" | "abstract_type" | "pointer_type" => {
                 let names = self.rust_type_names_of(node);
-                names.into_iter().next().unwrap_or_else(|| "?".to_owned())
+                let name = names.into_iter().next();
+                name.map_or("?".to_owned(), |name| name.trim_matches('~').to_owned())
             }
             "field_expression" => field("value") + "." + &field("field"),
             "integer_literal" if node.parent().is_some() => "#".to_owned(),
@@ -472,10 +473,8 @@ impl<'s> ScopeBuilder<'s> {
             }
             "struct_expression" => field("name") + "()",
             "index_expression" => first() + "[]",
-            "try_expression"
-            | "await_expression"
-            | "parenthesized_expression"
-            | "unary_expression" => first(),
+            "try_expression" | "await_expression" => first() + "^",
+            "parenthesized_expression" | "unary_expression" => first(),
             "reference_expression" => field("value"),
             "type_cast_expression" => node
                 .child_by_field_name("type")
@@ -498,7 +497,8 @@ impl<'s> ScopeBuilder<'s> {
     }
 
     fn rust_bounds(&self, node: Node<'_>) -> Vec<String> {
-        self.rust_type_names_of(node)
+        let names = self.rust_type_names_of(node).into_iter();
+        names.filter(|name| !name.starts_with('~')).collect()
     }
 
     fn rust_annotation(&self, node: Node<'_>) -> String {
@@ -509,24 +509,33 @@ impl<'s> ScopeBuilder<'s> {
 
     fn rust_type_names_of(&self, node: Node<'_>) -> Vec<String> {
         let mut names = Vec::new();
-        self.rust_type_names(node, &mut names, 0);
+        self.rust_type_names(node, &mut names, false, 0);
         names
     }
 
-    fn rust_type_names(&self, node: Node<'_>, names: &mut Vec<String>, depth: usize) {
+    fn rust_type_names(
+        &self,
+        node: Node<'_>,
+        names: &mut Vec<String>,
+        argument: bool,
+        depth: usize,
+    ) {
+        let mark = if argument { "~" } else { "" };
         match node.kind() {
             "type_identifier" | "scoped_type_identifier" | "primitive_type" | "identifier" => {
-                names.push(self.rust_chain_of_type(node));
+                names.push(format!("{mark}{}", self.rust_chain_of_type(node)));
             }
             "function_type" => {
                 if let Some(kind) = node.child_by_field_name("return_type") {
-                    self.rust_type_names(kind, names, depth + 1);
+                    self.rust_type_names(kind, names, argument, depth + 1);
                 }
             }
             "lifetime" => {}
-            _ if depth < 12 && names.len() < 12 => {
+            kind if depth < 12 && names.len() < 12 => {
+                let argument =
+                    argument || matches!(kind, "type_arguments" | "array_type" | "tuple_type");
                 for child in children(node) {
-                    self.rust_type_names(child, names, depth + 1);
+                    self.rust_type_names(child, names, argument, depth + 1);
                 }
             }
             _ => {}

@@ -578,10 +578,11 @@ impl<'s> ScopeBuilder<'s> {
             "call_expression" => field("function") + "()",
             "new_expression" => field("constructor") + "()",
             "subscript_expression" => field("object") + "[]",
-            "await_expression"
-            | "parenthesized_expression"
-            | "non_null_expression"
-            | "spread_element" => node
+            "await_expression" => {
+                let inner = node.named_child(0);
+                inner.map_or("?".to_owned(), |inner| self.script_chain(inner) + "^")
+            }
+            "parenthesized_expression" | "non_null_expression" | "spread_element" => node
                 .named_child(0)
                 .map_or("?".to_owned(), |inner| self.script_chain(inner)),
             "as_expression" | "satisfies_expression" => match node.named_child(1) {
@@ -615,11 +616,19 @@ impl<'s> ScopeBuilder<'s> {
 
     fn script_annotation(&self, node: Node<'_>) -> String {
         let mut names = Vec::new();
-        self.script_type_names(node, &mut names, 0);
+        self.script_type_names(node, &mut names, false, 0);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         annotated(&names)
     }
 
-    fn script_type_names(&self, node: Node<'_>, names: &mut Vec<&'s str>, depth: usize) {
+    fn script_type_names(
+        &self,
+        node: Node<'_>,
+        names: &mut Vec<String>,
+        argument: bool,
+        depth: usize,
+    ) {
+        let mark = if argument { "~" } else { "" };
         match node.kind() {
             "type_identifier"
             | "predefined_type"
@@ -627,21 +636,30 @@ impl<'s> ScopeBuilder<'s> {
             | "this_type"
             | "identifier"
             | "member_expression"
-            | "this" => names.push(self.text(node)),
+            | "this" => {
+                names.push(format!("{mark}{}", self.text(node)));
+            }
             // A function gives what it returns.
             "function_type" => {
                 if let Some(kind) = node.child_by_field_name("return_type") {
-                    self.script_type_names(kind, names, depth + 1);
+                    self.script_type_names(kind, names, argument, depth + 1);
+                }
+            }
+            "array_type" | "tuple_type" => {
+                names.push(format!("{mark}Array"));
+                for child in children(node) {
+                    self.script_type_names(child, names, true, depth + 1);
                 }
             }
             "type_predicate" | "type_predicate_annotation" | "asserts_annotation" => {
-                names.push("boolean");
+                names.push("boolean".to_owned());
             }
             "object_type" | "mapped_type_clause" | "literal_type" | "conditional_type"
             | "lookup_type" | "index_type_query" => {}
-            _ if depth < 12 && names.len() < 12 => {
+            kind if depth < 12 && names.len() < 12 => {
+                let argument = argument || kind == "type_arguments";
                 for child in children(node) {
-                    self.script_type_names(child, names, depth + 1);
+                    self.script_type_names(child, names, argument, depth + 1);
                 }
             }
             _ => {}
