@@ -33,6 +33,8 @@ from pathlib import Path
 from common import Llmc
 
 ENDINGS = {"python": [".py"], "typescript": [".ts", ".tsx"], "javascript": [".js", ".ts"], "rust": [".rs"]}
+# tsserver finds the tests of some projects only if their scripts are open too.
+OPENED = {"typescript": [".ts", ".tsx", ".mts", ".js", ".jsx"]}
 FLAGS = {"rust": []}
 CLASS, METHOD, PROPERTY, ENUM, INTERFACE, FUNCTION, STRUCT = 5, 6, 7, 10, 11, 12, 23
 ASKED_KINDS = {CLASS, METHOD, ENUM, INTERFACE, FUNCTION, STRUCT}
@@ -132,13 +134,13 @@ def defined(server, root, files):
     return sorted(one for one in found if count[one[0], one[1]] == 1)
 
 
-def ask_server(options, target, files):
+def ask_server(options, target, files, opened):
     """The sampled symbols with the uses that the language server knows."""
     server = LanguageServer(options.server.split(), target, options.language)
-    for path in files[:MAX_OPEN]:
+    for path in opened[:MAX_OPEN]:
         server.open(path)
     server.settle()
-    asked = defined(server, target, files[:MAX_OPEN])
+    asked = defined(server, target, [path for path in files if path in set(opened[:MAX_OPEN])])
     random.Random(1).shuffle(asked)
     prefix = target.as_uri() + "/"
     answers = []
@@ -155,7 +157,12 @@ def ask_llmc(options, target, names):
     llmc = Llmc(options.llmc, target)
     answers = []
     for name in names:
-        found = llmc.ask("rag_where_used", symbol=name)
+        try:
+            found = llmc.ask("rag_where_used", symbol=name)
+        except RuntimeError as error:  # A definition that the grammar did not parse.
+            if "NOT_FOUND" not in str(error):
+                raise
+            found = {}
         if "handle" in found:
             found = llmc.behind(found["handle"])
         answers.append(found.get("sites", []))
@@ -179,13 +186,14 @@ def measure(options, name, folder):
     if not target.exists():
         shutil.copytree(folder, target, ignore=shutil.ignore_patterns(".git", "node_modules", "target"))
     hidden = lambda path: any(part.startswith(".") for part in path.relative_to(target).parts)
-    files = sorted(path for path in target.rglob("*")
-                   if path.suffix in ENDINGS[options.language] and path.is_file() and not hidden(path))
+    known = sorted(path for path in target.rglob("*") if path.is_file() and not hidden(path))
+    files = [path for path in known if path.suffix in ENDINGS[options.language]]
+    opened = [path for path in known if path.suffix in OPENED.get(options.language, ENDINGS[options.language])]
     cache = options.cache and options.cache / f"{name}-{options.symbols}.json"
     if cache and cache.exists():
         answers = json.loads(cache.read_text())
     else:
-        answers = ask_server(options, target, files)
+        answers = ask_server(options, target, files, opened)
         if cache:
             cache.write_text(json.dumps(answers))
     texts = {str(path.relative_to(target)): path.read_text(errors="replace").splitlines() for path in files}
@@ -194,7 +202,7 @@ def measure(options, name, folder):
     counts = {system: [0, 0, 0] for system in ("LLMC", "LLMC, confidence ≥ 0.5", "plain word")}
     causes, total, clear = collections.Counter(), 0, 0
     for (relative, qualified, bare, line, real), sites in zip(answers, mine_all):
-        real = {tuple(site) for site in real}
+        real = {tuple(site) for site in real if site[0] in texts}
         total += len(real)
         sites = {(site["path"], site["line"]): site["confidence"] for site in sites}
         sites = {site: sure for site, sure in sites.items() if site[0] in texts and site != (relative, line)}

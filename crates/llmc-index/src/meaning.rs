@@ -94,6 +94,21 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
         self.judge(&targets)
     }
 
+    /// Whether an impl block adds to an asked type.
+    pub(crate) fn has_impl(&mut self, block: &ResolvedSymbol) -> bool {
+        let table = block.source.names();
+        let named = table.named(&block.symbol.name).iter().copied();
+        let binding = named
+            .filter(|place| table.binding(*place).kind == BindingKind::Impl)
+            .find(|place| table.line_of(*place) == block.symbol.line);
+        let Some(binding) = binding.filter(|_| !self.incomplete) else {
+            return false;
+        };
+        self.resolver.begin();
+        let class = self.resolver.class_of_impl(&block.source, binding);
+        self.asked.contains(&class.identity())
+    }
+
     /// Whether another definition of the name overrides or implements an asked one.
     pub(crate) fn is_overridden_by(&mut self, other: &ResolvedSymbol) -> bool {
         if !self.member || self.incomplete {
@@ -107,7 +122,17 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
             return false;
         }
         self.resolver.begin();
-        let all = self.resolver.overridden(&place);
+        let mut all = self.resolver.overridden(&place);
+        // A member of an object literal implements that of the type that is expected there.
+        if let Some(chain) = place.source.names().receiver(place.start()) {
+            let (scope, chain) = (place.outer_scope(), chain.to_owned());
+            let values = self.resolver.chain(&place.source, scope, &chain);
+            for target in self.resolver.members(&values, &other.symbol.name) {
+                if let Target::Binding(found, _) = target {
+                    all.push(found.identity());
+                }
+            }
+        }
         let of = match is_family_language(language) {
             true => &self.family,
             false => &self.asked,

@@ -14,7 +14,7 @@ const MAX_MANIFESTS: usize = 400;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ModulePath {
     File(String),
-    /// A Python package without a file of its own.
+    /// A package without a file of its own.
     Folder(String),
 }
 
@@ -197,42 +197,67 @@ impl Modules {
         })
     }
 
-    /// The file of a crate's root, by the crate's name in code.
+    /// The root of a crate, by its name in code; a test names the crate that it lies beside.
     pub(crate) fn rust_crate(
         &mut self,
+        from: &str,
         name: &str,
         catalog: &Catalog,
         sources: &mut Sources<'_>,
-    ) -> Option<String> {
-        let folder = self
-            .packages("Cargo.toml", catalog, sources)
-            .get(name)?
-            .clone();
-        self.first(
-            &[
-                join(&folder, "src/lib.rs"),
-                join(&folder, "lib.rs"),
-                join(&folder, "src/main.rs"),
-            ],
-            catalog,
-        )
+    ) -> Option<ModulePath> {
+        if matches!(name, "std" | "core" | "alloc") {
+            return None;
+        }
+        let known = self.packages("Cargo.toml", catalog, sources).get(name);
+        if let Some(folder) = known.cloned() {
+            let roots = ["src/lib.rs", "lib.rs", "src/main.rs"];
+            let roots: Vec<String> = roots.iter().map(|root| join(&folder, root)).collect();
+            return self.first(&roots, catalog).map(ModulePath::File);
+        }
+        let folder = ["tests", "examples", "benches"].iter().find_map(|beside| {
+            let (before, _) = from.split_once(&format!("{beside}/"))?;
+            (before.is_empty() || before.ends_with('/')).then(|| before.trim_end_matches('/'))
+        })?;
+        Some(self.rust_root_in(&join(folder, "src"), catalog))
     }
 
-    /// The root file of the crate that a file belongs to.
-    pub(crate) fn rust_root(&mut self, from: &str, catalog: &Catalog) -> Option<String> {
+    fn rust_root_in(&mut self, folder: &str, catalog: &Catalog) -> ModulePath {
+        match self.first(&[join(folder, "lib.rs"), join(folder, "main.rs")], catalog) {
+            Some(file) => ModulePath::File(file),
+            None => ModulePath::Folder(folder.to_owned()),
+        }
+    }
+
+    /// The root of the crate that a file belongs to.
+    pub(crate) fn rust_root(&mut self, from: &str, catalog: &Catalog) -> ModulePath {
         let mut folder = folder_of(from);
         loop {
-            for name in ["lib.rs", "main.rs"] {
-                let path = join(folder, name);
-                if self.is_file(&path, catalog) {
-                    return Some(path);
-                }
+            let found = self.rust_root_in(folder, catalog);
+            if matches!(found, ModulePath::File(_)) || folder.rsplit('/').next() == Some("src") {
+                return found;
             }
             if self.is_file(&join(folder, "Cargo.toml"), catalog) || folder.is_empty() {
                 // A test, an example or a binary is a crate of its own.
-                return Some(from.to_owned());
+                return ModulePath::File(from.to_owned());
             }
             folder = folder_of(folder);
+        }
+    }
+
+    /// A module in a folder.
+    pub(crate) fn below(
+        &mut self,
+        folder: &str,
+        name: &str,
+        catalog: &Catalog,
+    ) -> Option<ModulePath> {
+        let rust = [
+            join(folder, &format!("{name}.rs")),
+            join(folder, &format!("{name}/mod.rs")),
+        ];
+        match self.first(&rust, catalog) {
+            Some(file) => Some(ModulePath::File(file)),
+            None => self.python_below(folder, name, catalog),
         }
     }
 

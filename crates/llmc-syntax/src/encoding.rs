@@ -204,9 +204,13 @@ impl FileScopes {
     fn decode(bytes: &mut Bytes<'_>, source: &str) -> Option<FileScopes> {
         let mut found = FileScopes::default();
         for place in 0..bytes.count(MAX_SCOPES)? {
+            let kind = bytes.pick(&SCOPE_KINDS)?;
+            // Every other scope lies in an earlier one, so the way up ends at the module.
+            if (kind == ScopeKind::Module) != (place == 0) {
+                return None;
+            }
             found.scopes.push(Scope {
-                kind: bytes.pick(&SCOPE_KINDS)?,
-                // A scope lies in an earlier one, so the way up ends.
+                kind,
                 parent: bytes.count(place.saturating_sub(1))?,
                 start: bytes.count(source.len())?,
                 end: bytes.count(source.len())?,
@@ -315,11 +319,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{ParseBudget, analyze};
+    use crate::{ParseBudget, analyze, find_scopes};
 
     fn sample() -> (&'static str, SyntaxAnalysis) {
         let source = "mod é {\n    pub struct Pool;\n    impl Pool {\n        fn take(&self) -> Conn { open(1) }\n    }\n}\n";
-        let found = analyze(Language::Rust, source, &mut ParseBudget::default()).expect("parsed");
+        let mut budget = ParseBudget::default();
+        let mut found = analyze(Language::Rust, source, &mut budget).expect("parsed");
+        found.scopes = find_scopes(Language::Rust, source, &mut budget).expect("parsed");
+        assert!(found.scopes.bindings.len() >= 4);
         assert!(found.definitions.len() >= 4 && found.references.len() >= 2);
         (source, found)
     }
@@ -332,6 +339,7 @@ mod tests {
         let got = SyntaxAnalysis::decode(&bytes, source).expect("decoded");
         assert_eq!(got.definitions, sent.definitions);
         assert_eq!(got.references, sent.references);
+        assert_eq!(got.scopes, sent.scopes);
         for cut in 0..bytes.len() {
             assert!(SyntaxAnalysis::decode(&bytes[..cut], source).is_none());
         }
@@ -392,6 +400,14 @@ mod tests {
                     prop_assert!(1 <= one.first_line && one.first_line <= one.line);
                     prop_assert!(one.line <= one.end_line && one.end_line <= lines);
                     prop_assert!(source[one.name_start..].starts_with(&one.name));
+                }
+                for (place, one) in found.scopes.scopes.iter().enumerate() {
+                    prop_assert!(one.parent < place || place == 0 && one.kind == ScopeKind::Module);
+                }
+                for one in &found.scopes.bindings {
+                    prop_assert!(one.scope < found.scopes.scopes.len());
+                    prop_assert!(one.context < found.scopes.scopes.len());
+                    prop_assert!(one.inner.is_none_or(|inner| inner < found.scopes.scopes.len()));
                 }
                 for one in &found.references {
                     prop_assert!(1 <= one.line && one.line <= lines);

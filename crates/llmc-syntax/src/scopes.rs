@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `pool.take()` | a name, a member of it, and a call; arguments are left out |
 //! | `rows[]` | an element, by index or by iteration |
+//! | `open.@0` | the first parameter of a function |
 //! | `job()^` | what is awaited, or unwrapped by `?` |
 //! | `<list,~Pool>` | a value whose type annotation names these types; `~` marks arguments of a type |
 //! | `{a\|b()}` | one of several values |
@@ -16,6 +17,9 @@
 mod python;
 mod rust;
 mod script;
+
+use std::cell::Cell;
+use std::collections::HashMap;
 
 use tree_sitter::Node;
 
@@ -105,7 +109,9 @@ pub(crate) const MAX_BINDINGS: usize = 100_000;
 pub(crate) const MAX_RECEIVERS: usize = 200_000;
 pub(crate) const MAX_CHAIN_BYTES: usize = 240;
 /// Deeper nodes are skipped: generated code only.
-const MAX_NODE_DEPTH: usize = 300;
+const MAX_NODE_DEPTH: usize = 400;
+/// Parts of one chain in one another.
+const MAX_CHAIN_DEPTH: usize = 60;
 /// Alternatives of one value.
 const MAX_ALTERNATIVES: usize = 6;
 
@@ -117,6 +123,10 @@ pub(crate) fn of_tree(language: Language, root: Node<'_>, source: &str) -> FileS
         returns: Vec::new(),
         selves: Vec::new(),
         depth: 0,
+        chain_depth: Cell::new(0),
+        called: None,
+        expected: None,
+        expectations: HashMap::new(),
     };
     let top = builder.open(ScopeKind::Module, 0, 0, source.len());
     match language {
@@ -137,6 +147,13 @@ struct ScopeBuilder<'s> {
     /// Per scope the name of the value whose method it is, if it is one.
     selves: Vec<Option<String>>,
     depth: usize,
+    chain_depth: Cell<usize>,
+    /// The chain of the call whose arguments come next, in scripts.
+    called: Option<String>,
+    /// The chain of the type that the object literal that comes next should have.
+    expected: Option<String>,
+    /// Per scope of an object literal the chain of the type that it should have.
+    expectations: HashMap<usize, String>,
 }
 
 impl<'s> ScopeBuilder<'s> {
@@ -264,21 +281,36 @@ impl<'s> ScopeBuilder<'s> {
         self.source.get(node.byte_range()).unwrap_or_default()
     }
 
-    /// Visits the children of a node, unless it lies too deep.
+    /// Goes one step deeper, unless that is too deep.
+    fn nested(&mut self, visit: impl FnOnce(&mut Self)) {
+        if self.depth < MAX_NODE_DEPTH {
+            self.depth += 1;
+            visit(self);
+            self.depth -= 1;
+        }
+    }
+
     fn each_child(
         &mut self,
         node: Node<'_>,
         scope: usize,
         mut visit: impl FnMut(&mut Self, Node<'_>, usize),
     ) {
-        if self.depth >= MAX_NODE_DEPTH {
-            return;
-        }
-        self.depth += 1;
         for child in children(node) {
             visit(self, child, scope);
         }
-        self.depth -= 1;
+    }
+
+    /// A chain within a chain; unknown if there are too many in one another.
+    fn nested_chain(&self, chain: impl FnOnce() -> String) -> String {
+        let depth = self.chain_depth.get();
+        if depth >= MAX_CHAIN_DEPTH {
+            return "?".to_owned();
+        }
+        self.chain_depth.set(depth + 1);
+        let found = chain();
+        self.chain_depth.set(depth);
+        bounded(found)
     }
 }
 

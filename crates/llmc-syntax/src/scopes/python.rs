@@ -6,6 +6,10 @@ use super::{BindingKind, ScopeBuilder, ScopeKind, annotated, children, either};
 
 impl ScopeBuilder<'_> {
     pub(super) fn python(&mut self, node: Node<'_>, scope: usize) {
+        self.nested(|builder| builder.python_node(node, scope));
+    }
+
+    fn python_node(&mut self, node: Node<'_>, scope: usize) {
         match node.kind() {
             "function_definition" => self.python_function(node, scope, false),
             "class_definition" => self.python_class(node, scope),
@@ -272,12 +276,12 @@ impl ScopeBuilder<'_> {
                         // A loop has taken the element already; an unpacked one is unknown.
                         None => "?".to_owned(),
                     };
-                    self.python_target(target, value, &chain, scope);
+                    self.nested(|builder| builder.python_target(target, value, &chain, scope));
                 }
             }
             "list_splat_pattern" | "parenthesized_expression" | "as_pattern_target" => {
                 for inner in children(target) {
-                    self.python_target(inner, None, chain, scope);
+                    self.nested(|builder| builder.python_target(inner, None, chain, scope));
                 }
             }
             _ => {}
@@ -366,6 +370,10 @@ impl ScopeBuilder<'_> {
     }
 
     fn python_chain(&self, node: Node<'_>) -> String {
+        self.nested_chain(|| self.python_chain_of(node))
+    }
+
+    fn python_chain_of(&self, node: Node<'_>) -> String {
         match node.kind() {
             "identifier" => self.text(node).to_owned(),
             "attribute" => match fields(node, "object", "attribute") {

@@ -6,6 +6,10 @@ use super::{BindingKind, ScopeBuilder, ScopeKind, annotated, children, either};
 
 impl<'s> ScopeBuilder<'s> {
     pub(super) fn rust(&mut self, node: Node<'_>, scope: usize) {
+        self.nested(|builder| builder.rust_node(node, scope));
+    }
+
+    fn rust_node(&mut self, node: Node<'_>, scope: usize) {
         match node.kind() {
             "use_declaration" => {
                 if let Some(argument) = node.child_by_field_name("argument") {
@@ -232,12 +236,12 @@ impl<'s> ScopeBuilder<'s> {
                     .into_iter()
                     .flatten()
                 {
-                    self.rust_use(one, &inner, scope);
+                    self.nested(|builder| builder.rust_use(one, &inner, scope));
                 }
             }
             "use_list" => {
                 for one in children(node) {
-                    self.rust_use(one, path, scope);
+                    self.nested(|builder| builder.rust_use(one, path, scope));
                 }
             }
             "use_wildcard" => {
@@ -344,7 +348,7 @@ impl<'s> ScopeBuilder<'s> {
                     .into_iter()
                     .filter(|child| Some(*child) != kind)
                 {
-                    self.rust_pattern(child, chain, scope);
+                    self.nested(|builder| builder.rust_pattern(child, chain, scope));
                 }
             }
             "struct_pattern" => {
@@ -357,23 +361,23 @@ impl<'s> ScopeBuilder<'s> {
                         let owner = kind.map_or("?".to_owned(), |kind| self.rust_chain(kind));
                         let member = format!("{owner}.{}", self.text(name));
                         let pattern = child.child_by_field_name("pattern").unwrap_or(name);
-                        self.rust_pattern(pattern, &member, scope);
+                        self.nested(|builder| builder.rust_pattern(pattern, &member, scope));
                     }
                 }
             }
             "tuple_pattern" | "slice_pattern" => {
                 for child in children(node) {
-                    self.rust_pattern(child, "?", scope);
+                    self.nested(|builder| builder.rust_pattern(child, "?", scope));
                 }
             }
             "match_pattern" => {
                 if let Some(inner) = node.named_child(0) {
-                    self.rust_pattern(inner, chain, scope);
+                    self.nested(|builder| builder.rust_pattern(inner, chain, scope));
                 }
             }
             _ => {
                 for child in children(node) {
-                    self.rust_pattern(child, chain, scope);
+                    self.nested(|builder| builder.rust_pattern(child, chain, scope));
                 }
             }
         }
@@ -406,11 +410,7 @@ impl<'s> ScopeBuilder<'s> {
                         _ => chain.clear(),
                     }
                     joined = false;
-                    self.depth += 1;
-                    if self.depth < super::MAX_NODE_DEPTH {
-                        self.rust_tokens(token, scope);
-                    }
-                    self.depth -= 1;
+                    self.nested(|builder| builder.rust_tokens(token, scope));
                 }
                 "?" => chain.push('^'),
                 _ => {
@@ -422,6 +422,10 @@ impl<'s> ScopeBuilder<'s> {
     }
 
     fn rust_chain(&self, node: Node<'_>) -> String {
+        self.nested_chain(|| self.rust_chain_of(node))
+    }
+
+    fn rust_chain_of(&self, node: Node<'_>) -> String {
         let field = |name: &str| match node.child_by_field_name(name) {
             Some(inner) => self.rust_chain(inner),
             None => "?".to_owned(),

@@ -1,11 +1,17 @@
 //! Scopes of JavaScript and TypeScript.
 
+mod chains;
+
 use tree_sitter::Node;
 
 use super::{BindingKind, ScopeBuilder, ScopeKind, annotated, child_of_kind, children, either};
 
 impl<'s> ScopeBuilder<'s> {
     pub(super) fn script(&mut self, node: Node<'_>, scope: usize) {
+        self.nested(|builder| builder.script_node(node, scope));
+    }
+
+    fn script_node(&mut self, node: Node<'_>, scope: usize) {
         match node.kind() {
             "import_statement" => self.script_import(node, scope),
             "export_statement" => self.script_export(node, scope),
@@ -122,8 +128,36 @@ impl<'s> ScopeBuilder<'s> {
                 self.each_child(node, scope, Self::script);
             }
             "object" | "object_type" => {
+                let expected = self.expected.take();
                 let inner = self.open_at(ScopeKind::Members, scope, node);
+                if let Some(expected) = expected {
+                    self.expectations.insert(inner, expected);
+                }
                 self.each_child(node, inner, Self::script);
+            }
+            "arguments" => {
+                let function = self.called.take();
+                for (place, argument) in children(node).into_iter().enumerate() {
+                    let object = argument.kind() == "object";
+                    self.expected = function
+                        .as_ref()
+                        .filter(|_| object)
+                        .map(|function| format!("{function}.@{place}"));
+                    self.script(argument, scope);
+                }
+                self.expected = None;
+            }
+            "call_expression" | "new_expression" => {
+                let function = node
+                    .child_by_field_name("function")
+                    .or_else(|| node.child_by_field_name("constructor"));
+                let chain = function.map(|function| self.script_chain(function));
+                for child in children(node) {
+                    if child.kind() == "arguments" {
+                        self.called.clone_from(&chain);
+                    }
+                    self.script(child, scope);
+                }
             }
             "pair" => self.script_pair(node, scope),
             "jsx_attribute" => {
@@ -145,9 +179,13 @@ impl<'s> ScopeBuilder<'s> {
         };
         match key.kind() {
             "property_identifier" => {
-                self.label(key);
+                let expected = self.expectations.get(&scope).cloned();
+                self.receiver(key, expected.clone().unwrap_or_default());
                 let chain = self.script_chain(value);
                 self.bind(scope, key, BindingKind::Field, chain);
+                if value.kind() == "object" {
+                    self.expected = expected.map(|of| format!("{of}.{}", self.text(key)));
+                }
             }
             _ => self.script(key, scope),
         }
@@ -276,7 +314,12 @@ impl<'s> ScopeBuilder<'s> {
                 self.script(name, scope);
                 None
             }
-            Some(name) => self.bind(scope, name, kind, String::new()),
+            Some(name) => {
+                if let Some(expected) = self.expectations.get(&scope) {
+                    self.receiver(name, expected.clone());
+                }
+                self.bind(scope, name, kind, String::new())
+            }
             None => None,
         };
         self.script_function(node, scope, binding);
@@ -289,8 +332,8 @@ impl<'s> ScopeBuilder<'s> {
         for child in children(node) {
             match child.kind() {
                 "formal_parameters" => {
-                    for parameter in children(child) {
-                        self.script_parameter(parameter, inner);
+                    for (place, parameter) in children(child).into_iter().enumerate() {
+                        self.script_parameter(parameter, place, inner);
                     }
                 }
                 "decorator" => self.script(child, scope),
@@ -319,7 +362,7 @@ impl<'s> ScopeBuilder<'s> {
         self.set_chain(binding, chain);
     }
 
-    fn script_parameter(&mut self, node: Node<'_>, inner: usize) {
+    fn script_parameter(&mut self, node: Node<'_>, place: usize, inner: usize) {
         let pattern = node.child_by_field_name("pattern").unwrap_or(node);
         let value = node.child_by_field_name("value");
         let chain = match (node.child_by_field_name("type"), value) {
@@ -328,6 +371,12 @@ impl<'s> ScopeBuilder<'s> {
             (None, None) => "?".to_owned(),
         };
         self.script_pattern(pattern, &chain, inner, inner);
+        if node.child_by_field_name("type").is_some() {
+            // By its place, for the object literals that callers pass.
+            let (name, start) = (format!("@{place}"), node.start_byte());
+            let kind = BindingKind::Parameter;
+            self.bind_name(inner, inner, &name, start, kind, chain.clone());
+        }
         // `constructor(private pool: Pool)` makes a field.
         if child_of_kind(node, "accessibility_modifier").is_some()
             && pattern.kind() == "identifier"
@@ -360,25 +409,31 @@ impl<'s> ScopeBuilder<'s> {
                             if let (Some(key), Some(value)) = (key, value) {
                                 let member = format!("{chain}.{}", self.text(key));
                                 self.receiver(key, chain.to_owned());
-                                self.script_pattern(value, &member, scope, context);
+                                self.nested(|builder| {
+                                    builder.script_pattern(value, &member, scope, context)
+                                });
                             }
                         }
                         _ => {
                             let name = part.child_by_field_name("left").unwrap_or(part);
                             let member = format!("{chain}.{}", self.text(name));
-                            self.script_pattern(part, &member, scope, context);
+                            self.nested(|builder| {
+                                builder.script_pattern(part, &member, scope, context)
+                            });
                         }
                     }
                 }
             }
             "array_pattern" => {
                 for part in children(node) {
-                    self.script_pattern(part, &format!("{chain}[]"), scope, context);
+                    self.nested(|builder| {
+                        builder.script_pattern(part, &format!("{chain}[]"), scope, context)
+                    });
                 }
             }
             "assignment_pattern" | "object_assignment_pattern" => {
                 if let Some(left) = node.child_by_field_name("left") {
-                    self.script_pattern(left, chain, scope, context);
+                    self.nested(|builder| builder.script_pattern(left, chain, scope, context));
                 }
                 if let Some(right) = node.child_by_field_name("right") {
                     self.script(right, scope);
@@ -386,7 +441,7 @@ impl<'s> ScopeBuilder<'s> {
             }
             "rest_pattern" => {
                 for part in children(node) {
-                    self.script_pattern(part, "?", scope, context);
+                    self.nested(|builder| builder.script_pattern(part, "?", scope, context));
                 }
             }
             _ => {}
@@ -439,6 +494,9 @@ impl<'s> ScopeBuilder<'s> {
                     _ => self.script_pattern(name, &chain, scope, scope),
                 }
                 if let Some(value) = value {
+                    if value.kind() == "object" {
+                        self.expected = typed.map(|typed| self.script_annotation(typed));
+                    }
                     self.script(value, scope);
                 }
             }
@@ -559,110 +617,6 @@ impl<'s> ScopeBuilder<'s> {
         {
             let chain = format!("<{}>", self.text(right));
             self.bind(scope, left, BindingKind::Variable, chain);
-        }
-    }
-
-    fn script_chain(&self, node: Node<'_>) -> String {
-        let field = |name: &str| match node.child_by_field_name(name) {
-            Some(inner) => self.script_chain(inner),
-            None => "?".to_owned(),
-        };
-        match node.kind() {
-            "identifier" | "this" | "super" | "type_identifier" | "undefined" => {
-                self.text(node).to_owned()
-            }
-            "member_expression" | "nested_identifier" => {
-                let name = node.child_by_field_name("property");
-                field("object") + "." + name.map_or("?", |name| self.text(name))
-            }
-            "call_expression" => field("function") + "()",
-            "new_expression" => field("constructor") + "()",
-            "subscript_expression" => field("object") + "[]",
-            "await_expression" => {
-                let inner = node.named_child(0);
-                inner.map_or("?".to_owned(), |inner| self.script_chain(inner) + "^")
-            }
-            "parenthesized_expression" | "non_null_expression" | "spread_element" => node
-                .named_child(0)
-                .map_or("?".to_owned(), |inner| self.script_chain(inner)),
-            "as_expression" | "satisfies_expression" => match node.named_child(1) {
-                Some(kind) => self.script_annotation(kind),
-                None => node
-                    .named_child(0)
-                    .map_or("?".to_owned(), |inner| self.script_chain(inner)),
-            },
-            "ternary_expression" => either(vec![field("consequence"), field("alternative")]),
-            "binary_expression" => {
-                let operator = node.child_by_field_name("operator");
-                match operator.map(|operator| operator.kind()) {
-                    Some("||" | "??" | "&&") => either(vec![field("left"), field("right")]),
-                    _ => "#".to_owned(),
-                }
-            }
-            "assignment_expression" => field("right"),
-            "string" | "template_string" => "\"".to_owned(),
-            "number" | "true" | "false" | "null" | "regex" | "unary_expression" => "#".to_owned(),
-            "array" => {
-                let values = children(node);
-                if values.is_empty() {
-                    return "[".to_owned();
-                }
-                let first = values.into_iter().take(4);
-                either(first.map(|value| self.script_chain(value)).collect())
-            }
-            _ => "?".to_owned(),
-        }
-    }
-
-    fn script_annotation(&self, node: Node<'_>) -> String {
-        let mut names = Vec::new();
-        self.script_type_names(node, &mut names, false, 0);
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        annotated(&names)
-    }
-
-    fn script_type_names(
-        &self,
-        node: Node<'_>,
-        names: &mut Vec<String>,
-        argument: bool,
-        depth: usize,
-    ) {
-        let mark = if argument { "~" } else { "" };
-        match node.kind() {
-            "type_identifier"
-            | "predefined_type"
-            | "nested_type_identifier"
-            | "this_type"
-            | "identifier"
-            | "member_expression"
-            | "this" => {
-                names.push(format!("{mark}{}", self.text(node)));
-            }
-            // A function gives what it returns.
-            "function_type" => {
-                if let Some(kind) = node.child_by_field_name("return_type") {
-                    self.script_type_names(kind, names, argument, depth + 1);
-                }
-            }
-            "array_type" | "tuple_type" => {
-                names.push(format!("{mark}Array"));
-                for child in children(node) {
-                    self.script_type_names(child, names, true, depth + 1);
-                }
-            }
-            "type_predicate" | "type_predicate_annotation" | "asserts_annotation" => {
-                names.push("boolean".to_owned());
-            }
-            "object_type" | "mapped_type_clause" | "literal_type" | "conditional_type"
-            | "lookup_type" | "index_type_query" => {}
-            kind if depth < 12 && names.len() < 12 => {
-                let argument = argument || kind == "type_arguments";
-                for child in children(node) {
-                    self.script_type_names(child, names, argument, depth + 1);
-                }
-            }
-            _ => {}
         }
     }
 }
