@@ -141,9 +141,11 @@ impl NameTable {
                 }
                 match (binding.kind, kind) {
                     (BindingKind::Impl | BindingKind::Export, _) => false,
-                    // The body of a Python class sees its own names; methods do not.
-                    (_, ScopeKind::Members) if self.language == Some(Language::Python) => {
-                        scope == from
+                    // The body of a Python class sees its own names; methods do not, and what they assign to
+                    // `self` is no name.
+                    (kind, ScopeKind::Members) if self.language == Some(Language::Python) => {
+                        let attribute = kind == BindingKind::Field && binding.context != scope;
+                        scope == from && !attribute
                     }
                     (BindingKind::Variable, ScopeKind::Members) => true,
                     (_, ScopeKind::Members) => false,

@@ -177,7 +177,7 @@ impl<'s> ScopeBuilder<'s> {
                 }
                 self.each_child(node, scope, Self::rust);
             }
-            "token_tree" => self.rust_tokens(node, scope),
+            "token_tree" => self.rust_tokens(node),
             "return_expression" => self.each_child(node, scope, Self::rust),
             _ => self.each_child(node, scope, Self::rust),
         }
@@ -210,6 +210,11 @@ impl<'s> ScopeBuilder<'s> {
                         .map_or("crate".to_owned(), |path| self.rust_chain(path));
                     let chain = format!("{}|{}", below(&chain), self.text(name));
                     self.bind(scope, name, BindingKind::Import, chain);
+                    if let Some(inner) =
+                        node.child_by_field_name("path").filter(|_| path.is_empty())
+                    {
+                        self.rust(inner, scope);
+                    }
                 }
             }
             "use_as_clause" => {
@@ -230,6 +235,9 @@ impl<'s> ScopeBuilder<'s> {
                 let inner = node
                     .child_by_field_name("path")
                     .map_or(path.to_owned(), |inner| below(&self.rust_chain(inner)));
+                if let Some(inner) = node.child_by_field_name("path").filter(|_| path.is_empty()) {
+                    self.rust(inner, scope);
+                }
                 for one in node
                     .child_by_field_name("list")
                     .map(children)
@@ -384,7 +392,7 @@ impl<'s> ScopeBuilder<'s> {
     }
 
     /// The arguments of a macro are tokens: chains are put together again from names, dots and brackets.
-    fn rust_tokens(&mut self, node: Node<'_>, scope: usize) {
+    fn rust_tokens(&mut self, node: Node<'_>) {
         let mut cursor = node.walk();
         let tokens: Vec<Node<'_>> = node.children(&mut cursor).collect();
         let mut chain = String::new();
@@ -410,7 +418,7 @@ impl<'s> ScopeBuilder<'s> {
                         _ => chain.clear(),
                     }
                     joined = false;
-                    self.nested(|builder| builder.rust_tokens(token, scope));
+                    self.nested(|builder| builder.rust_tokens(token));
                 }
                 "?" => chain.push('^'),
                 _ => {

@@ -4,7 +4,7 @@ mod chains;
 
 use tree_sitter::Node;
 
-use super::{BindingKind, ScopeBuilder, ScopeKind, annotated, child_of_kind, children, either};
+use super::{BindingKind, ScopeBuilder, ScopeKind, child_of_kind, children};
 
 impl<'s> ScopeBuilder<'s> {
     pub(super) fn script(&mut self, node: Node<'_>, scope: usize) {

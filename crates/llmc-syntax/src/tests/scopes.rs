@@ -104,6 +104,7 @@ export class Pool<T extends Job> extends Base implements Dial {
             "Property first <Wire>",
             "Function go {Wire()|one^.stop()}",
             "Variable one <Opts>.one",
+            "Parameter @0 <Opts>",
         ]
     );
     assert_eq!(receivers, ["this . last", "this.last . get", "one^ . stop"]);
