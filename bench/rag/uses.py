@@ -14,9 +14,11 @@ names of one letter and names that the language gives (`__init__`, `constructor`
 
 Trees and commits of the published figures (no dependencies installed):
 
-    python      pallets/flask 2ac89889, encode/httpx ae1b9f66, mahmoud/boltons 967864f8; not tuned on: pallets/click 2c8cd3ac
-    typescript  pmndrs/zustand f094eebe, honojs/hono 28a9c128, mobxjs/mobx 01211a69; not tuned on: ReactiveX/rxjs 54796b38
-    rust        BurntSushi/ripgrep 3fce3b5b
+    python      pallets/flask 2ac89889, encode/httpx ae1b9f66, mahmoud/boltons 967864f8;
+                not tuned on: pallets/click 2c8cd3ac, psf/requests 1f6589ec
+    typescript  pmndrs/zustand f094eebe, honojs/hono 28a9c128, typestack/class-validator 0853341c, mobxjs/mobx 01211a69;
+                not tuned on: sindresorhus/ky 3419113b
+    rust        BurntSushi/ripgrep 3fce3b5b, chronotope/chrono b04c42fd; not tuned on: indexmap-rs/indexmap 0a553502
 """
 
 import argparse
