@@ -1,6 +1,6 @@
 //! Questions about symbols: where one is used, its callers and its callees.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use llmc_host::{CancelToken, Roots};
 use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
@@ -11,11 +11,13 @@ use crate::catalog::Catalog;
 use crate::decimals::three_decimals;
 use crate::error::{Error, Result};
 use crate::index::Index;
+use crate::infer::{Resolver, Target};
+use crate::meaning::binding_of;
 use crate::snippet::Snippet;
 use crate::source::Sources;
 use crate::symbols::{self, ResolvedSymbol, are_compatible};
 use crate::text::TextSearcher;
-use crate::uses::{self, FoundUse};
+use crate::uses::{self, FoundUse, MAX_GUESS_CONFIDENCE, RESOLVED_CONFIDENCE};
 
 /// No further step is taken beyond this many uses,
 const MAX_USES: usize = 1000;
@@ -24,6 +26,8 @@ const MAX_LINEAGE_NODES: usize = 100;
 /// or this many neighbours of a snippet.
 const MAX_NEIGHBOURS: usize = 8;
 const MAX_DEPTH: usize = 5;
+/// Uses of one name that are resolved in one definition.
+const MAX_REFERENCES_OF_NAME: usize = 8;
 /// From this confidence on a function that is only mentioned counts as used.
 const MIN_MENTION_CONFIDENCE: f32 = 0.7;
 
@@ -406,12 +410,18 @@ pub(crate) fn callees(
 ) -> Result<Vec<(ResolvedSymbol, f32)>> {
     let parts = of.source.parts();
     let inside = of.symbol.first..=of.symbol.last;
-    let mut names: Vec<(&Reference, Option<&str>)> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
+    let mut by_name: HashMap<&str, Vec<&Reference>> = HashMap::new();
     for found in &parts.references {
         let line = u32::try_from(found.line).unwrap_or(u32::MAX);
-        let known = names.iter().any(|(known, _)| known.name == found.name);
-        if found.kind != ReferenceKind::Import && inside.contains(&line) && !known {
-            names.push((found, found.qualifier(&of.source.text)));
+        if found.kind != ReferenceKind::Import && inside.contains(&line) {
+            let known = by_name.entry(&found.name).or_insert_with(|| {
+                names.push(&found.name);
+                Vec::new()
+            });
+            if known.len() < MAX_REFERENCES_OF_NAME {
+                known.push(found);
+            }
         }
     }
     let imports: HashSet<&str> = parts
@@ -420,35 +430,96 @@ pub(crate) fn callees(
         .filter(|found| found.kind == ReferenceKind::Import)
         .map(|found| found.name.as_str())
         .collect();
-    let mut found = Vec::new();
-    for (reference, qualifier) in names {
+    let mut found: Vec<(ResolvedSymbol, f32)> = Vec::new();
+    for name in names {
         stop.check()?;
-        let name = reference.name.as_str();
         let candidates: Vec<ResolvedSymbol> = symbols::definitions_of(name, catalog, sources)?
             .into_iter()
             .filter(|one| {
                 let kind = one.symbol.kind;
                 let callable = kind.defines() && !kind.is_member_data();
-                callable && are_compatible(one.language(), parts.language)
+                callable && are_compatible(one.language(), parts.language) && !one.is(of)
             })
             .collect();
-        let rivals = candidates.len();
+        if candidates.is_empty() {
+            continue;
+        }
+        let mut callees = Callees::default();
+        for reference in &by_name[name] {
+            callees.add(of, reference, &candidates, &imports, catalog, sources);
+        }
+        found.extend(callees.likeliest());
+    }
+    Ok(found)
+}
+
+/// What the uses of one name call.
+#[derive(Default)]
+struct Callees {
+    resolved: Vec<ResolvedSymbol>,
+    guessed: Option<(ResolvedSymbol, f32)>,
+}
+
+impl Callees {
+    fn add(
+        &mut self,
+        of: &ResolvedSymbol,
+        reference: &Reference,
+        candidates: &[ResolvedSymbol],
+        imports: &HashSet<&str>,
+        catalog: &Catalog,
+        sources: &mut Sources<'_>,
+    ) {
+        let known = of.source.names().is_known();
+        if known {
+            let mut resolver = Resolver::new(catalog, sources);
+            let targets = resolver.targets(&of.source, reference);
+            let means = |one: &&ResolvedSymbol| {
+                let place = binding_of(one).map(|place| place.identity());
+                place.is_some_and(|place| {
+                    targets.iter().any(|target| match target {
+                        Target::Binding(found, _) => found.identity() == place,
+                        _ => false,
+                    })
+                })
+            };
+            if let Some(one) = candidates.iter().find(means) {
+                let step = is_lineage_step(one, reference.kind, RESOLVED_CONFIDENCE);
+                if step && !self.resolved.iter().any(|known| known.is(one)) {
+                    self.resolved.push(one.clone());
+                }
+                return;
+            }
+            let unknown = targets.iter().any(|one| matches!(one, Target::Unknown));
+            if !unknown && !targets.is_empty() {
+                return;
+            }
+        }
+        let qualifier = reference.qualifier(&of.source.text);
         let likeliest = candidates
-            .into_iter()
+            .iter()
             .map(|one| {
-                let sure = likelihood(of, &one, qualifier, &imports, rivals);
-                (one, sure)
+                let sure = likelihood(of, one, qualifier, imports, candidates.len());
+                let most = if known { MAX_GUESS_CONFIDENCE } else { 1.0 };
+                (one, sure.min(most))
             })
             .max_by(|a, b| a.1.total_cmp(&b.1).then_with(|| b.0.id().cmp(&a.0.id())));
         if let Some((one, sure)) = likeliest
             && sure >= 0.1
-            && !one.is(of)
-            && is_lineage_step(&one, reference.kind, sure)
+            && is_lineage_step(one, reference.kind, sure)
+            && self.guessed.as_ref().is_none_or(|(_, known)| *known < sure)
         {
-            found.push((one, sure));
+            self.guessed = Some((one.clone(), sure));
         }
     }
-    Ok(found)
+
+    fn likeliest(self) -> Vec<(ResolvedSymbol, f32)> {
+        if self.resolved.is_empty() {
+            return self.guessed.into_iter().collect();
+        }
+        let resolved = self.resolved.into_iter();
+        resolved.map(|one| (one, RESOLVED_CONFIDENCE)).collect()
+    }
 }
 
 /// The confidence that a call from one definition reaches the other; the table is in [`crate::resolve`].

@@ -1,4 +1,7 @@
-//! Which definition a use of a name means, and the confidence of that.
+//! Which definition a use of a name means, by its name and what stands around it.
+//!
+//! For languages whose names [`crate::infer`] does not resolve, and for uses whose receiver has an unknown type; there the
+//! confidence stays below 0.5.
 //!
 //! | confidence | because |
 //! |---|---|

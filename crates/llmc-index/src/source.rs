@@ -8,9 +8,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use llmc_host::Roots;
+use llmc_syntax::{Language, ParseBudget};
 
 use crate::catalog::{ContentHash, FileStamp};
 use crate::classify::MAX_FILE_BYTES;
+use crate::name_table::NameTable;
 use crate::prepare::{decoded, hash_of, stamp_of};
 use crate::units::{self, FileParts, Lines};
 
@@ -22,6 +24,7 @@ pub(crate) struct Source {
     stamp: FileStamp,
     parse_time: Duration,
     parts: OnceCell<FileParts>,
+    names: OnceCell<NameTable>,
 }
 
 impl Source {
@@ -29,6 +32,21 @@ impl Source {
     pub(crate) fn parts(&self) -> &FileParts {
         self.parts
             .get_or_init(|| units::split_within(&self.path, &self.text, self.parse_time))
+    }
+
+    /// The scopes and what they bind, computed at the first use; empty where names are not resolved.
+    pub(crate) fn names(&self) -> &NameTable {
+        self.names.get_or_init(|| {
+            let language = Language::detect(&self.path, &self.text);
+            let mut budget = ParseBudget::new(usize::MAX, self.parse_time);
+            let found = match language {
+                Some(language) if self.text.len() <= units::MAX_PARSED_BYTES => {
+                    llmc_syntax::find_scopes(language, &self.text, &mut budget)
+                }
+                _ => return NameTable::default(),
+            };
+            NameTable::new(language, found.unwrap_or_default(), &self.text)
+        })
     }
 
     pub(crate) fn lines(&self) -> Lines<'_> {
@@ -83,6 +101,7 @@ impl<'r> Sources<'r> {
             stamp,
             parse_time: self.parse_time,
             parts: OnceCell::new(),
+            names: OnceCell::new(),
         })
     }
 

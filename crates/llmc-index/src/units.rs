@@ -16,7 +16,7 @@ use llmc_syntax::{DefinitionKind, Language, ParseBudget, ParseFailure, SyntaxAna
 /// CPU time for one file; a grammar that takes longer falls back to windows.
 pub(crate) const MAX_PARSE_TIME: Duration = Duration::from_millis(1500);
 /// Larger sources are mostly tables, and a syntax tree takes eighty times their size in memory.
-const MAX_PARSED_BYTES: usize = 2 << 20;
+pub(crate) const MAX_PARSED_BYTES: usize = 2 << 20;
 /// Of one file; ids leave room for no more.
 pub(crate) const MAX_UNITS: usize = 1 << 16;
 

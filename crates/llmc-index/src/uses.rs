@@ -1,7 +1,8 @@
 //! Where a name is used.
 //!
-//! The index knows which units mention a name; the files, read and parsed for this answer, show where. Which definition a
-//! mention means is decided by scope and imports first and by the name last; see [`crate::resolve`].
+//! The index knows which units mention a name; the files, read and parsed for this answer, show where. In Python,
+//! JavaScript, TypeScript and Rust a mention is followed through scopes, imports and the types of receivers to its
+//! definition; see [`crate::meaning`]. Elsewhere the name decides; see [`crate::resolve`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -12,6 +13,7 @@ use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
 use crate::catalog::{Catalog, FileRow, file_of};
 use crate::classify::{Origin, Realm};
 use crate::error::Result;
+use crate::meaning::{Meaning, Verdict};
 use crate::resolve::NameInFile;
 use crate::source::{Source, Sources};
 use crate::symbols::{ResolvedSymbol, are_compatible};
@@ -21,6 +23,10 @@ use crate::units::Symbol;
 /// Parsed for one name.
 const MAX_PARSED_FILES: usize = 300;
 const MIN_CONFIDENCE: f32 = 0.1;
+/// Of a use that scopes, imports or the receiver's type resolve.
+pub(crate) const RESOLVED_CONFIDENCE: f32 = 0.95;
+/// Of a use whose receiver has an unknown type: the name alone speaks for it.
+pub(crate) const MAX_GUESS_CONFIDENCE: f32 = 0.45;
 
 /// One use of a symbol.
 pub(crate) struct FoundUse {
@@ -70,8 +76,8 @@ pub(crate) fn find_uses(
         return Ok(FoundUses::default());
     };
     let name = first.symbol.name.as_str();
-    let rivals = crate::symbols::definitions_of(name, catalog, sources)?;
-    let rivals = rivals
+    let same_name = crate::symbols::definitions_of(name, catalog, sources)?;
+    let rivals = same_name
         .iter()
         .filter(|rival| rival.symbol.kind.defines())
         .count();
@@ -79,9 +85,10 @@ pub(crate) fn find_uses(
     let mut files = files_using(name, defined, catalog, text)?;
     let unread = files.len().saturating_sub(MAX_PARSED_FILES);
     files.truncate(MAX_PARSED_FILES);
+    let mut meaning = Meaning::new(defined, catalog, sources);
     for file in files {
         stop.check()?;
-        let Some(source) = sources.get(&file.path) else {
+        let Some(source) = meaning.resolver.sources.get(&file.path) else {
             continue;
         };
         let parts = source.parts();
@@ -94,7 +101,14 @@ pub(crate) fn find_uses(
         let name_in_file = NameInFile::new(name, defined, rivals, &source);
         for reference in parts.references.iter().filter(|found| found.name == name) {
             let inside = innermost(&parts.symbols, reference);
-            let confidence = name_in_file.confidence(reference);
+            let confidence = match meaning.verdict(&source, reference) {
+                Verdict::Means => RESOLVED_CONFIDENCE,
+                Verdict::Other => continue,
+                Verdict::Unknown if source.names().is_known() && !meaning.is_incomplete() => {
+                    name_in_file.confidence(reference).min(MAX_GUESS_CONFIDENCE)
+                }
+                Verdict::Unknown => name_in_file.confidence(reference),
+            };
             if confidence < MIN_CONFIDENCE {
                 continue;
             }
@@ -107,6 +121,28 @@ pub(crate) fn find_uses(
                 confidence,
             });
         }
+    }
+    for one in &same_name {
+        let adds = match one.symbol.kind {
+            DefinitionKind::Impl => meaning.has_impl(one),
+            _ => meaning.is_overridden_by(one),
+        };
+        stop.check()?;
+        if !adds {
+            continue;
+        }
+        let kind = match one.symbol.kind {
+            DefinitionKind::Impl => ReferenceKind::Mention,
+            _ => ReferenceKind::Inherit,
+        };
+        found.push(FoundUse {
+            source: one.source.clone(),
+            origin: one.origin,
+            line: one.symbol.line,
+            kind,
+            inside: Some(one.symbol.clone()),
+            confidence: RESOLVED_CONFIDENCE,
+        });
     }
     found.sort_by(|a, b| {
         b.confidence

@@ -13,6 +13,7 @@ use crate::budget::{ParseBudget, ParseClock};
 use crate::language::Language;
 use crate::names::{assignment, declares_function, name_of};
 use crate::references::{Reference, ReferenceCollector};
+use crate::scopes::{self, FileScopes};
 use crate::service::{ParseFailure, ParseGoal, parse_within};
 use crate::table::{self, DefinitionNode, DefinitionScope, NameLocation};
 
@@ -105,11 +106,25 @@ pub fn analyze(
     parse_within(language, source, ParseGoal::References, budget)
 }
 
-/// See [`analyze`].
+/// The scopes of a source file; empty for languages whose names are not resolved.
+///
+/// # Errors
+/// Why the file is treated as plain text.
+pub fn find_scopes(
+    language: Language,
+    source: &str,
+    budget: &mut ParseBudget,
+) -> Result<FileScopes, ParseFailure> {
+    let found = parse_within(language, source, ParseGoal::Scopes, budget)?;
+    Ok(found.scopes)
+}
+
+/// What a parser finds in a source, as far as the goal asks for it.
 #[derive(Debug, Clone, Default)]
 pub struct SyntaxAnalysis {
     pub definitions: Vec<Definition>,
     pub references: Vec<Reference>,
+    pub scopes: FileScopes,
 }
 
 /// Parses a source with its grammar, in this process.
@@ -121,6 +136,12 @@ pub(crate) fn walk_source(
 ) -> Option<SyntaxAnalysis> {
     let grammar = language.grammar()?;
     let tree = parse(&grammar, source, None, clock)?;
+    if want == ParseGoal::Scopes {
+        return Some(SyntaxAnalysis {
+            scopes: scopes::of_tree(language, tree.root_node(), source),
+            ..SyntaxAnalysis::default()
+        });
+    }
     let mut walk = TreeWalk {
         source,
         grammar: &grammar,
@@ -140,6 +161,7 @@ pub(crate) fn walk_source(
     Some(SyntaxAnalysis {
         definitions: walk.found,
         references: walk.uses.map_or_else(Vec::new, |uses| uses.found),
+        scopes: FileScopes::default(),
     })
 }
 

@@ -6,6 +6,10 @@
 
 use crate::definitions::{Definition, DefinitionKind, MAX_DEFINITIONS, MAX_SIGNATURE_CHARS};
 use crate::references::{MAX_NAME_BYTES, MAX_REFERENCES, Reference, ReferenceKind};
+use crate::scopes::{
+    Binding, BindingKind, FileScopes, MAX_BINDINGS, MAX_CHAIN_BYTES, MAX_RECEIVERS, MAX_SCOPES,
+    Receiver, Scope, ScopeKind,
+};
 use crate::{Language, ParseGoal, SyntaxAnalysis};
 
 /// Increased with every change of what an analysis says about a source: by a grammar, its table or this encoding.
@@ -44,15 +48,40 @@ const REFERENCE_KINDS: [ReferenceKind; 4] = [
     ReferenceKind::Mention,
 ];
 
+const SCOPE_KINDS: [ScopeKind; 5] = [
+    ScopeKind::Module,
+    ScopeKind::Members,
+    ScopeKind::Namespace,
+    ScopeKind::Function,
+    ScopeKind::Block,
+];
+
+const BINDING_KINDS: [BindingKind; 10] = [
+    BindingKind::Import,
+    BindingKind::ImportAll,
+    BindingKind::Export,
+    BindingKind::Function,
+    BindingKind::Property,
+    BindingKind::Class,
+    BindingKind::Impl,
+    BindingKind::Parameter,
+    BindingKind::Variable,
+    BindingKind::Field,
+];
+
 impl ParseGoal {
     pub fn number(self) -> u8 {
         self as u8
     }
 
     pub fn from_number(number: u8) -> Option<ParseGoal> {
-        [ParseGoal::Definitions, ParseGoal::References]
-            .get(usize::from(number))
-            .copied()
+        [
+            ParseGoal::Definitions,
+            ParseGoal::References,
+            ParseGoal::Scopes,
+        ]
+        .get(usize::from(number))
+        .copied()
     }
 }
 
@@ -89,6 +118,7 @@ impl SyntaxAnalysis {
             put(out, found.name.len() as u64);
             put(out, found.line);
         }
+        self.scopes.encode(out);
     }
 
     /// The analysis of `source` in these bytes; `None` if it cannot be one.
@@ -142,11 +172,91 @@ impl SyntaxAnalysis {
                 start,
             });
         }
+        let scopes = FileScopes::decode(&mut bytes, source)?;
         bytes.0.is_empty().then_some(SyntaxAnalysis {
             definitions,
             references,
+            scopes,
         })
     }
+}
+
+impl FileScopes {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put(out, self.scopes.len() as u64);
+        for one in &self.scopes {
+            out.push(one.kind as u8);
+            put(out, one.parent as u64);
+            put(out, one.start as u64);
+            put(out, one.end as u64);
+        }
+        put(out, self.bindings.len() as u64);
+        for one in &self.bindings {
+            out.push(one.kind as u8);
+            put(out, one.scope as u64);
+            put(out, one.context as u64);
+            put(out, one.start as u64);
+            put(out, one.inner.map_or(0, |inner| inner as u64 + 1));
+            put_text(out, &one.name);
+            put_text(out, &one.chain);
+        }
+        put(out, self.receivers.len() as u64);
+        for one in &self.receivers {
+            put(out, one.start as u64);
+            put_text(out, &one.chain);
+        }
+    }
+
+    fn decode(bytes: &mut Bytes<'_>, source: &str) -> Option<FileScopes> {
+        let mut found = FileScopes::default();
+        for place in 0..bytes.count(MAX_SCOPES)? {
+            let kind = bytes.pick(&SCOPE_KINDS)?;
+            // Every other scope lies in an earlier one, so the way up ends at the module.
+            if (kind == ScopeKind::Module) != (place == 0) {
+                return None;
+            }
+            found.scopes.push(Scope {
+                kind,
+                parent: bytes.count(place.saturating_sub(1))?,
+                start: bytes.count(source.len())?,
+                end: bytes.count(source.len())?,
+            });
+        }
+        let last = found.scopes.len().checked_sub(1);
+        for _ in 0..bytes.count(MAX_BINDINGS)? {
+            let kind = bytes.pick(&BINDING_KINDS)?;
+            let (scope, context) = (bytes.count(last?)?, bytes.count(last?)?);
+            let start = bytes.count(source.len())?;
+            let inner = bytes.count(last? + 1)?.checked_sub(1);
+            found.bindings.push(Binding {
+                scope,
+                context,
+                name: bytes.text(MAX_NAME_BYTES)?,
+                start,
+                kind,
+                chain: bytes.text(MAX_CHAIN_BYTES)?,
+                inner,
+            });
+        }
+        let mut before = 0;
+        for _ in 0..bytes.count(MAX_RECEIVERS)? {
+            let start = bytes.count(source.len())?;
+            if start < before {
+                return None;
+            }
+            before = start;
+            found.receivers.push(Receiver {
+                start,
+                chain: bytes.text(MAX_CHAIN_BYTES)?,
+            });
+        }
+        Some(found)
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// Seven bits in each byte, the lowest first.
@@ -196,6 +306,12 @@ impl<'b> Bytes<'b> {
         all.get(usize::from(self.byte()?)).copied()
     }
 
+    fn text(&mut self, max: usize) -> Option<String> {
+        let length = self.count(max)?;
+        let text = std::str::from_utf8(self.take(length)?).ok()?;
+        Some(text.to_owned())
+    }
+
     fn name<'s>(&mut self, source: &'s str) -> Option<(usize, &'s str)> {
         let start = self.count(source.len())?;
         let length = self.count(source.len() - start)?;
@@ -209,11 +325,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{ParseBudget, analyze};
+    use crate::{ParseBudget, analyze, find_scopes};
 
     fn sample() -> (&'static str, SyntaxAnalysis) {
         let source = "mod é {\n    pub struct Pool;\n    impl Pool {\n        fn take(&self) -> Conn { open(1) }\n    }\n}\n";
-        let found = analyze(Language::Rust, source, &mut ParseBudget::default()).expect("parsed");
+        let mut budget = ParseBudget::default();
+        let mut found = analyze(Language::Rust, source, &mut budget).expect("parsed");
+        found.scopes = find_scopes(Language::Rust, source, &mut budget).expect("parsed");
+        assert!(found.scopes.bindings.len() >= 4);
         assert!(found.definitions.len() >= 4 && found.references.len() >= 2);
         (source, found)
     }
@@ -226,6 +345,7 @@ mod tests {
         let got = SyntaxAnalysis::decode(&bytes, source).expect("decoded");
         assert_eq!(got.definitions, sent.definitions);
         assert_eq!(got.references, sent.references);
+        assert_eq!(got.scopes, sent.scopes);
         for cut in 0..bytes.len() {
             assert!(SyntaxAnalysis::decode(&bytes[..cut], source).is_none());
         }
@@ -244,7 +364,17 @@ mod tests {
         for language in Language::ALL {
             assert_eq!(Language::from_number(language.number()), Some(language));
         }
-        for goal in [ParseGoal::Definitions, ParseGoal::References] {
+        for (number, kind) in SCOPE_KINDS.iter().enumerate() {
+            assert_eq!(*kind as usize, number);
+        }
+        for (number, kind) in BINDING_KINDS.iter().enumerate() {
+            assert_eq!(*kind as usize, number);
+        }
+        for goal in [
+            ParseGoal::Definitions,
+            ParseGoal::References,
+            ParseGoal::Scopes,
+        ] {
             assert_eq!(ParseGoal::from_number(goal.number()), Some(goal));
         }
         assert_eq!(Language::from_number(200), None);
@@ -276,6 +406,14 @@ mod tests {
                     prop_assert!(1 <= one.first_line && one.first_line <= one.line);
                     prop_assert!(one.line <= one.end_line && one.end_line <= lines);
                     prop_assert!(source[one.name_start..].starts_with(&one.name));
+                }
+                for (place, one) in found.scopes.scopes.iter().enumerate() {
+                    prop_assert!(one.parent < place || place == 0 && one.kind == ScopeKind::Module);
+                }
+                for one in &found.scopes.bindings {
+                    prop_assert!(one.scope < found.scopes.scopes.len());
+                    prop_assert!(one.context < found.scopes.scopes.len());
+                    prop_assert!(one.inner.is_none_or(|inner| inner < found.scopes.scopes.len()));
                 }
                 for one in &found.references {
                     prop_assert!(1 <= one.line && one.line <= lines);

@@ -9,6 +9,7 @@
 //! is not an error, since its text can still be shown.
 //!
 //! - [`definitions`], [`analyze`]: what a file defines, and also which names it uses ([`Reference`])
+//! - [`find_scopes`]: the scopes of a file and what each binds its names to ([`FileScopes`])
 //! - [`outline()`]: the definitions as indented lines
 //! - [`set_parse_service`], [`parse_here`]: where parsing happens; the program passes every source to a worker process, and
 //!   `encoding` is the form in which a worker's answer comes back
@@ -20,6 +21,7 @@ mod language;
 mod names;
 mod outline;
 mod references;
+mod scopes;
 mod service;
 mod table;
 #[cfg(test)]
@@ -27,12 +29,13 @@ mod tests;
 
 pub use budget::{ParseBudget, thread_cpu_time};
 pub use definitions::{
-    Definition, DefinitionKind, SyntaxAnalysis, analyze, definitions, find_definitions,
+    Definition, DefinitionKind, SyntaxAnalysis, analyze, definitions, find_definitions, find_scopes,
 };
 pub use encoding::{ANALYSIS_VERSION, MAX_ANALYSIS_BYTES};
 pub use language::Language;
 pub use outline::{FileOutline, outline};
 pub use references::{Reference, ReferenceKind};
+pub use scopes::{Binding, BindingKind, FileScopes, Receiver, Scope, ScopeKind};
 pub use service::{
     ParseFailure, ParseGoal, ParseReply, ParseRequest, ParseService, parse_here, set_parse_service,
 };

@@ -199,6 +199,11 @@ const CALLEE: &[&str] = &[
     "suffix",
     "member",
 ];
+/// Names before the bracket of a Python type.
+const TYPE_CONSTRUCTORS: &[&str] = &[
+    "Union", "Optional", "Callable", "List", "Dict", "Sequence", "Mapping", "Iterable", "Tuple",
+    "Type",
+];
 /// Fields whose content a type derives from, in grammars without a node for it.
 const BASES: &[&str] = &["superclasses", "trait"];
 
@@ -284,7 +289,9 @@ impl ReferenceCollector {
             field,
             import: bits & IMPORT != 0 || outer.is_some_and(|outer| outer.import),
             inherit: bits & INHERIT != 0 || is_base || outer.is_some_and(|outer| outer.inherit),
-            typed: bits & TYPE != 0 || outer.is_some_and(|outer| outer.typed),
+            typed: bits & TYPE != 0
+                || outer.is_some_and(|outer| outer.typed)
+                || self.names_in_strings(node, source),
         });
         if bits & QUOTED != 0 && self.path.last().is_some_and(|here| here.typed) {
             self.add_quoted_names(node, source);
@@ -320,6 +327,25 @@ impl ReferenceCollector {
             line: node.start_position().row as u64 + 1,
             start: range.start,
         });
+    }
+
+    /// Whether strings in a node name things: Python's `__all__`, and types such as `Union["Pool", None]`.
+    fn names_in_strings(&self, node: Node<'_>, source: &str) -> bool {
+        let text = || source.get(node.byte_range()).unwrap_or_default();
+        match node.kind() {
+            "assignment" | "augmented_assignment" if self.path.len() <= 3 => {
+                text().starts_with("__all__")
+            }
+            "subscript" if self.path.len() <= 6 => {
+                let text = text();
+                let name = text.strip_prefix("typing.").or(text.strip_prefix("t."));
+                TYPE_CONSTRUCTORS.iter().any(|known| {
+                    let rest = name.unwrap_or(text).strip_prefix(known);
+                    rest.is_some_and(|rest| rest.starts_with('['))
+                })
+            }
+            _ => false,
+        }
     }
 
     /// Adds the names in a type annotation that is written as a string.

@@ -19,6 +19,8 @@ pub enum ParseGoal {
     Definitions,
     /// What it defines and which names it uses, all of it.
     References,
+    /// Its scopes and what they bind names to, and nothing else.
+    Scopes,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -5,6 +5,7 @@ use super::definitions::parse;
 use super::*;
 
 mod more_languages;
+mod scopes;
 mod uses;
 
 /// The definitions as `line kind name`, one a line.

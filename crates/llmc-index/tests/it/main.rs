@@ -15,5 +15,6 @@ mod meaning;
 mod messy;
 mod parsing;
 mod updates;
+mod uses;
 mod watching;
 mod work;

@@ -108,6 +108,7 @@ fn attack(request: &ParseRequest<'_>) -> ParseReply {
         analysis: Some(SyntaxAnalysis {
             definitions: definitions.collect(),
             references: Vec::new(),
+            ..SyntaxAnalysis::default()
         }),
         ..ParseReply::default()
     }
@@ -157,7 +158,11 @@ fn finds() {
         ),
         (Language::Bash, "a() {\n  b\n}\na\n"),
     ] {
-        for goal in [ParseGoal::Definitions, ParseGoal::References] {
+        for goal in [
+            ParseGoal::Definitions,
+            ParseGoal::References,
+            ParseGoal::Scopes,
+        ] {
             let request = ParseRequest {
                 language,
                 goal,
@@ -168,7 +173,9 @@ fn finds() {
             let there = pool.parse(&request, soon()).unwrap();
             assert!(there.cpu_time > Duration::ZERO);
             let there = there.analysis.unwrap();
-            assert!(!here.definitions.is_empty());
+            let scopes = goal == ParseGoal::Scopes;
+            assert_eq!(here.definitions.is_empty(), scopes);
+            assert_eq!(here.scopes, there.scopes, "{language:?}");
             assert_eq!(here.definitions, there.definitions, "{language:?}");
             assert_eq!(here.references, there.references, "{language:?}");
         }
