@@ -189,7 +189,13 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         {
             return self.module_at(path);
         }
-        vec![Target::External]
+        // Code that does not say where a name comes from may still mean the workspace's: a script, a macro.
+        let defined = self.catalog.symbols_named(name, 1).unwrap_or_default();
+        if defined.is_empty() {
+            vec![Target::External]
+        } else {
+            vec![Target::Unknown]
+        }
     }
 
     /// What the imports of everything bring under a name.

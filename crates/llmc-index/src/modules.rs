@@ -205,7 +205,8 @@ impl Modules {
         catalog: &Catalog,
         sources: &mut Sources<'_>,
     ) -> Option<ModulePath> {
-        if matches!(name, "std" | "core" | "alloc") {
+        let outside = matches!(name, "std" | "core" | "alloc");
+        if outside || !name.starts_with(char::is_lowercase) {
             return None;
         }
         let known = self.packages("Cargo.toml", catalog, sources).get(name);

@@ -75,7 +75,7 @@ impl<T: Dial> Pool<T> {
             "Variable one Wire.open()^",
         ]
     );
-    assert_eq!(receivers, ["Wire . open", "one . name"]);
+    assert_eq!(receivers, ["crate . net", "Wire . open", "one . name"]);
 }
 
 #[cfg(feature = "heavy-grammars")]
