@@ -3,6 +3,7 @@
 mod content_kinds;
 mod embedded;
 mod macro_items;
+mod type_signatures;
 
 use std::ops::ControlFlow;
 
@@ -135,7 +136,12 @@ pub(crate) fn walk_source(
     clock: &ParseClock,
 ) -> Option<SyntaxAnalysis> {
     let grammar = language.grammar()?;
-    let tree = parse(&grammar, source, None, clock)?;
+    let mut tree = parse(&grammar, source, None, clock)?;
+    if let Language::TypeScript | Language::Tsx = language
+        && let Some(better) = type_signatures::parse_again(&grammar, &tree, source, clock)
+    {
+        tree = better;
+    }
     if want == ParseGoal::Scopes {
         return Some(SyntaxAnalysis {
             scopes: scopes::of_tree(language, tree.root_node(), source),

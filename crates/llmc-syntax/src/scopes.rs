@@ -56,7 +56,7 @@ pub enum BindingKind {
     ImportAll,
     /// Under another name for importers: `module|name`, without a module for a name of this file.
     Export,
-    /// The chain is what it returns.
+    /// The chain is what it returns. A type's call signature has the name `()`.
     Function,
     /// A function that is read like a field.
     Property,

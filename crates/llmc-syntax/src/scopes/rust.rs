@@ -253,9 +253,11 @@ impl<'s> ScopeBuilder<'s> {
                 }
             }
             "use_wildcard" => {
-                let inner = node
-                    .named_child(0)
-                    .map_or(path.to_owned(), |inner| below(&self.rust_chain(inner)));
+                let module = node.named_child(0);
+                if let Some(module) = module.filter(|_| path.is_empty()) {
+                    self.rust(module, scope);
+                }
+                let inner = module.map_or(path.to_owned(), |inner| below(&self.rust_chain(inner)));
                 let start = node.start_byte();
                 self.bind_name(scope, scope, "*", start, BindingKind::ImportAll, inner);
             }
@@ -491,6 +493,11 @@ impl<'s> ScopeBuilder<'s> {
             "type_cast_expression" => node
                 .child_by_field_name("type")
                 .map_or("?".to_owned(), |kind| self.rust_annotation(kind)),
+            // What it returns, as for the type of a function; names inside of a block are not known outside.
+            "closure_expression" => match node.child_by_field_name("body") {
+                Some(body) if body.kind() != "block" => self.rust_chain(body),
+                _ => "?".to_owned(),
+            },
             "string_literal" | "raw_string_literal" => "\"".to_owned(),
             "boolean_literal" | "char_literal" | "float_literal" => "#".to_owned(),
             "match_expression" => either(

@@ -110,6 +110,42 @@ export class Pool<T extends Job> extends Base implements Dial {
     assert_eq!(receivers, ["this . last", "this.last . get", "one^ . stop"]);
 }
 
+#[cfg(feature = "heavy-grammars")]
+#[test]
+fn signatures_that_start_with_a_type_parameter_do_not_end_a_file() {
+    let source = "interface Make extends Base {
+  // one
+  <T>(value: T): T
+  // two
+  <T>(name: string, value: T): Box<T>
+}
+export function after<T>(value: T) {
+    return value as Make
+}
+";
+    let (bindings, _) = told("a.ts", source);
+    assert_eq!(
+        bindings,
+        [
+            "Class Make Base",
+            "Function () <T>",
+            "Variable T ?",
+            "Variable value <T>",
+            "Parameter @0 <T>",
+            "Function () <Box,~T>",
+            "Variable T ?",
+            "Variable name <string>",
+            "Parameter @0 <string>",
+            "Variable value <T>",
+            "Parameter @1 <T>",
+            "Function after <Make>",
+            "Variable T ?",
+            "Variable value <T>",
+            "Parameter @0 <T>",
+        ]
+    );
+}
+
 #[test]
 fn a_deep_source_ends() {
     let source = format!("x = {}1{}\n", "(".repeat(5000), ")".repeat(5000));
