@@ -1,23 +1,27 @@
 //! Questions about symbols: where one is used, its callers and its callees.
 
-use std::collections::{HashMap, HashSet};
+mod callees;
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use llmc_host::{CancelToken, Roots};
-use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
+use llmc_syntax::{DefinitionKind, ReferenceKind};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalog::Catalog;
 use crate::decimals::three_decimals;
+use crate::elsewhere::UsesElsewhere;
 use crate::error::{Error, Result};
 use crate::index::Index;
-use crate::infer::{Resolver, Target};
-use crate::meaning::binding_of;
 use crate::snippet::Snippet;
 use crate::source::Sources;
-use crate::symbols::{self, ResolvedSymbol, are_compatible};
+use crate::symbols::{self, ResolvedSymbol};
 use crate::text::TextSearcher;
-use crate::uses::{self, FoundUse, MAX_GUESS_CONFIDENCE, RESOLVED_CONFIDENCE};
+use crate::uses::{self, FoundUse};
+
+pub(crate) use self::callees::callees;
 
 /// No further step is taken beyond this many uses,
 const MAX_USES: usize = 1000;
@@ -26,8 +30,6 @@ const MAX_LINEAGE_NODES: usize = 100;
 /// or this many neighbours of a snippet.
 const MAX_NEIGHBOURS: usize = 8;
 const MAX_DEPTH: usize = 5;
-/// Uses of one name that are resolved in one definition.
-const MAX_REFERENCES_OF_NAME: usize = 8;
 /// From this confidence on a function that is only mentioned counts as used.
 const MIN_MENTION_CONFIDENCE: f32 = 0.7;
 
@@ -43,6 +45,9 @@ pub struct UseSite {
     /// From 0 to 1.
     #[serde(serialize_with = "three_decimals")]
     pub confidence: f32,
+    /// The base's member that it is a use of; the asked override may be what it reaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
     /// Steps from the symbol, if more than one.
     #[serde(skip_serializing_if = "is_direct")]
     pub depth: usize,
@@ -64,6 +69,9 @@ pub struct SymbolUses {
     /// The uses, the surest first.
     pub sites: Vec<UseSite>,
     pub total: usize,
+    /// Uses of the name that are not among the sites.
+    #[serde(skip_serializing_if = "UsesElsewhere::is_empty")]
+    pub elsewhere: UsesElsewhere,
     /// The last step, if too many uses kept the search from the requested depth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth_reached: Option<usize>,
@@ -92,6 +100,9 @@ pub struct LineageNode {
     /// From 0 to 1; the product of the steps.
     #[serde(serialize_with = "three_decimals")]
     pub confidence: f32,
+    /// The base's member that it calls; the override may be what it reaches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub through: Option<String>,
 }
 
 /// The callers or callees of a symbol, over several steps.
@@ -103,6 +114,9 @@ pub struct Lineage {
     /// Nearest first.
     pub nodes: Vec<LineageNode>,
     pub total: usize,
+    /// Uses of the name that are not of this symbol.
+    #[serde(skip_serializing_if = "UsesElsewhere::is_empty")]
+    pub elsewhere: UsesElsewhere,
     /// The last step, if too many symbols kept the search from the requested depth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth_reached: Option<usize>,
@@ -150,6 +164,7 @@ impl Index {
             let asked = symbols::resolve_name(symbol, catalog, &mut sources)?;
             let name = asked.first().map(ResolvedSymbol::name).unwrap_or_default();
             let mut all: Vec<UseSite> = Vec::new();
+            let mut elsewhere = UsesElsewhere::default();
             let mut unread = 0;
             let mut depth_reached = None;
             let deepest = depth.clamp(1, MAX_DEPTH);
@@ -160,6 +175,9 @@ impl Index {
                 for (defined, sure) in level {
                     let sites = uses::find_uses(&defined, catalog, text, &mut sources, stop)?;
                     unread += sites.unread;
+                    if depth == 1 {
+                        elsewhere = sites.elsewhere;
+                    }
                     for site in sites.found {
                         let known = all
                             .iter()
@@ -186,6 +204,7 @@ impl Index {
                 symbol: name,
                 total: all.len(),
                 sites: all,
+                elsewhere,
                 depth_reached,
                 unread_files: unread,
                 ambiguous: ambiguous(&asked),
@@ -209,6 +228,7 @@ impl Index {
             let mut sources = Sources::new(roots);
             let asked = symbols::resolve_name(symbol, catalog, &mut sources)?;
             let mut nodes = Vec::new();
+            let mut elsewhere = UsesElsewhere::default();
             let mut unread = 0;
             let mut depth_reached = None;
             let deepest = depth.clamp(1, MAX_DEPTH);
@@ -216,32 +236,43 @@ impl Index {
             let mut level: Vec<(ResolvedSymbol, f32)> =
                 asked.iter().map(|one| (one.clone(), 1.0)).collect();
             for depth in 1..=deepest {
-                let mut next: Vec<(ResolvedSymbol, f32)> = Vec::new();
+                let mut next: Vec<LineageStep> = Vec::new();
                 for (from, sure) in level {
                     let steps = match direction {
                         LineageDirection::Callers => {
                             let found = callers(&from, catalog, text, &mut sources, stop)?;
                             unread += found.unread;
+                            // Of several definitions each has uses of the others.
+                            if depth == 1 && asked.len() == 1 {
+                                elsewhere = found.elsewhere;
+                            }
                             found.users
                         }
-                        LineageDirection::Callees => callees(&from, catalog, &mut sources, stop)?,
+                        LineageDirection::Callees => {
+                            let called = callees(&from, catalog, &mut sources, stop)?;
+                            let steps = called.into_iter();
+                            steps.map(|(to, step)| LineageStep::new(to, step)).collect()
+                        }
                     };
-                    for (to, step) in steps {
-                        if done.insert(to.id()) {
-                            next.push((to, sure * step));
+                    for mut step in steps {
+                        if done.insert(step.to.id()) {
+                            step.confidence *= sure;
+                            next.push(step);
                         }
                     }
                 }
-                next.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.id().cmp(&b.0.id())));
-                for (to, sure) in &next {
+                next.sort_by(LineageStep::surest_first);
+                for step in &next {
                     nodes.push(LineageNode {
-                        symbol: to.name(),
-                        src: to.src(),
+                        symbol: step.to.name(),
+                        src: step.to.src(),
                         depth,
-                        confidence: *sure,
+                        confidence: step.confidence,
+                        through: step.through.clone(),
                     });
                 }
-                level = next;
+                let steps = next.into_iter();
+                level = steps.map(|step| (step.to, step.confidence)).collect();
                 if nodes.len() >= MAX_LINEAGE_NODES && !level.is_empty() && depth < deepest {
                     depth_reached = Some(depth);
                     break;
@@ -252,6 +283,7 @@ impl Index {
                 direction,
                 total: nodes.len(),
                 nodes,
+                elsewhere,
                 depth_reached,
                 unread_files: unread,
                 ambiguous: ambiguous(&asked),
@@ -308,16 +340,17 @@ fn callers_and_callees(
     let mut done: HashSet<String> = of.iter().map(ResolvedSymbol::src).collect();
     let mut level: Vec<ResolvedSymbol> = of.iter().take(1).cloned().collect();
     for depth in 1..=deepest {
-        let mut near: Vec<(ResolvedSymbol, f32)> = Vec::new();
+        let mut near: Vec<LineageStep> = Vec::new();
         for one in &level {
             let callers = callers(one, catalog, text, sources, stop)?;
             found.unread_files += callers.unread;
             near.extend(callers.users);
-            near.extend(callees(one, catalog, sources, stop)?);
+            let called = callees(one, catalog, sources, stop)?.into_iter();
+            near.extend(called.map(|(to, step)| LineageStep::new(to, step)));
         }
-        near.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.id().cmp(&b.0.id())));
-        near.retain(|(one, _)| done.insert(one.src()));
-        level = near.into_iter().map(|(one, _)| one).collect();
+        near.sort_by(LineageStep::surest_first);
+        near.retain(|step| done.insert(step.to.src()));
+        level = near.into_iter().map(|step| step.to).collect();
         all.extend(level.iter().cloned());
         if all.len() >= MAX_NEIGHBOURS && !level.is_empty() && depth < deepest {
             found.depth_reached = Some(depth);
@@ -335,6 +368,7 @@ fn use_site(site: &FoundUse, depth: usize, sure: f32) -> UseSite {
         symbol: site.user().map(|user| user.name()).unwrap_or_default(),
         text: site.text(),
         confidence: sure,
+        through: site.through.clone(),
         depth,
     }
 }
@@ -367,10 +401,32 @@ pub(crate) fn is_lineage_step(to: &ResolvedSymbol, kind: ReferenceKind, confiden
 
 /// Definitions that call a symbol or derive from it.
 struct Callers {
-    /// With the confidence.
-    users: Vec<(ResolvedSymbol, f32)>,
+    users: Vec<LineageStep>,
+    elsewhere: UsesElsewhere,
     /// Files that were not read.
     unread: usize,
+}
+
+/// A symbol that is one step away.
+struct LineageStep {
+    to: ResolvedSymbol,
+    confidence: f32,
+    through: Option<String>,
+}
+
+impl LineageStep {
+    fn new(to: ResolvedSymbol, confidence: f32) -> Self {
+        Self {
+            to,
+            confidence,
+            through: None,
+        }
+    }
+
+    fn surest_first(a: &Self, b: &Self) -> Ordering {
+        let surer = b.confidence.total_cmp(&a.confidence);
+        surer.then_with(|| a.to.id().cmp(&b.to.id()))
+    }
 }
 
 fn callers(
@@ -385,181 +441,25 @@ fn callers(
         .found
         .into_iter()
         .filter(|site| is_lineage_step(of, site.kind, site.confidence));
-    let mut users: Vec<(ResolvedSymbol, f32)> = Vec::new();
+    let mut users: Vec<LineageStep> = Vec::new();
     let mut known: HashSet<(String, u32)> = HashSet::new();
     for site in calls {
         if let Some(user) = site.user()
             && !user.is(of)
             && known.insert((user.source.path.clone(), user.symbol.line))
         {
-            users.push((user, site.confidence));
+            users.push(LineageStep {
+                to: user,
+                confidence: site.confidence,
+                through: site.through,
+            });
         }
     }
     Ok(Callers {
         users,
+        elsewhere: sites.elsewhere,
         unread: sites.unread,
     })
-}
-
-/// What a symbol calls, with the confidence: for each name the likeliest definition.
-pub(crate) fn callees(
-    of: &ResolvedSymbol,
-    catalog: &Catalog,
-    sources: &mut Sources<'_>,
-    stop: &CancelToken,
-) -> Result<Vec<(ResolvedSymbol, f32)>> {
-    let parts = of.source.parts();
-    let inside = of.symbol.first..=of.symbol.last;
-    let mut names: Vec<&str> = Vec::new();
-    let mut by_name: HashMap<&str, Vec<&Reference>> = HashMap::new();
-    for found in &parts.references {
-        let line = u32::try_from(found.line).unwrap_or(u32::MAX);
-        if found.kind != ReferenceKind::Import && inside.contains(&line) {
-            let known = by_name.entry(&found.name).or_insert_with(|| {
-                names.push(&found.name);
-                Vec::new()
-            });
-            if known.len() < MAX_REFERENCES_OF_NAME {
-                known.push(found);
-            }
-        }
-    }
-    let imports: HashSet<&str> = parts
-        .references
-        .iter()
-        .filter(|found| found.kind == ReferenceKind::Import)
-        .map(|found| found.name.as_str())
-        .collect();
-    let mut found: Vec<(ResolvedSymbol, f32)> = Vec::new();
-    for name in names {
-        stop.check()?;
-        let candidates: Vec<ResolvedSymbol> = symbols::definitions_of(name, catalog, sources)?
-            .into_iter()
-            .filter(|one| {
-                let kind = one.symbol.kind;
-                let callable = kind.defines() && !kind.is_member_data();
-                callable && are_compatible(one.language(), parts.language) && !one.is(of)
-            })
-            .collect();
-        if candidates.is_empty() {
-            continue;
-        }
-        let mut callees = Callees::default();
-        for reference in &by_name[name] {
-            callees.add(of, reference, &candidates, &imports, catalog, sources);
-        }
-        found.extend(callees.likeliest());
-    }
-    Ok(found)
-}
-
-/// What the uses of one name call.
-#[derive(Default)]
-struct Callees {
-    resolved: Vec<ResolvedSymbol>,
-    guessed: Option<(ResolvedSymbol, f32)>,
-}
-
-impl Callees {
-    fn add(
-        &mut self,
-        of: &ResolvedSymbol,
-        reference: &Reference,
-        candidates: &[ResolvedSymbol],
-        imports: &HashSet<&str>,
-        catalog: &Catalog,
-        sources: &mut Sources<'_>,
-    ) {
-        let known = of.source.names().is_known();
-        if known {
-            let mut resolver = Resolver::new(catalog, sources);
-            let targets = resolver.targets(&of.source, reference);
-            let means = |one: &&ResolvedSymbol| {
-                let place = binding_of(one).map(|place| place.identity());
-                place.is_some_and(|place| {
-                    targets.iter().any(|target| match target {
-                        Target::Binding(found, _) => found.identity() == place,
-                        _ => false,
-                    })
-                })
-            };
-            if let Some(one) = candidates.iter().find(means) {
-                let step = is_lineage_step(one, reference.kind, RESOLVED_CONFIDENCE);
-                if step && !self.resolved.iter().any(|known| known.is(one)) {
-                    self.resolved.push(one.clone());
-                }
-                return;
-            }
-            let unknown = targets.iter().any(|one| matches!(one, Target::Unknown));
-            if !unknown && !targets.is_empty() {
-                return;
-            }
-        }
-        let qualifier = reference.qualifier(&of.source.text);
-        let likeliest = candidates
-            .iter()
-            .map(|one| {
-                let sure = likelihood(of, one, qualifier, imports, candidates.len());
-                let most = if known { MAX_GUESS_CONFIDENCE } else { 1.0 };
-                (one, sure.min(most))
-            })
-            .max_by(|a, b| a.1.total_cmp(&b.1).then_with(|| b.0.id().cmp(&a.0.id())));
-        if let Some((one, sure)) = likeliest
-            && sure >= 0.1
-            && is_lineage_step(one, reference.kind, sure)
-            && self.guessed.as_ref().is_none_or(|(_, known)| *known < sure)
-        {
-            self.guessed = Some((one.clone(), sure));
-        }
-    }
-
-    fn likeliest(self) -> Vec<(ResolvedSymbol, f32)> {
-        if self.resolved.is_empty() {
-            return self.guessed.into_iter().collect();
-        }
-        let resolved = self.resolved.into_iter();
-        resolved.map(|one| (one, RESOLVED_CONFIDENCE)).collect()
-    }
-}
-
-/// The confidence that a call from one definition reaches the other; the table is in [`crate::resolve`].
-fn likelihood(
-    from: &ResolvedSymbol,
-    to: &ResolvedSymbol,
-    qualifier: Option<&str>,
-    imports: &HashSet<&str>,
-    rivals: usize,
-) -> f32 {
-    let outer = to.symbol.scope.rsplit("::").next().unwrap_or("");
-    let module = symbols::module_name(&to.source.path);
-    let same_file = from.source.path == to.source.path;
-    match qualifier {
-        Some("self" | "this" | "Self" | "cls") => {
-            let from_outer = from.symbol.scope.rsplit("::").next().unwrap_or("");
-            return if !outer.is_empty() && outer == from_outer {
-                0.95
-            } else {
-                0.3 / rivals as f32
-            };
-        }
-        Some(qualifier) if qualifier == outer || qualifier == module => return 0.95,
-        Some(qualifier) if qualifier.starts_with(char::is_uppercase) => return 0.05,
-        _ => {}
-    }
-    if same_file {
-        return if qualifier.is_none() == outer.is_empty() {
-            0.95
-        } else {
-            0.6
-        };
-    }
-    if imports.contains(to.symbol.name.as_str()) {
-        return if imports.contains(module) { 0.9 } else { 0.8 };
-    }
-    if imports.contains(module) || imports.contains(outer) {
-        return 0.75;
-    }
-    0.6 / rivals.max(1) as f32
 }
 
 /// Symbols as answers list them, each place once.

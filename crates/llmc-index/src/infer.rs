@@ -34,8 +34,7 @@ impl Place {
         (self.source.path.clone(), self.binding)
     }
 
-    /// What all definitions of one name in one scope share.
-    pub(crate) fn identity(&self) -> (String, usize, String) {
+    pub(crate) fn identity(&self) -> DefinitionId {
         let binding = self.source.names().binding(self.binding);
         (
             self.source.path.clone(),
@@ -67,6 +66,8 @@ pub(crate) enum Value {
     Function(Place, Option<Place>),
     /// An instance of some other type that holds such objects.
     Holder(Place),
+    /// A type that the language gives, or an instance of it.
+    Builtin(String),
     Module(Rc<Source>),
     Folder(String),
     External,
@@ -76,11 +77,29 @@ pub(crate) enum Value {
 /// What a name stands for.
 #[derive(Clone)]
 pub(crate) enum Target {
+    /// With the class that it was found on.
     Binding(Place, Option<Place>),
     Module(Rc<Source>),
     Folder(String),
+    /// A type that the language gives.
+    Builtin(String),
+    /// A member of such a type.
+    BuiltinMember(DefinitionId),
     External,
     Unknown,
+}
+
+/// What all definitions of one name in one scope share: file, scope and name.
+pub(crate) type DefinitionId = (String, usize, String);
+
+/// How a member is used, where fields and methods may have one name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemberAccess {
+    /// Called, or named by a path: a method.
+    Called,
+    /// A field.
+    Read,
+    Either,
 }
 
 pub(crate) struct Resolver<'c, 's, 'r> {
@@ -88,6 +107,8 @@ pub(crate) struct Resolver<'c, 's, 'r> {
     pub(crate) sources: &'s mut Sources<'r>,
     modules: Modules,
     values: HashMap<(String, usize), Vec<Value>>,
+    /// The impl blocks of classes.
+    impls: HashMap<(String, usize), Vec<Place>>,
     open: HashSet<(String, usize)>,
     /// The class whose method is followed, which `self` then means.
     receiver: Option<Place>,
@@ -102,6 +123,7 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
             sources,
             modules: Modules::default(),
             values: HashMap::new(),
+            impls: HashMap::new(),
             open: HashSet::new(),
             receiver: None,
             steps: 0,
@@ -126,7 +148,7 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         if let Some(chain) = table.receiver(reference.start) {
             let chain = chain.to_owned();
             let values = self.chain(source, scope, &chain);
-            return self.members(&values, name);
+            return self.members(&values, name, access_of(source, reference));
         }
         if let Some(binding) = table.bound_at(name, reference.start) {
             return self.follow(Place {
@@ -138,7 +160,7 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
             // Inside of an annotation that is written as a string.
             Some(before) if table.language == Some(Language::Python) => {
                 let values = self.chain(source, scope, before);
-                self.members(&values, name)
+                self.members(&values, name, MemberAccess::Either)
             }
             _ => self.name(source, scope, name, None),
         }
@@ -191,7 +213,9 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         }
         // Code that does not say where a name comes from may still mean the workspace's: a script, a macro.
         let defined = self.catalog.symbols_named(name, 1).unwrap_or_default();
-        if defined.is_empty() {
+        if defined.is_empty() && is_script(language) && name.starts_with(char::is_uppercase) {
+            vec![Target::Builtin(name.to_owned())]
+        } else if defined.is_empty() {
             vec![Target::External]
         } else {
             vec![Target::Unknown]
@@ -300,21 +324,27 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
             .iter()
             .flat_map(|target| self.values_of(target))
             .collect();
-        self.members(&values, name)
+        self.members(&values, name, MemberAccess::Either)
     }
 
     /// What a member of these values is.
-    pub(crate) fn members(&mut self, values: &[Value], name: &str) -> Vec<Target> {
+    pub(crate) fn members(
+        &mut self,
+        values: &[Value],
+        name: &str,
+        access: MemberAccess,
+    ) -> Vec<Target> {
         let mut found = Vec::new();
         for value in values.iter().take(MAX_VALUES) {
             match value {
                 // The arguments of `new` are the constructor's.
                 Value::Object(class) if name.starts_with('@') => {
-                    if let Member::Found(place) = self.class_member(class, "constructor", 0) {
+                    let own = self.class_member(class, "constructor", MemberAccess::Called, 0);
+                    if let Member::Found(place) = own {
                         found.extend(parameter(&place, name));
                     }
                 }
-                Value::Object(class) => match self.class_member(class, name, 0) {
+                Value::Object(class) => match self.class_member(class, name, access, 0) {
                     Member::Found(place) => {
                         let followed = self.follow(place);
                         found.extend(followed.into_iter().map(|target| match target {
@@ -334,6 +364,9 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
                         Some(ModulePath::File(path)) => found.extend(self.file(&path)),
                         _ => found.push(Target::External),
                     }
+                }
+                Value::Builtin(kind) => {
+                    found.push(Target::BuiltinMember(builtin_member(kind, name)));
                 }
                 Value::External | Value::Holder(_) => found.push(Target::External),
                 Value::Function(function, _) if name.starts_with('@') => {
@@ -388,7 +421,8 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         match target {
             Target::Module(source) => vec![Value::Module(source.clone())],
             Target::Folder(folder) => vec![Value::Folder(folder.clone())],
-            Target::External => vec![Value::External],
+            Target::Builtin(kind) => vec![Value::Builtin(kind.clone())],
+            Target::External | Target::BuiltinMember(_) => vec![Value::External],
             Target::Unknown => vec![Value::Unknown],
             Target::Binding(place, class) => self.values_of_binding(place, class.as_ref()),
         }
@@ -429,10 +463,41 @@ impl<'c, 's, 'r> Resolver<'c, 's, 'r> {
         found
     }
 
+    fn has_steps(&self) -> bool {
+        self.steps < MAX_STEPS
+    }
+
     fn step(&mut self) -> bool {
         self.steps += 1;
         self.steps <= MAX_STEPS
     }
+}
+
+/// The identity of a member of a type that the language gives.
+fn builtin_member(kind: &str, name: &str) -> DefinitionId {
+    (kind.to_owned(), usize::MAX, name.to_owned())
+}
+
+/// How a reference uses a member; only Rust has fields and methods of one name.
+fn access_of(source: &Source, reference: &Reference) -> MemberAccess {
+    if source.names().language != Some(Language::Rust) {
+        return MemberAccess::Either;
+    }
+    let end = reference.start + reference.name.len();
+    let before = source.text.get(..reference.start).unwrap_or_default();
+    let after = source.text.get(end..).unwrap_or_default().trim_start();
+    if after.starts_with(['(', ':']) || before.trim_end().ends_with("::") {
+        MemberAccess::Called
+    } else {
+        MemberAccess::Read
+    }
+}
+
+pub(crate) fn is_script(language: Option<Language>) -> bool {
+    matches!(
+        language,
+        Some(Language::JavaScript | Language::TypeScript | Language::Tsx)
+    )
 }
 
 /// A parameter of a function by its place, which is its name.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::catalog::{Catalog, file_of, language_name};
 use crate::classify::{Origin, Realm};
+use crate::elsewhere::UsesElsewhere;
 use crate::error::{Error, Result};
 use crate::graph::{RelatedSymbol, ambiguous, callees, is_lineage_step, is_zero, related};
 use crate::index::Index;
@@ -40,6 +41,9 @@ pub struct Inspection {
     pub tests: Vec<RelatedSymbol>,
     /// Documentation that names it.
     pub docs: Vec<RelatedSymbol>,
+    /// Uses of the name that are not of this symbol.
+    #[serde(skip_serializing_if = "UsesElsewhere::is_empty")]
+    pub elsewhere: UsesElsewhere,
     /// Files that mention the name and were not read because there are too many; the nearest were.
     #[serde(skip_serializing_if = "is_zero")]
     pub unread_files: usize,
@@ -117,6 +121,7 @@ impl Index {
             callees: Vec::new(),
             tests: Vec::new(),
             docs: docs.unwrap_or_default(),
+            elsewhere: UsesElsewhere::default(),
             unread_files: 0,
             ambiguous: Vec::new(),
             path,
@@ -177,6 +182,7 @@ fn inspect_symbol(
         callees: related(callees.into_iter().map(|(defined, _)| defined)),
         tests: users(true),
         docs: docs_naming(&one.symbol.name, catalog, text)?,
+        elsewhere: sites.elsewhere,
         unread_files: sites.unread,
         ambiguous: ambiguous(asked),
     })

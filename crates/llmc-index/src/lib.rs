@@ -47,6 +47,7 @@ mod catalog;
 mod classify;
 mod contents;
 mod decimals;
+mod elsewhere;
 mod error;
 mod features;
 mod graph;
@@ -84,6 +85,7 @@ mod word_vectors;
 mod words;
 
 pub use decimals::three_decimals;
+pub use elsewhere::{OtherDefinition, UsesElsewhere};
 pub use error::{Error, Result};
 pub use graph::{
     Lineage, LineageDirection, LineageNode, RelatedSymbol, SnippetNeighbours, SymbolUses, UseSite,

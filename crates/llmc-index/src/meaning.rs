@@ -6,27 +6,29 @@ use std::rc::Rc;
 use llmc_syntax::{BindingKind, DefinitionKind, Language, Reference};
 
 use crate::catalog::Catalog;
-use crate::infer::{Place, Resolver, Target};
+use crate::infer::{DefinitionId, MemberAccess, Place, Resolver, Target, is_script};
 use crate::source::{Source, Sources};
 use crate::symbols::ResolvedSymbol;
 
 /// What scopes, imports and receivers say about a use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It means one of the definitions.
     Means,
-    /// It means something else.
-    Other,
+    /// It means what an asked member overrides, so that it may reach that member: the qualified name of the base's.
+    Through(String),
+    /// It means something else: a definition of the workspace if that is given.
+    Other(Option<Place>),
     Unknown,
 }
 
 /// The asked definitions, and what is needed to resolve uses of their name.
 pub(crate) struct Meaning<'c, 's, 'r> {
     pub(crate) resolver: Resolver<'c, 's, 'r>,
-    /// By file, scope and name.
-    asked: HashSet<(String, usize, String)>,
+    asked: HashSet<DefinitionId>,
     /// The asked ones and what they override.
-    family: HashSet<(String, usize, String)>,
+    family: HashSet<DefinitionId>,
+    /// The classes of the asked members.
+    classes: Vec<Place>,
     /// Whether a definition was not found among the scopes of its file.
     incomplete: bool,
     /// Whether one is a member of a type.
@@ -41,6 +43,7 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
     ) -> Self {
         let mut resolver = Resolver::new(catalog, sources);
         let (mut asked, mut family) = (HashSet::new(), HashSet::new());
+        let mut classes = Vec::new();
         let mut incomplete = false;
         let mut member = false;
         for one in defined
@@ -52,10 +55,12 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
                     resolver.begin();
                     let table = place.source.names();
                     let scope = table.binding(place.binding).scope;
-                    member |= table.members_around(scope) == Some(scope);
+                    let of_class = table.members_around(scope) == Some(scope);
+                    member |= of_class;
                     asked.insert(place.identity());
-                    if is_family_language(table.language) {
-                        family.extend(resolver.overridden(&place));
+                    family.extend(resolver.overridden(&place));
+                    if of_class {
+                        classes.extend(resolver.class_around(&place.source, scope));
                     }
                 }
                 None => incomplete = true,
@@ -66,6 +71,7 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
             incomplete: incomplete || asked.is_empty(),
             asked,
             family,
+            classes,
             member,
         }
     }
@@ -87,11 +93,11 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
             return if expected {
                 Verdict::Unknown
             } else {
-                Verdict::Other
+                Verdict::Other(None)
             };
         }
         let targets = self.resolver.targets(source, reference);
-        self.judge(&targets)
+        self.judge(source, reference, &targets)
     }
 
     /// Whether an impl block adds to an asked type.
@@ -127,54 +133,116 @@ impl<'c, 's, 'r> Meaning<'c, 's, 'r> {
         if let Some(chain) = place.source.names().receiver(place.start()) {
             let (scope, chain) = (place.outer_scope(), chain.to_owned());
             let values = self.resolver.chain(&place.source, scope, &chain);
-            for target in self.resolver.members(&values, &other.symbol.name) {
+            let name = &other.symbol.name;
+            for target in self.resolver.members(&values, name, MemberAccess::Either) {
                 if let Target::Binding(found, _) = target {
                     all.push(found.identity());
                 }
             }
         }
-        let of = match is_family_language(language) {
+        let of = match is_script(language) {
             true => &self.family,
             false => &self.asked,
         };
         all.iter().any(|one| of.contains(one))
     }
 
-    fn judge(&mut self, targets: &[Target]) -> Verdict {
+    fn judge(&mut self, source: &Rc<Source>, reference: &Reference, targets: &[Target]) -> Verdict {
         let mut unknown = targets.is_empty();
+        let mut through = None;
+        let mut other = None;
         for target in targets {
             match target {
-                Target::Binding(place, _) => {
-                    if self.asked.contains(&place.identity()) {
+                Target::Binding(place, class) => {
+                    if self.means(place) {
                         return Verdict::Means;
                     }
-                    if is_family_language(place.source.names().language)
-                        && place.kind() != BindingKind::Variable
+                    if through.is_none() && self.may_reach(source, reference, place, class.as_ref())
                     {
-                        let all = self.resolver.overridden(place);
-                        if all.iter().any(|one| self.family.contains(one)) {
-                            return Verdict::Means;
-                        }
+                        through = Some(qualified_name(place));
+                    }
+                    other.get_or_insert_with(|| place.clone());
+                }
+                Target::BuiltinMember(id) => {
+                    if self.member && self.family.contains(id) {
+                        through = Some(format!("{}::{}", id.0, id.2));
                     }
                 }
                 Target::Unknown => unknown = true,
-                Target::Module(_) | Target::Folder(_) | Target::External => {}
+                Target::Module(_) | Target::Folder(_) | Target::Builtin(_) | Target::External => {}
             }
         }
-        if unknown {
-            Verdict::Unknown
-        } else {
-            Verdict::Other
+        match through {
+            Some(base) => Verdict::Through(base),
+            None if unknown => Verdict::Unknown,
+            None => Verdict::Other(other),
         }
+    }
+
+    /// Whether a definition is an asked one, or implements an asked method of a trait.
+    fn means(&mut self, place: &Place) -> bool {
+        if self.asked.contains(&place.identity()) {
+            return true;
+        }
+        let implements = self.member
+            && place.kind() == BindingKind::Function
+            && place.source.names().language == Some(Language::Rust);
+        implements && {
+            let overridden = self.resolver.overridden(place);
+            overridden.iter().any(|one| self.asked.contains(one))
+        }
+    }
+
+    /// Whether a use of another definition may reach an asked one at run time: what that overrides, on a receiver that may
+    /// be of its class. In scripts also another override of the same, as language servers for TypeScript have it.
+    fn may_reach(
+        &mut self,
+        source: &Rc<Source>,
+        reference: &Reference,
+        place: &Place,
+        class: Option<&Place>,
+    ) -> bool {
+        let table = source.names();
+        if !self.member || place.kind() == BindingKind::Variable {
+            return false;
+        }
+        if is_script(place.source.names().language) {
+            let all = self.resolver.overridden(place);
+            return all.iter().any(|one| self.family.contains(one));
+        }
+        if !self.family.contains(&place.identity()) {
+            return false;
+        }
+        // `super().close()` and `Base.close(self)` call the base's own.
+        if table.language == Some(Language::Python) {
+            let receiver = table.receiver(reference.start).unwrap_or_default();
+            let scope = table.scope_at(reference.start);
+            let named = table.lexical(scope, receiver, None);
+            let is_class = |at: &usize| {
+                let kind = table.binding(*at).kind;
+                matches!(kind, BindingKind::Class | BindingKind::Import)
+            };
+            let named_class =
+                receiver.starts_with(char::is_uppercase) && named.iter().any(is_class);
+            if receiver == "super" || named_class {
+                return false;
+            }
+        }
+        let Some(class) = class else { return true };
+        let classes = self.classes.clone();
+        let mut classes = classes.iter();
+        classes.any(|own| self.resolver.derives(own, class, 0))
     }
 }
 
-/// Where a use of an override is a use of what it overrides as well, as in language servers for TypeScript.
-fn is_family_language(language: Option<Language>) -> bool {
-    matches!(
-        language,
-        Some(Language::JavaScript | Language::TypeScript | Language::Tsx)
-    )
+/// The name of a definition with the class around it.
+fn qualified_name(place: &Place) -> String {
+    let table = place.source.names();
+    let binding = table.binding(place.binding);
+    match table.opener(binding.scope) {
+        Some(class) => format!("{}::{}", table.binding(class).name, binding.name),
+        None => binding.name.clone(),
+    }
 }
 
 /// The binding that a definition makes.

@@ -63,6 +63,23 @@ impl NameTable {
             .collect()
     }
 
+    /// Every binding that belongs to a scope itself.
+    pub(crate) fn bound_in(&self, scope: usize) -> impl Iterator<Item = &Binding> {
+        let bindings = self.found.bindings.iter();
+        bindings.filter(move |binding| binding.scope == scope)
+    }
+
+    /// The names under which the file imports or exports what is called `name` elsewhere.
+    pub(crate) fn aliases_of(&self, name: &str) -> Vec<&str> {
+        let bindings = self.found.bindings.iter();
+        let renamed = bindings.filter(|binding| {
+            let kind = matches!(binding.kind, BindingKind::Import | BindingKind::Export);
+            let original = binding.chain.rsplit('|').next();
+            kind && original == Some(name) && binding.name != name && binding.name != "default"
+        });
+        renamed.map(|binding| binding.name.as_str()).collect()
+    }
+
     /// The binding whose name starts there.
     pub(crate) fn bound_at(&self, name: &str, start: usize) -> Option<usize> {
         // An import under another name stands at the name that it imports.

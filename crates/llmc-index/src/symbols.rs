@@ -1,7 +1,8 @@
 //! Resolves a symbol name to the definitions it means.
 //!
 //! A name may be bare (`take`), qualified (`Pool::take`, `Pool.take`, `pool::take` for a module of that
-//! file), or with its file (`src/pool.rs#Pool::take`), which is also how answers name symbols that share a name.
+//! file), or with its file (`src/pool.rs#Pool::take`), which is also how answers name symbols that share a name. A line
+//! after the file (`src/pool.rs:9#Pool::take`) tells definitions apart that share all of that.
 
 use std::rc::Rc;
 
@@ -57,6 +58,7 @@ impl ResolvedSymbol {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SymbolName<'a> {
     pub(crate) path: Option<&'a str>,
+    pub(crate) line: Option<u32>,
     pub(crate) around: Vec<&'a str>,
     pub(crate) name: &'a str,
 }
@@ -68,6 +70,14 @@ impl<'a> SymbolName<'a> {
             Some((path, rest)) if !path.is_empty() => (Some(path), rest),
             _ => (None, text.trim_start_matches('#')),
         };
+        let in_line = path.and_then(|path| {
+            let (path, line) = path.rsplit_once(':')?;
+            Some((path, line.parse().ok()?))
+        });
+        let (path, line) = match in_line {
+            Some((path, line)) => (Some(path), Some(line)),
+            None => (path, None),
+        };
         let mut parts: Vec<&str> = rest
             .split("::")
             .flat_map(|part| part.split('.'))
@@ -77,6 +87,7 @@ impl<'a> SymbolName<'a> {
         let name = parts.pop()?;
         (name.len() <= 512).then_some(Self {
             path,
+            line,
             around: parts,
             name,
         })
@@ -111,11 +122,12 @@ pub(crate) fn resolve_name(
         }
     }
     let all = on_disk(&rows, catalog, sources)?;
-    let meant: Vec<ResolvedSymbol> = all
+    let mut meant: Vec<ResolvedSymbol> = all
         .iter()
         .filter(|found| parsed.means(found))
         .cloned()
         .collect();
+    parsed.narrow(&mut meant);
     if meant.is_empty() {
         let ids = all
             .iter()
@@ -190,6 +202,26 @@ fn on_disk(
 }
 
 impl SymbolName<'_> {
+    /// Leaves what the name means exactly, where it could mean more.
+    fn narrow(&self, found: &mut Vec<ResolvedSymbol>) {
+        // `pool.rs#take` is the function of that file, and a method only without one.
+        let scope = self.around.join("::");
+        if self.path.is_some() && found.iter().any(|one| one.symbol.scope == scope) {
+            found.retain(|one| one.symbol.scope == scope);
+        }
+        // A method comes before a field of its name, which the line can still name.
+        let methods: Vec<String> = found
+            .iter()
+            .filter(|one| one.symbol.kind == DefinitionKind::Function)
+            .map(ResolvedSymbol::id)
+            .collect();
+        if self.line.is_none() {
+            found.retain(|one| {
+                one.symbol.kind != DefinitionKind::Field || !methods.contains(&one.id())
+            });
+        }
+    }
+
     /// Whether a definition of this name has the qualifiers of this one.
     fn means(&self, found: &ResolvedSymbol) -> bool {
         let path = &found.source.path;
@@ -197,6 +229,9 @@ impl SymbolName<'_> {
             && path != wanted
             && !path.ends_with(&format!("/{wanted}"))
         {
+            return false;
+        }
+        if self.line.is_some_and(|line| line != found.symbol.line) {
             return false;
         }
         let mut around: Vec<&str> = path.split('/').collect();
@@ -312,7 +347,10 @@ mod tests {
                 (written.path, written.around.as_slice(), written.name),
                 (path, around, name)
             );
+            assert_eq!(written.line, None);
         }
+        let in_line = SymbolName::new("src/pool.rs:9#Pool::take").expect("a name");
+        assert_eq!((in_line.path, in_line.line), (Some("src/pool.rs"), Some(9)));
         for text in ["", "  ", "::", "#"] {
             assert_eq!(SymbolName::new(text), None, "{text}");
         }

@@ -12,7 +12,9 @@ use llmc_syntax::{DefinitionKind, Reference, ReferenceKind};
 
 use crate::catalog::{Catalog, FileRow, file_of};
 use crate::classify::{Origin, Realm};
+use crate::elsewhere::{OtherUses, UsesElsewhere};
 use crate::error::Result;
+use crate::infer::is_script;
 use crate::meaning::{Meaning, Verdict};
 use crate::resolve::NameInFile;
 use crate::source::{Source, Sources};
@@ -27,6 +29,14 @@ const MIN_CONFIDENCE: f32 = 0.1;
 pub(crate) const RESOLVED_CONFIDENCE: f32 = 0.95;
 /// Of a use whose receiver has an unknown type: the name alone speaks for it.
 pub(crate) const MAX_GUESS_CONFIDENCE: f32 = 0.45;
+/// Of a use of what the asked member overrides, which may reach that member.
+const THROUGH_BASE_CONFIDENCE: f32 = 0.4;
+/// The same in scripts, where language servers count it as a use.
+const THROUGH_SCRIPT_BASE_CONFIDENCE: f32 = 0.6;
+/// Other names under which a symbol is imported, whose uses are followed.
+const MAX_ALIASES: usize = 4;
+/// Read for one other name.
+const MAX_ALIAS_FILES: usize = 60;
 
 /// One use of a symbol.
 pub(crate) struct FoundUse {
@@ -37,6 +47,8 @@ pub(crate) struct FoundUse {
     /// The definition around it.
     pub(crate) inside: Option<Symbol>,
     pub(crate) confidence: f32,
+    /// What it is a use of, if that is a member which the asked one overrides.
+    pub(crate) through: Option<String>,
 }
 
 impl FoundUse {
@@ -60,6 +72,8 @@ impl FoundUse {
 pub(crate) struct FoundUses {
     /// The surest first.
     pub(crate) found: Vec<FoundUse>,
+    /// Uses of the name that are not listed.
+    pub(crate) elsewhere: UsesElsewhere,
     /// Files that mention the name and were not read because there are too many.
     pub(crate) unread: usize,
 }
@@ -82,6 +96,8 @@ pub(crate) fn find_uses(
         .filter(|rival| rival.symbol.kind.defines())
         .count();
     let mut found = Vec::new();
+    let mut others = OtherUses::default();
+    let mut aliases: Vec<String> = Vec::new();
     let mut files = files_using(name, defined, catalog, text)?;
     let unread = files.len().saturating_sub(MAX_PARSED_FILES);
     files.truncate(MAX_PARSED_FILES);
@@ -100,16 +116,28 @@ pub(crate) fn find_uses(
         }
         let name_in_file = NameInFile::new(name, defined, rivals, &source);
         for reference in parts.references.iter().filter(|found| found.name == name) {
-            let inside = innermost(&parts.symbols, reference);
+            let mut through = None;
             let confidence = match meaning.verdict(&source, reference) {
                 Verdict::Means => RESOLVED_CONFIDENCE,
-                Verdict::Other => continue,
+                Verdict::Through(base) => {
+                    through = Some(base);
+                    if is_script(source.names().language) {
+                        THROUGH_SCRIPT_BASE_CONFIDENCE
+                    } else {
+                        THROUGH_BASE_CONFIDENCE
+                    }
+                }
+                Verdict::Other(place) => {
+                    others.add(&source.path, reference.line, place.as_ref());
+                    continue;
+                }
                 Verdict::Unknown if source.names().is_known() && !meaning.is_incomplete() => {
                     name_in_file.confidence(reference).min(MAX_GUESS_CONFIDENCE)
                 }
                 Verdict::Unknown => name_in_file.confidence(reference),
             };
             if confidence < MIN_CONFIDENCE {
+                others.add(&source.path, reference.line, None);
                 continue;
             }
             found.push(FoundUse {
@@ -117,9 +145,22 @@ pub(crate) fn find_uses(
                 origin: file.origin,
                 line: u32::try_from(reference.line).unwrap_or(u32::MAX),
                 kind: reference.kind,
-                inside,
+                inside: innermost(&parts.symbols, reference),
                 confidence,
+                through,
             });
+        }
+        for alias in source.names().aliases_of(name) {
+            if aliases.len() < MAX_ALIASES && !aliases.iter().any(|known| known == alias) {
+                aliases.push(alias.to_owned());
+            }
+        }
+    }
+    for alias in aliases {
+        let files = files_using(&alias, defined, catalog, text)?;
+        for file in files.into_iter().take(MAX_ALIAS_FILES) {
+            stop.check()?;
+            found.extend(uses_under(&alias, &file, &mut meaning));
         }
     }
     for one in &same_name {
@@ -142,6 +183,7 @@ pub(crate) fn find_uses(
             kind,
             inside: Some(one.symbol.clone()),
             confidence: RESOLVED_CONFIDENCE,
+            through: None,
         });
     }
     found.sort_by(|a, b| {
@@ -150,7 +192,37 @@ pub(crate) fn find_uses(
             .then_with(|| (&a.source.path, a.line).cmp(&(&b.source.path, b.line)))
     });
     found.dedup_by(|a, b| a.line == b.line && a.source.path == b.source.path);
-    Ok(FoundUses { found, unread })
+    let listed = found.iter().map(|one| (one.source.path.as_str(), one.line));
+    let elsewhere = others.without(&listed.collect(), &same_name);
+    Ok(FoundUses {
+        found,
+        elsewhere,
+        unread,
+    })
+}
+
+/// Uses in a file under another name, which an import or an export gives.
+fn uses_under(alias: &str, file: &FileRow, meaning: &mut Meaning<'_, '_, '_>) -> Vec<FoundUse> {
+    let Some(source) = meaning.resolver.sources.get(&file.path) else {
+        return Vec::new();
+    };
+    let parts = source.parts();
+    let named = parts.references.iter().filter(|found| found.name == alias);
+    let mut found = Vec::new();
+    for reference in named {
+        if matches!(meaning.verdict(&source, reference), Verdict::Means) {
+            found.push(FoundUse {
+                source: source.clone(),
+                origin: file.origin,
+                line: u32::try_from(reference.line).unwrap_or(u32::MAX),
+                kind: reference.kind,
+                inside: innermost(&parts.symbols, reference),
+                confidence: RESOLVED_CONFIDENCE,
+                through: None,
+            });
+        }
+    }
+    found
 }
 
 /// Files of code that mention a name, the nearest to its definitions first.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use llmc_syntax::Language;
 
 use super::classes::Member;
-use super::{Resolver, Target, Value};
+use super::{MemberAccess, Place, Resolver, Target, Value, is_script};
 use crate::source::Source;
 
 /// Methods that return what they are called on, or what it wraps.
@@ -135,7 +135,11 @@ impl Resolver<'_, '_, '_> {
                     .collect();
                 rest = after;
             } else if let Some(after) = rest.strip_prefix('^') {
-                values = values.into_iter().map(held).collect();
+                values = values
+                    .into_iter()
+                    .filter(|value| !matches!(value, Value::Builtin(_)))
+                    .map(held)
+                    .collect();
                 rest = after;
             } else if let Some(after) = rest.strip_prefix('.') {
                 let end = after.find(['.', '(', '[', '^']).unwrap_or(after.len());
@@ -159,9 +163,16 @@ impl Resolver<'_, '_, '_> {
         // Most methods of a collection return what it holds, or a collection of it.
         if values.iter().any(|value| matches!(value, Value::Holder(_))) {
             *rest = rest.strip_prefix("()").unwrap_or(rest);
-            return values.into_iter().map(held).collect();
+            let holders = values.into_iter();
+            let holders = holders.filter(|value| !matches!(value, Value::Builtin(_)));
+            return holders.map(held).collect();
         }
-        let targets = self.members(&values, name);
+        let access = match language {
+            Some(Language::Rust) if rest.starts_with("()") => MemberAccess::Called,
+            Some(Language::Rust) => MemberAccess::Read,
+            _ => MemberAccess::Either,
+        };
+        let targets = self.members(&values, name, access);
         let missing = targets
             .iter()
             .all(|target| matches!(target, Target::External | Target::Unknown));
@@ -198,8 +209,39 @@ impl Resolver<'_, '_, '_> {
                 found
             }
             Value::External => vec![Value::Unknown],
+            Value::Object(class) => self.called_object(class),
             other => vec![other],
         }
+    }
+
+    /// What the call signatures of a type return; without one, a class makes an instance. In Python both may be meant.
+    fn called_object(&mut self, class: Place) -> Vec<Value> {
+        let instance = vec![Value::Object(class.clone())];
+        let name = match class.source.names().language {
+            Some(Language::Python) => "__call__",
+            language if is_script(language) => "()",
+            _ => return instance,
+        };
+        let Member::Found(first) = self.class_member(&class, name, MemberAccess::Called, 0) else {
+            return instance;
+        };
+        if name == "__call__" {
+            let mut found = self.called(Value::Function(first, Some(class)));
+            found.retain(|value| !matches!(value, Value::Unknown | Value::External));
+            found.extend(instance);
+            return found;
+        }
+        let table = first.source.names();
+        let signatures = table.named_in(table.binding(first.binding).scope, "()");
+        let mut found = Vec::new();
+        for binding in signatures {
+            let place = Place {
+                source: first.source.clone(),
+                binding,
+            };
+            found.extend(self.called(Value::Function(place, Some(class.clone()))));
+        }
+        found
     }
 
     fn element(&mut self, value: Value) -> Vec<Value> {
@@ -207,13 +249,16 @@ impl Resolver<'_, '_, '_> {
             && class.source.names().language == Some(Language::Python)
         {
             for name in ["__getitem__", "__iter__"] {
-                if let Member::Found(place) = self.class_member(class, name, 0) {
+                let member = self.class_member(class, name, MemberAccess::Either, 0);
+                if let Member::Found(place) = member {
                     return self.called(Value::Function(place, Some(class.clone())));
                 }
             }
         }
         match held(value) {
             Value::External => vec![Value::Unknown],
+            // What a collection holds stands beside it.
+            Value::Builtin(_) => Vec::new(),
             other => vec![other],
         }
     }
@@ -245,6 +290,7 @@ impl Resolver<'_, '_, '_> {
                         found.push(Value::Holder(class));
                     }
                     Value::Object(_) | Value::Holder(_) => found.push(value),
+                    Value::Builtin(_) if argument.is_none() && !transparent => found.push(value),
                     Value::Unknown => unknown |= argument.is_none() || transparent,
                     _ => {}
                 }

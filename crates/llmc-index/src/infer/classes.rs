@@ -6,7 +6,7 @@ use std::rc::Rc;
 use llmc_syntax::{BindingKind, DefinitionKind, Language, ScopeKind};
 
 use super::chains::split_top;
-use super::{Place, Resolver, Target, Value};
+use super::{DefinitionId, MemberAccess, Place, Resolver, Target, Value, builtin_member};
 use crate::source::Source;
 
 /// Bases above one another that are followed.
@@ -45,6 +45,17 @@ impl Resolver<'_, '_, '_> {
         vec![Target::Binding(class, None)]
     }
 
+    /// The class that a members' scope belongs to.
+    pub(crate) fn class_around(&mut self, source: &Rc<Source>, scope: usize) -> Option<Place> {
+        let outer = self.receiver.take();
+        let found = self.own_class(source, scope);
+        self.receiver = outer;
+        found.into_iter().find_map(|target| match target {
+            Target::Binding(class, _) => Some(class),
+            _ => None,
+        })
+    }
+
     pub(super) fn own_bases(&mut self, source: &Rc<Source>, scope: usize) -> Vec<Target> {
         let outer = self.receiver.take();
         let own = self.own_class(source, scope);
@@ -56,6 +67,7 @@ impl Resolver<'_, '_, '_> {
                     found.push(match value {
                         Value::Object(base) => Target::Binding(base, None),
                         Value::External => Target::External,
+                        Value::Builtin(kind) => Target::Builtin(kind),
                         _ => Target::Unknown,
                     });
                 }
@@ -102,10 +114,23 @@ impl Resolver<'_, '_, '_> {
         let found = source.names().binding(binding);
         let (scope, name) = (found.scope, found.name.clone());
         for target in self.name(source, scope, &name, None) {
-            if let Target::Binding(place, _) = target
-                && place.kind() == BindingKind::Class
-            {
-                return place;
+            let Target::Binding(place, _) = &target else {
+                continue;
+            };
+            match place.kind() {
+                BindingKind::Class => return place.clone(),
+                // Another name of a type.
+                BindingKind::Variable => {
+                    let values = self.values_of(&target);
+                    let class = values.into_iter().find_map(|value| match value {
+                        Value::Object(class) => Some(class),
+                        _ => None,
+                    });
+                    if let Some(class) = class {
+                        return class;
+                    }
+                }
+                _ => {}
             }
         }
         Place {
@@ -165,48 +190,64 @@ impl Resolver<'_, '_, '_> {
         {
             return Vec::new();
         }
-        let name = class.source.names().binding(class.binding).name.clone();
-        let rows = self.catalog.symbols_named(&name, 200).unwrap_or_default();
-        let mut files: Vec<u64> = rows
-            .iter()
-            .filter(|row| row.symbol.kind == DefinitionKind::Impl)
-            .map(|row| row.file)
-            .collect();
-        files.dedup();
+        if let Some(known) = self.impls.get(&class.key()) {
+            return known.clone();
+        }
         let mut found = Vec::new();
-        for file in files {
-            let Some(row) = self.catalog.file(file).ok().flatten() else {
-                continue;
-            };
-            let Some(source) = self.sources.get(&row.path) else {
-                continue;
-            };
-            for binding in source.names().named(&name) {
-                if source.names().binding(*binding).kind == BindingKind::Impl
-                    && self.class_of_impl(&source, *binding).key() == class.key()
-                {
-                    found.push(Place {
-                        source: source.clone(),
-                        binding: *binding,
-                    });
+        for name in names_of_type(class) {
+            let rows = self.catalog.symbols_named(&name, 200).unwrap_or_default();
+            let mut files: Vec<u64> = rows
+                .iter()
+                .filter(|row| row.symbol.kind == DefinitionKind::Impl)
+                .map(|row| row.file)
+                .collect();
+            files.dedup();
+            for file in files {
+                let Some(row) = self.catalog.file(file).ok().flatten() else {
+                    continue;
+                };
+                let Some(source) = self.sources.get(&row.path) else {
+                    continue;
+                };
+                for binding in source.names().named(&name) {
+                    if source.names().binding(*binding).kind == BindingKind::Impl
+                        && self.class_of_impl(&source, *binding).key() == class.key()
+                    {
+                        found.push(Place {
+                            source: source.clone(),
+                            binding: *binding,
+                        });
+                    }
                 }
             }
+        }
+        // Out of steps, some may be missing.
+        if self.has_steps() {
+            self.impls.insert(class.key(), found.clone());
         }
         found
     }
 
-    pub(super) fn class_member(&mut self, class: &Place, name: &str, depth: usize) -> Member {
+    pub(super) fn class_member(
+        &mut self,
+        class: &Place,
+        name: &str,
+        access: MemberAccess,
+        depth: usize,
+    ) -> Member {
         if depth > MAX_BASES || !self.step() {
             return Member::Maybe;
         }
-        if let Some(found) = own_member(class, name) {
-            return Member::Found(found);
-        }
         let impls = self.impls(class);
-        for place in &impls {
-            if let Some(found) = own_member(place, name) {
-                return Member::Found(found);
-            }
+        let own = std::iter::once(class).chain(&impls);
+        let mut own: Vec<Place> = own.filter_map(|place| own_member(place, name)).collect();
+        own.sort_by_key(|place| match (access, place.kind()) {
+            (MemberAccess::Called, BindingKind::Field) => 1,
+            (MemberAccess::Read, BindingKind::Function) => 1,
+            _ => 0,
+        });
+        if let Some(found) = own.into_iter().next() {
+            return Member::Found(found);
         }
         let mut bases = self.bases(class);
         for place in &impls {
@@ -215,12 +256,12 @@ impl Resolver<'_, '_, '_> {
         let mut unknown = false;
         for base in bases {
             match base {
-                Value::Object(base) => match self.class_member(&base, name, depth + 1) {
+                Value::Object(base) => match self.class_member(&base, name, access, depth + 1) {
                     Member::Found(found) => return Member::Found(found),
                     Member::Maybe => unknown = true,
                     Member::Missing => {}
                 },
-                Value::External => {}
+                Value::External | Value::Builtin(_) => {}
                 _ => unknown = true,
             }
         }
@@ -232,7 +273,7 @@ impl Resolver<'_, '_, '_> {
     }
 
     /// The same member in the classes above: what an override overrides, itself included.
-    pub(crate) fn overridden(&mut self, place: &Place) -> Vec<(String, usize, String)> {
+    pub(crate) fn overridden(&mut self, place: &Place) -> Vec<DefinitionId> {
         let table = place.source.names();
         let binding = table.binding(place.binding);
         let name = binding.name.clone();
@@ -247,7 +288,14 @@ impl Resolver<'_, '_, '_> {
         let mut next = self.all_bases(&own);
         let mut seen = HashSet::new();
         while let Some(value) = next.pop() {
-            let Value::Object(base) = value else { continue };
+            let base = match value {
+                Value::Object(base) => base,
+                Value::Builtin(kind) => {
+                    found.push(builtin_member(&kind, &name));
+                    continue;
+                }
+                _ => continue,
+            };
             if !seen.insert(base.key()) || seen.len() > 30 {
                 continue;
             }
@@ -258,6 +306,20 @@ impl Resolver<'_, '_, '_> {
         }
         found
     }
+}
+
+/// The name of a class, and its other names in its own file: `type Pool = Shared;`.
+fn names_of_type(class: &Place) -> Vec<String> {
+    let table = class.source.names();
+    let own = table.binding(class.binding);
+    let other = table.bound_in(own.scope).filter(|binding| {
+        let names = binding.chain.strip_prefix('<');
+        let named = names.and_then(|names| names.strip_prefix(&own.name));
+        binding.kind == BindingKind::Variable
+            && named.is_some_and(|rest| rest.starts_with(['>', ',']))
+    });
+    let names = other.map(|binding| binding.name.clone());
+    std::iter::once(own.name.clone()).chain(names).collect()
 }
 
 /// A member that a class has itself; methods before values of that name.

@@ -8,6 +8,7 @@
 mod answers;
 mod builders;
 mod contents;
+mod elsewhere;
 mod fuzz;
 mod graph;
 mod languages;

@@ -237,8 +237,16 @@ export interface Pool { take(): void }
                 ],
             ),
             ("src/pool.ts#Pool::take", &["src/app.ts:8"]),
-            ("src/net.ts#open", &["src/app.ts:6", "src/index.ts:2"]),
-            ("src/other.ts#Pool", &["src/app.ts:4"]),
+            (
+                "src/net.ts#open",
+                &[
+                    "src/app.ts:1",
+                    "src/app.ts:6",
+                    "src/app.ts:7",
+                    "src/index.ts:2",
+                ],
+            ),
+            ("src/other.ts#Pool", &["src/app.ts:4", "src/app.ts:9"]),
         ],
     );
 }
@@ -348,7 +356,10 @@ fn takes() {
                 "src/net.rs#Conn::close",
                 &["src/net.rs:7", "tests/pool.rs:6"],
             ),
-            ("src/net.rs#Send::send", &["src/net.rs:7", "src/net.rs:9"]),
+            (
+                "src/net.rs#Send::send",
+                &["src/net.rs:10", "src/net.rs:7", "src/net.rs:9"],
+            ),
         ],
     );
 }
@@ -382,4 +393,126 @@ def run(queue: Queue):
         .map(|node| node.symbol.as_str())
         .collect();
     assert_eq!(names, ["Queue::take"], "{found:?}");
+}
+
+#[test]
+fn uses_under_the_other_name_of_an_import_are_found() {
+    check(
+        "//- src/pool.ts
+export function take() {}
+export function give() {}
+//- src/index.ts
+export { take as _take } from './pool'
+//- src/app.ts
+import { give as put } from './pool'
+import { _take } from './index'
+put()
+_take()
+function local(put: () => void) { put() }
+",
+        &[
+            (
+                "src/pool.ts#take",
+                &["src/app.ts:2", "src/app.ts:4", "src/index.ts:1"],
+            ),
+            ("src/pool.ts#give", &["src/app.ts:1", "src/app.ts:3"]),
+        ],
+    );
+    check(
+        "//- a.py
+def load(): ...
+//- b.py
+from a import load as read
+read()
+//- c.py
+from b import read
+read()
+def local(read): read()
+",
+        &[("a.py#load", &["b.py:1", "b.py:2", "c.py:1", "c.py:2"])],
+    );
+    check(
+        "//- Cargo.toml
+[package]
+name = \"shop\"
+//- src/lib.rs
+mod net;
+pub use net::dial as call;
+pub fn all() { call(); }
+//- src/net.rs
+pub fn dial() {}
+",
+        &[("src/net.rs#dial", &["src/lib.rs:2", "src/lib.rs:3"])],
+    );
+}
+
+#[test]
+fn scripts_know_what_call_signatures_return() {
+    check(
+        "//- a.ts
+export class Box { open() {} }
+export interface Factory {
+  // Boxes of one value
+  <T>(value: T): Box
+  <T>(value: T, name: string): Box
+
+  named: (name: string) => Box
+}
+declare const make: Factory
+make(1).open()
+make.named('a').open()
+",
+        &[("a.ts#Box::open", &["a.ts:10", "a.ts:11"])],
+    );
+}
+
+#[test]
+fn rust_types_under_another_name_traits_and_closures() {
+    check(
+        "//- Cargo.toml
+[package]
+name = \"shop\"
+//- src/lib.rs
+pub type Mapped<T> = Found<T>;
+pub enum Found<T> { One(T), None }
+impl<T> Mapped<T> {
+    pub fn only(self) -> T { todo!() }
+}
+pub trait Dated { fn year(&self) -> i32; }
+pub struct Day;
+impl Dated for Day { fn year(&self) -> i32 { 1 } }
+impl Day { fn new(n: u8) -> Day { Day } fn find() -> Mapped<Day> { Found::None } }
+pub fn run(day: Day) {
+    Day::find().only();
+    day.year();
+    let make = |n| Day::new(n);
+    make(1).year();
+}
+",
+        &[
+            ("Mapped::only", &["src/lib.rs:11"]),
+            (
+                "Dated::year",
+                &["src/lib.rs:12", "src/lib.rs:14", "src/lib.rs:8"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn python_objects_that_can_be_called() {
+    check(
+        "//- a.py
+class Client:
+    def get(self): ...
+class Factory(Protocol):
+    def __call__(self, url: str) -> Client: ...
+    def name(self): ...
+def test(make: Factory):
+    client = make(\"a\")
+    client.get()
+    Factory().name()
+",
+        &[("Client.get", &["a.py:8"]), ("Factory.name", &["a.py:9"])],
+    );
 }
