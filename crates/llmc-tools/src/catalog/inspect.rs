@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::args::INDEX_ERRORS;
-use super::relations::{FEW, Related, cut};
+use super::relations::{FEW, Related, cut, page_elsewhere};
 use super::target::{LineSpan, lines_of};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
@@ -153,6 +153,7 @@ fn page(inspected: &Related<InspectedSymbol>) -> String {
             let _ = writeln!(out, "          and {} more", total - list.len());
         }
     }
+    page_elsewhere(&mut out, symbol, &found.elsewhere);
     let _ = writeln!(out, "\n{}", found.text);
     if let Some(lines) = found.lines_total {
         let _ = writeln!(out, "… of {lines} lines");

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::args::{Count, INDEX_ERRORS, bounded};
-use super::relations::{LISTED, Related};
+use super::relations::{LISTED, Related, page_elsewhere, through};
 use crate::cx::Cx;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rag;
@@ -72,11 +72,12 @@ fn page(lineage: &Related<Lineage>) -> String {
     for node in &found.nodes {
         let _ = writeln!(
             out,
-            "{:indent$}{}  {}  {:.2}",
+            "{:indent$}{}  {}  {:.2}{}",
             "",
             node.symbol,
             node.src,
             node.confidence,
+            through(node.through.as_deref()),
             indent = 2 * node.depth
         );
     }
@@ -91,5 +92,6 @@ fn page(lineage: &Related<Lineage>) -> String {
         found.nodes.len()
     );
     lineage.page_totals(&mut out, &count, found.depth_reached, &found.ambiguous);
+    page_elsewhere(&mut out, &found.symbol, &found.elsewhere);
     out
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::args::{Count, INDEX_ERRORS, bounded};
-use super::relations::{LISTED, Related};
+use super::relations::{LISTED, Related, page_elsewhere, through};
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Result};
 use crate::rag;
@@ -63,9 +63,10 @@ fn page(uses: &Related<SymbolUses>) -> String {
             "" => String::new(),
             symbol => format!("[{symbol}] "),
         };
+        let through = through(site.through.as_deref());
         let _ = writeln!(
             out,
-            "{}:{}: {}  {within}{:.2}",
+            "{}:{}: {}  {within}{:.2}{through}",
             site.path, site.line, site.text, site.confidence
         );
     }
@@ -76,5 +77,6 @@ fn page(uses: &Related<SymbolUses>) -> String {
         found.total, found.symbol
     );
     uses.page_totals(&mut out, &count, found.depth_reached, &found.ambiguous);
+    page_elsewhere(&mut out, &found.symbol, &found.elsewhere);
     out
 }

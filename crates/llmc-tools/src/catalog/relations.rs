@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use llmc_index::IndexedShare;
+use llmc_index::{IndexedShare, UsesElsewhere};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -92,9 +92,64 @@ impl<T> Related<T> {
     }
 }
 
+/// The mark of a use of what the asked member overrides.
+pub(super) fn through(base: Option<&str>) -> String {
+    base.map_or_else(String::new, |base| format!(" through base {base}"))
+}
+
+/// Adds to a page what the uses of the name mean that the answer does not list.
+pub(super) fn page_elsewhere(out: &mut String, symbol: &str, elsewhere: &UsesElsewhere) {
+    if elsewhere.is_empty() {
+        return;
+    }
+    let name = symbol.rsplit("::").next().unwrap_or(symbol);
+    let (total, means) = match elsewhere.total {
+        1 => ("1 other use".to_owned(), "means"),
+        total => (format!("{total} other uses"), "mean"),
+    };
+    let named = elsewhere.definitions.iter();
+    let mut parts: Vec<String> = named
+        .map(|one| format!("{} {} ({})", one.symbol, one.at, one.uses))
+        .collect();
+    let counted: usize = elsewhere.definitions.iter().map(|one| one.uses).sum();
+    if counted < elsewhere.total {
+        let rest = elsewhere.total - counted;
+        parts.push(format!("others ({rest})"));
+    }
+    let _ = writeln!(out, "{total} of {name} {means}: {}", parts.join(", "));
+}
+
 /// Cuts a list; how many there were if that was more than `most`.
 pub(super) fn cut<T>(list: &mut Vec<T>, most: usize) -> Option<usize> {
     let total = list.len();
     list.truncate(most);
     (total > most).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use llmc_index::OtherDefinition;
+
+    use super::*;
+
+    #[test]
+    fn uses_elsewhere_take_one_line() {
+        let mut out = String::new();
+        page_elsewhere(&mut out, "Option::hint", &UsesElsewhere::default());
+        assert_eq!(out, "");
+        let base = OtherDefinition {
+            symbol: "Parameter::hint".to_owned(),
+            at: "core.py:2".to_owned(),
+            uses: 3,
+        };
+        let elsewhere = UsesElsewhere {
+            total: 5,
+            definitions: vec![base],
+        };
+        page_elsewhere(&mut out, "Option::hint", &elsewhere);
+        assert_eq!(
+            out,
+            "5 other uses of hint mean: Parameter::hint core.py:2 (3), others (2)\n"
+        );
+    }
 }

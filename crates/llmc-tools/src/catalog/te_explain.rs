@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::args::INDEX_ERRORS;
-use super::relations::FEW;
+use super::relations::{FEW, page_elsewhere};
 use crate::cx::Cx;
 use crate::error::{ErrorKind, Family, Result};
 use crate::rag;
@@ -134,6 +134,7 @@ fn told(found: &Inspection, lists: Lists) -> String {
             }
         };
     }
+    page_elsewhere(&mut out, symbol, &found.elsewhere);
     let _ = write!(out, "\n{}", found.text);
     out
 }
