@@ -16,9 +16,11 @@ Trees and commits of the published figures (no dependencies installed):
 
     python      pallets/flask 2ac89889, encode/httpx ae1b9f66, mahmoud/boltons 967864f8;
                 not tuned on: pallets/click 2c8cd3ac, psf/requests 1f6589ec
+                one cause seen and repaired: encode/starlette cb8f84f5
     typescript  pmndrs/zustand f094eebe, honojs/hono 28a9c128, typestack/class-validator 0853341c, mobxjs/mobx 01211a69;
-                not tuned on: sindresorhus/ky 3419113b
-    rust        BurntSushi/ripgrep 3fce3b5b, chronotope/chrono b04c42fd; not tuned on: indexmap-rs/indexmap 0a553502
+                not tuned on: sindresorhus/ky 3419113b, ReactiveX/rxjs 54796b38, socketio/socket.io d2d753fe
+    rust        BurntSushi/ripgrep 3fce3b5b, chronotope/chrono b04c42fd; not tuned on: indexmap-rs/indexmap 0a553502,
+                petgraph/petgraph ed714652 (--all-features)
 """
 
 import argparse
@@ -45,7 +47,7 @@ MAX_OPEN = 700
 
 
 class LanguageServer:
-    def __init__(self, command, root, language):
+    def __init__(self, command, root, language, all_features=False):
         flags = FLAGS.get(language, ["--stdio"])
         self.process = subprocess.Popen([*command, *flags], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, cwd=root)
@@ -53,7 +55,8 @@ class LanguageServer:
         uri = root.as_uri()
         capabilities = {"textDocument": {"documentSymbol": {"hierarchicalDocumentSymbolSupport": True}},
                         "experimental": {"serverStatusNotification": True}}
-        options = {"checkOnSave": False, "cargo": {"noDeps": False}} if language == "rust" else {}
+        cargo = {"noDeps": False, **({"features": "all"} if all_features else {})}
+        options = {"checkOnSave": False, "cargo": cargo} if language == "rust" else {}
         self.request("initialize", {"processId": None, "rootUri": uri, "capabilities": capabilities,
                                     "initializationOptions": options,
                                     "workspaceFolders": [{"uri": uri, "name": "tree"}]})
@@ -138,7 +141,7 @@ def defined(server, root, files):
 
 def ask_server(options, target, files, opened):
     """The sampled symbols with the uses that the language server knows."""
-    server = LanguageServer(options.server.split(), target, options.language)
+    server = LanguageServer(options.server.split(), target, options.language, options.all_features)
     for path in opened[:MAX_OPEN]:
         server.open(path)
     server.settle()
@@ -241,6 +244,7 @@ def main():
     parser.add_argument("--server", required=True, help="command of the language server")
     parser.add_argument("--language", choices=list(ENDINGS), default="python")
     parser.add_argument("--symbols", type=int, default=150)
+    parser.add_argument("--all-features", action="store_true", help="let rust-analyzer read code behind features")
     parser.add_argument("--cache", type=Path, help="folder for the language server's answers")
     parser.add_argument("--causes", action="store_true", help="print how the names of wrong and missed uses stand")
     parser.add_argument("--show", action="store_true", help="print every wrong and missed use")
