@@ -48,6 +48,13 @@ pub(crate) fn answer_budget(cx: &Cx) -> u64 {
     cx.app().config().mcp.te.budget_for(&cx.caller().agent)
 }
 
+/// Tokens up to which a script's output is given whole, for an answer with this budget: a quarter more. A script prints what
+/// its author asked for, and a call for the little that was cut costs more than showing it.
+pub(crate) fn printed_text_budget(cx: &Cx, budget: usize) -> usize {
+    let left = session_room(cx);
+    budget.saturating_add(budget / 4).min(left.max(budget))
+}
+
 /// What is left of the session's budget, if it has one.
 pub(crate) fn session_budget_left(cx: &Cx) -> Option<u64> {
     let te = &cx.app().config().mcp.te;

@@ -118,12 +118,14 @@ pub fn instructions(config: &Config) -> String {
     text.replace("{budget}", &budget)
 }
 
-const THREE_CALLS: &str = "Most tasks take two or three calls: look and run the tests; edit, test and show the diff; review.";
+const THREE_CALLS: &str =
+    "Most tasks take two or three calls: look; edit, test and show the diff; review.";
 const SCRIPTS: &str = "One execute_code script does many steps: its open and subprocess work on the workspace, every tool is a \
      function that raises on failure, such as tools.linux_fs_edit(path, old_text, new_text), and tools.search(\"words\") finds more.";
 const SCRIPT_COMMANDS: &str =
-    "tools.run_cmd(line) returns .stdout, .stderr and .exit_code, and does not raise.";
-const UNDO: &str = "tools.undo() takes back the last call.";
+    "tools.run_cmd(line) returns .stdout, .stderr, .exit_code and never raises.";
+const COMPARE: &str = "tools.run_compare(line) names tests that newly fail since HEAD.";
+const UNDO: &str = "tools.undo() takes back the last call or script.";
 const SHELL_LINES: &str = "run_cmd takes shell lines.";
 const EDITS: &str = "linux_fs_edit wants the exact old text.";
 const CUT_ANSWERS: &str =
@@ -136,6 +138,7 @@ fn sentences(mode: Mode) -> &'static [&'static str] {
             THREE_CALLS,
             SCRIPTS,
             SCRIPT_COMMANDS,
+            COMPARE,
             UNDO,
             CUT_ANSWERS,
         ],
@@ -160,6 +163,7 @@ fn sentences(mode: Mode) -> &'static [&'static str] {
             THREE_CALLS,
             SCRIPTS,
             SCRIPT_COMMANDS,
+            COMPARE,
             UNDO,
             CUT_ANSWERS,
         ],

@@ -87,6 +87,14 @@ impl AnswerRoom<'_> {
         })
     }
 
+    /// The room of what a script printed.
+    pub(crate) fn for_printed_text(&self) -> AnswerRoom<'_> {
+        AnswerRoom {
+            whole_tokens: budget::printed_text_budget(self.cx, self.whole_tokens),
+            ..*self
+        }
+    }
+
     /// The room of an answer whose length the caller has chosen (lines, a chunk, everything): only the session's budget
     /// limits it.
     pub(crate) fn for_chosen_length(&self) -> AnswerRoom<'_> {
@@ -151,6 +159,8 @@ pub(crate) struct Rendition<'a> {
     pub(crate) data: Option<Value>,
     /// What the data prints as in a script; its JSON where there is none.
     pub(crate) printed: Option<String>,
+    /// Whether that text is shorter than the data, so that it names the call for the rest.
+    pub(crate) is_printed_short: bool,
     /// An image beside the text.
     pub(crate) image: Option<AnswerImage>,
     /// What the reader of a script's output has to know about data that the script got.

@@ -189,11 +189,17 @@ pub(crate) fn seal<O: Render + Serialize>(
                 Some(data) => data,
                 None => serialized(output)?,
             };
-            if let Some(body) = rendition.printed.take() {
-                let noted = rendition.notes.iter().chain(&said);
-                let receipt =
-                    noted.fold(Receipt::new(), |receipt, note| receipt.note(note.clone()));
-                rendition.printed = Some(receipt.seal(&body));
+            if let Some(mut text) = rendition.printed.take() {
+                let rest = stored.as_ref().filter(|_| rendition.is_printed_short);
+                let rest = rest.and_then(|stored| rest_note(cx, stored));
+                let noted = rendition.notes.iter().chain(&said).chain(&rest);
+                let noted: Vec<&str> = noted.map(String::as_str).collect();
+                text.truncate(text.trim_end_matches('\n').len());
+                if !noted.is_empty() {
+                    // In brackets: a receipt in what a script prints would be escaped as content.
+                    text.push_str(&format!("\n[{}]", noted.join("; ")));
+                }
+                rendition.printed = Some(text);
             }
             if !rendition.notes.is_empty() {
                 let notes = json!(std::mem::take(&mut rendition.notes));
@@ -250,7 +256,8 @@ pub(crate) fn seal_failure(cx: &Cx, mut error: Error) -> Error {
     let printed = std::mem::take(&mut transcript.printed);
     let budget = usize::try_from(budget::next_answer_budget(cx)).unwrap_or(usize::MAX);
     let budget = budget.saturating_sub(llmc_tokens::count(&transcript.text(&error)));
-    let mut cut = cut_ends(&printed, CutLimits::tokens(budget));
+    let whole = budget::printed_text_budget(cx, budget);
+    let mut cut = cut_ends(&printed, CutLimits::tokens(whole));
     if !cut.is_whole() {
         cut = cut_ends(&printed, CutLimits::tokens(body_room(budget)));
         transcript.receipt = transcript.receipt.cut(cut.kept, cut.left, cut.clipped);

@@ -27,11 +27,13 @@ class Text(str):
 
     @property
     def text(self):
-        return str(self)
+        return str.__str__(self)
 
 
 class CommandText(Text):
-    """What a command printed, with its fields as keys and attributes."""
+    """What a command printed, with its fields as keys and attributes. A test run is shown as the text that a model reads."""
+
+    _printed_as = None
 
     def __new__(cls, fields):
         # Unless it succeeded, also how it ended and what the server says about it.
@@ -44,6 +46,9 @@ class CommandText(Text):
         made.fields = fields
         made.keys, made.values, made.items, made.get = fields.keys, fields.values, fields.items, fields.get
         return made
+
+    def __str__(self):
+        return str.__str__(self) if self._printed_as is None else self._printed_as
 
     def __getattr__(self, name):
         if name == "fields":
@@ -71,11 +76,13 @@ def answer(value):
     """A tool's result as a script gets it; documents in it are `Fields` already."""
     if isinstance(value, str):
         return Text(value)
-    if isinstance(value, Fields) and PRINTED_AS in value:
-        value._printed_as = value.pop(PRINTED_AS)
+    if isinstance(value, Fields):
+        printed_as = value.pop(PRINTED_AS, None)
+        if {"stdout", "stderr", "exit_code"} <= value.keys():
+            value = CommandText(value)
+        if printed_as is not None:
+            value._printed_as = printed_as
         return value
-    if isinstance(value, Fields) and {"stdout", "stderr", "exit_code"} <= value.keys():
-        return CommandText(value)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return Names(value)
     return value

@@ -110,7 +110,7 @@ impl Render for ScriptOutput {
             return Ok(self.for_program(room));
         }
         let text = self.text();
-        let cut = room.fit(text.len(), |tokens| {
+        let cut = room.for_printed_text().fit(text.len(), |tokens| {
             let cut = cut_ends(text, CutLimits::tokens(tokens));
             if cut.is_whole() {
                 Fitted::Whole(cut)

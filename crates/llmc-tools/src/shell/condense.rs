@@ -108,8 +108,7 @@ pub(super) fn view(
         let source: &mut dyn FnMut(&str) -> Option<String> = &mut source;
         return view(&condensed, spool, status, source);
     }
-    if let Some(mut found) = condense_test_run(request, spool, status) {
-        add_status(&mut found.body, request, status);
+    if let Some(found) = test_run(request, spool, status) {
         return OutputView::Condensed(found, None);
     }
     if let Some(whole) = untouched(request, spool, status) {
@@ -169,6 +168,18 @@ fn condense_test_run(
     add_failure_tail(&mut found.body, spool, status, reserved);
     found.truncated = true;
     (found.body.len() + ENVELOPE_BYTES < text.len()).then_some(found)
+}
+
+/// A test run that has ended as its reader sees it: counts, failures, and the exit status of one that failed. `None` for any
+/// other output.
+pub(super) fn test_run(
+    request: &CondenseRequest<'_>,
+    spool: &Spool,
+    status: Option<ExitStatus>,
+) -> Option<Condensed> {
+    let mut found = condense_test_run(request, spool, status)?;
+    add_status(&mut found.body, request, status);
+    Some(found)
 }
 
 /// Adds the last lines of both streams of a command that failed, but for those that are shown anyway.

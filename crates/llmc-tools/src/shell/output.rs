@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use llmc_enrich::{LineGap, output};
+use llmc_enrich::{Condensed, LineGap, output};
 use llmc_envelope::receipt::Receipt;
 use llmc_exec::ExitStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::condense::{CondenseRequest, OutputForm, OutputView, view};
+use super::condense::{CondenseRequest, OutputForm, OutputView, test_run, view};
 use super::execute::program_name;
 use super::line::CommandWords;
 use super::spool::Spool;
@@ -121,6 +121,23 @@ impl CommandOutput {
         self.finish(rendition, shown, None)
     }
 
+    /// What a script prints of a test run: what a model would see of it. `stdout` and `stderr` are whole all the same.
+    fn test_run_in_script(&self, room: &AnswerRoom<'_>) -> Option<Condensed> {
+        let te = &room.cx.app().config().mcp.te;
+        if !room.is_in_script() || !te.enabled {
+            return None;
+        }
+        let budget = usize::try_from(te.budget_for(&room.cx.caller().agent)).unwrap_or(usize::MAX);
+        let request = CondenseRequest {
+            argv: &self.words.printed_by,
+            form: OutputForm::Fit,
+            budget,
+            whole_budget: budget,
+            show_status: true,
+        };
+        test_run(&request, &self.spool(), self.status)
+    }
+
     fn document(&self, stdout: String, stderr: String) -> CommandDocument {
         CommandDocument {
             stdout,
@@ -167,7 +184,16 @@ impl Render for CommandOutput {
             let whole = self.spool().whole().is_some();
             let shown = self.spool().heads_len();
             let rendition = Rendition::data().truncated(!whole);
-            return Ok(self.finish(rendition, shown, None));
+            let mut rendition = self.finish(rendition, shown, None);
+            if let Some(found) = self.test_run_in_script(room) {
+                rendition.printed = Some(found.body);
+                rendition.is_printed_short = true;
+                rendition.notes.extend(found.breadcrumbs);
+                if rendition.rest.is_none() {
+                    rendition.rest = self.rest(None).ok();
+                }
+            }
+            return Ok(rendition);
         }
         if self.form == OutputForm::Streams {
             return Ok(self.streams(room));

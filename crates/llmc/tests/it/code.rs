@@ -330,6 +330,75 @@ fn a_command_prints_in_a_script_how_it_ended_and_that_it_still_runs() {
 }
 
 #[test]
+fn a_test_run_prints_in_a_script_as_a_model_sees_it_and_its_streams_are_whole() {
+    let dots = format!("{} [ 50%]\n", ".".repeat(64)).repeat(20);
+    let log = format!(
+        "{dots}=== FAILURES ===\n___ test_one ___\n\n    def test_one():\n>       assert f() == 1\nE       assert 2 == 1\n\n\
+         tests/test_a.py:3: AssertionError\n=== short test summary info ===\n\
+         FAILED tests/test_a.py::test_one - assert 2 == 1\n=== 1 failed, 832 passed in 0.01s ===\n"
+    );
+    for backend in BACKENDS {
+        let workspace = workspace(FIXTURE);
+        workspace.write("log.txt", &log);
+        workspace.write("check.sh", "cat log.txt\nexit 1\n");
+        let mut client = server(&workspace, &[backend]);
+        let code = "r = tools.run_cmd('sh check.sh')\nprint(r)\nprint(len(r.stdout))";
+        let printed = run(&mut client, code);
+        assert!(
+            printed.starts_with("pytest: 1 failed, 832 passed in 0.01s\n"),
+            "{backend}: {printed}"
+        );
+        assert!(
+            printed.contains("FAIL tests/test_a.py::test_one"),
+            "{backend}: {printed}"
+        );
+        assert!(
+            printed.contains("\nexit 1\n") && !printed.contains("[ 50%]"),
+            "{backend}: {printed}"
+        );
+        assert!(
+            printed.ends_with(&format!("\n{}", log.len())),
+            "{backend}: {printed}"
+        );
+        let (_, handle) = printed.split_once("path=\"").unwrap();
+        let (handle, _) = handle.split_once('"').unwrap();
+        let whole = client.text("read_file", json!({"path": handle, "max_lines": 100}));
+        assert!(whole.starts_with(&log), "{backend}: {whole}");
+    }
+}
+
+#[test]
+fn a_script_s_output_just_above_the_budget_is_given_whole() {
+    let workspace = workspace(FIXTURE);
+    let mut client = server(&workspace, &["mcp.te.budget_tokens=700"]);
+    for (share, is_whole) in [(1.2, true), (1.3, false)] {
+        let mut text = String::new();
+        while llmc_tokens::count(&text) < (700.0 * share) as usize {
+            text.push_str("a line of a script\n");
+        }
+        workspace.write("text", &text);
+        for ending in ["", "\n1 / 0"] {
+            let code = format!("print(open('text').read(), end=''){ending}");
+            let (_, shown) = client.call_tool("execute_code", json!({"code": code}));
+            assert_eq!(
+                shown.starts_with(text.trim_end()),
+                is_whole,
+                "{share}: {shown}"
+            );
+            assert_eq!(shown.contains("left out"), !is_whole, "{share}: {shown}");
+        }
+    }
+    // What is left of a session is a limit for everything.
+    let limits = [
+        "mcp.te.budget_tokens=700",
+        "mcp.te.session_budget_tokens=700",
+    ];
+    let mut client = server(&workspace, &limits);
+    let shown = run(&mut client, "print('a line of a script\\n' * 160)");
+    assert!(shown.contains("left out"), "{shown}");
+}
+
+#[test]
 fn a_cut_answer_names_the_call_that_returns_just_the_lines_it_left_out() {
     let workspace = workspace(FIXTURE);
     let mut client = server(&workspace, &["mcp.te.budget_tokens=700"]);
