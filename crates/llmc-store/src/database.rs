@@ -2,7 +2,8 @@
 //!
 //! Nothing starts before the first use: then one thread for the connections, and connections as they are needed. When
 //! the database is away a caller learns so after at most [`OPERATION_TIMEOUT`], the next ones within a second learn it at
-//! once, and the first one after that tries again.
+//! once, and the first one after that tries again. A database that accepts no further connections is not away: callers take
+//! turns on those that are open.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,7 +14,7 @@ use deadpool_postgres::{
     TimeoutType,
 };
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 
 use crate::block_on::block_on;
@@ -31,6 +32,10 @@ pub(crate) const OPERATION_TIMEOUT: Duration = Duration::from_secs(6);
 const CONNECTION_WAIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the database counts as away after a connection failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// How long no further connection is asked for after the database has refused one: each attempt costs it a process.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(500);
+/// How often a caller looks meanwhile whether an open connection is free.
+const FREE_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Which database, as whom, and how much of it.
 #[derive(Debug, Clone)]
@@ -59,6 +64,8 @@ struct Inner {
     started: OnceLock<Result<Connections>>,
     /// Since when, and why, the database cannot be used.
     away: Mutex<Option<(Instant, Error)>>,
+    /// When, and why, the database last refused a further connection.
+    refused: Mutex<Option<(Instant, Error)>>,
     listen: ListenSlot,
 }
 
@@ -76,6 +83,7 @@ impl Database {
             settings,
             started: OnceLock::new(),
             away: Mutex::new(None),
+            refused: Mutex::new(None),
             listen: ListenSlot::default(),
         }))
     }
@@ -186,27 +194,45 @@ impl Database {
 
     /// A connection to a database that this program can use.
     async fn connection(&self, pool: &Pool) -> Result<Object> {
-        let connected = async {
-            let client = pool.get().await.map_err(of_pool)?;
-            if Object::metrics(&client).recycle_count > 0 {
-                return Ok(client);
+        let started = Instant::now();
+        loop {
+            let refused = match self.recent_refusal() {
+                Some(why) if pool.status().available == 0 => why,
+                _ => match self.open_or_free(pool, started).await {
+                    Ok(client) => {
+                        self.note_back();
+                        return Ok(client);
+                    }
+                    // The others are fine, and so is the database.
+                    Err(Error::Busy) => return Err(Error::Busy),
+                    Err(why @ Error::NoConnection(_)) => self.note_refusal(why),
+                    Err(error) => return Err(self.note_away(error)),
+                },
+            };
+            if started.elapsed() >= CONNECTION_WAIT_TIMEOUT {
+                return Err(match pool.status().size {
+                    0 => self.note_away(refused),
+                    _ => refused,
+                });
             }
-            // A new connection: since the last one the database may have become another.
-            let mut lent = LentConnection(Some(client));
-            if let Some(client) = &lent.0 {
-                self.make_usable(client).await?;
-            }
-            lent.0.take().ok_or(Error::Lost)
-        };
-        match connected.await {
-            Ok(client) => {
-                self.note_back();
-                Ok(client)
-            }
-            // The others are fine, and so is the database.
-            Err(Error::Busy) => Err(Error::Busy),
-            Err(error) => Err(self.note_away(error)),
+            sleep(FREE_POLL_INTERVAL).await;
         }
+    }
+
+    /// A free connection, or a new one.
+    async fn open_or_free(&self, pool: &Pool, started: Instant) -> Result<Object> {
+        let mut timeouts = pool.timeouts();
+        timeouts.wait = Some(CONNECTION_WAIT_TIMEOUT.saturating_sub(started.elapsed()));
+        let client = pool.timeout_get(&timeouts).await.map_err(of_pool)?;
+        if Object::metrics(&client).recycle_count > 0 {
+            return Ok(client);
+        }
+        // A new connection: since the last one the database may have become another.
+        let mut lent = LentConnection(Some(client));
+        if let Some(client) = &lent.0 {
+            self.make_usable(client).await?;
+        }
+        lent.0.take().ok_or(Error::Lost)
     }
 
     async fn make_usable(&self, client: &Client) -> Result<()> {
@@ -238,6 +264,21 @@ impl Database {
             Some((since, why)) if since.elapsed() < RETRY_PAUSE => Err(why.clone()),
             _ => Ok(()),
         }
+    }
+
+    fn recent_refusal(&self) -> Option<Error> {
+        let refused = (self.0.refused.lock()).unwrap_or_else(PoisonError::into_inner);
+        let (at, why) = refused.as_ref()?;
+        (at.elapsed() < REFUSAL_PAUSE).then(|| why.clone())
+    }
+
+    fn note_refusal(&self, why: Error) -> Error {
+        let mut refused = (self.0.refused.lock()).unwrap_or_else(PoisonError::into_inner);
+        if refused.as_ref().is_none_or(|(_, before)| *before != why) {
+            tracing::warn!(%why, hint = why.hint(), "calls wait for a connection to the shared store");
+        }
+        *refused = Some((Instant::now(), why.clone()));
+        why
     }
 
     fn note_away(&self, why: Error) -> Error {

@@ -16,6 +16,9 @@ pub enum Error {
     /// All connections are in use.
     #[error("all connections to the database are in use")]
     Busy,
+    /// The database has no connection left for this server.
+    #[error("the database accepts no further connection: {0}")]
+    NoConnection(String),
     /// Another transaction has locked the rows for longer than a statement waits.
     #[error("another server has locked the rows")]
     Locked,
@@ -86,6 +89,9 @@ impl Error {
                 "check host and port of mcp.store.url, and that the database runs and accepts connections from here"
             }
             Error::Busy => "raise mcp.store.max_connections",
+            Error::NoConnection(_) => {
+                "raise max_connections of PostgreSQL or the connection limit of the role, or lower mcp.store.max_connections; pg_stat_activity shows who has the connections"
+            }
             Error::TooSlow | Error::Locked => {
                 "look at the load of the database; pg_stat_activity shows what it does"
             }
@@ -139,7 +145,7 @@ impl From<tokio_postgres::Error> for Error {
             return Error::Locked;
         }
         if *code == SqlState::TOO_MANY_CONNECTIONS {
-            return Error::Unreachable(message);
+            return Error::NoConnection(message);
         }
         let is_restart = [
             SqlState::ADMIN_SHUTDOWN,

@@ -372,6 +372,54 @@ fn waits_are_bounded() {
 }
 
 #[test]
+fn callers_take_turns_when_the_database_accepts_no_further_connection() {
+    let Some((cluster, database)) = start() else {
+        return;
+    };
+    let server = self::database(&database.url(), None, "one");
+    server.connect().unwrap();
+    let limit = |count: i32| {
+        let sql = format!("ALTER ROLE {} CONNECTION LIMIT {count}", database.role);
+        cluster.sql("postgres", &sql);
+    };
+    limit(1);
+    let (holding, holds) = mpsc::channel();
+    let (release, released) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let holder = server.clone();
+        scope.spawn(move || {
+            holder.transaction(async |_| {
+                holding.send(()).unwrap();
+                let _ = released.recv();
+                Ok::<_, Error>(())
+            })
+        });
+        holds.recv().unwrap();
+        // The only connection is in use for longer than a call waits: that is said, and the database is not away.
+        let refused = server.connect().unwrap_err();
+        assert!(matches!(refused, Error::NoConnection(_)), "{refused:?}");
+        let (server, waiting) = (server.clone(), mpsc::channel());
+        scope.spawn(move || waiting.0.send(server.connect()).unwrap());
+        drop(release);
+        assert_eq!(waiting.1.recv().unwrap(), Ok(()));
+    });
+    // Many callers share it.
+    std::thread::scope(|scope| {
+        let inserting: Vec<_> = (0..20)
+            .map(|n| {
+                let server = &server;
+                scope.spawn(move || insert(server, &format!("row{n:02}")))
+            })
+            .collect();
+        for insert in inserting {
+            assert_eq!(insert.join().unwrap(), Ok(1));
+        }
+    });
+    limit(-1);
+    assert_eq!(ids(&server).len(), 20);
+}
+
+#[test]
 fn a_thread_of_another_runtime_may_wait() {
     let Some((_, database)) = start() else {
         return;

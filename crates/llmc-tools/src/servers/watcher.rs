@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use llmc_observe::lock;
-use llmc_store::{ListenOutcome, Listener};
+use llmc_store::{Error as StoreError, ListenOutcome, Listener};
 use tokio_util::sync::CancellationToken;
 
 use super::store::{AwaitedCall, HEARTBEAT_INTERVAL, IncomingCall};
@@ -75,7 +75,14 @@ impl Watcher {
 
     /// Waits for a notification and does what there is to do.
     fn turn(&mut self) -> llmc_store::Result<()> {
-        let outcome = self.listener.wait(LOOK_INTERVAL)?;
+        let outcome = match self.listener.wait(LOOK_INTERVAL) {
+            // Connections that are open still work. Without heartbeats this server would count as gone.
+            Err(StoreError::NoConnection(_)) => {
+                std::thread::sleep(RETRY_PAUSE);
+                ListenOutcome::Notified
+            }
+            heard => heard?,
+        };
         let is_due = |at: Instant| at.elapsed() >= HEARTBEAT_INTERVAL;
         if self.heartbeat_at.is_none_or(is_due) {
             let now = Instant::now();

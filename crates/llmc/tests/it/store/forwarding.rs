@@ -474,6 +474,29 @@ fn an_answer_arrives_although_the_database_was_away_meanwhile() {
 }
 
 #[test]
+fn calls_are_passed_on_while_the_database_accepts_no_further_connection() {
+    let Some(cluster) = TestCluster::shared() else {
+        return;
+    };
+    let database = cluster.database();
+    let team = Team::start(&database, &[]);
+    let id = team.start_echo(0);
+    // Each server keeps the connections that it has, except the one on which it hears from others.
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+               WHERE usename = '{}' AND (query LIKE 'LISTEN%' OR query = 'SELECT')";
+    cluster.sql(
+        "postgres",
+        &format!("ALTER ROLE {} CONNECTION LIMIT 0", database.role),
+    );
+    let ended = cluster.sql("postgres", &end.replace("{}", &database.role));
+    assert_eq!(ended, "3");
+    let send = json!({"proc_id": id, "input": "a\n"});
+    team.json(1, "linux_proc_send", send);
+    let read = json!({"proc_id": id, "until": "got a", "timeout": 60});
+    assert_eq!(team.json(2, "linux_proc_read", read)["output"], "got a\n");
+}
+
+#[test]
 fn one_dashboard_shows_the_servers_and_what_they_are_doing() {
     let Some(cluster) = TestCluster::shared() else {
         return;
