@@ -62,6 +62,35 @@ fn path() -> [PathBuf; 1] {
 }
 
 #[test]
+fn a_lease_that_could_not_be_given_back_is_given_back_later() {
+    let Some(cluster) = TestCluster::shared() else {
+        return;
+    };
+    let database = cluster.database();
+    let holders = Holders {
+        state_dir: tempfile::tempdir().unwrap(),
+        database: Some(database.clone()),
+    };
+    let hour = Duration::from_secs(3600);
+    let (one, other) = (holders.add(hour), holders.add(hour));
+    let held = one.1.acquire(&path(), "agent-1", "a").unwrap();
+    cluster.sql(
+        &database.name,
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''kept''; END'; \
+         CREATE TRIGGER keep BEFORE DELETE ON llmc.leases FOR EACH ROW EXECUTE FUNCTION keep()",
+    );
+    drop(held);
+    let busy = other.1.acquire(&path(), "agent-2", "a");
+    assert!(matches!(busy, Err(Error::Busy { .. })), "{busy:?}");
+    cluster.sql(&database.name, "DROP TRIGGER keep ON llmc.leases");
+    let deadline = Instant::now() + LONG;
+    while let Err(error) = other.1.acquire(&path(), "agent-2", "a") {
+        assert!(matches!(error, Error::Busy { .. }), "{error}");
+        assert!(Instant::now() < deadline, "it is still busy");
+    }
+}
+
+#[test]
 fn a_file_that_one_holds_is_busy_for_another_and_free_afterwards() {
     on_both(|holders| {
         let (one, other) = (holders.add(LONG), holders.add(LONG));

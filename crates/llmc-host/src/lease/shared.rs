@@ -14,7 +14,7 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use llmc_store::{Database, IsLost, TenantTransaction};
@@ -25,6 +25,11 @@ use crate::error::{Error, Result};
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// The holder of a row that is locked, which cannot be read without waiting.
 const COMMITTING: &str = "a call on another server that is writing now";
+
+/// How often leases that could not be given back are tried again.
+const RETURN_PAUSE: Duration = Duration::from_millis(500);
+const RETURN: &str = "DELETE FROM llmc.leases USING unnest($1::text[], $2::text[]) AS own (name, token) \
+                      WHERE leases.name = own.name AND leases.token = own.token";
 
 /// How often a server removes what killed servers left.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
@@ -40,10 +45,16 @@ pub(super) struct SharedLeases {
     /// Names this process in rows.
     server: String,
     swept: Mutex<Option<Instant>>,
+    unreturned: Arc<UnreturnedLeases>,
 }
 
+/// Leases that could not be given back, because the database was away or busy. A thread gives them back as soon as it can,
+/// so that files are not busy for other servers until their leases run out.
+#[derive(Debug, Default)]
+struct UnreturnedLeases(Mutex<Vec<SharedLease>>);
+
 /// One lease in the database.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SharedLease {
     name: String,
     token: String,
@@ -73,6 +84,7 @@ impl SharedLeases {
             lease,
             server: ulid::Ulid::new().to_string(),
             swept: Mutex::new(None),
+            unreturned: Arc::default(),
         }
     }
 
@@ -178,20 +190,24 @@ impl SharedLeases {
         }
     }
 
-    /// Gives leases back. What cannot be given back expires.
+    /// Gives leases back, or has a thread do it later. What cannot be given back in its time expires.
     pub(super) fn release(&self, leases: &[SharedLease]) {
-        let names: Vec<&str> = leases.iter().map(|lease| lease.name.as_str()).collect();
-        let tokens: Vec<&str> = leases.iter().map(|lease| lease.token.as_str()).collect();
-        let sweeps = self.is_time_to_sweep();
-        let _ = self.database.transaction(async |tx| {
-            let sql = "DELETE FROM llmc.leases USING unnest($1::text[], $2::text[]) AS own (name, token) \
-                       WHERE leases.name = own.name AND leases.token = own.token";
-            tx.execute(sql, &[&names, &tokens]).await?;
-            if sweeps {
-                tx.execute(SWEEP, &[]).await?;
-            }
-            Ok::<_, llmc_store::Error>(())
-        });
+        if give_back(&self.database, leases, self.is_time_to_sweep()).is_ok() {
+            return;
+        }
+        let mut waiting = self.unreturned.lock();
+        let has_thread = !waiting.is_empty();
+        waiting.extend_from_slice(leases);
+        if has_thread {
+            return;
+        }
+        let (database, unreturned) = (self.database.clone(), self.unreturned.clone());
+        let until = Instant::now() + self.lease;
+        let thread = std::thread::Builder::new().name("llmc-leases".to_owned());
+        let started = thread.spawn(move || unreturned.give_back(&database, until));
+        if started.is_err() {
+            waiting.clear();
+        }
     }
 
     fn is_time_to_sweep(&self) -> bool {
@@ -237,6 +253,42 @@ impl SharedLeases {
             },
         })
     }
+}
+
+impl UnreturnedLeases {
+    /// Tries until all are given back; until then, since they have expired by that time.
+    fn give_back(&self, database: &Database, until: Instant) {
+        loop {
+            std::thread::sleep(RETURN_PAUSE);
+            let leases = self.lock().clone();
+            let is_done = give_back(database, &leases, false).is_ok();
+            let mut waiting = self.lock();
+            if is_done {
+                waiting.drain(..leases.len());
+            }
+            if waiting.is_empty() || Instant::now() > until {
+                waiting.clear();
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<SharedLease>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Removes the rows of leases, and perhaps what killed servers left.
+fn give_back(database: &Database, leases: &[SharedLease], sweeps: bool) -> llmc_store::Result<()> {
+    let names: Vec<&str> = leases.iter().map(|lease| lease.name.as_str()).collect();
+    let tokens: Vec<&str> = leases.iter().map(|lease| lease.token.as_str()).collect();
+    database.transaction(async |tx| {
+        tx.execute(RETURN, &[&names, &tokens]).await?;
+        if sweeps {
+            tx.execute(SWEEP, &[]).await?;
+        }
+        Ok(())
+    })
 }
 
 async fn holder_in(tx: &TenantTransaction<'_>, name: &str) -> Result<Option<String>, Work> {
