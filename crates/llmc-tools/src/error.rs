@@ -537,7 +537,8 @@ impl From<llmc_envelope::handles::Error> for Error {
                 .hint("repeat the call that made it; handles live for a limited time"),
             Store::TooLarge { .. } => Error::new(ErrorKind::TooLarge, message),
             Store::BadRange { .. } => Error::bad_args(message),
-            Store::Unavailable { .. } => Error::new(ErrorKind::Unavailable, message),
+            Store::Unavailable { .. } => Error::new(ErrorKind::Unavailable, message)
+                .hint("call again in some seconds: what a handle names is kept"),
             _ => Error::new(ErrorKind::Internal, message),
         }
     }

@@ -15,6 +15,7 @@ use crate::call::CallOutcome;
 use crate::cx::Caller;
 use crate::error::{Error, ErrorKind, Result};
 use crate::observe::{self, ObservedArgs};
+use crate::seal::Sealed;
 use crate::tool::ToolDef;
 
 /// The audit of all servers, if there is one.
@@ -28,6 +29,11 @@ pub(crate) fn open(
     let audit = SharedAudit::new(database.clone(), server.to_owned(), days);
     Some(Arc::new(audit))
 }
+
+/// What an agent does about a call that was not carried out, or that only reads.
+const AGAIN: &str = "call again in some seconds";
+/// The same about one that was carried out.
+const LOOK_FIRST: &str = "look at what it has changed before you repeat it";
 
 /// The row of one call.
 pub(crate) struct CallAudit {
@@ -70,10 +76,8 @@ impl CallAudit {
             Err(error) => {
                 // The refusal itself has no row either.
                 self.audit = None;
-                Err(Error::new(
-                    ErrorKind::Unavailable,
-                    format!("not carried out: the audit cannot be written: {error}"),
-                ))
+                let message = format!("not carried out: the audit cannot be written: {error}");
+                Err(Error::new(ErrorKind::Unavailable, message).hint(next_step(AGAIN, &error)))
             }
         }
     }
@@ -93,23 +97,23 @@ impl CallAudit {
         let Err(error) = self.write(row).await else {
             return;
         };
+        let why = format!("the answer is withheld: the audit cannot be written: {error}");
         outcome.result = Err(match self.has_begun {
             // Once more would do it twice.
-            true => Error::new(
-                ErrorKind::Unavailable,
-                format!(
-                    "carried out, but the answer is withheld: the audit cannot be written: {error}"
-                ),
-            )
-            .retry(false),
-            false => Error::new(
-                ErrorKind::Unavailable,
-                format!("the answer is withheld: the audit cannot be written: {error}"),
-            ),
+            true => Error::new(ErrorKind::Unavailable, format!("carried out, but {why}"))
+                .hint(next_step(LOOK_FIRST, &error))
+                .retry(false),
+            false => {
+                let hint = match read_offset(&outcome.result) {
+                    Some(offset) => next_step(&format!("{AGAIN} with offset={offset}"), &error),
+                    None => next_step(AGAIN, &error),
+                };
+                Error::new(ErrorKind::Unavailable, why).hint(hint)
+            }
         });
     }
 
-    /// Writes the row on a thread that may wait.
+    /// Writes the row, on a thread that may wait.
     async fn write(&self, row: AuditRow) -> Result<(), llmc_store::Error> {
         let Some(audit) = self.audit.clone() else {
             return Ok(());
@@ -120,4 +124,16 @@ impl CallAudit {
             .await
             .unwrap_or_else(|panicked| Err(llmc_store::Error::Failed(panicked.to_string())))
     }
+}
+
+/// What the agent can do, and what the operator can.
+fn next_step(agent: &str, error: &llmc_store::Error) -> String {
+    format!("{agent}; for the operator: {}", error.hint())
+}
+
+/// Where an answer with a part of a process's output began: reading it has moved the process's own position on.
+fn read_offset(result: &Result<Sealed>) -> Option<u64> {
+    let data = result.as_ref().ok()?.data();
+    data.get("next_offset")?;
+    data.get("offset")?.as_u64()
 }

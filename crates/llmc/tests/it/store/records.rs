@@ -108,7 +108,15 @@ fn a_call_that_cannot_be_audited_is_not_carried_out() {
     let mut client = workspace.mcp(["--mode", "classic", "--set", AUDIT]);
     client.initialize("2025-11-25");
     client.text("read_file", json!({"path": "short.txt"}));
+    let printing = json!({"argv": ["sh", "-c", "echo first; sleep 600"]});
+    let process = client.json("linux_proc_start", printing)["proc_id"].clone();
     cluster.stop("QUIT");
+    let output = json!({"proc_id": process, "until": "first", "timeout": 60});
+    let refused = client.error("linux_proc_read", output);
+    assert_eq!(refused["meta"]["error_code"], "UNAVAILABLE", "{refused}");
+    let hint = refused["meta"]["hint"].as_str().unwrap_or_default();
+    let next_step = "call again in some seconds with offset=0; for the operator: check host";
+    assert!(hint.starts_with(next_step), "{refused}");
     let run = json!({"command": "touch made"});
     let refused = client.error("run_cmd", run.clone());
     assert_eq!(refused["meta"]["error_code"], "UNAVAILABLE", "{refused}");
@@ -132,6 +140,8 @@ fn a_call_that_cannot_be_audited_is_not_carried_out() {
     let sql = "SELECT string_agg(tool || ' ' || status, ', ' ORDER BY time_ms) FROM llmc.audit";
     assert_eq!(
         cluster.sql(&database.name, sql),
-        "read_file ok, read_file ok, run_cmd ok"
+        "read_file ok, linux_proc_start ok, read_file ok, run_cmd ok"
     );
+    let again = client.json("linux_proc_read", json!({"proc_id": process, "offset": 0}));
+    assert_eq!(again["output"], "first\n");
 }
