@@ -71,12 +71,12 @@ class Client:
         try:
             status, _, body = await self.post(message, correlation)
             answer = read_answer(status, body)
-        except (OSError, asyncio.IncompleteReadError):
-            self.disconnect()
-            answer = Answer(LOST, "", "unknown")
         except asyncio.TimeoutError:
             self.disconnect()
             answer = Answer(HANGS, "", "unknown")
+        except (OSError, asyncio.IncompleteReadError):
+            self.disconnect()
+            answer = Answer(LOST, "", "unknown")
         if answer.code == "UNAVAILABLE" and "hint" not in answer.text:
             answer = answer._replace(code="UNAVAILABLE without a next step")
         self.calls.append(Call(kind, tool, correlation, self.number, began, time.time() - began, answer.code, is_retry))

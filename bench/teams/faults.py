@@ -46,6 +46,7 @@ class Fault:
     # Whether clients may lose connections, and script sessions their variables: only if a server is killed.
     breaks_connections = False
     ends_sessions = False
+    needs_root = False
 
     def prepare(self, folder, stack):
         """Options of the service."""
@@ -109,6 +110,7 @@ class DiskFull(Fault):
     """The cluster's folder, write-ahead log included, is on a file system of its own that is filled up for 8 seconds."""
 
     name, what = "disk-full", "the database's disk full for 8 s"
+    needs_root = True
 
     def prepare(self, folder, stack):
         disk = stack.enter_context(small_disk(Path(folder) / "disk", 192))

@@ -46,9 +46,10 @@ class Server:
             self.process = subprocess.Popen(self.command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True, preexec_fn=dies_with_us())
 
-    def wait_until_ready(self):
+    def wait_until_ready(self, path="/health", token=""):
+        """Waits until it answers, or until it knows a token."""
         deadline = time.monotonic() + START_TIMEOUT
-        probe = f"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+        probe = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-LLMC-Token: {token}\r\nConnection: close\r\n\r\n".encode()
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 break
@@ -130,6 +131,8 @@ class Team:
             for server in self.servers:
                 server.wait_until_ready()
             self.tokens = self.add_tokens(clients)
+            for server in self.servers if self.tokens else []:
+                server.wait_until_ready("/api/summary", self.tokens[-1])
             self.proxy = self._closing(Proxy("http", *(server.port for server in self.servers)))
         except BaseException:
             self.close()

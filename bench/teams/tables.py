@@ -67,8 +67,8 @@ def cost_section(cost):
 
 def scale_section(scale):
     rows = [[name, f"{one['calls_per_second']:.0f}", one["failed"], f"{one['cpu_share']:.0%}", f"{one['machine_share']:.0%}"]
-            for name, one in (("one server", scale["one"]), ("three servers", scale["three"]))]
-    head = ["", "handles read a second", "failed", "cores used by all parts", "by the whole machine"]
+            for name, one in (("one", scale["one"]), ("three", scale["three"]))]
+    head = ["servers", "handles read a second", "failed", "cores used by all parts", "by the whole machine"]
     return (f"{table(head, rows)}\n\n{scale['clients']} clients without a pause; every request to the database takes "
             f"{scale['delay_ms']:.0f} ms longer, so a server's connections (8) are the bound and not the cores. Ratio "
             f"{scale['ratio']:.2f}; target ≥ {SCALE_TARGET}: {verdict(scale['ratio'] >= SCALE_TARGET)}.")
