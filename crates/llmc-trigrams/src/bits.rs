@@ -54,4 +54,38 @@ impl DocSet {
     pub(crate) fn count(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
+
+    /// The numbers in it, growing.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        let words = (0_u32..).step_by(64).zip(&self.words);
+        words.flat_map(|(first, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let number = first
+                    .checked_add(rest.trailing_zeros())
+                    .filter(|_| rest != 0)?;
+                rest &= rest - 1;
+                Some(number)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_a_set_are_those_put_in() {
+        for length in [0, 1, 63, 64, 65, 200] {
+            let all: Vec<u32> = DocSet::all(length).iter().collect();
+            assert_eq!(all, (0..length).collect::<Vec<u32>>());
+            let mut some = DocSet::none(length);
+            (0..length)
+                .step_by(3)
+                .for_each(|number| some.insert(number));
+            let found: Vec<u32> = some.iter().collect();
+            assert_eq!(found, (0..length).step_by(3).collect::<Vec<u32>>());
+        }
+    }
 }

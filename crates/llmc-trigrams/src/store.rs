@@ -33,6 +33,17 @@ pub struct DocId {
     position: u32,
 }
 
+impl DocId {
+    /// The number of its segment.
+    pub fn segment(self) -> u64 {
+        self.segment
+    }
+
+    pub fn position(self) -> u32 {
+        self.position
+    }
+}
+
 /// An index as it was when it was opened.
 #[derive(Debug, Default)]
 pub struct TrigramIndex {
@@ -55,14 +66,25 @@ pub struct TrigramCandidates(Vec<(u64, DocSet)>);
 
 impl TrigramCandidates {
     pub fn contains(&self, document: DocId) -> bool {
+        self.is_at(document.segment, document.position)
+    }
+
+    /// The same of the file at a position of a segment.
+    pub fn is_at(&self, segment: u64, position: u32) -> bool {
         let mut sets = self.0.iter();
-        let set = sets.find(|(number, _)| *number == document.segment);
-        set.is_none_or(|(_, set)| set.contains(document.position))
+        let set = sets.find(|(number, _)| *number == segment);
+        set.is_none_or(|(_, set)| set.contains(position))
     }
 
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(_, set)| u64::from(set.count())).sum()
+    }
+
+    /// The positions of those in one segment.
+    pub fn in_segment(&self, number: u64) -> impl Iterator<Item = u32> {
+        let sets = self.0.iter().filter(move |(of, _)| *of == number);
+        sets.flat_map(|(_, set)| set.iter())
     }
 }
 
@@ -72,9 +94,19 @@ impl TrigramIndex {
     /// # Errors
     /// [`Error::Damaged`] if a checksum is wrong or another version wrote it.
     pub fn open(dir: &Path) -> Result<TrigramIndex> {
-        match open_listed(dir) {
+        TrigramIndex::default().reopen(dir)
+    }
+
+    /// Opens what is in a directory now, without reading the segments again that are open here.
+    ///
+    /// # Errors
+    /// As for [`TrigramIndex::open`].
+    pub fn reopen(&self, dir: &Path) -> Result<TrigramIndex> {
+        match open_listed(dir, &self.segments) {
             // A merge has removed a segment after the list was read.
-            Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => open_listed(dir),
+            Err(Error::Io(error)) if error.kind() == ErrorKind::NotFound => {
+                open_listed(dir, &self.segments)
+            }
             other => other,
         }
     }
@@ -111,6 +143,12 @@ impl TrigramIndex {
                 position,
             })
         })
+    }
+
+    /// The number of each segment, and how many files it has.
+    pub fn segments(&self) -> impl Iterator<Item = (u64, u32)> {
+        let segments = self.segments.iter();
+        segments.map(|open| (open.number, open.segment.documents()))
     }
 
     /// What a search makes of a file; `None` if its segment is none of these any more.
@@ -169,7 +207,8 @@ pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number}.seg"))
 }
 
-fn open_listed(dir: &Path) -> Result<TrigramIndex> {
+/// A segment that is among `known` is not opened again: its number is never used for another one.
+fn open_listed(dir: &Path, known: &[OpenSegment]) -> Result<TrigramIndex> {
     let path = TrigramIndex::list_path(dir);
     let text = match fs::metadata(&path) {
         Ok(found) if found.len() > MAX_LIST_BYTES => {
@@ -187,6 +226,10 @@ fn open_listed(dir: &Path) -> Result<TrigramIndex> {
     };
     let (next_number, listed) = parse_list(&text).ok_or(Error::Damaged("its list is wrong"))?;
     let segments = listed.into_iter().map(|(number, bytes)| {
+        let mut known = known.iter();
+        if let Some(open) = known.find(|open| (open.number, open.bytes) == (number, bytes)) {
+            return Ok(open.clone());
+        }
         let segment = Arc::new(Segment::open(&segment_path(dir, number))?);
         Ok(OpenSegment {
             number,
